@@ -2,15 +2,14 @@
 //!
 //! What is in memory is answered at once. An answer of many messages goes on slice by slice, so
 //! that the shard can write what it has; what has to be read from the device goes on with a thread
-//! that may wait; what is not released yet waits for the stream to say so.
+//! that may wait.
 
 use super::host::Host;
 use myelin_broker::{Account, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_stdx::sync::lock;
-use myelin_store::{Ticket, Wait};
+use myelin_store::Wait;
 use myelin_streams::read::{AnswerProgress, Readable, Requests, SlicedAnswer, refuse};
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 /// Bytes of one slice of an answer.
@@ -26,10 +25,6 @@ pub struct DirectGets {
     stream: Mutex<Readable>,
     /// Scratch; whoever finds it taken has its own.
     requests: Mutex<Requests>,
-    /// Answers that wait for a message to be released.
-    unreleased: Mutex<Vec<SlicedAnswer>>,
-    /// Whether an answer waits for a release.
-    has_releases: AtomicBool,
     me: Weak<Self>,
 }
 
@@ -67,7 +62,7 @@ impl Service for Continuation {
             Some(NextStep::Answer(batch)) => self.direct.continue_answer(batch, &mut out, shard),
             Some(NextStep::Slice(slice, progress, batch)) => {
                 out = slice;
-                self.direct.continue_later(batch, progress, None, shard);
+                self.direct.continue_later(batch, progress, false, shard);
             }
             Some(NextStep::Requests(msgs)) => self.direct.ask(&msgs, shard),
             Some(NextStep::Cold(batch)) => self.direct.read_later(batch, shard),
@@ -96,8 +91,6 @@ impl DirectGets {
             host: Arc::clone(host),
             stream: Mutex::new(stream),
             requests: Mutex::default(),
-            unreleased: Mutex::default(),
-            has_releases: AtomicBool::new(false),
             me: Weak::clone(me),
         })
     }
@@ -107,48 +100,30 @@ impl DirectGets {
         lock(&self.stream).reader = reader;
     }
 
-    /// More of the stream is released: answers that waited for it are gone on with.
-    pub(super) fn released(&self) {
-        if self.has_releases.swap(false, AcqRel)
-            && let Some(me) = self.me.upgrade()
-        {
-            let stream = lock(&self.stream).clone();
-            for mut batch in std::mem::take(&mut *lock(&self.unreleased)) {
-                // The stream may have been opened anew. Nothing of the answer was sent yet.
-                batch.set_stream(stream.clone());
-                self.host.wake(Continuation::of(&me, NextStep::Answer(batch)));
-            }
-        }
-    }
-
     /// Adds one slice of an answer to `out` and sees to the rest.
     fn continue_answer(&self, mut batch: SlicedAnswer, out: &mut MessageBuf, shard: &mut ServiceShard) {
-        let seen = self.released_so_far();
         let progress = batch.fill(out, SLICE, Wait::Forbidden);
-        self.continue_later(batch, progress, Some(seen), shard);
+        self.continue_later(batch, progress, true, shard);
     }
 
-    /// `seen`: what was released when the slice was made here. `None`: it comes from a thread that
-    /// may wait, and so does the next one.
+    /// `is_here`: the slice was made here. Else it comes from a thread that may wait, and so does
+    /// the next one.
     fn continue_later(
         &self,
         batch: SlicedAnswer,
         progress: AnswerProgress,
-        seen: Option<Ticket>,
+        is_here: bool,
         shard: &mut ServiceShard,
     ) {
         let Some(me) = self.me.upgrade() else { return };
-        match (progress, seen) {
+        match (progress, is_here) {
             (AnswerProgress::Done, _) => {}
             // Nobody listens any more.
             _ if !self.account.has_interest(batch.reply()) => {}
-            (AnswerProgress::More, Some(_)) => {
-                shard.after_flush(Continuation::of(&me, NextStep::Answer(batch)))
-            }
+            (AnswerProgress::More, true) => shard.after_flush(Continuation::of(&me, NextStep::Answer(batch))),
             (AnswerProgress::More | AnswerProgress::Waits, _) => {
                 shard.after_flush(Continuation::of(&me, NextStep::Cold(batch)))
             }
-            (AnswerProgress::Unreleased, seen) => self.await_release(batch, seen.unwrap_or(Ticket(0))),
         }
     }
 
@@ -212,19 +187,6 @@ impl DirectGets {
         if !out.is_empty() {
             shard.send(&self.account, out, self.host.instant());
         }
-    }
-
-    /// Keeps an answer until more of the stream is released than was when it was looked at.
-    fn await_release(&self, batch: SlicedAnswer, seen: Ticket) {
-        lock(&self.unreleased).push(batch);
-        self.has_releases.store(true, Release);
-        if self.released_so_far() != seen {
-            self.released();
-        }
-    }
-
-    fn released_so_far(&self) -> Ticket {
-        lock(&self.stream).reader.release().ticket()
     }
 }
 

@@ -208,7 +208,7 @@ enum ChangeSink {
     Nowhere,
     /// To a log of the consumers' own.
     Log(ConsumerLog),
-    /// Nowhere for now: the log that is to be gone on with has been let go of.
+    /// Log that was let go of: changes go nowhere, until it is gone on with.
     Suspended(Box<ConsumerLog>),
     /// To the log of a group, which others see to.
     Group(ChangeQueue),

@@ -83,16 +83,23 @@ impl<'a> Applying<'a> {
         self.entries += 1;
         let Scanned { entry, offset, timestamp, .. } = scanned;
         if let Entry::Control(Control::LogEntry(entry)) = entry {
-            self.group.pass(entry, self.catalog.totals().last_seq);
+            self.group.pass(entry);
+            let begun = self.catalog.begin_entry(entry.index, self.group.commit());
+            if let Err(error) = begun {
+                self.failure.get_or_insert(error);
+            }
         }
         if let Entry::Control(Control::Consumer(record)) = entry {
             self.group.note_consumer(record);
         }
-        match self.catalog.replay(entry, *offset, *timestamp, Storage::File) {
-            Ok(Fate::Applied) => {
-                self.follow(entry, *offset);
-                self.note_kept(entry);
-            }
+        let fate = self.catalog.replay_or_keep(entry, *offset, *timestamp, Storage::File);
+        if matches!(fate, Ok(Fate::Applied)) {
+            self.follow(entry, *offset);
+        }
+        match fate {
+            // What is not released may not happen.
+            Ok(Fate::Applied) if self.catalog.has_unreleased() => {}
+            Ok(Fate::Applied) => self.note_kept(entry),
             Ok(Fate::PassedOver) => self.passed.add(scanned),
             Err(error) => drop(self.failure.get_or_insert(error)),
         }

@@ -12,8 +12,8 @@ use crate::damage::Damage;
 use crate::record::{Control, Entry, FileContext};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, ScanEnd, Scanned, SegmentHeader};
 use crate::stream::{
-    Active, Beginning, Closed, Files, GroupPosition, SEGMENT_SPAN, Segment, SegmentFile, StreamShared,
-    segment_name,
+    Active, Beginning, Files, GroupPosition, NextSegment, SEGMENT_SPAN, Segment, SegmentFile, SegmentOrigin,
+    StreamShared, segment_name,
 };
 use crate::watermarks::LogPosition;
 use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
@@ -28,16 +28,7 @@ pub(super) type Durables = BTreeMap<SegmentNo, u64>;
 
 /// Last segment as it was found, and what it becomes.
 pub(super) struct Resumed {
-    active: Active,
-    closed: Option<Closed>,
-}
-
-impl Resumed {
-    /// The active segment, and all that are to be sealed.
-    pub(super) fn with(self, mut closed: Vec<Closed>) -> (Active, Vec<Closed>) {
-        closed.extend(self.closed);
-        (self.active, closed)
-    }
+    pub(super) active: Active,
 }
 
 impl Recovering<'_> {
@@ -73,12 +64,11 @@ impl Recovering<'_> {
             }
         })
         .map_err(fault)?;
-        if let ScanEnd::Torn { at, valid_after } = &scan.end
-            && sealing_from == Some(*at)
+        if let ScanEnd::Torn { at: end, ref valid_after } = scan.end
+            && sealing_from == Some(end)
             && valid_after.is_empty()
         {
             // A footer that was not finished: it would have said no more than the entries do.
-            let end = *at;
             file.set_len(end).map_err(|error| fault(error.into()))?;
             scan.end = ScanEnd::Clean { end };
         }
@@ -239,8 +229,13 @@ impl Recovering<'_> {
 
     /// Makes a segment the one that entries go into.
     pub(super) fn begin_walked(&mut self, segment: Arc<Segment>) -> Result<(), ReadError> {
-        self.close_open();
         self.close_hole(segment.first_seq.saturating_sub(1));
+        if self.catalog.has_unreleased() {
+            let closed = self.open.take();
+            let closed = closed.map(|open| (open, SegmentOrigin::Recovered, self.group.index()));
+            return self.catalog.begin_in_order(NextSegment { segment, closed });
+        }
+        self.close_open();
         if segment.first_seq <= self.catalog.totals().last_seq {
             // Sequences that begin again are the sign of a truncation.
             self.catalog.truncate(segment.first_seq - 1)?;
@@ -375,23 +370,25 @@ pub(super) fn resume(
     now: Timestamp,
 ) -> Result<Resumed, OpenError> {
     let listener = Arc::clone(shared) as Arc<dyn OnDurable>;
+    let unread = |error: ReadError| OpenError::new("a segment", std::io::Error::other(error.to_string()));
     if let Some(open) = &open
         && open.segment.context.cipher.is_none()
         && can_grow(open, last, stated, shared)
     {
         let reopened = reopen(open, files, durability, listener);
-        shared.catalog_mut().replace_active(Arc::clone(&reopened.segment));
-        return Ok(Resumed { active: reopened, closed: None });
+        let replaced = shared.catalog_mut().replace_open(Arc::clone(&reopened.segment));
+        replaced.map_err(unread)?;
+        return Ok(Resumed { active: reopened });
     }
     // An encrypted segment is never written again where something may have stood: no nonce is used
     // twice.
     let no = SegmentNo(last.0 + 1);
-    let first_seq: Seq = shared.catalog().next_seq();
+    let first_seq: Seq = shared.catalog().next_decided();
     if open.is_none() && last == SegmentNo(0) && stated == LogPosition::START {
         // Nothing was ever stored.
         let active = Stream::placeholder(shared.id, Beginning::anew(no, first_seq), now);
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
-        return Ok(Resumed { active, closed: None });
+        return Ok(Resumed { active });
     }
     let before = open.as_ref().map_or(0, |open| open.file.end());
     let at = Beginning { no, first_seq, before, group };
@@ -400,22 +397,21 @@ pub(super) fn resume(
         .map_err(|error| OpenError::new("a new segment", error.into_io()))?;
     let mut catalog = shared.catalog_mut();
     let last_index = group.map_or(0, |group| group.index);
-    let closed =
-        open.map(|open| catalog.close_segment(open, Arc::clone(&begun.segment)).recovered(last_index));
-    if closed.is_none() {
-        catalog.begin_segment(Arc::clone(&begun.segment));
-    }
-    Ok(Resumed { active: begun, closed })
+    let closed = open.map(|open| (open, SegmentOrigin::Recovered, last_index));
+    let next = NextSegment { segment: Arc::clone(&begun.segment), closed };
+    catalog.begin_in_order(next).map_err(unread)?;
+    Ok(Resumed { active: begun })
 }
 
 /// Whether the last segment is gone on with: it has its end, so that no file that is put back takes
 /// the place of what is appended now, and no position of the log comes twice.
 fn can_grow(open: &Active, last: SegmentNo, stated: LogPosition, shared: &StreamShared) -> bool {
     let no = open.segment.no;
-    let next = shared.catalog().next_seq();
+    let catalog = shared.catalog();
+    let next = catalog.next_decided();
     let has_end = no != stated.segment || open.file.end() >= stated.offset;
     // Behind a truncation sequences begin again, which is for a new segment.
-    let ascends = shared.catalog().last_row() < next;
+    let ascends = catalog.last_row_decided() < next;
     let is_in_span = next.checked_sub(open.segment.first_seq).is_some_and(|span| span < SEGMENT_SPAN);
     no == last && has_end && ascends && is_in_span
 }

@@ -49,7 +49,7 @@ impl Recovering<'_> {
     /// Nothing can be read of these segments.
     pub(super) fn open_hole(&mut self, segments: RangeInclusive<SegmentNo>) {
         self.catalog.note_lost();
-        let first = self.catalog.totals().last_seq.saturating_add(1);
+        let first = self.catalog.next_decided();
         let file = segment_name(*segments.start());
         self.hole.get_or_insert(Hole { file, first });
     }
@@ -75,7 +75,7 @@ impl Recovering<'_> {
     /// nothing has told of them: one that was packed does not say where its predecessor ended.
     pub(super) fn report_short(&mut self, no: SegmentNo, end: u64, behind: &[SegmentNo]) {
         let Some(next) = self.next_header(no, behind) else { return };
-        let sequences = self.catalog.totals().last_seq + 1..=next.first_seq.saturating_sub(1);
+        let sequences = self.catalog.next_decided()..=next.first_seq.saturating_sub(1);
         let told = Ranges::from_ranges(self.report.lost.iter().map(|lost| lost.sequences.clone()));
         if sequences.is_empty() || told.covers(&sequences) || self.begins_behind(&next, *sequences.end()) {
             return;
@@ -161,23 +161,23 @@ pub(super) fn pass_over(
     config: &StreamConfig,
     now: Timestamp,
 ) -> Option<Seq> {
-    let found = catalog.totals().last_seq;
+    let found = catalog.next_decided() - 1;
     if report.is_damaged() && stated.last_seq > found {
         report.note(Notice::EndLost { sequences: found + 1..=stated.last_seq });
-        catalog.skip_at(stated.last_seq, now);
+        catalog.pass_over(stated.last_seq, now);
     }
-    let uncertain = catalog.totals().last_seq + 1..=stated.given_out(found);
+    let uncertain = catalog.next_decided()..=stated.given_out(found);
     if !uncertain.is_empty() {
         if !config.is_copy {
             report.note(Notice::PassedOver { sequences: uncertain.clone() });
-            catalog.skip_at(*uncertain.end(), now);
+            catalog.pass_over(*uncertain.end(), now);
         }
         report.uncertain = Some(uncertain);
     }
     if report.is_damaged() {
         catalog.note_lost();
     }
-    let last = catalog.totals().last_seq;
+    let last = catalog.next_decided() - 1;
     report.passed_over = (last > found).then_some(found + 1..=last);
     (last > found).then_some(last)
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use myelin_disk::{File, is_full};
 
+use crate::append_file::AppendFile;
 use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::flipped;
@@ -132,7 +133,7 @@ pub(crate) fn open_stream(
     };
     let Recovered { mut catalog, open, closed, manifest, mut report, last, group, has_losses } =
         recovering.run()?;
-    let found = catalog.totals().last_seq;
+    let found = catalog.next_decided() - 1;
     // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
     let passing = StreamConfig { is_copy: config.is_copy || group.position.is_some(), ..config };
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, &passing, now);
@@ -141,13 +142,14 @@ pub(crate) fn open_stream(
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, (config.durability, group.position), now)?;
-    let (active, closed) = resumed.with(closed);
-    let appended = closed.iter().filter(|closed| !closed.active.segment.is_sealed());
-    let unsealed = appended.map(|closed| &closed.active.file).chain([&active.file]);
-    let unsealed: Vec<_> = unsealed.filter(|file| !file.is_in_memory()).cloned().collect();
+    let active = resumed.active;
+    let mut closed = closed;
+    closed.extend(shared.catalog_mut().take_closed());
+    let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
-    resume_group(&mut stream, group);
+    stream.resume_group(group.position, group.consumers);
+    stream.hold_back();
     let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
     owed.into_iter().for_each(|last| stream.owe(last));
     if let Some(last) = gap
@@ -163,14 +165,11 @@ pub(crate) fn open_stream(
     Ok((stream, report))
 }
 
-/// Gives the stream its place in the log of its group. What is not known to be committed is not
-/// released.
-fn resume_group(stream: &mut Stream, group: GroupTail) {
-    let uncommitted = group.uncommitted(stream.state().totals.last_seq);
-    stream.resume_group(group.position, group.consumers);
-    if let Some((released, waiting)) = uncommitted {
-        stream.hold_back(released, &waiting);
-    }
+/// Files of a stream that are appended to, or were, and have no footer yet.
+fn unsealed_files(closed: &[Closed], rolled: &[Active], active: &Active) -> Vec<Arc<AppendFile>> {
+    let closed = closed.iter().map(|closed| &closed.active).filter(|closed| !closed.segment.is_sealed());
+    let open = closed.chain(rolled).chain([active]).map(|open| &open.file);
+    open.filter(|file| !file.is_in_memory()).cloned().collect()
 }
 
 /// The last sequence that a copy has perhaps shown, if it has not all of them.

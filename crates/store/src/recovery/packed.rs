@@ -44,6 +44,8 @@ impl Recovering<'_> {
         let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
         let applied = applying.end();
         let passed = self.take_applied(applied).map_err(unread)?;
+        // It was sealed once.
+        self.commit_all().map_err(unread)?;
         let last = match trailer {
             Some(trailer) => Some(trailer.summary.last_seq),
             None => self.last_before(behind, header.first_seq),
@@ -57,6 +59,14 @@ impl Recovering<'_> {
         self.note_frames(header, &damaged);
         self.report_passed(header.segment, passed);
         self.close_walked(segment).map_err(|error| fault(error.into()))
+    }
+
+    /// Notes that everything read so far is committed: a segment is sealed behind that only.
+    pub(super) fn commit_all(&mut self) -> Result<(), crate::ReadError> {
+        self.group.commit_all();
+        self.catalog.release_to(self.group.commit())?;
+        self.closed.extend(self.catalog.take_closed());
+        Ok(())
     }
 
     /// Closes the segment whose frames were walked: it gets its footer as one that was never sealed

@@ -72,6 +72,10 @@ impl Recovering<'_> {
         if let Err(error) = self.keep_footer(header, trailer) {
             return Err(OpenError::new(format!("segment {}", header.segment.0), error));
         }
+        let unread = |error: crate::ReadError| {
+            OpenError::new(format!("segment {}", header.segment.0), std::io::Error::other(error.to_string()))
+        };
+        self.commit_all().map_err(unread)?;
         self.close_open();
         self.close_hole(header.first_seq.saturating_sub(1));
         // After a truncation sequences begin again: those of before are gone, whatever became of

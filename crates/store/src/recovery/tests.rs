@@ -177,6 +177,7 @@ fn what_was_truncated_stays_away_though_the_next_segment_is_missing() {
             append(&mut stream, 10, b"old");
             stream.close_segment(0, 2).unwrap();
             append(&mut stream, 20, b"cut off");
+            store.journal().round_now(&|| 2).unwrap();
             stream.truncate(last, 2).unwrap();
             append(&mut stream, 20, b"new");
             stream.close_segment(0, 2).unwrap();

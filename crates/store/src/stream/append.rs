@@ -11,15 +11,18 @@
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, RangeInclusive};
+use std::sync::Arc;
 
 use crate::config::{Discard, Durability, Limits, StreamConfig};
 use crate::record::{self, Control, EntryBatch, canonical};
 use crate::{Seq, Timestamp};
 
+use super::catalog::{Catalog, Planned, PlannedBatch, PlannedMessage};
 use super::decide::{Deciding, SURPLUS};
-use super::decision::Decision;
+use super::decision::{Decision, Whose};
 use super::errors::StoreError;
 use super::new_message::{Admission, AppendResult, NewMessage};
+use super::release::Entered;
 use super::{Active, Stream, lookup};
 
 /// Sequences that one segment may span; beyond, a new one begins.
@@ -84,8 +87,8 @@ impl Stream {
     ) -> Result<(), StoreError> {
         let StreamConfig { limits, storage, .. } = &self.config;
         let catalog = self.shared.catalog();
-        let decided =
-            Deciding::on(&catalog, limits, *storage, admission, messages, decision).decide(outcomes);
+        let stream = catalog.decided();
+        let decided = Deciding::on(stream, limits, *storage, admission, messages, decision).decide(outcomes);
         drop(catalog);
         // It is opened anew, and the log says why: a table that cannot be read refuses every batch.
         decided.map_err(|error| self.fail(&error.to_string()))?;
@@ -97,13 +100,19 @@ impl Stream {
         buffer.shrink_to(SPARE_BYTES);
         self.buffer = buffer;
         let end = written?;
-        let mut catalog = self.shared.catalog_mut();
-        let followed = catalog.follow(messages, decision);
-        self.is_untidy = followed.is_ok() && catalog.tidy_after(messages.len());
+        let shared = Arc::clone(&self.shared);
+        let mut catalog = shared.catalog_mut();
+        let entered = self.enter(&shared, end, decision.last());
+        let is_direct = !decision.is_behind_waiting && matches!(entered, Entered::Passes(_));
+        let done = if is_direct {
+            catalog.follow(messages, decision)
+        } else {
+            let batch = planned(messages, decision, &catalog, self.index());
+            catalog.put(batch, &entered).map(drop)
+        };
+        self.is_untidy = done.is_ok() && catalog.tidy_after(messages.len());
         drop(catalog);
-        followed.map_err(|error| self.fail(&error.to_string()))?;
-        self.written(end);
-        Ok(())
+        self.entered(entered, done)
     }
 
     /// Makes the entries of a batch.
@@ -156,20 +165,14 @@ impl Stream {
     /// # Errors
     /// A table of the stream cannot be read.
     pub fn last_of(&self, subject: &[u8]) -> Result<Option<Seq>, StoreError> {
-        let catalog = self.shared.catalog();
-        match catalog.index().find(subject) {
-            Some(id) => Ok(lookup::last_of(&catalog, id)?),
-            None => Ok(None),
-        }
+        Ok(self.shared.catalog().decided().last_of(subject)?)
     }
 
     /// How many messages this very subject has, released or not. Where it cannot be read how many
     /// of them are lost to damage, these count.
     #[must_use]
     pub fn count_of(&self, subject: &[u8]) -> u64 {
-        let catalog = self.shared.catalog();
-        let Some(id) = catalog.index().find(subject) else { return 0 };
-        catalog.live_of(id).unwrap_or_else(|_| catalog.index().state(id).count)
+        self.shared.catalog().decided().count_of(subject)
     }
 
     /// The last message that passes a filter, released or not.
@@ -177,7 +180,7 @@ impl Stream {
     /// # Errors
     /// A table of the stream cannot be read.
     pub fn last_matching(&self, filter: &lookup::Filter) -> Result<Option<Seq>, StoreError> {
-        Ok(lookup::last(&self.shared.catalog(), filter)?)
+        Ok(self.shared.catalog().decided().last(filter)?)
     }
 
     /// Removes what exceeds the limits, after they were made tighter: about `budget` messages in
@@ -193,13 +196,14 @@ impl Stream {
             self.delete_all(&surplus, now)?;
             return Ok(true);
         }
-        let totals = self.shared.catalog().totals();
+        let totals = self.shared.catalog().decided().totals();
         let over_messages = totals.messages.saturating_sub(limits.messages.unwrap_or(u64::MAX));
         let is_over_bytes = totals.bytes > limits.bytes.unwrap_or(u64::MAX);
         if limits.discard == Discard::New || (over_messages == 0 && !is_over_bytes) {
             return Ok(false);
         }
-        let head = lookup::collect(&self.shared.catalog(), &lookup::Filter::All, 0, Seq::MAX, budget.max(1))?;
+        let all = lookup::Filter::All;
+        let head = self.shared.catalog().decided().collect(&all, 0, Seq::MAX, budget.max(1))?;
         let head = if is_over_bytes { self.head_over_bytes(head, &limits)? } else { head };
         let count = if is_over_bytes { head.len() } else { head.len().min(over_messages as usize) };
         self.delete_all(&head[..count], now)?;
@@ -210,13 +214,14 @@ impl Stream {
     /// The beginning of `head` that has to go for both limits.
     fn head_over_bytes(&self, head: Vec<Seq>, limits: &Limits) -> Result<Vec<Seq>, StoreError> {
         let catalog = self.shared.catalog();
-        let (mut messages, mut bytes) = (catalog.totals().messages, catalog.totals().bytes);
+        let stream = catalog.decided();
+        let (mut messages, mut bytes) = (stream.totals().messages, stream.totals().bytes);
         let mut going = Vec::new();
         for seq in head {
             if messages <= limits.messages.unwrap_or(u64::MAX) && bytes <= limits.bytes.unwrap_or(u64::MAX) {
                 break;
             }
-            let size = catalog.locate_named(seq)?.map_or(0, |(found, _)| found.size);
+            let size = stream.locate_named(seq)?.map_or(0, |(found, _)| found.size);
             debug_assert!(size <= bytes && messages > 0, "what may go was counted");
             bytes -= size;
             messages -= 1;
@@ -229,12 +234,10 @@ impl Stream {
     fn over_subject_limit(&self, limits: &Limits, budget: usize) -> Result<Vec<Seq>, StoreError> {
         let Some(max) = limits.messages_per_subject else { return Ok(Vec::new()) };
         let catalog = self.shared.catalog();
+        let stream = catalog.decided();
         let (mut over, mut unread) = (Vec::new(), Ok(()));
-        catalog.index().for_each_matching(b">", None, &mut |id, text| {
-            if catalog.index().state(id).count <= max.max(1) {
-                return ControlFlow::Continue(());
-            }
-            match catalog.live_of(id) {
+        stream.each_above(max.max(1), &mut |text| {
+            match stream.live_of(text) {
                 Ok(live) if live > max.max(1) => over.push((text.to_vec(), (live - max.max(1)) as usize)),
                 Ok(_) => {}
                 Err(error) => unread = Err(error),
@@ -250,7 +253,7 @@ impl Stream {
         for (text, count) in over {
             let left = budget.saturating_sub(surplus.len());
             let filter = lookup::Filter::Subject(text);
-            surplus.extend(lookup::collect(&catalog, &filter, 0, Seq::MAX, count.min(left))?);
+            surplus.extend(stream.collect(&filter, 0, Seq::MAX, count.min(left))?);
         }
         Ok(surplus)
     }
@@ -296,6 +299,47 @@ fn canonical_form(messages: &[NewMessage<'_>], decision: &Decision, now: Timesta
         canonical::write_control(&Control::Trim { first }, now, &mut records);
     }
     records
+}
+
+/// The batch that a decision makes, to be kept until it is released.
+fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog, index: u64) -> PlannedBatch {
+    let mut plans = Vec::with_capacity(decision.rows.len());
+    let mut next = decision.next();
+    for row in &decision.rows {
+        let message = &messages[row.message as usize];
+        if row.seq > next {
+            plans.push(Planned::Skip(row.seq - 1, message.timestamp));
+        }
+        plans.push(Planned::Message(PlannedMessage {
+            seq: row.seq,
+            timestamp: message.timestamp,
+            expires: message.expires,
+            subject: Box::from(message.subject),
+            offset: u64::from(row.offset),
+            size: u64::from(row.size),
+        }));
+        next = row.seq + 1;
+    }
+    if let Some(deleted) = &decision.deleted {
+        plans.push(Planned::Delete(deleted.clone()));
+    }
+    if decision.lost_bytes > 0 {
+        plans.push(Planned::LostBytes(decision.lost_bytes));
+    }
+    if let Some(first) = decision.first {
+        plans.push(Planned::Trim(first));
+    }
+    for removal in &decision.removals {
+        let Some(next) = removal.next else { continue };
+        let subject = match removal.whose {
+            // It has released messages, and keeps its number as long as it has any.
+            Whose::Subject(id) => catalog.decided().text(id),
+            Whose::Row(row) => messages[decision.rows[row as usize].message as usize].subject,
+            Whose::Nobody => continue,
+        };
+        plans.push(Planned::First(Box::from(subject), next));
+    }
+    PlannedBatch { index, plans }
 }
 
 /// Whether readers may see a batch as soon as it was appended.

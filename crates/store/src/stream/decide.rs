@@ -1,7 +1,8 @@
 //! Decisions on appends: which messages a stream takes, and which go for them.
 //!
 //! Owns admission and eviction: which messages of a batch are taken, under which sequences, and
-//! what goes because of them. Reads the catalog and changes nothing in it; what the batch itself
+//! what goes because of them. Reads the stream as it will be behind what is in its log
+//! ([`Decided`]) and changes nothing in it; what the batch itself
 //! has added and taken away so far is counted beside it. What comes out is a [`Decision`], from
 //! which the entries are made and which the catalog then follows without a limit being looked at
 //! again (`catalog/follow.rs`).
@@ -16,10 +17,9 @@ use crate::index::SubjectId;
 use crate::ranges::Ranges;
 use crate::record;
 
-use super::catalog::{Catalog, Removed, WARM, size_of};
+use super::catalog::{Decided, Removed, WARM, size_of};
 use super::decision::{DecidedRemoval, DecidedRow, Decision, NONE, Scratch, SubjectPlan, Whose};
 use super::errors::{AppendRefusal, ReadError};
-use super::lookup;
 use super::new_message::{Admission, AppendResult, GAP_MAX, NewMessage};
 
 /// How many messages a batch evicts beyond as many as it has: what limits that were made tighter
@@ -55,7 +55,7 @@ enum Oldest {
 
 /// A batch that is being decided on.
 pub(super) struct Deciding<'a> {
-    catalog: &'a Catalog,
+    stream: Decided<'a>,
     limits: &'a Limits,
     storage: Storage,
     admission: Admission,
@@ -68,6 +68,8 @@ pub(super) struct Deciding<'a> {
     /// No message that stays is before it.
     head: Seq,
     head_row: usize,
+    /// Whether there were messages before the batch.
+    has_old: bool,
     /// The first sequence before anything was evicted.
     first_before: Seq,
     has_trimmed: bool,
@@ -76,18 +78,18 @@ pub(super) struct Deciding<'a> {
 
 impl<'a> Deciding<'a> {
     pub(super) fn on(
-        catalog: &'a Catalog,
+        stream: Decided<'a>,
         limits: &'a Limits,
         storage: Storage,
         admission: Admission,
         messages: &'a [NewMessage<'a>],
         decision: &'a mut Decision,
     ) -> Self {
-        let totals = catalog.totals();
+        let totals = stream.totals();
         debug_assert!(decision.rows.is_empty() && decision.gone.is_empty(), "a decision begins without");
-        decision.next = catalog.next_seq();
+        (decision.next, decision.is_behind_waiting) = (stream.next_seq(), !stream.is_released());
         Self {
-            catalog,
+            stream,
             limits,
             storage,
             admission,
@@ -95,9 +97,10 @@ impl<'a> Deciding<'a> {
             decision,
             count: totals.messages,
             bytes: totals.bytes,
-            next: catalog.next_seq(),
+            next: stream.next_seq(),
             head: totals.first_seq,
             head_row: 0,
+            has_old: totals.messages > 0,
             first_before: totals.first_seq,
             has_trimmed: false,
             allowance: EvictionBudget { messages: SURPLUS, bytes: 0 },
@@ -110,7 +113,7 @@ impl<'a> Deciding<'a> {
         let messages = self.messages;
         for (at, message) in messages.iter().enumerate() {
             if is_warmed && at.is_multiple_of(WARM) {
-                self.catalog.warm(&messages[at..]);
+                self.stream.catalog().warm(&messages[at..]);
             }
             outcomes.push(self.enter(at as u32, message)?);
         }
@@ -240,7 +243,7 @@ impl<'a> Deciding<'a> {
 
     /// How many messages of a subject count and are not there.
     fn lost_of(&self, plan: &SubjectPlan) -> Result<u64, ReadError> {
-        let lost = plan.id.map_or(Ok(0), |id| self.catalog.lost_of(id))?;
+        let lost = plan.id.map_or(Ok(0), |id| self.stream.lost_of(id))?;
         Ok(lost.min(plan.old))
     }
 
@@ -248,7 +251,7 @@ impl<'a> Deciding<'a> {
     fn oldest_size(&self, plan: &SubjectPlan) -> Result<u64, ReadError> {
         if let Some(id) = plan.id.filter(|_| plan.old > 0) {
             let first = self.first_old(plan, id, false)?;
-            let located = first.map(|seq| self.catalog.locate(seq)).transpose()?.flatten();
+            let located = first.map(|seq| self.stream.locate(seq)).transpose()?.flatten();
             return Ok(located.map_or(0, |found| found.size));
         }
         Ok(self.decision.rows.get(plan.first_row as usize).map_or(0, |row| u64::from(row.size)))
@@ -265,10 +268,10 @@ impl<'a> Deciding<'a> {
         if plan.is_first_exact && !is_sought {
             return Ok(Some(plan.first));
         }
-        let text = self.catalog.index().text(id);
+        let text = self.stream.text(id);
         let mut from = plan.first.max(self.head);
         loop {
-            let found = lookup::next_of_subject(self.catalog, text, from, plan.last)?;
+            let found = self.stream.next_of_subject(text, from, plan.last)?;
             match found {
                 Some(seq) if self.is_single(seq) => from = seq + 1,
                 found => return Ok(found),
@@ -283,20 +286,19 @@ impl<'a> Deciding<'a> {
 
     /// The place of the plan of a subject that a message of the batch has.
     fn plan_of(&mut self, message: u32, subject: &[u8]) -> u32 {
-        let index = self.catalog.index();
-        let hash = index.hash(subject);
+        let hash = self.stream.hash(subject);
         let is_alone = self.messages.len() == 1;
         if !is_alone && let Some(at) = self.find_plan(hash, subject) {
             return at;
         }
-        let id = index.find_hashed(hash, subject);
+        let id = self.stream.find_hashed(hash, subject);
         self.push_plan(id, message, hash)
     }
 
     /// The place of the plan of a subject of the stream.
     fn plan_of_id(&mut self, id: SubjectId) -> usize {
-        let text = self.catalog.index().text(id);
-        let hash = self.catalog.index().hash(text);
+        let text = self.stream.text(id);
+        let hash = self.stream.hash(text);
         let found = match self.messages.len() {
             1 => self.decision.scratch.plans.iter().position(|plan| plan.id == Some(id)),
             _ => self.find_plan(hash, text).map(|at| at as usize),
@@ -307,7 +309,7 @@ impl<'a> Deciding<'a> {
     fn find_plan(&self, hash: u32, subject: &[u8]) -> Option<u32> {
         let Scratch { plans, by_subject, .. } = &self.decision.scratch;
         let text_of = |plan: &SubjectPlan| match plan.id {
-            Some(id) => self.catalog.index().text(id),
+            Some(id) => self.stream.text(id),
             None => self.messages[plan.message as usize].subject,
         };
         let is_it = |&at: &u32| {
@@ -318,9 +320,8 @@ impl<'a> Deciding<'a> {
     }
 
     fn push_plan(&mut self, id: Option<SubjectId>, message: u32, hash: u32) -> u32 {
-        let index = self.catalog.index();
-        let state = id.map(|id| index.state(id)).unwrap_or_default();
-        let last_size = id.and_then(|id| index.last_known(id)).map_or(0, |(_, size)| size);
+        let state = id.map(|id| self.stream.subject(id)).unwrap_or_default();
+        let last_size = id.and_then(|id| self.stream.last_known(id)).map_or(0, |(_, size)| size);
         let Scratch { plans, by_subject, .. } = &mut self.decision.scratch;
         let at = plans.len() as u32;
         plans.push(SubjectPlan {
@@ -353,10 +354,10 @@ impl<'a> Deciding<'a> {
             return Ok(());
         }
         let is_gone = self.decision.removals.iter().any(|removal| removal.seq == seq);
-        if seq < self.head || !self.catalog.contains(seq) || is_gone {
+        if seq < self.head || !self.stream.contains(seq) || is_gone {
             return Ok(());
         }
-        let (size, whose) = match self.catalog.locate_named(seq)? {
+        let (size, whose) = match self.stream.locate_named(seq)? {
             Some((found, subject)) => (found.size as u32, Whose::Subject(subject)),
             None => (0, Whose::Nobody),
         };
@@ -463,7 +464,7 @@ impl<'a> Deciding<'a> {
     /// Takes message `first` of the stream away, the oldest of its subject.
     fn evict_old(&mut self, at: usize, id: SubjectId, first: Seq) -> Result<(), ReadError> {
         let plan = self.decision.scratch.plans[at];
-        if !self.catalog.contains(first) || self.is_single(first) {
+        if !self.stream.contains(first) || self.is_single(first) {
             // What the index took for the first message is none (it was lost to damage): it is
             // behind that.
             self.decision.scratch.plans[at].begin_behind(first);
@@ -472,11 +473,11 @@ impl<'a> Deciding<'a> {
         // Of two messages the other one is known.
         let leaving = match plan.old + plan.new {
             ..=2 => None,
-            _ => self.catalog.before_removal(id, first, plan.last)?,
+            _ => self.stream.before_removal(id, first, plan.last)?,
         };
         let size = match leaving {
             Some(leaving) => leaving.size,
-            None => self.catalog.size_of(first)?.unwrap_or(0) as u32,
+            None => self.stream.size_of(first)?.unwrap_or(0) as u32,
         };
         let next_row = || self.decision.rows.get(plan.first_row as usize).map(|row| row.seq);
         let next = leaving.and_then(|leaving| leaving.next.or_else(next_row));
@@ -515,7 +516,7 @@ impl<'a> Deciding<'a> {
         match head {
             Oldest::Old(seq) => {
                 let with_subject = self.limits.messages_per_subject.is_some();
-                let (size, subject) = self.catalog.head_of(seq, with_subject)?.unwrap_or((0, None));
+                let (size, subject) = self.stream.head_of(seq, with_subject)?.unwrap_or((0, None));
                 if let Some(id) = subject {
                     let at = self.plan_of_id(id);
                     self.decision.scratch.plans[at].forget_old(seq);
@@ -540,8 +541,8 @@ impl<'a> Deciding<'a> {
     /// The oldest message that stays, where `is_single` says which went one by one.
     fn find_head(&mut self, mut is_single: impl FnMut(Seq) -> bool) -> Oldest {
         let next = self.decision.next;
-        while self.head < next && self.catalog.totals().messages > 0 {
-            self.head = self.catalog.deleted().next_live(self.head);
+        while self.head < next && self.has_old {
+            self.head = self.stream.next_live(self.head);
             if self.head >= next {
                 break;
             }

@@ -35,6 +35,9 @@ pub(super) struct Decision {
     pub(super) gone: Vec<RangeInclusive<Seq>>,
     /// The sequence that came next before the batch.
     pub(super) next: Seq,
+    /// Whether batches before it waited for their release: numbers of subjects are not those of the
+    /// catalog then.
+    pub(super) is_behind_waiting: bool,
     pub(super) scratch: Scratch,
 }
 
@@ -117,6 +120,11 @@ impl Decision {
     /// The sequence that came next before the batch.
     pub(super) fn next(&self) -> Seq {
         self.next
+    }
+
+    /// The last sequence behind the batch.
+    pub(super) fn last(&self) -> Seq {
+        self.rows.last().map_or(self.next.saturating_sub(1), |row| row.seq)
     }
 
     /// Forgets everything; memory is kept.

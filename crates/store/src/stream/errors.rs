@@ -58,6 +58,9 @@ pub enum StoreError {
         /// Index of the entry that comes next; 0 without a group.
         expected: u64,
     },
+    /// Something in the log waits for its release, which this cannot come before. Nothing has
+    /// changed.
+    Unreleased,
     /// The request names a sequence that no stream may reach.
     SequenceTooHigh(Seq),
     /// The bytes that the request needs cannot be read.
@@ -89,6 +92,7 @@ impl fmt::Display for StoreError {
             Self::Failed(why) => write!(f, "the stream has failed: {why}"),
             Self::TooLarge => f.write_str("the batch is larger than a segment can be"),
             Self::NotNext { expected } => write!(f, "entry {expected} comes next, as its leader decided it"),
+            Self::Unreleased => f.write_str("not everything in the log is released"),
             Self::SequenceTooHigh(seq) => write!(f, "sequence {seq} is too high"),
             Self::Read(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
@@ -111,9 +115,6 @@ pub enum ReadError {
     Damaged(String),
     /// The message is not in memory, and the caller asked not to wait for the device.
     WouldWait,
-    /// The message that would be found is not released yet, and what was there before it is gone
-    /// already: ask again when the release position has moved.
-    Unreleased,
     /// A slice of a long search is done, and the caller asked not to wait: ask again after others
     /// had their turn.
     More,
@@ -126,7 +127,6 @@ impl fmt::Display for ReadError {
         match self {
             Self::Damaged(what) => write!(f, "damaged: {what}"),
             Self::WouldWait => f.write_str("not in memory"),
-            Self::Unreleased => f.write_str("not released yet"),
             Self::More => f.write_str("not found yet"),
             Self::Io(error) => error.fmt(f),
         }

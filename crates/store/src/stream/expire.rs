@@ -4,16 +4,18 @@
 //! ended is an entry like any removal, so replay needs no clock.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::config::Storage;
 use crate::index::SubjectId;
 use crate::ranges::Ranges;
-use crate::record::{self, Control, EntryBatch, LogEntry, Message, canonical};
+use crate::record::{self, Control, Entry, EntryBatch, LogEntry, Message, canonical};
 use crate::{Seq, Timestamp};
 
-use super::catalog::{Catalog, NewRow, Removed, size_of};
+use super::catalog::{Catalog, Decided, NewRow, Planned, PlannedBatch, Removed, size_of};
 use super::errors::StoreError;
 use super::reader::{self, Wait};
+use super::release::Entered;
 use super::{Active, Stream};
 
 /// Marker for a subject whose last message has ended.
@@ -102,9 +104,14 @@ impl Stream {
     /// The first message cannot be read.
     pub fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
         let catalog = self.shared.catalog();
-        let own = catalog.next_deadline();
+        let stream = catalog.decided();
+        let waiting = stream.waiting();
+        let own = catalog.next_deadline().into_iter().chain(waiting.and_then(Catalog::next_deadline)).min();
         let Some(age) = self.age() else { return Ok(own) };
-        let by_age = first_aging(&catalog, catalog.totals().first_seq)?;
+        let mut by_age = first_aging(&catalog, stream, stream.totals().first_seq)?;
+        if let Some(waiting) = waiting.filter(|_| by_age.is_none()) {
+            by_age = first_aging(waiting, stream, 0)?;
+        }
         let by_age = by_age.map(|(_, timestamp)| timestamp.saturating_add(age));
         Ok(own.into_iter().chain(by_age).min())
     }
@@ -118,13 +125,25 @@ impl Stream {
         let mut due = Vec::new();
         let mut more = false;
         if let Some(age) = self.age() {
-            more |= aged(&self.shared.catalog(), now.saturating_sub(age), limit, &mut due)?;
+            let (catalog, limit_time) = (self.shared.catalog(), now.saturating_sub(age));
+            let stream = catalog.decided();
+            let mut met = aged(&catalog, stream, limit_time, limit, &mut due)?;
+            if let (Aged::All, Some(waiting)) = (met, stream.waiting()) {
+                met = aged(waiting, stream, limit_time, limit, &mut due)?;
+            }
+            more |= met == Aged::Enough;
         }
         let mut ended = Vec::new();
         if due.len() < limit {
             let mut catalog = self.shared.catalog_mut();
             more |= catalog.take_due(now, limit - due.len(), &mut ended);
-            due.extend(ended.iter().map(|&(_, seq)| seq).filter(|&seq| catalog.contains(seq)));
+            if self.group.is_some() {
+                catalog.note_ended(&ended);
+            }
+            let left = limit.saturating_sub(due.len() + ended.len());
+            more |= catalog.take_due_waiting(now, left, &mut ended);
+            let stream = catalog.decided();
+            due.extend(ended.iter().map(|&(_, seq)| seq).filter(|&seq| stream.contains(seq)));
         }
         due.sort_unstable();
         due.dedup();
@@ -171,8 +190,9 @@ impl Stream {
         markers: &dyn Markers,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Marked>, StoreError> {
-        let Some((located, subject)) = catalog.locate_named(seq)? else { return Ok(None) };
-        let count = left.entry(subject).or_insert_with(|| catalog.index().state(subject).count);
+        let stream = catalog.decided();
+        let Some((located, subject)) = stream.locate_named(seq)? else { return Ok(None) };
+        let count = left.entry(subject).or_insert_with(|| stream.subject(subject).count);
         *count = count.saturating_sub(1);
         if *count > 0 {
             return Ok(None);
@@ -184,10 +204,11 @@ impl Stream {
     /// Writes that messages have ended, and what is left in their place, and does it.
     fn end_messages(&mut self, ended: &[EndedMessage], now: Timestamp) -> Result<(Removed, u64), StoreError> {
         let seqs: Vec<Seq> = ended.iter().map(|one| one.seq).collect();
-        let decided = match self.shared.catalog().decide_removal(&seqs) {
-            Ok(decided) => decided,
-            Err(error) => return Err(self.fail(&error.to_string())),
-        };
+        let catalog = self.shared.catalog();
+        let is_behind_waiting = catalog.has_unreleased();
+        let decided = catalog.decide_removal(if is_behind_waiting { &[] } else { &seqs });
+        drop(catalog);
+        let decided = decided.map_err(|error| self.fail(&error.to_string()))?;
         let gone = Ranges::from_unsorted(seqs);
         let mut markers = self.markers(ended, now);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -207,17 +228,29 @@ impl Stream {
         let written = self.write(&buffer, now);
         self.buffer = buffer;
         let end = written?;
-        let mut catalog = self.shared.catalog_mut();
-        let removed = catalog.remove_all(&decided);
-        if removed.is_ok() {
-            markers.iter().for_each(|marker| append_marker(&mut catalog, marker, self.config.storage));
-            self.is_untidy |= catalog.tidy_after(ended.len());
-        }
+        let storage = self.config.storage;
+        let shared = Arc::clone(&self.shared);
+        let mut catalog = shared.catalog_mut();
+        let last = markers.last().map_or_else(|| catalog.next_decided() - 1, |(marker, _)| marker.seq);
+        let entered = self.enter(&shared, end, last);
+        let removed = if matches!(entered, Entered::Passes(_)) && !is_behind_waiting {
+            let removed = catalog.remove_all(&decided);
+            if removed.is_ok() {
+                markers.iter().for_each(|marker| append_marker(&mut catalog, marker, storage));
+            }
+            removed
+        } else {
+            let marker = |(message, offset): &(Message<'_>, u32)| {
+                Planned::of(&Entry::Message(*message), u64::from(*offset), now, storage)
+            };
+            let plans = Planned::of_control(&gone, now).into_iter().chain(markers.iter().filter_map(marker));
+            catalog.put(PlannedBatch { index: self.index(), plans: plans.collect() }, &entered)
+        };
+        self.is_untidy |= removed.is_err() || catalog.tidy_after(ended.len());
         drop(catalog);
-        let removed = removed.map_err(|error| self.fail(&error.to_string()))?;
+        let removed = self.entered(entered, removed)?;
         debug_assert!(removed.messages <= ended.len() as u64, "only what has ended is removed");
         let count = markers.len() as u64;
-        self.written(end);
         Ok((removed, count))
     }
 
@@ -238,7 +271,7 @@ impl Stream {
     /// The markers that are stored, with their sequences. Those are no publisher's messages: no
     /// limit refuses them.
     fn markers<'m>(&self, ended: &'m [EndedMessage], now: Timestamp) -> Vec<(Message<'m>, u32)> {
-        let next = self.shared.catalog().next_seq();
+        let next = self.shared.catalog().next_decided();
         let markers = ended.iter().filter_map(|one| one.marker.as_ref());
         let entry = |(seq, (subject, marker)): (Seq, &'m Marked)| Message {
             seq,
@@ -266,29 +299,49 @@ fn room_for(ended: &[EndedMessage]) -> u64 {
     (256 + 20 * ended.len() + markers.sum::<usize>()) as u64
 }
 
-/// The first message at or behind `from` that the limit of age concerns, and when it was accepted.
-fn first_aging(catalog: &Catalog, from: Seq) -> Result<Option<(Seq, Timestamp)>, StoreError> {
-    let seq = catalog.next_aging(from);
+/// Whether there may be more messages that have aged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aged {
+    /// The next one has not.
+    Next,
+    /// There is no other one.
+    All,
+    /// Unknown: these are enough.
+    Enough,
+}
+
+/// The first message at or behind `from` that the limit of age concerns and that does not go
+/// already, and when it was accepted.
+fn first_aging(
+    catalog: &Catalog,
+    stream: Decided<'_>,
+    from: Seq,
+) -> Result<Option<(Seq, Timestamp)>, StoreError> {
+    let mut seq = catalog.next_aging(from);
+    while !stream.is_released() && catalog.contains(seq) && !stream.contains(seq) {
+        seq = catalog.next_aging(seq + 1);
+    }
     let Some(located) = catalog.locate(seq)? else { return Ok(None) };
     let timestamp = reader::timestamp_at(&located.segment, located.offset, &mut Vec::new())?;
     Ok(Some((seq, timestamp)))
 }
 
-/// Messages accepted at or before `limit_time`, oldest first. Answers whether it stopped at
-/// `limit`.
+/// Messages accepted at or before `limit_time`, oldest first, until these are `limit`.
 fn aged(
     catalog: &Catalog,
+    stream: Decided<'_>,
     limit_time: Timestamp,
     limit: usize,
     due: &mut Vec<Seq>,
-) -> Result<bool, StoreError> {
-    let mut from = catalog.totals().first_seq;
-    while let Some((seq, timestamp)) = first_aging(catalog, from)? {
+) -> Result<Aged, StoreError> {
+    // What goes already at the front is not looked at again: with slow syncs that may be much.
+    let mut from = catalog.totals().first_seq.max(stream.totals().first_seq);
+    while let Some((seq, timestamp)) = first_aging(catalog, stream, from)? {
         if timestamp > limit_time {
-            return Ok(false);
+            return Ok(Aged::Next);
         }
         if due.len() == limit {
-            return Ok(true);
+            return Ok(Aged::Enough);
         }
         // A whole segment that has aged needs no look at each message.
         let view = catalog.segment_of(seq).map(|at| &catalog.segments()[at]);
@@ -300,12 +353,12 @@ fn aged(
             if next > end {
                 break;
             }
-            if !catalog.never_expires(next) && catalog.contains(next) {
+            if !catalog.never_expires(next) && catalog.contains(next) && stream.contains(next) {
                 due.push(next);
             }
             next += 1;
         }
         from = next;
     }
-    Ok(false)
+    Ok(Aged::All)
 }

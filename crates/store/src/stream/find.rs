@@ -56,7 +56,7 @@ impl StreamReader {
     /// are.
     ///
     /// # Errors
-    /// The message cannot be read; [`ReadError::Unreleased`].
+    /// The message cannot be read.
     pub fn last_of<'b>(
         &self,
         subject: &[u8],
@@ -65,7 +65,7 @@ impl StreamReader {
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.catalog();
         let Some(id) = catalog.index().find(subject) else { return Ok(None) };
-        let last = self.released_last(&catalog, id)?;
+        let last = lookup::last_of(&catalog, id)?;
         self.read(catalog, last, wait, buffer)
     }
 
@@ -80,11 +80,7 @@ impl StreamReader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.catalog();
-        let released = self.shared.release.seq();
-        let mut last = lookup::last(&catalog, filter)?;
-        if last.is_some_and(|seq| seq > released) {
-            last = Some(lookup::previous(&catalog, filter, released)?.ok_or(ReadError::Unreleased)?);
-        }
+        let last = lookup::last(&catalog, filter)?;
         self.read(catalog, last, wait, buffer)
     }
 
@@ -127,7 +123,7 @@ impl StreamReader {
     /// first. `None` if these are more than `limit`.
     ///
     /// # Errors
-    /// A table of the stream cannot be read; [`ReadError::Unreleased`].
+    /// A table of the stream cannot be read.
     pub fn find_last<P: AsRef<[u8]>>(
         &self,
         patterns: &[P],
@@ -135,10 +131,9 @@ impl StreamReader {
         limit: usize,
     ) -> Result<Option<Vec<FoundMessage>>, ReadError> {
         let catalog = self.shared.catalog();
-        let released = self.shared.release.seq();
-        let seqs = if to >= released {
+        let seqs = if to >= catalog.totals().last_seq {
             let Some(ids) = subjects_of(&catalog, patterns, limit) else { return Ok(None) };
-            let seqs = ids.into_iter().filter_map(|id| self.released_last(&catalog, id).transpose());
+            let seqs = ids.into_iter().filter_map(|id| lookup::last_of(&catalog, id).transpose());
             seqs.collect::<Result<Vec<Seq>, ReadError>>()?
         } else {
             let ids = subjects_of(&catalog, patterns, usize::MAX).unwrap_or_default();
@@ -151,17 +146,6 @@ impl StreamReader {
         seqs.sort_unstable();
         let found = seqs.into_iter().filter_map(|seq| locate(&catalog, seq).transpose());
         found.collect::<Result<_, _>>().map(Some)
-    }
-
-    /// The last released message of a subject.
-    fn released_last(&self, catalog: &Catalog, id: SubjectId) -> Result<Option<Seq>, ReadError> {
-        let released = self.shared.release.seq();
-        let last = lookup::last_of(catalog, id)?;
-        if last.is_none_or(|seq| seq <= released) {
-            return Ok(last);
-        }
-        let subject = Filter::Subject(catalog.index().text(id).to_vec());
-        lookup::previous(catalog, &subject, released)?.map(Some).ok_or(ReadError::Unreleased)
     }
 
     fn read<'b>(

@@ -6,14 +6,16 @@
 //! [`Stream::append_decided`], which evaluates nothing. Elections, networks and what is committed
 //! are others' business: they tell.
 
+use std::sync::Arc;
+
 use crate::record::{self, Control, Entry, EntryBatch, LogEntry, canonical};
 use crate::{Seq, Timestamp};
 
 use super::append::DURABLE_STEP;
-use super::catalog::Fate;
+use super::catalog::{Planned, PlannedBatch};
 use super::errors::StoreError;
 use super::group_log::{DecidedEntry, GroupLog, GroupPosition};
-use super::remove::CONTROL_ROOM;
+use super::remove::{CONTROL_ROOM, MAX_SEQ};
 use super::{Active, Stream};
 
 impl Stream {
@@ -74,9 +76,8 @@ impl Stream {
             return Err(StoreError::NotNext { expected });
         }
         let records = canonical::read(records).ok_or(StoreError::NotNext { expected })?;
-        // What a truncation leaves begins a segment.
-        if let [(Entry::Control(Control::Truncate { last }), _)] = &records[..] {
-            self.cut_behind(*last, now)?;
+        if !self.is_in_order(&records) {
+            return Err(StoreError::NotNext { expected });
         }
         self.make_room_for_removal(room_for(&records), now)?;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -85,24 +86,40 @@ impl Stream {
         let written = self.write(&buffer, now);
         self.buffer = buffer;
         let end = written?;
-        self.replay_decided(&records, &offsets)?;
         if let Some(group) = &mut self.group {
             group.position.pass(entry);
             group.consumers.note_all(entry.index, records.iter().map(|(record, _)| record));
         }
-        self.written(end);
-        Ok(())
+        let storage = self.config.storage;
+        let plan = |((record, timestamp), offset): (&(Entry<'_>, Timestamp), &u32)| {
+            Planned::of(record, u64::from(*offset), *timestamp, storage)
+        };
+        let plans = records.iter().zip(&offsets).filter_map(plan).collect();
+        let shared = Arc::clone(&self.shared);
+        let mut catalog = shared.catalog_mut();
+        let before = catalog.next_decided() - 1;
+        let last = records.iter().fold(before, |last, (record, _)| last_behind(record, last));
+        let entered = self.enter(&shared, end, last);
+        let kept = catalog.put(PlannedBatch { index: entry.index, plans }, &entered);
+        self.is_untidy = true;
+        drop(catalog);
+        self.entered(entered, kept).map(drop)
     }
 
-    /// Removes what is behind `last`, if there is anything, and begins a segment there.
-    fn cut_behind(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
-        if last >= self.shared.catalog().totals().last_seq {
-            return Ok(());
-        }
-        self.make_room_for_removal(CONTROL_ROOM, now)?;
-        self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
-        self.shared.release.truncated(last);
-        Ok(())
+    /// Whether records are such as a leader writes behind what is in the log: messages ascend, no
+    /// sequence is out of bounds, and nothing cuts the stream by a sequence.
+    fn is_in_order(&self, records: &[(Entry<'_>, Timestamp)]) -> bool {
+        let mut last = self.shared.catalog().next_decided() - 1;
+        records.iter().all(|(record, _)| {
+            let is_right = match record {
+                Entry::Message(message) => message.seq > last && message.seq <= MAX_SEQ,
+                Entry::Control(Control::Trim { first: seq } | Control::Skip { last: seq }) => *seq <= MAX_SEQ,
+                Entry::Control(Control::Truncate { .. }) | Entry::Erased { .. } => false,
+                Entry::Control(_) => true,
+            };
+            last = last_behind(record, last);
+            is_right
+        })
     }
 
     /// Makes the entries of this replica's file. Offsets of them, in order.
@@ -129,26 +146,6 @@ impl Stream {
         offsets
     }
 
-    fn replay_decided(
-        &mut self,
-        records: &[(Entry<'_>, Timestamp)],
-        offsets: &[u32],
-    ) -> Result<(), StoreError> {
-        let storage = self.config.storage;
-        let mut catalog = self.shared.catalog_mut();
-        let mut wrong = None;
-        for ((record, timestamp), offset) in records.iter().zip(offsets) {
-            match catalog.replay(record, u64::from(*offset), *timestamp, storage) {
-                Ok(Fate::Applied) => {}
-                Ok(Fate::PassedOver) => wrong = Some("a record cannot be where its leader put it".to_owned()),
-                Err(error) => wrong = Some(error.to_string()),
-            }
-        }
-        self.is_untidy |= catalog.tidy_after(records.len());
-        drop(catalog);
-        wrong.map_or(Ok(()), |why| Err(self.fail(&why)))
-    }
-
     /// Bytes that the head of a batch takes, in a stream that has a group.
     pub(super) fn room_for_log_entry(&self) -> u64 {
         if self.group.is_some() { CONTROL_ROOM } else { 0 }
@@ -160,6 +157,16 @@ impl Stream {
         let mut records = Vec::new();
         controls.iter().for_each(|control| canonical::write_control(control, now, &mut records));
         group.decide(records)
+    }
+}
+
+/// The last sequence behind a record, where `last` was it before.
+fn last_behind(record: &Entry<'_>, last: Seq) -> Seq {
+    match record {
+        Entry::Message(message) => message.seq,
+        Entry::Control(Control::Skip { last: skipped }) => last.max(*skipped),
+        Entry::Control(Control::Trim { first }) => last.max(first.saturating_sub(1)),
+        _ => last,
     }
 }
 

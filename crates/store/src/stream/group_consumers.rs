@@ -9,7 +9,7 @@ use crate::record::{ConsumerRecord, Control};
 
 use super::Stream;
 use super::errors::StoreError;
-use super::remove::CONTROL_ROOM;
+use super::remove::{CONTROL_ROOM, NOT_NOW};
 
 impl Stream {
     /// Proposes what consumers say, as one entry of the group's log. Nothing if there is nothing.
@@ -37,7 +37,7 @@ impl Stream {
             .collect();
         let bytes = controls.iter().map(|control| control.max_encoded_len() as u64).sum::<u64>();
         self.make_room_for_removal(2 * CONTROL_ROOM + bytes, now)?;
-        self.log(&controls, now, |_| Ok(()))?;
+        self.log(&controls, now, NOT_NOW)?;
         let Some(group) = &mut self.group else { return Ok(()) };
         let index = group.position.index;
         records.iter().for_each(|record| group.consumers.note(index, record.clone().into_owned()));

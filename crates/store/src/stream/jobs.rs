@@ -20,9 +20,9 @@ use crate::record::{self, HEAD_BYTES};
 use crate::segment::{HEADER_BYTES, Slots};
 use crate::{AppendFile, SegmentNo, Seq, Timestamp, WriteFailed};
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Located};
 use super::segment_view::{Segment, SegmentFile};
-use super::{Removed, StoreError, Stream};
+use super::{Removed, StoreError, Stream, Ticket};
 
 /// Sealed segments behind the manifest that a restart may have to look at.
 const MERGE_BEHIND: u64 = 8;
@@ -53,6 +53,8 @@ pub(super) struct UpkeepState {
     sparse: Vec<SegmentNo>,
     is_surveyed: bool,
     erasures: Vec<Erasure>,
+    /// Messages that are to be erased once their deletion is released.
+    planned_erasures: Vec<PlannedErasure>,
     /// The rest of erasures, once nobody reads the old files.
     overwritings: Vec<Overwriting>,
     /// Subjects in footers behind the manifest.
@@ -103,6 +105,14 @@ struct Erasure {
     paused_until: Timestamp,
 }
 
+/// A message whose deletion waits for its release.
+#[derive(Debug)]
+struct PlannedErasure {
+    ticket: Ticket,
+    located: Located,
+    erasure: Erasure,
+}
+
 impl Erasure {
     fn is_ready(&self, now: Timestamp) -> bool {
         self.log.upgrade().is_none_or(|log| log.durable() >= self.end) && self.paused_until <= now
@@ -118,7 +128,7 @@ impl UpkeepState {
     /// Whether something waits for others, so that a job may become due without any change of the
     /// stream: for a round, or for those who read what is to be overwritten.
     pub(super) fn waits_for_others(&self) -> bool {
-        !self.erasures.is_empty() || !self.overwritings.is_empty()
+        !self.erasures.is_empty() || !self.overwritings.is_empty() || !self.planned_erasures.is_empty()
     }
 }
 
@@ -128,6 +138,10 @@ impl Stream {
     /// one.
     pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
         let files = self.segment_storage.files()?.clone();
+        self.take_closed();
+        if self.erase_released(now).is_err() {
+            return None;
+        }
         if let Some(task) = self.upkeep.return_slot.take() {
             self.upkeep.out = Out::None;
             let _ = self.job_failed(task, JobError::Left, now);
@@ -177,14 +191,23 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether sealing cannot keep up with what is appended: who appends should wait for
-    /// [`Stream::finish`], or closed segments grow without a bound. Not while nothing works on it,
-    /// because a job has failed: no waiting would help then. Costs a comparison while at most one
-    /// segment waits.
+    /// Whether sealing or the disk's syncs cannot keep up with what is appended: who appends should
+    /// wait for [`Stream::finish`] or the next release, or closed segments, and what waits for its
+    /// release, grow without a bound. Not while nothing works on it, because a job or the stream
+    /// has failed: no waiting would help then. Costs comparisons while at most one segment waits,
+    /// and all is released.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         let has_too_much = self.upkeep.must_drain || (self.closed.len() > 1 && self.has_much_unsealed());
-        has_too_much && self.upkeep.is_out()
+        (has_too_much && self.upkeep.is_out()) || self.has_much_unreleased()
+    }
+
+    /// Whether as many messages wait for their release as may wait to be sealed.
+    fn has_much_unreleased(&self) -> bool {
+        let release = &self.shared.release;
+        release.ticket() != release.last_ticket()
+            && self.shared.failure().is_none()
+            && self.shared.catalog().unreleased_messages() >= self.most_unsealed().messages
     }
 
     fn most_unsealed(&self) -> Unsealed {
@@ -289,10 +312,10 @@ impl Stream {
     /// itself what is to go.
     fn close_for_removal(&mut self, now: Timestamp) -> Option<Task> {
         let end = self.active.file.end();
-        if end <= HEADER_BYTES as u64 {
+        let catalog = self.shared.catalog();
+        if end <= HEADER_BYTES as u64 || catalog.has_unreleased() {
             return None;
         }
-        let catalog = self.shared.catalog();
         let retired = catalog.retired().iter().map(|retired| retired.file_bytes()).sum::<u64>();
         let own = if catalog.totals().messages == 0 { end } else { 0 };
         let is_due = self.is_much(&catalog, retired + own) && catalog.is_sealed_behind(self.covers());
@@ -462,9 +485,10 @@ impl Stream {
     /// Removes one message as [`Stream::delete`] does, and its bytes from the disk. Nothing is
     /// removed if there is none with this sequence.
     ///
-    /// On return nobody sees the message any more. Its bytes are overwritten with the next round if
-    /// its segment is not sealed; else when a job has written the segment anew, which begins once
-    /// the deletion is durable: [`Stream::erasing`] says how many still wait. In a compressed
+    /// When the deletion is released nobody sees the message any more. Its bytes are overwritten
+    /// with the next round if its segment is not sealed; else when a job has written the segment
+    /// anew, which begins once the deletion is durable: [`Stream::erasing`] says how many still
+    /// wait. In a compressed
     /// segment a last job follows, when no cursor stands in the old file any more. A loss of power,
     /// or a restart, before that leaves the bytes where they are, in a message that is deleted (or
     /// in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
@@ -475,28 +499,68 @@ impl Stream {
     /// The message is still there, unless the stream has failed.
     pub fn erase(&mut self, seq: Seq, now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
-        let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(Removed::default()) };
+        let Some(located) = self.shared.catalog().decided().locate(seq)? else {
+            return Ok(Removed::default());
+        };
         let removed = self.delete(seq, now)?;
+        // The log may have gone on elsewhere by the time that the deletion is released.
+        let erasure = Erasure {
+            no: located.segment.no,
+            seq,
+            log: Arc::downgrade(&self.active.file),
+            end: self.active.file.end(),
+            index: self.index(),
+            paused_until: Timestamp::MIN,
+        };
+        self.upkeep.planned_erasures.push(PlannedErasure { ticket: self.ticket(), located, erasure });
+        self.erase_released(now)?;
+        Ok(removed)
+    }
+
+    /// Erases messages whose deletion is released.
+    fn erase_released(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        if self.upkeep.planned_erasures.is_empty() {
+            return Ok(());
+        }
+        let release = &self.shared.release;
+        let released =
+            self.upkeep.planned_erasures.extract_if(.., |planned| release.is_released(planned.ticket));
+        for PlannedErasure { located, erasure, .. } in released.collect::<Vec<_>>() {
+            self.erase_located(&located, erasure, now)?;
+        }
+        Ok(())
+    }
+
+    fn erase_located(
+        &mut self,
+        located: &Located,
+        erasure: Erasure,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let segment = &located.segment;
-        if let SegmentFile::Appended(file) = &segment.source
+        // It may have been sealed meanwhile.
+        let is_sealed = segment.is_sealed() || self.is_sealed(segment.no);
+        if !is_sealed
+            && let SegmentFile::Appended(file) = &segment.source
             && let Err(error) = erase_appended(segment, file, located.offset, now)
         {
             return Err(self.fail(&format!("erasing failed: {error}")));
         }
         // A job may have copied it already.
-        if segment.is_sealed() || self.upkeep.out == Out::Segment(segment.no) {
-            let (log, end) = (Arc::downgrade(&self.active.file), self.active.file.end());
-            let index = self.group().map_or(0, |group| group.index);
-            self.upkeep.erasures.push(Erasure {
-                no: segment.no,
-                seq,
-                log,
-                end,
-                index,
-                paused_until: Timestamp::MIN,
-            });
+        if is_sealed || self.upkeep.out == Out::Segment(segment.no) {
+            self.upkeep.erasures.push(erasure);
         }
-        Ok(removed)
+        Ok(())
+    }
+
+    /// Whether a segment has its footer, or is not there any more.
+    fn is_sealed(&self, no: SegmentNo) -> bool {
+        let catalog = self.shared.catalog();
+        let visible = catalog.segments().iter().map(|view| &view.segment);
+        visible
+            .chain(catalog.retired())
+            .find(|segment| segment.no == no)
+            .is_none_or(|found| found.is_sealed())
     }
 
     /// Messages that were erased since the stream was opened, and whose bytes are still in a sealed
@@ -504,7 +568,7 @@ impl Stream {
     #[must_use]
     pub fn erasing(&self) -> usize {
         let replaced = self.upkeep.overwritings.iter().map(|rest| rest.messages as usize).sum::<usize>();
-        self.upkeep.erasures.len() + replaced
+        self.upkeep.erasures.len() + self.upkeep.planned_erasures.len() + replaced
     }
 }
 

@@ -162,16 +162,6 @@ pub(crate) fn count(catalog: &Catalog, filter: &Filter) -> u64 {
     }
 }
 
-/// As [`count`], of a stream that has lost messages: those that are there.
-pub(crate) fn count_live(catalog: &Catalog, filter: &Filter) -> Result<u64, ReadError> {
-    let mut live = 0;
-    visit(catalog, filter, 0, Seq::MAX, &mut |_| {
-        live += 1;
-        ControlFlow::Continue(())
-    })?;
-    Ok(live)
-}
-
 /// Up to `limit` messages from `from` to `to` that pass, oldest first.
 pub(crate) fn collect(
     catalog: &Catalog,

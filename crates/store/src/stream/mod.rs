@@ -11,6 +11,7 @@
 //! Segment files that are sealed never change; a rewritten one has a new generation, and a reader
 //! that holds the old one can go on reading it.
 
+mod active;
 mod ahead;
 mod append;
 mod blocks;
@@ -21,6 +22,7 @@ mod consumer_entries;
 mod cursor;
 mod decide;
 mod decision;
+mod enter;
 mod errors;
 mod expire;
 mod find;
@@ -56,7 +58,7 @@ use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use myelin_stdx::sync::{read_lock, write_lock};
 
-use crate::append_file::{AppendFile, OnDurable};
+use crate::append_file::OnDurable;
 use crate::config::{Durability, Storage, StreamConfig};
 use crate::id::{StreamPart, nanos};
 use crate::manifest::Manifest;
@@ -73,17 +75,20 @@ pub use group_log::{DecidedEntry, GroupPosition};
 pub use lookup::Filter;
 pub use new_message::{Admission, AppendResult, GAP_MAX, NewMessage};
 pub use reader::{Removals, StreamReader, Wait};
+use release::Entered;
 pub(crate) use release::Need;
 pub use release::{OnRelease, Release, Ticket};
 pub use remove::{MAX_SEQ, Purge, RemovalProgress};
 pub use usage::StreamUsage;
 
+pub(crate) use active::{Active, Closed, SegmentOrigin};
 pub(crate) use append::SEGMENT_SPAN;
 pub(crate) use blocks::Blocks;
-pub(crate) use catalog::{Catalog, Fate, size_of};
+use catalog::PlannedBatch;
+pub(crate) use catalog::{Catalog, Fate, NextSegment, size_of};
 pub(crate) use consumer_entries::ConsumerEntries;
 pub(crate) use packed_entries::each_entry;
-pub(crate) use roll::{Closed, SegmentOrigin};
+
 pub(crate) use segment_storage::{
     Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number,
 };
@@ -108,6 +113,9 @@ pub struct Stream {
     active: Active,
     /// Segments that were closed and wait to be sealed.
     closed: Vec<Closed>,
+    /// Segments before the active one that the catalog has not closed yet, because what is in them
+    /// waits for its release, or whose closing was not taken over yet.
+    rolled: Vec<Active>,
     /// Manifest as the files on disk said it last; `None` before the first merge.
     manifest: Option<Arc<Manifest>>,
     upkeep: jobs::UpkeepState,
@@ -124,13 +132,6 @@ pub struct Stream {
     /// Whether memory can be given back, and the last sequence when that was last looked at.
     is_untidy: bool,
     tidied_at: Seq,
-}
-
-/// The segment that grows.
-#[derive(Clone, Debug)]
-pub(crate) struct Active {
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) file: Arc<AppendFile>,
 }
 
 /// State that a stream's writer, readers, rounds and jobs share.
@@ -224,24 +225,50 @@ impl StreamShared {
     /// A segment is synced up to `offset`.
     pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
         if self.release.durable(no, offset) {
-            self.notify_released();
+            self.settle();
         }
     }
 
     /// The log of the group is committed up to `index`.
     fn committed_to(&self, index: u64) {
         if self.release.committed(index) {
-            self.notify_released();
+            self.settle();
         }
     }
 
     /// Sequences up to `mark` are stated as given out. Answers whether it has to move again.
     pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
-        let (has_moved, need) = self.release.set_mark(mark);
-        if has_moved {
-            self.notify_released();
+        self.release.set_mark(mark);
+        if self.release.has_waiting() {
+            self.settle();
         }
-        need
+        self.release.need()
+    }
+
+    /// Releases what need not wait any more: does to the catalog what it says, and tells of it.
+    /// Not to be called under the catalog's lock.
+    fn settle(&self) {
+        let catalog = self.catalog();
+        let count = self.release.ready();
+        let tables = catalog.tables_to_release(count);
+        drop(catalog);
+        if count == 0 {
+            return;
+        }
+        tables.read();
+        let mut catalog = self.catalog_mut();
+        let count = self.release.ready();
+        let done = catalog.release(count);
+        if done.is_ok() {
+            self.release.pass(count)
+        } else {
+            self.release.stop()
+        }
+        drop(catalog);
+        match done {
+            Ok(()) => self.notify_released(),
+            Err(error) => self.fail(&error.to_string()),
+        }
     }
 
     fn notify_released(&self) {
@@ -294,6 +321,7 @@ impl Stream {
             segment_storage,
             active,
             closed,
+            rolled: Vec::new(),
             manifest: manifest.map(Arc::new),
             upkeep: jobs::UpkeepState::default(),
             owed: None,
@@ -336,10 +364,19 @@ impl Stream {
         &self.shared
     }
 
-    /// The stream in numbers, as of the last append, released or not.
+    /// The stream in numbers, behind everything in its log, released or not: what is decided next
+    /// follows on that. A [`StreamReader`] says how much of it is released.
     #[must_use]
     pub fn state(&self) -> StreamState {
-        state_of(&self.shared)
+        let catalog = self.shared.catalog();
+        let stream = catalog.decided();
+        state_of(stream.totals(), stream.subjects(), &self.shared)
+    }
+
+    /// The sums of [`Stream::state`], without its subjects, which take a look at all that waits.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.shared.catalog().decided().totals()
     }
 
     /// Up to which sequence messages are stored as the stream's durability asks.
@@ -365,13 +402,18 @@ impl Stream {
     /// asks.
     #[must_use]
     pub fn is_synced(&self, end: LogEnd) -> bool {
-        let closed = self.closed.iter().map(|closed| &closed.active);
-        let mut before = closed.chain([&self.active]).filter(|open| open.segment.no <= end.segment);
+        let mut before = self.open_segments().filter(|open| open.segment.no <= end.segment);
         // What is sealed was synced for that.
         before.all(|Active { segment, file }| {
             let needed = if segment.no == end.segment { end.offset } else { file.end() };
             file.durable() >= needed
         })
+    }
+
+    /// Segments whose entries are in files that are not sealed, oldest first.
+    fn open_segments(&self) -> impl Iterator<Item = &Active> {
+        let closed = self.closed.iter().map(|closed| &closed.active);
+        closed.chain(&self.rolled).chain([&self.active])
     }
 
     /// The release position, to wait for.
@@ -395,14 +437,12 @@ impl Stream {
         });
     }
 
-    /// Releases no more than what is up to `released`: behind it come entries of a group's log that
-    /// are not known to be committed, each with its index and last sequence.
-    pub(crate) fn hold_back(&mut self, released: Seq, waiting: &[(u64, Seq)]) {
-        let release = &self.shared.release;
-        release.truncated(released);
-        for &(index, last_seq) in waiting {
-            let has_moved = release.proposed(index, last_seq);
-            debug_assert!(!has_moved, "it is not committed");
+    /// Names the batches that recovery has found and that are not known to be committed.
+    pub(crate) fn hold_back(&mut self) {
+        let catalog = self.shared.catalog_mut();
+        self.rolled = catalog.rolled();
+        for (index, last_seq) in catalog.waiting() {
+            self.shared.release.proposed(index, last_seq);
         }
     }
 
@@ -454,34 +494,9 @@ impl Stream {
             .map_err(|error| self.fail(&format!("a write failed: {error}")))
     }
 
-    /// Releases the batch that ends at `end`, which the catalog has followed, or has it released by
-    /// a round.
-    fn written(&mut self, end: u64) {
-        let last = self.shared.catalog().totals().last_seq;
-        let release = &self.shared.release;
-        if let Some(GroupPosition { index, commit, .. }) = self.group() {
-            if release.proposed(index, last) {
-                self.shared.notify_released();
-            }
-            self.shared.committed_to(commit);
-        } else if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
-            if let Some(need) = release.at_once(last) {
-                self.need_mark(need);
-            }
-        } else {
-            release.appended(self.active.segment.no, end, last);
-            // A round may have synced the batch before it was entered here.
-            self.shared.durable_to(self.active.segment.no, self.active.file.durable());
-        }
-    }
-
-    /// Has the next round move the mark.
-    #[cold]
-    fn need_mark(&self, need: Need) {
-        if let Some(files) = self.segment_storage.files() {
-            files.store_env.watermarks.need(self.shared.id, need);
-            files.store_env.journal.wake();
-        }
+    /// Index of the last entry in the log of the group; 0 without one.
+    fn index(&self) -> u64 {
+        self.group.as_ref().map_or(0, |group| group.position.index)
     }
 
     /// A segment that a stream in files shows as long as it has stored nothing.
@@ -498,13 +513,8 @@ impl Stream {
     fn begin_first(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let Segment { no, first_seq, .. } = *self.active.segment;
         debug_assert!(self.active.file.end() == crate::segment::HEADER_BYTES as u64, "it takes nothing");
-        let listener = Some(Arc::clone(&self.shared));
         let at = Beginning { group: self.group(), ..Beginning::anew(no, first_seq) };
-        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
-        let begun = begun.map_err(|error| match error {
-            StoreError::Failed(why) => self.fail(&why),
-            error => error,
-        })?;
+        let begun = self.begin_segment(at, now)?;
         self.shared.catalog_mut().replace_active(Arc::clone(&begun.segment));
         self.durable_mark = (no.0, 0);
         self.active = begun;
@@ -521,7 +531,7 @@ impl Stream {
             self.begin_first(now)?;
         }
         let end = self.active.file.end();
-        let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
+        let span = self.shared.catalog().next_decided() - self.active.segment.first_seq;
         let is_used = end > crate::segment::HEADER_BYTES as u64;
         if is_used && (end + bytes > self.segment_bytes() || span >= append::SEGMENT_SPAN) {
             self.roll(now)?;
@@ -555,11 +565,11 @@ impl Stream {
             return None;
         }
         self.durable_mark = (segment.0, offset);
-        match self.closed.last().filter(|_| segment.0 != marked_segment) {
+        let before = self.rolled.last().or(self.closed.last().map(|closed| &closed.active));
+        match before.filter(|_| segment.0 != marked_segment) {
             // Of a new segment nothing is synced yet. That the one before is shows what it is,
             // should its header be lost.
-            Some(before) => {
-                let Active { segment, file } = &before.active;
+            Some(Active { segment, file }) => {
                 Some(Control::Durable { segment: segment.no, offset: file.durable() })
             }
             None => Some(Control::Durable { segment, offset }),
@@ -591,11 +601,8 @@ impl Stream {
             self.wait_for(&old);
             // Rolling has written what was in memory.
             if append::is_released_at_once(config.durability) {
-                let (has_moved, need) = self.shared.release.all();
-                if has_moved {
-                    self.shared.notify_released();
-                }
-                need.into_iter().for_each(|need| self.need_mark(need));
+                self.shared.release.all();
+                self.wait_for_release();
             }
         }
         Ok(())
@@ -615,7 +622,13 @@ impl Stream {
     fn wait_for(&self, old: &Active) {
         if self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);
-            release.appended(no, old.file.end(), release.seq());
+            let mut catalog = self.shared.catalog_mut();
+            release.appended(no, old.file.end(), release.last_seq());
+            let kept = catalog.put(PlannedBatch::default(), &Entered::Waits);
+            drop(catalog);
+            if let Err(error) = kept {
+                self.fail(&error.to_string());
+            }
             self.shared.durable_to(no, old.file.durable());
         }
     }
@@ -627,8 +640,7 @@ impl Stream {
     /// Nothing of this stream is written any more.
     pub(crate) fn abandon(&mut self) {
         self.give_up("the stream was deleted");
-        self.active.file.abandon();
-        self.closed.iter().for_each(|closed| closed.active.file.abandon());
+        self.open_segments().for_each(|open| open.file.abandon());
     }
 
     /// Lets go of the files, so that another can open them. All that was released is in them then,
@@ -636,7 +648,7 @@ impl Stream {
     pub(crate) fn leave(&mut self) -> Result<(), StoreError> {
         self.shared.fail("the stream was opened anew");
         let Some(files) = self.segment_storage.files() else { return Ok(()) };
-        let own = self.closed.iter().map(|closed| &closed.active.file).chain([&self.active.file]);
+        let own = self.open_segments().map(|open| &open.file);
         let left =
             files.store_env.journal.leave(self.shared.id, StreamPart::Messages, own.cloned().collect());
         left.map_err(|error| StoreError::from_io(error.to_io()))?;
@@ -679,14 +691,8 @@ impl OnDurable for StreamShared {
     }
 }
 
-fn state_of(shared: &StreamShared) -> StreamState {
-    let catalog = shared.catalog();
-    StreamState {
-        totals: catalog.totals(),
-        subjects: catalog.index().len() as u64,
-        // What was lost to damage may be counted in one of them only.
-        deleted: (catalog.totals().last_seq + 1 - catalog.totals().first_seq)
-            .saturating_sub(catalog.totals().messages),
-        released: shared.release.seq(),
-    }
+fn state_of(totals: Totals, subjects: u64, shared: &StreamShared) -> StreamState {
+    // What was lost to damage may be counted in one of them only.
+    let deleted = (totals.last_seq + 1 - totals.first_seq).saturating_sub(totals.messages);
+    StreamState { totals, subjects, deleted, released: shared.release.seq() }
 }

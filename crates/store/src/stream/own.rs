@@ -9,15 +9,15 @@ use std::io;
 use crate::Seq;
 use crate::record::Message;
 
+use super::Stream;
 use super::errors::ReadError;
 use super::reader::{Wait, fetch};
-use super::{Stream, lookup};
 
 impl Stream {
     /// Whether there is a message with this sequence.
     #[must_use]
     pub fn has(&self, seq: Seq) -> bool {
-        self.shared.catalog().contains(seq)
+        self.shared.catalog().decided().contains(seq)
     }
 
     /// The message with this sequence, if it is there.
@@ -29,7 +29,7 @@ impl Stream {
         if let Some(why) = self.failure() {
             return Err(ReadError::Io(io::Error::other(why.to_owned())));
         }
-        let Some(located) = self.shared.catalog().locate(seq)? else { return Ok(None) };
+        let Some(located) = self.shared.catalog().decided().locate(seq)? else { return Ok(None) };
         let read = fetch(&self.shared, &located, seq, Wait::Allowed, buffer);
         self.shared.watched(seq, read).map(Some)
     }
@@ -43,10 +43,7 @@ impl Stream {
         subject: &[u8],
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
-        let catalog = self.shared.catalog();
-        let Some(id) = catalog.index().find(subject) else { return Ok(None) };
-        let last = lookup::last_of(&catalog, id)?;
-        drop(catalog);
+        let last = self.shared.catalog().decided().last_of(subject)?;
         match last {
             Some(seq) => self.read(seq, buffer),
             None => Ok(None),

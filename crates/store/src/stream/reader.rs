@@ -75,10 +75,17 @@ impl StreamReader {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// The stream in numbers, as of the last append, released or not.
+    /// The stream in numbers, as of what is released.
     #[must_use]
     pub fn state(&self) -> StreamState {
-        state_of(&self.shared)
+        let catalog = self.shared.catalog();
+        state_of(catalog.totals(), catalog.index().len() as u64, &self.shared)
+    }
+
+    /// The last sequence that was given out, released or not.
+    #[must_use]
+    pub fn last_logged(&self) -> Seq {
+        self.shared.release.last_seq()
     }
 
     /// Where the stream keeps its messages.
@@ -116,9 +123,6 @@ impl StreamReader {
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
-        if seq > self.shared.release.seq() {
-            return Ok(None);
-        }
         let catalog = self.shared.catalog();
         let Some(located) = catalog.locate(seq)? else {
             // Neither stored nor removed.
@@ -150,13 +154,7 @@ impl StreamReader {
     /// # Errors
     /// As [`StreamReader::next_seq`].
     pub fn last_seq(&self, filter: &Filter) -> Result<Option<Seq>, ReadError> {
-        let catalog = self.shared.catalog();
-        let released = self.shared.release.seq();
-        let last = lookup::last(&catalog, filter)?;
-        if last.is_none_or(|seq| seq <= released) {
-            return Ok(last);
-        }
-        lookup::previous(&catalog, filter, released)
+        lookup::last(&self.shared.catalog(), filter)
     }
 
     /// How many released messages from `from` on pass.
@@ -243,7 +241,7 @@ impl StreamReader {
     }
 
     /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of
-    /// them behind `after`. As of the last append, released or not.
+    /// them behind `after`.
     #[must_use]
     pub fn subjects(&self, pattern: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<(Box<[u8]>, u64)> {
         let catalog = self.shared.catalog();

@@ -80,6 +80,8 @@ struct ReleaseState {
     durable: Vec<(SegmentNo, u64)>,
     /// Up to which index the log of the group is committed.
     committed: u64,
+    /// Nothing is released any more.
+    is_stopped: bool,
 }
 
 /// Gate that a batch waits at.
@@ -92,6 +94,24 @@ enum Gate {
     /// An index that has to be committed. How many have synced it is the business of whoever says
     /// so.
     Committed(u64),
+}
+
+/// Fate of a batch that was written.
+#[derive(Debug)]
+pub(crate) enum Entered<'a> {
+    /// Released as soon as the catalog has followed it.
+    Passes(Passing<'a>),
+    /// Kept until it may be released.
+    Waits,
+}
+
+/// A batch that need not wait, and has no ticket yet: a catalog that cannot follow it fails, and
+/// then it is not released. As long as this is there, nobody moves the release position.
+#[derive(Debug)]
+pub(crate) struct Passing<'a> {
+    release: &'a Release,
+    waiting: MutexGuard<'a, ReleaseState>,
+    last_seq: Seq,
 }
 
 #[derive(Debug)]
@@ -115,6 +135,7 @@ impl Release {
                 asked: None,
                 durable: Vec::new(),
                 committed: 0,
+                is_stopped: false,
             }),
         }
     }
@@ -143,43 +164,35 @@ impl Release {
         Ticket(self.last_ticket.load(Ordering::Acquire))
     }
 
-    /// A batch that need not be synced. It is released, unless it has to wait for the mark. Answers
-    /// what is to be asked for.
-    ///
-    /// Nobody is told of one that is released here, so that nobody may have begun to wait for it:
-    /// it is the newest only afterwards.
+    /// Lets a batch pass that need not be synced, unless it has to wait for the mark or for those
+    /// before it. Under the lock of the catalog, which does what the batch says next, or keeps it.
     ///
     /// Perf: for all batches but a few of a thousand one comparison more than without a mark.
-    pub(crate) fn at_once(&self, last_seq: Seq) -> Option<Need> {
+    pub(crate) fn at_once(&self, last_seq: Seq) -> Entered<'_> {
         let mut waiting = self.lock();
-        let ticket = Ticket(self.last_ticket.load(Ordering::Relaxed) + 1);
-        if last_seq <= waiting.near && waiting.batches.is_empty() {
-            self.move_to(last_seq, ticket);
-            self.last_ticket.store(ticket.0, Ordering::Release);
-            return None;
+        let passes = last_seq <= waiting.near || last_seq <= waiting.mark.max(self.seq());
+        if passes && waiting.batches.is_empty() {
+            return Entered::Passes(Passing { release: self, waiting, last_seq });
         }
-        debug_assert!(
-            waiting.batches.back().is_none_or(|last| last.ticket < ticket),
-            "batches wait in order"
-        );
-        waiting.batches.push_back(WaitingBatch { gate: Gate::Mark, last_seq, ticket });
-        self.release_ready(&mut waiting);
-        self.last_ticket.store(ticket.0, Ordering::Release);
-        self.need(&mut waiting)
+        self.wait(&mut waiting, Gate::Mark, last_seq);
+        Entered::Waits
     }
 
     /// Lets what waits for a sync wait for nothing but the mark: this is what a change from
-    /// `always` to a weaker mode means. Returns whether anything was released, and what is to be
-    /// asked for.
-    pub(crate) fn all(&self) -> (bool, Option<Need>) {
+    /// `always` to a weaker mode means.
+    pub(crate) fn all(&self) {
         let mut waiting = self.lock();
         let synced = waiting.batches.iter_mut().filter(|batch| matches!(batch.gate, Gate::Synced(..)));
         synced.for_each(|batch| batch.gate = Gate::Mark);
-        (self.release_ready(&mut waiting), self.need(&mut waiting))
+    }
+
+    /// Finds what has to be asked for, and was not since the mark was moved.
+    pub(crate) fn need(&self) -> Option<Need> {
+        self.need_of(&mut self.lock())
     }
 
     /// Finds the need that has to be told, and was not since the mark was moved.
-    fn need(&self, waiting: &mut ReleaseState) -> Option<Need> {
+    fn need_of(&self, waiting: &mut ReleaseState) -> Option<Need> {
         let is_waited_for = waiting.batches.front().is_some_and(|batch| batch.gate == Gate::Mark);
         let is_near = self.seq() > waiting.near;
         let need = if is_waited_for { Some(Need::Now) } else { is_near.then_some(Need::Soon) };
@@ -198,13 +211,11 @@ impl Release {
         waiting.check();
     }
 
-    /// Sequences up to `mark` may have been given out, and this is stated. Answers whether anything
-    /// was released, and what is to be asked for again.
-    pub(crate) fn set_mark(&self, mark: Seq) -> (bool, Option<Need>) {
+    /// Sequences up to `mark` may have been given out, and this is stated.
+    pub(crate) fn set_mark(&self, mark: Seq) {
         let mut waiting = self.lock();
         let last = waiting.last_seq().max(self.seq());
         waiting.set_mark(mark, last);
-        (self.release_ready(&mut waiting), self.need(&mut waiting))
     }
 
     /// Brings the mark back to at most `ahead` behind what is released; where it is then, if that
@@ -250,19 +261,16 @@ impl Release {
         self.wait(&mut self.lock(), Gate::Synced(segment, end), last_seq);
     }
 
-    /// A batch that waits until `index` is committed, which it may be. Answers whether the position
-    /// moved.
-    pub(crate) fn proposed(&self, index: u64, last_seq: Seq) -> bool {
-        let mut waiting = self.lock();
-        self.wait(&mut waiting, Gate::Committed(index), last_seq);
-        self.release_ready(&mut waiting)
+    /// A batch that waits until `index` is committed, which it may be.
+    pub(crate) fn proposed(&self, index: u64, last_seq: Seq) {
+        self.wait(&mut self.lock(), Gate::Committed(index), last_seq);
     }
 
-    /// The log of the group is committed up to `index`. Answers whether the position moved.
+    /// The log of the group is committed up to `index`. Answers whether anything waits.
     pub(crate) fn committed(&self, index: u64) -> bool {
         let mut waiting = self.lock();
         waiting.committed = waiting.committed.max(index);
-        self.release_ready(&mut waiting)
+        !waiting.batches.is_empty()
     }
 
     fn wait(&self, waiting: &mut ReleaseState, gate: Gate, last_seq: Seq) {
@@ -276,34 +284,59 @@ impl Release {
         waiting.check();
     }
 
-    /// `segment` is synced up to `offset`. Answers whether the position moved.
+    /// `segment` is synced up to `offset`. Answers whether anything waits.
     pub(crate) fn durable(&self, segment: SegmentNo, offset: u64) -> bool {
         let mut waiting = self.lock();
         waiting.note(segment, offset);
-        self.release_ready(&mut waiting)
+        waiting.forget_idle();
+        !waiting.batches.is_empty()
     }
 
-    /// Releases what need not wait any more, in order. Answers whether that is anything.
-    fn release_ready(&self, waiting: &mut ReleaseState) -> bool {
+    /// Whether anything waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.lock().batches.is_empty()
+    }
+
+    /// How many batches need not wait any more.
+    pub(crate) fn ready(&self) -> usize {
+        let waiting = self.lock();
+        if waiting.is_stopped {
+            return 0;
+        }
+        let mut seq = self.seq();
+        let is_ready = |batch: &&WaitingBatch| {
+            let is_covered = waiting.covers(batch, seq);
+            seq = seq.max(batch.last_seq);
+            is_covered
+        };
+        waiting.batches.iter().take_while(is_ready).count()
+    }
+
+    /// Releases the first `count` batches, which are ready, and which the catalog has followed:
+    /// under its lock.
+    pub(crate) fn pass(&self, count: usize) {
+        let mut waiting = self.lock();
+        debug_assert!(count <= waiting.batches.len(), "what is released has waited");
         let mut reached = None;
         let mut seq = self.seq();
-        while let Some(batch) = waiting.batches.pop_front() {
-            if !waiting.covers(&batch, seq) {
-                waiting.batches.push_front(batch);
-                break;
-            }
+        let count = count.min(waiting.batches.len());
+        for batch in waiting.batches.drain(..count) {
             seq = seq.max(batch.last_seq);
             reached = Some(batch.ticket);
         }
         waiting.forget_idle();
         waiting.check();
-        let Some(ticket) = reached else { return false };
+        let Some(ticket) = reached else { return };
         self.move_to(seq, ticket);
         debug_assert!(
-            waiting.batches.front().is_none_or(|next| next.ticket.0 == ticket.0 + 1),
-            "what waits comes right behind what is released"
+            waiting.batches.front().is_none_or(|next| next.ticket > ticket),
+            "what waits comes behind what is released"
         );
-        true
+    }
+
+    /// The catalog could not follow what was ready: nothing is released any more.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopped = true;
     }
 
     /// Under the lock.
@@ -318,6 +351,20 @@ impl Release {
 
     fn lock(&self) -> MutexGuard<'_, ReleaseState> {
         lock(&self.waiting)
+    }
+}
+
+impl Passing<'_> {
+    /// Releases the batch. Answers what has to be asked for.
+    ///
+    /// Nobody is told of it, so that nobody may have begun to wait for it: it is the newest only
+    /// afterwards.
+    pub(crate) fn release(mut self) -> Option<Need> {
+        let release = self.release;
+        let ticket = Ticket(release.last_ticket.load(Ordering::Relaxed) + 1);
+        release.move_to(self.last_seq.max(release.seq()), ticket);
+        release.last_ticket.store(ticket.0, Ordering::Release);
+        if self.last_seq <= self.waiting.near { None } else { release.need_of(&mut self.waiting) }
     }
 }
 
@@ -399,18 +446,61 @@ impl ReleaseState {
 mod tests {
     use super::*;
 
+    /// Releases what is ready, as a stream does when it is told of something.
+    impl Release {
+        fn moved(&self) -> bool {
+            let count = self.ready();
+            self.pass(count);
+            count > 0
+        }
+
+        fn told(&self) -> (bool, Option<Need>) {
+            (self.moved(), self.need())
+        }
+
+        fn entered(&self, last_seq: Seq) -> Option<Need> {
+            match self.at_once(last_seq) {
+                Entered::Passes(batch) => batch.release(),
+                Entered::Waits => self.told().1,
+            }
+        }
+
+        fn synced(&self, segment: SegmentNo, offset: u64) -> bool {
+            self.durable(segment, offset) && self.moved()
+        }
+
+        fn agreed(&self, index: u64) -> bool {
+            self.committed(index) && self.moved()
+        }
+
+        fn put(&self, index: u64, last_seq: Seq) -> bool {
+            self.proposed(index, last_seq);
+            self.moved()
+        }
+
+        fn marked(&self, mark: Seq) -> (bool, Option<Need>) {
+            self.set_mark(mark);
+            self.told()
+        }
+
+        fn weakened(&self) -> (bool, Option<Need>) {
+            self.all();
+            self.told()
+        }
+    }
+
     #[test]
     fn batches_are_released_in_order_across_segments() {
         let release = Release::new(4);
         release.appended(SegmentNo(1), 100, 5);
         release.appended(SegmentNo(1), 200, 7);
         release.appended(SegmentNo(2), 150, 9);
-        assert!(!release.durable(SegmentNo(2), 150), "the first segment is not synced yet");
+        assert!(!release.synced(SegmentNo(2), 150), "the first segment is not synced yet");
         assert_eq!(release.seq(), 4);
-        assert!(release.durable(SegmentNo(1), 100));
+        assert!(release.synced(SegmentNo(1), 100));
         assert_eq!(release.seq(), 5);
         assert!(release.is_released(Ticket(1)) && !release.is_released(Ticket(2)));
-        assert!(release.durable(SegmentNo(1), 200));
+        assert!(release.synced(SegmentNo(1), 200));
         assert_eq!(release.seq(), 9, "the second segment was synced before");
         assert!(release.is_released(release.last_ticket()));
     }
@@ -419,14 +509,14 @@ mod tests {
     fn what_was_truncated_is_not_released_by_older_batches() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 9);
-        release.durable(SegmentNo(1), 100);
+        release.synced(SegmentNo(1), 100);
         release.appended(SegmentNo(1), 200, 12);
         release.truncated(5);
         release.appended(SegmentNo(2), 50, 7);
         assert_eq!(release.seq(), 5);
-        release.durable(SegmentNo(1), 200);
+        release.synced(SegmentNo(1), 200);
         assert_eq!(release.seq(), 5);
-        release.durable(SegmentNo(2), 50);
+        release.synced(SegmentNo(2), 50);
         assert_eq!(release.seq(), 7);
     }
 
@@ -434,19 +524,19 @@ mod tests {
     fn a_weaker_mode_releases_what_waited_and_stays_there() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 3);
-        assert_eq!(release.all(), (true, None), "something waited");
+        assert_eq!(release.weakened(), (true, None), "something waited");
         assert_eq!((release.seq(), release.ticket()), (3, release.last_ticket()));
-        assert_eq!(release.at_once(8), None);
-        release.durable(SegmentNo(1), 100);
+        assert_eq!(release.entered(8), None);
+        release.synced(SegmentNo(1), 100);
         assert_eq!(release.seq(), 8);
     }
 
     #[test]
     fn a_sync_between_append_and_entry_is_not_missed() {
         let release = Release::new(0);
-        release.durable(SegmentNo(1), 300);
+        release.synced(SegmentNo(1), 300);
         release.appended(SegmentNo(1), 300, 3);
-        assert!(release.durable(SegmentNo(1), 300));
+        assert!(release.synced(SegmentNo(1), 300));
         assert_eq!(release.seq(), 3);
     }
 
@@ -466,7 +556,7 @@ mod tests {
                         if mark < Seq::MAX {
                             release.set_mark(seq);
                         }
-                        release.at_once(seq);
+                        release.entered(seq);
                     }
                 });
                 while release.seq() < BATCHES {
@@ -477,18 +567,32 @@ mod tests {
     }
 
     #[test]
+    fn what_the_catalog_could_not_follow_is_never_released() {
+        let release = Release::new(4);
+        drop(release.at_once(9));
+        assert_eq!((release.seq(), release.last_ticket()), (4, Ticket(0)));
+        release.appended(SegmentNo(1), 100, 9);
+        assert!(release.durable(SegmentNo(1), 100));
+        assert_eq!((release.ready(), release.seq()), (1, 4), "the catalog comes first");
+        release.stop();
+        assert_eq!(release.ready(), 0);
+        assert_eq!(release.entered(10), None, "what comes later is behind it");
+        assert_eq!((release.seq(), release.ticket(), release.last_ticket()), (4, Ticket(0), Ticket(2)));
+    }
+
+    #[test]
     fn what_is_proposed_waits_for_the_commit_and_for_what_was_before_it() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 2);
-        assert!(!release.proposed(7, 3) && !release.proposed(8, 5));
-        assert!(!release.committed(7), "what was before the group waits for its sync");
-        assert!(release.durable(SegmentNo(1), 100));
+        assert!(!release.put(7, 3) && !release.put(8, 5));
+        assert!(!release.agreed(7), "what was before the group waits for its sync");
+        assert!(release.synced(SegmentNo(1), 100));
         assert_eq!((release.seq(), release.is_released(Ticket(3))), (3, false));
-        assert!(!release.durable(SegmentNo(2), 1000), "a sync is not what it waits for");
-        assert_eq!(release.all(), (false, None), "nor does another durability let it through");
-        assert!(release.committed(9));
+        assert!(!release.synced(SegmentNo(2), 1000), "a sync is not what it waits for");
+        assert_eq!(release.weakened(), (false, None), "nor does another durability let it through");
+        assert!(release.agreed(9));
         assert_eq!(release.seq(), 5);
-        assert!(release.proposed(9, 6), "it was committed before");
+        assert!(release.put(9, 6), "it was committed before");
         assert_eq!((release.seq(), release.ticket()), (6, release.last_ticket()));
     }
 
@@ -496,30 +600,30 @@ mod tests {
     fn nobody_waits_where_the_mark_moves_in_time() {
         let release = Release::new(10);
         release.begin_mark(10, 4096);
-        assert_eq!(release.at_once(10 + 512), None);
-        assert_eq!(release.at_once(10 + 513), Some(Need::Soon));
-        assert_eq!(release.at_once(10 + 4096), None, "it was asked for");
+        assert_eq!(release.entered(10 + 512), None);
+        assert_eq!(release.entered(10 + 513), Some(Need::Soon));
+        assert_eq!(release.entered(10 + 4096), None, "it was asked for");
         assert_eq!((release.seq(), release.is_released(release.last_ticket())), (4106, true));
-        assert_eq!(release.set_mark(20_000), (false, None));
-        assert_eq!(release.at_once(12_052), None);
-        assert_eq!(release.at_once(12_054), Some(Need::Soon), "at half of the way");
+        assert_eq!(release.marked(20_000), (false, None));
+        assert_eq!(release.entered(12_052), None);
+        assert_eq!(release.entered(12_054), Some(Need::Soon), "at half of the way");
     }
 
     #[test]
     fn what_is_behind_the_mark_waits_for_it_in_order() {
         let release = Release::new(10);
         release.begin_mark(10, 100);
-        assert_eq!(release.at_once(110), Some(Need::Soon));
-        assert_eq!(release.at_once(111), Some(Need::Now));
-        assert_eq!(release.at_once(300), None, "it was asked for");
+        assert_eq!(release.entered(110), Some(Need::Soon));
+        assert_eq!(release.entered(111), Some(Need::Now));
+        assert_eq!(release.entered(300), None, "it was asked for");
         // An entry without a message, behind one that waits.
-        assert_eq!(release.at_once(300), None);
+        assert_eq!(release.entered(300), None);
         assert_eq!((release.seq(), release.ticket()), (110, Ticket(1)));
         assert!(release.waits_for_mark());
         assert_eq!(release.lower_mark(0), None, "not while somebody waits");
-        assert_eq!(release.set_mark(200), (true, Some(Need::Now)));
+        assert_eq!(release.marked(200), (true, Some(Need::Now)));
         assert_eq!((release.seq(), release.ticket()), (111, Ticket(2)));
-        assert_eq!(release.set_mark(1000), (true, None));
+        assert_eq!(release.marked(1000), (true, None));
         assert_eq!((release.seq(), release.ticket()), (300, Ticket(4)));
         assert!(!release.waits_for_mark());
     }
@@ -527,12 +631,12 @@ mod tests {
     #[test]
     fn a_mark_at_rest_lets_nothing_pass_but_what_is_no_message() {
         let release = Release::new(10);
-        release.set_mark(5000);
+        release.marked(5000);
         assert_eq!(release.lower_mark(0), Some(10));
         assert_eq!(release.lower_mark(0), None);
-        assert_eq!(release.at_once(10), Some(Need::Soon));
+        assert_eq!(release.entered(10), Some(Need::Soon));
         assert!(release.is_released(release.last_ticket()));
-        assert_eq!(release.at_once(11), Some(Need::Now));
+        assert_eq!(release.entered(11), Some(Need::Now));
         assert_eq!(release.seq(), 10);
         assert_eq!(release.last_seq(), 11);
     }
@@ -540,12 +644,12 @@ mod tests {
     #[test]
     fn a_stronger_mode_comes_behind_what_waits_for_the_mark() {
         let release = Release::new(0);
-        release.set_mark(0);
-        release.at_once(1);
+        release.marked(0);
+        release.entered(1);
         release.appended(SegmentNo(1), 100, release.seq());
         release.appended(SegmentNo(2), 50, 2);
-        assert!(!release.durable(SegmentNo(1), 100) && !release.durable(SegmentNo(2), 50));
-        assert!(release.set_mark(1).0);
+        assert!(!release.synced(SegmentNo(1), 100) && !release.synced(SegmentNo(2), 50));
+        assert!(release.marked(1).0);
         assert_eq!(release.seq(), 2, "what is synced needs no mark");
     }
 
@@ -554,8 +658,8 @@ mod tests {
         let release = Release::new(50);
         release.begin_mark(50, 100);
         release.truncated(20);
-        assert_eq!(release.at_once(120), Some(Need::Soon));
-        assert_eq!(release.at_once(121), Some(Need::Now));
+        assert_eq!(release.entered(120), Some(Need::Soon));
+        assert_eq!(release.entered(121), Some(Need::Now));
         assert_eq!(release.seq(), 120);
     }
 }

@@ -1,23 +1,30 @@
 //! Removal of messages from a stream: delete, erase, purge, compact, truncate, skip.
 //!
-//! Each is decided from the catalog, written as one batch, and then done to the catalog, which says
-//! what went. A removal that may concern
-//! many messages works in slices and says where it stopped, so that nobody holds a turn for long.
+//! Each is decided on the stream behind everything in its log, written as one batch, and done to
+//! the catalog when that is released. A removal that may concern many messages works in slices and
+//! says where it stopped, so that nobody holds a turn for long.
 
 use std::borrow::Cow;
 
+use crate::ranges::Ranges;
 use crate::record::Control;
 use crate::{Seq, Timestamp};
 
-use super::catalog::Removed;
-use super::errors::StoreError;
+use super::Stream;
+use super::catalog::{Catalog, Decided, Removed};
+use super::errors::{ReadError, StoreError};
 use super::lookup::Filter;
-use super::{Stream, lookup};
 
 pub use myelin_stdx::seq::MAX_SEQ;
 
 /// Bytes that the entry of a removal takes at most, unless it names many sequences.
 pub(super) const CONTROL_ROOM: u64 = 256;
+
+/// Way to do what a batch says to the catalog.
+pub(super) type FollowBatch = fn(&mut Catalog) -> Result<Removed, ReadError>;
+
+/// No way to do at once what a batch says.
+pub(super) const NOT_NOW: Option<FollowBatch> = None;
 
 /// Which messages a purge concerns.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +67,17 @@ impl Stream {
         self.check()?;
         let room = 2 * CONTROL_ROOM + 20 * seqs.len() as u64 + self.room_for_log_entry();
         self.make_room_for_removal(room, now)?;
-        let decided = self.shared.catalog().decide_removal(seqs)?;
+        let catalog = self.shared.catalog();
+        if catalog.has_unreleased() {
+            let controls = removal_behind_waiting(catalog.decided(), seqs);
+            drop(catalog);
+            if controls.is_empty() {
+                return Ok(Removed::default());
+            }
+            return self.log(&controls, now, NOT_NOW);
+        }
+        let decided = catalog.decide_removal(seqs)?;
+        drop(catalog);
         if decided.is_nothing() {
             self.is_untidy |= self.shared.catalog_mut().tidy_after(seqs.len());
             return Ok(Removed::default());
@@ -70,10 +87,13 @@ impl Stream {
         // In this order: what is behind the new first message is removed one by one in any case.
         let first = decided.first().map(|first| Control::Trim { first });
         let controls: Vec<Control<'_>> = rest.into_iter().chain(first).collect();
-        let (removed, is_untidy) = self.log(&controls, now, |catalog| {
+        let mut is_untidy = true;
+        let follow = |catalog: &mut Catalog| {
             let removed = catalog.remove_all(&decided)?;
-            Ok((removed, catalog.tidy_after(seqs.len())))
-        })?;
+            is_untidy = catalog.tidy_after(seqs.len());
+            Ok(removed)
+        };
+        let removed = self.log(&controls, now, Some(follow))?;
         self.is_untidy |= is_untidy;
         Ok(removed)
     }
@@ -98,7 +118,7 @@ impl Stream {
         if purge.below == 1 {
             return Ok(RemovalProgress::default());
         }
-        let last = self.shared.catalog().totals().last_seq;
+        let last = self.shared.catalog().next_decided() - 1;
         if purge.through == 0 || purge.through > last {
             purge.through = last;
         }
@@ -122,13 +142,11 @@ impl Stream {
     /// The oldest messages that a purge with a filter removes, and whether there are more.
     fn doomed(&self, filter: &Filter, purge: &Purge, budget: usize) -> Result<(Vec<Seq>, bool), StoreError> {
         let catalog = self.shared.catalog();
-        let newer = lookup::pending(&catalog, filter, purge.through.saturating_add(1))?;
-        let matching = if purge.keep > 0 && catalog.may_have_lost() {
-            // None is spared for one that was lost.
-            lookup::count_live(&catalog, filter)?
-        } else {
-            lookup::count(&catalog, filter)
-        };
+        let stream = catalog.decided();
+        let newer = stream.pending(filter, purge.through.saturating_add(1))?;
+        // None is spared for one that was lost.
+        let is_live = purge.keep > 0 && catalog.may_have_lost();
+        let matching = stream.count(filter, is_live)?;
         let matching = matching.saturating_sub(newer);
         if matching <= purge.keep {
             return Ok((Vec::new(), false));
@@ -136,7 +154,7 @@ impl Stream {
         let surplus = matching - purge.keep;
         let limit = budget.min(usize::try_from(surplus).unwrap_or(usize::MAX));
         let last = if purge.below == 0 { purge.through } else { purge.through.min(purge.below - 1) };
-        let doomed = lookup::collect(&catalog, filter, 0, last, limit)?;
+        let doomed = stream.collect(filter, 0, last, limit)?;
         debug_assert!(doomed.len() <= limit && doomed.is_sorted(), "the oldest go, and no more than may");
         debug_assert!(doomed.last().is_none_or(|seq| *seq <= last), "what came since stays");
         let more = doomed.len() == limit && (limit as u64) < surplus;
@@ -157,7 +175,7 @@ impl Stream {
         self.check()?;
         check_seq(first)?;
         if first == 0 {
-            let next = self.shared.catalog().next_seq();
+            let next = self.shared.catalog().next_decided();
             return self.trim(next, budget, now);
         }
         self.trim(first, budget, now)
@@ -166,7 +184,8 @@ impl Stream {
     fn trim(&mut self, first: Seq, budget: usize, now: Timestamp) -> Result<RemovalProgress, StoreError> {
         self.make_room_for_removal(CONTROL_ROOM, now)?;
         let catalog = self.shared.catalog();
-        let totals = catalog.totals();
+        let stream = catalog.decided();
+        let totals = stream.totals();
         if first <= totals.first_seq {
             return Ok(RemovalProgress::default());
         }
@@ -176,14 +195,19 @@ impl Stream {
         } else {
             first.min(totals.first_seq.saturating_add(budget as u64))
         };
-        let reached = catalog.first_behind(target);
+        let reached = stream.first_behind(target);
+        let is_behind_waiting = !stream.is_released();
         drop(catalog);
         debug_assert!(reached >= totals.first_seq, "a slice never goes back");
-        let (removed, is_untidy) = self.log(&[Control::Trim { first: reached }], now, |catalog| {
+        let mut is_untidy = true;
+        let follow = |catalog: &mut Catalog| {
             let removed = catalog.trim(target)?;
             debug_assert!(catalog.totals().first_seq == reached, "the log says what happens");
-            Ok((removed, catalog.tidy_after(removed.messages.min(budget as u64) as usize)))
-        })?;
+            is_untidy = catalog.tidy_after(removed.messages.min(budget as u64) as usize);
+            Ok(removed)
+        };
+        let follow = Some(follow).filter(|_| !is_behind_waiting);
+        let removed = self.log(&[Control::Trim { first: reached }], now, follow)?;
         self.is_untidy |= is_untidy;
         debug_assert!(removed.messages <= totals.messages, "only messages are removed");
         if first > totals.last_seq + 1 {
@@ -196,7 +220,7 @@ impl Stream {
     /// disk is no reason to say that it was not made: the next entry has to make room in any case,
     /// and begins the segment then.
     fn begin_behind_gap(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let span = self.shared.catalog().next_seq() - self.active.segment.first_seq;
+        let span = self.shared.catalog().next_decided() - self.active.segment.first_seq;
         if span < super::append::SEGMENT_SPAN {
             return Ok(());
         }
@@ -209,9 +233,13 @@ impl Stream {
     /// Removes everything behind `last`; the next message gets `last + 1` again.
     ///
     /// # Errors
-    /// Nothing has changed, unless the stream has failed.
+    /// Nothing has changed, unless the stream has failed: something waits for its release
+    /// ([`StoreError::Unreleased`]), as anything may in a group.
     pub fn truncate(&mut self, last: Seq, now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
+        if self.group.is_some() || self.shared.catalog().has_unreleased() {
+            return Err(StoreError::Unreleased);
+        }
         if last >= self.shared.catalog().totals().last_seq {
             return Ok(Removed::default());
         }
@@ -220,8 +248,7 @@ impl Stream {
         self.make_room_for_removal(CONTROL_ROOM, now)?;
         let removed = self.or_from_headroom(|stream| stream.roll_behind(Some(last), now))?;
         debug_assert!(self.shared.catalog().totals().last_seq <= last, "nothing behind it is left");
-        self.shared.release.truncated(last);
-        self.log(&[Control::Truncate { last }], now, |_| Ok(()))?;
+        self.log(&[Control::Truncate { last }], now, Some(|_: &mut Catalog| Ok(Removed::default())))?;
         Ok(removed)
     }
 
@@ -233,22 +260,23 @@ impl Stream {
     pub fn skip(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
         check_seq(last)?;
-        if last < self.shared.catalog().next_seq() {
+        if last < self.shared.catalog().next_decided() {
             return Ok(());
         }
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        self.log(&[Control::Skip { last }], now, |catalog| {
+        let follow = |catalog: &mut Catalog| {
             catalog.skip_at(last, now);
-            Ok(())
-        })?;
-        debug_assert!(self.shared.catalog().next_seq() == last + 1, "what was passed over is used");
+            Ok(Removed::default())
+        };
+        self.log(&[Control::Skip { last }], now, Some(follow))?;
+        debug_assert!(self.shared.catalog().next_decided() == last + 1, "what was passed over is used");
         self.begin_behind_gap(now)
     }
 
     /// Writes that the sequences up to `last` are used and lost: recovery has found that out.
     pub(crate) fn log_gap(&mut self, last: Seq, now: Timestamp) -> Result<(), StoreError> {
         self.make_room_for_removal(CONTROL_ROOM, now)?;
-        self.log(&[Control::Skip { last }], now, |_| Ok(()))
+        self.log(&[Control::Skip { last }], now, Some(|_: &mut Catalog| Ok(Removed::default()))).map(drop)
     }
 
     /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the
@@ -271,6 +299,18 @@ impl Stream {
     pub(super) fn release_headroom(&self) -> bool {
         self.segment_storage.files().is_some_and(|files| files.store_env.headroom.release().unwrap_or(false))
     }
+}
+
+/// Records of a removal of these messages, of a stream in which others wait.
+fn removal_behind_waiting(stream: Decided<'_>, seqs: &[Seq]) -> Vec<Control<'static>> {
+    let mut going: Vec<Seq> = seqs.iter().copied().filter(|&seq| stream.contains(seq)).collect();
+    going.sort_unstable();
+    going.dedup();
+    let (front, first) = stream.split_front(&going);
+    let rest = Some(going.split_off(front)).filter(|rest| !rest.is_empty());
+    let rest = rest.map(|rest| Control::Delete(Cow::Owned(Ranges::from_unsorted(rest))));
+    let first = (front > 0).then_some(Control::Trim { first });
+    rest.into_iter().chain(first).collect()
 }
 
 /// Refuses sequences so high that counting on from them would overflow.

@@ -1,58 +1,16 @@
 //! Closing the active segment and beginning the next.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::index::{SubjectId, SubjectState};
 use crate::record::{Control, EntryBatch};
-use crate::segment::Totals;
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::catalog::{Catalog, Removed};
+use super::Stream;
+use super::active::{Active, SegmentOrigin};
+use super::catalog::{Catalog, NextSegment, Planned, PlannedBatch, Removed};
 use super::errors::{ReadError, StoreError};
+use super::release::Entered;
 use super::segment_storage::Beginning;
-use super::segment_view::Times;
-use super::table::Rows;
-use super::{Active, Stream};
-
-/// A segment that was closed, with what its footer will say. Everything is as of the moment of
-/// closing: the stream has gone on since.
-#[derive(Debug)]
-pub(crate) struct Closed {
-    pub(crate) active: Active,
-    pub(crate) rows: Arc<Rows>,
-    /// Of the stream.
-    pub(crate) totals: Totals,
-    /// Subjects that changed while the segment was active, in their state at its end.
-    pub(crate) touched: Vec<(SubjectId, SubjectState)>,
-    /// Of the index that `rows` and `touched` take their numbers from.
-    pub(crate) index_epoch: u64,
-    /// Sequences that were removed while it was active, in no order.
-    pub(crate) deleted: Vec<RangeInclusive<Seq>>,
-    /// Of the messages in `rows`.
-    pub(crate) times: Times,
-    /// Lifetimes of its messages.
-    pub(crate) expiries: Vec<(Seq, Timestamp)>,
-    pub(crate) origin: SegmentOrigin,
-    /// Last index of the group's log that stands in it or before it; 0 without a group.
-    pub(crate) last_index: u64,
-}
-
-/// Where a closed segment comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SegmentOrigin {
-    /// This process wrote all of it.
-    Written,
-    /// The segment was found on disk: what stood behind its end before is not known.
-    Recovered,
-}
-
-impl Closed {
-    /// Marks the segment as one that recovery found, in the log of a group up to `last_index`.
-    pub(crate) fn recovered(self, last_index: u64) -> Self {
-        Self { origin: SegmentOrigin::Recovered, last_index, ..self }
-    }
-}
 
 impl Stream {
     /// Begins a new segment. The old one is to be sealed.
@@ -71,50 +29,77 @@ impl Stream {
             self.begin_first(now)?;
         }
         let next = SegmentNo(self.active.segment.no.0 + 1);
-        let first_seq = last.map_or_else(|| self.shared.catalog().next_seq(), |last| last + 1);
+        let first_seq = last.map_or_else(|| self.shared.catalog().next_decided(), |last| last + 1);
         let is_memory = self.segment_storage.is_memory();
         let cut = last.filter(|_| !is_memory).map(|last| self.truncation(last, now)).unwrap_or_default();
         let before = self.active.file.end() + cut.len() as u64;
         let at = Beginning { no: next, first_seq, before, group: self.group() };
-        let listener = Some(Arc::clone(&self.shared));
-        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
-        let begun = begun.map_err(|error| match error {
-            StoreError::Failed(why) => self.fail(&why),
-            error => error,
-        })?;
+        let begun = self.begin_segment(at, now)?;
         debug_assert!(
             begun.segment.no == next && begun.segment.first_seq == first_seq,
             "a segment as asked for"
         );
         if !cut.is_empty() {
-            let end = self.write(&cut, now)?;
-            self.written(end);
+            self.write(&cut, now)?;
         }
-        let last_index = self.group().map_or(0, |group| group.index);
+        let last_index = self.index();
         let old = std::mem::replace(&mut self.active, begun.clone());
         debug_assert!(old.segment.no < self.active.segment.no, "segments are numbered upwards");
-        let mut catalog = self.shared.catalog_mut();
-        let cut = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
-        let closed = (!is_memory).then(|| Closed { last_index, ..catalog.close_only(old) });
-        catalog.begin_segment(begun.segment);
-        if closed.is_none() {
-            catalog.forget_footer_changes();
-        }
+        let closed = (!is_memory).then(|| (old.clone(), SegmentOrigin::Written, last_index));
+        let shared = Arc::clone(&self.shared);
+        let mut catalog = shared.catalog_mut();
+        let removed = last.map_or(Ok(Removed::default()), |last| catalog.truncate(last));
+        let begun = catalog.begin_in_order(NextSegment { segment: begun.segment, closed });
         debug_assert!(
-            cut.is_err() || catalog.next_seq() == first_seq,
+            removed.is_err() || begun.is_err() || catalog.next_decided() == first_seq,
             "a segment begins with the next sequence"
         );
+        let mut entered = None;
+        if let Some(last) = last {
+            shared.release.truncated(last);
+            if !cut.is_empty() {
+                let batch = self.enter_in(&shared, &old, old.file.end(), last);
+                let kept = catalog.put(PlannedBatch::default(), &batch);
+                entered = Some((batch, kept));
+            }
+        }
         drop(catalog);
-        let file = closed.as_ref().map(|closed| Arc::clone(&closed.active.file));
+        let entered = entered.map_or(Ok(()), |(batch, kept)| self.entered(batch, kept).map(drop));
         // Whatever fails below: its file is still to be let go of.
-        self.closed.extend(closed);
-        let removed = cut.map_err(|error| self.fail(&error.to_string()))?;
-        if let Some(file) = file {
+        if !is_memory {
+            self.rolled.push(old.clone());
+            self.take_closed();
+        }
+        let removed = removed.and_then(|removed| begun.map(|()| removed));
+        let removed = removed.map_err(|error| self.fail(&error.to_string()))?;
+        entered?;
+        if !is_memory {
             // What is still in memory is written by the round that makes it durable, or by the
             // seal.
-            file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
+            old.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(removed)
+    }
+
+    /// Begins a segment, which nothing is appended to yet.
+    pub(super) fn begin_segment(&self, at: Beginning, now: Timestamp) -> Result<Active, StoreError> {
+        let listener = Some(Arc::clone(&self.shared));
+        let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
+        begun.map_err(|error| match error {
+            StoreError::Failed(why) => self.fail(&why),
+            error => error,
+        })
+    }
+
+    /// Takes over the segments that the catalog has closed: up to there everything is released.
+    pub(super) fn take_closed(&mut self) {
+        if self.rolled.is_empty() || !self.shared.catalog().has_closed() {
+            return;
+        }
+        let closed = self.shared.catalog_mut().take_closed();
+        let last = closed.last().map(|closed| closed.active.segment.no);
+        self.rolled.retain(|active| last.is_some_and(|last| active.segment.no > last));
+        self.closed.extend(closed);
     }
 
     /// The entry that ends the active segment when what is behind `last` goes.
@@ -140,14 +125,15 @@ impl Stream {
         self.roll(now)
     }
 
-    /// Writes entries that are no messages, as one batch, and then does to the catalog what they
-    /// say.
-    pub(super) fn log<T>(
+    /// Writes entries that are no messages, as one batch, which is done to the catalog when it is
+    /// released. `follow` does it where that is at once, and what it does was decided while nothing
+    /// waited. Answers what goes.
+    pub(super) fn log(
         &mut self,
         controls: &[Control<'_>],
         now: Timestamp,
-        follow: impl FnOnce(&mut Catalog) -> Result<T, ReadError>,
-    ) -> Result<T, StoreError> {
+        follow: Option<impl FnOnce(&mut Catalog) -> Result<Removed, ReadError>>,
+    ) -> Result<Removed, StoreError> {
         let Active { segment, file } = self.active.clone();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -163,9 +149,20 @@ impl Stream {
         let written = self.write(&buffer, now);
         self.buffer = buffer;
         let end = written?;
-        let followed = follow(&mut self.shared.catalog_mut());
-        let followed = followed.map_err(|error| self.fail(&error.to_string()))?;
-        self.written(end);
-        Ok(followed)
+        let plans = || controls.iter().filter_map(|control| Planned::of_control(control, now)).collect();
+        let shared = Arc::clone(&self.shared);
+        let mut catalog = shared.catalog_mut();
+        let last = controls.iter().fold(catalog.next_decided() - 1, |last, control| match control {
+            Control::Skip { last: skipped } => last.max(*skipped),
+            Control::Trim { first } => last.max(first.saturating_sub(1)),
+            _ => last,
+        });
+        let entered = self.enter(&shared, end, last);
+        let removed = match (&entered, follow) {
+            (Entered::Passes(_), Some(follow)) => follow(&mut catalog),
+            _ => catalog.put(PlannedBatch { index: self.index(), plans: plans() }, &entered),
+        };
+        drop(catalog);
+        self.entered(entered, removed)
     }
 }

@@ -5,10 +5,9 @@ use myelin_disk::File;
 
 use crate::config::Storage;
 use crate::damage::Damage;
-use crate::record::{Entry, FileContext};
+use crate::record::{self, Entry, FileContext};
 use crate::segment::{self, Extent, HEADER_BYTES, Scanned, SegmentHeader, Sizes, Slots, Texts, Trailer};
 
-use super::catalog::size_of;
 use super::errors::ReadError;
 use super::packed_entries::each_entry;
 use super::segment_view::{Segment, SegmentFile};
@@ -54,7 +53,12 @@ struct Rows {
 impl Rows {
     fn enter(&mut self, segment: &Segment, scanned: &Scanned<'_>) {
         let Entry::Message(message) = &scanned.entry else { return };
-        let size = size_of(Storage::File, message.subject, message.headers, message.payload);
+        let size = record::stored_size(
+            Storage::File,
+            message.subject.len(),
+            message.headers.len(),
+            message.payload.len(),
+        );
         let (Ok(delta), Ok(offset), Ok(size)) = (
             u32::try_from(message.seq.wrapping_sub(segment.first_seq)),
             u32::try_from(scanned.offset),

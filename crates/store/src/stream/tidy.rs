@@ -22,7 +22,8 @@ impl Stream {
     /// there is more to do at once. To be called now and then while the stream
     /// [is untidy](Stream::is_untidy).
     pub fn tidy(&mut self, now: Timestamp) -> bool {
-        let last = self.shared.catalog().totals().last_seq;
+        self.take_closed();
+        let last = self.shared.catalog().next_decided() - 1;
         let rests = std::mem::replace(&mut self.tidied_at, last) == last;
         let mut more = self.shared.catalog().has_sparse() && self.reclaim_next();
         if rests

@@ -437,3 +437,50 @@ fn what_a_copy_owes_is_known_to_later_processes() {
         assert_eq!(put(&mut stream, 1), Some(4108), "{stops:?}");
     }
 }
+
+/// Does the stream's jobs until none is left.
+fn tend(store: &Store, stream: &mut Stream) {
+    round(store, 2);
+    while let Some(job) = stream.next_job(2) {
+        stream.finish(job.run(), 2).expect("a healthy disk");
+        round(store, 2);
+    }
+}
+
+/// A start that finds nothing but sealed segments passes over sequences before it begins one, whose
+/// footer has to say so.
+#[test]
+fn what_was_passed_over_stays_so_when_the_segment_behind_it_is_sealed() {
+    let disk = FaultyDisk::new(14);
+    let (store, mut stream) = created(&disk, StreamConfig::default());
+    put(&mut stream, 10);
+    stream.close_segment(0, 2).expect("a healthy disk");
+    tend(&store, &mut stream);
+    // Of the segment that was begun behind it nothing is synced.
+    put(&mut stream, 1);
+    let disk = disk.power_cycle(Survival::None);
+    let (store, mut stream, report) = reopen(&disk, 2, StreamConfig::default());
+    let passed = report.passed_over.clone().expect("sequences were given out and not synced");
+    assert_eq!(*passed.start(), 11, "nothing but the sealed segment is there: {report:?}");
+    let next = put(&mut stream, 5).expect("a healthy disk");
+    stream.close_segment(0, 2).expect("a healthy disk");
+    tend(&store, &mut stream);
+    drop((store, stream));
+    let (_store, mut stream, report) = reopen(&disk.kill(), 3, StreamConfig::default());
+    assert_eq!(report.notices, []);
+    assert_eq!((stream.state().totals.messages, stream.state().totals.last_seq), (15, next));
+    assert_eq!(stream.reader().deleted(), [passed]);
+    stream.compact(3, 100, 3).expect("a healthy disk");
+    assert_eq!(stream.state().totals.messages, 13);
+}
+
+#[test]
+fn what_waits_for_the_mark_is_known_behind_a_stronger_mode() {
+    let disk = FaultyDisk::new(15);
+    let (store, mut stream) = created(&disk, StreamConfig::default());
+    assert_eq!((put(&mut stream, 3), stream.released()), (Some(3), 0));
+    stream.set_config(config(Durability::Synced), 2).expect("a healthy disk");
+    assert_eq!(stream.reader().last_logged(), 3);
+    round(&store, 2);
+    assert_eq!((stream.released(), stream.reader().last_logged()), (3, 3));
+}

@@ -291,7 +291,6 @@ impl ConsumerCore {
     fn stopped(&mut self, error: &ReadError, now: Timestamp) -> Stop {
         match error {
             ReadError::WouldWait => Stop::Cold(self.scan.position()),
-            ReadError::Unreleased => Stop::End,
             // A slice of a long search: nothing was found yet, and nothing is passed over.
             ReadError::More => Stop::Slice,
             ReadError::Io(_) => {

@@ -72,7 +72,7 @@ fn read_last<'b>(
     if filter.is_all() {
         // Compat: the message with the stream's last sequence, and nothing if just that was
         // deleted.
-        let last = reader.state().totals.last_seq.min(reader.release().seq());
+        let last = reader.state().totals.last_seq;
         let message = reader.last(&filter, wait, buffer)?;
         return Ok(message.filter(|message| message.seq >= last));
     }

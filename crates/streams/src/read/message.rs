@@ -15,8 +15,6 @@ pub enum GetRefused {
     Api(ApiError),
     /// The message is not in memory: to be asked again where [`Wait::Allowed`] is true.
     Waits,
-    /// The message is not released yet: to be asked again when the release position has moved.
-    Unreleased,
 }
 
 /// Whether the request means one message. Before the stream is looked up: a bad request to a stream
@@ -46,7 +44,6 @@ pub fn message_get<'b>(
         Ok(Some(message)) if request.no_headers => Ok(Message { headers: b"", ..message }),
         Ok(Some(message)) => Ok(message),
         Err(ReadError::WouldWait | ReadError::More) => Err(GetRefused::Waits),
-        Err(ReadError::Unreleased) => Err(GetRefused::Unreleased),
         // Compat: what cannot be read is not there.
         Ok(None) | Err(ReadError::Damaged(_) | ReadError::Io(_)) => {
             Err(GetRefused::Api(faults::NO_MESSAGE_FOUND))

@@ -43,9 +43,7 @@ pub struct Readable {
 impl Readable {
     /// The last sequence that can be seen, whether its message is still there or not.
     fn last_seq(&self) -> Seq {
-        // In this order: a message that is released in between is not yet seen, rather than half.
-        let released = self.reader.release().seq();
-        self.reader.state().totals.last_seq.min(released)
+        self.reader.state().totals.last_seq
     }
 
     /// Whether the message with this sequence was removed.

@@ -20,9 +20,6 @@ pub enum AnswerProgress {
     More,
     /// The next message is not in memory: to be gone on with where [`Wait::Allowed`] is true.
     Waits,
-    /// The next message is not released yet ([`ReadError::Unreleased`]): to be gone on with when
-    /// the release position has moved. Only before the first message.
-    Unreleased,
 }
 
 /// Answer that is made in slices. It holds its request, and may go from thread to thread between
@@ -54,11 +51,6 @@ impl SlicedAnswer {
     pub(super) fn new(stream: Readable, request: GetRequest, reply: &[u8]) -> Self {
         let get = PendingGet { stream, request, reply: reply.into() };
         Self { get, stage: AnswerStage::Begin, buffers: Buffers::default() }
-    }
-
-    /// Reads from another reader from now on. Only before the first message.
-    pub fn set_stream(&mut self, stream: Readable) {
-        self.get.stream = stream;
     }
 
     /// Whom the answer goes to.
@@ -160,7 +152,6 @@ pub(super) fn not_found(out: &mut MessageBuf, reply: &[u8]) -> AnswerProgress {
 pub(super) fn pause(error: &ReadError) -> Option<AnswerProgress> {
     match error {
         ReadError::WouldWait | ReadError::More => Some(AnswerProgress::Waits),
-        ReadError::Unreleased => Some(AnswerProgress::Unreleased),
         ReadError::Damaged(_) | ReadError::Io(_) => None,
     }
 }

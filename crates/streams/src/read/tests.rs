@@ -83,9 +83,7 @@ impl Bench {
             match progress {
                 AnswerProgress::Done => batch = None,
                 AnswerProgress::More => {}
-                AnswerProgress::Waits | AnswerProgress::Unreleased => {
-                    panic!("it may wait, and all is released")
-                }
+                AnswerProgress::Waits => panic!("it may wait"),
             }
         }
         answer

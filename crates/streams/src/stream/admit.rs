@@ -199,7 +199,7 @@ impl StreamCore {
             return Err(ApiError::STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID);
         }
         if msg_headers.has(Key::ExpectedLastSequence) {
-            let last = self.store.state().totals.last_seq;
+            let last = self.store.totals().last_seq;
             if sequence(msg_headers.get(Key::ExpectedLastSequence)) != last {
                 return Err(ApiError::stream_wrong_last_sequence(last));
             }

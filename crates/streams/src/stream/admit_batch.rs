@@ -304,7 +304,7 @@ impl StreamCore {
         staged: &mut Staged,
     ) -> Result<(), ApiError> {
         if msg_headers.has(Key::ExpectedLastSequence) {
-            let last = self.store.state().totals.last_seq;
+            let last = self.store.totals().last_seq;
             staged.expect_last(sequence(msg_headers.get(Key::ExpectedLastSequence)), last)?;
         }
         let other = msg_headers.get(Key::ExpectedLastSubjectSequenceSubject);
@@ -329,7 +329,7 @@ impl StreamCore {
         if !self.discards_new() {
             return Ok(());
         }
-        let (limits, totals) = (&self.rules.limits, self.store.state().totals);
+        let (limits, totals) = (&self.rules.limits, self.store.totals());
         let failed = |why| Err(ApiError::stream_store_failed(why));
         if limits.messages.is_some_and(|max| totals.messages + staged.messages() > max) {
             return failed(myelin_store::AppendRefusal::MaxMessages);

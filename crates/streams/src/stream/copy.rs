@@ -57,7 +57,7 @@ impl StreamCore {
             copies,
             ingest: Ingest { msgs: copies.msgs, now, effects, traces: None, closing: None, is_copy: true },
             done: SourcedResult::default(),
-            last: self.store.state().totals.last_seq,
+            last: self.store.totals().last_seq,
             is_single: may_refuse,
         };
         for (at, msg) in copies.msgs.iter().enumerate() {
@@ -89,7 +89,7 @@ impl StreamCore {
     /// # Errors
     /// Nothing has changed, unless the stream has failed.
     pub fn pass_to(&mut self, floor: Seq, now: Timestamp) -> Result<(), ApiError> {
-        let totals = self.store.state().totals;
+        let totals = self.store.totals();
         if floor <= totals.last_seq {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl StreamCore {
             }
         }
         self.run.clear();
-        copying.last = self.store.state().totals.last_seq;
+        copying.last = self.store.totals().last_seq;
         copying.done.refused.is_none()
     }
 }

@@ -212,7 +212,7 @@ impl StreamCore {
     /// Reads the ids of the duplicate window from the log, as after a restart.
     pub(super) fn load_ids(&mut self, now: Timestamp) {
         let mut buffer = Vec::new();
-        let last = self.store.state().totals.last_seq;
+        let last = self.store.totals().last_seq;
         match self.reader.get(last, Wait::Allowed, &mut buffer) {
             Ok(Some(message)) => {
                 self.last.time = message.timestamp;
@@ -266,7 +266,7 @@ impl StreamCore {
 
     /// Tells the budgets how the stream has grown.
     pub(super) fn charge(&mut self) {
-        self.quota.charge(self.store.state().totals.bytes);
+        self.quota.charge(self.store.totals().bytes);
     }
 
     /// A stream that has failed releases nothing more: who waits is told so.

@@ -136,7 +136,7 @@ impl StreamCore {
         if limits.discard != Discard::Old || (limits.messages.is_none() && limits.bytes.is_none()) {
             return false;
         }
-        let totals = self.store.state().totals;
+        let totals = self.store.totals();
         let messages = totals.messages + self.run.drafts() as u64;
         limits.messages.is_some_and(|max| messages >= max)
             || limits.bytes.is_some_and(|max| totals.bytes + self.run.bytes >= max)

@@ -119,7 +119,7 @@ impl StreamCore {
     /// Stores an atomic batch with messages that nobody wants: what is stored of it as one batch of
     /// the log, which passes over the sequences of the others.
     fn store_batch(&mut self, first: Timestamp, ingest: &Ingest<'_>) -> Result<(), StoreError> {
-        let (before, stretches) = (self.store.state().totals.last_seq, self.run.stretches());
+        let (before, stretches) = (self.store.totals().last_seq, self.run.stretches());
         let unwanted = stretches.iter().flat_map(|(count, is_unwanted)| repeat_n(*is_unwanted, *count));
         let mut messages = recycle(std::mem::take(&mut self.scratch.spare));
         let numbered = (before + 1..).zip(self.run.messages(ingest.msgs, first)).zip(unwanted);
@@ -137,7 +137,7 @@ impl StreamCore {
         let refusal = outcomes.iter().find_map(|outcome| outcome.err());
         outcomes.clear();
         let end = before + self.run.drafts() as u64;
-        if result.is_ok() && self.store.state().totals.last_seq < end {
+        if result.is_ok() && self.store.totals().last_seq < end {
             result = self.store.skip(end, ingest.now);
         }
         if result.is_ok() {
@@ -149,12 +149,12 @@ impl StreamCore {
 
     /// Compat: messages that no consumer wants get sequences and are not stored.
     fn pass_over(&mut self, count: usize, now: Timestamp) -> Result<(), StoreError> {
-        let last = self.store.state().totals.last_seq;
+        let last = self.store.totals().last_seq;
         let end = last + count as u64;
         self.scratch.outcomes.clear();
         self.store.skip(end, now)?;
         self.scratch.outcomes.extend((last + 1..=end).map(Ok));
-        debug_assert_eq!(self.store.state().totals.last_seq, end, "what was passed over has its sequences");
+        debug_assert_eq!(self.store.totals().last_seq, end, "what was passed over has its sequences");
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl StreamCore {
             _ => None,
         });
         seqs.clone().is_sorted_by(|one, next| one < next)
-            && seqs.next_back().is_none_or(|last| last <= self.store.state().totals.last_seq)
+            && seqs.next_back().is_none_or(|last| last <= self.store.totals().last_seq)
     }
 
     /// The messages that end first may be new.
@@ -265,7 +265,7 @@ impl StreamCore {
     fn begin_purge(&mut self, mut purge: Purge, slice: usize, now: Timestamp) {
         debug_assert!(purge.through > 0, "a purge through 0 would take the last message with it");
         debug_assert!(
-            purge.through < self.store.state().totals.last_seq,
+            purge.through < self.store.totals().last_seq,
             "what takes the place of others stays itself"
         );
         let progress = self.store.purge(&mut purge, slice, now);

@@ -43,7 +43,7 @@ impl StreamCore {
     /// follows it, by its time and not by a clock.
     pub fn applied(&mut self, message: &Message<'_>) {
         debug_assert!(!self.role().leads(), "a leader decides itself");
-        debug_assert!(message.seq <= self.store.state().totals.last_seq, "what is applied was appended");
+        debug_assert!(message.seq <= self.store.totals().last_seq, "what is applied was appended");
         let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
         self.last.time = message.timestamp;
         self.last.set_id(id);

@@ -126,7 +126,7 @@ impl StreamCore {
             // It goes on, so that it ends however often this is called.
             cleanup.restart = true;
         } else {
-            let through = self.store.state().totals.last_seq;
+            let through = self.store.totals().last_seq;
             cleanup.round = Some(CleanupRound { through, ..CleanupRound::default() });
             cleanup.next_round_at = Some(now);
         }
@@ -198,7 +198,7 @@ impl StreamCore {
     fn run_round(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let Some(round) = &self.cleanup.round else { return Ok(None) };
         debug_assert!(
-            round.through <= self.store.state().totals.last_seq,
+            round.through <= self.store.totals().last_seq,
             "a round ends where the stream ended when it began"
         );
         debug_assert!(

@@ -24,7 +24,7 @@ impl StreamCore {
 
     /// Looks for lifetimes in the headers of messages up to `until`, with the next upkeep.
     pub fn seek_lifetimes(&mut self, until: Seq, now: Timestamp) {
-        let until = until.min(self.store.state().totals.last_seq);
+        let until = until.min(self.store.totals().last_seq);
         self.next.lifetimes = LifetimeSearch { until, goes_on: until > 0, ..LifetimeSearch::default() };
         if until > 0 {
             self.next.maintenance = Some(now);

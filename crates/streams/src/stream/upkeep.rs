@@ -149,7 +149,7 @@ impl StreamCore {
     /// Messages that came since a slice of what ended has left some behind; 0 where none did.
     fn came_since_expiry(&self) -> u64 {
         let left_at = self.next.expiry_left_at;
-        left_at.map_or(0, |left_at| self.store.state().totals.last_seq.saturating_sub(left_at))
+        left_at.map_or(0, |left_at| self.store.totals().last_seq.saturating_sub(left_at))
     }
 
     /// Where slices of what ended do not keep up with what comes, those who bring it remove twice
@@ -176,7 +176,7 @@ impl StreamCore {
     fn expire_some(&mut self, limit: usize, now: Timestamp, effects: &mut Effects) {
         let time = self.time_of_next(now);
         let markers = DeleteMarkers::new(self.config.subject_delete_marker_ttl, time);
-        let before = self.store.state().totals.last_seq;
+        let before = self.store.totals().last_seq;
         let chooser = markers.as_ref().map(|markers| markers as &dyn Markers);
         debug_assert!(
             (1..=LARGEST_SLICE).contains(&limit),
@@ -345,7 +345,7 @@ impl StreamCore {
         self.last.id.clear();
         self.load_ids(now);
         self.charge();
-        self.settings.found_end = Some(report.found_end(self.store.state().totals.last_seq));
+        self.settings.found_end = Some(report.found_end(self.store.totals().last_seq));
         self.load_schedules();
         self.seek_lifetimes_again(now);
         self.restart_cleanup(now);

@@ -75,9 +75,10 @@ impl Call {
     /// Where messages are synced before they are released, they wait for more than that.
     async fn state_mark(&self, stream: &LiveStream) {
         let reader = stream.reader();
-        if !self.jetstream.settings.sync_always && reader.release().seq() < reader.state().totals.last_seq {
+        let last = reader.release().last_ticket();
+        if !self.jetstream.settings.sync_always && !reader.release().is_released(last) {
             // One that has failed shows what it has.
-            let _ = stream.released_through(&reader, reader.release().last_ticket()).await;
+            let _ = stream.released_through(&reader, last).await;
         }
     }
 

@@ -12,10 +12,6 @@ use myelin_store::segment::Totals;
 use myelin_store::{Seq, StreamReader, Ticket, Wait};
 use myelin_streams::read::{self, GetRefused};
 
-/// How often a message that is being replaced is looked for: each look waits for the one that was
-/// on its way.
-const TRIES: usize = 8;
-
 impl Call {
     pub(super) async fn delete_message(&mut self, name: &str) -> Result<MessageDelete, ApiError> {
         let request = MessageDeleteRequest::read(self.body(), self.is_strict())?;
@@ -78,20 +74,6 @@ impl Call {
         };
         let stream = self.find(name).await?;
         let mut buffer = Vec::new();
-        for _ in 0..TRIES {
-            match read::message_get(&stream.reader(), &request, Wait::Allowed, &mut buffer) {
-                Err(GetRefused::Unreleased) => {}
-                _ => break,
-            }
-            // What is being stored right now is there when the turn is over, and synced where that
-            // counts.
-            let (reader, ticket) = {
-                let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-                let core = guard.parts().0;
-                (core.reader(), core.store().ticket())
-            };
-            stream.released_through(&reader, ticket).await?;
-        }
         match read::message_get(&stream.reader(), &request, Wait::Allowed, &mut buffer) {
             Ok(message) => {
                 let message = StoredMessage {
@@ -104,8 +86,8 @@ impl Call {
                 Ok(granted(&MessageGet { message: Some(message) }))
             }
             Err(GetRefused::Api(error)) => Err(error),
-            // It was replaced again before each look.
-            Err(GetRefused::Waits | GetRefused::Unreleased) => Err(ApiError::NO_MESSAGE_FOUND),
+            // This thread may wait.
+            Err(GetRefused::Waits) => Err(ApiError::NO_MESSAGE_FOUND),
         }
     }
 }

@@ -330,7 +330,6 @@ impl LiveStream {
 
     /// Sees to what a turn wants besides its messages.
     fn apply_effects(&self, after: &mut TurnResult) {
-        self.direct.released();
         if let Some(at) = after.due.take() {
             let at = at.max(self.scope.host.now() + TIMER_INTERVAL);
             self.wakeup.arm(at, &*self.scope.host, &self.me);

@@ -368,7 +368,7 @@ impl SourceReader {
     /// `None`: the log is not that one any more.
     pub(super) fn place(&self, identity: &str, log: u64) -> Option<(Seq, bool)> {
         if self.is_mirror {
-            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().state().totals.last_seq);
+            let last = self.stream.upgrade().map_or(0, |stream| stream.reader().last_logged());
             return Some((last, false));
         }
         let mut read_state = lock(&self.read_state);

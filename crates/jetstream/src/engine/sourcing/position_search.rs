@@ -76,7 +76,7 @@ impl PositionSearch {
                         wanted.saw(&origin, message.seq);
                     }
                 }
-                Ok(None) | Err(ReadError::Unreleased) => return Ok(true),
+                Ok(None) => return Ok(true),
                 Err(ReadError::WouldWait | ReadError::More) => {}
                 Err(error @ ReadError::Io(_)) => return Err(error),
                 // A message that is damaged says nothing.

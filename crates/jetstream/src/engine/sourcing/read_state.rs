@@ -242,7 +242,7 @@ fn fill_from_log(
         let at = cursor.position();
         match cursor.next(Wait::Forbidden) {
             Ok(Some(message)) => put(&message, msgs),
-            Ok(None) | Err(ReadError::Unreleased) => return RunEnd::All,
+            Ok(None) => return RunEnd::All,
             Err(ReadError::WouldWait) => return RunEnd::Cold,
             Err(ReadError::More) => return RunEnd::Full,
             // The system's troubles (too many open files, a bad moment of a disk) take nothing

@@ -166,7 +166,7 @@ impl SourceReader {
     pub(super) fn close(&self) {
         let (Some(stream), read_state) = (self.stream.upgrade(), lock(&self.read_state)) else { return };
         if let Some(position) = read_state.position.as_ref().filter(|_| !self.is_mirror) {
-            let local = stream.reader().state().totals.last_seq;
+            let local = stream.reader().last_logged();
             self.positions.write(&self.index, &SourcePosition { local, ..position.clone() });
         }
     }

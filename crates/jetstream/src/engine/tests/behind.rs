@@ -69,6 +69,9 @@ fn copies_wait_for_the_seals_too() {
     house.settle();
     house.make(myelin_jsapi::config::StreamConfig { max_bytes: 1 << 20, ..copy("C", &[source("S", "")]) });
     while house.step_without_jobs() {}
+    // Until its mark is stated nothing of it is released.
+    assert!(house.state_first_marks());
+    while house.step_without_jobs() {}
     let (_, copied) = house.contents("C");
     assert!((MOST as u64..3 * MOST as u64).contains(&copied), "{copied} messages");
     for _ in 0..100 {

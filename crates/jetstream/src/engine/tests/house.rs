@@ -445,10 +445,10 @@ impl House {
 
     /// Has the journal state how far streams may come of which the first messages wait for that.
     /// Answers whether there were any.
-    fn state_first_marks(&self) -> bool {
+    pub(super) fn state_first_marks(&self) -> bool {
         let waits = |live: &Arc<LiveStream>| {
             let reader = live.reader();
-            reader.release().seq() == 0 && reader.state().totals.last_seq > 0
+            reader.release().seq() == 0 && reader.last_logged() > 0
         };
         let now = self.host.now().unsigned_abs();
         let is_stated = || self.jetstream.journal().round(&|| now).is_ok();

@@ -40,6 +40,9 @@ fn what_a_loss_of_power_takes_of_a_copy_is_copied_again() {
         for survival in some.chain(prefixes).chain([Survival::None, Survival::All]) {
             let mut house = House::on(&disk.power_cycle(survival));
             house.pass(2_000_000_000);
+            let now = house.host.now().unsigned_abs();
+            house.jetstream.journal().round_now(&|| now).expect("the disk works");
+            house.settle();
             assert_eq!(house.contents("K").0, 1, "power is lost at point {points}, with {survival:?}");
         }
     }

@@ -134,6 +134,7 @@ fn a_segment_with_sequences_that_begin_again_is_told_as_lost() {
     let mut written = Written::new();
     written.segment(20);
     while written.stream.compact(0, 100, 2).unwrap().more {}
+    written.store.journal().round_now(&|| 2).unwrap();
     written.stream.truncate(12, 2).unwrap();
     written.segment(10);
     written.segment(5);

@@ -1,22 +1,12 @@
 //! Closing a segment: what its footer has to say is taken together.
 
-use std::sync::Arc;
-
 use crate::index::SubjectIndex;
 
-use super::super::Active;
-use super::super::roll::{Closed, SegmentOrigin};
-use super::super::segment_view::{Segment, Times};
+use super::super::active::{Active, Closed, SegmentOrigin};
+use super::super::segment_view::Times;
 use super::Catalog;
 
 impl Catalog {
-    /// Begins `next` and takes together what the footer of the segment before has to say.
-    pub(crate) fn close_segment(&mut self, active: Active, next: Arc<Segment>) -> Closed {
-        let closed = self.close_only(active);
-        self.begin_segment(next);
-        closed
-    }
-
     /// Takes together what the footer of the active segment has to say. There is no active one
     /// then.
     pub(crate) fn close_only(&mut self, active: Active) -> Closed {

@@ -127,11 +127,11 @@ impl Catalog {
         timestamp: Timestamp,
         storage: Storage,
     ) -> Result<Fate, ReadError> {
+        if !self.takes(entry) {
+            return Ok(Fate::PassedOver);
+        }
         match entry {
             Entry::Message(message) => {
-                if message.seq <= self.totals.last_seq || !self.is_in_span(message.seq) {
-                    return Ok(Fate::PassedOver);
-                }
                 let size = size_of(storage, message.subject, message.headers, message.payload);
                 self.append(&NewRow {
                     seq: message.seq,
@@ -142,31 +142,38 @@ impl Catalog {
                     size,
                 });
             }
-            Entry::Erased { seq } if self.is_in_span(*seq) => self.skip_at(*seq, timestamp),
+            Entry::Erased { seq } => self.skip_at(*seq, timestamp),
             Entry::Control(Control::Delete(ranges)) => {
                 for range in ranges.iter().filter(|_| !myelin_stdx::planted::bug(5)) {
                     self.remove_range(*range.start(), *range.end())?;
                 }
             }
-            Entry::Control(Control::Trim { first }) if *first <= MAX_SEQ => {
+            Entry::Control(Control::Trim { first }) => {
                 self.trim(*first)?;
             }
             Entry::Control(Control::Truncate { last }) => {
                 self.truncate(*last)?;
             }
-            Entry::Control(Control::Skip { last }) if *last <= MAX_SEQ => self.skip_at(*last, timestamp),
+            Entry::Control(Control::Skip { last }) => self.skip_at(*last, timestamp),
             Entry::Control(
                 Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_) | Control::Consumer(_),
             ) => {}
-            Entry::Erased { .. } | Entry::Control(Control::Trim { .. } | Control::Skip { .. }) => {
-                return Ok(Fate::PassedOver);
-            }
         }
         Ok(Fate::Applied)
     }
 
+    /// Whether a writer may have written an entry behind what is here.
+    pub(super) fn takes(&self, entry: &Entry<'_>) -> bool {
+        match entry {
+            Entry::Message(message) => message.seq > self.totals.last_seq && self.is_in_span(message.seq),
+            Entry::Erased { seq } => self.is_in_span(*seq),
+            Entry::Control(Control::Trim { first: seq } | Control::Skip { last: seq }) => *seq <= MAX_SEQ,
+            Entry::Control(_) => true,
+        }
+    }
+
     /// Removes the messages from `first` to `last`, one by one.
-    fn remove_range(&mut self, first: Seq, last: Seq) -> Result<(), ReadError> {
+    pub(super) fn remove_range(&mut self, first: Seq, last: Seq) -> Result<(), ReadError> {
         let last = last.min(self.totals.last_seq);
         let mut seq = self.removed.deleted.next_live(first.max(self.totals.first_seq));
         while seq <= last && self.totals.messages > 0 {

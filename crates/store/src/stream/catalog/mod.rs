@@ -20,6 +20,7 @@ use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
 use super::ReadError;
+use super::active::Closed;
 use super::remove::MAX_SEQ;
 use super::segment_view::{Form, Segment, SegmentView};
 use super::table::{Rows, Table};
@@ -27,6 +28,7 @@ use super::table_cache::TableCache;
 
 mod batch;
 mod close;
+mod decided;
 mod follow;
 mod footer;
 mod head;
@@ -41,7 +43,9 @@ mod segments;
 mod subjects;
 mod tidy;
 mod truncate;
+mod unreleased;
 
+pub(in crate::stream) use decided::Decided;
 pub(crate) use follow::Fate;
 pub(in crate::stream) use follow::WARM;
 use footer::FooterChanges;
@@ -51,6 +55,9 @@ use lost_messages::LostMessages;
 use removed::RemovedMessages;
 use segments::Segments;
 use subjects::Subjects;
+pub(crate) use unreleased::NextSegment;
+use unreleased::Unreleased;
+pub(in crate::stream) use unreleased::{Planned, PlannedBatch, PlannedMessage};
 
 /// Catalog of the messages of one stream. Its parts can be changed in this folder only.
 #[derive(Debug)]
@@ -63,6 +70,12 @@ pub(crate) struct Catalog {
     footer: FooterChanges,
     head: HeadTable,
     lost: LostMessages,
+    /// Batches that are in the log and not released; `None` if there are none.
+    unreleased: Option<Box<Unreleased>>,
+    /// Lifetimes that have been looked at, for the batch that says so: of a group only.
+    ended: Vec<(Timestamp, Seq)>,
+    /// Segments that were closed, for the stream to seal them.
+    closed: Vec<Closed>,
 }
 
 /// A message about to be entered.
@@ -131,6 +144,9 @@ impl Catalog {
             footer: FooterChanges::default(),
             head: HeadTable::default(),
             lost: LostMessages::default(),
+            unreleased: None,
+            ended: Vec::new(),
+            closed: Vec::new(),
         }
     }
 
@@ -422,12 +438,6 @@ impl Catalog {
         self.removed.first_moved(first);
         self.lifetimes.forget_below(first);
         self.segments.retire_below(first);
-    }
-
-    /// The first sequence behind a [`Catalog::trim`] to `first`.
-    pub(crate) fn first_behind(&self, first: Seq) -> Seq {
-        debug_assert!(first >= self.totals.first_seq, "nothing comes back");
-        if first > self.totals.last_seq { first } else { self.removed.deleted.next_live(first) }
     }
 
     /// Removes all messages below `first`. A `first` behind the last sequence empties the stream

@@ -194,6 +194,12 @@ impl Segments {
         (seq <= self.views[at].last_seq).then_some(at)
     }
 
+    /// Indexes of the segments that show something from `first` to `last`.
+    pub(super) fn between(&self, first: Seq, last: Seq) -> std::ops::Range<usize> {
+        let from = self.from(first);
+        from..self.views.partition_point(|view| view.first_seq <= last).max(from)
+    }
+
     /// The first segment that shows something at or behind `seq`.
     pub(super) fn from(&self, seq: Seq) -> usize {
         self.views.partition_point(|view| view.last_seq < seq)

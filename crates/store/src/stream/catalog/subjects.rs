@@ -18,6 +18,11 @@ impl Subjects {
         Self { index: SubjectIndex::new(seed), epoch: 0, old: Vec::new(), seed }
     }
 
+    /// Seed of its hashes.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Forgets all subjects; the index is kept where `is_needed` says that somebody uses its
     /// numbers.
     pub(super) fn replace(&mut self, is_needed: bool) {

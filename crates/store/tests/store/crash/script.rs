@@ -410,6 +410,7 @@ impl Run<'_> {
         self.append("limited", &[("k.3", 100), ("k.4", 100), ("k.2", 20), ("short.k", 20), ("k.5", 200)]);
         self.expire("plain", 100);
         self.upkeep();
+        self.round()?;
         self.truncate("plain", 6);
         self.append("plain", &[("again", 60)]);
         self.round()?;

@@ -1,5 +1,6 @@
 //! A stream and its twin, to which the same is done.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use myelin_disk::Disk;
@@ -12,7 +13,7 @@ use myelin_store::verify::{self, Finding, Severity};
 use myelin_store::{
     Admission, AppendResult, Compression, Done, Durability, GroupPosition, Job, Limits, Marker, Markers,
     Message, NewMessage, Purge, RemovalProgress, Removed, Reserve, Seq, Storage, Store, StoreOptions, Stream,
-    StreamConfig, Timestamp,
+    StreamConfig, Ticket, Timestamp,
 };
 
 use super::follower::Follower;
@@ -42,6 +43,8 @@ pub(crate) struct World {
     seed: u64,
     /// `released` must not be beyond, in `Synced`.
     pub(crate) synced: Seq,
+    /// The twin behind operations whose release is waited for, by the stream's ticket.
+    pub(crate) twins: VecDeque<(Ticket, Twin)>,
     pub(crate) follower: Option<Follower>,
 }
 
@@ -101,6 +104,7 @@ impl World {
             opened: 0,
             seed,
             synced: config.first_seq.max(1) - 1,
+            twins: VecDeque::new(),
             follower: None,
         };
         world.begin();
@@ -157,6 +161,7 @@ impl World {
     }
 
     fn restart(&mut self, in_order: bool) -> Result<(), String> {
+        self.twins.clear();
         if self.is_memory() {
             return Ok(());
         }
@@ -206,6 +211,19 @@ impl World {
         Ok(())
     }
 
+    /// Remembers what readers are to see once all that was done is released.
+    fn note_twin(&mut self) {
+        let ticket = self.stream().ticket();
+        if !self.is_synced() {
+            self.twins.clear();
+            return;
+        }
+        if self.twins.back().is_some_and(|(last, _)| *last == ticket) {
+            self.twins.pop_back();
+        }
+        self.twins.push_back((ticket, self.twin.clone()));
+    }
+
     pub(crate) fn is_synced(&self) -> bool {
         // In a group the commit is what is waited for.
         let is_synced = !self.is_memory() && self.config.durability == Durability::Synced;
@@ -239,6 +257,13 @@ impl World {
                 self.slices(|stream, now| stream.compact(*first, *budget, now), |twin| twin.compact(*first))?;
             }
             Operation::Truncate(last) => {
+                if self.follower.is_some() {
+                    // A group takes back by index.
+                    return Ok(());
+                }
+                // Nothing may wait, and it is seen at once.
+                self.round()?;
+                self.twins.clear();
                 let now = self.now;
                 let removed = self.stream().truncate(*last, now).map_err(|error| error.to_string())?;
                 agree("removed", removed, self.twin.truncate(*last))?;
@@ -276,6 +301,7 @@ impl World {
         if !self.is_synced() {
             self.synced = self.twin.last_seq;
         }
+        self.note_twin();
         if std::env::var_os("MYELIN_MODEL_EAGER").is_some() {
             self.compare(self.seed)?;
         }

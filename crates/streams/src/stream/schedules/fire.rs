@@ -80,7 +80,7 @@ impl StreamCore {
 
     /// Tells the index what has changed, if it is time.
     pub(in crate::stream) fn update_schedule_index(&mut self) {
-        let last = self.store.state().totals.last_seq;
+        let last = self.store.totals().last_seq;
         if self.rules.allows_schedules && self.schedules.wants_index_write(last) {
             self.write_index(&[], Vec::new());
         }
@@ -88,7 +88,7 @@ impl StreamCore {
 
     /// Tells the index what has changed, and what else it is to know. Answers whether it does.
     fn write_index(&mut self, further: &[ScheduleChange], firings: Vec<PlannedFiring>) -> bool {
-        let totals = self.store.state().totals;
+        let totals = self.store.totals();
         let mut changes = self.schedules.take_changes(totals.last_seq);
         changes.extend_from_slice(further);
         let page = SchedulePage { through: totals.last_seq, time: totals.last_timestamp, firings };
@@ -139,7 +139,7 @@ impl StreamCore {
     /// Tells the index which schedules of the run will fire and be due again, and as what.
     fn index_firings(&mut self) -> bool {
         let drafts = self.run.entries().iter().filter(|entry| entry.verdict == MsgVerdict::Store);
-        let next = self.store.state().totals.last_seq + 1;
+        let next = self.store.totals().last_seq + 1;
         let (mut changes, mut firings) = (Vec::new(), Vec::new());
         for (at, entry) in (next..).zip(drafts) {
             let recurrence = entry.draft.special.as_ref().and_then(|special| special.recurrence);

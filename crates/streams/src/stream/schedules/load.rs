@@ -44,7 +44,7 @@ impl StreamCore {
         if !self.rules.allows_schedules || !self.role().leads() {
             return;
         }
-        let end = self.settings.found_end.take().unwrap_or(self.store.state().totals.last_seq);
+        let end = self.settings.found_end.take().unwrap_or(self.store.totals().last_seq);
         match self.settings.schedule_index.read().filter(|(page, _)| self.is_mine(page, end)) {
             Some((page, many)) => self.load_behind(&page, many, end),
             None => self.load_all(),
@@ -96,7 +96,7 @@ impl StreamCore {
     fn load_all(&mut self) {
         self.settings.schedule_index.reset();
         let Some(ScheduleSearch { found, messages, .. }) = self.search(0) else { return };
-        let totals = self.store.state().totals;
+        let totals = self.store.totals();
         let mut all = Vec::with_capacity(found.len());
         for (seq, schedule) in found {
             let (said_by, number) = schedule.said_by;
