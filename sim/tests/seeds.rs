@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 5] = [
+const KEPT: [(u64, u64, &str); 6] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -23,6 +23,7 @@ const KEPT: [(u64, u64, &str); 5] = [
         "a stream whose deletion panicked lost what only the journal had, and gave its sequences out again",
     ),
     (1_882_948_344_217_848, 2_000, "none: a message that consumers give up died with its client"),
+    (14, 400, "a footer did not say which sequences a start had passed over"),
 ];
 
 fn check(seed: u64, operations: u64) {

@@ -30,8 +30,8 @@ impl Stream {
         Entered::Waits
     }
 
-    /// Releases a batch, if that need not wait, which the catalog has followed or keeps, and whose
-    /// lock was given back. One that the catalog could not follow is never released.
+    /// Releases a batch that need not wait, which the catalog has followed or keeps, and whose lock
+    /// was given back. One that the catalog could not follow is never released.
     pub(super) fn entered<T>(
         &self,
         entered: Entered<'_>,

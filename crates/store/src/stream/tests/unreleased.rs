@@ -1,4 +1,4 @@
-//! Entries that are in the log and not released.
+//! Batches in the log that are not released.
 
 use super::*;
 
