@@ -127,6 +127,8 @@ impl Cursor {
     /// [`Cursor::skip`] passes over it. [`ReadError::WouldWait`] and, of a filter that few messages
     /// pass, [`ReadError::More`] if it must not wait.
     pub fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
+        // Entries are read without a look at the catalog, but for what was removed.
+        self.reader.shared.follow();
         self.resume();
         let mut found = self.next_parts(wait);
         if self.is_resumed

@@ -194,14 +194,42 @@ impl StreamShared {
         })
     }
 
-    /// The catalog, to read. Held for a look-up or a slice of work, never over a write.
+    /// The catalog, to read: it shows at least what was released before this call. Held for a
+    /// look-up or a slice of work, never over a write.
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        self.follow();
         // A writer that panicked has failed its stream, whose readers may still see what was there.
         read_lock(&self.catalog)
     }
 
+    /// As [`StreamShared::catalog`], to change it.
     pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
+        self.follow();
         write_lock(&self.catalog)
+    }
+
+    /// Brings the catalog up to what is released. Not to be called under its lock.
+    ///
+    /// Whoever looks at a catalog does that, and not the round by which something is released: it
+    /// would wait for all who hold a catalog, and a writer without a rest lets nobody in between.
+    #[inline]
+    pub(crate) fn follow(&self) {
+        if self.release.has_unfollowed() {
+            self.follow_released();
+        }
+    }
+
+    #[cold]
+    fn follow_released(&self) {
+        // Others may have followed, or more be released, by the time of the second look: what is
+        // not at hand then is read under the lock.
+        read_lock(&self.catalog).tables_to_release(self.release.unfollowed()).read();
+        let mut catalog = write_lock(&self.catalog);
+        let followed = catalog.release(self.release.take_unfollowed());
+        drop(catalog);
+        if let Err(error) = followed {
+            self.fail(&error.to_string());
+        }
     }
 
     pub(crate) fn removals(&self) -> u64 {
@@ -225,50 +253,30 @@ impl StreamShared {
     /// A segment is synced up to `offset`.
     pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
         if self.release.durable(no, offset) {
-            self.settle();
+            self.notify_released();
         }
     }
 
     /// The log of the group is committed up to `index`.
     fn committed_to(&self, index: u64) {
         if self.release.committed(index) {
-            self.settle();
+            self.notify_released();
+        }
+    }
+
+    /// What waits for a sync waits for nothing but the mark.
+    fn weaken(&self) {
+        if self.release.all() {
+            self.notify_released();
         }
     }
 
     /// Sequences up to `mark` are stated as given out. Answers whether it has to move again.
     pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
-        self.release.set_mark(mark);
-        if self.release.has_waiting() {
-            self.settle();
+        if self.release.set_mark(mark) {
+            self.notify_released();
         }
         self.release.need()
-    }
-
-    /// Releases what need not wait any more: does to the catalog what it says, and tells of it.
-    /// Not to be called under the catalog's lock.
-    fn settle(&self) {
-        let catalog = self.catalog();
-        let count = self.release.ready();
-        let tables = catalog.tables_to_release(count);
-        drop(catalog);
-        if count == 0 {
-            return;
-        }
-        tables.read();
-        let mut catalog = self.catalog_mut();
-        let count = self.release.ready();
-        let done = catalog.release(count);
-        if done.is_ok() {
-            self.release.pass(count)
-        } else {
-            self.release.stop()
-        }
-        drop(catalog);
-        match done {
-            Ok(()) => self.notify_released(),
-            Err(error) => self.fail(&error.to_string()),
-        }
     }
 
     fn notify_released(&self) {
@@ -601,7 +609,7 @@ impl Stream {
             self.wait_for(&old);
             // Rolling has written what was in memory.
             if append::is_released_at_once(config.durability) {
-                self.shared.release.all();
+                self.shared.weaken();
                 self.wait_for_release();
             }
         }

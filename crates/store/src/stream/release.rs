@@ -11,7 +11,7 @@
 //! nobody waits for it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use myelin_stdx::sync::lock;
@@ -62,6 +62,8 @@ pub struct Release {
     seq: AtomicU64,
     ticket: AtomicU64,
     last_ticket: AtomicU64,
+    /// How many batches were released that the catalog has not followed yet.
+    unfollowed: AtomicUsize,
     waiting: Mutex<ReleaseState>,
 }
 
@@ -80,8 +82,6 @@ struct ReleaseState {
     durable: Vec<(SegmentNo, u64)>,
     /// Up to which index the log of the group is committed.
     committed: u64,
-    /// Nothing is released any more.
-    is_stopped: bool,
 }
 
 /// Gate that a batch waits at.
@@ -127,6 +127,7 @@ impl Release {
             seq: AtomicU64::new(seq),
             ticket: AtomicU64::new(0),
             last_ticket: AtomicU64::new(0),
+            unfollowed: AtomicUsize::new(0),
             waiting: Mutex::new(ReleaseState {
                 batches: VecDeque::new(),
                 near: Seq::MAX,
@@ -135,7 +136,6 @@ impl Release {
                 asked: None,
                 durable: Vec::new(),
                 committed: 0,
-                is_stopped: false,
             }),
         }
     }
@@ -179,11 +179,12 @@ impl Release {
     }
 
     /// Lets what waits for a sync wait for nothing but the mark: this is what a change from
-    /// `always` to a weaker mode means.
-    pub(crate) fn all(&self) {
+    /// `always` to a weaker mode means. Answers whether anything was released.
+    pub(crate) fn all(&self) -> bool {
         let mut waiting = self.lock();
         let synced = waiting.batches.iter_mut().filter(|batch| matches!(batch.gate, Gate::Synced(..)));
         synced.for_each(|batch| batch.gate = Gate::Mark);
+        self.release_ready(&mut waiting)
     }
 
     /// Finds what has to be asked for, and was not since the mark was moved.
@@ -211,11 +212,13 @@ impl Release {
         waiting.check();
     }
 
-    /// Sequences up to `mark` may have been given out, and this is stated.
-    pub(crate) fn set_mark(&self, mark: Seq) {
+    /// Sequences up to `mark` may have been given out, and this is stated. Answers whether anything
+    /// was released.
+    pub(crate) fn set_mark(&self, mark: Seq) -> bool {
         let mut waiting = self.lock();
         let last = waiting.last_seq().max(self.seq());
         waiting.set_mark(mark, last);
+        self.release_ready(&mut waiting)
     }
 
     /// Brings the mark back to at most `ahead` behind what is released; where it is then, if that
@@ -266,11 +269,11 @@ impl Release {
         self.wait(&mut self.lock(), Gate::Committed(index), last_seq);
     }
 
-    /// The log of the group is committed up to `index`. Answers whether anything waits.
+    /// The log of the group is committed up to `index`. Answers whether the position moved.
     pub(crate) fn committed(&self, index: u64) -> bool {
         let mut waiting = self.lock();
         waiting.committed = waiting.committed.max(index);
-        !waiting.batches.is_empty()
+        self.release_ready(&mut waiting)
     }
 
     fn wait(&self, waiting: &mut ReleaseState, gate: Gate, last_seq: Seq) {
@@ -284,59 +287,56 @@ impl Release {
         waiting.check();
     }
 
-    /// `segment` is synced up to `offset`. Answers whether anything waits.
+    /// `segment` is synced up to `offset`. Answers whether the position moved.
     pub(crate) fn durable(&self, segment: SegmentNo, offset: u64) -> bool {
         let mut waiting = self.lock();
         waiting.note(segment, offset);
-        waiting.forget_idle();
-        !waiting.batches.is_empty()
+        self.release_ready(&mut waiting)
     }
 
-    /// Whether anything waits.
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.lock().batches.is_empty()
-    }
-
-    /// How many batches need not wait any more.
-    pub(crate) fn ready(&self) -> usize {
-        let waiting = self.lock();
-        if waiting.is_stopped {
-            return 0;
-        }
-        let mut seq = self.seq();
-        let is_ready = |batch: &&WaitingBatch| {
-            let is_covered = waiting.covers(batch, seq);
-            seq = seq.max(batch.last_seq);
-            is_covered
-        };
-        waiting.batches.iter().take_while(is_ready).count()
-    }
-
-    /// Releases the first `count` batches, which are ready, and which the catalog has followed:
-    /// under its lock.
-    pub(crate) fn pass(&self, count: usize) {
-        let mut waiting = self.lock();
-        debug_assert!(count <= waiting.batches.len(), "what is released has waited");
+    /// Releases what need not wait any more, in order. Answers whether that is anything.
+    ///
+    /// The catalog follows when somebody looks at it next ([`Release::take_unfollowed`]): rounds,
+    /// which come here, serve many streams, and wait for nobody who holds one.
+    fn release_ready(&self, waiting: &mut ReleaseState) -> bool {
         let mut reached = None;
         let mut seq = self.seq();
-        let count = count.min(waiting.batches.len());
-        for batch in waiting.batches.drain(..count) {
+        let before = waiting.batches.len();
+        while let Some(batch) = waiting.batches.pop_front() {
+            if !waiting.covers(&batch, seq) {
+                waiting.batches.push_front(batch);
+                break;
+            }
             seq = seq.max(batch.last_seq);
             reached = Some(batch.ticket);
         }
         waiting.forget_idle();
         waiting.check();
-        let Some(ticket) = reached else { return };
+        let Some(ticket) = reached else { return false };
+        // Before the position says so: who sees that it has moved sees that the catalog has not.
+        self.unfollowed.fetch_add(before - waiting.batches.len(), Ordering::Release);
         self.move_to(seq, ticket);
         debug_assert!(
-            waiting.batches.front().is_none_or(|next| next.ticket > ticket),
-            "what waits comes behind what is released"
+            waiting.batches.front().is_none_or(|next| next.ticket.0 == ticket.0 + 1),
+            "what waits comes right behind what is released"
         );
+        true
     }
 
-    /// The catalog could not follow what was ready: nothing is released any more.
-    pub(crate) fn stop(&self) {
-        self.lock().is_stopped = true;
+    /// Whether the catalog has to follow before it shows what is released.
+    #[inline]
+    pub(crate) fn has_unfollowed(&self) -> bool {
+        self.unfollowed() > 0
+    }
+
+    /// How many batches, the first that wait in the catalog, it has to follow.
+    pub(crate) fn unfollowed(&self) -> usize {
+        self.unfollowed.load(Ordering::Acquire)
+    }
+
+    /// As [`Release::unfollowed`], for the catalog that does so now. Under its lock.
+    pub(crate) fn take_unfollowed(&self) -> usize {
+        self.unfollowed.swap(0, Ordering::AcqRel)
     }
 
     /// Under the lock.
@@ -355,6 +355,11 @@ impl Release {
 }
 
 impl Passing<'_> {
+    /// As [`Release::take_unfollowed`], of the batches before this one.
+    pub(crate) fn take_unfollowed(&self) -> usize {
+        self.release.take_unfollowed()
+    }
+
     /// Releases the batch. Answers what has to be asked for.
     ///
     /// Nobody is told of it, so that nobody may have begun to wait for it: it is the newest only
@@ -446,46 +451,17 @@ impl ReleaseState {
 mod tests {
     use super::*;
 
-    /// Releases what is ready, as a stream does when it is told of something.
+    /// As a stream does it.
     impl Release {
-        fn moved(&self) -> bool {
-            let count = self.ready();
-            self.pass(count);
-            count > 0
-        }
-
-        fn told(&self) -> (bool, Option<Need>) {
-            (self.moved(), self.need())
-        }
-
         fn entered(&self, last_seq: Seq) -> Option<Need> {
             match self.at_once(last_seq) {
                 Entered::Passes(batch) => batch.release(),
-                Entered::Waits => self.told().1,
+                Entered::Waits => self.need(),
             }
         }
 
-        fn synced(&self, segment: SegmentNo, offset: u64) -> bool {
-            self.durable(segment, offset) && self.moved()
-        }
-
-        fn agreed(&self, index: u64) -> bool {
-            self.committed(index) && self.moved()
-        }
-
-        fn put(&self, index: u64, last_seq: Seq) -> bool {
-            self.proposed(index, last_seq);
-            self.moved()
-        }
-
         fn marked(&self, mark: Seq) -> (bool, Option<Need>) {
-            self.set_mark(mark);
-            self.told()
-        }
-
-        fn weakened(&self) -> (bool, Option<Need>) {
-            self.all();
-            self.told()
+            (self.set_mark(mark), self.need())
         }
     }
 
@@ -495,12 +471,12 @@ mod tests {
         release.appended(SegmentNo(1), 100, 5);
         release.appended(SegmentNo(1), 200, 7);
         release.appended(SegmentNo(2), 150, 9);
-        assert!(!release.synced(SegmentNo(2), 150), "the first segment is not synced yet");
+        assert!(!release.durable(SegmentNo(2), 150), "the first segment is not synced yet");
         assert_eq!(release.seq(), 4);
-        assert!(release.synced(SegmentNo(1), 100));
+        assert!(release.durable(SegmentNo(1), 100));
         assert_eq!(release.seq(), 5);
         assert!(release.is_released(Ticket(1)) && !release.is_released(Ticket(2)));
-        assert!(release.synced(SegmentNo(1), 200));
+        assert!(release.durable(SegmentNo(1), 200));
         assert_eq!(release.seq(), 9, "the second segment was synced before");
         assert!(release.is_released(release.last_ticket()));
     }
@@ -509,14 +485,14 @@ mod tests {
     fn what_was_truncated_is_not_released_by_older_batches() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 9);
-        release.synced(SegmentNo(1), 100);
+        release.durable(SegmentNo(1), 100);
         release.appended(SegmentNo(1), 200, 12);
         release.truncated(5);
         release.appended(SegmentNo(2), 50, 7);
         assert_eq!(release.seq(), 5);
-        release.synced(SegmentNo(1), 200);
+        release.durable(SegmentNo(1), 200);
         assert_eq!(release.seq(), 5);
-        release.synced(SegmentNo(2), 50);
+        release.durable(SegmentNo(2), 50);
         assert_eq!(release.seq(), 7);
     }
 
@@ -524,19 +500,19 @@ mod tests {
     fn a_weaker_mode_releases_what_waited_and_stays_there() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 3);
-        assert_eq!(release.weakened(), (true, None), "something waited");
+        assert!(release.all(), "something waited");
         assert_eq!((release.seq(), release.ticket()), (3, release.last_ticket()));
         assert_eq!(release.entered(8), None);
-        release.synced(SegmentNo(1), 100);
+        release.durable(SegmentNo(1), 100);
         assert_eq!(release.seq(), 8);
     }
 
     #[test]
     fn a_sync_between_append_and_entry_is_not_missed() {
         let release = Release::new(0);
-        release.synced(SegmentNo(1), 300);
+        release.durable(SegmentNo(1), 300);
         release.appended(SegmentNo(1), 300, 3);
-        assert!(release.synced(SegmentNo(1), 300));
+        assert!(release.durable(SegmentNo(1), 300));
         assert_eq!(release.seq(), 3);
     }
 
@@ -572,27 +548,43 @@ mod tests {
         drop(release.at_once(9));
         assert_eq!((release.seq(), release.last_ticket()), (4, Ticket(0)));
         release.appended(SegmentNo(1), 100, 9);
-        assert!(release.durable(SegmentNo(1), 100));
-        assert_eq!((release.ready(), release.seq()), (1, 4), "the catalog comes first");
-        release.stop();
-        assert_eq!(release.ready(), 0);
         assert_eq!(release.entered(10), None, "what comes later is behind it");
         assert_eq!((release.seq(), release.ticket(), release.last_ticket()), (4, Ticket(0), Ticket(2)));
+    }
+
+    #[test]
+    fn what_had_to_wait_is_counted_for_the_catalog_until_it_follows() {
+        let release = Release::new(0);
+        release.entered(1);
+        assert!(!release.has_unfollowed(), "the catalog has followed before");
+        release.appended(SegmentNo(1), 100, 2);
+        release.appended(SegmentNo(1), 200, 3);
+        release.appended(SegmentNo(1), 300, 4);
+        assert!(!release.has_unfollowed());
+        assert!(release.durable(SegmentNo(1), 100) && release.durable(SegmentNo(1), 200));
+        assert!(release.has_unfollowed());
+        assert_eq!((release.take_unfollowed(), release.take_unfollowed()), (2, 0));
+        assert!(release.durable(SegmentNo(1), 300));
+        let Entered::Passes(next) = release.at_once(5) else { panic!("nothing waits") };
+        assert_eq!(next.take_unfollowed(), 1, "what is before it goes first");
+        assert_eq!((next.release(), release.seq(), release.has_unfollowed()), (None, 5, false));
     }
 
     #[test]
     fn what_is_proposed_waits_for_the_commit_and_for_what_was_before_it() {
         let release = Release::new(0);
         release.appended(SegmentNo(1), 100, 2);
-        assert!(!release.put(7, 3) && !release.put(8, 5));
-        assert!(!release.agreed(7), "what was before the group waits for its sync");
-        assert!(release.synced(SegmentNo(1), 100));
+        release.proposed(7, 3);
+        release.proposed(8, 5);
+        assert!(!release.committed(7), "what was before the group waits for its sync");
+        assert!(release.durable(SegmentNo(1), 100));
         assert_eq!((release.seq(), release.is_released(Ticket(3))), (3, false));
-        assert!(!release.synced(SegmentNo(2), 1000), "a sync is not what it waits for");
-        assert_eq!(release.weakened(), (false, None), "nor does another durability let it through");
-        assert!(release.agreed(9));
+        assert!(!release.durable(SegmentNo(2), 1000), "a sync is not what it waits for");
+        assert!(!release.all(), "nor does another durability let it through");
+        assert!(release.committed(9));
         assert_eq!(release.seq(), 5);
-        assert!(release.put(9, 6), "it was committed before");
+        release.proposed(9, 6);
+        assert!(release.committed(9), "it was committed before");
         assert_eq!((release.seq(), release.ticket()), (6, release.last_ticket()));
     }
 
@@ -648,7 +640,7 @@ mod tests {
         release.entered(1);
         release.appended(SegmentNo(1), 100, release.seq());
         release.appended(SegmentNo(2), 50, 2);
-        assert!(!release.synced(SegmentNo(1), 100) && !release.synced(SegmentNo(2), 50));
+        assert!(!release.durable(SegmentNo(1), 100) && !release.durable(SegmentNo(2), 50));
         assert!(release.marked(1).0);
         assert_eq!(release.seq(), 2, "what is synced needs no mark");
     }

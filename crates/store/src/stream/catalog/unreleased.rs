@@ -328,8 +328,8 @@ impl Catalog {
         entered: &Entered<'_>,
     ) -> Result<Removed, ReadError> {
         let removed = self.keep(batch)?;
-        if let Entered::Passes(_) = entered {
-            self.release(1)?;
+        if let Entered::Passes(batch) = entered {
+            self.release(batch.take_unfollowed() + 1)?;
         }
         Ok(removed)
     }
