@@ -105,6 +105,6 @@ pub use store::{FoundStream, RemovalRefused, RemovedFiles, Reserve, Store, Store
 pub use stream::{
     Admission, AppendRefusal, AppendResult, Cursor, DecidedEntry, Expired, Filter, FoundMessage, GAP_MAX,
     GroupPosition, LogEnd, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Purge, ReadError, Release,
-    RemovalProgress, Removals, Removed, StoreError, Stream, StreamReader, StreamState, StreamUsage, Ticket,
-    Wait,
+    RemovalProgress, Removals, Removed, StoreError, Stream, StreamReader, StreamState, StreamUsage,
+    TakenBack, Ticket, Wait,
 };

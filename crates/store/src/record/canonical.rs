@@ -33,7 +33,7 @@ pub fn write_message(message: &Message<'_>, records: &mut Vec<u8>) {
 
 /// Adds a control to `records`; those that have no canonical form are left out.
 pub fn write_control(control: &Control<'_>, timestamp: Timestamp, records: &mut Vec<u8>) {
-    if matches!(control, Control::Durable { .. } | Control::LogEntry(_)) {
+    if matches!(control, Control::Durable { .. } | Control::LogEntry(_) | Control::TakenBack { .. }) {
         return;
     }
     let (kind, seq, body) = control.to_parts();

@@ -154,6 +154,7 @@ pub(super) fn control(head: &EntryHead, mut body: &[u8]) -> Option<Control<'stat
         EntryKind::Term => Control::Term { epoch: take(&mut body)?, term: take(&mut body)? },
         EntryKind::LogEntry => return LogEntry::from_body(head.seq, body).map(Control::LogEntry),
         EntryKind::Consumer => return ConsumerRecord::from_body(body).map(Control::Consumer),
+        EntryKind::TakenBack => Control::TakenBack { first: head.seq, chain: take(&mut body)? },
     };
     body.is_empty().then_some(control)
 }

@@ -29,6 +29,7 @@ pub enum EntryKind {
     Term,
     LogEntry,
     Consumer,
+    TakenBack,
 }
 
 impl EntryKind {
@@ -43,6 +44,7 @@ impl EntryKind {
             Self::Term => 7,
             Self::LogEntry => 8,
             Self::Consumer => 9,
+            Self::TakenBack => 13,
         }
     }
 
@@ -57,6 +59,7 @@ impl EntryKind {
             7 => Self::Term,
             8 => Self::LogEntry,
             9 => Self::Consumer,
+            13 => Self::TakenBack,
             _ => return None,
         })
     }

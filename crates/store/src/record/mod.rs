@@ -121,6 +121,14 @@ pub enum Control<'a> {
     LogEntry(LogEntry),
     /// A consumer changes, in the log of a group.
     Consumer(ConsumerRecord<'a>),
+    /// Entries of the group's log from an index on that stand before this do not count: their
+    /// leader did not get them committed.
+    TakenBack {
+        /// Index of the first of them.
+        first: u64,
+        /// Chain of the entry before it.
+        chain: u64,
+    },
 }
 
 impl Control<'_> {
@@ -163,6 +171,10 @@ impl Control<'_> {
             Self::Consumer(record) => {
                 record.put_body(&mut payload);
                 (EntryKind::Consumer, 0)
+            }
+            Self::TakenBack { first, chain } => {
+                payload.extend(chain.to_le_bytes());
+                (EntryKind::TakenBack, *first)
             }
         };
         (kind, seq, payload)

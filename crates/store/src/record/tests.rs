@@ -67,6 +67,7 @@ fn step() -> impl Strategy<Value = Step> {
         any::<(u64, u64)>().prop_map(|(no, offset)| Control::Durable { segment: SegmentNo(no), offset }),
         any::<(u64, u64)>().prop_map(|(epoch, term)| Control::Term { epoch, term }),
         log_entry().prop_map(Control::LogEntry),
+        any::<(u64, u64)>().prop_map(|(first, chain)| Control::TakenBack { first, chain }),
         (any::<(u64, u8)>(), bytes(40)).prop_map(|((consumer, kind), payload)| {
             Control::Consumer(ConsumerRecord { consumer, kind, payload: Cow::Owned(payload) })
         }),
@@ -150,7 +151,10 @@ proptest! {
             }
         }
         let has_form = |entry: &Entry<'_>| {
-            !matches!(entry, Entry::Control(Control::Durable { .. } | Control::LogEntry(_)))
+            !matches!(
+                entry,
+                Entry::Control(Control::Durable { .. } | Control::LogEntry(_) | Control::TakenBack { .. })
+            )
         };
         let expected: Vec<_> = steps.iter().map(Step::entry).filter(has_form).collect();
         let records = canonical::read(&bytes).unwrap();

@@ -92,6 +92,12 @@ impl<'a> Applying<'a> {
         if let Entry::Control(Control::Consumer(record)) = entry {
             self.group.note_consumer(record);
         }
+        if let Entry::Control(Control::TakenBack { first, chain }) = entry
+            && self.group.take_back(*first, *chain)
+            && let Err(error) = self.catalog.take_back(*first)
+        {
+            self.failure.get_or_insert(error);
+        }
         let fate = self.catalog.replay_or_keep(entry, *offset, *timestamp, Storage::File);
         if matches!(fate, Ok(Fate::Applied)) {
             self.follow(entry, *offset);

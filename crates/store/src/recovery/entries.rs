@@ -247,6 +247,8 @@ impl Recovering<'_> {
 
     /// Closes the open segment because another one comes behind it.
     pub(super) fn close_open(&mut self) {
+        // Those that waited for their release come before it.
+        self.closed.extend(self.catalog.take_closed());
         if let Some(open) = self.open.take() {
             // The segment that comes next has said where the log stands.
             self.closed.push(self.catalog.close_only(open).recovered(self.group.index()));

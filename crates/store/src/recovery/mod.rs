@@ -135,20 +135,21 @@ pub(crate) fn open_stream(
         recovering.run()?;
     let found = catalog.next_decided() - 1;
     // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
-    let passing = StreamConfig { is_copy: config.is_copy || group.position.is_some(), ..config };
+    let position = group.position();
+    let passing = StreamConfig { is_copy: config.is_copy || position.is_some(), ..config };
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, &passing, now);
     // Before anything is written by which the loss cannot be seen any more.
     loss::remember(id, &files, &catalog, has_losses, &mut report);
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     let last = (last, stated.position);
-    let resumed = entries::resume(&shared, &files, open, last, (config.durability, group.position), now)?;
+    let resumed = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
     let active = resumed.active;
     let mut closed = closed;
     closed.extend(shared.catalog_mut().take_closed());
     let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
-    stream.resume_group(group.position, group.consumers);
+    stream.resume_group(group.tail, group.consumers);
     stream.hold_back();
     let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
     owed.into_iter().for_each(|last| stream.owe(last));
@@ -241,8 +242,12 @@ impl Recovering<'_> {
             }
             expected = no.0 + 1;
             let ends = self.read_ends(no);
-            if let Ok((header, _)) = &ends {
-                self.group.begin(header);
+            if let Ok((header, _)) = &ends
+                && let Some(first) = self.group.begin(header)
+            {
+                self.catalog.take_back(first).map_err(|error| {
+                    OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string()))
+                })?;
             }
             match ends {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,

@@ -109,11 +109,14 @@ impl Recovering<'_> {
         header: &SegmentHeader,
         trailer: &Trailer,
     ) -> Result<(), Damage> {
-        let Some(position) = &mut self.group.position else { return Ok(()) };
-        let mut pass = |scanned: Scanned<'_>| {
-            if let Entry::Control(Control::LogEntry(entry)) = &scanned.entry {
-                position.pass(entry);
-            }
+        let group = &mut self.group;
+        if group.tail.is_none() {
+            return Ok(());
+        }
+        let mut pass = |scanned: Scanned<'_>| match &scanned.entry {
+            Entry::Control(Control::LogEntry(entry)) => group.pass(entry),
+            Entry::Control(Control::TakenBack { first, chain }) => drop(group.take_back(*first, *chain)),
+            _ => {}
         };
         if header.packed {
             return each_entry(segment, &mut pass).map(drop);

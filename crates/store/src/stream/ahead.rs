@@ -108,7 +108,7 @@ impl Ahead {
             }
             let Some(&found) = self.matches.get(self.done) else {
                 cursor.next = cursor.next.max(self.through);
-                if cursor.next > cursor.reader.shared.release.seq() {
+                if cursor.next > cursor.released {
                     return Ok(None);
                 }
                 if budget == 0 && wait == Wait::Forbidden {
@@ -137,7 +137,7 @@ impl Ahead {
     fn find(&mut self, cursor: &mut Cursor, wait: Wait) -> Result<usize, ReadError> {
         self.forget();
         let shared = &cursor.reader.shared;
-        let range = (cursor.next, shared.release.seq());
+        let range = (cursor.next, cursor.released);
         let slice = self.search.slice(shared, range, AHEAD, wait, &mut self.matches)?;
         (self.removals, self.truncations) = (slice.removals, slice.truncations);
         self.segment = slice.segment;

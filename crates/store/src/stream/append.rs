@@ -104,6 +104,7 @@ impl Stream {
         let mut catalog = shared.catalog_mut();
         let entered = self.enter(&shared, end, decision.last());
         let is_direct = !decision.is_behind_waiting && matches!(entered, Entered::Passes(_));
+        debug_assert!(!is_direct || !catalog.has_unreleased(), "what comes before is done before");
         let done = if is_direct {
             catalog.follow(messages, decision)
         } else {

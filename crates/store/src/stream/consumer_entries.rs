@@ -36,6 +36,11 @@ impl ConsumerEntries {
         self.0.iter().map(|(index, records)| (*index, records.as_slice()))
     }
 
+    /// Entries from `first` on do not count.
+    pub(crate) fn take_back(&mut self, first: u64) {
+        self.0.truncate(self.0.partition_point(|(of, _)| *of < first));
+    }
+
     /// An image has the entries up to `index`.
     pub(super) fn forget_through(&mut self, index: u64) {
         self.0.drain(..self.0.partition_point(|(of, _)| *of <= index));

@@ -40,6 +40,8 @@ pub struct Cursor {
     ahead: Option<Box<Ahead>>,
     /// Where to go on.
     pub(super) next: Seq,
+    /// The release position at the beginning of this call.
+    pub(super) released: Seq,
     pub(super) segment: Option<Arc<Segment>>,
     /// Finds `segment` again after a pause in which nothing held it.
     bookmark: Bookmark,
@@ -100,6 +102,7 @@ impl Cursor {
             reader,
             ahead,
             next: from,
+            released: 0,
             segment: None,
             bookmark: Bookmark::default(),
             is_resumed: false,
@@ -127,8 +130,10 @@ impl Cursor {
     /// [`Cursor::skip`] passes over it. [`ReadError::WouldWait`] and, of a filter that few messages
     /// pass, [`ReadError::More`] if it must not wait.
     pub fn next(&mut self, wait: Wait) -> Result<Option<Message<'_>>, ReadError> {
-        // Entries are read without a look at the catalog, but for what was removed.
-        self.reader.shared.follow();
+        // What is released later is not looked at: of that the catalog may not know what was
+        // removed.
+        self.released = self.reader.shared.release.seq();
+        self.reader.shared.follow(wait)?;
         self.resume();
         let mut found = self.next_parts(wait);
         if self.is_resumed
@@ -253,18 +258,16 @@ impl Cursor {
 
     fn advance(&mut self, wait: Wait) -> Result<Option<MessageSpans>, ReadError> {
         loop {
-            if self.next > self.reader.shared.release.seq() {
+            if self.next > self.released {
                 return Ok(None);
             }
             if self.next > self.last || self.truncations != self.reader.shared.truncations() {
                 self.segment = None;
             }
-            // Before the catalog is asked, which has all that is released.
-            let released = self.reader.shared.release.seq();
             if self.segment.is_none() && !self.enter_segment()? {
                 // The log may end with sequences that no message has. Whoever waits, waits for what
                 // is released next.
-                self.next = self.next.max(released.saturating_add(1));
+                self.next = self.next.max(self.released.saturating_add(1));
                 return Ok(None);
             }
             match self.find()? {
@@ -362,7 +365,7 @@ impl Cursor {
         let Some(segment) = &self.segment else { return Ok(NextEntry::Wait) };
         let is_trusted = self.reader.shared.storage == Storage::Memory
             || matches!(segment.source, SegmentFile::Packed(..));
-        let released = self.reader.shared.release.seq();
+        let released = self.released;
         // No append writes a message so far from where its segment begins: recovery has reported
         // and passed over it.
         let is_strange = |seq: Seq| seq.saturating_sub(segment.first_seq) > u64::from(u32::MAX);

@@ -58,6 +58,11 @@ pub enum StoreError {
         /// Index of the entry that comes next; 0 without a group.
         expected: u64,
     },
+    /// An entry of the group's log is committed, and stays. Nothing has changed.
+    Committed {
+        /// The last index that is.
+        through: u64,
+    },
     /// Something in the log waits for its release, which this cannot come before. Nothing has
     /// changed.
     Unreleased,
@@ -92,6 +97,7 @@ impl fmt::Display for StoreError {
             Self::Failed(why) => write!(f, "the stream has failed: {why}"),
             Self::TooLarge => f.write_str("the batch is larger than a segment can be"),
             Self::NotNext { expected } => write!(f, "entry {expected} comes next, as its leader decided it"),
+            Self::Committed { through } => write!(f, "entries up to {through} are committed"),
             Self::Unreleased => f.write_str("not everything in the log is released"),
             Self::SequenceTooHigh(seq) => write!(f, "sequence {seq} is too high"),
             Self::Read(error) => error.fmt(f),

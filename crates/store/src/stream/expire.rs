@@ -233,7 +233,9 @@ impl Stream {
         let mut catalog = shared.catalog_mut();
         let last = markers.last().map_or_else(|| catalog.next_decided() - 1, |(marker, _)| marker.seq);
         let entered = self.enter(&shared, end, last);
-        let removed = if matches!(entered, Entered::Passes(_)) && !is_behind_waiting {
+        let is_direct = matches!(entered, Entered::Passes(_)) && !is_behind_waiting;
+        debug_assert!(!is_direct || !catalog.has_unreleased(), "what comes before is done before");
+        let removed = if is_direct {
             let removed = catalog.remove_all(&decided);
             if removed.is_ok() {
                 markers.iter().for_each(|marker| append_marker(&mut catalog, marker, storage));

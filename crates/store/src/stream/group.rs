@@ -13,8 +13,9 @@ use crate::{Seq, Timestamp};
 
 use super::append::DURABLE_STEP;
 use super::catalog::{Planned, PlannedBatch};
+use super::consumer_entries::ConsumerEntries;
 use super::errors::StoreError;
-use super::group_log::{DecidedEntry, GroupLog, GroupPosition};
+use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
 use super::remove::{CONTROL_ROOM, MAX_SEQ};
 use super::{Active, Stream};
 
@@ -26,7 +27,8 @@ impl Stream {
     /// Nothing has changed, unless the stream has failed.
     pub fn join_group(&mut self, position: GroupPosition, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
-        let before = self.group.replace(Box::new(GroupLog::new(position)));
+        let before =
+            self.group.replace(Box::new(GroupLog::new(LogTail::new(position), ConsumerEntries::default())));
         let begun = if self.has_placeholder() { self.begin_first(now) } else { self.roll(now) };
         if begun.is_err() {
             self.group = before;
@@ -37,21 +39,21 @@ impl Stream {
     /// Where the stream stands in the log of its group, if it has one.
     #[must_use]
     pub fn group(&self) -> Option<GroupPosition> {
-        self.group.as_ref().map(|group| group.position)
+        self.group.as_ref().map(|group| group.position())
     }
 
     /// The log of the group is committed up to `index`, which is on enough replicas: what is up to
     /// there is released.
     pub fn committed(&mut self, index: u64) {
         let Some(group) = &mut self.group else { return };
-        group.position.commit = group.position.commit.max(index);
+        group.tail.commit(index);
         self.shared.committed_to(index);
     }
 
     /// Has everything that is decided here from now on be decided in this term.
     pub fn lead(&mut self, term: u64) {
         if let Some(group) = &mut self.group {
-            group.position.term = group.position.term.max(term);
+            group.tail.lead(term);
         }
     }
 
@@ -87,7 +89,7 @@ impl Stream {
         self.buffer = buffer;
         let end = written?;
         if let Some(group) = &mut self.group {
-            group.position.pass(entry);
+            group.tail.pass(entry);
             group.consumers.note_all(entry.index, records.iter().map(|(record, _)| record));
         }
         let storage = self.config.storage;
@@ -114,7 +116,8 @@ impl Stream {
             let is_right = match record {
                 Entry::Message(message) => message.seq > last && message.seq <= MAX_SEQ,
                 Entry::Control(Control::Trim { first: seq } | Control::Skip { last: seq }) => *seq <= MAX_SEQ,
-                Entry::Control(Control::Truncate { .. }) | Entry::Erased { .. } => false,
+                Entry::Control(Control::Truncate { .. } | Control::TakenBack { .. })
+                | Entry::Erased { .. } => false,
                 Entry::Control(_) => true,
             };
             last = last_behind(record, last);

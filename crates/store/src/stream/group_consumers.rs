@@ -39,7 +39,7 @@ impl Stream {
         self.make_room_for_removal(2 * CONTROL_ROOM + bytes, now)?;
         self.log(&controls, now, NOT_NOW)?;
         let Some(group) = &mut self.group else { return Ok(()) };
-        let index = group.position.index;
+        let index = group.position().index;
         records.iter().for_each(|record| group.consumers.note(index, record.clone().into_owned()));
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Stream {
         applied: u64,
     ) -> impl Iterator<Item = (u64, &[ConsumerRecord<'static>])> {
         let group = self.group.as_ref();
-        let commit = group.map_or(0, |group| group.position.commit.min(group.position.index));
+        let commit = group.map_or(0, |group| group.position().commit.min(group.position().index));
         let entries = group.into_iter().flat_map(|group| group.consumers.iter());
         entries.filter(move |(index, _)| *index > applied && *index <= commit)
     }
@@ -68,7 +68,7 @@ impl Stream {
     pub(super) fn sealable_index(&self) -> u64 {
         self.group.as_ref().map_or(u64::MAX, |group| {
             let first = group.consumers.iter().next().map_or(u64::MAX, |(index, _)| index);
-            group.position.commit.min(first - 1)
+            group.position().commit.min(first - 1)
         })
     }
 }

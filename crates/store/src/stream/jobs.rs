@@ -517,6 +517,12 @@ impl Stream {
         Ok(removed)
     }
 
+    /// Forgets erasures of messages whose deletion was taken back: log entries from `first` on.
+    pub(super) fn forget_erasures(&mut self, first: u64) {
+        self.upkeep.planned_erasures.retain(|planned| planned.erasure.index < first);
+        self.upkeep.erasures.retain(|erasure| erasure.index < first);
+    }
+
     /// Erases messages whose deletion is released.
     fn erase_released(&mut self, now: Timestamp) -> Result<(), StoreError> {
         if self.upkeep.planned_erasures.is_empty() {

@@ -46,6 +46,7 @@ mod segment_view;
 mod table;
 mod table_cache;
 mod tables;
+mod take_back;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -79,6 +80,7 @@ use release::Entered;
 pub(crate) use release::Need;
 pub use release::{OnRelease, Release, Ticket};
 pub use remove::{MAX_SEQ, Purge, RemovalProgress};
+pub use take_back::TakenBack;
 pub use usage::StreamUsage;
 
 pub(crate) use active::{Active, Closed, SegmentOrigin};
@@ -87,6 +89,7 @@ pub(crate) use blocks::Blocks;
 use catalog::PlannedBatch;
 pub(crate) use catalog::{Catalog, Fate, NextSegment, size_of};
 pub(crate) use consumer_entries::ConsumerEntries;
+pub(crate) use group_log::LogTail;
 pub(crate) use packed_entries::each_entry;
 
 pub(crate) use segment_storage::{
@@ -156,6 +159,24 @@ pub(crate) struct StreamShared {
 
 struct ReleaseListener(Arc<dyn OnRelease>);
 
+/// Fails a stream whose catalog is half changed, after a panic.
+struct FailUnlessDone<'a>(Option<&'a StreamShared>);
+
+impl FailUnlessDone<'_> {
+    fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for FailUnlessDone<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            shared.release.stop();
+            shared.fail("what was released could not be done");
+        }
+    }
+}
+
 impl fmt::Debug for ReleaseListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Listener")
@@ -194,17 +215,18 @@ impl StreamShared {
         })
     }
 
-    /// The catalog, to read: it shows at least what was released before this call. Held for a
-    /// look-up or a slice of work, never over a write.
+    /// The catalog, to read: it shows at least what was released before this call, unless it could
+    /// not follow. Held for a look-up or a slice of work, never over a write.
     pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
-        self.follow();
-        // A writer that panicked has failed its stream, whose readers may still see what was there.
+        let _ = self.follow(Wait::Allowed);
+        // Whoever panicked while it changed has failed its stream, whose readers may still see what
+        // was there.
         read_lock(&self.catalog)
     }
 
     /// As [`StreamShared::catalog`], to change it.
     pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
-        self.follow();
+        let _ = self.follow(Wait::Allowed);
         write_lock(&self.catalog)
     }
 
@@ -212,24 +234,41 @@ impl StreamShared {
     ///
     /// Whoever looks at a catalog does that, and not the round by which something is released: it
     /// would wait for all who hold a catalog, and a writer without a rest lets nobody in between.
+    ///
+    /// # Errors
+    /// The catalog does not show all that is released: the stream has failed. Or a table has to be
+    /// read for it ([`ReadError::WouldWait`]).
     #[inline]
-    pub(crate) fn follow(&self) {
-        if self.release.has_unfollowed() {
-            self.follow_released();
-        }
+    pub(crate) fn follow(&self, wait: Wait) -> Result<(), ReadError> {
+        if self.release.has_unfollowed() { self.follow_released(wait) } else { Ok(()) }
     }
 
     #[cold]
-    fn follow_released(&self) {
-        // Others may have followed, or more be released, by the time of the second look: what is
-        // not at hand then is read under the lock.
-        read_lock(&self.catalog).tables_to_release(self.release.unfollowed()).read();
-        let mut catalog = write_lock(&self.catalog);
-        let followed = catalog.release(self.release.take_unfollowed());
-        drop(catalog);
-        if let Err(error) = followed {
-            self.fail(&error.to_string());
+    fn follow_released(&self, wait: Wait) -> Result<(), ReadError> {
+        let tables = read_lock(&self.catalog).tables_to_release(self.release.unfollowed());
+        if wait == Wait::Forbidden && !tables.is_empty() {
+            return Err(ReadError::WouldWait);
         }
+        tables.read();
+        let unless_done = FailUnlessDone(Some(self));
+        let mut catalog = write_lock(&self.catalog);
+        // Others may have followed meanwhile.
+        let Some(count) = self.release.take_unfollowed() else {
+            unless_done.done();
+            return Err(self.has_not_followed());
+        };
+        let followed = catalog.release(count);
+        if followed.is_err() {
+            self.release.stop();
+        }
+        drop(catalog);
+        unless_done.done();
+        followed.inspect_err(|error| self.fail(&error.to_string()))
+    }
+
+    fn has_not_followed(&self) -> ReadError {
+        let why = self.failure().unwrap_or("the stream is about to fail");
+        ReadError::Io(io::Error::other(why.to_owned()))
     }
 
     pub(crate) fn removals(&self) -> u64 {
@@ -376,9 +415,10 @@ impl Stream {
     /// follows on that. A [`StreamReader`] says how much of it is released.
     #[must_use]
     pub fn state(&self) -> StreamState {
+        let released = self.released();
         let catalog = self.shared.catalog();
         let stream = catalog.decided();
-        state_of(stream.totals(), stream.subjects(), &self.shared)
+        state_of(stream.totals(), stream.subjects(), released)
     }
 
     /// The sums of [`Stream::state`], without its subjects, which take a look at all that waits.
@@ -438,11 +478,8 @@ impl Stream {
     }
 
     /// Goes on in the log of a group, where the stream was found.
-    pub(crate) fn resume_group(&mut self, position: Option<GroupPosition>, consumers: ConsumerEntries) {
-        self.group = position.map(|position| {
-            let group = group_log::GroupLog::new(position);
-            Box::new(group_log::GroupLog { consumers, ..group })
-        });
+    pub(crate) fn resume_group(&mut self, tail: Option<LogTail>, consumers: ConsumerEntries) {
+        self.group = tail.map(|tail| Box::new(group_log::GroupLog::new(tail, consumers)));
     }
 
     /// Names the batches that recovery has found and that are not known to be committed.
@@ -504,7 +541,7 @@ impl Stream {
 
     /// Index of the last entry in the log of the group; 0 without one.
     fn index(&self) -> u64 {
-        self.group.as_ref().map_or(0, |group| group.position.index)
+        self.group.as_ref().map_or(0, |group| group.position().index)
     }
 
     /// A segment that a stream in files shows as long as it has stored nothing.
@@ -632,7 +669,8 @@ impl Stream {
             let (no, release) = (old.segment.no, &self.shared.release);
             let mut catalog = self.shared.catalog_mut();
             release.appended(no, old.file.end(), release.last_seq());
-            let kept = catalog.put(PlannedBatch::default(), &Entered::Waits);
+            let batch = PlannedBatch { index: self.index(), plans: Vec::new() };
+            let kept = catalog.put(batch, &Entered::Waits);
             drop(catalog);
             if let Err(error) = kept {
                 self.fail(&error.to_string());
@@ -699,8 +737,8 @@ impl OnDurable for StreamShared {
     }
 }
 
-fn state_of(totals: Totals, subjects: u64, shared: &StreamShared) -> StreamState {
+fn state_of(totals: Totals, subjects: u64, released: Seq) -> StreamState {
     // What was lost to damage may be counted in one of them only.
     let deleted = (totals.last_seq + 1 - totals.first_seq).saturating_sub(totals.messages);
-    StreamState { totals, subjects, deleted, released: shared.release.seq() }
+    StreamState { totals, subjects, deleted, released }
 }

@@ -78,8 +78,9 @@ impl StreamReader {
     /// The stream in numbers, as of what is released.
     #[must_use]
     pub fn state(&self) -> StreamState {
+        let released = self.shared.release.seq();
         let catalog = self.shared.catalog();
-        state_of(catalog.totals(), catalog.index().len() as u64, &self.shared)
+        state_of(catalog.totals(), catalog.index().len() as u64, released)
     }
 
     /// The last sequence that was given out, released or not.

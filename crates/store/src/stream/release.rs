@@ -22,7 +22,10 @@ use crate::{SegmentNo, Seq, StreamId};
 /// From the half of a longer step on the mark is to be moved, from the eighth of a shorter one.
 const LONG_STEP: u64 = 8192;
 
-/// Names a batch of a stream. Tickets grow by one with each batch, from 1.
+/// Stands for batches that the catalog will never follow.
+const NEVER: usize = usize::MAX;
+
+/// Names a batch of a stream. Tickets grow with each batch, from 1, and none is given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -61,8 +64,10 @@ pub(crate) enum Need {
 pub struct Release {
     seq: AtomicU64,
     ticket: AtomicU64,
+    /// Ticket of the newest batch.
     last_ticket: AtomicU64,
-    /// How many batches were released that the catalog has not followed yet.
+    /// How many batches were released that the catalog has not followed yet; [`NEVER`] once it
+    /// could not.
     unfollowed: AtomicUsize,
     waiting: Mutex<ReleaseState>,
 }
@@ -70,6 +75,8 @@ pub struct Release {
 #[derive(Debug)]
 struct ReleaseState {
     batches: VecDeque<WaitingBatch>,
+    /// The last ticket that was given out, perhaps to a batch that was taken back since.
+    given: u64,
     /// Sequences up to here are released without a look at the mark.
     near: Seq,
     /// None behind it is released, but by a sync.
@@ -130,6 +137,7 @@ impl Release {
             unfollowed: AtomicUsize::new(0),
             waiting: Mutex::new(ReleaseState {
                 batches: VecDeque::new(),
+                given: 0,
                 near: Seq::MAX,
                 mark: Seq::MAX,
                 ahead: None,
@@ -171,7 +179,7 @@ impl Release {
     pub(crate) fn at_once(&self, last_seq: Seq) -> Entered<'_> {
         let mut waiting = self.lock();
         let passes = last_seq <= waiting.near || last_seq <= waiting.mark.max(self.seq());
-        if passes && waiting.batches.is_empty() {
+        if passes && waiting.batches.is_empty() && self.unfollowed() != NEVER {
             return Entered::Passes(Passing { release: self, waiting, last_seq });
         }
         self.wait(&mut waiting, Gate::Mark, last_seq);
@@ -276,8 +284,21 @@ impl Release {
         self.release_ready(&mut waiting)
     }
 
+    /// Forgets the batches from the index `first` on: their tickets are never released. Answers the
+    /// first of these.
+    pub(crate) fn take_back(&self, first: u64) -> Option<Ticket> {
+        let mut waiting = self.lock();
+        let is_gone = |batch: &WaitingBatch| matches!(batch.gate, Gate::Committed(index) if index >= first);
+        let at = waiting.batches.iter().position(is_gone)?;
+        let gone = waiting.batches.split_off(at);
+        let last = waiting.batches.back().map_or_else(|| self.ticket(), |batch| batch.ticket);
+        self.last_ticket.store(last.0, Ordering::Release);
+        gone.front().map(|batch| batch.ticket)
+    }
+
     fn wait(&self, waiting: &mut ReleaseState, gate: Gate, last_seq: Seq) {
-        let ticket = Ticket(self.last_ticket.fetch_add(1, Ordering::AcqRel) + 1);
+        let ticket = waiting.give();
+        self.last_ticket.store(ticket.0, Ordering::Release);
         debug_assert!(
             waiting.batches.back().is_none_or(|last| last.ticket < ticket),
             "batches wait in order"
@@ -297,8 +318,11 @@ impl Release {
     /// Releases what need not wait any more, in order. Answers whether that is anything.
     ///
     /// The catalog follows when somebody looks at it next ([`Release::take_unfollowed`]): rounds,
-    /// which come here, serve many streams, and wait for nobody who holds one.
+    /// which come here, serve many streams, and do not wait for a catalog.
     fn release_ready(&self, waiting: &mut ReleaseState) -> bool {
+        if self.unfollowed() == NEVER {
+            return false;
+        }
         let mut reached = None;
         let mut seq = self.seq();
         let before = waiting.batches.len();
@@ -317,8 +341,8 @@ impl Release {
         self.unfollowed.fetch_add(before - waiting.batches.len(), Ordering::Release);
         self.move_to(seq, ticket);
         debug_assert!(
-            waiting.batches.front().is_none_or(|next| next.ticket.0 == ticket.0 + 1),
-            "what waits comes right behind what is released"
+            waiting.batches.front().is_none_or(|next| next.ticket > ticket),
+            "what waits comes behind what is released"
         );
         true
     }
@@ -334,15 +358,25 @@ impl Release {
         self.unfollowed.load(Ordering::Acquire)
     }
 
-    /// As [`Release::unfollowed`], for the catalog that does so now. Under its lock.
-    pub(crate) fn take_unfollowed(&self) -> usize {
-        self.unfollowed.swap(0, Ordering::AcqRel)
+    /// As [`Release::unfollowed`], for the catalog that does so now; `None` if it could not before.
+    /// Under its lock.
+    pub(crate) fn take_unfollowed(&self) -> Option<usize> {
+        let _waiting = self.lock();
+        if self.unfollowed() == NEVER {
+            return None;
+        }
+        Some(self.unfollowed.swap(0, Ordering::AcqRel))
+    }
+
+    /// The catalog could not follow: nothing is released any more. Under its lock.
+    pub(crate) fn stop(&self) {
+        let _waiting = self.lock();
+        self.unfollowed.store(NEVER, Ordering::Release);
     }
 
     /// Under the lock.
     fn move_to(&self, seq: Seq, ticket: Ticket) {
         debug_assert!(ticket > self.ticket(), "batches are released in order");
-        debug_assert!(ticket.0 <= self.last_ticket().0 + 1, "what is released was appended");
         debug_assert!(seq >= self.seq(), "only a truncation takes the position back");
         debug_assert!(ticket.0 > 0, "tickets begin with 1");
         self.seq.store(seq, Ordering::Release);
@@ -357,7 +391,7 @@ impl Release {
 impl Passing<'_> {
     /// As [`Release::take_unfollowed`], of the batches before this one.
     pub(crate) fn take_unfollowed(&self) -> usize {
-        self.release.take_unfollowed()
+        self.release.unfollowed.swap(0, Ordering::AcqRel)
     }
 
     /// Releases the batch. Answers what has to be asked for.
@@ -366,7 +400,7 @@ impl Passing<'_> {
     /// afterwards.
     pub(crate) fn release(mut self) -> Option<Need> {
         let release = self.release;
-        let ticket = Ticket(release.last_ticket.load(Ordering::Relaxed) + 1);
+        let ticket = self.waiting.give();
         release.move_to(self.last_seq.max(release.seq()), ticket);
         release.last_ticket.store(ticket.0, Ordering::Release);
         if self.last_seq <= self.waiting.near { None } else { release.need_of(&mut self.waiting) }
@@ -387,8 +421,8 @@ impl ReleaseState {
                 .iter()
                 .zip(self.batches.iter().skip(1))
                 .take(8)
-                .all(|(one, next)| one.ticket.0 + 1 == next.ticket.0),
-            "batches wait in order, and none is missing"
+                .all(|(one, next)| one.ticket < next.ticket),
+            "batches wait in order"
         );
         debug_assert!(
             self.durable
@@ -397,6 +431,11 @@ impl ReleaseState {
                 .all(|(at, (no, _))| self.durable[..at].iter().all(|(other, _)| other != no)),
             "a file is known once"
         );
+    }
+
+    fn give(&mut self) -> Ticket {
+        self.given += 1;
+        Ticket(self.given)
     }
 
     /// The last of what waits; 0 if nothing does.
@@ -563,7 +602,7 @@ mod tests {
         assert!(!release.has_unfollowed());
         assert!(release.durable(SegmentNo(1), 100) && release.durable(SegmentNo(1), 200));
         assert!(release.has_unfollowed());
-        assert_eq!((release.take_unfollowed(), release.take_unfollowed()), (2, 0));
+        assert_eq!((release.take_unfollowed(), release.take_unfollowed()), (Some(2), Some(0)));
         assert!(release.durable(SegmentNo(1), 300));
         let Entered::Passes(next) = release.at_once(5) else { panic!("nothing waits") };
         assert_eq!(next.take_unfollowed(), 1, "what is before it goes first");
@@ -586,6 +625,22 @@ mod tests {
         release.proposed(9, 6);
         assert!(release.committed(9), "it was committed before");
         assert_eq!((release.seq(), release.ticket()), (6, release.last_ticket()));
+    }
+
+    #[test]
+    fn what_was_taken_back_is_passed_over_and_its_tickets_are_not_given_again() {
+        let release = Release::new(0);
+        release.proposed(1, 1);
+        release.proposed(2, 2);
+        release.proposed(3, 3);
+        assert_eq!(release.take_back(2), Some(Ticket(2)));
+        assert_eq!((release.last_ticket(), release.last_seq()), (Ticket(1), 1));
+        assert_eq!(release.take_back(2), None);
+        release.proposed(2, 2);
+        assert_eq!(release.last_ticket(), Ticket(4));
+        assert!(release.committed(1));
+        assert!(!release.is_released(Ticket(2)) && release.take_back(2).is_some());
+        assert_eq!((release.last_ticket(), release.ticket()), (Ticket(1), Ticket(1)));
     }
 
     #[test]

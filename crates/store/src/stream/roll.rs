@@ -159,7 +159,8 @@ impl Stream {
         });
         let entered = self.enter(&shared, end, last);
         let removed = match (&entered, follow) {
-            (Entered::Passes(_), Some(follow)) => follow(&mut catalog),
+            // What it comes behind may be released already, and wait for the catalog alone.
+            (Entered::Passes(_), Some(follow)) if !catalog.has_unreleased() => follow(&mut catalog),
             _ => catalog.put(PlannedBatch { index: self.index(), plans: plans() }, &entered),
         };
         drop(catalog);

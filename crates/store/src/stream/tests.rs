@@ -19,6 +19,7 @@ mod finds;
 mod given_back;
 mod group;
 mod group_consumers;
+mod take_back;
 mod unreleased;
 
 /// A store on a disk in memory, which can be opened again.

@@ -114,7 +114,11 @@ impl Counting {
             Entry::Control(Control::Truncate { last }) => state.truncate(*last),
             Entry::Control(Control::Skip { last }) => state.skip(*last),
             Entry::Control(
-                Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_) | Control::Consumer(_),
+                Control::Durable { .. }
+                | Control::Term { .. }
+                | Control::LogEntry(_)
+                | Control::Consumer(_)
+                | Control::TakenBack { .. },
             ) => {}
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct SegmentPosition<'a> {
     pub(super) behind: &'a [SegmentNo],
     /// The sequence that the log goes on with, if that is known.
     pub(super) next_seq: Option<Seq>,
+    /// Log entries from this index on do not count: a later segment gives it out again.
+    pub(super) taken_back: u64,
 }
 
 /// A file whose header is good.
@@ -275,7 +277,15 @@ fn walk(
     let slots = sections.slots.as_ref();
     let mut rows = TableCheck::new(&open.header, slots);
     let role = open.place.role;
+    let (mut index, mut has_taken_back) = (0, false);
     let walked = entries::walk(&*open.file, &open.header, &open.context, (to, durable), &mut |scanned| {
+        if let Entry::Control(Control::LogEntry(entry)) = &scanned.entry {
+            index = entry.index;
+        }
+        has_taken_back |= index >= open.place.taken_back;
+        if has_taken_back {
+            return;
+        }
         let slot = rows.note(&scanned);
         counting.apply(role, &scanned, slots, slot);
     });
@@ -309,7 +319,8 @@ fn walk(
     if let Some(trailer) = trailer {
         sealed::check(checking, open, trailer, sections, &rows, counting);
     }
-    walked.damaged.is_empty().then_some(rows.last_seq)
+    // Behind what was taken back no sequence is expected.
+    (walked.damaged.is_empty() && !has_taken_back).then_some(rows.last_seq)
 }
 
 /// How much of an unsealed file later segments prove to have been synced.

@@ -237,6 +237,7 @@ impl Checking<'_, '_> {
         let mut at_covers = (covers.0 > 0).then_some(manifest).flatten();
         let mut next_seq = None;
         let mut next_no = covers.0 + 1;
+        let taken_back = self.taken_back(&found.segments);
         for (at, &no) in found.segments.iter().enumerate() {
             if no > covers {
                 if let Some(manifest) = at_covers.take() {
@@ -264,12 +265,31 @@ impl Checking<'_, '_> {
                 before,
                 behind: &found.segments[at + 1..],
                 next_seq,
+                taken_back: taken_back.get(at).copied().unwrap_or(u64::MAX),
             };
             next_seq = segment::check(self, &place, counting);
         }
         if let Some(manifest) = at_covers {
             self.covered(manifest, is_whole, counting);
         }
+    }
+
+    /// Of each segment the first index of the group's log that a later one gives out again. Nothing
+    /// in a stream without a group.
+    fn taken_back(&self, segments: &[SegmentNo]) -> Vec<u64> {
+        let first_index = |no: &SegmentNo| Some(self.header(*no)?.group?.first_index);
+        if segments.last().and_then(first_index).is_none() {
+            return Vec::new();
+        }
+        let mut least = u64::MAX;
+        let behind = segments.iter().rev().map(|no| {
+            let behind = least;
+            least = least.min(first_index(no).unwrap_or(u64::MAX));
+            behind
+        });
+        let mut taken_back: Vec<u64> = behind.collect();
+        taken_back.reverse();
+        taken_back
     }
 
     /// Everything up to the manifest has been walked. The sequence that comes next.

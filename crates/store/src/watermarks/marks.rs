@@ -209,7 +209,8 @@ impl Watermarks {
         if is_lazy && !is_stated && has_begun {
             release.begin_mark(opened.found, ahead);
         } else {
-            release.set_mark(durable);
+            let has_released = release.set_mark(durable);
+            debug_assert!(!has_released, "nothing waits yet that somebody would have to be told of");
         }
         slot.reserved = slot.reserved.max(Some(owed).filter(|owed| *owed > 0));
         self.asked().idle_check_at.get_or_insert(0);

@@ -156,7 +156,11 @@ impl Catalog {
             }
             Entry::Control(Control::Skip { last }) => self.skip_at(*last, timestamp),
             Entry::Control(
-                Control::Durable { .. } | Control::Term { .. } | Control::LogEntry(_) | Control::Consumer(_),
+                Control::Durable { .. }
+                | Control::Term { .. }
+                | Control::LogEntry(_)
+                | Control::Consumer(_)
+                | Control::TakenBack { .. },
             ) => {}
         }
         Ok(Fate::Applied)

@@ -136,7 +136,8 @@ impl Planned {
             | Control::Durable { .. }
             | Control::Term { .. }
             | Control::LogEntry(_)
-            | Control::Consumer(_) => None,
+            | Control::Consumer(_)
+            | Control::TakenBack { .. } => None,
         }
     }
 }
@@ -149,6 +150,10 @@ impl PlannedMessage {
 }
 
 impl TablesToRead {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
     /// Reads them. What cannot be read now is met again under the lock, and fails there.
     pub(crate) fn read(self) {
         for segment in self.segments {
@@ -221,6 +226,11 @@ impl Unreleased {
         }
         self.find_head(catalog);
         Ok(removed)
+    }
+
+    /// Whether a released message goes.
+    fn goes(&self, seq: Seq) -> bool {
+        self.goes_empty || seq < self.head || self.going.contains_key(&seq)
     }
 
     /// A released message goes, if it does not already.
@@ -448,6 +458,36 @@ impl Catalog {
         self.count_anew(unreleased.batches, unreleased.ended)
     }
 
+    /// Forgets the batches from the index `first` on. Segments that were begun among them stay, and
+    /// show nothing.
+    ///
+    /// # Errors
+    /// As [`Catalog::release`].
+    pub(crate) fn take_back(&mut self, first: u64) -> Result<(), ReadError> {
+        let Some(unreleased) = self.unreleased.take() else { return Ok(()) };
+        let Unreleased { mut batches, ended, .. } = *unreleased;
+        let gone = batches.split_off(batches.partition_point(|batch| batch.index < first));
+        for plan in gone.into_iter().flat_map(|batch| batch.plans) {
+            let Planned::Begin(mut next) = plan else { continue };
+            if let Some((_, _, last_index)) = &mut next.closed {
+                *last_index = (*last_index).min(first - 1);
+            }
+            match batches.back_mut() {
+                Some(last) => last.plans.push(Planned::Begin(next)),
+                None => self.begin_next(next),
+            }
+        }
+        self.count_anew(batches, Vec::new())?;
+        // What was to go stays, and has its lifetime again.
+        for (at, seq) in ended {
+            match &mut self.unreleased {
+                Some(waiting) if waiting.goes(seq) => waiting.ended.push((at, seq)),
+                _ => self.restore_expiry(seq, at),
+            }
+        }
+        Ok(())
+    }
+
     /// Counts what these batches will have done.
     fn count_anew(
         &mut self,
@@ -582,6 +622,19 @@ impl Catalog {
     #[cfg(test)]
     pub(in crate::stream) fn noted_lifetimes(&self) -> usize {
         self.unreleased.as_ref().map_or(0, |unreleased| unreleased.ended.len())
+    }
+
+    /// The last sequence before the log entry `first`, which is not released.
+    pub(crate) fn last_before(&self, first: u64) -> Seq {
+        let before = self.waiting().into_iter().take_while(|&(index, _)| index < first);
+        before.last().map_or(self.totals.last_seq, |(_, last)| last)
+    }
+
+    /// Whether a segment begins behind the log entry `first`, or one after it.
+    pub(crate) fn begins_from(&self, first: u64) -> bool {
+        let batches = self.unreleased.iter().flat_map(|unreleased| &unreleased.batches);
+        let gone = batches.filter(|batch| batch.index >= first).flat_map(|batch| &batch.plans);
+        gone.into_iter().any(|plan| matches!(plan, Planned::Begin(_)))
     }
 
     /// Indexes of batches that wait, in order, each with the last sequence behind it.

@@ -1,6 +1,7 @@
 //! Batches in the log that are not released.
 
 use super::*;
+use crate::stream::catalog::{Planned, PlannedBatch};
 
 fn round(bench: &Bench, now: u64) {
     bench.store.as_ref().unwrap().journal().round_now(&|| now).unwrap();
@@ -62,4 +63,81 @@ fn lifetimes_that_were_looked_at_are_forgotten_with_their_messages() {
     }
     assert!(stream.shared.catalog().has_unreleased());
     assert!(stream.state().totals.messages < 5);
+}
+
+/// A batch may be released already, and wait for the catalog alone: what comes behind it need not
+/// wait, and is done behind it nevertheless.
+#[test]
+fn what_passes_at_once_is_done_behind_what_is_released() {
+    let bench = Bench::new();
+    let mut stream = bench.create(StreamConfig::default());
+    put(&mut stream, "a", "x", 1).unwrap();
+    stream.shared.release.set_mark(1);
+    put(&mut stream, "a", "y", 2).unwrap();
+    assert_eq!((stream.released(), stream.state().totals.last_seq), (1, 2), "it waits for the mark");
+    // As if a round came just when the writer has the catalog: nobody looks at it in between.
+    stream.shared.release.set_mark(100);
+    assert!(stream.shared.release.has_unfollowed());
+    let mut catalog = crate::stream::write_lock(&stream.shared.catalog);
+    let Entered::Passes(passing) = stream.shared.release.at_once(5) else { panic!("nothing waits") };
+    let skip = PlannedBatch { index: 0, plans: vec![Planned::Skip(5, 3)] };
+    let passing = Entered::Passes(passing);
+    catalog.put(skip, &passing).unwrap();
+    drop(catalog);
+    stream.entered(passing, Ok(())).unwrap();
+    assert_eq!((stream.released(), stream.reader().state().totals.last_seq), (5, 5));
+    assert_eq!(sequences(&stream), [1, 2]);
+    assert!(!stream.shared.catalog().has_unreleased());
+}
+
+/// What a catalog cannot follow, because a table cannot be read, is not passed over: the stream has
+/// failed, and who reads hears of it. Opened anew it has everything.
+#[test]
+fn nobody_steps_over_what_a_catalog_could_not_follow() {
+    let disk = myelin_disk::faulty::FaultyDisk::new(3);
+    let mut bench = Bench { disk: Arc::new(disk.clone()), store: None, seed: 0 };
+    bench.open();
+    let config =
+        StreamConfig { durability: Durability::Synced, segment_bytes: Some(400), ..StreamConfig::default() };
+    let mut stream = bench.create(config);
+    for n in 1..=40 {
+        put(&mut stream, "a", "some bytes to fill a segment", n).unwrap();
+    }
+    round(&bench, 41);
+    while let Some(job) = stream.next_job(42) {
+        stream.finish(job.run(), 42).unwrap();
+        round(&bench, 42);
+    }
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    while cursor.next(Wait::Allowed).unwrap().is_some() {}
+    let mut at_end = stream.reader().cursor(Filter::Subject(b"a".to_vec()), 41);
+    assert!(at_end.next(Wait::Allowed).unwrap().is_none());
+    stream.delete_all(&[3], 43).unwrap();
+    put(&mut stream, "a", "z", 44).unwrap();
+    let segment = {
+        let catalog = stream.shared.catalog();
+        let at = catalog.segment_of(3).unwrap();
+        Arc::clone(&catalog.segments()[at].segment)
+    };
+    let slots = Arc::clone(&stream.files().unwrap().store_env.slots);
+    slots.forget(&segment);
+    let path = stream.files().unwrap().segment_path(segment.no);
+    disk.fail_reads(&path, 0..u64::MAX).unwrap();
+    round(&bench, 45);
+    assert!(stream.shared.release.has_unfollowed());
+    assert!(matches!(at_end.next(Wait::Forbidden), Err(ReadError::WouldWait)), "it would have to be read");
+    for cursor in [&mut cursor, &mut at_end] {
+        assert!(matches!(cursor.next(Wait::Allowed), Err(ReadError::Io(_))));
+        assert_eq!(cursor.position(), 41);
+    }
+    assert!(stream.failure().is_some());
+    let released = stream.released();
+    round(&bench, 46);
+    assert_eq!(stream.released(), released, "nothing is released any more");
+    disk.fail_reads(&path, 0..0).unwrap();
+    drop((stream, cursor, at_end));
+    let (stream, report) = bench.reopen(config);
+    assert_eq!(report.notices, []);
+    let all = sequences(&stream);
+    assert!(all.contains(&41) && !all.contains(&3) && all.len() == 40, "{all:?}");
 }

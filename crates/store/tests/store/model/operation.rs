@@ -30,6 +30,31 @@ pub(crate) enum Operation {
     Compare(u64),
 }
 
+impl Operation {
+    /// Whether it says what it does in the stream's log alone.
+    pub(crate) fn is_decided_alone(&self) -> bool {
+        match self {
+            Self::Append { .. }
+            | Self::Delete(_)
+            | Self::Erase(_)
+            | Self::Purge { .. }
+            | Self::Compact { .. }
+            | Self::Skip(_)
+            | Self::Expire { .. } => true,
+            Self::Truncate(_)
+            | Self::Configure { .. }
+            | Self::Close
+            | Self::Round
+            | Self::Flush
+            | Self::Restart { .. }
+            | Self::Upkeep(_)
+            | Self::BeginJob { .. }
+            | Self::EndJob
+            | Self::Compare(_) => false,
+        }
+    }
+}
+
 /// A message to be appended.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {

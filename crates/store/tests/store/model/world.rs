@@ -232,6 +232,48 @@ impl World {
 
     pub(crate) fn run(&mut self, operation: &Operation) -> Result<(), String> {
         self.now += 1;
+        if self.follower.is_some()
+            && operation.is_decided_alone()
+            && Rng::seeded(self.seed ^ self.now as u64).below(3) == 0
+        {
+            self.run_in_vain(operation)?;
+        }
+        self.run_once(operation)?;
+        self.lead()?;
+        if !self.is_synced() {
+            self.synced = self.twin.last_seq;
+        }
+        self.note_twin();
+        if std::env::var_os("MYELIN_MODEL_EAGER").is_some() {
+            self.compare(self.seed)?;
+        }
+        self.compare_totals()
+    }
+
+    /// Does something that is not committed, and is taken back: all is as before then, on whoever
+    /// had it.
+    fn run_in_vain(&mut self, operation: &Operation) -> Result<(), String> {
+        let (twin, now) = (self.twin.clone(), self.now);
+        let before = self.stream().group();
+        self.run_once(operation)?;
+        let decided = self.stream().take_decided();
+        let first = before.map_or(0, |group| group.index) + 1;
+        let (Some(follower), Some(stream)) = (&mut self.follower, &mut self.stream) else { return Ok(()) };
+        // The follower may have seen some of it.
+        let seen = Rng::seeded(self.seed ^ now as u64 ^ 1).below(decided.len() as u64 + 1) as usize;
+        for decided in &decided[..seen] {
+            follower.append(decided, now)?;
+        }
+        for stream in [&mut *stream, follower.stream()] {
+            let taken = stream.take_back(first, now).map_err(|error| error.to_string())?;
+            agree("the last sequence that stays", taken.last_seq, twin.last_seq)?;
+            agree("the place in the log", stream.group(), before)?;
+        }
+        self.twin = twin;
+        self.compare_totals()
+    }
+
+    fn run_once(&mut self, operation: &Operation) -> Result<(), String> {
         match operation {
             Operation::Append { messages, checked, pause } => {
                 self.now += pause;
@@ -297,15 +339,7 @@ impl World {
             Operation::EndJob => self.end_job()?,
             Operation::Compare(seed) => self.compare(*seed)?,
         }
-        self.lead()?;
-        if !self.is_synced() {
-            self.synced = self.twin.last_seq;
-        }
-        self.note_twin();
-        if std::env::var_os("MYELIN_MODEL_EAGER").is_some() {
-            self.compare(self.seed)?;
-        }
-        self.compare_totals()
+        Ok(())
     }
 
     /// Gives the follower what was decided, and commits it.
