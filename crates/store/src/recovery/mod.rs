@@ -131,7 +131,7 @@ pub(crate) fn open_stream(
         corrected: RefCell::default(),
         group: GroupTail::default(),
     };
-    let Recovered { mut catalog, open, closed, manifest, mut report, last, group, has_losses } =
+    let Recovered { mut catalog, open, mut closed, manifest, mut report, last, group, has_losses } =
         recovering.run()?;
     let found = catalog.next_decided() - 1;
     // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
@@ -144,7 +144,6 @@ pub(crate) fn open_stream(
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
     let active = resumed.active;
-    let mut closed = closed;
     closed.extend(shared.catalog_mut().take_closed());
     let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);

@@ -15,9 +15,10 @@ use super::bookmark::Bookmark;
 use super::cursor::{Cursor, MessageSpans};
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::reader::{ENTRY_SURPLUS, Wait, invalid, read_bytes, unpack};
+use super::reader::{ENTRY_SURPLUS, invalid, read_bytes, unpack};
 use super::search::{FilterSearch, Match};
 use super::segment_view::{Segment, SegmentFile};
+use super::wait::Wait;
 
 /// Messages that are found at once.
 const AHEAD: usize = 256;

@@ -16,8 +16,9 @@ use super::bookmark::Bookmark;
 use super::catalog::Catalog;
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::reader::{StreamReader, Wait, invalid, read_bytes, unpack};
+use super::reader::{StreamReader, invalid, read_bytes, unpack};
 use super::segment_view::{Form, Segment, SegmentFile};
+use super::wait::Wait;
 
 /// Bytes read at once, unless its owner wants less.
 pub(super) const PIECE: usize = 256 << 10;

@@ -14,8 +14,9 @@ use crate::{Seq, Timestamp};
 
 use super::catalog::{Catalog, Decided, NewRow, Planned, PlannedBatch, Removed, size_of};
 use super::errors::StoreError;
-use super::reader::{self, Wait};
+use super::reader;
 use super::release::Entered;
+use super::wait::Wait;
 use super::{Active, Stream};
 
 /// Marker for a subject whose last message has ended.

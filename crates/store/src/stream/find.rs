@@ -18,8 +18,9 @@ use crate::record::Message;
 use super::catalog::{Catalog, Located};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
-use super::reader::{StreamReader, Wait, fetch};
+use super::reader::{StreamReader, fetch};
 use super::table::Table;
+use super::wait::Wait;
 
 /// A message that was found and can be read later, see [`StreamReader::fetch`]. Keeps the segment's
 /// file or memory.

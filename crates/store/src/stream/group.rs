@@ -16,7 +16,8 @@ use super::catalog::{Planned, PlannedBatch};
 use super::consumer_entries::ConsumerEntries;
 use super::errors::StoreError;
 use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
-use super::remove::{CONTROL_ROOM, MAX_SEQ};
+use super::remove::MAX_SEQ;
+use super::segment_storage::CONTROL_ROOM;
 use super::{Active, Stream};
 
 impl Stream {

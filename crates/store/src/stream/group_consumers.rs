@@ -9,7 +9,8 @@ use crate::record::{ConsumerRecord, Control};
 
 use super::Stream;
 use super::errors::StoreError;
-use super::remove::{CONTROL_ROOM, NOT_NOW};
+use super::remove::NOT_NOW;
+use super::segment_storage::CONTROL_ROOM;
 
 impl Stream {
     /// Proposes what consumers say, as one entry of the group's log. Nothing if there is nothing.

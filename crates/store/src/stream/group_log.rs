@@ -100,7 +100,7 @@ impl LogTail {
         debug_assert!(self.chains.back() == Some(&self.position.chain), "the last entry has its chain");
     }
 
-    /// What is decided from here on is so in this term, if that is a later one.
+    /// Has all that is decided from here on be so in this term, if that is a later one.
     pub(crate) fn lead(&mut self, term: u64) {
         self.position.term = self.position.term.max(term);
     }

@@ -12,9 +12,8 @@ use crate::recovery::Lost;
 use super::catalog::Catalog;
 use super::errors::ReadError;
 use super::packed_entries::can_unpack;
-use super::segment_storage::segment_name;
-use super::segment_view::{Segment, SegmentFile};
-use super::{ReleaseListener, StreamShared};
+use super::segment_view::{Segment, SegmentFile, segment_name};
+use super::shared::{ReleaseListener, StreamShared};
 
 /// Damage that was met since the stream was opened: each message once.
 #[derive(Debug, Default)]

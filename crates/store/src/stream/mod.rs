@@ -43,6 +43,7 @@ mod roll;
 mod search;
 mod segment_storage;
 mod segment_view;
+mod shared;
 mod table;
 mod table_cache;
 mod tables;
@@ -51,21 +52,17 @@ mod take_back;
 mod tests;
 mod tidy;
 mod usage;
+mod wait;
 
-use std::fmt;
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use myelin_stdx::sync::{read_lock, write_lock};
-
-use crate::append_file::OnDurable;
 use crate::config::{Durability, Storage, StreamConfig};
 use crate::id::{StreamPart, nanos};
 use crate::manifest::Manifest;
 use crate::record::Control;
 use crate::segment::Totals;
-use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
+use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 pub use catalog::Removed;
 pub use cursor::Cursor;
@@ -75,13 +72,14 @@ pub use find::FoundMessage;
 pub use group_log::{DecidedEntry, GroupPosition};
 pub use lookup::Filter;
 pub use new_message::{Admission, AppendResult, GAP_MAX, NewMessage};
-pub use reader::{Removals, StreamReader, Wait};
+pub use reader::{Removals, StreamReader};
 use release::Entered;
 pub(crate) use release::Need;
 pub use release::{OnRelease, Release, Ticket};
 pub use remove::{MAX_SEQ, Purge, RemovalProgress};
 pub use take_back::TakenBack;
 pub use usage::StreamUsage;
+pub use wait::Wait;
 
 pub(crate) use active::{Active, Closed, SegmentOrigin};
 pub(crate) use append::SEGMENT_SPAN;
@@ -92,10 +90,12 @@ pub(crate) use consumer_entries::ConsumerEntries;
 pub(crate) use group_log::LogTail;
 pub(crate) use packed_entries::each_entry;
 
-pub(crate) use segment_storage::{
-    Beginning, Claimed, Files, SegmentStorage, StoreEnv, segment_name, segment_number,
+pub(crate) use segment_storage::{Beginning, Claimed, Files, SegmentStorage, StoreEnv};
+pub(crate) use segment_view::{
+    Form, SealedFile, Segment, SegmentFile, SegmentView, Times, segment_name, segment_number,
 };
-pub(crate) use segment_view::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times};
+use shared::ReleaseListener;
+pub(crate) use shared::StreamShared;
 pub(crate) use table::Rows;
 pub(crate) use table_cache::TableCache;
 
@@ -137,52 +137,6 @@ pub struct Stream {
     tidied_at: Seq,
 }
 
-/// State that a stream's writer, readers, rounds and jobs share.
-#[derive(Debug)]
-pub(crate) struct StreamShared {
-    pub(crate) id: StreamId,
-    pub(crate) storage: Storage,
-    catalog: RwLock<Catalog>,
-    pub(crate) release: Release,
-    /// Blocks of the store.
-    pub(crate) blocks: Arc<Blocks>,
-    /// Counts changes that took messages away: readers that remember what is there look again.
-    removals: Arc<AtomicU64>,
-    truncations: Arc<AtomicU64>,
-    failure: OnceLock<String>,
-    /// Whether another has taken over the files: a round that ends now says nothing about this
-    /// stream any more.
-    is_left: AtomicBool,
-    on_release: OnceLock<ReleaseListener>,
-    met: met::Met,
-}
-
-struct ReleaseListener(Arc<dyn OnRelease>);
-
-/// Fails a stream whose catalog is half changed, after a panic.
-struct FailUnlessDone<'a>(Option<&'a StreamShared>);
-
-impl FailUnlessDone<'_> {
-    fn done(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for FailUnlessDone<'_> {
-    fn drop(&mut self) {
-        if let Some(shared) = self.0 {
-            shared.release.stop();
-            shared.fail("what was released could not be done");
-        }
-    }
-}
-
-impl fmt::Debug for ReleaseListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Listener")
-    }
-}
-
 /// A stream in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
@@ -194,142 +148,6 @@ pub struct StreamState {
     pub deleted: u64,
     /// Up to here messages are released.
     pub released: Seq,
-}
-
-impl StreamShared {
-    pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog, blocks: Arc<Blocks>) -> Arc<Self> {
-        let released = catalog.totals().last_seq;
-        let (removals, truncations) = catalog.change_counters();
-        Arc::new(Self {
-            id,
-            storage,
-            removals,
-            truncations,
-            catalog: RwLock::new(catalog),
-            blocks,
-            release: Release::new(released),
-            failure: OnceLock::new(),
-            is_left: AtomicBool::new(false),
-            on_release: OnceLock::new(),
-            met: met::Met::default(),
-        })
-    }
-
-    /// The catalog, to read: it shows at least what was released before this call, unless it could
-    /// not follow. Held for a look-up or a slice of work, never over a write.
-    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
-        let _ = self.follow(Wait::Allowed);
-        // Whoever panicked while it changed has failed its stream, whose readers may still see what
-        // was there.
-        read_lock(&self.catalog)
-    }
-
-    /// As [`StreamShared::catalog`], to change it.
-    pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
-        let _ = self.follow(Wait::Allowed);
-        write_lock(&self.catalog)
-    }
-
-    /// Brings the catalog up to what is released. Not to be called under its lock.
-    ///
-    /// Whoever looks at a catalog does that, and not the round by which something is released: it
-    /// would wait for all who hold a catalog, and a writer without a rest lets nobody in between.
-    ///
-    /// # Errors
-    /// The catalog does not show all that is released: the stream has failed. Or a table has to be
-    /// read for it ([`ReadError::WouldWait`]).
-    #[inline]
-    pub(crate) fn follow(&self, wait: Wait) -> Result<(), ReadError> {
-        if self.release.has_unfollowed() { self.follow_released(wait) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn follow_released(&self, wait: Wait) -> Result<(), ReadError> {
-        let tables = read_lock(&self.catalog).tables_to_release(self.release.unfollowed());
-        if wait == Wait::Forbidden && !tables.is_empty() {
-            return Err(ReadError::WouldWait);
-        }
-        tables.read();
-        let unless_done = FailUnlessDone(Some(self));
-        let mut catalog = write_lock(&self.catalog);
-        // Others may have followed meanwhile.
-        let Some(count) = self.release.take_unfollowed() else {
-            unless_done.done();
-            return Err(self.has_not_followed());
-        };
-        let followed = catalog.release(count);
-        if followed.is_err() {
-            self.release.stop();
-        }
-        drop(catalog);
-        unless_done.done();
-        followed.inspect_err(|error| self.fail(&error.to_string()))
-    }
-
-    fn has_not_followed(&self) -> ReadError {
-        let why = self.failure().unwrap_or("the stream is about to fail");
-        ReadError::Io(io::Error::other(why.to_owned()))
-    }
-
-    pub(crate) fn removals(&self) -> u64 {
-        self.removals.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn truncations(&self) -> u64 {
-        self.truncations.load(Ordering::Acquire)
-    }
-
-    /// Marks the stream as failed; the first reason stays. Not to be called under the catalog's
-    /// lock.
-    pub(crate) fn fail(&self, why: &str) {
-        if self.failure.set(why.to_owned()).is_ok()
-            && let Some(ReleaseListener(listener)) = self.on_release.get()
-        {
-            listener.failed(self.id, why);
-        }
-    }
-
-    /// A segment is synced up to `offset`.
-    pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
-        if self.release.durable(no, offset) {
-            self.notify_released();
-        }
-    }
-
-    /// The log of the group is committed up to `index`.
-    fn committed_to(&self, index: u64) {
-        if self.release.committed(index) {
-            self.notify_released();
-        }
-    }
-
-    /// What waits for a sync waits for nothing but the mark.
-    fn weaken(&self) {
-        if self.release.all() {
-            self.notify_released();
-        }
-    }
-
-    /// Sequences up to `mark` are stated as given out. Answers whether it has to move again.
-    pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
-        if self.release.set_mark(mark) {
-            self.notify_released();
-        }
-        self.release.need()
-    }
-
-    fn notify_released(&self) {
-        if let Some(ReleaseListener(listener)) = self.on_release.get() {
-            // In this order, no sequence is told before its time: the position may only have grown
-            // in between.
-            let ticket = self.release.ticket();
-            listener.released(self.id, self.release.seq(), ticket);
-        }
-    }
-
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
-    }
 }
 
 /// An end that a stream's log had: see [`Stream::end`].
@@ -720,20 +538,6 @@ impl Stream {
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.check()?;
         self.active.file.flush().map_err(|error| self.fail(&format!("a write failed: {error}")))
-    }
-}
-
-impl OnDurable for StreamShared {
-    fn durable(&self, file: FileId, offset: u64) {
-        if let FileKind::Segment(no) = file.kind
-            && !self.is_left.load(Ordering::Acquire)
-        {
-            self.durable_to(no, offset);
-        }
-    }
-
-    fn failed(&self, file: FileId, error: &io::Error) {
-        self.fail(&format!("{} could not be synced: {error}", file.kind));
     }
 }
 

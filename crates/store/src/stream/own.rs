@@ -11,7 +11,8 @@ use crate::record::Message;
 
 use super::Stream;
 use super::errors::ReadError;
-use super::reader::{Wait, fetch};
+use super::reader::fetch;
+use super::wait::Wait;
 
 impl Stream {
     /// Whether there is a message with this sequence.

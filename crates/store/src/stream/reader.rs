@@ -22,6 +22,7 @@ use super::cursor::{Cursor, PIECE};
 use super::errors::ReadError;
 use super::lookup::{self, Filter};
 use super::segment_view::{SealedFile, Segment, SegmentFile};
+use super::wait::Wait;
 use super::{Release, Stream, StreamShared, StreamState, search, state_of};
 
 /// Bytes by which an entry is longer than its message's stored size, at most.
@@ -29,17 +30,6 @@ pub(super) const ENTRY_SURPLUS: u64 = 64;
 
 /// Longer entries are not looked for in blocks: a system call is little of what reading them costs.
 const LONGEST_IN_BLOCKS: usize = 4 * BLOCK_BYTES as usize;
-
-/// Whether a read may wait for the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// On a disk thread.
-    Allowed,
-    /// On a shard: [`ReadError::WouldWait`] instead, and [`ReadError::More`] where a long search
-    /// would hold it up. Tables of segments are read nevertheless, except by a [`Cursor`] with a
-    /// filter.
-    Forbidden,
-}
 
 /// Removals from a stream so far. While `interior` stays equal, all that went was before
 /// `first_seq`.

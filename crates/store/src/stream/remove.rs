@@ -14,11 +14,9 @@ use super::Stream;
 use super::catalog::{Catalog, Decided, Removed};
 use super::errors::{ReadError, StoreError};
 use super::lookup::Filter;
+use super::segment_storage::CONTROL_ROOM;
 
 pub use myelin_stdx::seq::MAX_SEQ;
-
-/// Bytes that the entry of a removal takes at most, unless it names many sequences.
-pub(super) const CONTROL_ROOM: u64 = 256;
 
 /// Way to do what a batch says to the catalog.
 pub(super) type FollowBatch = fn(&mut Catalog) -> Result<Removed, ReadError>;

@@ -18,9 +18,9 @@ use crate::segment::{Dictionary, Slots};
 use super::catalog::Catalog;
 use super::errors::ReadError;
 use super::lookup::Filter;
-use super::reader::Wait;
 use super::segment_view::{Form, Segment};
 use super::table::Table;
+use super::wait::Wait;
 use super::{StreamShared, lookup};
 
 /// The work of one slice, in rows that are looked at one by one (one or two nanoseconds each).

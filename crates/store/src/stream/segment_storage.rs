@@ -23,13 +23,16 @@ use crate::segment::SegmentHeader;
 use crate::watermarks::Watermarks;
 use crate::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 
+use super::active::Active;
 use super::blocks::Blocks;
 use super::errors::StoreError;
 use super::group_log::GroupPosition;
-use super::remove::CONTROL_ROOM;
-use super::segment_view::{Segment, SegmentFile};
+use super::segment_view::{Segment, SegmentFile, segment_name};
+use super::shared::StreamShared;
 use super::table_cache::TableCache;
-use super::{Active, StreamShared};
+
+/// Bytes that the entry of a removal takes at most, unless it names many sequences.
+pub(super) const CONTROL_ROOM: u64 = 256;
 
 /// The right to write a part of a stream's files. Two writers of one log would write over each
 /// other, and so would a job of one that is gone: so the stream itself and a job that is out share
@@ -241,17 +244,4 @@ impl Files {
         }
         Ok(active(&header, context, file))
     }
-}
-
-/// The file name of a segment: numbers sort as text up to 10^16.
-pub(crate) fn segment_name(no: SegmentNo) -> String {
-    format!("{:016}.seg", no.0)
-}
-
-/// The number in a segment's file name.
-pub(crate) fn segment_number(name: &str) -> Option<SegmentNo> {
-    let digits = name.strip_suffix(".seg")?;
-    // `parse` alone would take a sign and other lengths, too.
-    let no = SegmentNo(digits.parse().ok()?);
-    (segment_name(no) == name).then_some(no)
 }

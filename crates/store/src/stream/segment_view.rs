@@ -178,3 +178,16 @@ impl SegmentView {
         matches!(&self.form, Form::Closed(rows) if rows.len() < 2 * self.removed as usize)
     }
 }
+
+/// The file name of a segment: numbers sort as text up to 10^16.
+pub(crate) fn segment_name(no: SegmentNo) -> String {
+    format!("{:016}.seg", no.0)
+}
+
+/// The number in a segment's file name.
+pub(crate) fn segment_number(name: &str) -> Option<SegmentNo> {
+    let digits = name.strip_suffix(".seg")?;
+    // `parse` alone would take a sign and other lengths, too.
+    let no = SegmentNo(digits.parse().ok()?);
+    (segment_name(no) == name).then_some(no)
+}

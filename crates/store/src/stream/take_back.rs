@@ -15,8 +15,8 @@ use super::active::{Active, SegmentOrigin};
 use super::catalog::NextSegment;
 use super::errors::StoreError;
 use super::group_log::LogTail;
-use super::remove::CONTROL_ROOM;
 use super::segment_storage::Beginning;
+use super::segment_storage::CONTROL_ROOM;
 use super::{Stream, Ticket};
 
 /// Entries that were taken back.

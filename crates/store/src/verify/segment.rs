@@ -307,20 +307,29 @@ fn walk(
     rows_against_table(checking, open, &rows, walked.damaged.is_empty());
     gaps(checking, open, &rows, &walked);
     if counting.is_trusted && matches!(role, SegmentRole::Replayed) {
-        if open.header.packed {
-            counting.passed_rewritten(!rows.gaps.is_empty(), sections.last_seq());
-        }
-        let next = open.place.behind.first().and_then(|no| checking.header(*no));
-        // Recovery closes a segment before it truncates.
-        if let Some(next) = next.filter(|next| sections.last_seq() < next.first_seq) {
-            counting.before(next.first_seq);
-        }
+        count_end(checking, open, (&rows, sections), counting);
     }
     if let Some(trailer) = trailer {
         sealed::check(checking, open, trailer, sections, &rows, counting);
     }
     // Behind what was taken back no sequence is expected.
     (walked.damaged.is_empty() && !has_taken_back).then_some(rows.last_seq)
+}
+
+/// Counts what the end of a segment does: recovery closes one before it truncates.
+fn count_end(
+    checking: &Checking<'_, '_>,
+    open: &OpenSegment<'_>,
+    (rows, sections): (&TableCheck<'_>, &Sections),
+    counting: &mut Counting,
+) {
+    if open.header.packed {
+        counting.passed_rewritten(!rows.gaps.is_empty(), sections.last_seq());
+    }
+    let next = open.place.behind.first().and_then(|no| checking.header(*no));
+    if let Some(next) = next.filter(|next| sections.last_seq() < next.first_seq) {
+        counting.before(next.first_seq);
+    }
 }
 
 /// How much of an unsealed file later segments prove to have been synced.

@@ -29,7 +29,7 @@ use crate::journal::{ChangedFiles, ReplayReport};
 use crate::recovery::{Notice, OpenError};
 use crate::store::Directories;
 use crate::stream::StreamShared;
-use crate::{FileKind, SegmentNo, StreamId, Wait};
+use crate::{FileKind, SegmentNo, StreamId};
 
 use copies::Copies;
 pub(crate) use copies::{NAMES, read, store_number};
@@ -514,8 +514,7 @@ impl WatermarkState {
             None => self.found.get(&id).is_some_and(|found| found.after == After::Stop),
             Some(open) => {
                 let messages = open.stream.upgrade().and_then(|stream| {
-                    let is_followed = stream.follow(Wait::Allowed).is_ok();
-                    let is_whole = is_followed && stream.failure().is_none() && open.is_synced();
+                    let is_whole = stream.is_whole() && open.is_synced();
                     is_whole.then(|| stream.catalog().totals().messages)
                 });
                 self.slots[at].messages = messages.unwrap_or(0);

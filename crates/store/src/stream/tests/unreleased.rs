@@ -78,7 +78,7 @@ fn what_passes_at_once_is_done_behind_what_is_released() {
     // As if a round came just when the writer has the catalog: nobody looks at it in between.
     stream.shared.release.set_mark(100);
     assert!(stream.shared.release.has_unfollowed());
-    let mut catalog = crate::stream::write_lock(&stream.shared.catalog);
+    let mut catalog = myelin_stdx::sync::write_lock(&stream.shared.catalog);
     let Entered::Passes(passing) = stream.shared.release.at_once(5) else { panic!("nothing waits") };
     let skip = PlannedBatch { index: 0, plans: vec![Planned::Skip(5, 3)] };
     let passing = Entered::Passes(passing);
@@ -90,8 +90,8 @@ fn what_passes_at_once_is_done_behind_what_is_released() {
     assert!(!stream.shared.catalog().has_unreleased());
 }
 
-/// What a catalog cannot follow, because a table cannot be read, is not passed over: the stream has
-/// failed, and who reads hears of it. Opened anew it has everything.
+/// A table cannot be read, so that the catalog cannot follow: nobody passes over what is behind it,
+/// the stream has failed, and who reads hears of it. Opened anew it has everything.
 #[test]
 fn nobody_steps_over_what_a_catalog_could_not_follow() {
     let disk = myelin_disk::faulty::FaultyDisk::new(3);
