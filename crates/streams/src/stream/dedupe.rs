@@ -149,6 +149,14 @@ impl Dedupe {
         self.leave_table(slot.0, hash);
     }
 
+    /// The messages behind `last` are not stored any more, nor those on their way.
+    pub(super) fn take_back(&mut self, last: Seq) {
+        let gone = |entry: &IdEntry| entry.seq == 0 || entry.seq > last;
+        let newest = (0..self.entries.len()).rev().take_while(|&at| gone(&self.entries[at]));
+        let slots: Vec<IdSlot> = newest.map(|at| IdSlot(self.first + at as u64)).collect();
+        slots.into_iter().for_each(|slot| self.refused(slot));
+    }
+
     /// Drops up to `limit` entries that have ended, and those for which there is no memory.
     pub(super) fn tidy(&mut self, now: Timestamp, limit: usize) {
         for _ in 0..limit {

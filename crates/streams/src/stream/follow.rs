@@ -4,7 +4,7 @@
 //! Who applies what the leader has decided appends it to the log and shows each message here. The
 //! other way in, [`StreamCore::publish`], is the leader's.
 
-use myelin_store::{Message, Timestamp};
+use myelin_store::{Message, ReadError, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -54,6 +54,35 @@ impl StreamCore {
             self.ids.stored(slot, message.seq, message.timestamp);
         }
         self.charge();
+    }
+
+    /// Takes back the entries of the group's log from index `first` on, and what is known of their
+    /// messages beside the log. Nobody who waits for one of them hears anything: another leader may
+    /// have decided the same message, so that neither answer would be true.
+    ///
+    /// # Errors
+    /// As [`Stream::take_back`](myelin_store::Stream::take_back): nothing has changed, unless the
+    /// stream has failed.
+    pub fn take_back(&mut self, first: u64, now: Timestamp) -> Result<(), StoreError> {
+        debug_assert!(!self.role().leads(), "what a leader has decided stays until another leads");
+        let TakenBack { first_ticket, last_seq } = self.store.take_back(first, now)?;
+        let Some(first_ticket) = first_ticket else { return Ok(()) };
+        self.outgoing.release_queue.take_back(first_ticket);
+        self.ids.take_back(last_seq);
+        self.last.time = self.store.totals().last_timestamp;
+        self.last.set_id(b"");
+        let mut buffer = Vec::new();
+        match self.store.read(last_seq, &mut buffer) {
+            Ok(Some(message)) => {
+                self.last.time = message.timestamp;
+                self.last.set_id(MsgHeaders::scan(message.headers).get(Key::MsgId));
+            }
+            Err(ReadError::Io(error)) => self.give_up_reading(&error),
+            // Compat: what is damaged has no id.
+            Ok(None) | Err(_) => {}
+        }
+        self.charge();
+        Ok(())
     }
 
     /// When a follower has something to do: memory to give back, and lifetimes to look for.

@@ -52,6 +52,11 @@ impl ReleaseQueue {
         }
     }
 
+    /// Forgets what waits for `first` and later tickets, which are never released.
+    pub(super) fn take_back(&mut self, first: Ticket) {
+        self.waiting.truncate(self.waiting.partition_point(|(ticket, _)| *ticket < first));
+    }
+
     /// Takes out what will never be released.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = MessageBuf> {
         self.waiting.drain(..).map(|(_, msgs)| msgs)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myelin_store::{Admission, NewMessage, Wait};
+use myelin_store::{Admission, GroupPosition, NewMessage, StoreError};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
@@ -28,8 +28,7 @@ impl Bench {
         let store = self.core.store_mut();
         store.append(&[message], Admission::Granted, timestamp, &mut Vec::new()).unwrap();
         let (seq, mut buffer) = (self.last(), Vec::new());
-        let reader = self.core.reader();
-        let message = reader.get(seq, Wait::Allowed, &mut buffer).unwrap().expect("it was just stored");
+        let message = self.core.store_mut().read(seq, &mut buffer).unwrap().expect("it was just stored");
         self.core.applied(&message);
     }
 }
@@ -141,4 +140,42 @@ fn message_ids_follow_what_is_applied_by_its_own_time() {
     assert_eq!(bench.publish("a", &["Nats-Msg-Id: own"], "x"), r#"{"stream":"S","seq":5}"#);
     let expected = bench.publish("a", &["Nats-Expected-Last-Msg-Id: own"], "x");
     assert_eq!(expected, r#"{"stream":"S","seq":6}"#);
+}
+
+/// A leader that was deposed has perhaps stored messages that its group never agreed on.
+#[test]
+fn entries_that_are_taken_back_leave_no_message_id_and_answer_nobody() {
+    let mut bench = Bench::new(config());
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    bench.core.store_mut().join_group(position, bench.now).unwrap();
+    let send = |bench: &mut Bench, id: &str| {
+        let headers = block(&[&format!("Nats-Msg-Id: {id}")]);
+        bench.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("a", "reply") }])
+    };
+    assert!(send(&mut bench, "kept").is_empty(), "it waits for its commit");
+    let kept = bench.core.store_mut().group().unwrap().index;
+    assert!(send(&mut bench, "lost").is_empty() && send(&mut bench, "lost, too").is_empty());
+    bench.set_role(ReplicaRole::Follower);
+    bench.apply("a", &["Nats-Msg-Id: of another"], bench.now + SECOND);
+    assert_eq!(bench.core.known_ids().count, 4);
+    bench.core.store_mut().committed(kept);
+    assert!(matches!(bench.core.take_back(kept, bench.now), Err(StoreError::Committed { through: 1 })));
+    bench.core.take_back(kept + 1, bench.now).unwrap();
+    assert_eq!((bench.core.known_ids().count, bench.core.state().totals.last_seq), (1, 1));
+    bench.core.released(&mut bench.effects);
+    assert_eq!(bench.said(), [r#"reply {"stream":"S","seq":1}"#], "what is committed is answered");
+    bench.set_role(ReplicaRole::Leader);
+    assert_eq!(
+        send(&mut bench, "kept"),
+        [r#"reply {"stream":"S","seq":1,"duplicate": true}"#],
+        "what was not taken back is known"
+    );
+    assert!(send(&mut bench, "lost").is_empty());
+    let last = bench.core.store_mut().group().unwrap().index;
+    bench.core.store_mut().committed(last);
+    bench.core.released(&mut bench.effects);
+    assert_eq!(bench.said(), [r#"reply {"stream":"S","seq":2}"#], "those of before hear nothing");
+    let follows = block(&["Nats-Expected-Last-Msg-Id: lost"]);
+    let answers = bench.msgs(&[MessageRef { headers: follows.as_bytes(), ..msg("a", "reply") }]);
+    assert!(answers.is_empty(), "it is the last one: {answers:?}");
 }
