@@ -250,11 +250,11 @@ impl Register {
         state.synced >= state.end
     }
 
-    /// Makes durable what was noted.
+    /// Makes durable what was noted. On a full disk it may use the headroom.
     ///
     /// # Errors
     /// Of the disk: nobody knows what is there.
-    pub(crate) fn complete(&self, entropy: &dyn Entropy) -> io::Result<()> {
+    pub(crate) fn complete(&self, entropy: &dyn Entropy, headroom: &Headroom) -> io::Result<()> {
         let (written, is_synced) = {
             let state = self.state();
             (WrittenEntry { number: state.number, end: state.end }, state.synced >= state.end)
@@ -262,7 +262,8 @@ impl Register {
         if is_synced {
             return Ok(());
         }
-        self.sync(written).or_else(|_| self.write_anew(&mut self.state(), entropy))
+        let synced = self.sync(written);
+        synced.or_else(|_| headroom.with_room(|| self.write_anew(&mut self.state(), entropy)))
     }
 
     fn enter_stream(&self, meta: &Meta, entropy: &dyn Entropy, is_durable: bool) -> io::Result<()> {
@@ -335,14 +336,15 @@ impl Register {
         headroom: Option<&Headroom>,
     ) -> io::Result<WrittenEntry> {
         let mut state = self.state();
-        state.dead += dead;
-        let is_full_of_dead = state.dead > MOST_DEAD && state.dead > state.end / 2;
+        let dead = state.dead + dead;
+        let is_full_of_dead = dead > MOST_DEAD && dead > state.end / 2;
         if state.files.is_none() || is_full_of_dead {
             // The entry is among what is written, durably.
             in_room(headroom, || self.write_anew(&mut state, entropy))?;
             return Ok(WrittenEntry { number: state.number, end: state.end });
         }
         in_room(headroom, || state.reserve(entry.length() as u64))?;
+        state.dead = dead;
         state.append(entry).inspect_err(|_| state.files = None)
     }
 
@@ -370,12 +372,12 @@ impl Register {
         synced
     }
 
-    /// Takes back what was written last: writes anew what does, if it was written at all.
-    /// Whether that is durable.
+    /// Takes back what was to be written last. If the files may have it, what counts is written
+    /// anew; if there was no room for it they are as they were, and go on. Whether it is gone
+    /// durably.
     fn take_back(&self, entropy: &dyn Entropy) -> bool {
         let mut state = self.state();
-        state.files = None;
-        self.write_anew(&mut state, entropy).is_ok()
+        state.files.is_some() || self.write_anew(&mut state, entropy).is_ok()
     }
 
     /// Writes both files with all that counts. Durable on return.

@@ -147,15 +147,41 @@ fn what_is_noted_shares_a_sync() {
         register.note_stream(&meta(id), &entropy()).unwrap();
     }
     assert_eq!(ids(&disk.power_cycle(Survival::None)), [1, 2]);
+    let headroom = headroom(&disk);
     let before = disk.points();
-    register.complete(&entropy()).unwrap();
+    register.complete(&entropy(), &headroom).unwrap();
     assert_eq!(disk.points() - before, 1);
     assert_eq!(ids(&disk.power_cycle(Survival::None)).len(), 60);
     // A sync that fails: all of it is written anew.
     register.note_stream(&meta(61), &entropy()).unwrap();
     disk.fail_at(disk.points(), DiskFault::Error(io::ErrorKind::Other));
-    register.complete(&entropy()).unwrap();
+    register.complete(&entropy(), &headroom).unwrap();
     assert_eq!(ids(&disk.power_cycle(Survival::None)).len(), 61);
+}
+
+/// On a full disk a stream is refused, and those that were noted before it are made durable
+/// nevertheless: the server ends where that cannot be.
+#[test]
+fn what_was_noted_is_made_durable_though_the_disk_is_full() {
+    for fails in [false, true] {
+        let disk = filled(1..=1);
+        let register = open(&disk);
+        let headroom =
+            Headroom::open(Arc::new(disk.clone()), Path::new("/headroom"), 65_536..=65_536).unwrap();
+        register.state_stream(&meta(2), &entropy()).unwrap();
+        register.note_stream(&meta(3), &entropy()).unwrap();
+        disk.set_capacity(Some(disk.used()));
+        let large = Meta { config: vec![1; 100 << 10], ..meta(4) };
+        let refused = register.note_stream(&large, &entropy()).unwrap_err();
+        assert!(myelin_disk::is_full(&refused), "{refused}");
+        if fails {
+            // Then all of it is written anew, with the space that is kept for this.
+            disk.fail_at(disk.points(), DiskFault::Error(io::ErrorKind::Other));
+        }
+        register.complete(&entropy(), &headroom).unwrap();
+        assert_eq!(headroom.is_held(), !fails);
+        assert_eq!(ids(&disk.power_cycle(Survival::None)), [1, 2, 3]);
+    }
 }
 
 #[test]

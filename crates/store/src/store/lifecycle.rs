@@ -77,7 +77,8 @@ impl Store {
     /// # Errors
     /// Nobody knows what the disk has of it.
     pub fn settle_streams(&self) -> io::Result<()> {
-        self.store_env.register.complete(&*self.store_env.entropy)
+        let StoreEnv { register, entropy, headroom, .. } = &*self.store_env;
+        register.complete(&**entropy, headroom)
     }
 
     /// Makes a stream that is there for good with [`Store::settle_streams`]: so several share its
