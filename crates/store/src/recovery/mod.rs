@@ -139,6 +139,7 @@ pub(crate) fn open_stream(
     // Before anything is written by which the loss cannot be seen any more.
     loss::remember(id, &files, &catalog, has_losses, &mut report);
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
+    shared.note_told(&report.lost);
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, (config.durability, group.position), now)?;
     let (active, closed) = resumed.with(closed);
