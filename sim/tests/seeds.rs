@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 6] = [
+const KEPT: [(u64, u64, &str); 11] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -22,6 +22,11 @@ const KEPT: [(u64, u64, &str); 6] = [
         500,
         "a stream whose deletion panicked lost what only the journal had, and gave its sequences out again",
     ),
+    (1_882_949_846_827_371, 400, "a purge was not replayed behind a packed segment that is lost"),
+    (1_882_948_221_534_539, 400, "a purge that failed half-way kept from readers what it had removed"),
+    (1_882_948_221_534_826, 400, "a new consumer got what the one before it had acknowledged"),
+    (1_882_948_344_217_799, 1_100, "a consumer was not made because a round had failed for the log before"),
+    (1_882_950_525_255_689, 1_300, "nobody told of messages that had gone with their frame"),
     (1_882_948_344_217_848, 2_000, "none: a message that consumers give up died with its client"),
     (14, 400, "a footer did not say which sequences a start had passed over"),
 ];

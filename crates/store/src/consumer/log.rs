@@ -182,9 +182,16 @@ impl ConsumerLog {
             }
             return self.checkpoint(consumers, next);
         }
-        self.send(now)?;
-        self.gather(consumers);
-        self.send(now)
+        let sent = self.send(now).and_then(|_| {
+            self.gather(consumers);
+            self.send(now)
+        });
+        match sent {
+            // The file may have failed long ago, in a round, and nobody has appended to it since:
+            // that is no reason to refuse what comes now.
+            Err(_) if matches!(self.state, LogState::Behind) => self.checkpoint(consumers, next),
+            sent => sent,
+        }
     }
 
     /// Begins the first log that there ever was: without a sync of its own, if somebody vouches

@@ -147,6 +147,8 @@ impl Recovering<'_> {
 
     pub(super) fn lose(&mut self, file: String, sequences: Option<RangeInclusive<Seq>>, bytes: u64) {
         if let Some(sequences) = sequences.filter(|sequences| !sequences.is_empty()) {
+            // What is replayed next has to know: some of these may count and have no message.
+            self.catalog.note_lost();
             self.report.lost.push(Lost { file, sequences, bytes });
         }
     }

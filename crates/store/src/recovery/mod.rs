@@ -141,6 +141,7 @@ pub(crate) fn open_stream(
     // Before anything is written by which the loss cannot be seen any more.
     loss::remember(id, &files, &catalog, has_losses, &mut report);
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
+    shared.note_told(&report.lost);
     let last = (last, stated.position);
     let resumed = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
     let active = resumed.active;

@@ -17,30 +17,44 @@ use super::shared::{ReleaseListener, StreamShared};
 
 /// Damage that was met since the stream was opened: each message once.
 #[derive(Debug, Default)]
-pub(super) struct Met(Mutex<(Ranges, Vec<Lost>)>);
+pub(super) struct Met(Mutex<MetDamage>);
+
+#[derive(Debug, Default)]
+struct MetDamage {
+    /// Messages that the start has told of.
+    told: Ranges,
+    met: Ranges,
+    places: Vec<Lost>,
+}
 
 impl Met {
+    /// The start has told of these losses.
+    pub(super) fn note_told(&self, lost: &[Lost]) {
+        lock(&self.0).told = Ranges::from_ranges(lost.iter().map(|lost| lost.sequences.clone()));
+    }
+
     /// Adds what was not met before. Answers how many places there are now, if it is one more.
     fn add(&self, lost: &Lost) -> Option<usize> {
         let mut met = lock(&self.0);
-        let (sequences, segments) = &mut *met;
-        if sequences.contains(*lost.sequences.start()) {
+        let MetDamage { told, met, places } = &mut *met;
+        let first = *lost.sequences.start();
+        if told.contains(first) || met.contains(first) {
             return None;
         }
-        *sequences = sequences.union(&Ranges::from_ranges([lost.sequences.clone()]));
-        match segments.last_mut() {
+        *met = met.union(&Ranges::from_ranges([lost.sequences.clone()]));
+        match places.last_mut() {
             // One who reads on meets the next one.
             Some(last) if last.file == lost.file && *last.sequences.end() + 1 == *lost.sequences.start() => {
                 last.sequences = *last.sequences.start()..=*lost.sequences.end();
                 last.bytes += lost.bytes;
             }
-            _ => segments.push(lost.clone()),
+            _ => places.push(lost.clone()),
         }
-        Some(sequences.count() as usize)
+        Some(met.count() as usize)
     }
 
     pub(super) fn all(&self) -> Vec<Lost> {
-        lock(&self.0).1.clone()
+        lock(&self.0).places.clone()
     }
 }
 
@@ -77,7 +91,7 @@ impl StreamShared {
 type LostFrame = (Lost, Arc<Segment>, u64);
 
 /// Loss that includes the message of `seq`: with its frame, if it is in one, and alone. `None` if
-/// it was removed, or if the start has told that it is lost.
+/// it was removed, or if nothing is known of where it was.
 fn damaged_with(catalog: &Catalog, seq: Seq) -> Option<(Option<LostFrame>, Lost)> {
     if !catalog.contains(seq) {
         return None;
@@ -85,12 +99,18 @@ fn damaged_with(catalog: &Catalog, seq: Seq) -> Option<(Option<LostFrame>, Lost)
     let view = &catalog.segments()[catalog.segment_of(seq)?];
     let first = view.segment.first_seq;
     let table = catalog.table(catalog.segment_of(seq)?).ok()?;
-    let row = table.row_of(seq - first)?;
     let file = segment_name(view.segment.no);
+    let Some(row) = table.row_of(seq - first) else {
+        // The table was made of the entries, and it is not among those that are left.
+        return Some((None, Lost { file, sequences: seq..=seq, bytes: 0 }));
+    };
     let alone = Lost { file: file.clone(), sequences: seq..=seq, bytes: table.size(row) };
     let SegmentFile::Packed(_, frames) = &view.segment.source else { return Some((None, alone)) };
     // A frame has one checksum: it is there with all its messages, or with none.
-    let frame = frames.find(table.offset(row))?;
+    let Some(frame) = frames.find(table.offset(row)) else {
+        // The table of frames was made of those that are left.
+        return Some((None, alone));
+    };
     let is_in = |row: &usize| frame.raw().contains(&table.offset(*row));
     let from = (0..row).rev().take_while(is_in).last().unwrap_or(row);
     let to = (row..table.len()).take_while(is_in).last().unwrap_or(row);

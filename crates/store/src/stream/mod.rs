@@ -150,6 +150,98 @@ pub struct StreamState {
     pub released: Seq,
 }
 
+<<<<<<< HEAD
+=======
+impl StreamShared {
+    pub(crate) fn new(id: StreamId, storage: Storage, catalog: Catalog, blocks: Arc<Blocks>) -> Arc<Self> {
+        let released = catalog.totals().last_seq;
+        let (removals, truncations) = catalog.change_counters();
+        Arc::new(Self {
+            id,
+            storage,
+            removals,
+            truncations,
+            catalog: RwLock::new(catalog),
+            blocks,
+            release: Release::new(released),
+            failure: OnceLock::new(),
+            is_left: AtomicBool::new(false),
+            on_release: OnceLock::new(),
+            met: met::Met::default(),
+        })
+    }
+
+    /// The catalog, to read. Held for a look-up or a slice of work, never over a write.
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        // A writer that panicked has failed its stream, whose readers may still see what was there.
+        read_lock(&self.catalog)
+    }
+
+    pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
+        write_lock(&self.catalog)
+    }
+
+    /// The start has told of these losses.
+    pub(crate) fn note_told(&self, lost: &[crate::recovery::Lost]) {
+        self.met.note_told(lost);
+    }
+
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn truncations(&self) -> u64 {
+        self.truncations.load(Ordering::Acquire)
+    }
+
+    /// Marks the stream as failed; the first reason stays. Not to be called under the catalog's
+    /// lock.
+    pub(crate) fn fail(&self, why: &str) {
+        if self.failure.set(why.to_owned()).is_ok()
+            && let Some(ReleaseListener(listener)) = self.on_release.get()
+        {
+            listener.failed(self.id, why);
+        }
+    }
+
+    /// A segment is synced up to `offset`.
+    pub(crate) fn durable_to(&self, no: SegmentNo, offset: u64) {
+        if self.release.durable(no, offset) {
+            self.notify_released();
+        }
+    }
+
+    /// The log of the group is committed up to `index`.
+    fn committed_to(&self, index: u64) {
+        if self.release.committed(index) {
+            self.notify_released();
+        }
+    }
+
+    /// Sequences up to `mark` are stated as given out. Answers whether it has to move again.
+    pub(crate) fn move_mark(&self, mark: Seq) -> Option<Need> {
+        let (has_moved, need) = self.release.set_mark(mark);
+        if has_moved {
+            self.notify_released();
+        }
+        need
+    }
+
+    fn notify_released(&self) {
+        if let Some(ReleaseListener(listener)) = self.on_release.get() {
+            // In this order, no sequence is told before its time: the position may only have grown
+            // in between.
+            let ticket = self.release.ticket();
+            listener.released(self.id, self.release.seq(), ticket);
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+}
+
+>>>>>>> 7ba22da6
 /// An end that a stream's log had: see [`Stream::end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {

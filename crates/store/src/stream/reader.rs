@@ -115,11 +115,13 @@ impl StreamReader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.catalog();
-        let Some(located) = catalog.locate(seq)? else {
-            // Neither stored nor removed.
-            return if catalog.contains(seq) { Err(lost(seq)) } else { Ok(None) };
-        };
+        let located = catalog.locate(seq)?;
+        let is_removed = located.is_none() && !catalog.contains(seq);
         drop(catalog);
+        let Some(located) = located else {
+            // Neither stored nor removed.
+            return if is_removed { Ok(None) } else { self.shared.watched(seq, Err(lost(seq))) };
+        };
         let read = fetch(&self.shared, &located, seq, wait, buffer);
         self.shared.watched(seq, read).map(Some)
     }

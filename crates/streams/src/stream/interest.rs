@@ -22,6 +22,14 @@ pub trait Interest: Send + Sync {
     /// reached `max_deliver` stays.
     fn needs(&self, subject: &[u8], seq: Seq) -> bool;
 
+    /// Whether another stream that copies this one has still to get this message. Nothing else
+    /// keeps a message of a work queue that was settled: each is one consumer's, and a consumer
+    /// that is made before it is removed must not get it.
+    fn is_to_be_copied(&self, subject: &[u8], seq: Seq) -> bool {
+        let _ = (subject, seq);
+        false
+    }
+
     /// Whether there are consumers at all. Without any, all messages of a stream with interest
     /// retention go at once.
     fn has_consumers(&self) -> bool {

@@ -132,9 +132,12 @@ impl StreamCore {
         }
     }
 
-    /// The log was opened anew: what was removed may be there again.
+    /// The log was opened anew: what was removed may be there again. What was settled and not
+    /// removed is still settled, also where the consumer is gone that has done so.
     pub(super) fn restart_cleanup(&mut self, now: Timestamp) {
-        self.cleanup = InterestCleanup::default();
+        let kept = std::mem::take(&mut self.cleanup.kept);
+        let next_removal_at = (!kept.is_empty()).then_some(now);
+        self.cleanup = InterestCleanup { kept, next_removal_at, ..InterestCleanup::default() };
         self.begin_round(now);
     }
 
@@ -159,7 +162,7 @@ impl StreamCore {
         let (mut looked_at, mut buffer) = (0, Vec::new());
         while looked_at < count {
             let seq = self.cleanup.kept[looked_at];
-            match self.is_needed(seq, wait, &mut buffer) {
+            match self.is_needed_though_settled(seq, wait, &mut buffer) {
                 Ok(true) => {}
                 Ok(false) => unneeded.push(seq),
                 // Somebody who may wait goes on here.
@@ -187,11 +190,20 @@ impl StreamCore {
         };
     }
 
-    /// Whether a consumer needs a message. There is nothing to remove where there is none.
-    fn is_needed(&self, seq: Seq, wait: Wait, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
+    /// Whether a message that one consumer has settled is needed by another. There is nothing to
+    /// remove where there is none.
+    fn is_needed_though_settled(
+        &self,
+        seq: Seq,
+        wait: Wait,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
         let interest = &self.settings.interest;
         let message = self.reader.get(seq, wait, buffer)?;
-        Ok(message.is_none_or(|message| interest.needs(message.subject, seq)))
+        Ok(message.is_none_or(|message| match self.config.retention {
+            Retention::WorkQueue => interest.is_to_be_copied(message.subject, seq),
+            _ => interest.needs(message.subject, seq),
+        }))
     }
 
     /// Does a slice of the round. Answers when to go on.

@@ -21,6 +21,8 @@ struct Want {
     is_stored: bool,
     filter: Filter,
     acks: AckPolicy,
+    /// Whether another stream copies by it.
+    is_copying: bool,
     /// Sequence behind which the consumer was begun anew; stays for whoever goes back.
     passed: Seq,
 }
@@ -38,13 +40,28 @@ impl StreamInterest {
 
     /// A consumer is there, or has another configuration.
     pub(super) fn set(&self, id: ConsumerId, is_stored: bool, config: &ConsumerConfig) {
-        let want =
-            Want { id, is_stored, filter: filter_of(config), acks: config.ack_policy, passed: config.passed };
+        let want = Want {
+            id,
+            is_stored,
+            filter: filter_of(config),
+            acks: config.ack_policy,
+            is_copying: config.is_internal(),
+            passed: config.passed,
+        };
         let mut wants = write_lock(&self.wants);
         match wants.iter_mut().find(|want| want.id == id && want.is_stored == is_stored) {
             Some(known) => *known = want,
             None => wants.push(want),
         }
+    }
+
+    fn is_needed_by(&self, want: &Want, seq: Seq) -> bool {
+        if seq <= want.passed {
+            return true;
+        }
+        let states = lock(self.states(want.is_stored));
+        // In doubt it is needed.
+        states.state(want.id).is_none_or(|state| is_needed(state, want.acks, seq))
     }
 
     /// A consumer is no more.
@@ -66,13 +83,14 @@ impl Interest for StreamInterest {
             if myelin_stdx::planted::bug(10) && !std::ptr::eq(want, &wants[0]) {
                 return false;
             }
-            if seq <= want.passed {
-                return true;
-            }
-            let states = lock(self.states(want.is_stored));
-            // In doubt it is needed.
-            states.state(want.id).is_none_or(|state| is_needed(state, want.acks, seq))
+            self.is_needed_by(want, seq)
         })
+    }
+
+    fn is_to_be_copied(&self, subject: &[u8], seq: Seq) -> bool {
+        let wants = read_lock(&self.wants);
+        let mut copying = wants.iter().filter(|want| want.is_copying && want.filter.accepts(subject));
+        copying.any(|want| self.is_needed_by(want, seq))
     }
 
     fn has_consumers(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Logs of consumers: changes that were flushed are there after a restart.
 
-use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::faulty::{DiskFault, FaultyDisk};
 use myelin_disk::memory::MemoryDisk;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -271,6 +271,27 @@ fn a_log_is_due_when_most_of_its_consumers_are_gone() {
     assert!(long > 1 << 20 && consumers.checkpoint_due(), "{long} bytes of nothing");
     let short = consumers.checkpoint().expect("the disk is healthy").expect("a file").end;
     assert!(short < 1000 && !consumers.checkpoint_due());
+}
+
+/// One write that fails is no answer for a client: all that is to be written is known.
+#[test]
+fn a_log_that_cannot_be_appended_to_is_written_anew_at_once() {
+    let mut anew = 0;
+    for point in 0..4 {
+        let disk = FaultyDisk::new(3);
+        let place = place(Arc::new(disk.clone()), None);
+        let (mut consumers, _) = Consumers::open(place.clone()).expect("there is nothing");
+        let id = consumers.create("a", AckRules::default(), b"").expect("it is new");
+        let first = consumers.flush(0).expect("the disk is healthy").expect("there is a log");
+        consumers.apply_one(id, delivered(1, 1)).expect("it exists");
+        disk.fail_at(disk.points() + point, DiskFault::Error(std::io::ErrorKind::Other));
+        let Ok(Some(flushed)) = consumers.flush(1) else { continue };
+        anew += usize::from(flushed.file > first.file);
+        let (again, report) = Consumers::open(place.clone()).expect("it was flushed");
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(states(&again), states(&consumers));
+    }
+    assert!(anew > 0, "no point is the write");
 }
 
 /// A disk without room: acknowledgements work, nothing is lost, memory stays bounded.

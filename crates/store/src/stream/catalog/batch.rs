@@ -112,11 +112,8 @@ impl Catalog {
     pub(in crate::stream) fn remove_all(&mut self, decided: &RemovalDecision) -> Result<Removed, ReadError> {
         let RemovalDecision { going, front, first, .. } = decided;
         let mut removed = Removed::default();
-        for _ in 0..*front {
-            removed.add(self.remove_head()?);
-        }
         if *front > 0 {
-            self.apply_head_removals();
+            removed.add(self.remove_heads(*first)?);
             debug_assert!(self.totals.first_seq == *first, "the log says what happens");
         }
         let mut hand = Hand::default();

@@ -99,14 +99,7 @@ impl Catalog {
 
     /// Removes what is below `first`, which has a message or comes next.
     fn follow_head(&mut self, first: Seq) -> Result<(), ReadError> {
-        let mut is_moved = false;
-        while self.totals.first_seq < first && self.totals.messages > 0 {
-            self.remove_head()?;
-            is_moved = true;
-        }
-        if is_moved {
-            self.apply_head_removals();
-        }
+        self.remove_heads(first)?;
         debug_assert!(self.totals.first_seq == first, "the first message is the one that was decided on");
         Ok(())
     }

@@ -446,12 +446,7 @@ impl Catalog {
         if first > self.totals.last_seq {
             return Ok(self.clear(first));
         }
-        let mut removed = Removed::default();
-        while self.totals.messages > 0 && self.totals.first_seq < first {
-            let one = self.remove_head()?;
-            removed.messages += one.messages;
-            removed.bytes += one.bytes;
-        }
+        let removed = self.remove_heads(first)?;
         self.set_first(first.max(self.totals.first_seq));
         debug_assert!(self.totals.first_seq >= first, "nothing before it is left");
         self.check_all();
@@ -530,6 +525,19 @@ impl Catalog {
         self.forget_lost_bytes();
         self.totals.first_seq = self.first_from(seq + 1);
         Ok(Removed { messages: 1, bytes })
+    }
+
+    /// Removes messages from the front until the first one is not before `first`. Readers hear of
+    /// those that went also if the table of the next one cannot be read.
+    fn remove_heads(&mut self, first: Seq) -> Result<Removed, ReadError> {
+        let (mut removed, mut outcome) = (Removed::default(), Ok(()));
+        while outcome.is_ok() && self.totals.messages > 0 && self.totals.first_seq < first {
+            outcome = self.remove_head().map(|one| removed.add(one));
+        }
+        if removed.messages > 0 {
+            self.apply_head_removals();
+        }
+        outcome.map(|()| removed)
     }
 
     /// Corrects what depends on the oldest message, once for many that were removed there.

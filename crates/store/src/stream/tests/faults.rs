@@ -236,6 +236,96 @@ fn a_table_is_made_of_the_entries_where_the_footer_is_damaged() {
     }
 }
 
+fn put_some(stream: &mut Stream, timestamps: RangeInclusive<Timestamp>) {
+    for timestamp in timestamps {
+        put(stream, "a", "some bytes", timestamp).unwrap();
+    }
+}
+
+/// Seals the segment that grows, with `timestamp`.
+fn seal(stream: &mut Stream, timestamp: Timestamp) {
+    stream.close_segment(0, timestamp).unwrap();
+    while let Some(job) = stream.next_job(timestamp) {
+        let done = job.run();
+        stream.finish(done, timestamp).unwrap();
+    }
+}
+
+/// The entry of the purge is in the log, and a part of it has happened: a consumer was given
+/// messages that its stream had removed.
+#[test]
+fn a_purge_that_fails_half_way_takes_from_readers_what_it_has_removed() {
+    let config = StreamConfig::default();
+    let (disk, mut bench, mut stream) = faulty(config);
+    put_some(&mut stream, 1..=10);
+    seal(&mut stream, 10);
+    put_some(&mut stream, 11..=20);
+    seal(&mut stream, 20);
+    drop(stream);
+    bench.store.take().unwrap().close(&|| 21).unwrap();
+    // No table is in memory.
+    let (mut stream, _) = bench.reopen(config);
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    assert_eq!(cursor.next(Wait::Allowed).unwrap().map(|message| message.seq), Some(1));
+    let second = Arc::clone(&stream.shared.catalog().segments()[1].segment);
+    let second = second.sealed().expect("the segment is sealed");
+    disk.fail_reads(&second.path, 0..second.length).unwrap();
+    let purged = stream.purge(&mut Purge { below: 16, ..Purge::default() }, 100, 22);
+    assert!(purged.is_err() && stream.failure().is_some());
+    assert_eq!(stream.state().totals.first_seq, 11);
+    let next = cursor.next(Wait::Allowed);
+    assert!(!matches!(next, Ok(Some(Message { seq: ..11, .. }))), "{next:?}");
+}
+
+/// Tables of messages and of frames are made of what is left, and do not name what is lost.
+#[test]
+fn a_message_that_has_lost_its_frame_and_its_row_is_told_when_it_is_met() {
+    for has_row in [false, true] {
+        let (disk, mut bench, stream) = packed();
+        let config = *stream.config();
+        let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+        let SegmentFile::Packed(sealed, frames) = &segment.source else { panic!("it is not packed") };
+        let frame = frames.frames()[1].file();
+        let (path, end, length) = (sealed.path.clone(), sealed.records_end, sealed.length);
+        drop((stream, segment));
+        bench.store.take().unwrap().close(&|| 2).unwrap();
+        disk.zero(&path, frame.start..frame.start + 40).unwrap();
+        // Before the footer stands the table of frames, in the middle of it that of messages.
+        disk.flip_bit(&path, if has_row { end - 1 } else { (end + length) / 2 }, 0).unwrap();
+        let (stream, report) = bench.reopen(config);
+        assert_eq!(report.lost, [], "a start does not read sealed segments");
+        let (reader, mut buffer) = (stream.reader(), Vec::new());
+        let damaged: Vec<Seq> =
+            (1..=300).filter(|seq| reader.get(*seq, Wait::Allowed, &mut buffer).is_err()).collect();
+        let met: Vec<Seq> = reader.met_damage().into_iter().flat_map(|lost| lost.sequences).collect();
+        assert!(damaged.len() > 1 && damaged.len() < 300, "{damaged:?}");
+        assert_eq!(met, damaged, "it has a row: {has_row}");
+    }
+}
+
+/// That one of its messages had been removed stood in its footer alone.
+#[test]
+fn what_follows_a_packed_segment_that_is_lost_is_replayed() {
+    let config = StreamConfig { compression: Compression::S2, ..StreamConfig::default() };
+    let (disk, mut bench, mut stream) = faulty(config);
+    for first in [1, 4, 7] {
+        put_some(&mut stream, first..=first + 2);
+        stream.delete(5, first + 2).unwrap();
+        seal(&mut stream, first + 2);
+    }
+    put_some(&mut stream, 10..=10);
+    stream.purge(&mut Purge { below: 2, ..Purge::default() }, 100, 11).unwrap();
+    let segment = Arc::clone(&stream.shared.catalog().segments()[1].segment);
+    let SegmentFile::Packed(sealed, frames) = &segment.source else { panic!("it is not packed") };
+    let (path, damaged) = (sealed.path.clone(), frames.frames()[0].file().start + 20..sealed.length);
+    drop((stream, segment));
+    bench.store.take().unwrap().close(&|| 12).unwrap();
+    disk.zero(&path, damaged).unwrap();
+    let (stream, report) = bench.reopen(config);
+    let lost: Vec<Seq> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+    assert_eq!((sequences(&stream), lost), (vec![2, 3, 7, 8, 9, 10], vec![4, 5, 6]));
+}
+
 /// A stream whose messages lie in several frames of one packed segment, and the segment's file.
 fn packed() -> (FaultyDisk, Bench, Stream) {
     let config = StreamConfig { compression: Compression::S2, ..StreamConfig::default() };

@@ -111,7 +111,8 @@ impl StreamCore {
                 Ok(FireDecision::At(firing)) => firings.push(firing),
                 Ok(FireDecision::TooEarly(due)) => self.schedules.admit(due, seq),
                 Ok(FireDecision::Nothing) => self.schedules.forget(seq),
-                // It may be readable later.
+                Err(ReadError::Io(_)) => self.schedules.push(now.saturating_add(RETRY), seq),
+                // It may be readable when the file was put back.
                 Err(_) => self.schedules.push(now.saturating_add(LONG_RETRY), seq),
             }
         }

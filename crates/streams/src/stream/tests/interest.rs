@@ -17,6 +17,8 @@ use myelin_jsapi::config::{Discard, Republish, Retention, StreamConfig, SubjectT
 pub(super) struct Consumers {
     patterns: Mutex<Vec<&'static str>>,
     cleanup: Mutex<BTreeSet<Seq>>,
+    /// Messages that another stream has still to copy.
+    uncopied: Mutex<BTreeSet<Seq>>,
 }
 
 impl Consumers {
@@ -28,6 +30,15 @@ impl Consumers {
 
     pub(super) fn change(&self, patterns: &[&'static str]) {
         *self.patterns.lock().unwrap() = patterns.to_vec();
+    }
+
+    /// Others are in their place, which know of no acknowledgement.
+    pub(super) fn replace(&self) {
+        self.cleanup.lock().unwrap().clear();
+    }
+
+    pub(super) fn copy_soon(&self, seqs: impl IntoIterator<Item = Seq>) {
+        *self.uncopied.lock().unwrap() = seqs.into_iter().collect();
     }
 
     pub(super) fn settle(&self, seqs: impl IntoIterator<Item = Seq>) {
@@ -43,6 +54,10 @@ impl Interest for Consumers {
 
     fn needs(&self, subject: &[u8], seq: Seq) -> bool {
         self.wants(subject) && !self.cleanup.lock().unwrap().contains(&seq)
+    }
+
+    fn is_to_be_copied(&self, _: &[u8], seq: Seq) -> bool {
+        self.uncopied.lock().unwrap().contains(&seq)
     }
 
     fn has_consumers(&self) -> bool {

@@ -107,6 +107,43 @@ fn what_a_device_refuses_to_read_is_looked_at_again() {
     assert_eq!(bench.core.state().totals.messages, 1);
 }
 
+/// The second consumer of a work queue got what the first had acknowledged, because the disk had
+/// failed when it was to go.
+#[test]
+fn what_was_settled_is_not_for_a_consumer_that_is_made_before_it_goes() {
+    for is_opened_anew in [false, true] {
+        let consumers = Consumers::want(&[">"]);
+        let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+        let (mut bench, store, disk) = on_disk(config, interested(&consumers));
+        pass(&mut bench, 0);
+        bench.fill(&["a"], 3);
+        state_first_mark(&mut bench, &store);
+        refuse_reads(&disk, true);
+        bench.acknowledge(&consumers, &[1, 2]);
+        refuse_reads(&disk, false);
+        assert_eq!(bench.stored(), [1, 2, 3]);
+        consumers.replace();
+        if is_opened_anew {
+            bench.core.store().give_up("for a test");
+            bench.core.reopen(&store, bench.now, &mut |_, _| {}).unwrap();
+        }
+        pass(&mut bench, 2 * SECOND);
+        assert_eq!(bench.stored(), [3], "opened anew: {is_opened_anew}");
+    }
+}
+
+#[test]
+fn what_is_still_to_be_copied_stays_in_a_work_queue_though_it_was_settled() {
+    let (mut bench, consumers) = with(Retention::WorkQueue, &[">"]);
+    bench.fill(&["a"], 3);
+    consumers.copy_soon([1, 2]);
+    bench.acknowledge(&consumers, &[1, 3]);
+    assert_eq!(bench.stored(), [1, 2]);
+    consumers.copy_soon([2]);
+    bench.acknowledge(&consumers, &[1]);
+    assert_eq!(bench.stored(), [2]);
+}
+
 #[test]
 fn on_a_full_disk_it_is_tried_again() {
     let consumers = Consumers::want(&[">"]);

@@ -235,6 +235,20 @@ fn what_a_device_refuses_to_read_at_a_start_is_not_taken_for_nothing() {
 }
 
 #[test]
+fn a_schedule_that_a_device_refuses_to_read_is_a_second_late() {
+    let (mut bench, store, disk) = on_disk(super::schedules::scheduling(), StreamSettings::default());
+    has_begun(&mut bench, &store);
+    super::schedules::plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[super::schedules::TO_A]);
+    refuse_reads(&disk, true);
+    super::schedules::pass(&mut bench, NOW + 10 * super::schedules::SECOND);
+    refuse_reads(&disk, false);
+    assert_eq!(bench.core.store().last_of(b"t.a").expect("it can be read"), None);
+    super::schedules::pass(&mut bench, NOW + 11 * super::schedules::SECOND);
+    let last = bench.core.store().last_of(b"t.a").expect("it can be read");
+    assert!(last.is_some(), "the schedule has fired");
+}
+
+#[test]
 fn a_lifetime_that_a_device_refuses_to_read_is_looked_for_again() {
     let config = StreamConfig { allow_msg_ttl: true, ..config() };
     let (mut bench, store, disk) = on_disk(config, StreamSettings::default());
