@@ -29,15 +29,17 @@ stat_of() {
 # Runs one target and adds its line. Fails if it has found something.
 run_target() {
     local name=$1 found=0 log times executions edges cpu speed options=()
-    # How often `session` passes an edge of the program costs more than it tells: without that twice as many inputs are tried, and
+    # How often these pass an edge of the program costs more than it tells: without that up to twice as many inputs are tried, and
     # in equal time more edges are found (CONTRIBUTING.md, "Add a fuzz target").
-    [ "$name" != session ] || options=(-use_counters=0 -reduce_inputs=0)
+    case $name in
+        leaf | publish | session) options=(-use_counters=0 -reduce_inputs=0) ;;
+    esac
     mkdir -p "corpus/$name" "artifacts/$name"
     log=artifacts/$name/nightly.log
     times=artifacts/$name/nightly.times
     local TIMEFORMAT='%R %U %S'
     { time "$programs/$name" "corpus/$name" "seeds/$name" -max_total_time="$seconds" -timeout=60 -print_funcs=0 \
-        -print_final_stats=1 "${options[@]}" -artifact_prefix="artifacts/$name/" >"$log" 2>&1; } 2>"$times" || found=1
+        -print_final_stats=1 -reload=0 "${options[@]}" -artifact_prefix="artifacts/$name/" >"$log" 2>&1; } 2>"$times" || found=1
     executions=$(stat_of number_of_executed_units "$log")
     edges=$(sed -n 's/^#.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
     # Other work on the machine must not make a target look slow: speed is reckoned by the processor's time.

@@ -11,13 +11,13 @@ for argument in "$@"; do
     previous=$argument
 done
 # What the edges of these compare are numbers of their own, and hardly ever a word that an input could have. Of serde_json it is
-# single bytes, which the dictionary of words is not for.
+# single bytes, which the dictionary of words is not for. Of myelin_streams it is numbers that stand in digits in what comes.
 compares=-Cllvm-args=-sanitizer-coverage-trace-compares
 # Indirect calls are told to libFuzzer at level 4, and mean something with -use_value_profile only.
 set -- "${@/%-sanitizer-coverage-level=4/-sanitizer-coverage-level=3}"
 case $name in
     myelin_fuzz) ;;
-    myelin_broker | myelin_stdx | myelin_subject | serde_json) set -- "${@/#$compares/$compares=0}" ;&
+    myelin_broker | myelin_stdx | myelin_streams | myelin_subject | serde_json) set -- "${@/#$compares/$compares=0}" ;&
     myelin_* | minlz | zlib_rs | simdutf8 | httparse | '') exec "$@" ;;
 esac
 arguments=()

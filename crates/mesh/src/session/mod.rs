@@ -443,5 +443,5 @@ impl LinkSession {
 
 /// Text of the other side as it may stand in the log: on one line.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.replace(char::is_control, "\u{fffd}")
 }
