@@ -150,6 +150,11 @@ impl StreamShared {
         ReadError::Io(io::Error::other(why.to_owned()))
     }
 
+    /// The start has told of these losses.
+    pub(crate) fn note_told(&self, lost: &[crate::recovery::Lost]) {
+        self.met.note_told(lost);
+    }
+
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
     }
