@@ -148,6 +148,7 @@ impl journal::Marks for Watermarks {
     fn advance(&self, now: u64, with_all: bool) {
         let _turn = lock(&self.turn);
         let Some((streams, looks)) = self.take(now, with_all) else { return };
+        let asked = AskAgain(self, &streams);
         let (raised, files) = {
             let mut state = self.lock();
             let raised = state.raise(&streams, now);
@@ -162,6 +163,20 @@ impl journal::Marks for Watermarks {
         match files.and_then(|files| self.sync_one(&files)) {
             Ok(()) => self.moved(&raised),
             Err(error) => self.could_not_move(&raised, error),
+        }
+        drop(asked);
+    }
+}
+
+/// Has a round that panics leave its requests to the next one: who waits for a mark would wait for
+/// ever.
+struct AskAgain<'a>(&'a Watermarks, &'a [StreamId]);
+
+impl Drop for AskAgain<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.1.iter().for_each(|id| self.0.need(*id, Need::Now));
+            self.0.asked().idle_check_at.get_or_insert(0);
         }
     }
 }

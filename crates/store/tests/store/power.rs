@@ -3,7 +3,9 @@
 //! stream at rest leaves no gap.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use myelin_disk::Disk;
@@ -244,6 +246,36 @@ fn what_is_behind_the_mark_waits_for_it_and_is_told() {
         store.journal().round(&|| (burst + 1) * SECOND).expect("a healthy disk");
     }
     assert_eq!(told.0.lock().expect("nobody panics").len(), 2);
+}
+
+/// A panic in a round, at any point of the disk that the journal survives.
+#[test]
+fn a_mark_that_a_panic_kept_from_moving_moves_with_the_next_round() {
+    let mut survived = 0;
+    for nth in 0.. {
+        let points = Arc::new(AtomicUsize::new(usize::MAX));
+        let left = Arc::clone(&points);
+        let pass = move |left: usize| (left < usize::MAX).then(|| left.checked_sub(1).unwrap_or(usize::MAX));
+        let watcher = move |_: &DiskOperation| {
+            assert_ne!(left.fetch_update(Relaxed, Relaxed, pass), Ok(0), "planned");
+        };
+        let (store, mut stream) =
+            created(&FaultyDisk::new(4).watched(Arc::new(watcher)), StreamConfig::default());
+        put(&mut stream, 5000);
+        assert_eq!(stream.released(), 0, "it waits for the mark");
+        points.store(nth, Relaxed);
+        let panicked =
+            catch_unwind(AssertUnwindSafe(|| drop(store.journal().round_now(&|| SECOND)))).is_err();
+        points.store(usize::MAX, Relaxed);
+        if !panicked {
+            break;
+        }
+        if store.journal().round_now(&|| 2 * SECOND).is_ok() {
+            survived += 1;
+            assert_eq!(stream.released(), 5000, "at point {nth}");
+        }
+    }
+    assert!(survived > 1, "marks are stated outside of what ends a journal");
 }
 
 #[test]
