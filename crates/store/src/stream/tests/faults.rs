@@ -303,7 +303,7 @@ fn a_message_that_has_lost_its_frame_and_its_row_is_told_when_it_is_met() {
     }
 }
 
-/// That one of its messages had been removed stood in its footer alone.
+/// The removal of one of its messages stood in its footer alone.
 #[test]
 fn what_follows_a_packed_segment_that_is_lost_is_replayed() {
     let config = StreamConfig { compression: Compression::S2, ..StreamConfig::default() };
