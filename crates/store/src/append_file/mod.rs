@@ -330,11 +330,10 @@ impl AppendFile {
             return Ok(());
         }
         debug_assert!(tail.written() == tail.start, "bytes are written in order");
-        let bytes = std::mem::take(&mut tail.bytes);
-        let length = bytes.len() as u64;
-        let outcome = self.write(tail, &bytes, tail.start);
-        tail.bytes = bytes;
-        outcome?;
+        let length = tail.bytes.len() as u64;
+        // They stay where they are, should this panic: nobody else has them.
+        let written = self.file.write_at(&tail.bytes, tail.start);
+        self.note_written(tail, written)?;
         tail.clear_written(length);
         self.count_tail(|counter| {
             let before = counter.fetch_sub(length, Ordering::Relaxed);
@@ -346,7 +345,11 @@ impl AppendFile {
     }
 
     fn write(&self, tail: &mut Tail, bytes: &[u8], offset: u64) -> Result<(), WriteFailed> {
-        self.file.write_at(bytes, offset).map_err(|error| {
+        self.note_written(tail, self.file.write_at(bytes, offset))
+    }
+
+    fn note_written(&self, tail: &mut Tail, written: io::Result<()>) -> Result<(), WriteFailed> {
+        written.map_err(|error| {
             let failed = WriteFailed::new(&self.path, &error);
             tail.state = FileState::Refusing(failed.clone());
             failed

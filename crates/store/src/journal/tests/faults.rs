@@ -97,6 +97,25 @@ fn a_round_is_due_at_once_when_one_has_panicked() {
     world.round().unwrap_err();
 }
 
+/// The stream that wrote is opened anew then, and has to find them.
+#[test]
+fn bytes_whose_write_panicked_are_written_by_the_next_one() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&panics);
+    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| assert!(!armed.load(Relaxed), "planned")));
+    let mut world = World::new(disk, small(), 1).unwrap();
+    world.create(id(1, 1), Durability::Memory).unwrap();
+    world.append(0, 200).unwrap();
+    let (twin, file) = &world.files[0];
+    panics.store(true, Relaxed);
+    catch_unwind(AssertUnwindSafe(|| file.flush())).unwrap_err();
+    panics.store(false, Relaxed);
+    file.flush().unwrap();
+    let mut bytes = vec![0; twin.content.len()];
+    file.file().read_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, twin.content);
+}
+
 /// The point of the next sync of `path`, found by a rehearsal.
 fn point_of(operation: &DiskOperation, path: &Path, after: usize, rehearse: impl Fn(FaultyDisk)) -> u64 {
     let disk = FaultyDisk::new(3);
