@@ -146,8 +146,8 @@ impl fmt::Display for UpgradeRefusal {
 /// vain.
 pub fn end_of_head(bytes: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(3);
-    let ends = (from..bytes.len()).filter(|at| bytes[*at] == b'\n');
-    ends.map(|at| at + 1).find(|end| {
+    let new = bytes.get(from..).unwrap_or_default();
+    memchr::memchr_iter(b'\n', new).map(|at| from + at + 1).find(|end| {
         let head = &bytes[..*end];
         head.ends_with(b"\n\r\n") || head.ends_with(b"\n\n")
     })
