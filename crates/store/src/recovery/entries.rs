@@ -26,11 +26,6 @@ use crate::stream::Stream;
 /// How far later segments say that a file was synced.
 pub(super) type Durables = BTreeMap<SegmentNo, u64>;
 
-/// Last segment as it was found, and what it becomes.
-pub(super) struct Resumed {
-    pub(super) active: Active,
-}
-
 impl Recovering<'_> {
     /// Walks the entries of a segment into the catalog; it becomes the open one. `sealed_end` is
     /// where its entries end, if it was sealed and says so. Answers false if its end was torn and
@@ -370,7 +365,7 @@ pub(super) fn resume(
     (last, stated): (SegmentNo, LogPosition),
     (durability, group): (Durability, Option<GroupPosition>),
     now: Timestamp,
-) -> Result<Resumed, OpenError> {
+) -> Result<Active, OpenError> {
     let listener = Arc::clone(shared) as Arc<dyn OnDurable>;
     let unread = |error: ReadError| OpenError::new("a segment", std::io::Error::other(error.to_string()));
     if let Some(open) = &open
@@ -380,7 +375,7 @@ pub(super) fn resume(
         let reopened = reopen(open, files, durability, listener);
         let replaced = shared.catalog_mut().replace_open(Arc::clone(&reopened.segment));
         replaced.map_err(unread)?;
-        return Ok(Resumed { active: reopened });
+        return Ok(reopened);
     }
     // An encrypted segment is never written again where something may have stood: no nonce is used
     // twice.
@@ -390,7 +385,7 @@ pub(super) fn resume(
         // Nothing was ever stored.
         let active = Stream::placeholder(shared.id, Beginning::anew(no, first_seq), now);
         shared.catalog_mut().begin_segment(Arc::clone(&active.segment));
-        return Ok(Resumed { active });
+        return Ok(active);
     }
     let before = open.as_ref().map_or(0, |open| open.file.end());
     let at = Beginning { no, first_seq, before, group };
@@ -402,7 +397,7 @@ pub(super) fn resume(
     let closed = open.map(|open| (open, SegmentOrigin::Recovered, last_index));
     let next = NextSegment { segment: Arc::clone(&begun.segment), closed };
     catalog.begin_in_order(next).map_err(unread)?;
-    Ok(Resumed { active: begun })
+    Ok(begun)
 }
 
 /// Whether the last segment is gone on with: it has its end, so that no file that is put back takes

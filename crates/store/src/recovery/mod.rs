@@ -143,8 +143,7 @@ pub(crate) fn open_stream(
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     shared.note_told(&report.lost);
     let last = (last, stated.position);
-    let resumed = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
-    let active = resumed.active;
+    let active = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
     closed.extend(shared.catalog_mut().take_closed());
     let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);
