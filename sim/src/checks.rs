@@ -166,13 +166,15 @@ impl World {
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         let held = contents(&live, model, now)?;
         let (lives, is_damaged) = (self.lives, model.is_damaged);
+        let is_back = |id: &u64| model.publications.get(id).is_some_and(|one| one.may_be_back);
+        let due: Vec<u64> = held.iter().filter(|(_, id)| !is_back(id)).map(|(seq, _)| *seq).collect();
         let Some(known) = model.consumer(consumer) else { return Ok(()) };
         let is_given_up = known.plan.acks == Acks::None || known.plan.max_deliver > 0;
         if is_damaged || (is_given_up && known.made_in != lives) {
             // What was on its way to a client that died with the server comes no more.
             return Ok(());
         }
-        match held.keys().find(|seq| !known.delivered.contains_key(seq)) {
+        match due.iter().find(|seq| !known.delivered.contains_key(seq)) {
             Some(seq) => Err(format!("{stream} > {consumer}: {seq} was never delivered, and is there")),
             None => Ok(()),
         }

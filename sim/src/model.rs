@@ -78,6 +78,8 @@ pub(crate) struct Publication {
     pub(crate) must_go: Option<u64>,
     /// When it was first found missing.
     pub(crate) missing: Option<u64>,
+    /// Whether a loss of power may have taken its removal: consumers may have passed over it then.
+    pub(crate) may_be_back: bool,
 }
 
 impl Publication {
@@ -100,6 +102,7 @@ impl Publication {
             may_go: false,
             must_go: None,
             missing: None,
+            may_be_back: false,
         }
     }
 
@@ -447,6 +450,7 @@ impl StreamModel {
             }
             if is_late(publication.must_go) {
                 publication.must_go = None;
+                publication.may_be_back = true;
             }
             if is_late(publication.missing) {
                 publication.missing = None;

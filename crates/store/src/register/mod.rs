@@ -362,12 +362,14 @@ impl Register {
         };
         let synced = file.sync();
         let mut state = self.state();
-        if state.number == written.number {
-            match synced {
-                Ok(()) => state.synced = state.synced.max(end),
-                // What was written since the last sync may be gone, whatever later ones say.
-                Err(_) => state.files = None,
-            }
+        if state.number != written.number {
+            // All of it was written anew meanwhile, durably.
+            return Ok(());
+        }
+        match synced {
+            Ok(()) => state.synced = state.synced.max(end),
+            // What was written since the last sync may be gone, whatever later ones say.
+            Err(_) => state.files = None,
         }
         synced
     }

@@ -342,7 +342,7 @@ impl Cursor {
 
     /// Finds the segment that holds what comes next, and where in it. False if there is nothing.
     fn enter_segment(&mut self) -> Result<bool, ReadError> {
-        let catalog = self.reader.shared.catalog();
+        let catalog = self.reader.shared.whole_catalog()?;
         self.truncations = self.reader.shared.truncations();
         self.next = self.next.max(catalog.totals().first_seq);
         let first = catalog.segment_from(self.next);
@@ -457,7 +457,7 @@ impl Cursor {
     /// Whether what comes next is in this segment, its sequence, and where it stands in its
     /// segment.
     fn next_row(&self) -> Result<Option<(bool, Seq, u64)>, ReadError> {
-        let catalog = self.reader.shared.catalog();
+        let catalog = self.reader.shared.whole_catalog()?;
         let next = self.next.max(catalog.totals().first_seq);
         for at in catalog.segment_from(next)..catalog.segments().len() {
             if let Some((seq, offset)) = live_row(&catalog, at, next)? {

@@ -64,7 +64,7 @@ impl StreamReader {
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let Some(id) = catalog.index().find(subject) else { return Ok(None) };
         let last = lookup::last_of(&catalog, id)?;
         self.read(catalog, last, wait, buffer)
@@ -80,7 +80,7 @@ impl StreamReader {
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let last = lookup::last(&catalog, filter)?;
         self.read(catalog, last, wait, buffer)
     }
@@ -96,7 +96,7 @@ impl StreamReader {
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let next = lookup::next(&catalog, filter, from, to.min(self.shared.release.seq()))?;
         self.read(catalog, next, wait, buffer)
     }
@@ -112,7 +112,7 @@ impl StreamReader {
         limit: usize,
         found: &mut Vec<FoundMessage>,
     ) -> Result<(), ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let to = to.min(self.shared.release.seq());
         for seq in lookup::collect(&catalog, filter, from, to, limit)? {
             found.extend(locate(&catalog, seq)?);
@@ -131,7 +131,7 @@ impl StreamReader {
         to: Seq,
         limit: usize,
     ) -> Result<Option<Vec<FoundMessage>>, ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let seqs = if to >= catalog.totals().last_seq {
             let Some(ids) = subjects_of(&catalog, patterns, limit) else { return Ok(None) };
             let seqs = ids.into_iter().filter_map(|id| lookup::last_of(&catalog, id).transpose());

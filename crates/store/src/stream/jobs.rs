@@ -87,6 +87,8 @@ struct Sight {
     retired: usize,
     /// Of an empty stream, what the active segment holds, in units of what is worth giving back.
     purged: u64,
+    /// Whether something waits for its release, behind which no segment is closed.
+    has_unreleased: bool,
 }
 
 /// A message whose bytes have to go out of a sealed file.
@@ -225,7 +227,8 @@ impl Stream {
         let catalog = self.shared.catalog();
         let purged = if catalog.totals().messages == 0 { self.active.file.end() / PURGED_BYTES } else { 0 };
         let (segments, retired) = (catalog.segments().len(), catalog.retired().len());
-        Sight { active: self.active.segment.no, segments, retired, purged }
+        let has_unreleased = catalog.has_unreleased();
+        Sight { active: self.active.segment.no, segments, retired, purged, has_unreleased }
     }
 
     /// Seals come first, for all else is about sealed segments. But in a rush there is always one

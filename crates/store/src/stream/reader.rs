@@ -114,7 +114,7 @@ impl StreamReader {
         wait: Wait,
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let located = catalog.locate(seq)?;
         let is_removed = located.is_none() && !catalog.contains(seq);
         drop(catalog);
@@ -131,7 +131,7 @@ impl StreamReader {
     /// # Errors
     /// A table of the stream cannot be read.
     pub fn next_seq(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
-        lookup::next(&self.shared.catalog(), filter, from, self.shared.release.seq())
+        lookup::next(&*self.shared.whole_catalog()?, filter, from, self.shared.release.seq())
     }
 
     /// The last message at or before `from` that passes.
@@ -139,7 +139,7 @@ impl StreamReader {
     /// # Errors
     /// As [`StreamReader::next_seq`].
     pub fn previous_seq(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
-        lookup::previous(&self.shared.catalog(), filter, from.min(self.shared.release.seq()))
+        lookup::previous(&*self.shared.whole_catalog()?, filter, from.min(self.shared.release.seq()))
     }
 
     /// The newest message that passes.
@@ -147,7 +147,7 @@ impl StreamReader {
     /// # Errors
     /// As [`StreamReader::next_seq`].
     pub fn last_seq(&self, filter: &Filter) -> Result<Option<Seq>, ReadError> {
-        lookup::last(&self.shared.catalog(), filter)
+        lookup::last(&*self.shared.whole_catalog()?, filter)
     }
 
     /// How many released messages from `from` on pass.
@@ -216,7 +216,7 @@ impl StreamReader {
         visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), ReadError> {
         let to = to.min(self.shared.release.seq());
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         lookup::each_subject(&catalog, from, to, visit)
     }
 
@@ -261,7 +261,7 @@ impl StreamReader {
     /// # Errors
     /// As [`StreamReader::get`].
     pub fn seq_at(&self, time: Timestamp) -> Result<Seq, ReadError> {
-        let catalog = self.shared.catalog();
+        let catalog = self.shared.whole_catalog()?;
         let behind = catalog.totals().last_seq.min(self.shared.release.seq()) + 1;
         let from = catalog.segments().partition_point(|place| place.reached < time);
         for at in from..catalog.segments().len() {

@@ -320,7 +320,7 @@ impl Release {
 
     /// Releases what need not wait any more, in order. Answers whether that is anything.
     ///
-    /// The catalog follows when somebody looks at it next ([`Release::take_unfollowed`]): rounds,
+    /// The catalog follows when somebody looks at it next ([`Release::to_follow`]): rounds,
     /// which come here, serve many streams, and do not wait for a catalog.
     fn release_ready(&self, waiting: &mut ReleaseState) -> bool {
         if self.unfollowed() == NEVER {
@@ -361,14 +361,16 @@ impl Release {
         self.unfollowed.load(Ordering::Acquire)
     }
 
-    /// As [`Release::unfollowed`], for the catalog that does so now; `None` if it could not before.
-    /// Under its lock.
-    pub(crate) fn take_unfollowed(&self) -> Option<usize> {
-        let _waiting = self.lock();
-        if self.unfollowed() == NEVER {
-            return None;
-        }
-        Some(self.unfollowed.swap(0, Ordering::AcqRel))
+    /// As [`Release::unfollowed`]; `None` if the catalog could not follow before. Under its lock.
+    pub(crate) fn to_follow(&self) -> Option<usize> {
+        Some(self.unfollowed()).filter(|count| *count != NEVER)
+    }
+
+    /// The catalog has followed so many of them, and not before: whoever comes meanwhile waits for
+    /// its lock. Under that.
+    pub(crate) fn followed(&self, count: usize) {
+        let before = self.unfollowed.fetch_sub(count, Ordering::AcqRel);
+        debug_assert!(before >= count && before != NEVER, "what was followed was released");
     }
 
     /// The catalog could not follow: nothing is released any more. Under its lock.
@@ -392,9 +394,19 @@ impl Release {
 }
 
 impl Passing<'_> {
-    /// As [`Release::take_unfollowed`], of the batches before this one.
-    pub(crate) fn take_unfollowed(&self) -> usize {
-        self.release.unfollowed.swap(0, Ordering::AcqRel)
+    /// As [`Release::unfollowed`], of the batches before this one.
+    pub(crate) fn unfollowed(&self) -> usize {
+        self.release.unfollowed()
+    }
+
+    /// As [`Release::followed`].
+    pub(crate) fn followed(&self, count: usize) {
+        self.release.followed(count);
+    }
+
+    /// As [`Release::stop`].
+    pub(crate) fn stop(&self) {
+        self.release.unfollowed.store(NEVER, Ordering::Release);
     }
 
     /// Releases the batch. Answers what has to be asked for.

@@ -111,7 +111,7 @@ impl FilterSearch {
         wait: Wait,
         matches: &mut Vec<Match>,
     ) -> Result<Slice, ReadError> {
-        let catalog = shared.catalog();
+        let catalog = shared.whole_catalog()?;
         let (removals, truncations) = (shared.removals(), shared.truncations());
         let done = Slice { segment: None, next: to.saturating_add(1), work: BEGIN, removals, truncations };
         let Some((first, last)) = self.bounds(&catalog, from, to) else { return Ok(done) };

@@ -46,7 +46,7 @@ pub(crate) struct StreamShared {
 /// Listener of a stream.
 pub(super) struct ReleaseListener(pub(super) Arc<dyn OnRelease>);
 
-/// Fails a stream whose catalog is half changed, after a panic.
+/// Fails a stream whose catalog is half changed, after a panic, before others get its lock.
 struct FailUnlessDone<'a>(Option<&'a StreamShared>);
 
 impl FailUnlessDone<'_> {
@@ -98,6 +98,18 @@ impl StreamShared {
         read_lock(&self.catalog)
     }
 
+    /// As [`StreamShared::catalog`], for who passes over what is not there.
+    ///
+    /// # Errors
+    /// The catalog does not show all that is released: the stream has failed.
+    pub(super) fn whole_catalog(&self) -> Result<RwLockReadGuard<'_, Catalog>, ReadError> {
+        self.follow(Wait::Allowed)?;
+        let catalog = read_lock(&self.catalog);
+        // It may have failed since.
+        let is_whole = self.release.to_follow().is_some() && !self.catalog.is_poisoned();
+        if is_whole { Ok(catalog) } else { Err(self.has_not_followed()) }
+    }
+
     /// As [`StreamShared::catalog`], to change it.
     pub(crate) fn catalog_mut(&self) -> RwLockWriteGuard<'_, Catalog> {
         let _ = self.follow(Wait::Allowed);
@@ -114,7 +126,8 @@ impl StreamShared {
     /// read for it ([`ReadError::WouldWait`]).
     #[inline]
     pub(super) fn follow(&self, wait: Wait) -> Result<(), ReadError> {
-        if self.release.has_unfollowed() { self.follow_released(wait) } else { Ok(()) }
+        let is_whole = !self.release.has_unfollowed() && !self.catalog.is_poisoned();
+        if is_whole { Ok(()) } else { self.follow_released(wait) }
     }
 
     /// Whether the catalog shows all that is released, which it is brought up to.
@@ -129,20 +142,22 @@ impl StreamShared {
             return Err(ReadError::WouldWait);
         }
         tables.read();
-        let unless_done = FailUnlessDone(Some(self));
         let mut catalog = write_lock(&self.catalog);
-        // Others may have followed meanwhile.
-        let Some(count) = self.release.take_unfollowed() else {
-            unless_done.done();
-            return Err(self.has_not_followed());
-        };
+        // Others may have followed meanwhile. After a panic nobody does: what there is, is by half.
+        let count = self.release.to_follow().filter(|_| !self.catalog.is_poisoned());
+        let Some(count) = count else { return Err(self.has_not_followed()) };
+        let unless_done = FailUnlessDone(Some(self));
         let followed = catalog.release(count);
-        if followed.is_err() {
-            self.release.stop();
+        match &followed {
+            Ok(()) => self.release.followed(count),
+            Err(_) => self.release.stop(),
         }
-        drop(catalog);
         unless_done.done();
-        followed.inspect_err(|error| self.fail(&error.to_string()))
+        drop(catalog);
+        followed.map_err(|error| {
+            self.fail(&error.to_string());
+            self.has_not_followed()
+        })
     }
 
     fn has_not_followed(&self) -> ReadError {

@@ -46,6 +46,8 @@ impl StreamCore {
         let (mut found, mut is_through) = (Vec::new(), false);
         for _ in 0..SLICE {
             let at = cursor.position();
+            // Asked first: what is released later was not looked for.
+            let is_released = self.store.release().is_released(self.store.ticket());
             let read = cursor.next(Wait::Allowed);
             match read.map(|message| message.map(|message| (message.seq, lifetime_of(&message)))) {
                 Ok(Some((seq, _))) if seq > until => {
@@ -55,7 +57,7 @@ impl StreamCore {
                 Ok(Some((seq, lifetime))) => found.extend(lifetime.map(|at| (seq, at))),
                 // The end, or what was not released yet.
                 Ok(None) => {
-                    is_through = self.store.release().is_released(self.store.ticket());
+                    is_through = is_released;
                     break;
                 }
                 // It is tried again.

@@ -339,7 +339,9 @@ impl Catalog {
     ) -> Result<Removed, ReadError> {
         let removed = self.keep(batch)?;
         if let Entered::Passes(batch) = entered {
-            self.release(batch.take_unfollowed() + 1)?;
+            let before = batch.unfollowed();
+            self.release(before.saturating_add(1)).inspect_err(|_| batch.stop())?;
+            batch.followed(before);
         }
         Ok(removed)
     }
@@ -445,8 +447,11 @@ impl Catalog {
         if count == 0 {
             return Ok(());
         }
-        let Some(mut unreleased) = self.unreleased.take() else { return Ok(()) };
-        debug_assert!(count <= unreleased.batches.len(), "what is released was kept");
+        let unreleased = self.unreleased.take().filter(|unreleased| count <= unreleased.batches.len());
+        let Some(mut unreleased) = unreleased else {
+            // A panic has taken them.
+            return Err(ReadError::Io(std::io::Error::other("batches are released that are not known")));
+        };
         let mut changes = 0;
         for batch in unreleased.batches.drain(..count.min(unreleased.batches.len())) {
             changes += batch.plans.len();

@@ -114,10 +114,13 @@ fn what_had_to_wait_is_counted_for_the_catalog_until_it_follows() {
     assert!(!release.has_unfollowed());
     assert!(release.durable(SegmentNo(1), 100) && release.durable(SegmentNo(1), 200));
     assert!(release.has_unfollowed());
-    assert_eq!((release.take_unfollowed(), release.take_unfollowed()), (Some(2), Some(0)));
+    assert_eq!(release.to_follow(), Some(2));
+    release.followed(2);
+    assert_eq!(release.to_follow(), Some(0));
     assert!(release.durable(SegmentNo(1), 300));
     let Entered::Passes(next) = release.at_once(5) else { panic!("nothing waits") };
-    assert_eq!(next.take_unfollowed(), 1, "what is before it goes first");
+    assert_eq!(next.unfollowed(), 1, "what is before it goes first");
+    next.followed(1);
     assert_eq!((next.release(), release.seq(), release.has_unfollowed()), (None, 5, false));
 }
 

@@ -282,7 +282,8 @@ impl ScheduleTable {
             self.admit(due, seq);
         }
         if let Some(Recurrence { seq, due, next }) = special.recurrence {
-            let retry = if matches!(failure, Some(StoreError::Full)) { RETRY } else { LONG_RETRY };
+            let passes = matches!(failure, Some(StoreError::Full | StoreError::Io(_) | StoreError::Read(_)));
+            let retry = if passes { RETRY } else { LONG_RETRY };
             match (stored, next) {
                 // The index knows.
                 (Some(_), Some(next)) => self.push(next, seq),
@@ -314,4 +315,28 @@ fn headers_of(content: &[u8], subject: &[u8], when: &[u8], own: &[u8]) -> Vec<u8
         headers = longer;
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that fails once, when a segment begins for instance, refuses the message of a
+    /// schedule that may well be stored a moment later.
+    #[test]
+    fn what_a_disk_refuses_is_soon_tried_again_and_what_a_limit_refuses_is_not() {
+        let due_after = |failure: Option<StoreError>| {
+            let mut table = ScheduleTable::default();
+            let recurrence = Some(Recurrence { seq: 7, due: 5, next: None });
+            let special = Special { recurrence, ..Special::default() };
+            table.note_outcome(&special, None, failure.as_ref(), 10);
+            table.next_due()
+        };
+        let io = || std::io::Error::other("planned");
+        for failure in [StoreError::Full, StoreError::Io(io()), StoreError::Read(ReadError::Io(io()))] {
+            assert_eq!(due_after(Some(failure)), Some(10 + RETRY));
+        }
+        assert_eq!(due_after(Some(StoreError::TooLarge)), Some(10 + LONG_RETRY));
+        assert_eq!(due_after(None), Some(10 + LONG_RETRY));
+    }
 }
