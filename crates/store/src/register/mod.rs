@@ -447,6 +447,17 @@ impl Register {
         (bytes, serial)
     }
 
+    /// Writes a register anew that could not be written, if a stream counts on it that has no files
+    /// of its own yet: nobody else would, until another stream is made.
+    ///
+    /// # Errors
+    /// Of the disk: the next call tries it again.
+    pub(crate) fn renew_for(&self, id: StreamId, entropy: &dyn Entropy) -> io::Result<()> {
+        let is_noted = self.streams().there.get(&id).is_some_and(|stream| stream.noted.is_some());
+        let mut state = self.state();
+        if is_noted && state.files.is_none() { self.write_anew(&mut state, entropy) } else { Ok(()) }
+    }
+
     /// Gives a stream a directory with its `meta`, if it has none: the register vouches for both
     /// until they are durable.
     pub(crate) fn make_files(&self, id: StreamId) -> io::Result<()> {

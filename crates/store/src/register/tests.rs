@@ -184,6 +184,31 @@ fn what_was_noted_is_made_durable_though_the_disk_is_full() {
     }
 }
 
+/// Else a stream that was made just before would never get files.
+#[test]
+fn a_register_that_could_not_be_written_is_written_anew_for_who_counts_on_it() {
+    let mut tried = 0;
+    for ahead in 0..4 {
+        let disk = filled(1..=1);
+        let register = open(&disk);
+        register.note_stream(&meta(2), &entropy()).unwrap();
+        disk.fail_at(disk.points() + ahead, DiskFault::ErrorsFrom(io::ErrorKind::Other));
+        let noted = register.note_stream(&meta(3), &entropy());
+        if noted.is_ok() || register.state().files.is_some() {
+            // There was no write among what failed.
+            continue;
+        }
+        tried += 1;
+        register.renew_for(StreamId(2), &entropy()).unwrap_err();
+        disk.heal();
+        register.make_files(StreamId(2)).unwrap_err();
+        register.renew_for(StreamId(2), &entropy()).unwrap();
+        register.make_files(StreamId(2)).unwrap();
+        assert_eq!(ids(&disk.power_cycle(Survival::None)), [1, 2]);
+    }
+    assert!(tried > 0, "no point was a write of the entry");
+}
+
 #[test]
 fn what_says_nothing_any_more_goes() {
     let disk = filled(1..=1);

@@ -64,6 +64,7 @@ impl StoreEnv {
     /// Gives a stream its directory, if it has none, and has it stated from now on: whoever comes
     /// second, as a first message beside the first consumer, finds that done.
     pub(crate) fn make_files(&self, id: StreamId) -> io::Result<()> {
+        self.register.renew_for(id, &*self.entropy)?;
         self.register.make_files_and(id, || self.watermarks.begin_stating(id))
     }
 }
