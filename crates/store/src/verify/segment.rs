@@ -85,6 +85,23 @@ pub(super) fn check(
     Some(last_seq.max(sections.last_seq()) + 1)
 }
 
+/// The first index that entries of a segment say was taken back; there may be none.
+pub(super) fn taken_back_in(checking: &Checking<'_, '_>, no: SegmentNo) -> u64 {
+    let mut least = u64::MAX;
+    let Some(header) = checking.header(no) else { return least };
+    let Ok(file) = checking.open(&segment_name(no)) else { return least };
+    let (context, length) = (checking.context(&header), file.len().unwrap_or(0));
+    let trailer = segment::read_trailer(&*file, &context).ok().flatten();
+    let to = trailer.map_or(length, |trailer| trailer.records_end);
+    // What cannot be read is told when the segment is checked.
+    let _ = entries::walk(&*file, &header, &context, (to, to), &mut |scanned| {
+        if let Entry::Control(Control::TakenBack { first, .. }) = scanned.entry {
+            least = least.min(first);
+        }
+    });
+    least
+}
+
 fn hidden(checking: &Checking<'_, '_>, place: &SegmentPosition<'_>) -> Option<(Seq, Seq)> {
     match place.listed {
         Some(entry) => Some((entry.first_seq, entry.last_seq)),

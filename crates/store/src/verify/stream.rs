@@ -274,8 +274,9 @@ impl Checking<'_, '_> {
         }
     }
 
-    /// Of each segment the first index of the group's log that a later one gives out again. Nothing
-    /// in a stream without a group.
+    /// Of each segment the first index of the group's log that was taken back behind it, or at its
+    /// end: as an entry says, or a later segment that gives it out again. Nothing in a stream
+    /// without a group.
     fn taken_back(&self, segments: &[SegmentNo]) -> Vec<u64> {
         let first_index = |no: &SegmentNo| Some(self.header(*no)?.group?.first_index);
         if segments.last().and_then(first_index).is_none() {
@@ -283,8 +284,8 @@ impl Checking<'_, '_> {
         }
         let mut least = u64::MAX;
         let behind = segments.iter().rev().map(|no| {
-            let behind = least;
-            least = least.min(first_index(no).unwrap_or(u64::MAX));
+            let behind = least.min(segment::taken_back_in(self, *no));
+            least = behind.min(first_index(no).unwrap_or(u64::MAX));
             behind
         });
         let mut taken_back: Vec<u64> = behind.collect();

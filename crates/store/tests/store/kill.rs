@@ -22,7 +22,7 @@ const TURN: &str = "MYELIN_KILL_TURN";
 const ROUNDS: u64 = 20;
 const SEED: u64 = 11;
 /// Messages that a child appends before it waits for the first of them to be released.
-const WINDOW: Seq = 20_000;
+const WINDOW: Seq = 1_000;
 
 fn config() -> StreamConfig {
     StreamConfig { durability: Durability::Synced, segment_bytes: Some(20_000), ..StreamConfig::default() }
@@ -66,7 +66,7 @@ fn child(root: &Path, turn: u64) {
         });
         let mut told = stream.released();
         // The parent kills it long before: this is for a child whose parent has gone.
-        while stream.state().totals.last_seq < 200_000 {
+        while stream.state().totals.last_seq < told + 200_000 {
             append(&mut stream);
             while let Some(job) = stream.next_job(1) {
                 stream.finish(job.run(), 1).expect("upkeep");
