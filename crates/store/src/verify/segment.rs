@@ -166,7 +166,8 @@ fn begins(checking: &mut Checking<'_, '_>, open: &OpenSegment<'_>, counting: &mu
     if !matches!(open.place.role, SegmentRole::Replayed) {
         return;
     }
-    if let Some(next) = open.place.next_seq.filter(|next| *next < first) {
+    // In a group what was taken back may have been between them, in files that are gone.
+    if let Some(next) = open.place.next_seq.filter(|next| *next < first && open.header.group.is_none()) {
         let path = open.place.before.map_or_else(|| open.path.clone(), |no| checking.path(segment_name(no)));
         let what = format!("its end is missing: segment {} does not begin where it ends", open.place.no.0);
         let finding = Finding::damage(path, what, "What was in it is lost unless the file can be restored.");
@@ -478,7 +479,10 @@ fn rows_against_table(
         checking.emit(Finding::damage(path, what, LOST).messages(first, last));
     }
     let unread = "The footer was not written for these entries: messages are there that readers do not find.";
-    if let (Some(first), Some(last)) = (rows.unlisted.first(), rows.unlisted.last()) {
+    // In a group these may have been taken back, as entries say whose files are gone.
+    if open.header.group.is_none()
+        && let (Some(first), Some(last)) = (rows.unlisted.first(), rows.unlisted.last())
+    {
         checking
             .emit(Finding::damage(path, "the footer does not name messages", unread).messages(*first, *last));
     }
