@@ -83,6 +83,11 @@ pub(crate) struct Publication {
 }
 
 impl Publication {
+    /// Whether nobody knows yet, or any more, what became of it.
+    pub(crate) fn is_loose(&self) -> bool {
+        matches!(self.fate, Fate::Asked | Fate::Unknown)
+    }
+
     /// One of which nothing is known but that it was asked for.
     pub(crate) fn asked(subject: String, size: u64, asked: u64, life: u64) -> Self {
         Self {
@@ -306,8 +311,7 @@ impl StreamModel {
         }
         if self.is_limited() {
             // So may those of which nobody knows whether they were stored.
-            let is_loose = |one: &Publication| matches!(one.fate, Fate::Asked | Fate::Unknown);
-            self.publications.values_mut().filter(|one| is_loose(one)).for_each(|one| one.may_go = true);
+            self.publications.values_mut().filter(|one| one.is_loose()).for_each(|one| one.may_go = true);
         }
         (self.least, self.changed) = (self.plan.limits, now);
     }

@@ -95,9 +95,7 @@ impl World {
         let Some(model) = self.streams.get_mut(stream) else { return };
         // A subject has one schedule, and another that is on its way may be stored behind this one.
         model.let_go(Some(&subject));
-        let is_on_its_way = |one: &Publication| matches!(one.fate, Fate::Asked | Fate::Unknown);
-        let is_last =
-            !model.publications.values().any(|other| other.subject == subject && is_on_its_way(other));
+        let is_last = !model.publications.values().any(|other| other.subject == subject && other.is_loose());
         let Some(one) = model.publications.get_mut(&id) else { return };
         one.may_go |= !is_last;
         let size = one.size;

@@ -18,7 +18,7 @@ use super::errors::StoreError;
 use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
 use super::remove::MAX_SEQ;
 use super::segment_storage::CONTROL_ROOM;
-use super::{Active, Stream};
+use super::{Active, Stream, roll};
 
 impl Stream {
     /// Makes the stream's log the log of a group from here on: its next batch is the entry behind
@@ -168,9 +168,8 @@ impl Stream {
 fn last_behind(record: &Entry<'_>, last: Seq) -> Seq {
     match record {
         Entry::Message(message) => message.seq,
-        Entry::Control(Control::Skip { last: skipped }) => last.max(*skipped),
-        Entry::Control(Control::Trim { first }) => last.max(first.saturating_sub(1)),
-        _ => last,
+        Entry::Control(control) => roll::last_behind(control, last),
+        Entry::Erased { .. } => last,
     }
 }
 

@@ -31,7 +31,8 @@ impl Stream {
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let first_seq = last.map_or_else(|| self.shared.catalog().next_decided(), |last| last + 1);
         let is_memory = self.segment_storage.is_memory();
-        let cut = last.filter(|_| !is_memory).map(|last| self.truncation(last, now)).unwrap_or_default();
+        let cut = last.filter(|_| !is_memory);
+        let cut = cut.map(|last| self.ending(&Control::Truncate { last }, now)).unwrap_or_default();
         let before = self.active.file.end() + cut.len() as u64;
         let at = Beginning { no: next, first_seq, before, group: self.group() };
         let begun = self.begin_segment(at, now)?;
@@ -102,11 +103,11 @@ impl Stream {
         self.closed.extend(closed);
     }
 
-    /// The entry that ends the active segment when what is behind `last` goes.
-    fn truncation(&self, last: Seq, now: Timestamp) -> Vec<u8> {
+    /// The entry that ends the active segment, and says what of the log before it goes.
+    pub(super) fn ending(&self, control: &Control<'_>, now: Timestamp) -> Vec<u8> {
         let mut entry = Vec::new();
         let mut batch = EntryBatch::begin(&mut entry, self.active.file.end(), &self.active.segment.context);
-        batch.control(&Control::Truncate { last }, now);
+        batch.control(control, now);
         batch.finish();
         entry
     }
@@ -152,11 +153,8 @@ impl Stream {
         let plans = || controls.iter().filter_map(|control| Planned::of_control(control, now)).collect();
         let shared = Arc::clone(&self.shared);
         let mut catalog = shared.catalog_mut();
-        let last = controls.iter().fold(catalog.next_decided() - 1, |last, control| match control {
-            Control::Skip { last: skipped } => last.max(*skipped),
-            Control::Trim { first } => last.max(first.saturating_sub(1)),
-            _ => last,
-        });
+        let before = catalog.next_decided() - 1;
+        let last = controls.iter().fold(before, |last, control| last_behind(control, last));
         let entered = self.enter(&shared, end, last);
         let removed = match (&entered, follow) {
             // What it comes behind may be released already, and wait for the catalog alone.
@@ -165,5 +163,14 @@ impl Stream {
         };
         drop(catalog);
         self.entered(entered, removed)
+    }
+}
+
+/// The last sequence behind a control, where `last` was it before.
+pub(super) fn last_behind(control: &Control<'_>, last: Seq) -> Seq {
+    match control {
+        Control::Skip { last: skipped } => last.max(*skipped),
+        Control::Trim { first } => last.max(first.saturating_sub(1)),
+        _ => last,
     }
 }

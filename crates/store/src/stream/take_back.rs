@@ -8,15 +8,14 @@
 use std::sync::Arc;
 
 use crate::id::nanos;
-use crate::record::{Control, EntryBatch};
+use crate::record::Control;
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::active::{Active, SegmentOrigin};
+use super::active::SegmentOrigin;
 use super::catalog::NextSegment;
 use super::errors::StoreError;
 use super::group_log::LogTail;
-use super::segment_storage::Beginning;
-use super::segment_storage::CONTROL_ROOM;
+use super::segment_storage::{Beginning, CONTROL_ROOM};
 use super::{Stream, Ticket};
 
 /// Entries that were taken back.
@@ -76,7 +75,8 @@ impl Stream {
         now: Timestamp,
     ) -> Result<Option<Ticket>, StoreError> {
         let is_memory = self.segment_storage.is_memory();
-        let mark = if is_memory { Vec::new() } else { self.taken_back(first, tail.position().chain, now) };
+        let taken_back = Control::TakenBack { first, chain: tail.position().chain };
+        let mark = if is_memory { Vec::new() } else { self.ending(&taken_back, now) };
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let before = self.active.file.end() + mark.len() as u64;
         let at = Beginning { no: next, first_seq: last_seq + 1, before, group: Some(tail.position()) };
@@ -104,16 +104,6 @@ impl Stream {
             old.file.close().map_err(|error| self.fail(&format!("a write failed: {error}")))?;
         }
         Ok(first_ticket)
-    }
-
-    /// The entry that ends the active segment.
-    fn taken_back(&self, first: u64, chain: u64, now: Timestamp) -> Vec<u8> {
-        let Active { segment, file } = &self.active;
-        let mut entry = Vec::new();
-        let mut batch = EntryBatch::begin(&mut entry, file.end(), &segment.context);
-        batch.control(&Control::TakenBack { first, chain }, now);
-        batch.finish();
-        entry
     }
 
     /// Makes the log durable. Of several segments the first may be sealed, and hold what was taken

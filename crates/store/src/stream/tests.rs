@@ -63,6 +63,17 @@ impl Bench {
     }
 }
 
+/// Where the log of a group begins.
+const BEGINNING: GroupPosition = GroupPosition { epoch: 3, term: 5, index: 0, chain: 0, commit: 0 };
+
+/// A stream of its own store that has joined a group.
+fn member(config: StreamConfig) -> (Bench, Stream) {
+    let bench = Bench::new();
+    let mut stream = bench.create(config);
+    stream.join_group(BEGINNING, 1).unwrap();
+    (bench, stream)
+}
+
 fn put(stream: &mut Stream, subject: &str, payload: &str, timestamp: Timestamp) -> AppendResult {
     let message = NewMessage {
         subject: subject.as_bytes(),

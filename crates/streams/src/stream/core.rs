@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use myelin_store::{Filter, Purge, ReadError, Stream, StreamReader, StreamState, Timestamp, Wait};
+use myelin_store::{Filter, Message, Purge, ReadError, Stream, StreamReader, StreamState, Timestamp, Wait};
 use myelin_wire::message_buf::MessageBuf;
 
 use super::admit::Ingest;
@@ -213,13 +213,9 @@ impl StreamCore {
     pub(super) fn load_ids(&mut self, now: Timestamp) {
         let mut buffer = Vec::new();
         let last = self.store.totals().last_seq;
-        match self.reader.get(last, Wait::Allowed, &mut buffer) {
-            Ok(Some(message)) => {
-                self.last.time = message.timestamp;
-                self.last.set_id(MsgHeaders::scan(message.headers).get(Key::MsgId));
-            }
-            Err(ReadError::Io(error)) => return self.give_up_reading(&error),
-            Ok(None) | Err(_) => {}
+        let last = self.reader.get(last, Wait::Allowed, &mut buffer);
+        if !self.note_last(last) {
+            return;
         }
         if self.config.duplicate_window <= 0 || myelin_stdx::planted::bug(3) {
             return;
@@ -249,6 +245,24 @@ impl StreamCore {
                 Err(_) => cursor.skip(at.max(cursor.position())),
             }
         }
+    }
+
+    /// Notes the time and the id of the last message, if there is one that can be read. False where
+    /// the system refuses to read it.
+    pub(super) fn note_last(&mut self, last: Result<Option<Message<'_>>, ReadError>) -> bool {
+        match last {
+            Ok(Some(message)) => {
+                self.last.time = message.timestamp;
+                self.last.set_id(MsgHeaders::scan(message.headers).get(Key::MsgId));
+            }
+            Err(ReadError::Io(error)) => {
+                self.give_up_reading(&error);
+                return false;
+            }
+            // Compat: what is damaged has no id.
+            Ok(None) | Err(_) => {}
+        }
+        true
     }
 
     /// Notes that the system refuses to read what has to be known before messages are taken: they

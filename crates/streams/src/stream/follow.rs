@@ -4,7 +4,7 @@
 //! Who applies what the leader has decided appends it to the log and shows each message here. The
 //! other way in, [`StreamCore::publish`], is the leader's.
 
-use myelin_store::{Message, ReadError, StoreError, TakenBack, Timestamp};
+use myelin_store::{Message, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -72,15 +72,8 @@ impl StreamCore {
         self.last.time = self.store.totals().last_timestamp;
         self.last.set_id(b"");
         let mut buffer = Vec::new();
-        match self.store.read(last_seq, &mut buffer) {
-            Ok(Some(message)) => {
-                self.last.time = message.timestamp;
-                self.last.set_id(MsgHeaders::scan(message.headers).get(Key::MsgId));
-            }
-            Err(ReadError::Io(error)) => self.give_up_reading(&error),
-            // Compat: what is damaged has no id.
-            Ok(None) | Err(_) => {}
-        }
+        let last = self.store.read(last_seq, &mut buffer);
+        self.note_last(last);
         self.charge();
         Ok(())
     }

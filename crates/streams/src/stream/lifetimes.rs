@@ -44,10 +44,10 @@ impl StreamCore {
         }
         let mut cursor = self.reader.cursor(Filter::All, next);
         let (mut found, mut is_through) = (Vec::new(), false);
+        // Asked first: what is released later was not looked for.
+        let is_released = self.store.release().is_released(self.store.ticket());
         for _ in 0..SLICE {
             let at = cursor.position();
-            // Asked first: what is released later was not looked for.
-            let is_released = self.store.release().is_released(self.store.ticket());
             let read = cursor.next(Wait::Allowed);
             match read.map(|message| message.map(|message| (message.seq, lifetime_of(&message)))) {
                 Ok(Some((seq, _))) if seq > until => {

@@ -81,12 +81,17 @@ fn a_disk_that_fills_up_anywhere_loses_nothing_durable() {
     }
 }
 
+/// A disk that panics at each point while the switch is on.
+fn panicking() -> (FaultyDisk, Arc<AtomicBool>) {
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = Arc::clone(&panics);
+    (FaultyDisk::new(1).watched(Arc::new(move |_| assert!(!armed.load(Relaxed), "planned"))), panics)
+}
+
 /// Nobody else would ask for another round: nothing of the first one is dirty any more.
 #[test]
 fn a_round_is_due_at_once_when_one_has_panicked() {
-    let panics = Arc::new(AtomicBool::new(false));
-    let armed = Arc::clone(&panics);
-    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| assert!(!armed.load(Relaxed), "planned")));
+    let (disk, panics) = panicking();
     let mut world = World::new(disk, small(), 1).unwrap();
     world.create(id(1, 1), Durability::Written).unwrap();
     world.append(0, 200).unwrap();
@@ -100,9 +105,7 @@ fn a_round_is_due_at_once_when_one_has_panicked() {
 /// The stream that wrote is opened anew then, and has to find them.
 #[test]
 fn bytes_whose_write_panicked_are_written_by_the_next_one() {
-    let panics = Arc::new(AtomicBool::new(false));
-    let armed = Arc::clone(&panics);
-    let disk = FaultyDisk::new(1).watched(Arc::new(move |_| assert!(!armed.load(Relaxed), "planned")));
+    let (disk, panics) = panicking();
     let mut world = World::new(disk, small(), 1).unwrap();
     world.create(id(1, 1), Durability::Memory).unwrap();
     world.append(0, 200).unwrap();

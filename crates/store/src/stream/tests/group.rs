@@ -4,16 +4,6 @@ use super::*;
 use crate::SegmentNo;
 use crate::segment::SegmentHeader;
 
-const BEGINNING: GroupPosition = GroupPosition { epoch: 3, term: 5, index: 0, chain: 0, commit: 0 };
-
-/// A stream of its own store that has joined a group.
-fn member(config: StreamConfig) -> (Bench, Stream) {
-    let bench = Bench::new();
-    let mut stream = bench.create(config);
-    stream.join_group(BEGINNING, 1).unwrap();
-    (bench, stream)
-}
-
 fn small() -> StreamConfig {
     StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() }
 }

@@ -5,8 +5,6 @@ use crate::consumer::{AckRules, ConsumerState, Consumers, DeliverySeq, Delta, Gr
 use crate::record::ConsumerRecord;
 use std::collections::BTreeMap;
 
-const BEGINNING: GroupPosition = GroupPosition { epoch: 3, term: 5, index: 0, chain: 0, commit: 0 };
-
 /// A stream with the consumers that it has applied.
 struct Replica {
     bench: Bench,
@@ -20,9 +18,7 @@ fn small() -> StreamConfig {
 
 impl Replica {
     fn new() -> Self {
-        let bench = Bench::new();
-        let mut stream = bench.create(small());
-        stream.join_group(BEGINNING, 1).unwrap();
+        let (bench, stream) = member(small());
         Self { bench, stream, consumers: GroupConsumers::in_memory(0) }
     }
 

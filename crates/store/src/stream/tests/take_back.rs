@@ -3,15 +3,6 @@
 use super::*;
 use crate::record::ConsumerRecord;
 
-const BEGINNING: GroupPosition = GroupPosition { epoch: 3, term: 5, index: 0, chain: 0, commit: 0 };
-
-fn member(config: StreamConfig) -> (Bench, Stream) {
-    let bench = Bench::new();
-    let mut stream = bench.create(config);
-    stream.join_group(BEGINNING, 1).unwrap();
-    (bench, stream)
-}
-
 /// Puts messages, one in each entry, and answers where the log stands behind them.
 fn put_all(stream: &mut Stream, timestamps: std::ops::RangeInclusive<Timestamp>) -> GroupPosition {
     for n in timestamps {

@@ -47,9 +47,7 @@ fn tables_that_a_release_needs_are_read_before_the_lock_is_taken() {
 /// In a group something waits all the time.
 #[test]
 fn lifetimes_that_were_looked_at_are_forgotten_with_their_messages() {
-    let bench = Bench::new();
-    let mut stream = bench.create(StreamConfig::default());
-    stream.join_group(GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 }, 1).unwrap();
+    let (_bench, mut stream) = member(StreamConfig::default());
     let mut committed = 0;
     for n in 1..=100 {
         let message =

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use myelin_store::{Purge, Seq};
+use myelin_disk::faulty::FaultyDisk;
+use myelin_store::{Purge, Seq, Store};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
@@ -19,6 +20,17 @@ fn with(retention: Retention, patterns: &[&'static str]) -> (Bench, Arc<Consumer
     let mut bench = Bench::with(config, interested(&consumers));
     pass(&mut bench, 0);
     (bench, consumers)
+}
+
+/// A work queue in files, which has messages on these subjects, so many times.
+fn work_queue_on_disk(subjects: &[&str], rounds: usize) -> (Bench, Arc<Consumers>, Store, FaultyDisk) {
+    let consumers = Consumers::want(&[">"]);
+    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
+    pass(&mut bench, 0);
+    bench.fill(subjects, rounds);
+    state_first_mark(&mut bench, &store);
+    (bench, consumers, store, disk)
 }
 
 impl Bench {
@@ -72,12 +84,7 @@ fn what_another_consumer_needs_stays_until_it_is_settled_there_too() {
 
 #[test]
 fn many_go_with_one_write_and_too_many_in_slices() {
-    let consumers = Consumers::want(&[">"]);
-    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
-    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
-    pass(&mut bench, 0);
-    bench.fill(&["a"; 100], 25);
-    state_first_mark(&mut bench, &store);
+    let (mut bench, consumers, _store, disk) = work_queue_on_disk(&["a"; 100], 25);
     let before = disk.points();
     bench.acknowledge(&consumers, &(1..=500).collect::<Vec<_>>());
     assert_eq!(bench.core.state().totals.messages, 2000);
@@ -92,12 +99,7 @@ fn many_go_with_one_write_and_too_many_in_slices() {
 
 #[test]
 fn what_a_device_refuses_to_read_is_looked_at_again() {
-    let consumers = Consumers::want(&[">"]);
-    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
-    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
-    pass(&mut bench, 0);
-    bench.fill(&["a"], 3);
-    state_first_mark(&mut bench, &store);
+    let (mut bench, consumers, _store, disk) = work_queue_on_disk(&["a"], 3);
     refuse_reads(&disk, true);
     bench.acknowledge(&consumers, &[1, 2]);
     assert_eq!(bench.core.state().totals.messages, 3);
@@ -112,12 +114,7 @@ fn what_a_device_refuses_to_read_is_looked_at_again() {
 #[test]
 fn what_was_settled_is_not_for_a_consumer_that_is_made_before_it_goes() {
     for is_opened_anew in [false, true] {
-        let consumers = Consumers::want(&[">"]);
-        let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
-        let (mut bench, store, disk) = on_disk(config, interested(&consumers));
-        pass(&mut bench, 0);
-        bench.fill(&["a"], 3);
-        state_first_mark(&mut bench, &store);
+        let (mut bench, consumers, store, disk) = work_queue_on_disk(&["a"], 3);
         refuse_reads(&disk, true);
         bench.acknowledge(&consumers, &[1, 2]);
         refuse_reads(&disk, false);
@@ -146,12 +143,7 @@ fn what_is_still_to_be_copied_stays_in_a_work_queue_though_it_was_settled() {
 
 #[test]
 fn on_a_full_disk_it_is_tried_again() {
-    let consumers = Consumers::want(&[">"]);
-    let config = StreamConfig { retention: Retention::WorkQueue, ..config() };
-    let (mut bench, store, disk) = on_disk(config, interested(&consumers));
-    pass(&mut bench, 0);
-    bench.fill(&["a"; 100], 10);
-    state_first_mark(&mut bench, &store);
+    let (mut bench, consumers, store, disk) = work_queue_on_disk(&["a"; 100], 10);
     store.headroom().release().unwrap();
     disk.set_capacity(Some(disk.used()));
     // What the log's file has reserved is filled up.
