@@ -35,10 +35,13 @@ impl World {
         let was_well = self.trouble.is_well();
         self.heal();
         self.settle(LONGEST, if was_well { QUIET } else { QUIET_AFTER_TROUBLE })?;
-        if self.trouble.is_there() {
-            // What was planned may have happened only now.
+        let mut is_through = !self.trouble.is_there();
+        while !is_through {
+            // What was planned may have happened only now, or happens meanwhile.
+            let planned = self.trouble.planned;
             self.heal();
             self.settle(LONGEST, QUIET_AFTER_TROUBLE)?;
+            is_through = self.trouble.planned == planned;
         }
         if was_there || self.trouble.is_there() {
             self.mend()?;
