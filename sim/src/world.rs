@@ -523,7 +523,11 @@ impl World {
         // With `always` they are in memory until a sync that nobody waits for.
         let is_ill = !self.trouble.is_well();
         let forgets = window.is_some() || self.plan.is_always_synced || is_ill;
+        let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
         for stream in self.streams.values_mut() {
+            if window.is_some() {
+                stream.lose_removals(now, has_jumped);
+            }
             stream.server_died(window, forgets, self.numbers);
             if let Some(update) = &stream.update {
                 // It may have happened.
