@@ -1,0 +1,287 @@
+//! Where the library ends a process, or does what a caller would not think: a test for each place.
+//!
+//! Two need no test. An entry here has no type, so that none can be a change of members, which the
+//! library would parse; and [`Consensus::ready`](myelin_replica::Consensus::ready) takes what is
+//! ready and moves on in one call, so that nothing can come between.
+
+use crate::network::{Disk, Network, open, peer};
+use bytes::Bytes;
+use myelin_replica::{Entry, Message, MessageKind, Refused, Role};
+
+/// A quiet group of three whose member `0` leads, with an entry that all have.
+fn led_by_the_first() -> Network {
+    let mut network = Network::new(3, 1);
+    network.consensus(0).campaign().expect("a sound group");
+    network.settle(0);
+    network.until(20, "a leader", |network| network.members[0].consensus.as_ref().is_some_and(|one| one.can_propose()));
+    store(&mut network, 0, 1, 10);
+    network
+}
+
+/// Has `count` entries be committed and known by all that live.
+fn store(network: &mut Network, leader: usize, count: usize, bytes: usize) {
+    let alive: Vec<usize> = (0..3).filter(|&member| network.is_alive(member)).collect();
+    for number in 0..count {
+        let mut data = format!("{number} ").into_bytes();
+        data.resize(bytes, b'x');
+        let last = network.propose(leader, &data).expect("it leads");
+        network.until(60, "an entry", |network| {
+            alive.iter().all(|&member| network.members[member].written.committed >= last)
+        });
+    }
+}
+
+fn message(network: &mut Network, kind: MessageKind, from: usize, to: usize) -> Message {
+    Message {
+        kind,
+        from: peer(from),
+        to: peer(to),
+        term: network.consensus(from).status().term,
+        index: 0,
+        log_term: 0,
+        commit: 0,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: false,
+        entries: Vec::new(),
+    }
+}
+
+/// A leader counts on what a member has confirmed, tells it in heartbeats to commit that much, and
+/// does not listen when it says that it has less.
+#[test]
+fn a_member_that_has_lost_its_log_gets_it_again() {
+    let mut network = led_by_the_first();
+    store(&mut network, 0, 5, 10);
+    network.die(1, false);
+    (network.members[1].written, network.members[1].persisted) = (Disk::default(), Disk::default());
+    network.come_back(1);
+    let commit = network.consensus(0).status().committed;
+    let heartbeat = Message { commit, ..message(&mut network, MessageKind::Heartbeat, 0, 1) };
+    network.consensus(1).step(heartbeat).expect("a heartbeat that counts on more is dropped");
+    network.settle(1);
+    assert_eq!(network.consensus(1).status().committed, 0);
+    network.until(100, "the same log", |network| {
+        network.members[1].written.committed >= commit
+    });
+    assert_eq!(network.members[1].written.entries[..6], network.members[0].written.entries[..6]);
+}
+
+/// The whole log is not sent where its end is enough: to take a member for new sets what it needs
+/// next to the first entry.
+#[test]
+fn a_member_that_comes_back_with_its_log_is_not_sent_all_of_it() {
+    let mut network = led_by_the_first();
+    store(&mut network, 0, 20, 1_000);
+    network.die(1, false);
+    network.come_back(1);
+    network.frames.clear();
+    let mut sent = 0;
+    for _ in 0..30 {
+        network.tick();
+        (0..3).for_each(|member| network.persist(member, usize::MAX));
+        sent += network.frames.iter().map(|(_, frame)| frame.len()).sum::<usize>();
+    }
+    assert!(sent < 15_000, "{sent} bytes");
+    store(&mut network, 0, 1, 10);
+}
+
+/// The library asserts that all is persisted when a member becomes leader.
+#[test]
+fn a_group_of_one_persists_when_it_likes() {
+    let mut network = Network::new(1, 1);
+    for _ in 0..100 {
+        network.tick();
+    }
+    assert_eq!(network.leader(), Some(0));
+    assert!(!network.consensus(0).can_propose(), "its first entry is not persisted");
+    network.persist(0, usize::MAX);
+    assert!(network.consensus(0).can_propose());
+    network.propose(0, b"one").expect("it leads");
+    (0..100).for_each(|_| network.tick());
+    assert_eq!(network.members[0].written.committed, 1);
+    network.persist(0, usize::MAX);
+    assert_eq!(network.members[0].written.committed, 2);
+}
+
+/// While no time passes the library takes a leader for one that was just heard, and protects it.
+#[test]
+fn members_that_rested_elect_another_leader_at_once() {
+    let mut network = led_by_the_first();
+    network.until(60, "rest", |network| network.consensus(0).can_rest());
+    (0..3).for_each(|member| network.consensus(member).rest());
+    network.frames.clear();
+    (0..100).for_each(|_| network.tick());
+    assert!(network.frames.is_empty(), "nobody says a word");
+    network.die(0, false);
+    for member in [1, 2] {
+        network.consensus(member).wake(true).expect("a sound member");
+        network.settle(member);
+    }
+    network.until(12, "another leader", |network| network.leader().is_some());
+    assert_eq!(network.leaders.len(), 2, "of the first election that was held");
+}
+
+/// A leader that is there is not disturbed by members that wake.
+#[test]
+fn members_that_wake_keep_their_leader() {
+    let mut network = led_by_the_first();
+    (0..3).for_each(|member| network.consensus(member).rest());
+    (0..100).for_each(|_| network.tick());
+    (0..3).for_each(|member| network.consensus(member).wake(false).expect("a sound member"));
+    store(&mut network, 0, 1, 10);
+    assert_eq!((network.leader(), network.leaders.len()), (Some(0), 1));
+}
+
+/// The library hands a follower's proposal on to the leader, or drops one after it was decided.
+#[test]
+fn who_does_not_lead_does_not_propose() {
+    let mut network = led_by_the_first();
+    let last = network.consensus(1).status().last;
+    network.frames.clear();
+    assert_eq!(network.consensus(1).propose(last + 1, Bytes::from("no")), Err(Refused::NotNow));
+    network.settle(1);
+    assert!(network.frames.is_empty());
+    let refused = network.consensus(0).propose(last + 2, Bytes::from("no"));
+    assert_eq!(refused, Err(Refused::NotNext { expected: last + 1 }));
+    let empty = network.consensus(0).propose(last + 1, Bytes::new());
+    assert_eq!(empty, Err(Refused::NotNext { expected: last + 1 }), "empty is what a leader begins with");
+    let to = peer(1);
+    network.consensus(0).transfer(to).expect("a sound member");
+    assert!(!network.consensus(0).can_propose(), "it hands over");
+}
+
+/// The library would take any number of bytes.
+#[test]
+fn a_leader_that_nobody_answers_stops_proposing() {
+    let mut network = led_by_the_first();
+    network.frames.clear();
+    let mut proposed = 0;
+    while network.propose(0, &[0; 1 << 20]).is_some() {
+        proposed += 1;
+    }
+    assert_eq!(proposed, 16);
+    network.until(60, "room", |network| network.consensus(0).can_propose());
+}
+
+/// At an election the library reads all that is committed and not applied, and ends where it cannot.
+#[test]
+fn a_member_stands_for_election_without_its_log_in_memory() {
+    let mut network = led_by_the_first();
+    store(&mut network, 0, 6, 400_000);
+    for member in 0..3 {
+        network.die(member, false);
+        network.come_back(member);
+    }
+    network.until(100, "a leader", |network| {
+        network.leader().is_some_and(|leader| network.consensus(leader).can_propose())
+    });
+}
+
+/// The library ends where it cannot read; it waits where it is told to.
+#[test]
+fn a_member_that_is_far_behind_is_sent_what_is_no_more_in_memory() {
+    let mut network = led_by_the_first();
+    network.die(2, false);
+    store(&mut network, 0, 8, 400_000);
+    network.come_back(2);
+    network.until(200, "the same log", |network| {
+        network.members[2].written.committed == network.members[0].written.committed
+    });
+    assert_eq!(network.members[2].written.entries, network.members[0].written.entries);
+}
+
+/// The library would ask for a snapshot, and ends without one.
+#[test]
+fn a_member_that_lacks_what_is_gone_waits() {
+    let mut network = led_by_the_first();
+    network.die(2, false);
+    store(&mut network, 0, 5, 10);
+    network.consensus(0).forget_before(5);
+    network.come_back(2);
+    let had = network.members[2].written.entries.len();
+    for _ in 0..60 {
+        network.tick();
+        (0..3).for_each(|member| network.persist(member, usize::MAX));
+    }
+    assert_eq!(network.members[2].written.entries.len(), had);
+    assert!(network.consensus(0).can_propose() && network.propose(0, b"on").is_some(), "the others go on");
+}
+
+/// With its defaults the library sends one entry in each message.
+#[test]
+fn entries_share_messages() {
+    let mut network = led_by_the_first();
+    network.frames.clear();
+    let first = network.consensus(0).status().last + 1;
+    for index in first..first + 1_000 {
+        network.consensus(0).propose(index, Bytes::from("x")).expect("it leads");
+    }
+    network.settle(0);
+    assert_eq!(network.frames.len(), 2, "one for each of the others");
+}
+
+/// What a leader has proposed may be committed by the next one.
+#[test]
+fn what_a_lost_leader_proposed_can_be_committed_still() {
+    let mut network = led_by_the_first();
+    let index = network.propose(0, b"late").expect("it leads");
+    network.now += 5;
+    network.deliver();
+    (1..3).for_each(|member| network.persist(member, usize::MAX));
+    network.die(0, true);
+    network.until(100, "another leader", |network| network.leader().is_some());
+    network.until(100, "the entry", |network| network.committed.contains_key(&index));
+    assert_eq!(&*network.committed[&index].data, b"late");
+}
+
+/// What may have lost votes and entries that it confirmed neither votes nor leads.
+#[test]
+fn an_amnesiac_member_takes_entries_and_does_not_vote() {
+    let mut network = led_by_the_first();
+    network.die(1, false);
+    let disk = network.members[1].persisted.clone();
+    let (member, voters) = (peer(1), network.voters.clone());
+    network.members[1].consensus = Some(open(member, &voters, &disk, 7, true));
+    network.members[1].life += 1;
+    store(&mut network, 0, 1, 10);
+    network.die(0, false);
+    for _ in 0..100 {
+        network.tick();
+        (0..3).for_each(|member| network.persist(member, usize::MAX));
+    }
+    assert_eq!(network.leader(), None, "one vote is no majority");
+    assert_ne!(network.consensus(1).status().role, Role::Leader);
+    network.consensus(1).recovered();
+    network.until(100, "a leader", |network| network.leader().is_some());
+}
+
+/// The library ends at an entry that contradicts one that is committed, and where counting ends.
+#[test]
+fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
+    let mut network = led_by_the_first();
+    let append = message(&mut network, MessageKind::Append, 0, 1);
+    let entry = |index: u64, term: u64| Entry { index, term, data: Bytes::from("x") };
+    let nonsense = [
+        Message { index: 1, log_term: 1, entries: vec![entry(3, 1)], ..append.clone() },
+        Message { index: 1, log_term: 9, ..append.clone() },
+        Message { index: u64::MAX, log_term: 1, ..append.clone() },
+        Message { term: u64::MAX, ..append.clone() },
+        Message { term: 0, ..append.clone() },
+        Message { from: peer(7), ..append.clone() },
+        Message { to: peer(2), ..append.clone() },
+        Message { index: 2, log_term: 1, entries: vec![entry(3, 0)], ..append.clone() },
+        Message { kind: MessageKind::Vote, entries: vec![entry(1, 1)], ..append.clone() },
+    ];
+    let before = network.consensus(1).status();
+    for message in nonsense {
+        network.consensus(1).step(message.clone()).expect("dropped");
+        assert_eq!(network.consensus(1).status(), before, "{message:?}");
+    }
+    let term = append.term + 1;
+    let contradiction = Message { term, index: 0, log_term: 0, entries: vec![entry(1, term)], ..append };
+    // An answer that it has more than that is right as well; what counts is that nothing is taken back.
+    let _ = network.consensus(1).step(contradiction);
+    assert_eq!(network.consensus(1).status().committed, before.committed);
+}
