@@ -183,7 +183,8 @@ mod tests {
 
     fn frames() -> impl Strategy<Value = Frame> {
         let numbers = proptest::array::uniform8(1_u64..u64::MAX / 2);
-        let entries = proptest::collection::vec((1..9_u64, proptest::collection::vec(any::<u8>(), 0..50)), 0..5);
+        let entries =
+            proptest::collection::vec((1..9_u64, proptest::collection::vec(any::<u8>(), 0..50)), 0..5);
         let heads = (any::<u64>(), any::<u32>(), any::<u32>(), any::<bool>(), any::<bool>());
         (0..MessageKind::ALL.len(), heads, numbers, entries).prop_map(|(kind, head, numbers, entries)| {
             let [from, to, term, index, log_term, commit, commit_term, reject_hint] = numbers;

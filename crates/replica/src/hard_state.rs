@@ -117,9 +117,8 @@ impl HardStates {
 fn write(group: GroupId, state: &HardState, out: &mut Vec<u8>) {
     let start = out.len();
     let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
-    let flags = flag(state.is_amnesiac, AMNESIAC)
-        | flag(state.is_damaged, DAMAGED)
-        | flag(state.is_removed, REMOVED);
+    let flags =
+        flag(state.is_amnesiac, AMNESIAC) | flag(state.is_damaged, DAMAGED) | flag(state.is_removed, REMOVED);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(&group.0.to_le_bytes());

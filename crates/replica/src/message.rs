@@ -111,8 +111,7 @@ impl Message {
     /// Whether a member can have said this: terms and indexes that do not contradict each other.
     #[must_use]
     pub fn is_plausible(&self) -> bool {
-        let numbers =
-            [self.term, self.index, self.log_term, self.commit, self.commit_term, self.reject_hint];
+        let numbers = [self.term, self.index, self.log_term, self.commit, self.commit_term, self.reject_hint];
         if self.term == 0 || self.from == self.to || numbers.iter().any(|&number| number > MAX_NUMBER) {
             return false;
         }

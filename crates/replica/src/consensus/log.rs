@@ -58,7 +58,8 @@ impl LogView {
         let last = start.tail.last().map_or(start.committed, |entry| entry.index);
         let is_in_order = |pair: &[(u64, u64)]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
         let first_term = start.terms.first();
-        let begins = first_term.is_none_or(|&(index, term)| index == start.base.0 + 1 && term >= start.base.1);
+        let begins =
+            first_term.is_none_or(|&(index, term)| index == start.base.0 + 1 && term >= start.base.1);
         let ends = start.terms.last().is_none_or(|&(index, term)| index <= last && term <= hard.0);
         let is_whole = (start.committed + 1..).zip(&start.tail).all(|(index, entry)| entry.index == index);
         let is_right = start.terms.windows(2).all(is_in_order)
@@ -226,5 +227,81 @@ impl Storage for LogView {
     /// Whole streams are sent apart from consensus, never from here.
     fn snapshot(&self, _at_least: u64, _to: u64) -> raft::Result<Snapshot> {
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn entry(index: u64, term: u64) -> Entry {
+        Entry { index, term, data: Bytes::from(vec![0; 100_000]) }
+    }
+
+    proptest! {
+        /// Beside a plain list of terms.
+        #[test]
+        fn terms_are_known_of_all_that_is_there(
+            steps in proptest::collection::vec((0..4_u8, 0..8_u64, 1..6_u64), 1..60)
+        ) {
+            let mut log = LogView::open(&LogStart::default(), (0, 0), vec![1]).expect("an empty log");
+            let (mut terms, mut base, mut applied) = (vec![0_u64], 0_u64, 0_u64);
+            for (what, back, more) in steps {
+                let last = terms.len() as u64 - 1;
+                match what {
+                    0 | 1 => {
+                        let first = (last + 1).saturating_sub(back).max(applied + 1);
+                        terms.truncate(first as usize);
+                        let term = terms.last().copied().unwrap_or(0) + back % 2;
+                        let entries: Vec<Entry> = (first..first + more).map(|index| entry(index, term.max(1))).collect();
+                        terms.extend(entries.iter().map(|entry| entry.term));
+                        log.append(&entries);
+                    }
+                    2 => {
+                        applied = last.saturating_sub(back).max(applied);
+                        log.trim(applied);
+                    }
+                    _ => {
+                        let first = applied.saturating_sub(back) + 1;
+                        log.forget_before(first);
+                        base = base.max(first - 1);
+                    }
+                }
+                let last = terms.len() as u64 - 1;
+                for index in 0..last + 3 {
+                    let expected = (base..=last).contains(&index).then(|| terms[index as usize]);
+                    prop_assert_eq!(log.term_of(index), expected, "{} of {:?} from {}", index, &terms, base);
+                }
+                let unapplied = (last - applied) * entry(1, 1).weight();
+                prop_assert!(log.recent_bytes <= unapplied + KEPT_BYTES || what != 2);
+                let context = GetEntriesContext::empty(false);
+                let tail = log.entries(applied + 1, last + 1, None, context).expect("what is not applied is there");
+                prop_assert_eq!(tail.len() as u64, last - applied);
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_that_contradicts_itself_is_not_opened() {
+        let sound =
+            LogStart { base: (4, 2), terms: vec![(5, 2), (7, 3)], committed: 7, tail: vec![entry(8, 3)] };
+        let opens = |log: &LogStart, term| LogView::open(log, (term, 0), vec![1]).is_some();
+        assert!(opens(&sound, 3));
+        assert!(!opens(&sound, 2), "a term that was never seen");
+        let changes: [fn(&mut LogStart); 6] = [
+            |log| log.tail[0].index = 9,
+            |log| log.tail[0].term = 4,
+            |log| log.terms[0].0 = 6,
+            |log| log.terms[1].1 = 2,
+            |log| log.terms.clear(),
+            |log| log.committed = 3,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut log = sound.clone();
+            change(&mut log);
+            assert!(!opens(&log, 3), "change {number}");
+        }
     }
 }

@@ -351,7 +351,10 @@ impl Consensus {
 
 impl std::fmt::Debug for Consensus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Consensus").field("me", &self.me).field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Consensus")
+            .field("me", &self.me)
+            .field("status", &self.status())
+            .finish_non_exhaustive()
     }
 }
 

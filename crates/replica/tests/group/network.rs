@@ -67,7 +67,14 @@ impl Network {
                 let disk = Disk::default();
                 let consensus = open(peer, &voters, &disk, rng.next_u64(), false);
                 let (written, persisted) = (disk.clone(), disk);
-                Member { peer, consensus: Some(consensus), written, persisted, pending: VecDeque::new(), life: 1 }
+                Member {
+                    peer,
+                    consensus: Some(consensus),
+                    written,
+                    persisted,
+                    pending: VecDeque::new(),
+                    life: 1,
+                }
             })
             .collect();
         Self {

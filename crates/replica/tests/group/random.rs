@@ -46,9 +46,11 @@ fn live(size: usize, seed: u64, steps: usize) -> Network {
     }
     network.cut.clear();
     network.loss = 0;
-    (0..size).filter(|&member| !network.is_alive(member)).collect::<Vec<_>>().into_iter().for_each(|member| {
-        network.come_back(member);
-    });
+    (0..size).filter(|&member| !network.is_alive(member)).collect::<Vec<_>>().into_iter().for_each(
+        |member| {
+            network.come_back(member);
+        },
+    );
     network.until(400, "one entry that all have", |network| {
         let has_end = network.committed.values().any(|entry| &*entry.data == b"the end");
         if let Some(leader) = network.leader().filter(|_| !has_end) {
@@ -98,5 +100,8 @@ fn lives_are_eventful() {
     let leaders: usize = lives.iter().map(|life| life.leaders.len()).sum();
     let committed: usize = lives.iter().map(|life| life.committed.len()).sum();
     let deaths: u32 = lives.iter().flat_map(|life| &life.members).map(|member| member.life - 1).sum();
-    assert!(leaders > 40 && committed > 250 && deaths > 40, "{leaders} leaders, {committed} entries, {deaths} deaths");
+    assert!(
+        leaders > 40 && committed > 250 && deaths > 40,
+        "{leaders} leaders, {committed} entries, {deaths} deaths"
+    );
 }

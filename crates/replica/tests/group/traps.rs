@@ -13,7 +13,9 @@ fn led_by_the_first() -> Network {
     let mut network = Network::new(3, 1);
     network.consensus(0).campaign().expect("a sound group");
     network.settle(0);
-    network.until(20, "a leader", |network| network.members[0].consensus.as_ref().is_some_and(|one| one.can_propose()));
+    network.until(20, "a leader", |network| {
+        network.members[0].consensus.as_ref().is_some_and(|one| one.can_propose())
+    });
     store(&mut network, 0, 1, 10);
     network
 }
@@ -62,9 +64,7 @@ fn a_member_that_has_lost_its_log_gets_it_again() {
     network.consensus(1).step(heartbeat).expect("a heartbeat that counts on more is dropped");
     network.settle(1);
     assert_eq!(network.consensus(1).status().committed, 0);
-    network.until(100, "the same log", |network| {
-        network.members[1].written.committed >= commit
-    });
+    network.until(100, "the same log", |network| network.members[1].written.committed >= commit);
     assert_eq!(network.members[1].written.entries[..6], network.members[0].written.entries[..6]);
 }
 
@@ -121,6 +121,21 @@ fn members_that_rested_elect_another_leader_at_once() {
     }
     network.until(12, "another leader", |network| network.leader().is_some());
     assert_eq!(network.leaders.len(), 2, "of the first election that was held");
+}
+
+/// Else all would stand for election at the same moment, and nobody be elected.
+#[test]
+fn who_wakes_without_a_leader_does_not_stand_at_once() {
+    for seed in 0..40 {
+        let mut network = Network::new(3, seed);
+        network.until(60, "a leader", |network| network.leader().is_some());
+        let leader = network.leader().expect("as was waited for");
+        let other = (leader + 1) % 3;
+        network.until(20, "an entry", |network| network.members[other].written.committed > 0);
+        network.consensus(other).rest();
+        network.consensus(other).wake(true).expect("a sound member");
+        assert_eq!(network.consensus(other).status().role, Role::Follower, "seed {seed}");
+    }
 }
 
 /// A leader that is there is not disturbed by members that wake.
@@ -220,6 +235,15 @@ fn entries_share_messages() {
     }
     network.settle(0);
     assert_eq!(network.frames.len(), 2, "one for each of the others");
+    network.die(2, false);
+    network.until(60, "all", |network| network.members[0].written.committed > 1_000);
+    network.come_back(2);
+    let mut sent = 0;
+    network.until(100, "the same log", |network| {
+        sent += network.frames.len();
+        network.members[2].written.committed > 1_000
+    });
+    assert!(sent < 100, "{sent} frames");
 }
 
 /// What a leader has proposed may be committed by the next one.
@@ -241,20 +265,27 @@ fn what_a_lost_leader_proposed_can_be_committed_still() {
 fn an_amnesiac_member_takes_entries_and_does_not_vote() {
     let mut network = led_by_the_first();
     network.die(1, false);
-    let disk = network.members[1].persisted.clone();
-    let (member, voters) = (peer(1), network.voters.clone());
-    network.members[1].consensus = Some(open(member, &voters, &disk, 7, true));
-    network.members[1].life += 1;
+    come_back_amnesiac(&mut network, 1);
     store(&mut network, 0, 1, 10);
-    network.die(0, false);
+    // Nobody knows of a leader that it would protect.
+    (0..3).for_each(|member| network.die(member, false));
+    come_back_amnesiac(&mut network, 1);
+    network.come_back(2);
     for _ in 0..100 {
         network.tick();
         (0..3).for_each(|member| network.persist(member, usize::MAX));
+        assert_eq!(network.consensus(1).status().role, Role::Follower, "it does not stand for election");
+        assert_eq!(network.leader(), None, "one vote is no majority");
     }
-    assert_eq!(network.leader(), None, "one vote is no majority");
-    assert_ne!(network.consensus(1).status().role, Role::Leader);
     network.consensus(1).recovered();
     network.until(100, "a leader", |network| network.leader().is_some());
+}
+
+fn come_back_amnesiac(network: &mut Network, at: usize) {
+    let (disk, voters) = (network.members[at].persisted.clone(), network.voters.clone());
+    let consensus = open(peer(at), &voters, &disk, 7, true);
+    network.members[at].consensus = Some(consensus);
+    network.members[at].life += 1;
 }
 
 /// The library ends at an entry that contradicts one that is committed, and where counting ends.
