@@ -269,6 +269,7 @@ fn an_amnesiac_member_takes_entries_and_does_not_vote() {
     store(&mut network, 0, 1, 10);
     // Nobody knows of a leader that it would protect.
     (0..3).for_each(|member| network.die(member, false));
+    network.frames.clear();
     come_back_amnesiac(&mut network, 1);
     network.come_back(2);
     for _ in 0..100 {
