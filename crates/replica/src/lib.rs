@@ -1,8 +1,8 @@
 //! Groups of replicas: who leads one, what is committed, and what members say to each other.
 //!
 //! Owns consensus (Raft), behind [`Consensus`], so that nothing else knows which library does it;
-//! the frames between members ([`frame`]), and what a member must remember of an election
-//! ([`hard_state`]). Entries are bytes here: what they do to a stream is for `store` and `streams`,
+//! the frames between members ([`frame`]), what a member must remember of an election
+//! ([`hard_state`]), and whether other servers are there ([`liveness`]). Entries are bytes here: what they do to a stream is for `store` and `streams`,
 //! which know neither terms of elections nor members. Must never do I/O, nor have a clock, a thread
 //! or a random source: time comes as ticks, and a seed from outside, so that a simulation can
 //! repeat everything. Nothing from the network reaches a parser but ours.
@@ -22,6 +22,7 @@
 
 pub mod frame;
 pub mod hard_state;
+pub mod liveness;
 
 mod consensus;
 mod message;

@@ -148,6 +148,11 @@ impl LogView {
         *self.fetched.get_mut() = entries;
     }
 
+    /// Index of the first entry of this term, if the log has one.
+    pub(super) fn begin_of(&self, term: u64) -> Option<u64> {
+        self.terms.last().filter(|&&(_, last)| last == term).map(|&(index, _)| index)
+    }
+
     /// The first index that is in memory.
     fn first_recent(&self) -> u64 {
         self.last + 1 - self.recent.len() as u64

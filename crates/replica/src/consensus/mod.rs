@@ -169,6 +169,21 @@ impl Consensus {
             && members.iter().all(has_all)
     }
 
+    /// Whether nobody else can lead now: members that are a majority, this one among them, have
+    /// confirmed an entry of its term and support its server (see [`liveness`](crate::liveness)),
+    /// and it is not handing over. Reads that it answers then are never older than an answered
+    /// write.
+    #[must_use]
+    pub fn is_sure(&self, supports: impl Fn(Peer) -> bool) -> bool {
+        let raft = &self.node.raft;
+        let Some(begin) = raft.raft_log.store().begin_of(raft.term) else { return false };
+        let Status { role, members, .. } = self.status();
+        let counts =
+            |member: &&Standing| member.peer == self.me || member.matched >= begin && supports(member.peer);
+        let is_majority = members.iter().filter(counts).count() * 2 > members.len();
+        role == Role::Leader && is_majority && raft.lead_transferee.is_none()
+    }
+
     /// Lets no time pass for this member until [`wake`](Self::wake), and gives back memory. Somebody
     /// else has to notice that the leader's server is gone. Messages are taken as ever.
     pub fn rest(&mut self) {
@@ -247,8 +262,7 @@ impl Consensus {
         if index != next || data.is_empty() {
             return Err(Refused::NotNext { expected: next });
         }
-        let mut entry = raft::eraftpb::Entry::default();
-        entry.data = data;
+        let entry = raft::eraftpb::Entry { data, ..raft::eraftpb::Entry::default() };
         let mut message = raft::eraftpb::Message::default();
         message.set_msg_type(raft::eraftpb::MessageType::MsgPropose);
         message.from = self.me.number();

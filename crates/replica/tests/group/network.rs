@@ -215,8 +215,7 @@ impl Network {
 
     /// Delivers what has arrived, and what that leads to at once.
     pub(crate) fn deliver(&mut self) {
-        loop {
-            let Some(at) = self.frames.iter().position(|(when, _)| *when <= self.now) else { break };
+        while let Some(at) = self.frames.iter().position(|(when, _)| *when <= self.now) {
             let (_, bytes) = self.frames.remove(at);
             self.arrive(bytes);
         }

@@ -138,6 +138,25 @@ fn who_wakes_without_a_leader_does_not_stand_at_once() {
     }
 }
 
+/// A member that has not heard of the term may vote for somebody else, whomever it supports.
+#[test]
+fn a_leader_is_sure_of_those_who_have_confirmed_its_term() {
+    let mut network = led_by_the_first();
+    let supports = |of: usize| move |other| other == peer(of);
+    assert!(network.consensus(0).is_sure(supports(1)) && network.consensus(0).is_sure(supports(2)));
+    assert!(!network.consensus(0).is_sure(|_| false), "one is no majority");
+    assert!(!network.consensus(1).is_sure(|_| true), "it does not lead");
+    network.cut = vec![(0, 2), (2, 0), (1, 2), (2, 1)];
+    network.consensus(0).transfer(peer(1)).expect("a sound member");
+    assert!(!network.consensus(0).is_sure(|_| true), "it hands over");
+    network.settle(0);
+    network.until(60, "another leader", |network| {
+        network.leader() == Some(1) && network.consensus(1).can_propose()
+    });
+    assert!(network.consensus(1).is_sure(supports(0)));
+    assert!(!network.consensus(1).is_sure(supports(2)), "it has confirmed nothing of this term");
+}
+
 /// A leader that is there is not disturbed by members that wake.
 #[test]
 fn members_that_wake_keep_their_leader() {
