@@ -15,8 +15,8 @@
 
 use bytes::Bytes;
 
-use crate::consensus::Entry;
-use crate::{GroupId, Message, MessageKind, Peer};
+use crate::consensus::RaftEntry;
+use crate::{GroupId, Peer, RaftMessage, RaftMessageKind};
 
 /// Bytes of a frame without entries.
 const HEAD_BYTES: usize = 96;
@@ -29,15 +29,15 @@ const TRANSFER: u8 = 2;
 
 /// One message with the group that it is for, and the life of the server that it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct RaftFrame {
     /// Which group.
     pub group: GroupId,
     /// Of the group, as its sender knows it: grows when the stream gets another group.
     pub epoch: u32,
     /// The life of the sender's store, its low half: a number that grows with each start.
     pub incarnation: u32,
-    /// What is said.
-    pub message: Message,
+    /// The message itself.
+    pub message: RaftMessage,
 }
 
 /// Bytes that no server of ours has written: the connection is of no use any more.
@@ -51,7 +51,7 @@ pub enum FrameError {
     Malformed,
 }
 
-impl Frame {
+impl RaftFrame {
     /// Appends the frame to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -102,7 +102,7 @@ impl Frame {
             return Ok(None);
         }
         let bytes = bytes.slice(..size);
-        let mut reader = Reader { bytes: &bytes, at: 4 };
+        let mut reader = FrameParser { bytes: &bytes, at: 4 };
         let checksum = reader.u32().ok_or(FrameError::Malformed)?;
         if checksum != crc32c::crc32c(&bytes[COUNTED_FROM..]) {
             return Err(FrameError::Checksum);
@@ -118,12 +118,12 @@ fn length(length: usize) -> [u8; 4] {
 }
 
 /// Reads one frame that is there as a whole.
-struct Reader<'a> {
+struct FrameParser<'a> {
     bytes: &'a Bytes,
     at: usize,
 }
 
-impl Reader<'_> {
+impl FrameParser<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let found = self.bytes.get(self.at..)?.first_chunk().copied()?;
         self.at += N;
@@ -138,14 +138,14 @@ impl Reader<'_> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn frame(&mut self) -> Option<Frame> {
+    fn frame(&mut self) -> Option<RaftFrame> {
         let [kind, flags, 0, 0] = self.array()? else { return None };
-        let kind = MessageKind::ALL.into_iter().find(|one| *one as u8 == kind)?;
+        let kind = RaftMessageKind::ALL.into_iter().find(|one| *one as u8 == kind)?;
         if flags & !(REFUSED | TRANSFER) != 0 {
             return None;
         }
         let (group, epoch, incarnation) = (GroupId(self.u64()?), self.u32()?, self.u32()?);
-        let mut message = Message {
+        let mut message = RaftMessage {
             kind,
             from: Peer::from_number(self.u64()?)?,
             to: Peer::from_number(self.u64()?)?,
@@ -164,15 +164,15 @@ impl Reader<'_> {
             let end = self.at.checked_add(size).filter(|end| *end <= self.bytes.len())?;
             let data = self.bytes.slice(self.at..end);
             self.at = end;
-            message.entries.push(Entry { index: message.index.checked_add(number)?, term, data });
+            message.entries.push(RaftEntry { index: message.index.checked_add(number)?, term, data });
         }
-        Some(Frame { group, epoch, incarnation, message })
+        Some(RaftFrame { group, epoch, incarnation, message })
     }
 }
 
 /// Bytes that a frame with these entries has.
 #[must_use]
-pub fn size_of(entries: &[Entry]) -> usize {
+pub fn size_of(entries: &[RaftEntry]) -> usize {
     HEAD_BYTES + entries.iter().map(|entry| ENTRY_HEAD_BYTES + entry.data.len()).sum::<usize>()
 }
 
@@ -181,20 +181,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn frames() -> impl Strategy<Value = Frame> {
+    fn frames() -> impl Strategy<Value = RaftFrame> {
         let numbers = proptest::array::uniform8(1_u64..u64::MAX / 2);
         let entries =
             proptest::collection::vec((1..9_u64, proptest::collection::vec(any::<u8>(), 0..50)), 0..5);
         let heads = (any::<u64>(), any::<u32>(), any::<u32>(), any::<bool>(), any::<bool>());
-        (0..MessageKind::ALL.len(), heads, numbers, entries).prop_map(|(kind, head, numbers, entries)| {
+        (0..RaftMessageKind::ALL.len(), heads, numbers, entries).prop_map(|(kind, head, numbers, entries)| {
             let [from, to, term, index, log_term, commit, commit_term, reject_hint] = numbers;
             let (group, epoch, incarnation, is_refused, is_transfer) = head;
             let entries = (index + 1..)
                 .zip(entries)
-                .map(|(index, (term, data))| Entry { index, term, data: data.into() })
+                .map(|(index, (term, data))| RaftEntry { index, term, data: data.into() })
                 .collect();
-            let message = Message {
-                kind: MessageKind::ALL[kind],
+            let message = RaftMessage {
+                kind: RaftMessageKind::ALL[kind],
                 from: Peer::from_number(from).expect("not zero"),
                 to: Peer::from_number(to).expect("not zero"),
                 term,
@@ -207,7 +207,7 @@ mod tests {
                 is_transfer,
                 entries,
             };
-            Frame { group: GroupId(group), epoch, incarnation, message }
+            RaftFrame { group: GroupId(group), epoch, incarnation, message }
         })
     }
 
@@ -220,10 +220,10 @@ mod tests {
             prop_assert_eq!(size, size_of(&frame.message.entries));
             bytes.resize(size + behind, 0x2a);
             let bytes = Bytes::from(bytes);
-            prop_assert_eq!(Frame::read(&bytes, size), Ok(Some((frame, size))));
-            prop_assert_eq!(Frame::read(&bytes, size - 1), Err(FrameError::Size));
+            prop_assert_eq!(RaftFrame::read(&bytes, size), Ok(Some((frame, size))));
+            prop_assert_eq!(RaftFrame::read(&bytes, size - 1), Err(FrameError::Size));
             for end in 0..size {
-                prop_assert_eq!(Frame::read(&bytes.slice(..end), size), Ok(None), "{} of {}", end, size);
+                prop_assert_eq!(RaftFrame::read(&bytes.slice(..end), size), Ok(None), "{} of {}", end, size);
             }
         }
 
@@ -234,7 +234,7 @@ mod tests {
             // A size that has changed may say that more is to come.
             let bit = 32 + bit.index(bytes.len() * 8 - 32);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(Frame::read(&Bytes::from(bytes), 1 << 20), Err(FrameError::Checksum));
+            prop_assert_eq!(RaftFrame::read(&Bytes::from(bytes), 1 << 20), Err(FrameError::Checksum));
         }
 
         /// With a right checksum, as somebody hostile would send it.
@@ -246,7 +246,7 @@ mod tests {
             bytes[4..8].copy_from_slice(&checksum);
             bytes[8] %= 11;
             let bytes = Bytes::from(bytes);
-            if let Ok(Some((frame, used))) = Frame::read(&bytes, bytes.len()) {
+            if let Ok(Some((frame, used))) = RaftFrame::read(&bytes, bytes.len()) {
                 prop_assert_eq!(used, bytes.len());
                 prop_assert_eq!(size_of(&frame.message.entries), used);
             }

@@ -24,7 +24,7 @@ const AMNESIAC: u32 = 1;
 const DAMAGED: u32 = 2;
 const REMOVED: u32 = 4;
 
-/// What one member must remember.
+/// State of one member that has to outlive its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HardState {
     /// Of its group.
@@ -91,7 +91,7 @@ impl HardStates {
         }
     }
 
-    /// What the member of a group must remember.
+    /// State of the member of a group.
     #[must_use]
     pub fn get(&self, group: GroupId) -> Option<HardState> {
         self.states.get(&group).copied()

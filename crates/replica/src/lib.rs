@@ -2,10 +2,11 @@
 //!
 //! Owns consensus (Raft), behind [`Consensus`], so that nothing else knows which library does it;
 //! the frames between members ([`frame`]), what a member must remember of an election
-//! ([`hard_state`]), and whether other servers are there ([`liveness`]). Entries are bytes here: what they do to a stream is for `store` and `streams`,
-//! which know neither terms of elections nor members. Must never do I/O, nor have a clock, a thread
-//! or a random source: time comes as ticks, and a seed from outside, so that a simulation can
-//! repeat everything. Nothing from the network reaches a parser but ours.
+//! ([`hard_state`]), and whether other servers are there ([`liveness`]). Entries are bytes here:
+//! what they do to a stream is for `store` and `streams`, which know no elections. Must never do
+//! I/O, nor have a clock, a thread or a random source: time comes as ticks, and a seed from
+//! outside, so that a simulation can repeat everything. Nothing from the network reaches a parser
+//! but ours.
 //!
 //! The design is in `docs/replication.md`.
 //!
@@ -29,7 +30,8 @@ mod message;
 mod peer;
 
 pub use consensus::{
-    Broken, Consensus, Entry, Fetch, FetchId, LogStart, Ready, Refused, Role, Standing, Start, Status, Vote,
+    Broken, Consensus, Fetch, FetchId, LogStart, MemberProgress, MemberStart, RaftEntry, RaftRole, Ready,
+    Refused, Status, Vote,
 };
-pub use message::{Message, MessageKind};
+pub use message::{RaftMessage, RaftMessageKind};
 pub use peer::{GroupId, Peer};

@@ -63,12 +63,12 @@ struct PeerLiveness {
     epoch: u64,
     /// Until when this server may count on its support.
     counted_until: u64,
-    given: Given,
+    given: SupportGiven,
 }
 
 /// Support that this server gives to another one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Given {
+struct SupportGiven {
     incarnation: u64,
     epoch: u64,
     until: Option<u64>,
@@ -116,7 +116,7 @@ impl Liveness {
             return None;
         }
         if request.incarnation > given.incarnation {
-            *given = Given { incarnation: request.incarnation, epoch: 1, until: None };
+            *given = SupportGiven { incarnation: request.incarnation, epoch: 1, until: None };
         }
         given.expire(now);
         let is_given = request.epoch == given.epoch;
@@ -181,7 +181,7 @@ impl PeerLiveness {
     }
 }
 
-impl Given {
+impl SupportGiven {
     /// Ends support whose time is over.
     fn expire(&mut self, now: u64) -> bool {
         self.until.is_some_and(|until| until <= now) && self.end()

@@ -1,4 +1,4 @@
-//! What members of a group say to each other.
+//! Messages between members of a group.
 //!
 //! Owns the translation between our messages and those of the library, and which of them may come
 //! from outside at all. Must never hand the library a message that ends in one of its assertions:
@@ -7,12 +7,12 @@
 use raft::eraftpb;
 
 use crate::Peer;
-use crate::consensus::Entry;
+use crate::consensus::RaftEntry;
 
 /// Kinds of messages. Numbers stand in frames and stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum MessageKind {
+pub enum RaftMessageKind {
     /// From a leader: entries behind one that the receiver should have, or only what is committed.
     Append = 1,
     /// Whether they followed on what the receiver has.
@@ -27,7 +27,7 @@ pub enum MessageKind {
     VoteAnswer = 6,
     /// From a leader, that it is one.
     Heartbeat = 7,
-    /// That the sender hears its leader.
+    /// Says that the sender hears its leader.
     HeartbeatAnswer = 8,
     /// From a leader that hands over: stand for election now.
     TimeoutNow = 9,
@@ -38,21 +38,21 @@ pub enum MessageKind {
 /// Which fields say something depends on the kind; the others are zero. See the Raft paper and the
 /// thesis (Ongaro 2014), sections 3 and 9.6.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct RaftMessage {
     /// Which one.
-    pub kind: MessageKind,
-    /// Who says it.
+    pub kind: RaftMessageKind,
+    /// The sender.
     pub from: Peer,
-    /// To whom.
+    /// The receiver.
     pub to: Peer,
-    /// Term of the sender; for [`PreVote`](MessageKind::PreVote) the one that it would begin.
+    /// Term of the sender; for [`PreVote`](RaftMessageKind::PreVote) the one that it would begin.
     pub term: u64,
     /// `Append`: index of the entry before the first; its answer: the last index that agrees, or
     /// what was refused; `Vote`: the last index of the sender.
     pub index: u64,
     /// Term of the entry at `index`, where one is meant; of a refusal, the term at `reject_hint`.
     pub log_term: u64,
-    /// What the sender knows to be committed.
+    /// Index up to which the sender knows the log to be committed.
     pub commit: u64,
     /// Term of the entry at `commit`: for votes.
     pub commit_term: u64,
@@ -63,7 +63,7 @@ pub struct Message {
     /// Of a vote: the leader has asked for it, so that nobody protects that leader.
     pub is_transfer: bool,
     /// `Append`: entries, one behind the other.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RaftEntry>,
 }
 
 /// Marks the vote of a transfer, in the library's messages.
@@ -72,7 +72,7 @@ const TRANSFER: &[u8] = b"CampaignTransfer";
 /// The highest number that a term or index may have: far from where counting ends.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
-impl MessageKind {
+impl RaftMessageKind {
     pub(crate) const ALL: [Self; 9] = [
         Self::Append,
         Self::AppendAnswer,
@@ -107,7 +107,7 @@ impl MessageKind {
     }
 }
 
-impl Message {
+impl RaftMessage {
     /// Whether a member can have said this: terms and indexes that do not contradict each other.
     #[must_use]
     pub fn is_plausible(&self) -> bool {
@@ -115,7 +115,7 @@ impl Message {
         if self.term == 0 || self.from == self.to || numbers.iter().any(|&number| number > MAX_NUMBER) {
             return false;
         }
-        if self.kind != MessageKind::Append {
+        if self.kind != RaftMessageKind::Append {
             return self.entries.is_empty();
         }
         let mut before = self.log_term;
@@ -137,14 +137,14 @@ impl Message {
         if self.is_transfer {
             message.context = TRANSFER.into();
         }
-        message.set_entries(self.entries.iter().map(Entry::to_raft).collect::<Vec<_>>().into());
+        message.set_entries(self.entries.iter().map(RaftEntry::to_raft).collect::<Vec<_>>().into());
         message
     }
 
-    /// What the library wants to be sent. `None` for kinds that never leave this server.
+    /// A message that the library wants to be sent. `None` for kinds that never leave this server.
     pub(crate) fn of_raft(message: &eraftpb::Message) -> Option<Self> {
         let theirs = message.get_msg_type();
-        let kind = MessageKind::ALL.into_iter().find(|kind| kind.to_raft() == theirs)?;
+        let kind = RaftMessageKind::ALL.into_iter().find(|kind| kind.to_raft() == theirs)?;
         Some(Self {
             kind,
             from: Peer::from_number(message.from)?,
@@ -157,7 +157,7 @@ impl Message {
             is_refused: message.reject,
             reject_hint: message.reject_hint,
             is_transfer: *message.context == *TRANSFER,
-            entries: message.entries.iter().map(Entry::of_raft).collect(),
+            entries: message.entries.iter().map(RaftEntry::of_raft).collect(),
         })
     }
 }

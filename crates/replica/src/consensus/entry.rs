@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// Bytes at a place in a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RaftEntry {
     /// Place in the log; the first is 1.
     pub index: u64,
     /// Term of the leader that decided it.
@@ -13,7 +13,7 @@ pub struct Entry {
     pub data: Bytes,
 }
 
-impl Entry {
+impl RaftEntry {
     /// Bytes that it counts for in limits of messages.
     pub(crate) fn weight(&self) -> u64 {
         /// Of its head in a frame.

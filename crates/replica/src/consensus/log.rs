@@ -11,7 +11,7 @@ use raft::eraftpb::{ConfState, HardState, Snapshot};
 use raft::storage::{GetEntriesContext, RaftState, Storage};
 use raft::{Error, StorageError};
 
-use super::entry::Entry;
+use super::entry::RaftEntry;
 
 /// Bytes of applied entries that stay in memory for members that are a little behind.
 const KEPT_BYTES: u64 = 1 << 20;
@@ -26,11 +26,11 @@ pub struct LogStart {
     /// Index of the last entry that is known to be committed.
     pub committed: u64,
     /// All entries behind `committed`.
-    pub tail: Vec<Entry>,
+    pub tail: Vec<RaftEntry>,
 }
 
-/// What the library wants to send and is not in memory.
-pub(super) struct Wanted {
+/// Entries that the library wants to send and that are not in memory.
+pub(super) struct WantedEntries {
     pub(super) context: GetEntriesContext,
     pub(super) low: u64,
     pub(super) high: u64,
@@ -44,11 +44,11 @@ pub(super) struct LogView {
     terms: Vec<(u64, u64)>,
     last: u64,
     /// The last entries, without a gap, up to `last`.
-    recent: VecDeque<Entry>,
+    recent: VecDeque<RaftEntry>,
     recent_bytes: u64,
     /// Entries that were fetched for the request that is answered just now.
-    fetched: RefCell<Vec<Entry>>,
-    wanted: RefCell<Vec<Wanted>>,
+    fetched: RefCell<Vec<RaftEntry>>,
+    wanted: RefCell<Vec<WantedEntries>>,
 }
 
 impl LogView {
@@ -74,23 +74,23 @@ impl LogView {
         let hard_state =
             HardState { term: hard.0, vote: hard.1, commit: start.committed, ..HardState::default() };
         let conf_state = ConfState { voters, ..ConfState::default() };
-        let recent: VecDeque<Entry> = start.tail.iter().cloned().collect();
+        let recent: VecDeque<RaftEntry> = start.tail.iter().cloned().collect();
         let log = Self {
             initial: RaftState::new(hard_state, conf_state),
             base: start.base,
             terms: start.terms.clone(),
             last,
-            recent_bytes: recent.iter().map(Entry::weight).sum(),
+            recent_bytes: recent.iter().map(RaftEntry::weight).sum(),
             recent,
             fetched: RefCell::default(),
             wanted: RefCell::default(),
         };
-        let has_its_term = |entry: &Entry| log.term_of(entry.index) == Some(entry.term);
+        let has_its_term = |entry: &RaftEntry| log.term_of(entry.index) == Some(entry.term);
         log.recent.iter().all(has_its_term).then_some(log)
     }
 
     /// Entries come behind the log, or in the place of those from the first one on.
-    pub(super) fn append(&mut self, entries: &[Entry]) {
+    pub(super) fn append(&mut self, entries: &[RaftEntry]) {
         let Some(first) = entries.first() else { return };
         self.cut(first.index);
         for entry in entries {
@@ -138,13 +138,13 @@ impl LogView {
         }
     }
 
-    /// What the library asked for and could not be given.
-    pub(super) fn take_wanted(&mut self) -> Vec<Wanted> {
+    /// Entries that the library asked for and could not be given.
+    pub(super) fn take_wanted(&mut self) -> Vec<WantedEntries> {
         std::mem::take(self.wanted.get_mut())
     }
 
     /// Has these entries be there for the next question alone.
-    pub(super) fn lend(&mut self, entries: Vec<Entry>) {
+    pub(super) fn lend(&mut self, entries: Vec<RaftEntry>) {
         *self.fetched.get_mut() = entries;
     }
 
@@ -170,17 +170,17 @@ impl LogView {
 
 /// As many of `entries` as fit, and at least one, up to `high`.
 fn limited<'a>(
-    entries: impl Iterator<Item = &'a Entry>,
+    entries: impl Iterator<Item = &'a RaftEntry>,
     high: u64,
     max_bytes: u64,
 ) -> Vec<raft::eraftpb::Entry> {
     let mut bytes = 0;
-    let fits = |entry: &&Entry| {
+    let fits = |entry: &&RaftEntry| {
         let is_first = bytes == 0;
         bytes += entry.weight();
         entry.index < high && (is_first || bytes <= max_bytes)
     };
-    entries.take_while(fits).map(Entry::to_raft).collect()
+    entries.take_while(fits).map(RaftEntry::to_raft).collect()
 }
 
 impl Storage for LogView {
@@ -212,7 +212,7 @@ impl Storage for LogView {
         if !context.can_async() {
             return Err(Error::Store(StorageError::Unavailable));
         }
-        self.wanted.borrow_mut().push(Wanted { context, low, high: high.min(first), max_bytes });
+        self.wanted.borrow_mut().push(WantedEntries { context, low, high: high.min(first), max_bytes });
         Err(Error::Store(StorageError::LogTemporarilyUnavailable))
     }
 
@@ -241,8 +241,8 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    fn entry(index: u64, term: u64) -> Entry {
-        Entry { index, term, data: Bytes::from(vec![0; 100_000]) }
+    fn entry(index: u64, term: u64) -> RaftEntry {
+        RaftEntry { index, term, data: Bytes::from(vec![0; 100_000]) }
     }
 
     proptest! {
@@ -260,7 +260,7 @@ mod tests {
                         let first = (last + 1).saturating_sub(back).max(applied + 1);
                         terms.truncate(first as usize);
                         let term = terms.last().copied().unwrap_or(0) + back % 2;
-                        let entries: Vec<Entry> = (first..first + more).map(|index| entry(index, term.max(1))).collect();
+                        let entries: Vec<RaftEntry> = (first..first + more).map(|index| entry(index, term.max(1))).collect();
                         terms.extend(entries.iter().map(|entry| entry.term));
                         log.append(&entries);
                     }

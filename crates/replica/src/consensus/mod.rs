@@ -11,17 +11,17 @@ mod log;
 mod seam;
 mod status;
 
-pub use entry::Entry;
+pub use entry::RaftEntry;
 pub use log::LogStart;
 pub use seam::{Fetch, FetchId, Ready, Refused};
-pub use status::{Role, Standing, Status};
+pub use status::{MemberProgress, RaftRole, Status};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use myelin_stdx::rng::Rng;
 use raft::{Config, GetEntriesContext, RawNode, StateRole};
 
-use crate::{Message, MessageKind, Peer};
+use crate::{Peer, RaftMessage, RaftMessageKind};
 use log::LogView;
 
 /// Ticks without a leader's word after which a member may stand for election, at least.
@@ -35,7 +35,7 @@ const MAX_MESSAGE_BYTES: u64 = 256 << 10;
 /// Messages with entries on their way to one member.
 const MAX_INFLIGHT_MESSAGES: usize = 64;
 
-/// What a member must remember of elections: its term, and for whom it voted in it.
+/// A term, and for whom a member voted in it: has to outlive its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vote {
     /// The highest term that it has seen.
@@ -46,8 +46,8 @@ pub struct Vote {
 
 /// With what a member begins.
 #[derive(Clone, Debug)]
-pub struct Start {
-    /// Who it is.
+pub struct MemberStart {
+    /// The member itself.
     pub me: Peer,
     /// All members that vote, this one among them.
     pub voters: Vec<Peer>,
@@ -85,7 +85,7 @@ pub struct Consensus {
     is_resting: bool,
     /// As it was given to be persisted last.
     vote: Vote,
-    /// What was told to be committed.
+    /// Index that was told to be committed.
     told: u64,
     fetches: Vec<(FetchId, GetEntriesContext)>,
     next_fetch: u64,
@@ -96,9 +96,9 @@ impl Consensus {
     /// A member with what it has stored.
     ///
     /// # Errors
-    /// It is not among the voters, or its log contradicts itself.
-    pub fn open(start: &Start) -> Result<Self, Broken> {
-        let Start { me, voters, vote, log, is_amnesiac, seed } = start;
+    /// The member is not among the voters, or its log contradicts itself.
+    pub fn open(start: &MemberStart) -> Result<Self, Broken> {
+        let MemberStart { me, voters, vote, log, is_amnesiac, seed } = start;
         if !voters.contains(me) {
             return Err(Broken { reason: format!("{me} is no member of its group") });
         }
@@ -162,8 +162,8 @@ impl Consensus {
     #[must_use]
     pub fn can_rest(&self) -> bool {
         let Status { role, last, persisted, committed, members, .. } = self.status();
-        let has_all = |member: &Standing| member.matched == last && member.is_active;
-        role == Role::Leader
+        let has_all = |member: &MemberProgress| member.matched == last && member.is_active;
+        role == RaftRole::Leader
             && self.can_propose()
             && (persisted, committed) == (last, last)
             && members.iter().all(has_all)
@@ -178,14 +178,15 @@ impl Consensus {
         let raft = &self.node.raft;
         let Some(begin) = raft.raft_log.store().begin_of(raft.term) else { return false };
         let Status { role, members, .. } = self.status();
-        let counts =
-            |member: &&Standing| member.peer == self.me || member.matched >= begin && supports(member.peer);
+        let counts = |member: &&MemberProgress| {
+            member.peer == self.me || member.matched >= begin && supports(member.peer)
+        };
         let is_majority = members.iter().filter(counts).count() * 2 > members.len();
-        role == Role::Leader && is_majority && raft.lead_transferee.is_none()
+        role == RaftRole::Leader && is_majority && raft.lead_transferee.is_none()
     }
 
-    /// Lets no time pass for this member until [`wake`](Self::wake), and gives back memory. Somebody
-    /// else has to notice that the leader's server is gone. Messages are taken as ever.
+    /// Lets no time pass for this member until [`wake`](Self::wake), and gives back memory.
+    /// Somebody else has to notice that the leader's server is gone. Messages are taken as ever.
     pub fn rest(&mut self) {
         self.is_resting = true;
         self.node.raft.maybe_free_inflight_buffers();
@@ -215,7 +216,7 @@ impl Consensus {
     ///
     /// # Errors
     /// The member has failed.
-    pub fn step(&mut self, message: Message) -> Result<(), Broken> {
+    pub fn step(&mut self, message: RaftMessage) -> Result<(), Broken> {
         self.check()?;
         if !self.is_welcome(&message) {
             return Ok(());
@@ -225,13 +226,13 @@ impl Consensus {
     }
 
     /// Whether a message is from a member to this one, and the library can take it.
-    fn is_welcome(&self, message: &Message) -> bool {
+    fn is_welcome(&self, message: &RaftMessage) -> bool {
         let raft = &self.node.raft;
         let is_of_group = message.to == self.me && raft.prs().get(message.from.number()).is_some();
         // A leader that counts on entries of an earlier life of this member; it will hear of the
         // new one.
         let counts_on_more =
-            message.kind == MessageKind::Heartbeat && message.commit > raft.raft_log.last_index();
+            message.kind == RaftMessageKind::Heartbeat && message.commit > raft.raft_log.last_index();
         let is_barred = self.is_amnesiac && message.kind.is_of_election();
         is_of_group && message.is_plausible() && !counts_on_more && !is_barred
     }
@@ -252,8 +253,8 @@ impl Consensus {
     /// it to the others.
     ///
     /// # Errors
-    /// It is not in the log: [`can_propose`](Self::can_propose) would have said so, or `index` is
-    /// not the next one.
+    /// The entry is not in the log: [`can_propose`](Self::can_propose) would have said so, or
+    /// `index` is not the next one.
     pub fn propose(&mut self, index: u64, data: bytes::Bytes) -> Result<(), Refused> {
         if !self.can_propose() {
             return Err(Refused::NotNow);
@@ -332,7 +333,7 @@ impl Consensus {
     /// Whether the member has failed.
     ///
     /// # Errors
-    /// It has.
+    /// The member has failed.
     pub fn check(&self) -> Result<(), Broken> {
         self.broken.clone().map_or(Ok(()), Err)
     }

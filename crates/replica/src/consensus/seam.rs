@@ -1,13 +1,13 @@
-//! What a member wants to be done: written, sent, read.
+//! Work that a member asks for: to write, to send, to read.
 
 use raft::eraftpb;
 
-use super::entry::Entry;
+use super::entry::RaftEntry;
 use super::{Broken, Consensus, Vote};
-use crate::{Message, Peer};
+use crate::{Peer, RaftMessage};
 
-/// What is to be done now, in this order: write `vote` and `append`, tell the stream of `commit`,
-/// send `now`; and when everything up to this `number` is persisted, say
+/// Work that is to be done now, in this order: write `vote` and `append`, tell the stream of
+/// `commit`, send `now`; and when everything up to this `number` is persisted, say
 /// [`persisted`](Consensus::persisted) and send `after`.
 #[derive(Debug, Default)]
 pub struct Ready {
@@ -18,13 +18,13 @@ pub struct Ready {
     /// Entries for the log. Where the first is not the next one, it and all behind it in the log
     /// are taken back first. A leader has written those that it proposed; its own first one, which
     /// is empty, it has not.
-    pub append: Vec<Entry>,
+    pub append: Vec<RaftEntry>,
     /// A new index up to which everything is committed. May be beyond what is persisted here.
     pub commit: Option<u64>,
     /// May leave at once: only a leader has them.
-    pub now: Vec<Message>,
+    pub now: Vec<RaftMessage>,
     /// May leave when this number is persisted.
-    pub after: Vec<Message>,
+    pub after: Vec<RaftMessage>,
 }
 
 /// One request for entries that are no more in memory.
@@ -59,7 +59,7 @@ pub enum Refused {
 }
 
 impl Consensus {
-    /// What is to be done; `None` if nothing. To be asked again until then, after every call.
+    /// Work that is to be done; `None` if nothing is. To be asked until then after every call.
     ///
     /// # Errors
     /// The member has failed.
@@ -72,7 +72,7 @@ impl Consensus {
         self.call(|node| {
             let mut ready = node.ready();
             done.number = ready.number();
-            done.append = ready.entries().iter().map(Entry::of_raft).collect();
+            done.append = ready.entries().iter().map(RaftEntry::of_raft).collect();
             done.now = messages(ready.take_messages());
             done.after = messages(ready.take_persisted_messages());
             let applied = ready.take_committed_entries().last().map(|entry| entry.index);
@@ -94,8 +94,8 @@ impl Consensus {
         Ok(Some(done))
     }
 
-    /// Everything up to this number of a [`Ready`] is persisted: written in the default mode, synced
-    /// under `always`.
+    /// Everything up to this number of a [`Ready`] is persisted: written in the default mode,
+    /// synced under `always`.
     ///
     /// # Errors
     /// The member has failed.
@@ -121,7 +121,7 @@ impl Consensus {
     ///
     /// # Errors
     /// The member has failed.
-    pub fn fetched(&mut self, id: FetchId, entries: Vec<Entry>) -> Result<(), Broken> {
+    pub fn fetched(&mut self, id: FetchId, entries: Vec<RaftEntry>) -> Result<(), Broken> {
         let Some(at) = self.fetches.iter().position(|(other, _)| *other == id) else { return Ok(()) };
         let (_, context) = self.fetches.swap_remove(at);
         if entries.is_empty() {
@@ -135,6 +135,6 @@ impl Consensus {
     }
 }
 
-fn messages(messages: Vec<eraftpb::Message>) -> Vec<Message> {
-    messages.iter().filter_map(Message::of_raft).collect()
+fn messages(messages: Vec<eraftpb::Message>) -> Vec<RaftMessage> {
+    messages.iter().filter_map(RaftMessage::of_raft).collect()
 }

@@ -5,9 +5,9 @@ use raft::StateRole;
 use super::Consensus;
 use crate::Peer;
 
-/// What a member does in its group.
+/// Part of a member in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum RaftRole {
     /// Decides.
     Leader,
     /// Follows a leader, or waits for one.
@@ -18,7 +18,7 @@ pub enum Role {
 
 /// How far another member is, as its leader knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct MemberProgress {
     /// Who.
     pub peer: Peer,
     /// The last index that it has confirmed in this life.
@@ -30,11 +30,11 @@ pub struct Standing {
 /// How a member sees its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What it does.
-    pub role: Role,
+    /// Its part.
+    pub role: RaftRole,
     /// Its term.
     pub term: u64,
-    /// Who leads, if it knows.
+    /// The leader, if it knows of one.
     pub leader: Option<Peer>,
     /// Index of the last entry in its log, persisted or not.
     pub last: u64,
@@ -43,8 +43,8 @@ pub struct Status {
     /// Index up to which it knows the log to be committed.
     pub committed: u64,
     /// All members, in order, if it leads.
-    pub members: Vec<Standing>,
-    /// Whether it may neither vote nor lead: see [`Start`](super::Start).
+    pub members: Vec<MemberProgress>,
+    /// Whether it may neither vote nor lead: see [`MemberStart`](super::MemberStart).
     pub is_amnesiac: bool,
 }
 
@@ -54,16 +54,16 @@ impl Consensus {
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;
         let role = match raft.state {
-            StateRole::Leader => Role::Leader,
-            StateRole::Follower => Role::Follower,
-            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Leader => RaftRole::Leader,
+            StateRole::Follower => RaftRole::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => RaftRole::Candidate,
         };
-        let mut members: Vec<Standing> = Vec::new();
-        if role == Role::Leader {
+        let mut members: Vec<MemberProgress> = Vec::new();
+        if role == RaftRole::Leader {
             let standings = raft.prs().iter().filter_map(|(&number, progress)| {
                 let peer = Peer::from_number(number)?;
                 let is_active = progress.recent_active || peer == self.me;
-                Some(Standing { peer, matched: progress.matched, is_active })
+                Some(MemberProgress { peer, matched: progress.matched, is_active })
             });
             members.extend(standings);
             members.sort_by_key(|standing| standing.peer);

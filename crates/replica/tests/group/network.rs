@@ -1,23 +1,25 @@
 //! Members with their disks, and the network between them, in one thread.
 
 use bytes::Bytes;
-use myelin_replica::frame::Frame;
-use myelin_replica::{Consensus, Entry, GroupId, LogStart, Message, Peer, Ready, Role, Start, Vote};
+use myelin_replica::frame::RaftFrame;
+use myelin_replica::{
+    Consensus, GroupId, LogStart, MemberStart, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Vote,
+};
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What one member has on its disk.
+/// Disk of one member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) vote: Vote,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<RaftEntry>,
     pub(crate) committed: u64,
 }
 
-/// What a member has written, and must not say before it is persisted.
+/// Writes of a member, and messages that must not leave before they are persisted.
 pub(crate) struct Pending {
     number: u64,
-    after: Vec<Message>,
+    after: Vec<RaftMessage>,
     /// The disk as it is then.
     disk: Disk,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Pending {
 pub(crate) struct Member {
     pub(crate) peer: Peer,
     pub(crate) consensus: Option<Consensus>,
-    /// What a kill leaves, and what a loss of power takes if it is not persisted.
+    /// As a kill leaves it; what a loss of power takes if it is not persisted.
     pub(crate) written: Disk,
     pub(crate) persisted: Disk,
     pub(crate) pending: VecDeque<Pending>,
@@ -45,8 +47,8 @@ pub(crate) struct Network {
     /// One in so many frames is lost, and one is repeated.
     pub(crate) loss: u64,
     /// Of each index that anybody knew to be committed, its entry.
-    pub(crate) committed: BTreeMap<u64, Entry>,
-    /// Who led in which term.
+    pub(crate) committed: BTreeMap<u64, RaftEntry>,
+    /// Leaders of terms.
     pub(crate) leaders: BTreeMap<u64, Peer>,
     /// Lives of members, as members know each other.
     pub(crate) known: BTreeMap<(usize, usize), u32>,
@@ -103,7 +105,7 @@ impl Network {
     pub(crate) fn leader(&self) -> Option<usize> {
         let leads = |(at, member): (usize, &Member)| {
             let status = member.consensus.as_ref()?.status();
-            (status.role == Role::Leader).then_some((status.term, at))
+            (status.role == RaftRole::Leader).then_some((status.term, at))
         };
         self.members.iter().enumerate().filter_map(leads).max().map(|(_, at)| at)
     }
@@ -140,7 +142,7 @@ impl Network {
         }
         self.fetch(member);
         let status = self.consensus(member).status();
-        if status.role == Role::Leader {
+        if status.role == RaftRole::Leader {
             let leader = *self.leaders.entry(status.term).or_insert(self.members[member].peer);
             assert_eq!(leader, self.members[member].peer, "term {} has one leader", status.term);
         }
@@ -195,8 +197,8 @@ impl Network {
         }
     }
 
-    fn send(&mut self, from: usize, message: Message) {
-        let frame = Frame { group: GroupId(1), epoch: 1, incarnation: self.members[from].life, message };
+    fn send(&mut self, from: usize, message: RaftMessage) {
+        let frame = RaftFrame { group: GroupId(1), epoch: 1, incarnation: self.members[from].life, message };
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
         let copies = match self.loss {
@@ -223,7 +225,7 @@ impl Network {
 
     fn arrive(&mut self, bytes: Vec<u8>) {
         let bytes = Bytes::from(bytes);
-        let (frame, size) = Frame::read(&bytes, 1 << 26).expect("a frame").expect("it is whole");
+        let (frame, size) = RaftFrame::read(&bytes, 1 << 26).expect("a frame").expect("it is whole");
         assert_eq!(size, bytes.len());
         let number = |peer: Peer| peer.number() as usize - 1;
         let (from, to) = (number(frame.message.from), number(frame.message.to));
@@ -284,6 +286,6 @@ pub(crate) fn open(peer: Peer, voters: &[Peer], disk: &Disk, seed: u64, is_amnes
     }
     let tail = disk.entries[disk.committed as usize..].to_vec();
     let log = LogStart { base: (0, 0), terms, committed: disk.committed, tail };
-    let start = Start { me: peer, voters: voters.to_vec(), vote: disk.vote, log, is_amnesiac, seed };
+    let start = MemberStart { me: peer, voters: voters.to_vec(), vote: disk.vote, log, is_amnesiac, seed };
     Consensus::open(&start).expect("a sound log")
 }

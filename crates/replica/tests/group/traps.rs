@@ -6,7 +6,7 @@
 
 use crate::network::{Disk, Network, open, peer};
 use bytes::Bytes;
-use myelin_replica::{Entry, Message, MessageKind, Refused, Role};
+use myelin_replica::{RaftEntry, RaftMessage, RaftMessageKind, RaftRole, Refused};
 
 /// A quiet group of three whose member `0` leads, with an entry that all have.
 fn led_by_the_first() -> Network {
@@ -33,8 +33,8 @@ fn store(network: &mut Network, leader: usize, count: usize, bytes: usize) {
     }
 }
 
-fn message(network: &mut Network, kind: MessageKind, from: usize, to: usize) -> Message {
-    Message {
+fn message(network: &mut Network, kind: RaftMessageKind, from: usize, to: usize) -> RaftMessage {
+    RaftMessage {
         kind,
         from: peer(from),
         to: peer(to),
@@ -60,7 +60,7 @@ fn a_member_that_has_lost_its_log_gets_it_again() {
     (network.members[1].written, network.members[1].persisted) = (Disk::default(), Disk::default());
     network.come_back(1);
     let commit = network.consensus(0).status().committed;
-    let heartbeat = Message { commit, ..message(&mut network, MessageKind::Heartbeat, 0, 1) };
+    let heartbeat = RaftMessage { commit, ..message(&mut network, RaftMessageKind::Heartbeat, 0, 1) };
     network.consensus(1).step(heartbeat).expect("a heartbeat that counts on more is dropped");
     network.settle(1);
     assert_eq!(network.consensus(1).status().committed, 0);
@@ -134,7 +134,7 @@ fn who_wakes_without_a_leader_does_not_stand_at_once() {
         network.until(20, "an entry", |network| network.members[other].written.committed > 0);
         network.consensus(other).rest();
         network.consensus(other).wake(true).expect("a sound member");
-        assert_eq!(network.consensus(other).status().role, Role::Follower, "seed {seed}");
+        assert_eq!(network.consensus(other).status().role, RaftRole::Follower, "seed {seed}");
     }
 }
 
@@ -199,7 +199,8 @@ fn a_leader_that_nobody_answers_stops_proposing() {
     network.until(60, "room", |network| network.consensus(0).can_propose());
 }
 
-/// At an election the library reads all that is committed and not applied, and ends where it cannot.
+/// At an election the library reads all that is committed and not applied, and ends where it
+/// cannot.
 #[test]
 fn a_member_stands_for_election_without_its_log_in_memory() {
     let mut network = led_by_the_first();
@@ -265,7 +266,7 @@ fn entries_share_messages() {
     assert!(sent < 100, "{sent} frames");
 }
 
-/// What a leader has proposed may be committed by the next one.
+/// Entries that a leader has proposed may be committed by the next one.
 #[test]
 fn what_a_lost_leader_proposed_can_be_committed_still() {
     let mut network = led_by_the_first();
@@ -279,7 +280,7 @@ fn what_a_lost_leader_proposed_can_be_committed_still() {
     assert_eq!(&*network.committed[&index].data, b"late");
 }
 
-/// What may have lost votes and entries that it confirmed neither votes nor leads.
+/// A member that may have lost votes and entries that it confirmed neither votes nor leads.
 #[test]
 fn an_amnesiac_member_takes_entries_and_does_not_vote() {
     let mut network = led_by_the_first();
@@ -294,7 +295,7 @@ fn an_amnesiac_member_takes_entries_and_does_not_vote() {
     for _ in 0..100 {
         network.tick();
         (0..3).for_each(|member| network.persist(member, usize::MAX));
-        assert_eq!(network.consensus(1).status().role, Role::Follower, "it does not stand for election");
+        assert_eq!(network.consensus(1).status().role, RaftRole::Follower, "it does not stand for election");
         assert_eq!(network.leader(), None, "one vote is no majority");
     }
     network.consensus(1).recovered();
@@ -312,18 +313,18 @@ fn come_back_amnesiac(network: &mut Network, at: usize) {
 #[test]
 fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
     let mut network = led_by_the_first();
-    let append = message(&mut network, MessageKind::Append, 0, 1);
-    let entry = |index: u64, term: u64| Entry { index, term, data: Bytes::from("x") };
+    let append = message(&mut network, RaftMessageKind::Append, 0, 1);
+    let entry = |index: u64, term: u64| RaftEntry { index, term, data: Bytes::from("x") };
     let nonsense = [
-        Message { index: 1, log_term: 1, entries: vec![entry(3, 1)], ..append.clone() },
-        Message { index: 1, log_term: 9, ..append.clone() },
-        Message { index: u64::MAX, log_term: 1, ..append.clone() },
-        Message { term: u64::MAX, ..append.clone() },
-        Message { term: 0, ..append.clone() },
-        Message { from: peer(7), ..append.clone() },
-        Message { to: peer(2), ..append.clone() },
-        Message { index: 2, log_term: 1, entries: vec![entry(3, 0)], ..append.clone() },
-        Message { kind: MessageKind::Vote, entries: vec![entry(1, 1)], ..append.clone() },
+        RaftMessage { index: 1, log_term: 1, entries: vec![entry(3, 1)], ..append.clone() },
+        RaftMessage { index: 1, log_term: 9, ..append.clone() },
+        RaftMessage { index: u64::MAX, log_term: 1, ..append.clone() },
+        RaftMessage { term: u64::MAX, ..append.clone() },
+        RaftMessage { term: 0, ..append.clone() },
+        RaftMessage { from: peer(7), ..append.clone() },
+        RaftMessage { to: peer(2), ..append.clone() },
+        RaftMessage { index: 2, log_term: 1, entries: vec![entry(3, 0)], ..append.clone() },
+        RaftMessage { kind: RaftMessageKind::Vote, entries: vec![entry(1, 1)], ..append.clone() },
     ];
     let before = network.consensus(1).status();
     for message in nonsense {
@@ -331,8 +332,8 @@ fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
         assert_eq!(network.consensus(1).status(), before, "{message:?}");
     }
     let term = append.term + 1;
-    let contradiction = Message { term, index: 0, log_term: 0, entries: vec![entry(1, term)], ..append };
-    // An answer that it has more than that is right as well; what counts is that nothing is taken back.
+    let contradiction = RaftMessage { term, index: 0, log_term: 0, entries: vec![entry(1, term)], ..append };
+    // An answer that it has more than that is right as well; nothing may be taken back.
     let _ = network.consensus(1).step(contradiction);
     assert_eq!(network.consensus(1).status().committed, before.committed);
 }
