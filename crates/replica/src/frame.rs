@@ -1,4 +1,4 @@
-//! Frames: messages of groups as bytes of a connection between two servers.
+//! Frames: what servers say to each other about groups, as bytes of a connection.
 //!
 //! Owns the form of a frame. Must never read past what it was given, and never make something of
 //! bytes whose checksum is wrong: whoever reads those closes the connection.
@@ -7,37 +7,80 @@
 //!
 //! ```text
 //!  0 u32 bytes of the frame, these among them     4 u32 CRC32C of all that follows
-//!  8 u8 kind of the message    9 u8 flags: 1 refused, 2 transfer    10 u16 0
-//! 12 u64 group    20 u32 epoch of the group    24 u32 incarnation of the sender, low half
-//! 28 u64 from, to, term, index, log term, commit, commit term, reject hint
-//! 92 u32 entries, then for each: u64 term, u32 bytes, the bytes
+//!  8 u8 kind    9 u8 flags    10 u16 0
+//! 12 u64 group, or 0    20 u32 epoch of the group, or 0
+//! 24 u32 incarnation of the sender, low half
+//! 28 the body
+//!
+//! 1 to 9, a message of Raft (flags: 1 refused, 2 transfer):
+//!    u64 from, to, term, index, log term, commit, commit term, reject hint
+//!    u32 entries, then for each: u64 term, u32 bytes, the bytes
+//! 16, rest:   u64 term, index, chain
+//! 32, asks for support:             u64 incarnation, epoch, sent
+//! 33, answers that (flags: 1 given): u64 incarnation, epoch, sent
 //! ```
 
 use bytes::Bytes;
 
 use crate::consensus::RaftEntry;
+use crate::liveness::{SupportAnswer, SupportRequest};
 use crate::{GroupId, Peer, RaftMessage, RaftMessageKind};
 
-/// Bytes of a frame without entries.
-const HEAD_BYTES: usize = 96;
+/// Bytes before a body.
+const HEAD_BYTES: usize = 28;
+/// Bytes of a message without entries.
+const MESSAGE_BYTES: usize = 68;
 /// Bytes before each entry.
 const ENTRY_HEAD_BYTES: usize = 12;
 /// Where the checksum begins to count.
 const COUNTED_FROM: usize = 8;
 const REFUSED: u8 = 1;
 const TRANSFER: u8 = 2;
+const GIVEN: u8 = 1;
+const REST: u8 = 16;
+const ASK: u8 = 32;
+const ANSWER: u8 = 33;
 
-/// One message with the group that it is for, and the life of the server that it is from.
+/// One frame, from one server to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RaftFrame {
-    /// Which group.
-    pub group: GroupId,
-    /// Of the group, as its sender knows it: grows when the stream gets another group.
-    pub epoch: u32,
+pub struct PeerFrame {
     /// The life of the sender's store, its low half: a number that grows with each start.
     pub incarnation: u32,
-    /// The message itself.
-    pub message: RaftMessage,
+    /// The content.
+    pub body: FrameBody,
+}
+
+/// Content of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameBody {
+    /// Consensus of a group.
+    Raft(GroupPlace, RaftMessage),
+    /// The leader of a group has nothing left to do, and lets no time pass for it.
+    Rest(GroupPlace, RestWord),
+    /// Asks the receiver's server for support.
+    Ask(SupportRequest),
+    /// Answers that.
+    Answer(SupportAnswer),
+}
+
+/// Which group is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPlace {
+    /// The group.
+    pub group: GroupId,
+    /// Grows when the stream gets another group.
+    pub epoch: u32,
+}
+
+/// Where the log of a group ends that rests. Who has another end does not rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestWord {
+    /// Term of the leader.
+    pub term: u64,
+    /// Index of the last entry, which is committed.
+    pub index: u64,
+    /// Chain of that entry: digest of the whole log up to it.
+    pub chain: u64,
 }
 
 /// Bytes that no server of ours has written: the connection is of no use any more.
@@ -51,34 +94,28 @@ pub enum FrameError {
     Malformed,
 }
 
-impl RaftFrame {
+impl PeerFrame {
     /// Appends the frame to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        let message = &self.message;
-        let flags = if message.is_refused { REFUSED } else { 0 };
-        let flags = flags | if message.is_transfer { TRANSFER } else { 0 };
+        let (kind, flags) = self.body.kind_and_flags();
         out.extend_from_slice(&[0; COUNTED_FROM]);
-        out.extend_from_slice(&[message.kind as u8, flags, 0, 0]);
-        out.extend_from_slice(&self.group.0.to_le_bytes());
-        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&[kind, flags, 0, 0]);
+        let nobody = GroupPlace { group: GroupId(0), epoch: 0 };
+        let place = match &self.body {
+            FrameBody::Raft(place, _) | FrameBody::Rest(place, _) => *place,
+            FrameBody::Ask(_) | FrameBody::Answer(_) => nobody,
+        };
+        out.extend_from_slice(&place.group.0.to_le_bytes());
+        out.extend_from_slice(&place.epoch.to_le_bytes());
         out.extend_from_slice(&self.incarnation.to_le_bytes());
-        let numbers = [
-            message.from.number(),
-            message.to.number(),
-            message.term,
-            message.index,
-            message.log_term,
-            message.commit,
-            message.commit_term,
-            message.reject_hint,
-        ];
-        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-        out.extend_from_slice(&length(message.entries.len()));
-        for entry in &message.entries {
-            out.extend_from_slice(&entry.term.to_le_bytes());
-            out.extend_from_slice(&length(entry.data.len()));
-            out.extend_from_slice(&entry.data);
+        match &self.body {
+            FrameBody::Raft(_, message) => write_message(message, out),
+            FrameBody::Rest(_, RestWord { term, index, chain }) => write_all(&[*term, *index, *chain], out),
+            FrameBody::Ask(SupportRequest { incarnation, epoch, sent })
+            | FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, .. }) => {
+                write_all(&[*incarnation, *epoch, *sent], out);
+            }
         }
         let size = length(out.len() - start);
         out[start..start + 4].copy_from_slice(&size);
@@ -102,14 +139,45 @@ impl RaftFrame {
             return Ok(None);
         }
         let bytes = bytes.slice(..size);
-        let mut reader = FrameParser { bytes: &bytes, at: 4 };
-        let checksum = reader.u32().ok_or(FrameError::Malformed)?;
+        let mut parser = FrameParser { bytes: &bytes, at: 4 };
+        let checksum = parser.u32().ok_or(FrameError::Malformed)?;
         if checksum != crc32c::crc32c(&bytes[COUNTED_FROM..]) {
             return Err(FrameError::Checksum);
         }
-        let frame = reader.frame().filter(|_| reader.at == size);
+        let frame = parser.frame().filter(|_| parser.at == size);
         frame.map(|frame| Some((frame, size))).ok_or(FrameError::Malformed)
     }
+}
+
+impl FrameBody {
+    fn kind_and_flags(&self) -> (u8, u8) {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        match self {
+            Self::Raft(_, message) => {
+                let flags = flag(message.is_refused, REFUSED) | flag(message.is_transfer, TRANSFER);
+                (message.kind as u8, flags)
+            }
+            Self::Rest(..) => (REST, 0),
+            Self::Ask(_) => (ASK, 0),
+            Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
+        }
+    }
+}
+
+fn write_message(message: &RaftMessage, out: &mut Vec<u8>) {
+    let RaftMessage { from, to, term, index, log_term, commit, commit_term, reject_hint, .. } = message;
+    write_all(&[from.number(), to.number(), *term, *index], out);
+    write_all(&[*log_term, *commit, *commit_term, *reject_hint], out);
+    out.extend_from_slice(&length(message.entries.len()));
+    for entry in &message.entries {
+        out.extend_from_slice(&entry.term.to_le_bytes());
+        out.extend_from_slice(&length(entry.data.len()));
+        out.extend_from_slice(&entry.data);
+    }
+}
+
+fn write_all(numbers: &[u64], out: &mut Vec<u8>) {
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
 /// A length in a frame. A frame of 4 GiB is never made: the limits of messages are far below.
@@ -138,17 +206,40 @@ impl FrameParser<'_> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn frame(&mut self) -> Option<RaftFrame> {
+    fn peer(&mut self) -> Option<Peer> {
+        self.u64().and_then(Peer::from_number)
+    }
+
+    fn frame(&mut self) -> Option<PeerFrame> {
         let [kind, flags, 0, 0] = self.array()? else { return None };
-        let kind = RaftMessageKind::ALL.into_iter().find(|one| *one as u8 == kind)?;
-        if flags & !(REFUSED | TRANSFER) != 0 {
-            return None;
-        }
-        let (group, epoch, incarnation) = (GroupId(self.u64()?), self.u32()?, self.u32()?);
+        let place = GroupPlace { group: GroupId(self.u64()?), epoch: self.u32()? };
+        let incarnation = self.u32()?;
+        let body = match kind {
+            REST => {
+                let word = RestWord { term: self.u64()?, index: self.u64()?, chain: self.u64()? };
+                FrameBody::Rest(place, word)
+            }
+            ASK | ANSWER => {
+                let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
+                let is_given = flags & GIVEN != 0;
+                let ask = FrameBody::Ask(SupportRequest { incarnation, epoch, sent });
+                let answer = FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given });
+                if kind == ASK { ask } else { answer }
+            }
+            _ => FrameBody::Raft(place, self.message(kind, flags)?),
+        };
+        let frame = PeerFrame { incarnation, body };
+        // Whatever has no meaning here is zero.
+        let has_group = matches!(frame.body, FrameBody::Raft(..) | FrameBody::Rest(..));
+        let is_sound = has_group || (place.group, place.epoch) == (GroupId(0), 0);
+        (is_sound && frame.body.kind_and_flags() == (kind, flags)).then_some(frame)
+    }
+
+    fn message(&mut self, kind: u8, flags: u8) -> Option<RaftMessage> {
         let mut message = RaftMessage {
-            kind,
-            from: Peer::from_number(self.u64()?)?,
-            to: Peer::from_number(self.u64()?)?,
+            kind: RaftMessageKind::ALL.into_iter().find(|one| *one as u8 == kind)?,
+            from: self.peer()?,
+            to: self.peer()?,
             term: self.u64()?,
             index: self.u64()?,
             log_term: self.u64()?,
@@ -166,14 +257,16 @@ impl FrameParser<'_> {
             self.at = end;
             message.entries.push(RaftEntry { index: message.index.checked_add(number)?, term, data });
         }
-        Some(RaftFrame { group, epoch, incarnation, message })
+        Some(message)
     }
 }
 
-/// Bytes that a frame with these entries has.
+/// Bytes of a frame with a message with these entries.
 #[must_use]
 pub fn size_of(entries: &[RaftEntry]) -> usize {
-    HEAD_BYTES + entries.iter().map(|entry| ENTRY_HEAD_BYTES + entry.data.len()).sum::<usize>()
+    HEAD_BYTES
+        + MESSAGE_BYTES
+        + entries.iter().map(|entry| ENTRY_HEAD_BYTES + entry.data.len()).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -181,7 +274,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn frames() -> impl Strategy<Value = RaftFrame> {
+    fn messages() -> impl Strategy<Value = PeerFrame> {
         let numbers = proptest::array::uniform8(1_u64..u64::MAX / 2);
         let entries =
             proptest::collection::vec((1..9_u64, proptest::collection::vec(any::<u8>(), 0..50)), 0..5);
@@ -207,8 +300,28 @@ mod tests {
                 is_transfer,
                 entries,
             };
-            RaftFrame { group: GroupId(group), epoch, incarnation, message }
+            PeerFrame {
+                incarnation,
+                body: FrameBody::Raft(GroupPlace { group: GroupId(group), epoch }, message),
+            }
         })
+    }
+
+    fn frames() -> impl Strategy<Value = PeerFrame> {
+        let others = (0..3, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
+        let others = others.prop_map(|(kind, [group, first, second, third], number, is_given)| {
+            let (incarnation, epoch, sent) = (first, second, third);
+            let body = match kind {
+                0 => FrameBody::Rest(
+                    GroupPlace { group: GroupId(group), epoch: number },
+                    RestWord { term: first, index: second, chain: third },
+                ),
+                1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),
+                _ => FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given }),
+            };
+            PeerFrame { incarnation: number, body }
+        });
+        prop_oneof![3 => messages(), 1 => others]
     }
 
     proptest! {
@@ -217,13 +330,15 @@ mod tests {
             let mut bytes = Vec::new();
             frame.write(&mut bytes);
             let size = bytes.len();
-            prop_assert_eq!(size, size_of(&frame.message.entries));
+            if let FrameBody::Raft(_, message) = &frame.body {
+                prop_assert_eq!(size, size_of(&message.entries));
+            }
             bytes.resize(size + behind, 0x2a);
             let bytes = Bytes::from(bytes);
-            prop_assert_eq!(RaftFrame::read(&bytes, size), Ok(Some((frame, size))));
-            prop_assert_eq!(RaftFrame::read(&bytes, size - 1), Err(FrameError::Size));
+            prop_assert_eq!(PeerFrame::read(&bytes, size), Ok(Some((frame, size))));
+            prop_assert_eq!(PeerFrame::read(&bytes, size - 1), Err(FrameError::Size));
             for end in 0..size {
-                prop_assert_eq!(RaftFrame::read(&bytes.slice(..end), size), Ok(None), "{} of {}", end, size);
+                prop_assert_eq!(PeerFrame::read(&bytes.slice(..end), size), Ok(None), "{} of {}", end, size);
             }
         }
 
@@ -234,21 +349,25 @@ mod tests {
             // A size that has changed may say that more is to come.
             let bit = 32 + bit.index(bytes.len() * 8 - 32);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(RaftFrame::read(&Bytes::from(bytes), 1 << 20), Err(FrameError::Checksum));
+            prop_assert_eq!(PeerFrame::read(&Bytes::from(bytes), 1 << 20), Err(FrameError::Checksum));
         }
 
         /// With a right checksum, as somebody hostile would send it.
         #[test]
-        fn anything_is_read_to_its_end_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 96..300)) {
+        fn anything_is_refused_or_written_again_as_it_was(
+            mut bytes in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 28..300),
+            kind in 0..36_u8,
+        ) {
             let size = length(bytes.len());
             bytes[..4].copy_from_slice(&size);
+            (bytes[8], bytes[10], bytes[11]) = (kind, 0, 0);
             let checksum = crc32c::crc32c(&bytes[8..]).to_le_bytes();
             bytes[4..8].copy_from_slice(&checksum);
-            bytes[8] %= 11;
             let bytes = Bytes::from(bytes);
-            if let Ok(Some((frame, used))) = RaftFrame::read(&bytes, bytes.len()) {
-                prop_assert_eq!(used, bytes.len());
-                prop_assert_eq!(size_of(&frame.message.entries), used);
+            if let Ok(Some((frame, used))) = PeerFrame::read(&bytes, bytes.len()) {
+                let mut again = Vec::new();
+                frame.write(&mut again);
+                prop_assert_eq!((used, &again[..]), (bytes.len(), &bytes[..]));
             }
         }
     }

@@ -221,6 +221,12 @@ impl Consensus {
         if !self.is_welcome(&message) {
             return Ok(());
         }
+        if let Some(index) = self.contradicted(&message) {
+            let reason =
+                format!("{} has another entry {index} than this member, where it is committed", message.from);
+            self.broken = Some(Broken { reason });
+            return self.check();
+        }
         // An error says that the library has no use for the message.
         self.call(|node| node.step(message.into_raft())).map(drop)
     }
@@ -229,12 +235,28 @@ impl Consensus {
     fn is_welcome(&self, message: &RaftMessage) -> bool {
         let raft = &self.node.raft;
         let is_of_group = message.to == self.me && raft.prs().get(message.from.number()).is_some();
-        // A leader that counts on entries of an earlier life of this member; it will hear of the
-        // new one.
-        let counts_on_more =
-            message.kind == RaftMessageKind::Heartbeat && message.commit > raft.raft_log.last_index();
+        let last = raft.raft_log.last_index();
+        let counts_on_more = match message.kind {
+            // On entries of an earlier life of this member; its leader will hear of the new one.
+            RaftMessageKind::Heartbeat => message.commit > last,
+            RaftMessageKind::AppendAnswer => message.index > last,
+            _ => false,
+        };
         let is_barred = self.is_amnesiac && message.kind.is_of_election();
         is_of_group && message.is_plausible() && !counts_on_more && !is_barred
+    }
+
+    /// Index of an entry that is committed here, and that the message has in another term: one of
+    /// the two is wrong for good. The library would end at it.
+    fn contradicted(&self, message: &RaftMessage) -> Option<u64> {
+        let raft = &self.node.raft;
+        let committed = raft.raft_log.committed;
+        let differs = |entry: &&RaftEntry| {
+            let known = raft.raft_log.term(entry.index).ok().filter(|&term| term > 0);
+            entry.index <= committed && known.is_some_and(|term| term != entry.term)
+        };
+        let is_of_now = message.term >= raft.term;
+        message.entries.iter().filter(|_| is_of_now).find(differs).map(|entry| entry.index)
     }
 
     /// Whether an entry that is proposed now will be in the log: the member leads, an entry of its

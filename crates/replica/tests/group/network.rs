@@ -1,7 +1,7 @@
 //! Members with their disks, and the network between them, in one thread.
 
 use bytes::Bytes;
-use myelin_replica::frame::RaftFrame;
+use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
 use myelin_replica::{
     Consensus, GroupId, LogStart, MemberStart, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Vote,
 };
@@ -198,7 +198,9 @@ impl Network {
     }
 
     fn send(&mut self, from: usize, message: RaftMessage) {
-        let frame = RaftFrame { group: GroupId(1), epoch: 1, incarnation: self.members[from].life, message };
+        let place = GroupPlace { group: GroupId(1), epoch: 1 };
+        let body = FrameBody::Raft(place, message);
+        let frame = PeerFrame { incarnation: self.members[from].life, body };
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
         let copies = match self.loss {
@@ -225,10 +227,11 @@ impl Network {
 
     fn arrive(&mut self, bytes: Vec<u8>) {
         let bytes = Bytes::from(bytes);
-        let (frame, size) = RaftFrame::read(&bytes, 1 << 26).expect("a frame").expect("it is whole");
+        let (frame, size) = PeerFrame::read(&bytes, 1 << 26).expect("a frame").expect("it is whole");
         assert_eq!(size, bytes.len());
+        let FrameBody::Raft(_, message) = frame.body else { panic!("no message") };
         let number = |peer: Peer| peer.number() as usize - 1;
-        let (from, to) = (number(frame.message.from), number(frame.message.to));
+        let (from, to) = (number(message.from), number(message.to));
         if self.cut.contains(&(from, to)) || !self.is_alive(to) {
             return;
         }
@@ -238,10 +241,10 @@ impl Network {
         }
         if frame.incarnation > *known {
             *known = frame.incarnation;
-            let peer = frame.message.from;
+            let peer = message.from;
             self.consensus(to).reset_peer(peer).expect("no rule is broken");
         }
-        self.consensus(to).step(frame.message).expect("no rule is broken");
+        self.consensus(to).step(message).expect("no rule is broken");
         self.settle(to);
     }
 

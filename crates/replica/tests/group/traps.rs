@@ -7,6 +7,7 @@
 use crate::network::{Disk, Network, open, peer};
 use bytes::Bytes;
 use myelin_replica::{RaftEntry, RaftMessage, RaftMessageKind, RaftRole, Refused};
+use proptest::prelude::*;
 
 /// A quiet group of three whose member `0` leads, with an entry that all have.
 fn led_by_the_first() -> Network {
@@ -332,8 +333,90 @@ fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
         assert_eq!(network.consensus(1).status(), before, "{message:?}");
     }
     let term = append.term + 1;
-    let contradiction = RaftMessage { term, index: 0, log_term: 0, entries: vec![entry(1, term)], ..append };
-    // An answer that it has more than that is right as well; nothing may be taken back.
-    let _ = network.consensus(1).step(contradiction);
-    assert_eq!(network.consensus(1).status().committed, before.committed);
+    let contradiction = RaftMessage { term, entries: vec![entry(1, term)], ..append };
+    let broken = network.consensus(1).step(contradiction).expect_err("one of the two is wrong for good");
+    assert!(broken.reason.contains("has another entry 1"), "{}", broken.reason);
+    assert_eq!(network.consensus(1).tick(), Err(broken), "it stays so");
+    network.die(1, false);
+    network.come_back(1);
+    store(&mut network, 0, 1, 10);
+}
+
+fn any_message() -> impl Strategy<Value = RaftMessage> {
+    let kinds = [
+        RaftMessageKind::Append,
+        RaftMessageKind::AppendAnswer,
+        RaftMessageKind::PreVote,
+        RaftMessageKind::PreVoteAnswer,
+        RaftMessageKind::Vote,
+        RaftMessageKind::VoteAnswer,
+        RaftMessageKind::Heartbeat,
+        RaftMessageKind::HeartbeatAnswer,
+        RaftMessageKind::TimeoutNow,
+    ];
+    let numbers = proptest::array::uniform6(0_u64..9);
+    let terms = proptest::collection::vec(0_u64..3, 0..4);
+    (0..kinds.len(), 0_usize..3, numbers, any::<(bool, bool)>(), terms).prop_map(
+        move |(kind, from, numbers, (is_refused, is_transfer), terms)| {
+            let [term, index, log_term, commit, commit_term, reject_hint] = numbers;
+            let mut before = log_term;
+            let entries = (index + 1..).zip(terms).map(|(index, more)| {
+                before += more;
+                RaftEntry { index, term: before, data: Bytes::from("x") }
+            });
+            let entries = entries.filter(|_| kinds[kind] == RaftMessageKind::Append).collect();
+            let (from, to, kind) = (peer(from), peer(1), kinds[kind]);
+            RaftMessage {
+                kind,
+                from,
+                to,
+                term,
+                index,
+                log_term,
+                commit,
+                commit_term,
+                is_refused,
+                reject_hint,
+                is_transfer,
+                entries,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    /// Whatever a member is told, the library does not end: it goes on, or says who contradicts it.
+    #[test]
+    fn no_message_ends_the_library(messages in proptest::collection::vec((any_message(), any::<bool>()), 1..40)) {
+        let voters: Vec<_> = (0..3).map(peer).collect();
+        let mut member = open(peer(1), &voters, &Disk::default(), 1, false);
+        let mut written: Vec<RaftEntry> = Vec::new();
+        for (message, persists) in messages {
+            let text = format!("{message:?}");
+            let mut told = member.step(message);
+            if told.is_ok() && persists {
+                told = (0..4).try_for_each(|_| member.tick());
+            }
+            while let Ok(Some(ready)) = told.clone().and_then(|()| member.ready()) {
+                if let Some(first) = ready.append.first() {
+                    written.truncate(first.index as usize - 1);
+                    written.extend(ready.append.iter().cloned());
+                }
+                for fetch in member.wanted() {
+                    let found = written[fetch.from as usize - 1..fetch.to as usize - 1].to_vec();
+                    told = member.fetched(fetch.id, found);
+                }
+                if persists {
+                    told = told.and_then(|()| member.persisted(ready.number));
+                }
+            }
+            match told {
+                Ok(()) => {}
+                Err(broken) if broken.reason.contains("has another entry") => break,
+                Err(broken) => prop_assert!(false, "{} at {text}", broken.reason),
+            }
+        }
+    }
 }
