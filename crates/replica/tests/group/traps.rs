@@ -6,7 +6,7 @@
 
 use crate::network::{Disk, Network, open, peer};
 use bytes::Bytes;
-use myelin_replica::{RaftEntry, RaftMessage, RaftMessageKind, RaftRole, Refused};
+use myelin_replica::{RaftEntry, RaftMessage, RaftMessageKind, RaftRole, Refused, Vote};
 use proptest::prelude::*;
 
 /// A quiet group of three whose member `0` leads, with an entry that all have.
@@ -384,16 +384,50 @@ fn any_message() -> impl Strategy<Value = RaftMessage> {
     )
 }
 
+/// A message of an earlier leader comes late, with an entry that was taken back meanwhile.
+#[test]
+fn a_late_message_contradicts_nobody() {
+    let voters: Vec<_> = (0..3).map(peer).collect();
+    let entries = vec![RaftEntry { index: 1, term: 2, data: Bytes::from("x") }];
+    let disk = Disk { vote: Vote { term: 2, voted_for: None }, entries, committed: 1 };
+    let mut member = open(peer(1), &voters, &disk, 1, false);
+    let entries = vec![RaftEntry { index: 1, term: 1, data: Bytes::from("y") }];
+    let late = RaftMessage { kind: RaftMessageKind::Append, entries, ..vote(RaftMessageKind::Vote) };
+    member.step(late).expect("dropped");
+}
+
+/// A vote for the member `1` of the first election.
+fn vote(kind: RaftMessageKind) -> RaftMessage {
+    RaftMessage {
+        kind,
+        from: peer(0),
+        to: peer(1),
+        term: 1,
+        index: 0,
+        log_term: 0,
+        commit: 0,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: false,
+        entries: Vec::new(),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     /// Whatever a member is told, the library does not end: it goes on, or says who contradicts it.
     #[test]
-    fn no_message_ends_the_library(messages in proptest::collection::vec((any_message(), any::<bool>()), 1..40)) {
+    fn no_message_ends_the_library(leads in any::<bool>(), messages in proptest::collection::vec((any_message(), any::<bool>()), 1..40)) {
         let voters: Vec<_> = (0..3).map(peer).collect();
         let mut member = open(peer(1), &voters, &Disk::default(), 1, false);
         let mut written: Vec<RaftEntry> = Vec::new();
-        for (message, persists) in messages {
+        let elected = [RaftMessageKind::PreVoteAnswer, RaftMessageKind::VoteAnswer].map(|kind| (vote(kind), true));
+        if leads {
+            member.campaign().expect("a sound member");
+        }
+        for (message, persists) in elected.into_iter().filter(|_| leads).chain(messages) {
             let text = format!("{message:?}");
             let mut told = member.step(message);
             if told.is_ok() && persists {
