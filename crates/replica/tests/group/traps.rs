@@ -384,6 +384,18 @@ fn any_message() -> impl Strategy<Value = RaftMessage> {
     )
 }
 
+/// A leader would send such a member nothing any more.
+#[test]
+fn a_member_that_confirms_more_than_there_is_gets_entries_still() {
+    let mut network = led_by_the_first();
+    for other in [1, 2] {
+        let answer = message(&mut network, RaftMessageKind::AppendAnswer, other, 0);
+        network.consensus(0).step(RaftMessage { index: 100, ..answer }).expect("dropped");
+    }
+    network.settle(0);
+    store(&mut network, 0, 1, 10);
+}
+
 /// A message of an earlier leader comes late, with an entry that was taken back meanwhile.
 #[test]
 fn a_late_message_contradicts_nobody() {
