@@ -20,6 +20,7 @@ use super::append_run::AppendRun;
 use super::append_scratch::AppendScratch;
 use super::dedupe::{Dedupe, KnownIds};
 use super::effects::Effects;
+use super::group_consumers::StreamGroup;
 use super::interest_cleanup::InterestCleanup;
 use super::last_msg::LastMsg;
 use super::msg_headers::{Key, MsgHeaders};
@@ -60,6 +61,8 @@ pub struct StreamCore {
     /// Messages that go because nobody needs them.
     pub(super) cleanup: InterestCleanup,
     pub(super) schedules: ScheduleTable,
+    /// Consumers, where they are those of a group.
+    pub(super) group: Option<Box<StreamGroup>>,
     quota: Quota,
 }
 
@@ -86,6 +89,7 @@ impl StreamCore {
             pending_purges: VecDeque::new(),
             cleanup: InterestCleanup::default(),
             schedules: ScheduleTable::default(),
+            group: None,
         };
         core.load_ids(now);
         core.load_schedules();
@@ -167,8 +171,9 @@ impl StreamCore {
         );
     }
 
-    /// A round may have released what waits: says what may be said now.
+    /// A round, or a commit, may have released what waits: says what may be said now.
     pub fn released(&mut self, effects: &mut Effects) {
+        self.consumers_released(effects);
         self.outgoing.release_queue.release(self.store.release(), &mut effects.out);
         self.note_failure(effects);
     }

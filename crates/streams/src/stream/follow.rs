@@ -22,13 +22,20 @@ impl StreamCore {
     }
 
     /// Another role from now on. A leader has due at once what a follower has left, and looks for
-    /// schedules and for what nobody needs as after a start. Batches that were open when it became
+    /// schedules and for what nobody needs as after a start. In a group it begins when all that is in
+    /// its log is committed, and consumers with what is applied; with a leader goes what its
+    /// consumers have decided and the group has not. Batches that were open when it became
     /// a follower are given up when it leads again, if their time is over.
     pub fn set_role(&mut self, role: ReplicaRole, now: Timestamp, effects: &mut Effects) {
         if self.settings.role == role {
             return;
         }
+        debug_assert!(
+            !role.leads() || self.store.group().is_none_or(|group| group.commit >= group.index),
+            "who begins to lead a group has all of its log committed"
+        );
         self.settings.role = role;
+        self.forget_proposals();
         if role.leads() {
             self.load_schedules();
             self.next.expiry = self.store.next_expiry().unwrap_or(Some(now));

@@ -21,6 +21,7 @@ mod drops;
 mod effects;
 mod flush;
 mod follow;
+mod group_consumers;
 mod header_edit;
 mod interest;
 mod interest_cleanup;
