@@ -153,7 +153,8 @@ impl ProposalQueue {
             self.lost = self.committed + 1..last + 1;
         }
         self.changes.clear();
-        (self.taken, self.committed) = (last, last);
+        // Of what is decided next, and of nothing, another one speaks.
+        (self.taken, self.committed) = (last + 1, last + 1);
     }
 }
 

@@ -40,7 +40,7 @@ mod schedules;
 mod settings;
 mod storage_config;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod traces;
 mod ttl;
 mod upkeep;

@@ -294,14 +294,16 @@ impl LiveStream {
             self.view.set_role(role);
             self.unbind();
             self.consumers.suspend();
+            // Before what they have decided is nothing any more.
+            self.consumers.set_role(role);
             self.sourcing.suspend();
         }
         let Some(mut guard) = self.lock_core() else { return };
         let (core, effects) = guard.parts();
         core.set_role(role, self.scope.host.now(), effects);
         drop(guard);
-        self.consumers.set_role(role);
         if role.leads() {
+            self.consumers.set_role(role);
             self.consumers.resume();
             self.bind();
             self.sourcing.begin(self, &self.config());

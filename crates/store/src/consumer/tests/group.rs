@@ -139,6 +139,8 @@ fn a_position_is_released_when_its_proposal_is_committed() {
     leader.lead(&applied);
     assert_eq!(everything(&leader), super::group::applied(&applied));
     assert!(leader.is_released(defined) && !leader.is_released(second));
+    let begin = at(&mut leader);
+    assert!(leader.is_released(begin), "it has decided nothing");
     leader.apply(id, &[delivered(1, 1)]).expect("it is there");
     let third = at(&mut leader);
     assert!(third > second, "no number is given twice");
