@@ -20,7 +20,6 @@ use hashbrown::HashMap;
 use myelin_disk::File;
 
 use super::delta::DeltaWriter;
-use super::group::GroupConsumers;
 use super::log::{ConsumerLog, Flushed};
 use super::open::{self, LogStorage, Obsolete, OpenError, Stated};
 use super::payload::{self, Definition};
@@ -280,16 +279,15 @@ impl Consumers {
         consumers
     }
 
-    /// From here on these consumers are what is decided on for a group, which has come as far as
-    /// `applied`. What was decided before and is not among that is forgotten: proposals that are
-    /// not committed never will be, as far as [`Consumers::is_released`] knows.
-    pub fn lead(&mut self, applied: &GroupConsumers) {
+    /// Goes on as what is decided on for a group, which has come as far as `table`: see
+    /// [`GroupConsumers::lead_with`](super::GroupConsumers::lead_with).
+    pub(super) fn begin_anew(&mut self, table: ConsumerTable) {
         let mut proposals = match std::mem::replace(&mut self.sink, ChangeSink::Nowhere) {
             ChangeSink::Group(proposals) => proposals,
             ChangeSink::Nowhere | ChangeSink::Log(_) | ChangeSink::Suspended(_) => ProposalQueue::default(),
         };
         proposals.begin_anew();
-        let anew = applied.lead();
+        let anew = Self::leading(table);
         (self.consumers, self.names, self.next) = (anew.consumers, anew.names, anew.next);
         self.sink = ChangeSink::Group(proposals);
         self.count_all();

@@ -145,7 +145,7 @@ impl ProposalQueue {
         proposal <= self.committed && !self.lost.contains(&proposal)
     }
 
-    /// What was decided and is not committed is nothing any more, and none of these numbers is
+    /// Forgets what was decided and is not committed, which is nothing any more; no number is
     /// given again.
     pub(super) fn begin_anew(&mut self) {
         let last = self.last();

@@ -80,7 +80,7 @@ pub struct ConsumerCore {
     /// Whether the end of the pause is still to be told.
     is_pause_reported: bool,
     pub(super) role: ReplicaRole,
-    /// What waits until it may be said.
+    /// Effects that wait until they may be told.
     pub(super) held: HeldEffects,
 }
 

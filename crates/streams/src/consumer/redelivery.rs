@@ -57,6 +57,12 @@ pub(super) fn ack_wait(config: &ConsumerConfig, redelivered: u64) -> i64 {
     }
 }
 
+/// How long after its delivery a message is delivered again, at least.
+pub(super) fn shortest_ack_wait(config: &ConsumerConfig) -> i64 {
+    let counts = 0..config.backoff.len().max(1) as u64;
+    counts.map(|count| ack_wait(config, count)).min().unwrap_or(i64::MAX)
+}
+
 impl Redelivery {
     pub(super) fn len(&self) -> usize {
         self.queued.len()

@@ -13,14 +13,14 @@ const LEAST: i64 = 1_000_000;
 /// Delays by the time of the decision: never too small, and at most twice as large as they were.
 #[derive(Debug, Default)]
 pub(super) struct SendDelays {
-    /// What was decided from then on was not sent yet.
+    /// Time from which on nothing that was decided was sent yet.
     pub(super) held_from: Option<Timestamp>,
     /// From when on, and how long.
     steps: VecDeque<(Timestamp, i64)>,
 }
 
 impl SendDelays {
-    /// What was decided at `decided` was sent so much later.
+    /// Notes that deliveries that were decided at `decided` were sent so much later.
     pub(super) fn note(&mut self, decided: Timestamp, delay: i64) {
         let delay = if delay < LEAST { 0 } else { delay };
         let last = self.steps.back().map_or(0, |(_, delay)| *delay);

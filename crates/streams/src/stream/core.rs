@@ -20,7 +20,6 @@ use super::append_run::AppendRun;
 use super::append_scratch::AppendScratch;
 use super::dedupe::{Dedupe, KnownIds};
 use super::effects::Effects;
-use super::group_consumers::StreamGroup;
 use super::interest_cleanup::InterestCleanup;
 use super::last_msg::LastMsg;
 use super::msg_headers::{Key, MsgHeaders};
@@ -61,8 +60,6 @@ pub struct StreamCore {
     /// Messages that go because nobody needs them.
     pub(super) cleanup: InterestCleanup,
     pub(super) schedules: ScheduleTable,
-    /// Consumers, where they are those of a group.
-    pub(super) group: Option<Box<StreamGroup>>,
     quota: Quota,
 }
 
@@ -89,7 +86,6 @@ impl StreamCore {
             pending_purges: VecDeque::new(),
             cleanup: InterestCleanup::default(),
             schedules: ScheduleTable::default(),
-            group: None,
         };
         core.load_ids(now);
         core.load_schedules();

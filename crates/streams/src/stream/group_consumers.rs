@@ -12,13 +12,12 @@ use myelin_store::consumer::{Consumers, Diverged, GroupConsumers};
 use myelin_store::record::ConsumerRecord;
 use myelin_store::{Release, StoreError, Stream, Ticket, Timestamp};
 
-use super::core::StreamCore;
-use super::effects::Effects;
-use super::upkeep::RETRY;
+/// After a failure (a full disk, say), when to propose again.
+const RETRY: i64 = 1_000_000_000;
 
 /// Consumers of a stream in a group, as they are decided on and as the group has them.
 pub(super) struct StreamGroup {
-    /// What the turns of consumers change, while this replica leads.
+    /// States that the turns of consumers change, while this replica leads.
     decided: Arc<Mutex<Consumers>>,
     applied: GroupConsumers,
     /// Proposals that wait for their commit: the number, and the ticket of the entry.
@@ -30,7 +29,26 @@ pub(super) struct StreamGroup {
 }
 
 impl StreamGroup {
-    fn propose(&mut self, store: &mut Stream, now: Timestamp) -> Result<(), StoreError> {
+    /// Begins with what the group has: `applied`, and what is committed behind it.
+    pub(super) fn new(
+        store: &Stream,
+        decided: Arc<Mutex<Consumers>>,
+        applied: GroupConsumers,
+    ) -> Result<Self, Diverged> {
+        let (proposed, unwritten) = (VecDeque::new(), Vec::new());
+        let mut group = Self { decided, applied, proposed, unwritten, next_attempt_at: None };
+        group.apply(store)?;
+        group.begin_anew();
+        Ok(group)
+    }
+
+    /// Consumers as the group has them.
+    pub(super) fn applied(&self) -> &GroupConsumers {
+        &self.applied
+    }
+
+    /// Proposes what waits, as one entry. After an error it waits for the next time.
+    pub(super) fn propose(&mut self, store: &mut Stream, now: Timestamp) -> Result<(), StoreError> {
         let mut decided = lock(&self.decided);
         self.unwritten.append(&mut decided.take_records());
         let proposal = decided.proposal();
@@ -49,7 +67,7 @@ impl StreamGroup {
     }
 
     /// Applies what is committed and was not applied yet.
-    fn apply(&mut self, store: &Stream) -> Result<(), Diverged> {
+    pub(super) fn apply(&mut self, store: &Stream) -> Result<(), Diverged> {
         let Self { applied, .. } = self;
         for (index, records) in store.committed_consumers(applied.applied()) {
             applied.apply(index, records)?;
@@ -61,7 +79,7 @@ impl StreamGroup {
     }
 
     /// Answers whether proposals were released.
-    fn release(&mut self, release: &Release) -> bool {
+    pub(super) fn release(&mut self, release: &Release) -> bool {
         let is_released = |(_, ticket): &(u64, Ticket)| release.is_released(*ticket);
         let count = self.proposed.iter().take_while(|proposed| is_released(proposed)).count();
         let Some((proposal, _)) = self.proposed.drain(..count).next_back() else { return false };
@@ -69,103 +87,11 @@ impl StreamGroup {
         true
     }
 
-    /// What was decided and is not committed is nothing any more.
-    fn begin_anew(&mut self) {
+    /// Forgets what was decided and is not committed.
+    pub(super) fn begin_anew(&mut self) {
         self.proposed.clear();
         self.unwritten.clear();
         self.next_attempt_at = None;
-        lock(&self.decided).lead(&self.applied);
-    }
-}
-
-impl StreamCore {
-    /// Has the stream's consumers be those of its group: `decided` is what their turns change from
-    /// here on, and begins with what the group has, `applied` and what is committed behind it.
-    ///
-    /// # Errors
-    /// The stream has no group ([`StoreError::NotNext`]), or what is committed does not fit: the
-    /// stream has failed.
-    pub fn group_consumers(
-        &mut self,
-        decided: Arc<Mutex<Consumers>>,
-        applied: GroupConsumers,
-    ) -> Result<(), StoreError> {
-        if self.store.group().is_none() {
-            return Err(StoreError::NotNext { expected: 0 });
-        }
-        let (proposed, unwritten) = (VecDeque::new(), Vec::new());
-        let mut group = StreamGroup { decided, applied, proposed, unwritten, next_attempt_at: None };
-        if let Err(diverged) = group.apply(&self.store) {
-            return Err(self.give_up_diverged(&diverged));
-        }
-        group.begin_anew();
-        self.group = Some(Box::new(group));
-        Ok(())
-    }
-
-    /// Consumers as the group has them, if the stream is in one that has consumers.
-    #[must_use]
-    pub fn applied_consumers(&self) -> Option<&GroupConsumers> {
-        self.group.as_ref().map(|group| &group.applied)
-    }
-
-    /// Proposes what consumers have decided, as one entry of the group's log. Nothing where there
-    /// is no group, or nothing was decided.
-    ///
-    /// # Errors
-    /// Nothing is lost: it is tried again when it is due, and with the next proposal.
-    pub fn propose_consumers(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        match &mut self.group {
-            Some(group) if self.settings.role.leads() => group.propose(&mut self.store, now),
-            _ => Ok(()),
-        }
-    }
-
-    /// The log of the group is committed up to `index`: what is up to there happens, and may be
-    /// told.
-    pub fn committed(&mut self, index: u64, effects: &mut Effects) {
-        self.store.committed(index);
-        self.released(effects);
-    }
-
-    /// Tries again to propose what could not be appended.
-    pub(super) fn run_due_proposal(&mut self, now: Timestamp, effects: &mut Effects) {
-        let due = self.group.as_ref().and_then(|group| group.next_attempt_at);
-        if due.is_some_and(|at| at <= now) {
-            // It says when to try again.
-            let _ = self.propose_consumers(now);
-            effects.due_changed = true;
-        }
-    }
-
-    /// When to do that.
-    pub(super) fn next_proposal(&self) -> Option<Timestamp> {
-        self.group.as_ref()?.next_attempt_at
-    }
-
-    /// Applies what is committed, and has the consumers of a leader know.
-    pub(super) fn consumers_released(&mut self, effects: &mut Effects) {
-        let Some(group) = &mut self.group else { return };
-        if let Err(diverged) = group.apply(&self.store) {
-            self.give_up_diverged(&diverged);
-            return;
-        }
-        effects.are_proposals_released |= group.release(self.store.release());
-    }
-
-    /// Whatever this replica has decided for its consumers and the group has not, is nothing.
-    pub(super) fn forget_proposals(&mut self) {
-        if let Some(group) = &mut self.group {
-            group.begin_anew();
-        }
-    }
-
-    fn give_up_diverged(&self, diverged: &Diverged) -> StoreError {
-        let Diverged { index, consumer } = diverged;
-        self.store.give_up(&format!(
-            "consumer {} is not as its group has it: entry {index} does not fit",
-            consumer.0
-        ));
-        StoreError::NotNext { expected: *index }
+        self.applied.lead_with(&mut lock(&self.decided));
     }
 }

@@ -116,7 +116,7 @@ fn a_position_is_released_when_its_proposal_is_committed() {
     let mut applied = GroupConsumers::in_memory(0);
     let mut leader = Consumers::in_memory();
     leader.create("own", AckRules::default(), b"").expect("it is new");
-    leader.lead(&applied);
+    applied.lead_with(&mut leader);
     assert!(leader.is_in_group() && leader.is_empty(), "the group has none");
     let at = |leader: &mut Consumers| leader.flush(0).expect("nothing is written").expect("a group");
     let begin = at(&mut leader);
@@ -136,7 +136,7 @@ fn a_position_is_released_when_its_proposal_is_committed() {
     assert!(leader.is_released(defined) && !leader.is_released(second));
     assert!(leader.take_records().len() == 1 && !leader.is_released(second), "it is not committed");
     // Another one leads meanwhile, and has not decided that.
-    leader.lead(&applied);
+    applied.lead_with(&mut leader);
     assert_eq!(everything(&leader), super::group::applied(&applied));
     assert!(leader.is_released(defined) && !leader.is_released(second));
     let begin = at(&mut leader);

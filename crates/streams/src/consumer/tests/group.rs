@@ -1,5 +1,6 @@
 //! Consumers of a stream in a group, without a server: what a leader decides is told when it is
-//! committed, followers come to the same, and a leader that loses has said nothing of what was lost.
+//! committed, followers come to the same, and a leader that loses has said nothing of what was
+//! lost.
 
 mod life;
 mod replica;

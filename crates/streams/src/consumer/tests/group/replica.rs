@@ -37,7 +37,7 @@ pub(super) struct Replica {
     pub(super) live: BTreeMap<String, ConsumerCore>,
     /// Consumers that were deleted and have something to say.
     ending: Vec<(String, ConsumerCore)>,
-    /// What consumers have settled, for the stream's next turn.
+    /// Messages that consumers have settled, for the stream's next turn.
     settled: Vec<Seq>,
     /// Entries that the other one has not got.
     pub(super) unsent: VecDeque<DecidedEntry>,
@@ -147,7 +147,7 @@ impl Replica {
         }
     }
 
-    /// What consumers have left for the stream.
+    /// Does what consumers have left for the stream.
     pub(super) fn propose(&mut self, now: Timestamp) {
         let settled = std::mem::take(&mut self.settled);
         self.stream_turn(now, |core, effects| {
