@@ -156,8 +156,8 @@ impl StreamConsumers {
     /// Another role from now on. Only for threads that may wait.
     pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
         for live in self.all() {
-            let (stream, seed, now) = (self.stream.to_string(), self.seed(), self.host.now());
-            live.act(move |core, _| core.set_role(role, &stream, seed, now));
+            let (stream, seed) = (self.stream.to_string(), self.seed());
+            live.act(move |core, turn| core.set_role(role, &stream, seed, turn));
         }
     }
 
