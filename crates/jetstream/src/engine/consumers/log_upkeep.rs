@@ -2,6 +2,7 @@
 //! written anew, and whether it can be written at all.
 
 use super::LiveConsumer;
+use crate::engine::waits::Waiters;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
@@ -19,12 +20,19 @@ pub(super) struct LogUpkeep {
     is_rewriting: AtomicBool,
     /// Whether it is the log of the stream's group.
     is_of_group: AtomicBool,
+    /// Calls that wait until the group has agreed.
+    agreements: Waiters,
 }
 
 impl LogUpkeep {
     /// Notes that the log is that of the stream's group from here on.
     pub(super) fn join_group(&self) {
         self.is_of_group.store(true, Release);
+    }
+
+    /// Calls that wait until the group has agreed.
+    pub(super) fn agreements(&self) -> &Waiters {
+        &self.agreements
     }
 
     /// Whether it is.

@@ -214,6 +214,22 @@ impl StreamConsumers {
         self.log.is_of_group() && self.is_stored(state_handle)
     }
 
+    /// Waits until the group of the stream has all that consumers have decided so far. Nothing is
+    /// waited for without a group.
+    ///
+    /// # Errors
+    /// Another replica leads: whether the group has it is not known.
+    pub(in crate::engine) async fn agreed(&self) -> Result<(), ApiError> {
+        if !self.log.is_of_group() {
+            return Ok(());
+        }
+        let position = lock(&self.stored).flush(self.host.now()).unwrap_or_default();
+        self.settled_off_shard(Vec::new(), true);
+        let is_agreed = || position.is_none_or(|position| lock(&self.stored).is_released(position));
+        let agreed = self.log.agreements().until(|| is_agreed().then_some(())).await;
+        agreed.ok_or(ApiError::CLUSTER_NOT_AVAIL)
+    }
+
     /// Writes what consumers have changed. Answers what must be released before it counts as
     /// stored, if that is to be known; `None`: nothing.
     fn flush(
@@ -337,6 +353,9 @@ impl StreamConsumers {
     /// The log may have been released, or proposals be committed.
     pub(in crate::engine) fn log_released(&self) {
         self.log.take_waiting().iter().for_each(|consumer| consumer.wake());
+        if self.log.is_of_group() {
+            self.log.agreements().wake();
+        }
     }
 
     /// A consumer needs messages no more, or has decided something that the group has to agree to.

@@ -311,6 +311,7 @@ impl LiveStream {
             self.consumers.suspend();
             // Before what they have decided is nothing any more.
             self.consumers.set_role(role);
+            self.release_waits.give_up();
             self.sourcing.suspend();
         }
         let Some(mut guard) = self.lock_core() else { return };

@@ -8,7 +8,10 @@ use myelin_stdx::sync::lock;
 use myelin_store::GroupPosition;
 use myelin_store::consumer::GroupConsumers;
 use myelin_streams::ReplicaRole;
+use myelin_wire::message_buf::MessageBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 const SECOND: i64 = 1_000_000_000;
 const NEXT: &str = "$JS.API.CONSUMER.MSG.NEXT.S.C";
@@ -172,4 +175,62 @@ fn what_a_leader_loses_was_never_said() {
     group.answer(2, "+ACK");
     group.commit();
     assert_eq!((group.heard(), group.pending()), ((3, 1), Some((0, 0))));
+}
+
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn calls_go_on_when_the_group_has_agreed() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    let mut made = pin!(consumers.agreed());
+    assert!(poll(made.as_mut()).is_pending());
+    group.commit();
+    assert!(matches!(poll(made.as_mut()), Poll::Ready(Ok(()))));
+    group.ask(5);
+    group.commit();
+    let (live, mut out) = (consumers.find("C").expect("it is there"), MessageBuf::default());
+    let mut deleted = pin!(consumers.delete(&live, &mut out));
+    assert!(poll(deleted.as_mut()).is_pending());
+    group.house.settle();
+    assert_eq!(group.heard(), (1, 0), "it has not ended yet");
+    group.commit();
+    assert!(matches!(poll(deleted.as_mut()), Poll::Ready(Ok(true))));
+    group.house.settle();
+    let told = lock(&group.msgs).last().map(|last| last.headers.clone());
+    assert_eq!(told.as_deref(), Some("NATS/1.0 409 Consumer Deleted\r\n\r\n"));
+    assert_eq!(group.house.consumers("S"), ["D"]);
+}
+
+#[test]
+fn what_a_leader_made_changed_and_ended_is_as_the_group_has_it() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    group.commit();
+    let last = group.index();
+    group.house.consume("S", consumer("E", AckPolicy::Explicit));
+    let find = |name| consumers.find(name).expect("it is there");
+    let changed = ConsumerConfig { max_deliver: 7, ..(*consumers.config("C").expect("it is there")).clone() };
+    consumers.update_and_wait(&find("C"), changed).expect("it can be changed");
+    let (live, mut out) = (find("D"), MessageBuf::default());
+    let mut deleted = pin!(consumers.delete(&live, &mut out));
+    assert!(poll(deleted.as_mut()).is_pending());
+    let mut agreed = pin!(consumers.agreed());
+    assert!(poll(agreed.as_mut()).is_pending());
+    group.lose(last + 1);
+    assert!(matches!(poll(agreed.as_mut()), Poll::Ready(Err(_))), "nobody knows");
+    assert!(matches!(poll(deleted.as_mut()), Poll::Ready(Err(_))));
+    group.house.settle();
+    assert_eq!(group.house.consumers("S"), ["C", "D"]);
+    assert_ne!(consumers.config("C").expect("it is there").max_deliver, 7);
+    // They are served.
+    for name in ["C", "D"] {
+        group.house.say(&format!("$JS.API.CONSUMER.MSG.NEXT.S.{name}"), "to.me", "1");
+    }
+    group.commit();
+    assert_eq!(group.heard(), (2, 0));
 }

@@ -8,6 +8,7 @@ mod replica;
 use life::{Life, STEP};
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::AckPolicy;
+use std::time::{Duration, Instant, SystemTime};
 
 /// A life in which nothing happens by itself: a leader with the consumer `c0`, both committed.
 fn quiet(policy: AckPolicy) -> Life {
@@ -97,14 +98,20 @@ fn a_leader_that_loses_says_nothing_of_what_was_lost() {
     assert_eq!(life.seqs(), [1, 2, 3], "the acknowledgement is lost, and it is not due yet");
 }
 
-/// Random lives: see the checks in [`Life`].
+fn number_from(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// Random lives, with the checks of [`Life`]: always the same, then others for
+/// `MYELIN_RANDOM_SECONDS`. `MYELIN_MODEL_SEED` lives one alone.
 #[test]
 fn random_lives_of_a_leader_and_a_follower() {
-    let from = std::env::var("MYELIN_MODEL_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
-    let seeds = from.map_or(0..100, |seed| seed..seed + 1);
-    println!("seeds {seeds:?}; MYELIN_MODEL_SEED=N for one of them");
-    for seed in seeds {
-        println!("MYELIN_MODEL_SEED={seed}");
-        life::live(seed);
-    }
+    let seeds = number_from("MYELIN_MODEL_SEED").map_or(0..60, |seed| seed..seed + 1);
+    seeds.for_each(life::live);
+    let time = Duration::from_secs(number_from("MYELIN_RANDOM_SECONDS").unwrap_or(0));
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1969");
+    let (first, began) = (since.as_secs() << 20, Instant::now());
+    println!("others from MYELIN_MODEL_SEED={first} on");
+    let others = (first..).take_while(|_| began.elapsed() < time);
+    println!("{} others", others.map(life::live).count());
 }

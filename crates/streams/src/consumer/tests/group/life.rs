@@ -441,6 +441,7 @@ impl Life {
 
 /// A random life, which ends in peace: all is delivered and acknowledged.
 pub(super) fn live(seed: u64) {
+    println!("MYELIN_MODEL_SEED={seed}");
     let mut rng = Rng::seeded(seed);
     let retention = [Retention::Limits, Retention::Interest, Retention::WorkQueue][rng.below(3) as usize];
     let mut life = Life::new(seed, retention, rng.below(3) == 0);
