@@ -42,7 +42,11 @@ const KEPT: [(u64, u64, &str); 19] = [
     ),
     (1_882_965_670_887_822, 1_400, "a purge of lost sequences removed messages behind them"),
     (1_882_976_472_270_246, 400, "none: a rollup met a file that could be read again when it was answered"),
-    (1_882_976_629_555_289, 400, "none: power took a delivery with flow control, where messages are always synced"),
+    (
+        1_882_976_629_555_289,
+        400,
+        "none: power took a delivery with flow control, where messages are always synced",
+    ),
     (1_882_976_629_555_306, 1_000, "none: two pauses were asked for at once"),
     (14, 400, "a footer did not say which sequences a start had passed over"),
 ];
