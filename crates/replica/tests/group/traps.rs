@@ -267,6 +267,39 @@ fn entries_share_messages() {
     assert!(sent < 100, "{sent} frames");
 }
 
+/// An entry is written when it is proposed; the library would count it and refuse.
+#[test]
+fn whoever_can_propose_can_propose_the_largest_message() {
+    let mut network = led_by_the_first();
+    while network.consensus(0).can_propose() {
+        network.propose(0, &[0; (1 << 20) - 1_000]).expect("it can");
+    }
+    network.until(60, "room", |network| network.consensus(0).can_propose());
+    network.propose(0, &vec![0; 64 << 20]).expect("it can");
+    assert!(!network.consensus(0).can_propose());
+    network.until(60, "room", |network| network.consensus(0).can_propose());
+}
+
+/// The library puts all that is under way to a member into one message.
+#[test]
+fn messages_are_not_large() {
+    let mut network = led_by_the_first();
+    network.die(2, false);
+    network.frames.clear();
+    for index in 0..200 {
+        network.propose(0, format!("{index:>9000}").as_bytes()).expect("it leads");
+    }
+    network.come_back(2);
+    let mut largest = 0;
+    network.until(100, "the same log", |network| {
+        largest = network.frames.iter().map(|(_, frame)| frame.len()).max().unwrap_or(0).max(largest);
+        network.members[2].written.committed == network.members[0].written.committed
+            && network.members[2].written.committed > 200
+    });
+    assert!((200_000..300_000).contains(&largest), "{largest} bytes");
+    assert_eq!(network.members[2].written.entries, network.members[0].written.entries);
+}
+
 /// Entries that a leader has proposed may be committed by the next one.
 #[test]
 fn what_a_lost_leader_proposed_can_be_committed_still() {
