@@ -376,17 +376,7 @@ fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
 }
 
 fn any_message() -> impl Strategy<Value = RaftMessage> {
-    let kinds = [
-        RaftMessageKind::Append,
-        RaftMessageKind::AppendAnswer,
-        RaftMessageKind::PreVote,
-        RaftMessageKind::PreVoteAnswer,
-        RaftMessageKind::Vote,
-        RaftMessageKind::VoteAnswer,
-        RaftMessageKind::Heartbeat,
-        RaftMessageKind::HeartbeatAnswer,
-        RaftMessageKind::TimeoutNow,
-    ];
+    let kinds = RaftMessageKind::ALL;
     let numbers = proptest::array::uniform6(0_u64..9);
     let terms = proptest::collection::vec(0_u64..3, 0..4);
     (0..kinds.len(), 0_usize..3, numbers, any::<(bool, bool)>(), terms).prop_map(
