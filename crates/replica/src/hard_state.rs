@@ -102,11 +102,6 @@ impl HardStates {
         self.states.get(&group).copied()
     }
 
-    /// Groups with what is remembered of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (GroupId, HardState)> {
-        self.states.iter().map(|(&group, &state)| (group, state))
-    }
-
     /// Bytes that a file has which says the same and nothing twice.
     #[must_use]
     pub fn live_bytes(&self) -> usize {

@@ -84,11 +84,6 @@ impl Liveness {
         Self { incarnation, started: now, peers }
     }
 
-    /// A server is known from now on.
-    pub fn add(&mut self, peer: Peer, now: u64) {
-        self.peers.entry(peer).or_insert_with(|| PeerLiveness::new(now));
-    }
-
     /// Words that are due, for whom.
     pub fn due(&mut self, now: u64) -> Vec<(Peer, SupportRequest)> {
         let mut due = Vec::new();

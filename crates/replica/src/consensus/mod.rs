@@ -317,14 +317,6 @@ impl Consensus {
         })
     }
 
-    /// A message to the member could not be sent.
-    ///
-    /// # Errors
-    /// The member has failed.
-    pub fn unreachable(&mut self, peer: Peer) -> Result<(), Broken> {
-        self.call(|node| node.report_unreachable(peer.number()))
-    }
-
     /// Hands over to another member, if this one leads and that one is up to date, or soon is.
     ///
     /// # Errors

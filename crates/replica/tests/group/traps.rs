@@ -34,21 +34,10 @@ fn store(network: &mut Network, leader: usize, count: usize, bytes: usize) {
     }
 }
 
+/// A message of a member, in its term.
 fn message(network: &mut Network, kind: RaftMessageKind, from: usize, to: usize) -> RaftMessage {
-    RaftMessage {
-        kind,
-        from: peer(from),
-        to: peer(to),
-        term: network.consensus(from).status().term,
-        index: 0,
-        log_term: 0,
-        commit: 0,
-        commit_term: 0,
-        is_refused: false,
-        reject_hint: 0,
-        is_transfer: false,
-        entries: Vec::new(),
-    }
+    let term = network.consensus(from).status().term;
+    RaftMessage { from: peer(from), to: peer(to), term, ..vote(kind) }
 }
 
 /// A leader counts on what a member has confirmed, tells it in heartbeats to commit that much, and
