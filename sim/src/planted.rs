@@ -21,7 +21,7 @@ const fn bug(number: u32, what: &'static str, like: &'static str) -> Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 22] = [
+pub const BUGS: [Bug; 28] = [
     bug(1, "a file counts as durable without its sync", "an acknowledgement of what is not synced"),
     bug(2, "half of a batch stays when the rest is torn off", "a batch that is released in half"),
     bug(3, "message ids are not known after a start", "nats-server issue 3272"),
@@ -48,6 +48,12 @@ pub const BUGS: [Bug; 22] = [
     bug(20, "a schedule that has fired stays", "a removal that is not in its entry"),
     bug(22, "sequences that were given out are given out again", "nats-server pull requests 1721, 3284"),
     bug(24, "a rollup removes nothing", "a removal that is not planned"),
+    bug(30, "the limit of age takes a segment whose first message has aged", "planted unseen"),
+    bug(31, "a limit per subject that refuses does not see a new subject's run", "planted unseen"),
+    bug(32, "what a filter said of one segment's subjects counts for the next", "planted unseen"),
+    bug(33, "an update of a consumer with the same rules is not written", "planted unseen"),
+    bug(34, "message ids that are read at a start are as new as the start", "planted unseen"),
+    bug(35, "a purge that keeps some passes over them for consumers", "planted unseen"),
 ];
 
 /// Result of the search for a bug.

@@ -375,9 +375,10 @@ impl Consumers {
             // What was changed under the old rules is read under the old rules.
             changes.close_changes(id, consumer);
         }
+        let is_defined = myelin_stdx::planted::bug(33) && consumer.definition.rules == rules;
         consumer.definition.rules = rules;
         consumer.definition.config = config.into();
-        if let Some(changes) = self.sink.changes() {
+        if let Some(changes) = self.sink.changes().filter(|_| !is_defined) {
             changes.define(id, &consumer.definition);
         }
         Ok(())

@@ -224,6 +224,7 @@ impl<'a> Deciding<'a> {
             && let Some(plan) = self.decision.scratch.plans.get(plan as usize)
             && plan.old + plan.new >= max.max(1)
             && plan.old + plan.new - self.lost_of(plan)? >= max
+            && (plan.old > 0 || !myelin_stdx::planted::bug(31))
         {
             if self.limits.discard_new_per_subject && !message.is_rollup {
                 return Ok(Err(AppendRefusal::MaxMessagesPerSubject));

@@ -16,6 +16,7 @@ use super::catalog::{Catalog, Decided, NewRow, Planned, PlannedBatch, Removed, s
 use super::errors::StoreError;
 use super::reader;
 use super::release::Entered;
+use super::segment_view::SegmentView;
 use super::wait::Wait;
 use super::{Active, Stream};
 
@@ -348,7 +349,12 @@ fn aged(
         }
         // A whole segment that has aged needs no look at each message.
         let view = catalog.segment_of(seq).map(|at| &catalog.segments()[at]);
-        let end = view.filter(|view| view.times.latest <= limit_time).map_or(seq, |view| view.last_seq);
+        let has_aged = |view: &&SegmentView| {
+            let times = view.times;
+            let reached = if myelin_stdx::planted::bug(30) { times.earliest } else { times.latest };
+            reached <= limit_time
+        };
+        let end = view.filter(has_aged).map_or(seq, |view| view.last_seq);
         let mut next = seq;
         while due.len() < limit {
             // A segment may show far more sequences than messages.

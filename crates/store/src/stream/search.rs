@@ -286,7 +286,9 @@ impl Verdicts {
     /// Forgets what is known of another table's numbers, or of numbers that may mean something else
     /// by now.
     fn begin(&mut self, table: Option<(u64, u64)>) {
-        if table.is_none() || self.table != table {
+        let is_another = self.table != table;
+        let stays = myelin_stdx::planted::bug(32) && self.table.is_some();
+        if table.is_none() || (is_another && !stays) {
             self.known.fill(u32::MAX);
             self.table = table;
         }

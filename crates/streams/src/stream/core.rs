@@ -233,10 +233,11 @@ impl StreamCore {
             match cursor.next(Wait::Allowed) {
                 Ok(Some(message)) => {
                     let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
+                    let accepted = if myelin_stdx::planted::bug(34) { now } else { message.timestamp };
                     if !id.is_empty()
-                        && let Some(slot) = self.ids.begin(id, message.timestamp)
+                        && let Some(slot) = self.ids.begin(id, accepted)
                     {
-                        self.ids.stored(slot, message.seq, message.timestamp);
+                        self.ids.stored(slot, message.seq, accepted);
                         self.ids.tidy(now, 2);
                     }
                 }

@@ -39,7 +39,8 @@ impl Call {
                 stream.consumers().forget_removed(has_filter && purged == 1);
             }
             // Who wants nothing but what is gone has nothing left up to there.
-            if has_filter && purge.below == 0 && purge.keep == 0 {
+            let spares_none = purge.keep == 0 || myelin_stdx::planted::bug(35);
+            if has_filter && purge.below == 0 && spares_none {
                 stream.consumers().skip_purged(request.filter.as_bytes(), purge.through);
             }
             return Ok(StreamPurge { success: true, purged });
