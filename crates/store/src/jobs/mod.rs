@@ -67,6 +67,17 @@ pub(crate) enum Task {
     Overwrite(Overwriting),
     /// Files that no manifest lists any more are removed.
     Remove(Removal),
+    /// What a stream of a group keeps beside its messages is written, before segments that say it
+    /// are sealed.
+    WriteNotes(NotesImage),
+}
+
+/// The file of what a stream of a group keeps beside its messages.
+#[derive(Debug)]
+pub(crate) struct NotesImage {
+    pub(crate) body: Vec<u8>,
+    /// It has all entries of the group's log up to this index.
+    pub(crate) through: u64,
 }
 
 /// Result of a job; for [`crate::Stream::finish`].
@@ -85,6 +96,8 @@ pub(crate) enum Finished {
     Compacted(Box<Compacted>),
     Overwritten,
     Removed,
+    /// The file of notes has everything up to this index.
+    WroteNotes(u64),
 }
 
 /// Why a job failed.
@@ -118,6 +131,10 @@ impl Job {
             }
             Task::Overwrite(overwriting) => overwriting.run(&env).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&env).map(|()| Finished::Removed),
+            Task::WriteNotes(image) => {
+                image.write(&env.files)?;
+                Ok(Finished::WroteNotes(image.through))
+            }
         });
         if result.is_ok() {
             // It may have made room; taken is only what leaves as much again.
@@ -151,6 +168,7 @@ impl Job {
             Task::Compact(_) => "compact",
             Task::Overwrite(_) => "overwrite",
             Task::Remove(_) => "remove",
+            Task::WriteNotes(_) => "notes",
         }
     }
 }

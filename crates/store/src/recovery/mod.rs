@@ -34,7 +34,9 @@ use crate::damage::Damage;
 use crate::flipped;
 use crate::manifest::{self, Manifest};
 use crate::segment::{self, HEADER_BYTES, SegmentHeader, Trailer};
-use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Stream, StreamShared, segment_name};
+use crate::stream::{
+    Active, Catalog, Closed, Files, NOTES_FILE, Notes, SegmentStorage, Stream, StreamShared, segment_name,
+};
 use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
@@ -143,12 +145,12 @@ pub(crate) fn open_stream(
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     shared.note_told(&report.lost);
     let last = (last, stated.position);
-    let active = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
+    let active = entries::resume(&shared, &files, open, last, (config.durability, &group), now)?;
     closed.extend(shared.catalog_mut().take_closed());
     let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
-    stream.resume_group(group.tail, group.consumers);
+    stream.resume_group(group.tail, group.consumers, group.notes);
     stream.hold_back();
     let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
     owed.into_iter().for_each(|last| stream.owe(last));
@@ -196,6 +198,10 @@ struct Recovered {
 impl Recovering<'_> {
     fn run(mut self) -> Result<Recovered, OpenError> {
         let found = directory::read(self.id, self.files, &mut self.report)?;
+        if found.has_notes {
+            let notes = Notes::read(&*self.files.store_env.disk, &self.files.directory);
+            self.group.notes = notes.map_err(|damage| OpenError::new(NOTES_FILE, damage))?;
+        }
         let copies = manifest::read(&*self.files.store_env.disk, &self.files.directory);
         for (name, damage) in &copies.faults {
             self.report.note(Notice::Damaged { file: (*name).to_owned(), what: damage.to_string() });

@@ -14,7 +14,7 @@ use crate::meta::META_COPIES;
 use crate::record::FileContext;
 use crate::recovery::{LOST_COPIES, base_name, base_number};
 use crate::segment::SegmentHeader;
-use crate::stream::{segment_name, segment_number};
+use crate::stream::{NOTES_FILE, Notes, segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
 use super::apply::{Counting, SegmentRole};
@@ -147,6 +147,11 @@ impl Checking<'_, '_> {
                 found.bases.push(no);
             } else if let crate::consumer::LogFileName::Log(number) = crate::consumer::read_name(name) {
                 found.logs.push(number);
+            } else if name == NOTES_FILE {
+                if let Err(damage) = Notes::read(&*self.looking.disk, self.directory) {
+                    let meaning = "The stream cannot be opened: take it from another replica of its group.";
+                    self.emit(Finding::damage(path, damage.to_string(), meaning));
+                }
             } else if LOST_COPIES.contains(&name) {
                 found.has_losses = true;
             } else if name.ends_with(".tmp") && !entry.is_directory {
