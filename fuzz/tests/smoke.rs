@@ -29,6 +29,11 @@ fn permissions() {
 }
 
 #[test]
+fn member() {
+    smoke("member", myelin_fuzz::member);
+}
+
+#[test]
 fn peer_parser() {
     smoke("peer_parser", myelin_fuzz::peer_parser);
 }

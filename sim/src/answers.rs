@@ -215,7 +215,7 @@ impl World {
     fn rolled(&mut self, stream: &str, id: u64, rolls: Roll) {
         let now = self.clock.elapsed();
         // Compat: a stream that fails in between, and is opened anew, keeps what was before it.
-        let is_sure = !self.trouble.is_there();
+        let is_sure = !self.trouble.may_be_met();
         let Some(model) = self.streams.get_mut(stream).filter(|_| rolls != Roll::Nothing) else { return };
         model.purges = model.purges.saturating_sub(1);
         let one = &model.publications[&id];
@@ -331,6 +331,8 @@ impl World {
             }
         }
         let is_well = self.trouble.is_well();
+        let is_pausing =
+            matches!(&asked, Asked::Pause { stream, consumer, .. } if self.is_pausing(stream, consumer));
         let (Asked::MakeStream { stream }
         | Asked::Pause { stream, .. }
         | Asked::Unpin { stream }
@@ -349,8 +351,9 @@ impl World {
                 return Err(format!("{stream}: it is not made: {answer} for {}", model.plan.body()));
             }
             Asked::MakeStream { .. } => model.status = if is_done { Status::There } else { Status::Gone },
-            Asked::Pause { consumer, until, .. } => {
-                let paused = until.filter(|_| is_done).map(|until| (now, until));
+            Asked::Pause { consumer, until, is_alone, .. } => {
+                let is_known = is_done && *is_alone && !is_pausing;
+                let paused = until.filter(|_| is_known).map(|until| (now, until));
                 model.consumer(consumer).into_iter().for_each(|consumer| consumer.paused = paused);
             }
             Asked::RemoveStream { .. } => model.status = if is_done { Status::Gone } else { Status::There },

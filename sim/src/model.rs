@@ -433,6 +433,15 @@ impl StreamModel {
         self.consumers.iter_mut().find(|consumer| consumer.plan.name == name)
     }
 
+    /// Power is lost: what limits have just removed may be there again. Consumers may have passed
+    /// over it, as over what somebody has removed: a removal is as durable as the messages of its
+    /// time (docs/store.md, of a loss of power).
+    pub(crate) fn lose_removals(&mut self, now: u64, has_jumped: bool) {
+        for id in self.over_limits(now, has_jumped) {
+            self.publications.get_mut(&id).into_iter().for_each(|one| one.may_be_back = true);
+        }
+    }
+
     /// Nobody answers any more what was asked for. `window`: what was done since then may be
     /// undone. `forgets`: how often messages came may be, too.
     /// `numbers`: how many the run had given out by then.

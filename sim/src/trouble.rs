@@ -21,6 +21,9 @@ pub(crate) struct Trouble {
     pub(crate) slow: u64,
     /// A file that cannot be read.
     pub(crate) unreadable: Option<PathBuf>,
+    /// Whether one could not be read that can be now: requests which are not answered yet may have
+    /// met it.
+    pub(crate) was_unreadable: bool,
     /// Requests that nobody has to answer, because of a panic.
     pub(crate) excused: BTreeSet<u64>,
 }
@@ -29,6 +32,11 @@ impl Trouble {
     /// Whether the server may be short of what it is owed.
     pub(crate) fn is_there(&self) -> bool {
         self.has_failed || self.unreadable.is_some()
+    }
+
+    /// Whether a request that is answered now may have met a failure.
+    pub(crate) fn may_be_met(&self) -> bool {
+        self.is_there() || self.was_unreadable
     }
 
     /// Whether nothing is planned, fails, or is slow.
@@ -58,5 +66,6 @@ impl Trouble {
     pub(crate) fn restart(&mut self) {
         self.planned = None;
         self.unreadable = None;
+        self.was_unreadable = false;
     }
 }

@@ -16,7 +16,7 @@ use crate::plan::ServerPlan;
 use crate::protocol::{self, Received};
 use crate::server::Server;
 use crate::taste::Taste;
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, WINDOW};
 use crate::watch::{DiskWatch, PLANNED};
 
 /// Connections of clients.
@@ -90,6 +90,9 @@ pub(crate) enum Asked {
         stream: String,
         consumer: String,
         until: Option<i64>,
+        /// Whether no other one of the consumer was asked for and not answered: of two nobody knows
+        /// which is the last.
+        is_alone: bool,
     },
     /// Whether it was done says nothing.
     Unpin {
@@ -315,6 +318,12 @@ impl World {
         self.say(client, subject, &format!("{}.{number}", inbox(client, self.lives)), headers, payload);
     }
 
+    /// Whether a pause of a consumer was asked for, and not answered.
+    pub(crate) fn is_pausing(&self, of: &str, name: &str) -> bool {
+        let is_it = |asked: &Asked| matches!(asked, Asked::Pause { stream, consumer, .. } if stream == of && consumer == name);
+        self.pending.values().any(is_it)
+    }
+
     /// Keeps what a number was asked for.
     pub(crate) fn expect(&mut self, client: usize, number: u64, asked: Asked) {
         self.note(|| format!("{client} asks {number}: {asked:?}"));
@@ -456,6 +465,7 @@ impl World {
         if let Some(path) = self.trouble.unreadable.take() {
             // A file that is gone needs no more.
             let _ = self.disk.fail_reads(&path, 0..0);
+            self.trouble.was_unreadable = true;
         }
         self.watch.set_pause(0);
         self.watch.panic_in(0);
@@ -523,7 +533,11 @@ impl World {
         // With `always` they are in memory until a sync that nobody waits for.
         let is_ill = !self.trouble.is_well();
         let forgets = window.is_some() || self.plan.is_always_synced || is_ill;
+        let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
         for stream in self.streams.values_mut() {
+            if window.is_some() {
+                stream.lose_removals(now, has_jumped);
+            }
             stream.server_died(window, forgets, self.numbers);
             if let Some(update) = &stream.update {
                 // It may have happened.
@@ -535,8 +549,11 @@ impl World {
         let streams = &self.streams;
         self.in_hand
             .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
+        // With `always`, too: nobody waits for a sync of what was delivered.
+        let recent = now.saturating_sub(WINDOW + self.trouble.slow);
+        let recent = self.plan.is_always_synced.then_some(recent);
         for delivery in &mut self.in_hand {
-            delivery.is_unsure |= is_ill || window.is_some_and(|from| delivery.at >= from);
+            delivery.is_unsure |= is_ill || window.or(recent).is_some_and(|from| delivery.at >= from);
         }
     }
 

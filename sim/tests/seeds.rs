@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 11] = [
+const KEPT: [(u64, u64, &str); 19] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -28,6 +28,26 @@ const KEPT: [(u64, u64, &str); 11] = [
     (1_882_948_344_217_799, 1_100, "a consumer was not made because a round had failed for the log before"),
     (1_882_950_525_255_689, 1_300, "nobody told of messages that had gone with their frame"),
     (1_882_948_344_217_848, 2_000, "none: a message that consumers give up died with its client"),
+    (1_882_965_829_222_479, 400, "none: a disk failed again while the look at everything had it healed"),
+    (
+        1_882_965_670_887_927,
+        2_000,
+        "none: power took a removal by a limit, and a consumer had passed over it",
+    ),
+    (1_882_965_670_888_009, 2_000, "none: what died with a client was acknowledged with what came behind it"),
+    (
+        1_882_975_480_316_087,
+        200,
+        "what no round had taken was not synced where a stream could not be opened anew",
+    ),
+    (1_882_965_670_887_822, 1_400, "a purge of lost sequences removed messages behind them"),
+    (1_882_976_472_270_246, 400, "none: a rollup met a file that could be read again when it was answered"),
+    (
+        1_882_976_629_555_289,
+        400,
+        "none: power took a delivery with flow control, where messages are always synced",
+    ),
+    (1_882_976_629_555_306, 1_000, "none: two pauses were asked for at once"),
     (14, 400, "a footer did not say which sequences a start had passed over"),
 ];
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 24] = [
+const FLOORS: [(&str, &[&str]); 25] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -21,6 +21,7 @@ const FLOORS: [(&str, &[&str]); 24] = [
     ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["stdx", "subject", "wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
+    ("replica", &["stdx"]),
     (
         "server",
         &[

@@ -7,6 +7,8 @@
 use myelin_stdx::sync::lock;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -75,6 +77,55 @@ impl<R> Future for Promised<R> {
             PromiseState::Kept(value) => Poll::Ready(Some(value)),
             PromiseState::Open(_) | PromiseState::Over => Poll::Ready(None),
         }
+    }
+}
+
+/// Waiters who look again when something may have happened, or hear that it never will.
+#[derive(Default)]
+pub(super) struct Waiters {
+    waiting: Mutex<Vec<Waker>>,
+    /// Perf: rounds look here, and mostly nobody waits.
+    has_any: AtomicBool,
+    /// How often all were sent away.
+    sent_away: AtomicU64,
+}
+
+impl Waiters {
+    /// Keeps somebody who waits, and who looks once more afterwards.
+    fn add(&self, waker: &Waker) {
+        lock(&self.waiting).push(waker.clone());
+        self.has_any.store(true, SeqCst);
+    }
+
+    /// Has all look who wait.
+    pub(super) fn wake(&self) {
+        if self.has_any.swap(false, SeqCst) {
+            std::mem::take(&mut *lock(&self.waiting)).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Sends all away who wait: what they wait for may never happen.
+    pub(super) fn send_away(&self) {
+        self.sent_away.fetch_add(1, SeqCst);
+        self.wake();
+    }
+
+    /// Waits until there is an outcome. `None`: sent away.
+    pub(super) async fn until<R>(&self, outcome: impl Fn() -> Option<R>) -> Option<R> {
+        let began = self.sent_away.load(SeqCst);
+        let look = || {
+            let is_sent_away = self.sent_away.load(SeqCst) != began;
+            if is_sent_away { Some(None) } else { outcome().map(Some) }
+        };
+        poll_fn(|context| {
+            if let Some(seen) = look() {
+                return Poll::Ready(seen);
+            }
+            self.add(context.waker());
+            // It may have come just before somebody waited for it.
+            look().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 

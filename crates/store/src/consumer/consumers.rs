@@ -23,7 +23,7 @@ use super::delta::DeltaWriter;
 use super::log::{ConsumerLog, Flushed};
 use super::open::{self, LogStorage, Obsolete, OpenError, Stated};
 use super::payload::{self, Definition};
-use super::queue::ChangeQueue;
+use super::queue::{ChangeQueue, ProposalQueue};
 use super::report::LogReport;
 use super::resume::{ConsumerTable, Resumed};
 use super::rewrite::{Drawn, Rewrite};
@@ -211,7 +211,7 @@ enum ChangeSink {
     /// Log that was let go of: changes go nowhere, until it is gone on with.
     Suspended(Box<ConsumerLog>),
     /// To the log of a group, which others see to.
-    Group(ChangeQueue),
+    Group(ProposalQueue),
 }
 
 impl ChangeSink {
@@ -228,7 +228,7 @@ impl ChangeSink {
         match self {
             Self::Nowhere | Self::Suspended(_) => None,
             Self::Log(log) => Some(&mut log.changes),
-            Self::Group(changes) => Some(changes),
+            Self::Group(proposals) => Some(&mut proposals.changes),
         }
     }
 }
@@ -275,8 +275,28 @@ impl Consumers {
     /// for [`Consumers::take_records`].
     pub(super) fn leading(table: ConsumerTable) -> Self {
         let mut consumers = Self::resumed(table.consumers, table.next);
-        consumers.sink = ChangeSink::Group(ChangeQueue::default());
+        consumers.sink = ChangeSink::Group(ProposalQueue::default());
         consumers
+    }
+
+    /// Goes on as what is decided on for a group, which has come as far as `table`: see
+    /// [`GroupConsumers::lead_with`](super::GroupConsumers::lead_with).
+    pub(super) fn begin_anew(&mut self, table: ConsumerTable) {
+        let mut proposals = match std::mem::replace(&mut self.sink, ChangeSink::Nowhere) {
+            ChangeSink::Group(proposals) => proposals,
+            ChangeSink::Nowhere | ChangeSink::Log(_) | ChangeSink::Suspended(_) => ProposalQueue::default(),
+        };
+        proposals.begin_anew();
+        let anew = Self::leading(table);
+        (self.consumers, self.names, self.next) = (anew.consumers, anew.names, anew.next);
+        self.sink = ChangeSink::Group(proposals);
+        self.count_all();
+    }
+
+    /// Whether what changes goes to the log of a group.
+    #[must_use]
+    pub fn is_in_group(&self) -> bool {
+        matches!(self.sink, ChangeSink::Group(_))
     }
 
     fn resumed(read: BTreeMap<ConsumerId, Resumed>, next: u64) -> Self {
@@ -293,13 +313,26 @@ impl Consumers {
     /// where that is not where changes go.
     pub fn take_records(&mut self) -> Vec<ConsumerRecord<'static>> {
         let mut records = Vec::new();
-        if let ChangeSink::Group(changes) = &mut self.sink {
-            changes.drain(&mut self.consumers, |(id, kind, _), payload| {
+        if let ChangeSink::Group(proposals) = &mut self.sink {
+            proposals.take(&mut self.consumers, |(id, kind, _), payload| {
                 let payload = Cow::Owned(payload.to_vec());
                 records.push(ConsumerRecord { consumer: id.0, kind: kind.code(), payload });
             });
         }
         records
+    }
+
+    /// The number of the last proposal that was taken with [`Consumers::take_records`]; 0: none.
+    #[must_use]
+    pub fn proposal(&self) -> u64 {
+        if let ChangeSink::Group(proposals) = &self.sink { proposals.taken() } else { 0 }
+    }
+
+    /// Proposals up to this one are committed.
+    pub fn committed(&mut self, proposal: u64) {
+        if let ChangeSink::Group(proposals) = &mut self.sink {
+            proposals.commit(proposal);
+        }
     }
 
     /// Adds a consumer with an empty state; [`Delta::Reset`] says where it begins. `config` is kept
@@ -361,7 +394,7 @@ impl Consumers {
         match &mut self.sink {
             ChangeSink::Nowhere | ChangeSink::Suspended(_) => {}
             ChangeSink::Log(log) => log.remove(id, consumer.serial, consumer.estimate()),
-            ChangeSink::Group(changes) => changes.remove(id, consumer.serial),
+            ChangeSink::Group(proposals) => proposals.changes.remove(id, consumer.serial),
         }
         Ok(consumer)
     }
@@ -434,13 +467,18 @@ impl Consumers {
     }
 
     /// Appends what was changed since the last flush, in one write. Answers the position whose
-    /// release makes all changes so far safe; `None` for a stream in memory.
+    /// release makes all changes so far safe; `None` for a stream in memory. In a group nothing is
+    /// written here: the position is the proposal with which all changes so far go.
     ///
     /// # Errors
     /// Of the disk. Nothing is lost: the states in memory hold all changes, and the next flush
     /// tries again.
     pub fn flush(&mut self, now: Timestamp) -> io::Result<Option<Flushed>> {
-        let Some(log) = self.sink.log_mut() else { return Ok(None) };
+        let log = match &mut self.sink {
+            ChangeSink::Nowhere | ChangeSink::Suspended(_) => return Ok(None),
+            ChangeSink::Log(log) => log,
+            ChangeSink::Group(proposals) => return Ok(Some(Flushed { file: 0, end: proposals.last() })),
+        };
         log.flush(&mut self.consumers, self.next, now).map(Some)
     }
 
@@ -491,16 +529,25 @@ impl Consumers {
         };
     }
 
-    /// Whether there is something to flush.
+    /// Whether there is something to flush, or to propose.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.sink.log().is_some_and(ConsumerLog::is_dirty)
+        match &self.sink {
+            ChangeSink::Nowhere | ChangeSink::Suspended(_) => false,
+            ChangeSink::Log(log) => log.is_dirty(),
+            ChangeSink::Group(proposals) => !proposals.changes.is_empty(),
+        }
     }
 
-    /// Whether changes up to `position` are released, in the stream's mode of durability.
+    /// Whether changes up to `position` are released, in the stream's mode of durability, or are
+    /// committed in its group. One of a log from before there was a group is as good as that.
     #[must_use]
     pub fn is_released(&self, position: Flushed) -> bool {
-        self.sink.log().is_none_or(|log| log.is_released(position))
+        match &self.sink {
+            ChangeSink::Nowhere | ChangeSink::Suspended(_) => true,
+            ChangeSink::Log(log) => log.is_released(position),
+            ChangeSink::Group(proposals) => position.file > 0 || proposals.is_committed(position.end),
+        }
     }
 
     /// Whether changes up to `position` survive a loss of power, whatever that mode is.

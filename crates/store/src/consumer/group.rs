@@ -121,6 +121,13 @@ impl GroupConsumers {
         Consumers::leading(self.table.clone())
     }
 
+    /// Has `consumers` be what is decided on from here on, as far as the group has come. What was
+    /// decided on them before and is not among that is forgotten: proposals that are not committed
+    /// never will be, as far as [`Consumers::is_released`] knows.
+    pub fn lead_with(&self, consumers: &mut Consumers) {
+        consumers.begin_anew(self.table.clone());
+    }
+
     /// All consumers, in the order of their ids: names, rules, configurations and states.
     pub fn iter(&self) -> impl Iterator<Item = (ConsumerId, (&str, AckRules, &[u8], &ConsumerState))> {
         self.table.consumers.iter().map(|(id, consumer)| {

@@ -25,7 +25,8 @@ use crate::{FileId, FileKind, Timestamp};
 /// a whole.
 const SLICE_BYTES: usize = if cfg!(test) { 1 } else { 64 << 10 };
 
-/// A position in a stream's consumer logs. Later positions are greater, also across files.
+/// A position in a stream's consumer logs. Later positions are greater, also across files. In a
+/// group it is the number of a proposal, and `file` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flushed {
     /// The number of the log.

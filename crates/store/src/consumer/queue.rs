@@ -1,6 +1,8 @@
 //! Changes that wait to be written, in the order in which they are: to a log of the consumers' own,
 //! or to the log of a group.
 
+use std::ops::Range;
+
 use super::consumers::Unwritten;
 use super::entry::LogEntryKind;
 use super::payload::{self, Definition, Floors};
@@ -97,6 +99,62 @@ impl ChangeQueue {
             consumer.written();
             write((id, kind, serial), &payload);
         }
+    }
+}
+
+/// Changes that go to the log of a group, as proposals: all that wait at a time are one.
+#[derive(Debug, Default)]
+pub(super) struct ProposalQueue {
+    pub(super) changes: ChangeQueue,
+    /// The number of the last proposal that was taken out; the first is 1.
+    taken: u64,
+    /// Proposals up to this one are committed, or lost.
+    committed: u64,
+    /// The last ones that are lost: they never will be committed.
+    lost: Range<u64>,
+}
+
+impl ProposalQueue {
+    /// The proposal with which everything goes that was decided so far.
+    pub(super) fn last(&self) -> u64 {
+        self.taken + u64::from(!self.changes.is_empty())
+    }
+
+    /// Takes out what waits, if anything does, as [`ChangeQueue::drain`].
+    pub(super) fn take(
+        &mut self,
+        consumers: &mut Map,
+        write: impl FnMut((ConsumerId, LogEntryKind, u64), &[u8]),
+    ) {
+        self.taken = self.last();
+        self.changes.drain(consumers, write);
+    }
+
+    /// The number of the last proposal that was taken out.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Proposals up to `proposal` are committed.
+    pub(super) fn commit(&mut self, proposal: u64) {
+        debug_assert!(proposal <= self.taken, "what is committed was proposed");
+        self.committed = self.committed.max(proposal);
+    }
+
+    pub(super) fn is_committed(&self, proposal: u64) -> bool {
+        proposal <= self.committed && !self.lost.contains(&proposal)
+    }
+
+    /// Forgets what was decided and is not committed, which is nothing any more; no number is
+    /// given again.
+    pub(super) fn begin_anew(&mut self) {
+        let last = self.last();
+        if last > self.committed {
+            self.lost = self.committed + 1..last + 1;
+        }
+        self.changes.clear();
+        // Of what is decided next, and of nothing, another one speaks.
+        (self.taken, self.committed) = (last + 1, last + 1);
     }
 }
 

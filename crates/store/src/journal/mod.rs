@@ -486,8 +486,8 @@ impl Journal {
     }
 
     /// Lets go of files of `stream`, so that they can be opened anew: between two rounds, what is
-    /// in memory only is written to them. `files` are those that the caller knows; the journal adds
-    /// what it knows itself.
+    /// in memory only is written to them, and what is not durable synced. `files` are those that
+    /// the caller knows; the journal adds what it knows itself.
     ///
     /// # Errors
     /// Released bytes could not be written. The journal still holds the files.
@@ -514,7 +514,8 @@ impl Journal {
                 file.abandon();
                 continue;
             }
-            if file.is_unsettled()
+            // Whoever opens it anew may fail, and no round takes it any more.
+            if file.needs_sync()
                 && let Err(failed) = file.sync_directly(&*journal.disk, journal.current())
             {
                 file.lose(&failed);

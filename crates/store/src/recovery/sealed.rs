@@ -96,6 +96,7 @@ impl Recovering<'_> {
             form: Form::Sealed,
             removed: 0,
         });
+        self.catalog.settle_lost();
         self.catalog.retire_emptied();
         self.catalog.forget_touched_subjects();
         Ok(())

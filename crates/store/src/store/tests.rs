@@ -11,6 +11,8 @@ use crate::config::Durability;
 use crate::entropy::SeededEntropy;
 use crate::stream::{Admission, Filter, NewMessage, StoreError, Wait};
 
+mod reopen;
+
 fn options() -> StoreOptions {
     StoreOptions {
         journal_file_bytes: 256 << 10,

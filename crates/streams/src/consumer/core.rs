@@ -7,6 +7,7 @@
 
 use super::ack_subject::AckSubjects;
 use super::effects::{AckedDelivery, ConsumerEvent, Effects, Env};
+use super::held_effects::HeldEffects;
 use super::pacing::Pacer;
 use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
@@ -79,6 +80,8 @@ pub struct ConsumerCore {
     /// Whether the end of the pause is still to be told.
     is_pause_reported: bool,
     pub(super) role: ReplicaRole,
+    /// Effects that wait until they may be told.
+    pub(super) held: HeldEffects,
 }
 
 /// Deliverer of messages, once they are found.
@@ -161,10 +164,12 @@ impl ConsumerCore {
             largest: self.largest,
             seed,
         };
-        let role = self.role;
+        let (role, held) = (self.role, std::mem::take(&mut self.held));
         // What the stream shows of the record is a leader's to decide.
         *self = if role.leads() { Self::resume(init, now) } else { Self::begin_at_record(init, now) };
         self.role = role;
+        self.redelivery.hold_from(held.first_decided());
+        self.held = held;
     }
 
     /// Role of this replica.
@@ -173,14 +178,19 @@ impl ConsumerCore {
         self.role
     }
 
-    /// Another role from now on: a follower knows nobody who waits, and a leader begins from the
+    /// Another role from now on. With the leader goes what it has decided and its group has not:
+    /// nothing of what waits is sent, and requests for messages are told. A leader begins from the
     /// record, as after a restart.
-    pub fn set_role(&mut self, role: ReplicaRole, stream: &str, seed: u64, now: Timestamp) {
+    pub fn set_role(&mut self, role: ReplicaRole, stream: &str, seed: u64, turn: &mut TurnCtx<'_>) {
         if self.role == role {
             return;
         }
+        if !role.leads() {
+            self.give_up_leading(turn);
+        }
         self.role = role;
-        self.reopen(stream, seed, now);
+        self.deliverer.deltas.clear();
+        self.reopen(stream, seed, turn.now);
     }
 
     fn begin(init: ConsumerInit, start: Start, now: Timestamp) -> Self {
@@ -223,6 +233,7 @@ impl ConsumerCore {
             redelivery_buf: Vec::new(),
             is_pause_reported: true,
             role: ReplicaRole::Leader,
+            held: HeldEffects::default(),
         };
         core.is_pause_reported = !core.is_paused(now);
         if let DeliveryMode::Push(push) = &mut core.deliverer.mode {

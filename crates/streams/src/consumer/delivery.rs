@@ -5,16 +5,19 @@
 
 use super::ack_subject::AckTokens;
 use super::core::{ConsumerCore, Deliverer, DeliveryMode, TurnCtx};
-use super::effects::ConsumerEvent;
+use super::effects::{ConsumerEvent, Effects};
+use super::held_effects::HeldTurn;
 use super::pull::{Supply, Taker};
-use super::redelivery::ack_wait;
+use super::redelivery::{ack_wait, shortest_ack_wait};
+use super::status::StatusMessage;
 use super::stream_scan::give_back;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, PriorityPolicy};
-use myelin_store::consumer::{DeliverySeq, Delta};
+use myelin_store::consumer::{DeliverySeq, Delta, Flushed};
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 use myelin_wire::encode;
-use myelin_wire::message_buf::MessageRef;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::collections::HashSet;
 
 /// Bytes of messages that one turn delivers.
 const SLICE: usize = 128 * 1024;
@@ -302,6 +305,79 @@ impl ConsumerCore {
                 // it.
                 self.scan.pass_over();
                 Stop::Slice
+            }
+        }
+    }
+}
+
+/// Effects that leave later: they have to be stored before, or a group has to agree.
+impl ConsumerCore {
+    /// Keeps answers to acknowledgements until `position` is released, behind what waits already.
+    pub fn hold_confirmations(&mut self, position: Option<Flushed>, confirmations: MessageBuf) {
+        let (events, decided) = (Vec::new(), None);
+        self.held.push(HeldTurn { position, out: confirmations, events, decided });
+    }
+
+    /// Keeps all that a turn has to say in a group until `position` is released, behind what waits
+    /// already. Compat: where deliveries await no acknowledgement, or flow control is one, they do
+    /// not wait.
+    pub fn hold(&mut self, position: Option<Flushed>, effects: &mut Effects, now: Timestamp) {
+        let mut out = MessageBuf::default();
+        let waits = matches!(self.config().ack_policy, AckPolicy::Explicit | AckPolicy::All);
+        if waits {
+            out.append(&mut effects.out);
+        }
+        out.append(&mut effects.confirmations);
+        let events = std::mem::take(&mut effects.events);
+        if !out.is_empty() || !events.is_empty() {
+            self.held.push(HeldTurn { position, out, events, decided: waits.then_some(now) });
+            self.redelivery.hold_from(self.held.first_decided());
+        }
+    }
+
+    /// Moves what is released to `effects`. Answers whether something waits.
+    pub fn release_held(
+        &mut self,
+        is_released: impl Fn(Option<Flushed>) -> bool,
+        effects: &mut Effects,
+        now: Timestamp,
+    ) -> bool {
+        let mut is_any_sent = false;
+        while let Some(mut held) = self.held.pop(&is_released) {
+            effects.out.append(&mut held.out);
+            effects.events.append(&mut held.events);
+            if let Some(decided) = held.decided {
+                let wait = shortest_ack_wait(&self.deliverer.config);
+                self.redelivery.sent_late(decided, now, wait);
+                is_any_sent = true;
+            }
+        }
+        if is_any_sent {
+            self.redelivery.hold_from(self.held.first_decided());
+        }
+        self.is_holding()
+    }
+
+    /// Whether something waits.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Another replica leads: what waits is never sent. Clients that asked for messages are told
+    /// that, whether they still wait or have their messages among what is not sent.
+    ///
+    /// Compat: the reference's new leader tells them, which knows of each request.
+    pub(super) fn give_up_leading(&mut self, turn: &mut TurnCtx<'_>) {
+        const TEXT: &str = "Leadership Change";
+        let held = std::mem::take(&mut self.held);
+        self.redelivery.hold_from(None);
+        let DeliveryMode::Pull(pull) = &mut self.deliverer.mode else { return };
+        let mut told: HashSet<Vec<u8>> = pull.waiting_replies().map(<[u8]>::to_vec).collect();
+        pull.end(TEXT, turn);
+        for reply in held.requests() {
+            if told.insert(reply.to_vec()) {
+                turn.effects.push_status(reply, &StatusMessage::Plain(409, TEXT));
             }
         }
     }

@@ -9,6 +9,7 @@
 //! - `stream_scan`, `redelivery`: what nobody has seen, and what is to come again.
 //! - `pull`, `waiting`, `pin`, `push`: who gets a message. `pacing`: when. `acks`, `ack_subject`:
 //!   what an answer means.
+//! - `held_effects`: what waits until it counts as stored.
 //! - `state_handle`: the state that must survive, in the log of the stream's consumers;
 //!   `unacknowledged`: what of it awaits an answer. `info`, `status`, `effects`: what others see.
 
@@ -17,12 +18,14 @@ mod acks;
 mod core;
 mod delivery;
 mod effects;
+mod held_effects;
 mod info;
 mod pacing;
 mod pin;
 mod pull;
 mod push;
 mod redelivery;
+mod send_delays;
 mod state_handle;
 mod status;
 mod stream_scan;

@@ -285,6 +285,11 @@ impl Pull {
         }
     }
 
+    /// Where those who wait are answered.
+    pub(super) fn waiting_replies(&self) -> impl Iterator<Item = &[u8]> {
+        self.queue.iter().map(|request| &*request.reply)
+    }
+
     /// Ends all requests.
     pub(super) fn end(&mut self, text: &str, turn: &mut TurnCtx<'_>) {
         for request in self.queue.drain() {

@@ -4,6 +4,7 @@
 //! Owns the queue of those that wait for it, and when to look for more. It must never forget a
 //! message: what is not in the queue is found by the next look at what awaits its acknowledgement.
 
+use super::send_delays::SendDelays;
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_store::consumer::{ConsumerState, Pending};
 use myelin_store::{Seq, Timestamp};
@@ -30,6 +31,8 @@ pub(super) struct Redelivery {
     /// A scan that is not through: where it goes on, and when the next one is due by what it has
     /// seen.
     scan_due: Option<(Seq, Option<Timestamp>)>,
+    /// How late deliveries left; only where they waited for a commit.
+    send_delays: Option<Box<SendDelays>>,
 }
 
 /// Result of a scan for messages that are due.
@@ -52,6 +55,12 @@ pub(super) fn ack_wait(config: &ConsumerConfig, redelivered: u64) -> i64 {
             backoff[at]
         }
     }
+}
+
+/// How long after its delivery a message is delivered again, at least.
+pub(super) fn shortest_ack_wait(config: &ConsumerConfig) -> i64 {
+    let counts = 0..config.backoff.len().max(1) as u64;
+    counts.map(|count| ack_wait(config, count)).min().unwrap_or(i64::MAX)
 }
 
 impl Redelivery {
@@ -140,6 +149,23 @@ impl Redelivery {
         debug_assert!(self.queue.len() as u64 <= self.places, "each place is given once");
     }
 
+    /// Deliveries that were decided from then on were not sent yet: they are not due. `None`: all
+    /// were.
+    pub(super) fn hold_from(&mut self, decided: Option<Timestamp>) {
+        if decided.is_some() || self.send_delays.is_some() {
+            self.send_delays.get_or_insert_default().held_from = decided;
+        }
+    }
+
+    /// Deliveries that were decided at `decided` are sent `now`; the first of them may be due in
+    /// `wait`.
+    pub(super) fn sent_late(&mut self, decided: Timestamp, now: Timestamp, wait: i64) {
+        if let Some(delays) = &mut self.send_delays {
+            delays.note(decided, now.saturating_sub(decided));
+            self.expect(now.saturating_add(wait));
+        }
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -166,7 +192,8 @@ impl Redelivery {
                 continue;
             }
             let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            let due = pending.timestamp.saturating_add(ack_wait(config, redelivered));
+            let delay = self.send_delays.as_ref().map_or(0, |delays| delays.of(pending.timestamp));
+            let due = pending.timestamp.saturating_add(delay).saturating_add(ack_wait(config, redelivered));
             if due > now {
                 next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
             } else if most.is_some_and(|most| redelivered.max(1) >= most) {

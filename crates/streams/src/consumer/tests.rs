@@ -2,6 +2,7 @@
 
 mod env;
 mod flow;
+mod group;
 mod left;
 mod model;
 mod operation;

@@ -167,8 +167,9 @@ impl StreamCore {
         );
     }
 
-    /// A round may have released what waits: says what may be said now.
+    /// A round, or a commit, may have released what waits: says what may be said now.
     pub fn released(&mut self, effects: &mut Effects) {
+        self.consumers_released(effects);
         self.outgoing.release_queue.release(self.store.release(), &mut effects.out);
         self.note_failure(effects);
     }

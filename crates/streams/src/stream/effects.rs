@@ -23,6 +23,8 @@ pub struct Effects {
     pub dropped: u64,
     /// Whether messages were not taken because the disk is full.
     pub is_full: bool,
+    /// Whether consumers may have something to say: what they have proposed is committed.
+    pub are_proposals_released: bool,
 }
 
 impl Effects {
@@ -34,6 +36,7 @@ impl Effects {
             && self.failed.is_none()
             && self.dropped == 0
             && !self.is_full
+            && !self.are_proposals_released
             && self.abandoned.is_empty()
     }
 
@@ -45,5 +48,6 @@ impl Effects {
         self.abandoned.clear();
         self.dropped = 0;
         self.is_full = false;
+        self.are_proposals_released = false;
     }
 }

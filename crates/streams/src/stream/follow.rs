@@ -4,10 +4,14 @@
 //! Who applies what the leader has decided appends it to the log and shows each message here. The
 //! other way in, [`StreamCore::publish`], is the leader's.
 
+use std::sync::{Arc, Mutex};
+
+use myelin_store::consumer::{Consumers, Diverged, GroupConsumers};
 use myelin_store::{Message, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
 use super::effects::Effects;
+use super::group_consumers::StreamGroup;
 use super::msg_headers::{Key, MsgHeaders};
 use crate::ReplicaRole;
 
@@ -22,13 +26,20 @@ impl StreamCore {
     }
 
     /// Another role from now on. A leader has due at once what a follower has left, and looks for
-    /// schedules and for what nobody needs as after a start. Batches that were open when it became
+    /// schedules and for what nobody needs as after a start. In a group it begins when all that is
+    /// in its log is committed, and consumers with what is applied; with a leader goes what its
+    /// consumers have decided and the group has not. Batches that were open when it became
     /// a follower are given up when it leads again, if their time is over.
     pub fn set_role(&mut self, role: ReplicaRole, now: Timestamp, effects: &mut Effects) {
         if self.settings.role == role {
             return;
         }
+        debug_assert!(
+            !role.leads() || self.store.group().is_none_or(|group| group.commit >= group.index),
+            "who begins to lead a group has all of its log committed"
+        );
         self.settings.role = role;
+        self.forget_proposals();
         if role.leads() {
             self.load_schedules();
             self.next.expiry = self.store.next_expiry().unwrap_or(Some(now));
@@ -92,5 +103,93 @@ impl StreamCore {
         self.give_memory_back(now);
         self.charge();
         self.released(effects);
+    }
+}
+
+/// Consumers of a group: as leader and as follower.
+impl StreamCore {
+    /// Has the stream's consumers be those of its group: `decided` is what their turns change from
+    /// here on, and begins with what the group has, `applied` and what is committed behind it.
+    ///
+    /// # Errors
+    /// The stream has no group ([`StoreError::NotNext`]), or what is committed does not fit: the
+    /// stream has failed.
+    pub fn group_consumers(
+        &mut self,
+        decided: Arc<Mutex<Consumers>>,
+        applied: GroupConsumers,
+    ) -> Result<(), StoreError> {
+        if self.store.group().is_none() {
+            return Err(StoreError::NotNext { expected: 0 });
+        }
+        let group = StreamGroup::new(&self.store, decided, applied);
+        self.outgoing.group = Some(Box::new(group.map_err(|diverged| self.give_up_diverged(&diverged))?));
+        Ok(())
+    }
+
+    /// Consumers as the group has them, if the stream is in one that has consumers.
+    #[must_use]
+    pub fn applied_consumers(&self) -> Option<&GroupConsumers> {
+        self.outgoing.group.as_ref().map(|group| group.applied())
+    }
+
+    /// Proposes what consumers have decided, as one entry of the group's log. Nothing where there
+    /// is no group, or nothing was decided.
+    ///
+    /// # Errors
+    /// Nothing is lost: it is tried again when it is due, and with the next proposal.
+    pub fn propose_consumers(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        match &mut self.outgoing.group {
+            Some(group) if self.settings.role.leads() => group.propose(&mut self.store, now),
+            _ => Ok(()),
+        }
+    }
+
+    /// The log of the group is committed up to `index`: what is up to there happens, and may be
+    /// told.
+    pub fn committed(&mut self, index: u64, effects: &mut Effects) {
+        self.store.committed(index);
+        self.released(effects);
+    }
+
+    /// Tries again to propose what could not be appended.
+    pub(super) fn run_due_proposal(&mut self, now: Timestamp, effects: &mut Effects) {
+        let due = self.outgoing.group.as_ref().and_then(|group| group.next_attempt_at);
+        if due.is_some_and(|at| at <= now) {
+            // It says when to try again.
+            let _ = self.propose_consumers(now);
+            effects.due_changed = true;
+        }
+    }
+
+    /// When to do that.
+    pub(super) fn next_proposal(&self) -> Option<Timestamp> {
+        self.outgoing.group.as_ref()?.next_attempt_at
+    }
+
+    /// Applies what is committed, and has the consumers of a leader know.
+    pub(super) fn consumers_released(&mut self, effects: &mut Effects) {
+        let Some(group) = &mut self.outgoing.group else { return };
+        if let Err(diverged) = group.apply(&self.store) {
+            self.give_up_diverged(&diverged);
+            return;
+        }
+        effects.are_proposals_released |= group.release(self.store.release());
+    }
+
+    /// Whatever this replica has decided for its consumers and the group has not, is nothing.
+    pub(super) fn forget_proposals(&mut self) {
+        if let Some(group) = &mut self.outgoing.group {
+            group.begin_anew();
+        }
+    }
+
+    fn give_up_diverged(&self, diverged: &Diverged) -> StoreError {
+        let Diverged { index, consumer } = diverged;
+        self.store.give_up(&format!(
+            "consumer {} is not as its group has it: entry {index} does not fit",
+            consumer.0
+        ));
+        StoreError::NotNext { expected: *index }
     }
 }

@@ -177,8 +177,13 @@ impl StreamCore {
             looked_at <= count && unneeded.len() + unread.len() <= looked_at,
             "what goes or stays was looked at"
         );
+        // What consumers have decided, that these may go, goes before.
+        let removed = match self.propose_consumers(now) {
+            Ok(()) => remove(&mut self.store, &unneeded, now),
+            Err(error) => Err(error),
+        };
         let cleanup = &mut self.cleanup;
-        cleanup.next_removal_at = match remove(&mut self.store, &unneeded, now) {
+        cleanup.next_removal_at = match removed {
             Ok(()) => {
                 cleanup.kept.drain(..looked_at);
                 let is_read = unread.is_empty();
@@ -219,9 +224,11 @@ impl StreamCore {
         );
         let is_interest = self.config.retention == Retention::Interest;
         if is_interest && !self.settings.interest.has_consumers() {
-            let mut purge = Purge { through: round.through, ..Purge::default() };
+            let through = round.through;
+            let mut purge = Purge { through, ..Purge::default() };
+            self.propose_consumers(now)?;
             // Nothing is there yet, and 0 would stand for the last.
-            if round.through > 0 && self.store.purge(&mut purge, SLICE, now)?.more {
+            if through > 0 && self.store.purge(&mut purge, SLICE, now)?.more {
                 return Ok(Some(now));
             }
             return Ok(self.end_round(now));
@@ -238,6 +245,7 @@ impl StreamCore {
             unneeded.iter().all(|seq| *seq <= round.through),
             "later messages are not for this round"
         );
+        self.propose_consumers(now)?;
         remove(&mut self.store, &unneeded, now)?;
         if rest.is_none() {
             return Ok(self.end_round(now));

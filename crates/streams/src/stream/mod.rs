@@ -21,6 +21,7 @@ mod drops;
 mod effects;
 mod flush;
 mod follow;
+mod group_consumers;
 mod header_edit;
 mod interest;
 mod interest_cleanup;
@@ -39,7 +40,7 @@ mod schedules;
 mod settings;
 mod storage_config;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod traces;
 mod ttl;
 mod upkeep;

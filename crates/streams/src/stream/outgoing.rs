@@ -2,6 +2,7 @@
 //! waits for its release, and how many publishers could not be told.
 
 use super::drops::Drops;
+use super::group_consumers::StreamGroup;
 use super::release_queue::ReleaseQueue;
 use super::reply::PublishReplies;
 use super::republish::Republish;
@@ -18,6 +19,8 @@ pub(super) struct OutgoingMsgs {
     pub(super) release_queue: ReleaseQueue,
     /// Messages that were not taken and whose publishers gave no reply subject.
     pub(super) drops: Drops,
+    /// Consumers, where what they say waits for a group.
+    pub(super) group: Option<Box<StreamGroup>>,
 }
 
 impl OutgoingMsgs {
@@ -28,6 +31,7 @@ impl OutgoingMsgs {
             republish: Republish::new(config, settings.seed),
             release_queue: ReleaseQueue::default(),
             drops: Drops::default(),
+            group: None,
         }
     }
 }

@@ -27,7 +27,7 @@ use myelin_jsapi::config::{Storage, StreamConfig};
 pub(super) const NOW: Timestamp = 1_700_000_000_000_000_000;
 
 /// The defaults that the API fills in.
-pub(super) fn config() -> StreamConfig {
+pub(crate) fn config() -> StreamConfig {
     StreamConfig {
         name: "S".into(),
         subjects: vec![">".into()],

@@ -54,8 +54,8 @@ impl StreamCore {
         let ids = self.ids.next_end().map(|end| end.saturating_add(IDS_GRACE));
         let (atomic, fast) = (self.batches.atomic.next_due(), self.batches.fast.next_due());
         let cleanup = self.cleanup.next_due();
-        let schedules = self.next_schedule();
-        [self.next.first(), cleanup, ids, atomic, fast, schedules].into_iter().flatten().min()
+        let (schedules, proposal) = (self.next_schedule(), self.next_proposal());
+        [self.next.first(), cleanup, ids, atomic, fast, schedules, proposal].into_iter().flatten().min()
     }
 
     /// Does a slice of what is due. To be called again while [`StreamCore::next_due`] is not behind
@@ -87,6 +87,7 @@ impl StreamCore {
         if self.next.maintenance.is_some_and(|at| at <= now) {
             self.run_maintenance(now);
         }
+        self.run_due_proposal(now, effects);
         self.run_due_cleanup(now);
         self.run_due_schedules(now, effects);
         self.give_memory_back(now);

@@ -69,14 +69,14 @@ impl Call {
                 let woken = Arc::clone(&live);
                 self.then.push(Box::new(move || woken.wake_behind()));
                 let info = consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-                self.make_durable(&stream, info.config.as_ref());
+                self.make_durable(&stream, info.config.as_ref()).await?;
                 info
             }
             Created::Changed(wanted) => {
                 let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 if consumers.config(&wanted.name).is_none_or(|known| *known != *wanted) {
                     let config = consumers.update(&live, *wanted).await?;
-                    self.make_durable(&stream, Some(&config));
+                    self.make_durable(&stream, Some(&config)).await?;
                 }
                 self.begin_again(&stream, &live).await?;
                 consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?
@@ -117,7 +117,7 @@ impl Call {
             return Ok(());
         }
         stream.consumers().reset(live, 0).await?;
-        self.make_durable(stream, None);
+        self.make_durable(stream, None).await?;
         Ok(())
     }
 
@@ -138,12 +138,18 @@ impl Call {
     }
 
     /// Has what was done to a consumer survive a loss of power before it is answered: where it has
-    /// a name that somebody counts on, and where all that is acknowledged is synced.
-    fn make_durable(&self, stream: &LiveStream, config: Option<&config::ConsumerConfig>) {
+    /// a name that somebody counts on, and where all that is acknowledged is synced. In a group it
+    /// is answered when the group has agreed.
+    async fn make_durable(
+        &self,
+        stream: &LiveStream,
+        config: Option<&config::ConsumerConfig>,
+    ) -> Result<(), ApiError> {
         let is_durable = config.is_some_and(|config| !config.durable_name.is_empty());
         if stream.is_stored() && (is_durable || self.jetstream.settings.sync_always) {
             self.jetstream.store.owe_round();
         }
+        stream.consumers().agreed().await
     }
 
     /// How a consumer stands, as answers about one say it.
@@ -213,7 +219,7 @@ impl Call {
         if !deleted.map_err(ApiError::consumer_store_failed)? {
             return Err(ApiError::CONSUMER_NOT_FOUND);
         }
-        self.make_durable(&stream, config.as_deref());
+        self.make_durable(&stream, config.as_deref()).await?;
         Ok(ConsumerDelete { success: true })
     }
 
@@ -225,7 +231,7 @@ impl Call {
         let paused = config::pause(&known, request.pause_until);
         let until = paused.pause_until;
         let config = consumers.update(&live, paused).await?;
-        self.make_durable(&stream, Some(&config));
+        self.make_durable(&stream, Some(&config)).await?;
         let now = self.jetstream.host.now();
         let left = until.map_or(0, |until| until.timestamp().saturating_sub(now)).max(0);
         Ok(ConsumerPause { paused: left > 0, pause_until: until.unwrap_or_default(), pause_remaining: left })
@@ -251,7 +257,7 @@ impl Call {
         let request = ConsumerResetRequest::read(self.body())?;
         let stream = self.find(stream).await?;
         let (reset_seq, info) = stream.consumers().reset(live, request.seq).await?;
-        self.make_durable(&stream, None);
+        self.make_durable(&stream, None).await?;
         if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
             self.add_identity_header(&stream.identity());
         }

@@ -4,6 +4,7 @@
 //! act on the core through the same turn and leave deliveries to a shard. Every turn ends with the
 //! changes in the log: what is said of an acknowledgement waits for that.
 
+use super::holding::{RETRY, hold_confirmations, hold_for_commit};
 use super::lifecycle::Lifecycle;
 use super::wakeups::FilterEntry;
 use super::{ConsumerTurn, StreamConsumers};
@@ -16,7 +17,6 @@ use myelin_broker::{Account, Reach, Service, ServiceBatch, ServiceShard, Watch, 
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_stdx::turn::Submitted;
-use myelin_store::consumer::Flushed;
 use myelin_store::{Filter, Timestamp};
 use myelin_streams::consumer::{AckSubject, ConsumerCore, DeliverOutcome, Effects, Env, TurnCtx};
 use myelin_wire::message_buf::MessageBuf;
@@ -30,9 +30,6 @@ use std::time::{Duration, Instant};
 
 /// Pieces of work that one turn does before others get their chance.
 const TURN_WORK: usize = 64;
-/// Nanoseconds after which a log that could not be written is tried again.
-const RETRY: i64 = 1_000_000_000;
-
 /// A consumer that panics twice within so long of its own accord rests for as long before it is
 /// opened anew.
 const COOLDOWN: Duration = Duration::from_secs(60);
@@ -58,8 +55,6 @@ pub(super) struct ConsumerSlot {
     core: ConsumerCore,
     /// Answers to acknowledgements that could not be written.
     unwritten: MessageBuf,
-    /// Confirmations that wait, and what must be stored before they are given; `None`: nothing.
-    unconfirmed: VecDeque<(Option<Flushed>, MessageBuf)>,
     /// When it panicked last, of its own accord.
     panicked: Option<Instant>,
     /// Until then it delivers nothing: it panicked too often.
@@ -105,6 +100,8 @@ pub struct LiveConsumer {
 struct DeliveryResult {
     must_send: bool,
     settled: Vec<myelin_store::Seq>,
+    /// Whether the stream has to propose what was decided.
+    must_propose: bool,
     outcome: Option<DeliverOutcome>,
     /// Filter of what is looked for where the pace is cold.
     filter: Option<Filter>,
@@ -154,7 +151,6 @@ impl LiveConsumer {
             turn: ConsumerTurn::new(ConsumerSlot {
                 core,
                 unwritten: MessageBuf::default(),
-                unconfirmed: VecDeque::new(),
                 panicked: None,
                 cooldown_until: None,
             }),
@@ -293,11 +289,11 @@ impl LiveConsumer {
         if after.must_send {
             self.outbox.release();
         }
-        if let Some(owner) = self.owner.upgrade()
-            && !after.settled.is_empty()
+        if (after.must_propose || !after.settled.is_empty())
+            && let Some(owner) = self.owner.upgrade()
         {
             // What a shard had left here, too.
-            owner.settled_off_shard(std::mem::take(&mut after.settled));
+            owner.settled_off_shard(std::mem::take(&mut after.settled), after.must_propose);
         }
         (promised, is_all && after.worked <= 1 && !after.must_send)
     }
@@ -374,10 +370,10 @@ impl LiveConsumer {
                 shard.after_flush(me);
             }
         }
-        if let Some(owner) = self.owner.upgrade()
-            && !after.settled.is_empty()
+        if (after.must_propose || !after.settled.is_empty())
+            && let Some(owner) = self.owner.upgrade()
         {
-            owner.settled(std::mem::take(&mut after.settled), shard);
+            owner.settled(std::mem::take(&mut after.settled), after.must_propose, shard);
         }
         if outcome == Submitted::More {
             self.wake();
@@ -596,7 +592,7 @@ impl LiveConsumer {
         }
     }
 
-    /// Has the log know, and puts what there is to say behind what was said before.
+    /// Has the log know, or the group, and puts what there is to say behind what was said before.
     fn finish(
         &self,
         slot: &mut ConsumerSlot,
@@ -604,34 +600,32 @@ impl LiveConsumer {
         now: Timestamp,
         after: &mut DeliveryResult,
     ) {
-        let mut due = slot.core.next_due(now);
+        let mut retry_at = None;
         if let Some(owner) = self.owner.upgrade() {
-            owner.add_advisories(&self.name, effects);
             let state_handle = slot.core.state_handle().clone();
-            if !effects.confirmations.is_empty() {
-                slot.unwritten.append(&mut effects.confirmations);
+            let is_in_group = owner.is_in_group(&state_handle);
+            if is_in_group {
+                after.must_propose |= hold_for_commit(&mut slot.core, effects, now);
+            } else {
+                owner.add_advisories(&self.name, effects);
+                let ConsumerSlot { core, unwritten, .. } = slot;
+                let flush = |state_handle: &_, is_awaited| owner.flush(state_handle, is_awaited, now);
+                retry_at = hold_confirmations(core, unwritten, effects, flush, now);
             }
-            match owner.flush(&state_handle, !slot.unwritten.is_empty(), now) {
-                Ok(position) if !slot.unwritten.is_empty() => {
-                    slot.unconfirmed.push_back((position, std::mem::take(&mut slot.unwritten)));
-                }
-                Ok(_) => {}
-                Err(_) => due = Some(due.unwrap_or(Timestamp::MAX).min(now.saturating_add(RETRY))),
-            }
-            while let Some((position, msgs)) = slot.unconfirmed.front_mut() {
-                let is_stored = || position.is_none_or(|position| state_handle.lock().is_released(position));
-                if !is_stored() {
+            if slot.core.is_holding() {
+                let is_stored =
+                    |position: Option<_>| position.is_none_or(|at| state_handle.lock().is_released(at));
+                if slot.core.release_held(is_stored, effects, now) {
                     owner.await_release(&self.me);
                     // It may have come just before somebody waited for it.
-                    if !is_stored() {
-                        break;
-                    }
+                    slot.core.release_held(is_stored, effects, now);
                 }
-                effects.out.append(msgs);
-                slot.unconfirmed.pop_front();
+            }
+            if is_in_group {
+                owner.add_advisories(&self.name, effects);
             }
         }
-        after.due = due.or(after.due);
+        after.due = slot.core.next_due(now).into_iter().chain(retry_at).min().or(after.due);
     }
 }
 

@@ -2,9 +2,10 @@
 //! written anew, and whether it can be written at all.
 
 use super::LiveConsumer;
+use crate::engine::waits::Waiters;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Marks of what is under way with the log.
@@ -17,9 +18,28 @@ pub(super) struct LogUpkeep {
     has_unwritten: AtomicBool,
     /// Whether it is asked for already that the log is written anew.
     is_rewriting: AtomicBool,
+    /// Whether it is the log of the stream's group.
+    is_of_group: AtomicBool,
+    /// Calls that wait until the group has agreed.
+    agreements: Waiters,
 }
 
 impl LogUpkeep {
+    /// Notes that the log is that of the stream's group from here on.
+    pub(super) fn join_group(&self) {
+        self.is_of_group.store(true, Release);
+    }
+
+    /// Calls that wait until the group has agreed.
+    pub(super) fn agreements(&self) -> &Waiters {
+        &self.agreements
+    }
+
+    /// Whether it is.
+    pub(super) fn is_of_group(&self) -> bool {
+        self.is_of_group.load(Acquire)
+    }
+
     /// Keeps a consumer that has something to say when the log is released. It looks once more
     /// afterwards.
     pub(super) fn await_release(&self, consumer: &Weak<LiveConsumer>) {

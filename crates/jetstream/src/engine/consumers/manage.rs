@@ -24,6 +24,9 @@ use myelin_wire::message_buf::MessageBuf;
 use std::io;
 use std::sync::{Arc, Mutex, Weak};
 
+/// Bytes of the largest message that may come, where nobody has said.
+const LARGEST: i64 = 1 << 20;
+
 /// Context that the stream's consumers share with those who make them.
 pub(in crate::engine) struct CreateContext<'a> {
     pub(in crate::engine) stream: &'a StreamConfig,
@@ -40,28 +43,33 @@ impl StreamConsumers {
 
     /// Opens the consumers that the log holds.
     pub(in crate::engine) fn restore(self: &Arc<Self>, context: &CreateContext<'_>) {
-        let found: Vec<_> = {
-            let states = lock(&self.stored);
-            states
-                .iter()
-                .filter(|(_, consumer)| !is_position(consumer.name()) && !is_schedule_index(consumer.name()))
-                .map(|(id, consumer)| (id, consumer.name().to_owned(), consumer.config().to_vec()))
-                .collect()
+        for (id, name, blob) in self.stored_consumers() {
+            self.begin_stored(id, &name, &blob, context);
+        }
+    }
+
+    /// Consumers that the log holds: ids, names, and what is stored of their configurations.
+    fn stored_consumers(&self) -> Vec<(ConsumerId, String, Vec<u8>)> {
+        let states = lock(&self.stored);
+        let consumers = states
+            .iter()
+            .filter(|(_, consumer)| !is_position(consumer.name()) && !is_schedule_index(consumer.name()));
+        consumers.map(|(id, consumer)| (id, consumer.name().to_owned(), consumer.config().to_vec())).collect()
+    }
+
+    /// Opens a consumer that the log holds.
+    fn begin_stored(self: &Arc<Self>, id: ConsumerId, name: &str, blob: &[u8], context: &CreateContext<'_>) {
+        let stored = match Stored::decode(blob) {
+            Ok(stored) => stored,
+            Err(why) => {
+                let what =
+                    format_args!("  Consumer '{} > {name}' cannot be read and rests: {why}", self.stream);
+                return self.host.log(Level::Error, what);
+            }
         };
-        for (id, name, blob) in found {
-            let stored = match Stored::decode(&blob) {
-                Ok(stored) => stored,
-                Err(why) => {
-                    let what =
-                        format_args!("  Consumer '{} > {name}' cannot be read and rests: {why}", self.stream);
-                    self.host.log(Level::Error, what);
-                    continue;
-                }
-            };
-            let config = Arc::new(stored.config);
-            let state_handle = StateHandle::new(&self.stored, id);
-            let init = self.init(&config, stored.created, state_handle, context);
-            let Some(init) = init else { continue };
+        let config = Arc::new(stored.config);
+        let state_handle = StateHandle::new(&self.stored, id);
+        if let Some(init) = self.init(&config, stored.created, state_handle, context) {
             self.begin(&config, ConsumerCore::resume(init, self.host.now()), true).wake();
         }
     }
@@ -155,9 +163,52 @@ impl StreamConsumers {
 
     /// Another role from now on. Only for threads that may wait.
     pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
+        if role.leads() && self.log.is_of_group() {
+            self.forget_lost();
+        }
         for live in self.all() {
-            let (stream, seed, now) = (self.stream.to_string(), self.seed(), self.host.now());
-            live.act(move |core, _| core.set_role(role, &stream, seed, now));
+            let (stream, seed) = (self.stream.to_string(), self.seed());
+            live.act(move |core, turn| core.set_role(role, &stream, seed, turn));
+        }
+        if role.leads() {
+            self.begin_missed();
+        } else {
+            self.log.agreements().send_away();
+        }
+    }
+
+    /// Ends consumers that are not as their group has them: they were made or changed here, and the
+    /// group has not agreed, or others did while this replica followed.
+    fn forget_lost(&self) {
+        let known = self.stored_consumers();
+        for live in self.all() {
+            let state_handle = live.act(|core, _| core.state_handle().clone());
+            let Some(state_handle) = state_handle.filter(|handle| self.is_stored(handle)) else { continue };
+            let config = self.config(live.name());
+            let is_known = known.iter().any(|(id, _, blob)| {
+                let stored = || Stored::decode(blob).ok().map(|stored| stored.config);
+                *id == state_handle.id() && config.as_deref() == stored().as_ref()
+            });
+            if !is_known {
+                write_lock(&self.live).remove(live.name());
+                self.forget(&live, Some(&state_handle));
+            }
+        }
+    }
+
+    /// Begins consumers that the group has, and that are not here.
+    fn begin_missed(&self) {
+        let (Some(me), Ok(stream)) = (self.me.upgrade(), self.stream()) else { return };
+        if !self.log.is_of_group() {
+            return;
+        }
+        let config = stream.config();
+        let largest = if config.max_msg_size > 0 { i64::from(config.max_msg_size) } else { LARGEST };
+        for (id, name, blob) in self.stored_consumers() {
+            if self.find(&name).is_none() {
+                let context = CreateContext { stream: &config, largest, seed: self.seed() };
+                me.begin_stored(id, &name, &blob, &context);
+            }
         }
     }
 
@@ -289,23 +340,17 @@ impl StreamConsumers {
             if is_it { all.remove(live.name()) } else { None }
         };
         removed?;
-        let config = write_lock(&self.configs).remove(live.name());
-        if self.read().is_empty() {
-            self.unbind();
-        }
+        let agreed = self.agree_to_end(live, why).await;
         let state_handle = live.act_soon(move |core, turn| {
             core.end(why, turn);
             core.state_handle().clone()
         });
         let state_handle = state_handle.await;
-        live.retire();
-        if let Some(config) = config {
-            self.forget_waiting(live, filter_of(&config).is_all());
+        self.forget(live, state_handle.as_ref());
+        if let Err(error) = agreed {
+            return Some(Err(io::Error::other(error.description)));
         }
-        live.set_filter_entries(Vec::new()).iter().for_each(|entry| self.wakeups.remove(entry));
         if let Some(state_handle) = state_handle {
-            let is_stored = state_handle.is_of(&self.stored);
-            self.interest.remove(state_handle.id(), is_stored);
             // One that is removed twice is removed.
             let _ = state_handle.lock().remove(state_handle.id());
             let flush = || self.flush(&state_handle, false, self.host.now()).map(drop);
@@ -319,6 +364,51 @@ impl StreamConsumers {
             return Some(written);
         }
         Some(Err(io::Error::other("a panic while the consumer ended")))
+    }
+
+    /// Has the group agree to the end of a consumer, if it is one's; who waits for messages is told
+    /// then.
+    async fn agree_to_end(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Result<(), ApiError> {
+        if !self.log.is_of_group() {
+            return Ok(());
+        }
+        live.suspend();
+        let stored = Arc::clone(&self.stored);
+        let ended = live.act_soon(move |core, turn| {
+            core.end(why, turn);
+            let state_handle = core.state_handle();
+            // One of this server alone ends as ever.
+            if state_handle.is_of(&stored) {
+                let _ = state_handle.lock().remove(state_handle.id());
+            }
+        });
+        ended.await.ok_or_else(gone)?;
+        let agreed = self.agreed().await;
+        if agreed.is_err() {
+            let (stream, seed) = (self.stream.to_string(), self.seed());
+            let role = ReplicaRole::Follower;
+            live.act_soon(move |core, turn| core.set_role(role, &stream, seed, turn)).await;
+        }
+        agreed
+    }
+
+    /// Takes a consumer out of service that is not among the others any more.
+    fn forget(&self, live: &Arc<LiveConsumer>, state_handle: Option<&StateHandle>) {
+        // One that the group did not let go of may be served anew already.
+        let is_another = self.find(live.name()).is_some_and(|other| !Arc::ptr_eq(&other, live));
+        let config =
+            if is_another { self.config(live.name()) } else { write_lock(&self.configs).remove(live.name()) };
+        if self.read().is_empty() {
+            self.unbind();
+        }
+        live.retire();
+        if let Some(config) = config {
+            self.forget_waiting(live, filter_of(&config).is_all());
+        }
+        live.set_filter_entries(Vec::new()).iter().for_each(|entry| self.wakeups.remove(entry));
+        if let Some(state_handle) = state_handle.filter(|_| !is_another) {
+            self.interest.remove(state_handle.id(), self.is_stored(state_handle));
+        }
     }
 
     /// Ends a consumer that nobody uses.

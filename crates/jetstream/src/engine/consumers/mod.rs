@@ -39,6 +39,7 @@
 
 mod ack_service;
 mod advisories;
+mod holding;
 mod interest;
 mod lifecycle;
 mod listener;
@@ -199,6 +200,36 @@ impl StreamConsumers {
         state_handle.is_of(&self.stored)
     }
 
+    /// Has what changes go to the group of the stream from here on: answers the states that its
+    /// leader decides on.
+    pub(in crate::engine) fn join_group(&self) -> Arc<Mutex<Consumers>> {
+        self.log.join_group();
+        Arc::clone(&self.stored)
+    }
+
+    /// Whether a consumer changes by what its stream's group agrees to.
+    ///
+    /// Perf: what a turn of a consumer without a group pays for those with one.
+    fn is_in_group(&self, state_handle: &StateHandle) -> bool {
+        self.log.is_of_group() && self.is_stored(state_handle)
+    }
+
+    /// Waits until the group of the stream has all that consumers have decided so far. Nothing is
+    /// waited for without a group.
+    ///
+    /// # Errors
+    /// Another replica leads: whether the group has it is not known.
+    pub(in crate::engine) async fn agreed(&self) -> Result<(), ApiError> {
+        if !self.log.is_of_group() {
+            return Ok(());
+        }
+        let position = lock(&self.stored).flush(self.host.now()).unwrap_or_default();
+        self.settled_off_shard(Vec::new(), true);
+        let is_agreed = || position.is_none_or(|position| lock(&self.stored).is_released(position));
+        let agreed = self.log.agreements().until(|| is_agreed().then_some(())).await;
+        agreed.ok_or(ApiError::CLUSTER_NOT_AVAIL)
+    }
+
     /// Writes what consumers have changed. Answers what must be released before it counts as
     /// stored, if that is to be known; `None`: nothing.
     fn flush(
@@ -319,22 +350,33 @@ impl StreamConsumers {
         self.log.await_release(consumer);
     }
 
-    /// The log may have been released.
-    fn log_released(&self) {
+    /// The log may have been released, or proposals be committed.
+    pub(in crate::engine) fn log_released(&self) {
         self.log.take_waiting().iter().for_each(|consumer| consumer.wake());
-    }
-
-    /// A consumer needs messages no more.
-    fn settled(&self, seqs: Vec<Seq>, shard: &mut ServiceShard) {
-        if let Ok(stream) = self.stream() {
-            stream.acknowledged(seqs, shard);
+        if self.log.is_of_group() {
+            self.log.agreements().wake();
         }
     }
 
-    /// Tells the stream, on a thread that may wait, that a consumer needs messages no more.
-    fn settled_off_shard(&self, seqs: Vec<Seq>) {
-        if let Ok(stream) = self.stream() {
+    /// A consumer needs messages no more, or has decided something that the group has to agree to.
+    fn settled(&self, seqs: Vec<Seq>, must_propose: bool, shard: &mut ServiceShard) {
+        let Ok(stream) = self.stream() else { return };
+        if !seqs.is_empty() {
+            stream.acknowledged(seqs, shard);
+        }
+        if must_propose {
+            stream.propose(shard);
+        }
+    }
+
+    /// As [`settled`](Self::settled), on a thread that may wait.
+    fn settled_off_shard(&self, seqs: Vec<Seq>, must_propose: bool) {
+        let Ok(stream) = self.stream() else { return };
+        if !seqs.is_empty() {
             stream.acknowledged_off_shard(seqs);
+        }
+        if must_propose {
+            stream.propose_off_shard();
         }
     }
 

@@ -25,6 +25,12 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// that may wait.
     fn acknowledged_off_shard(&self, seqs: Vec<Seq>);
 
+    /// Proposes to its group what consumers have decided. For shards that hold no turn.
+    fn propose(&self, shard: &mut ServiceShard);
+
+    /// Proposes to its group what consumers have decided. For threads that may wait.
+    fn propose_off_shard(&self);
+
     /// Has all messages removed that no consumer needs any more. For threads that may wait.
     fn reconcile(&self);
 

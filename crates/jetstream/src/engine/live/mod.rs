@@ -46,7 +46,8 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_stdx::sync::lock;
-use myelin_store::{Lost, OnRelease, Seq, StreamId, StreamReader, Ticket, Timestamp};
+use myelin_store::consumer::GroupConsumers;
+use myelin_store::{GroupPosition, Lost, OnRelease, Seq, StreamId, StreamReader, Ticket, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::read::{Readable, contents};
 use myelin_streams::stream::{StreamCore, refuse_overload};
@@ -287,6 +288,20 @@ impl LiveStream {
         self.ingress.rebind(&self.scope.account, &new);
     }
 
+    /// Makes the stream's log the log of a group from here on, and consumers those of the group, of
+    /// which there are none here yet. Only for threads that may wait. Nothing in production makes a
+    /// group yet.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed.
+    pub fn join_group(&self, position: GroupPosition, applied: GroupConsumers) -> Result<(), ApiError> {
+        let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        let (core, _) = guard.parts();
+        let joined = core.store_mut().join_group(position, self.scope.host.now());
+        let joined = joined.and_then(|()| core.group_consumers(self.consumers.join_group(), applied));
+        joined.map_err(ApiError::stream_general)
+    }
+
     /// Another role from now on: a follower is bound to nothing, and its consumers neither. Only
     /// for threads that may wait. Nothing in production makes a stream follow yet.
     pub fn set_role(self: &Arc<Self>, role: ReplicaRole) {
@@ -294,14 +309,17 @@ impl LiveStream {
             self.view.set_role(role);
             self.unbind();
             self.consumers.suspend();
+            // Before what they have decided is nothing any more.
+            self.consumers.set_role(role);
+            self.release_waits.give_up();
             self.sourcing.suspend();
         }
         let Some(mut guard) = self.lock_core() else { return };
         let (core, effects) = guard.parts();
         core.set_role(role, self.scope.host.now(), effects);
         drop(guard);
-        self.consumers.set_role(role);
         if role.leads() {
+            self.consumers.set_role(role);
             self.consumers.resume();
             self.bind();
             self.sourcing.begin(self, &self.config());

@@ -28,6 +28,14 @@ impl OwnStream for LiveStream {
         self.acknowledged_off_shard(seqs);
     }
 
+    fn propose(&self, shard: &mut ServiceShard) {
+        self.propose(shard);
+    }
+
+    fn propose_off_shard(&self) {
+        self.propose_off_shard();
+    }
+
     fn reconcile(&self) {
         self.reconcile();
     }

@@ -40,6 +40,8 @@ pub(super) enum StreamWork {
     TimerFired,
     /// A consumer has settled these messages.
     Acknowledged(Vec<Seq>),
+    /// Consumers have decided something that their group has to agree to.
+    Propose,
     /// Some messages may be needed by no consumer any more.
     Reconcile,
     /// A job of the store is done.
@@ -234,6 +236,8 @@ impl LiveStream {
                 after.worked += seqs.len().min(REMOVALS_MOST) * REMOVAL_WORK;
                 core.acknowledged(&seqs, now, &mut after.effects);
             }
+            // What could not be appended is tried again when it is due.
+            StreamWork::Propose => after.effects.due_changed |= core.propose_consumers(now).is_err(),
             StreamWork::Reconcile => core.reconcile(now, &mut after.effects),
             StreamWork::Finish(done) => core.finish(done, now, &mut after.effects),
             StreamWork::Copy(source_reader) => {
@@ -342,6 +346,9 @@ impl LiveStream {
         if let Some(why) = after.effects.failed.take() {
             self.note_failure(why);
         }
+        if std::mem::take(&mut after.effects.are_proposals_released) {
+            self.consumers.log_released();
+        }
         debug_assert!(after.due.is_none() && after.job.is_none(), "what a turn wants is done once");
     }
 
@@ -422,6 +429,17 @@ impl LiveStream {
     /// that may wait.
     pub fn acknowledged_off_shard(&self, seqs: Vec<Seq>) {
         self.submit_and_wait(StreamWork::Acknowledged(seqs));
+    }
+
+    /// Proposes to its group what consumers have decided. For shards that hold no turn.
+    pub(super) fn propose(&self, shard: &mut ServiceShard) {
+        let after = self.submit(StreamWork::Propose, MessageBuf::default());
+        self.deliver(after, shard);
+    }
+
+    /// Proposes to its group what consumers have decided. For threads that may wait.
+    pub(super) fn propose_off_shard(&self) {
+        self.submit_and_wait(StreamWork::Propose);
     }
 
     /// Has all messages removed that no consumer needs any more, slice by slice: when all consumers

@@ -3,6 +3,7 @@
 mod behind;
 mod cold;
 mod given_back;
+mod group;
 mod house;
 mod links;
 mod lost_copy;

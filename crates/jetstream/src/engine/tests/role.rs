@@ -30,11 +30,13 @@ fn a_follower_hears_nothing_and_does_nothing_of_its_own_accord() {
     let live = house.stream("S");
     live.set_role(ReplicaRole::Follower);
     house.settle();
+    let told = lock(&heard).last().map(|last| last.headers.clone());
+    assert_eq!(told.as_deref(), Some("NATS/1.0 409 Leadership Change\r\n\r\n"), "who waits is told");
     house.publish("S.b");
     house.say(next, "to.me", r#"{"batch":1}"#);
     house.pass(3600 * SECOND);
     assert_eq!(house.contents("S"), (1, 1), "it hears nothing, and nothing ends");
-    assert_eq!(lock(&heard).len(), 1, "nothing comes again, and nobody is told anything");
+    assert_eq!(lock(&heard).len(), 2, "nothing comes again, and nobody is told anything");
     // What brings a stream back where it was bound leaves a follower alone.
     live.bind();
     house.publish("S.c");

@@ -112,6 +112,44 @@ fn what_does_not_fit_is_told_and_what_was_applied_is_not_applied_again() {
 }
 
 #[test]
+fn a_position_is_released_when_its_proposal_is_committed() {
+    let mut applied = GroupConsumers::in_memory(0);
+    let mut leader = Consumers::in_memory();
+    leader.create("own", AckRules::default(), b"").expect("it is new");
+    applied.lead_with(&mut leader);
+    assert!(leader.is_in_group() && leader.is_empty(), "the group has none");
+    let at = |leader: &mut Consumers| leader.flush(0).expect("nothing is written").expect("a group");
+    let begin = at(&mut leader);
+    assert!(leader.is_released(begin), "nothing was decided yet");
+    let id = leader.create("C", AckRules::default(), b"").expect("it is new");
+    let defined = at(&mut leader);
+    assert!(leader.is_dirty() && begin < defined);
+    let records = leader.take_records();
+    assert_eq!((at(&mut leader), leader.is_dirty()), (defined, false), "nothing was decided since");
+    let proposal = leader.proposal();
+    leader.apply(id, &[delivered(1, 1)]).expect("it is there");
+    let second = at(&mut leader);
+    assert!(second > defined);
+    assert!(!leader.is_released(defined) && !leader.is_released(second));
+    applied.apply(1, &records).expect("it fits");
+    leader.committed(proposal);
+    assert!(leader.is_released(defined) && !leader.is_released(second));
+    assert!(leader.take_records().len() == 1 && !leader.is_released(second), "it is not committed");
+    // Another one leads meanwhile, and has not decided that.
+    applied.lead_with(&mut leader);
+    assert_eq!(everything(&leader), super::group::applied(&applied));
+    assert!(leader.is_released(defined) && !leader.is_released(second));
+    let begin = at(&mut leader);
+    assert!(leader.is_released(begin), "it has decided nothing");
+    leader.apply(id, &[delivered(1, 1)]).expect("it is there");
+    let third = at(&mut leader);
+    assert!(third > second, "no number is given twice");
+    assert_eq!(leader.take_records().len(), 1);
+    leader.committed(leader.proposal());
+    assert!(leader.is_released(third));
+}
+
+#[test]
 fn an_image_is_as_of_an_index() {
     for cipher in [None, Some(CipherKind::ChaCha20Poly1305)] {
         let disk = FaultyDisk::new(1);

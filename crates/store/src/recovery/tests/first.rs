@@ -160,3 +160,26 @@ fn a_deletion_that_is_lost_with_its_segment_breaks_no_count() {
     // The message that was deleted is back.
     assert_eq!(there, seqs(3..=10).into_iter().chain(seqs(21..=25)).collect::<Vec<_>>());
 }
+
+/// Which of the lost sequences had no message any more, the lost segment alone said.
+#[test]
+fn a_purge_of_lost_sequences_removes_nothing_behind_them() {
+    let mut written = Written::new();
+    written.segment(10);
+    append_one(&mut written.stream);
+    written.stream.skip(4000, 2).unwrap();
+    written.stream.close_segment(0, 2).unwrap();
+    written.segment(5);
+    written.segment(5);
+    settle(&written.store, &mut written.stream);
+    let left = written.end();
+    left.disk.remove_file(&left.segment_with(11)).unwrap();
+    let store = open(&left.disk, 3);
+    let (mut stream, report) = store.open_stream(left.id, config(Compression::None), 5).unwrap();
+    let lost: Vec<Seq> = report.lost.iter().flat_map(|lost| lost.sequences.clone()).collect();
+    assert_eq!(lost, seqs(11..=4000));
+    assert_eq!(stream.state().totals.messages, 21, "with the lost one");
+    while stream.compact(2000, 100, 6).unwrap().more {}
+    assert_eq!(sequences(&stream), seqs(4001..=4010));
+    assert_eq!(stream.state().totals.messages, 10);
+}

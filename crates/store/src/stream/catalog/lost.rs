@@ -3,9 +3,11 @@
 //! Owns how many of them each subject has. The index goes on to count them, for a file that is
 //! brought back has them again; a limit per subject counts those that are there.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
+use crate::Seq;
 use crate::index::SubjectId;
+use crate::segment::Totals;
 
 use super::super::ReadError;
 use super::Catalog;
@@ -43,6 +45,54 @@ impl Catalog {
     /// A table of the stream cannot be read.
     pub(crate) fn live_of(&self, id: SubjectId) -> Result<u64, ReadError> {
         Ok(self.subjects.index.state(id).count.saturating_sub(self.lost_of(id)?))
+    }
+
+    /// Makes the count that a footer states that of the sequences which are not deleted, where it
+    /// follows segments that are lost: these may have said of sequences that they are deleted. Of
+    /// lost sequences so many count as deleted, the last ones first; what is there counts.
+    ///
+    /// Else a removal of all lost sequences would count more messages than there are, and those
+    /// behind them would be gone.
+    pub(crate) fn settle_lost(&mut self) {
+        let Totals { messages, first_seq, last_seq, .. } = self.totals;
+        if !self.lost.is_damaged || messages == 0 {
+            return;
+        }
+        let live = self.live_in(first_seq..=last_seq);
+        let mut excess = live.saturating_sub(messages);
+        let views = &self.segments.views;
+        let ends = std::iter::once(first_seq - 1).chain(views.iter().map(|view| view.last_seq));
+        let gaps = ends.zip(views).map(|(end, view)| (end.max(first_seq - 1) + 1, view.first_seq));
+        let gaps: Vec<(Seq, Seq)> = gaps.filter(|(from, to)| from < to).collect();
+        for (from, to) in gaps.into_iter().rev() {
+            let last = to - 1;
+            let going = excess.min(self.live_in(from..=last));
+            if going == 0 {
+                continue;
+            }
+            let (mut some, mut enough) = (last + 1, from);
+            while some - enough > 1 {
+                let middle = enough + (some - enough) / 2;
+                if self.live_in(middle..=last) >= going {
+                    enough = middle;
+                } else {
+                    some = middle;
+                }
+            }
+            self.removed.insert(&(enough..=last));
+            excess -= going;
+        }
+        self.totals.messages = self.live_in(first_seq..=last_seq);
+        if self.totals.messages == 0 {
+            self.clear(0);
+        } else {
+            self.advance_first(first_seq);
+        }
+    }
+
+    /// Sequences that are not deleted.
+    fn live_in(&self, range: RangeInclusive<Seq>) -> u64 {
+        range.end() + 1 - range.start() - self.removed.deleted.count_in(range)
     }
 
     /// The index less what the tables have.

@@ -8,8 +8,7 @@ use myelin_store::{Admission, NewMessage, Purge};
 
 impl Bench {
     fn set_role(&mut self, role: ReplicaRole) {
-        let now = self.now;
-        self.core.set_role(role, "S", 1, now);
+        self.turn(|core, turn| core.set_role(role, "S", 1, turn));
     }
 
     /// Pending messages and the floor of acknowledgements, as the record has them.

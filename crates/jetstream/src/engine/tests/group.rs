@@ -1,0 +1,236 @@
+//! A stream whose log is that of a group, with a double that says what is committed: consumers wait
+//! for it.
+
+use super::house::{Heard, House, stream};
+use myelin_jsapi::config::{Retention, StreamConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_stdx::sync::lock;
+use myelin_store::GroupPosition;
+use myelin_store::consumer::GroupConsumers;
+use myelin_streams::ReplicaRole;
+use myelin_wire::message_buf::MessageBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+const SECOND: i64 = 1_000_000_000;
+const NEXT: &str = "$JS.API.CONSUMER.MSG.NEXT.S.C";
+
+/// A house with a stream in a group, and who listens to `to.me` and to answers at `heard`.
+struct Group {
+    house: House,
+    msgs: Arc<Mutex<Vec<Heard>>>,
+    answers: Arc<Mutex<Vec<Heard>>>,
+}
+
+impl Group {
+    fn new(config: StreamConfig, policy: AckPolicy) -> Self {
+        let mut house = House::new();
+        house.create(config);
+        let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+        house.stream("S").join_group(position, GroupConsumers::in_memory(0)).expect("it is healthy");
+        let (msgs, answers) = (house.record("to.me"), house.record("heard"));
+        let mut group = Self { house, msgs, answers };
+        group.house.consume("S", consumer("C", policy));
+        group.house.publish("S.a");
+        group.commit();
+        group
+    }
+
+    fn index(&self) -> u64 {
+        let live = self.house.stream("S");
+        let mut guard = live.lock_core().expect("it is there");
+        guard.parts().0.store_mut().group().expect("it has one").index
+    }
+
+    /// All that is in the log is committed.
+    fn commit(&mut self) {
+        self.house.settle();
+        let (live, index) = (self.house.stream("S"), self.index());
+        let mut guard = live.lock_core().expect("it is there");
+        let (core, effects) = guard.parts();
+        core.committed(index, effects);
+        drop(guard);
+        self.house.settle();
+    }
+
+    fn ask(&mut self, batch: u64) {
+        self.house.say(NEXT, "to.me", &format!(r#"{{"batch":{batch},"expires":3600000000000}}"#));
+        self.house.settle();
+    }
+
+    fn answer(&mut self, at: usize, body: &str) {
+        let reply = lock(&self.msgs)[at].reply.clone();
+        self.house.say(&reply, "heard", body);
+        self.house.settle();
+    }
+
+    /// Messages that came, and answers to acknowledgements.
+    fn heard(&self) -> (usize, usize) {
+        (lock(&self.msgs).len(), lock(&self.answers).len())
+    }
+
+    fn pending(&self) -> Option<(u64, u64)> {
+        let consumers = Arc::clone(self.house.stream("S").consumers());
+        let live = consumers.find("C")?;
+        let info = consumers.info(&live)?;
+        Some((info.num_pending, info.num_ack_pending))
+    }
+
+    fn set_role(&mut self, role: ReplicaRole) {
+        self.house.stream("S").set_role(role);
+        self.house.settle();
+    }
+
+    /// The leader loses what is not committed, and leads again.
+    fn lose(&mut self, from: u64) {
+        self.set_role(ReplicaRole::Follower);
+        let live = self.house.stream("S");
+        let mut guard = live.lock_core().expect("it is there");
+        let now = self.house.host.now.load(std::sync::atomic::Ordering::Relaxed);
+        guard.parts().0.take_back(from, now).expect("it is not committed");
+        drop(guard);
+        self.set_role(ReplicaRole::Leader);
+    }
+}
+
+fn consumer(name: &str, ack_policy: AckPolicy) -> ConsumerConfig {
+    ConsumerConfig {
+        name: name.into(),
+        durable_name: name.into(),
+        ack_policy,
+        ack_wait: SECOND,
+        ..ConsumerConfig::default()
+    }
+}
+
+#[test]
+fn deliveries_and_answers_wait_for_the_commit() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    group.ask(1);
+    assert_eq!(group.heard(), (0, 0), "nobody has agreed to it");
+    assert_eq!(group.pending(), Some((0, 1)), "the leader goes on with what it has decided");
+    group.commit();
+    assert_eq!(group.heard(), (1, 0));
+    group.answer(0, "+ACK");
+    assert_eq!(group.heard(), (1, 0));
+    group.commit();
+    assert_eq!(group.heard(), (1, 1));
+    assert_eq!(group.pending(), Some((0, 0)));
+}
+
+#[test]
+fn what_nobody_acknowledges_is_delivered_at_once() {
+    let mut group = Group::new(stream("S"), AckPolicy::None);
+    group.ask(1);
+    assert_eq!(group.heard(), (1, 0));
+}
+
+#[test]
+fn a_late_commit_makes_nothing_come_again_too_early() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    group.ask(1);
+    group.house.pass(10 * SECOND);
+    group.ask(1);
+    group.commit();
+    assert_eq!(group.heard(), (1, 0));
+    group.house.pass(SECOND / 2);
+    group.commit();
+    assert_eq!(group.heard(), (1, 0));
+    group.house.pass(SECOND);
+    group.commit();
+    assert_eq!(group.heard(), (2, 0), "a second after it was sent");
+}
+
+#[test]
+fn what_is_settled_goes_with_the_commit() {
+    let config = StreamConfig { retention: Retention::WorkQueue, ..stream("S") };
+    let mut group = Group::new(config, AckPolicy::Explicit);
+    group.ask(1);
+    group.commit();
+    group.answer(0, "+ACK");
+    assert_eq!(group.house.contents("S"), (1, 1));
+    group.commit();
+    assert_eq!((group.house.contents("S"), group.heard()), ((0, 1), (1, 1)));
+}
+
+#[test]
+fn what_a_leader_loses_was_never_said() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    group.ask(1);
+    group.commit();
+    let last = group.index();
+    group.answer(0, "+ACK");
+    group.house.publish("S.b");
+    group.ask(7);
+    group.lose(last + 1);
+    let told = lock(&group.msgs).last().map(|last| last.headers.clone());
+    assert_eq!(told.as_deref(), Some("NATS/1.0 409 Leadership Change\r\n\r\n"));
+    assert_eq!(group.heard(), (2, 0), "one message, and that");
+    assert_eq!(group.pending(), Some((0, 1)), "as the group has it");
+    group.house.pass(2 * SECOND);
+    group.ask(1);
+    group.commit();
+    assert_eq!(group.heard(), (3, 0), "it comes again");
+    group.answer(2, "+ACK");
+    group.commit();
+    assert_eq!((group.heard(), group.pending()), ((3, 1), Some((0, 0))));
+}
+
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn calls_go_on_when_the_group_has_agreed() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    let mut made = pin!(consumers.agreed());
+    assert!(poll(made.as_mut()).is_pending());
+    group.commit();
+    assert!(matches!(poll(made.as_mut()), Poll::Ready(Ok(()))));
+    group.ask(5);
+    group.commit();
+    let (live, mut out) = (consumers.find("C").expect("it is there"), MessageBuf::default());
+    let mut deleted = pin!(consumers.delete(&live, &mut out));
+    assert!(poll(deleted.as_mut()).is_pending());
+    group.house.settle();
+    assert_eq!(group.heard(), (1, 0), "it has not ended yet");
+    group.commit();
+    assert!(matches!(poll(deleted.as_mut()), Poll::Ready(Ok(true))));
+    group.house.settle();
+    let told = lock(&group.msgs).last().map(|last| last.headers.clone());
+    assert_eq!(told.as_deref(), Some("NATS/1.0 409 Consumer Deleted\r\n\r\n"));
+    assert_eq!(group.house.consumers("S"), ["D"]);
+}
+
+#[test]
+fn what_a_leader_made_changed_and_ended_is_as_the_group_has_it() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    group.commit();
+    let last = group.index();
+    group.house.consume("S", consumer("E", AckPolicy::Explicit));
+    let find = |name| consumers.find(name).expect("it is there");
+    let changed = ConsumerConfig { max_deliver: 7, ..(*consumers.config("C").expect("it is there")).clone() };
+    consumers.update_and_wait(&find("C"), changed).expect("it can be changed");
+    let (live, mut out) = (find("D"), MessageBuf::default());
+    let mut deleted = pin!(consumers.delete(&live, &mut out));
+    assert!(poll(deleted.as_mut()).is_pending());
+    let mut agreed = pin!(consumers.agreed());
+    assert!(poll(agreed.as_mut()).is_pending());
+    group.lose(last + 1);
+    assert!(matches!(poll(agreed.as_mut()), Poll::Ready(Err(_))), "nobody knows");
+    assert!(matches!(poll(deleted.as_mut()), Poll::Ready(Err(_))));
+    group.house.settle();
+    assert_eq!(group.house.consumers("S"), ["C", "D"]);
+    assert_ne!(consumers.config("C").expect("it is there").max_deliver, 7);
+    // They are served.
+    for name in ["C", "D"] {
+        group.house.say(&format!("$JS.API.CONSUMER.MSG.NEXT.S.{name}"), "to.me", "1");
+    }
+    group.commit();
+    assert_eq!(group.heard(), (2, 0));
+}

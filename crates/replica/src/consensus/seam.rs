@@ -1,0 +1,140 @@
+//! Work that a member asks for: to write, to send, to read.
+
+use raft::eraftpb;
+
+use super::entry::RaftEntry;
+use super::{Broken, Consensus, Vote};
+use crate::{Peer, RaftMessage};
+
+/// Work that is to be done now, in this order: write `vote` and `append`, tell the stream of
+/// `commit`, send `now`; and when everything up to this `number` is persisted, say
+/// [`persisted`](Consensus::persisted) and send `after`.
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// Grows by one.
+    pub number: u64,
+    /// To be persisted before anything else of this member leaves.
+    pub vote: Option<Vote>,
+    /// Entries for the log. Where the first is not the next one, it and all behind it in the log
+    /// are taken back first. A leader has written those that it proposed; its own first one, which
+    /// is empty, it has not.
+    pub append: Vec<RaftEntry>,
+    /// A new index up to which everything is committed. May be beyond what is persisted here.
+    pub commit: Option<u64>,
+    /// May leave at once: only a leader has them.
+    pub now: Vec<RaftMessage>,
+    /// May leave when this number is persisted.
+    pub after: Vec<RaftMessage>,
+}
+
+/// One request for entries that are no more in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FetchId(u64);
+
+/// Entries that are to be read from the log, for a member that is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// For [`Consensus::fetched`].
+    pub id: FetchId,
+    /// The first index.
+    pub from: u64,
+    /// The index behind the last one that can be of use.
+    pub to: u64,
+    /// More than these bytes are of no use; the first entry always is.
+    pub max_bytes: u64,
+}
+
+/// Why an entry was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The member does not lead, or may not propose now.
+    NotNow,
+    /// Its index is not the next one.
+    NotNext {
+        /// The next index.
+        expected: u64,
+    },
+    /// The member has failed.
+    Broken,
+}
+
+impl Consensus {
+    /// Work that is to be done; `None` if nothing is. To be asked until then after every call.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn ready(&mut self) -> Result<Option<Ready>, Broken> {
+        self.check()?;
+        if !self.node.has_ready() {
+            return Ok(None);
+        }
+        let mut done = Ready::default();
+        self.call(|node| {
+            let mut ready = node.ready();
+            done.number = ready.number();
+            done.append = ready.entries().iter().map(RaftEntry::of_raft).collect();
+            done.now = messages(ready.take_messages());
+            done.after = messages(ready.take_persisted_messages());
+            let applied = ready.take_committed_entries().last().map(|entry| entry.index);
+            node.mut_store().append(&done.append);
+            node.advance_append_async(ready);
+            if let Some(applied) = applied {
+                // The library scans what is committed and not applied at each election.
+                node.advance_apply_to(applied);
+                node.mut_store().trim(applied);
+            }
+        })?;
+        let raft = &self.node.raft;
+        let vote = Vote { term: raft.term, voted_for: Peer::from_number(raft.vote) };
+        done.vote = (vote != self.vote).then_some(vote);
+        self.vote = vote;
+        let committed = raft.raft_log.committed;
+        done.commit = (committed > self.told).then_some(committed);
+        self.told = committed;
+        Ok(Some(done))
+    }
+
+    /// Everything up to this number of a [`Ready`] is persisted: written in the default mode,
+    /// synced under `always`.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn persisted(&mut self, number: u64) -> Result<(), Broken> {
+        self.call(|node| node.on_persist_ready(number))
+    }
+
+    /// Entries that have to be read from the log for members that are behind.
+    pub fn wanted(&mut self) -> Vec<Fetch> {
+        let wanted = self.node.mut_store().take_wanted();
+        let mut fetches: Vec<Fetch> = Vec::new();
+        for one in wanted {
+            let id = FetchId(self.next_fetch);
+            self.next_fetch += 1;
+            self.fetches.push((id, one.context));
+            fetches.push(Fetch { id, from: one.low, to: one.high, max_bytes: one.max_bytes });
+        }
+        fetches
+    }
+
+    /// Entries that were read. None, if they cannot be read: the member is asked for again with the
+    /// next answer.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn fetched(&mut self, id: FetchId, entries: Vec<RaftEntry>) -> Result<(), Broken> {
+        let Some(at) = self.fetches.iter().position(|(other, _)| *other == id) else { return Ok(()) };
+        let (_, context) = self.fetches.swap_remove(at);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.call(|node| {
+            node.mut_store().lend(entries);
+            node.on_entries_fetched(context);
+            node.mut_store().lend(Vec::new());
+        })
+    }
+}
+
+fn messages(messages: Vec<eraftpb::Message>) -> Vec<RaftMessage> {
+    messages.iter().filter_map(RaftMessage::of_raft).collect()
+}

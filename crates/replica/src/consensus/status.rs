@@ -1,0 +1,82 @@
+//! How a member sees its group.
+
+use raft::StateRole;
+
+use super::Consensus;
+use crate::Peer;
+
+/// Part of a member in its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RaftRole {
+    /// Decides.
+    Leader,
+    /// Follows a leader, or waits for one.
+    Follower,
+    /// Stands for election, or asks whether it would be elected.
+    Candidate,
+}
+
+/// How far another member is, as its leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberProgress {
+    /// Who.
+    pub peer: Peer,
+    /// The last index that it has confirmed in this life.
+    pub matched: u64,
+    /// Whether it was heard since the last look, some 10 ticks ago.
+    pub is_active: bool,
+}
+
+/// How a member sees its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its part.
+    pub role: RaftRole,
+    /// Its term.
+    pub term: u64,
+    /// The leader, if it knows of one.
+    pub leader: Option<Peer>,
+    /// Index of the last entry in its log, persisted or not.
+    pub last: u64,
+    /// Index up to which it has persisted its log.
+    pub persisted: u64,
+    /// Index up to which it knows the log to be committed.
+    pub committed: u64,
+    /// All members, in order, if it leads.
+    pub members: Vec<MemberProgress>,
+    /// Whether it may neither vote nor lead: see [`MemberStart`](super::MemberStart).
+    pub is_amnesiac: bool,
+}
+
+impl Consensus {
+    /// How this member sees its group.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let raft = &self.node.raft;
+        let role = match raft.state {
+            StateRole::Leader => RaftRole::Leader,
+            StateRole::Follower => RaftRole::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => RaftRole::Candidate,
+        };
+        let mut members: Vec<MemberProgress> = Vec::new();
+        if role == RaftRole::Leader {
+            let standings = raft.prs().iter().filter_map(|(&number, progress)| {
+                let peer = Peer::from_number(number)?;
+                let is_active = progress.recent_active || peer == self.me;
+                Some(MemberProgress { peer, matched: progress.matched, is_active })
+            });
+            members.extend(standings);
+            members.sort_by_key(|standing| standing.peer);
+        }
+        Status {
+            role,
+            term: raft.term,
+            leader: Peer::from_number(raft.leader_id),
+            last: raft.raft_log.last_index(),
+            persisted: raft.raft_log.persisted,
+            committed: raft.raft_log.committed,
+            members,
+            is_amnesiac: self.is_amnesiac,
+        }
+    }
+}

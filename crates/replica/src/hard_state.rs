@@ -1,0 +1,222 @@
+//! Hard state: what members must remember of elections, as bytes of a file.
+//!
+//! Owns the form of a record and what a file of them says. The file, its name and its syncs belong
+//! to `store`. Must never take a record for whole that is not, and never forget one behind which a
+//! whole one follows: a member that forgets its vote can vote twice.
+//!
+//! All numbers are little-endian. The last record of a group counts.
+//!
+//! ```text
+//!  0 u32 CRC32C of all that follows, of 60 bytes in all    4 u32 version: 1
+//!  8 u64 group    16 u32 epoch    20 u32 flags: 1 amnesiac, 2 damaged, 4 removed
+//! 24 u64 term     32 u64 voted for, or 0     40 u64 incarnation of the store
+//! 48 u64 index of the membership that is applied     56 u32 0
+//! ```
+
+use std::collections::BTreeMap;
+
+use crate::{GroupId, Peer, Vote};
+
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = 60;
+const VERSION: u32 = 1;
+const AMNESIAC: u32 = 1;
+const DAMAGED: u32 = 2;
+const REMOVED: u32 = 4;
+
+/// State of one member that has to outlive its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// Of its group.
+    pub epoch: u32,
+    /// Its term, and its vote in it.
+    pub vote: Vote,
+    /// The life of its store in which this was written.
+    pub incarnation: u64,
+    /// Index of the entry with the members that it counts; 0: those of the beginning.
+    pub membership: u64,
+    /// Whether it may have lost what it has confirmed.
+    pub is_amnesiac: bool,
+    /// Whether its log has a hole below what is committed.
+    pub is_damaged: bool,
+    /// Whether it is no member any more: nothing else of it counts, and it may be forgotten.
+    pub is_removed: bool,
+}
+
+/// All groups of a store with what they must remember.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HardStates {
+    states: BTreeMap<GroupId, HardState>,
+}
+
+/// Where a file of records stops being one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Where the record begins that is not whole, though a whole one is behind it.
+    pub at: usize,
+}
+
+impl HardStates {
+    /// Reads all records of a file, and how many bytes they have: what is behind is the torn end of
+    /// the last write, which nobody counted on.
+    ///
+    /// # Errors
+    /// A record is damaged, and was durable once: which votes are forgotten is not known.
+    pub fn read(bytes: &[u8]) -> Result<(Self, usize), Damaged> {
+        let mut found = Self::default();
+        let mut end = None;
+        for (number, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
+            match (parse(record), end) {
+                (Some((group, state)), None) => found.note(group, state),
+                (Some(_), Some(at)) => return Err(Damaged { at }),
+                (None, None) => end = Some(number * RECORD_BYTES),
+                (None, Some(_)) => {}
+            }
+        }
+        let whole = bytes.len() - bytes.len() % RECORD_BYTES;
+        Ok((found, end.unwrap_or(whole)))
+    }
+
+    /// Has the state of a group be this one, and appends its record to `out`.
+    pub fn set(&mut self, group: GroupId, state: HardState, out: &mut Vec<u8>) {
+        write(group, &state, out);
+        self.note(group, state);
+    }
+
+    fn note(&mut self, group: GroupId, state: HardState) {
+        if state.is_removed {
+            self.states.remove(&group);
+        } else {
+            self.states.insert(group, state);
+        }
+    }
+
+    /// State of the member of a group.
+    #[must_use]
+    pub fn get(&self, group: GroupId) -> Option<HardState> {
+        self.states.get(&group).copied()
+    }
+
+    /// Groups with what is remembered of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, HardState)> {
+        self.states.iter().map(|(&group, &state)| (group, state))
+    }
+
+    /// Bytes that a file has which says the same and nothing twice.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        self.states.len() * RECORD_BYTES
+    }
+
+    /// Appends all records to `out`: for a new file.
+    pub fn write_all(&self, out: &mut Vec<u8>) {
+        self.states.iter().for_each(|(&group, state)| write(group, state, out));
+    }
+}
+
+fn write(group: GroupId, state: &HardState, out: &mut Vec<u8>) {
+    let start = out.len();
+    let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+    let flags =
+        flag(state.is_amnesiac, AMNESIAC) | flag(state.is_damaged, DAMAGED) | flag(state.is_removed, REMOVED);
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&group.0.to_le_bytes());
+    out.extend_from_slice(&state.epoch.to_le_bytes());
+    out.extend_from_slice(&flags.to_le_bytes());
+    let voted_for = state.vote.voted_for.map_or(0, Peer::number);
+    for number in [state.vote.term, voted_for, state.incarnation, state.membership] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&[0; 4]);
+    let checksum = crc32c::crc32c(&out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn parse(record: &[u8]) -> Option<(GroupId, HardState)> {
+    let u32_at = |at: usize| Some(u32::from_le_bytes(*record.get(at..)?.first_chunk()?));
+    let u64_at = |at: usize| Some(u64::from_le_bytes(*record.get(at..)?.first_chunk()?));
+    if u32_at(0)? != crc32c::crc32c(&record[4..]) || u32_at(4)? != VERSION {
+        return None;
+    }
+    let flags = u32_at(20)?;
+    let state = HardState {
+        epoch: u32_at(16)?,
+        vote: Vote { term: u64_at(24)?, voted_for: Peer::from_number(u64_at(32)?) },
+        incarnation: u64_at(40)?,
+        membership: u64_at(48)?,
+        is_amnesiac: flags & AMNESIAC != 0,
+        is_damaged: flags & DAMAGED != 0,
+        is_removed: flags & REMOVED != 0,
+    };
+    Some((GroupId(u64_at(8)?), state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(term: u64) -> HardState {
+        let voted_for = Peer::from_number(term % 3);
+        HardState {
+            epoch: 2,
+            vote: Vote { term, voted_for },
+            incarnation: 7,
+            membership: 11,
+            is_amnesiac: term.is_multiple_of(2),
+            is_damaged: term.is_multiple_of(3),
+            is_removed: false,
+        }
+    }
+
+    /// Three groups, of which the second was voted in twice and the third was removed.
+    fn file() -> (HardStates, Vec<u8>) {
+        let (mut states, mut bytes) = (HardStates::default(), Vec::new());
+        for (group, term) in [(1, 1), (2, 2), (3, 3), (2, 6)] {
+            states.set(GroupId(group), state(term), &mut bytes);
+        }
+        let removed = HardState { is_removed: true, ..HardState::default() };
+        states.set(GroupId(3), removed, &mut bytes);
+        (states, bytes)
+    }
+
+    #[test]
+    fn the_last_record_of_a_group_counts() {
+        let (states, bytes) = file();
+        assert_eq!(HardStates::read(&bytes), Ok((states.clone(), 5 * RECORD_BYTES)));
+        assert_eq!(states.get(GroupId(1)), Some(state(1)));
+        assert_eq!(states.get(GroupId(2)), Some(state(6)));
+        assert_eq!(states.get(GroupId(3)), None);
+        let mut anew = Vec::new();
+        states.write_all(&mut anew);
+        assert_eq!((anew.len(), states.live_bytes()), (2 * RECORD_BYTES, 2 * RECORD_BYTES));
+        assert_eq!(HardStates::read(&anew), Ok((states, anew.len())));
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_and_nothing_else() {
+        let (_, bytes) = file();
+        for end in 0..bytes.len() {
+            let (_, whole) = HardStates::read(&bytes[..end]).expect("no damage");
+            assert_eq!(whole, end - end % RECORD_BYTES);
+        }
+    }
+
+    #[test]
+    fn a_changed_bit_is_damage_unless_it_is_in_the_last_record() {
+        let (_, bytes) = file();
+        let last = bytes.len() - RECORD_BYTES;
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let at = bit / 8 / RECORD_BYTES * RECORD_BYTES;
+            match HardStates::read(&changed) {
+                Err(damaged) => assert_eq!(damaged, Damaged { at }),
+                Ok((states, whole)) => {
+                    assert_eq!((at, whole), (last, last));
+                    assert_eq!(states.get(GroupId(3)), Some(state(3)));
+                }
+            }
+        }
+    }
+}
