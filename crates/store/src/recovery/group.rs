@@ -5,7 +5,7 @@
 //! after a loss of power.
 
 use crate::record::{ConsumerRecord, Entry, LogEntry};
-use crate::segment::SegmentHeader;
+use crate::segment::{GroupPlace, SegmentHeader};
 use crate::stream::{ConsumerEntries, GroupPosition, LogTail, Notes};
 
 /// The log of a group, as far as it was read.
@@ -28,8 +28,13 @@ impl GroupTail {
     }
 
     /// A segment begins. Answers the first index that it gives out again, if it does.
-    pub(super) fn begin(&mut self, header: &SegmentHeader) -> Option<u64> {
+    ///
+    /// `again` is where a later segment goes on, if the log was taken back to before this one. It
+    /// counts where the entries before this segment are not read: a segment is sealed, too, whose
+    /// end was taken back, and the header of the next one stands for that end.
+    pub(super) fn begin(&mut self, header: &SegmentHeader, again: Option<GroupPlace>) -> Option<u64> {
         self.is_taken_back = false;
+        let header = &SegmentHeader { group: again.or(header.group), ..*header };
         let (index, before) = (self.index(), self.tail.take());
         let position = GroupPosition::at(header, before.as_ref().map(LogTail::position))?;
         let mut tail = LogTail::begin(before, position);
@@ -57,6 +62,11 @@ impl GroupTail {
         self.consumers.take_back(first);
         self.notes.take_back(first);
         true
+    }
+
+    /// Whether the log that was read ends where a segment says that it begins.
+    pub(super) fn is_before(&self, header: &SegmentHeader) -> bool {
+        header.group.is_some_and(|place| place.first_index == self.index() + 1)
     }
 
     /// Index of the last entry; 0: none.

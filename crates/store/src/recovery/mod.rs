@@ -33,7 +33,7 @@ use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::flipped;
 use crate::manifest::{self, Manifest};
-use crate::segment::{self, HEADER_BYTES, SegmentHeader, Trailer};
+use crate::segment::{self, GroupPlace, HEADER_BYTES, SegmentHeader, Trailer};
 use crate::stream::{
     Active, Catalog, Closed, Files, NOTES_FILE, Notes, SegmentStorage, Stream, StreamShared, segment_name,
 };
@@ -241,18 +241,22 @@ impl Recovering<'_> {
     fn replay(&mut self, covers: SegmentNo, newer: &[SegmentNo]) -> Result<SegmentNo, OpenError> {
         let mut expected = covers.0 + 1;
         let mut last = covers;
+        let mut rewinds: Option<Vec<Option<GroupPlace>>> = None;
         for (at, &no) in newer.iter().enumerate() {
             if no.0 != expected {
                 self.miss(SegmentNo(expected)..=SegmentNo(no.0 - 1));
             }
             expected = no.0 + 1;
             let ends = self.read_ends(no);
-            if let Ok((header, _)) = &ends
-                && let Some(first) = self.group.begin(header)
-            {
-                self.catalog.take_back(first).map_err(|error| {
-                    OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string()))
-                })?;
+            if let Ok((header, trailer)) = &ends {
+                let is_read = trailer.is_none() && self.group.is_before(header);
+                let again = header.group.filter(|_| !is_read);
+                let again = again.and_then(|_| rewinds.get_or_insert_with(|| self.rewinds(newer))[at]);
+                if let Some(first) = self.group.begin(header, again) {
+                    self.catalog.take_back(first).map_err(|error| {
+                        OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string()))
+                    })?;
+                }
             }
             match ends {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
@@ -282,6 +286,25 @@ impl Recovering<'_> {
             last = no;
         }
         Ok(last)
+    }
+
+    /// Of each segment the place in the group's log where a later one goes on, if the log was taken
+    /// back to before the segment.
+    fn rewinds(&self, segments: &[SegmentNo]) -> Vec<Option<GroupPlace>> {
+        let mut least: Option<(u64, GroupPlace)> = None;
+        let places = segments.iter().rev().map(|no| {
+            let file = self.files.store_env.disk.open(&self.files.segment_path(*no)).ok()?;
+            let (SegmentHeader { epoch, group, .. }, _) = SegmentHeader::read_corrected(&*file).ok()?;
+            let place = group?;
+            let is_again =
+                |(of, again): &(u64, GroupPlace)| *of == epoch && again.first_index < place.first_index;
+            let again = least.filter(is_again);
+            least = again.or(Some((epoch, place)));
+            again.map(|(_, again)| again)
+        });
+        let mut places: Vec<_> = places.collect();
+        places.reverse();
+        places
     }
 
     /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was

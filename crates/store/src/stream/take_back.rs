@@ -47,7 +47,11 @@ impl Stream {
         if first > position.index {
             return Ok(TakenBack { first_ticket: None, last_seq });
         }
-        self.or_from_headroom(|stream| stream.reserve_room(CONTROL_ROOM, now))?;
+        // In this segment, however full: one that is begun before the entries are gone would have
+        // indexes and sequences behind them.
+        self.or_from_headroom(|stream| {
+            stream.active.file.reserve(CONTROL_ROOM).map(drop).map_err(StoreError::from_io)
+        })?;
         let before = self.group.as_ref().and_then(|group| group.tail.before(first));
         let Some(before) = before else {
             return Err(self.fail("the log of the group does not know what was before an entry"));
