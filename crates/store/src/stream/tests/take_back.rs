@@ -258,8 +258,8 @@ fn what_was_taken_back_between_segments_is_not_told_as_lost() {
     }
 }
 
-/// The entry that says what was taken back goes behind what it takes back, however full that segment
-/// is: no segment begins between them.
+/// The entry that says what was taken back goes behind what it takes back, however full the
+/// segment is: no segment begins between them.
 #[test]
 fn a_full_segment_takes_the_entry_that_takes_back() {
     let config = StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() };
