@@ -11,18 +11,6 @@ use myelin_replica::{
     Broken, Consensus, LogStart, MemberStart, Peer, RaftEntry, RaftMessage, RaftMessageKind, Vote,
 };
 
-const KINDS: [RaftMessageKind; 9] = [
-    RaftMessageKind::Append,
-    RaftMessageKind::AppendAnswer,
-    RaftMessageKind::PreVote,
-    RaftMessageKind::PreVoteAnswer,
-    RaftMessageKind::Vote,
-    RaftMessageKind::VoteAnswer,
-    RaftMessageKind::Heartbeat,
-    RaftMessageKind::HeartbeatAnswer,
-    RaftMessageKind::TimeoutNow,
-];
-
 /// Any bytes as a frame, and as what a member of three hears.
 pub fn member(data: &[u8]) {
     frame(data);
@@ -61,7 +49,7 @@ fn message(head: &[u8; 12], terms: &[u8]) -> RaftMessage {
     let [kind, from, flags, numbers @ ..] = head;
     let [term, index, log_term, commit, commit_term, reject_hint] =
         [0, 1, 2, 3, 4, 5].map(|at| u64::from(numbers[at] % 16));
-    let kind = KINDS[usize::from(*kind) % KINDS.len()];
+    let kind = RaftMessageKind::ALL[usize::from(*kind) % RaftMessageKind::ALL.len()];
     let mut before = log_term;
     let entries = (index + 1..).zip(terms).map(|(index, more)| {
         before += u64::from(more % 4);

@@ -28,10 +28,6 @@ use crate::{GroupId, Peer, RaftMessage, RaftMessageKind};
 
 /// Bytes before a body.
 const HEAD_BYTES: usize = 28;
-/// Bytes of a message without entries.
-const MESSAGE_BYTES: usize = 68;
-/// Bytes before each entry.
-const ENTRY_HEAD_BYTES: usize = 12;
 /// Where the checksum begins to count.
 const COUNTED_FROM: usize = 8;
 const REFUSED: u8 = 1;
@@ -261,18 +257,22 @@ impl FrameParser<'_> {
     }
 }
 
-/// Bytes of a frame with a message with these entries.
-#[must_use]
-pub fn size_of(entries: &[RaftEntry]) -> usize {
-    HEAD_BYTES
-        + MESSAGE_BYTES
-        + entries.iter().map(|entry| ENTRY_HEAD_BYTES + entry.data.len()).sum::<usize>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Bytes of a message without entries.
+    const MESSAGE_BYTES: usize = 68;
+    /// Bytes before each entry.
+    const ENTRY_HEAD_BYTES: usize = 12;
+
+    /// Bytes of a frame with a message with these entries.
+    fn size_of(entries: &[RaftEntry]) -> usize {
+        HEAD_BYTES
+            + MESSAGE_BYTES
+            + entries.iter().map(|entry| ENTRY_HEAD_BYTES + entry.data.len()).sum::<usize>()
+    }
 
     fn messages() -> impl Strategy<Value = PeerFrame> {
         let numbers = proptest::array::uniform8(1_u64..u64::MAX / 2);

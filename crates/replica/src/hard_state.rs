@@ -10,7 +10,7 @@
 //!  0 u32 CRC32C of all that follows, of 60 bytes in all    4 u32 version: 1
 //!  8 u64 group    16 u32 epoch    20 u32 flags: 1 amnesiac, 2 damaged, 4 removed
 //! 24 u64 term     32 u64 voted for, or 0     40 u64 incarnation of the store
-//! 48 u64 index of the membership that is applied     56 u32 0
+//! 48 u64 index of the membership that is applied     56 u32 records before it in its write
 //! ```
 
 use std::collections::BTreeMap;
@@ -67,17 +67,22 @@ impl HardStates {
         let mut end = None;
         for (number, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
             match (parse(record), end) {
-                (Some((group, state)), None) => found.note(group, state),
-                (Some(_), Some(at)) => return Err(Damaged { at }),
-                (None, None) => end = Some(number * RECORD_BYTES),
-                (None, Some(_)) => {}
+                (Some((group, state, _)), None) => found.note(group, state),
+                // A later write: whoever made it counted on the one before.
+                (Some((.., before)), Some(end)) if number - before.min(number) > end => {
+                    return Err(Damaged { at: end * RECORD_BYTES });
+                }
+                (None, None) => end = Some(number),
+                // Of the same write, of which power took a part.
+                (_, Some(_)) => {}
             }
         }
-        let whole = bytes.len() - bytes.len() % RECORD_BYTES;
-        Ok((found, end.unwrap_or(whole)))
+        let end = end.unwrap_or(bytes.len() / RECORD_BYTES);
+        Ok((found, end * RECORD_BYTES))
     }
 
-    /// Has the state of a group be this one, and appends its record to `out`.
+    /// Has the state of a group be this one, and appends its record to `out`: all records that the
+    /// next write takes to the file.
     pub fn set(&mut self, group: GroupId, state: HardState, out: &mut Vec<u8>) {
         write(group, &state, out);
         self.note(group, state);
@@ -95,11 +100,6 @@ impl HardStates {
     #[must_use]
     pub fn get(&self, group: GroupId) -> Option<HardState> {
         self.states.get(&group).copied()
-    }
-
-    /// Groups with what is remembered of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (GroupId, HardState)> {
-        self.states.iter().map(|(&group, &state)| (group, state))
     }
 
     /// Bytes that a file has which says the same and nothing twice.
@@ -128,12 +128,14 @@ fn write(group: GroupId, state: &HardState, out: &mut Vec<u8>) {
     for number in [state.vote.term, voted_for, state.incarnation, state.membership] {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    out.extend_from_slice(&[0; 4]);
+    let before = u32::try_from(start / RECORD_BYTES).unwrap_or(u32::MAX);
+    out.extend_from_slice(&before.to_le_bytes());
     let checksum = crc32c::crc32c(&out[start + 4..]);
     out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-fn parse(record: &[u8]) -> Option<(GroupId, HardState)> {
+/// A record, and how many stand before it in its write.
+fn parse(record: &[u8]) -> Option<(GroupId, HardState, usize)> {
     let u32_at = |at: usize| Some(u32::from_le_bytes(*record.get(at..)?.first_chunk()?));
     let u64_at = |at: usize| Some(u64::from_le_bytes(*record.get(at..)?.first_chunk()?));
     if u32_at(0)? != crc32c::crc32c(&record[4..]) || u32_at(4)? != VERSION {
@@ -149,7 +151,7 @@ fn parse(record: &[u8]) -> Option<(GroupId, HardState)> {
         is_damaged: flags & DAMAGED != 0,
         is_removed: flags & REMOVED != 0,
     };
-    Some((GroupId(u64_at(8)?), state))
+    Some((GroupId(u64_at(8)?), state, u32_at(56)? as usize))
 }
 
 #[cfg(test)]
@@ -173,11 +175,35 @@ mod tests {
     fn file() -> (HardStates, Vec<u8>) {
         let (mut states, mut bytes) = (HardStates::default(), Vec::new());
         for (group, term) in [(1, 1), (2, 2), (3, 3), (2, 6)] {
-            states.set(GroupId(group), state(term), &mut bytes);
+            bytes.append(&mut one(&mut states, group, state(term)));
         }
         let removed = HardState { is_removed: true, ..HardState::default() };
-        states.set(GroupId(3), removed, &mut bytes);
+        bytes.append(&mut one(&mut states, 3, removed));
         (states, bytes)
+    }
+
+    fn one(states: &mut HardStates, group: u64, state: HardState) -> Vec<u8> {
+        let mut write = Vec::new();
+        states.set(GroupId(group), state, &mut write);
+        write
+    }
+
+    /// Power may take any part of a write.
+    #[test]
+    fn a_write_that_is_torn_in_its_middle_is_cut_off() {
+        let (mut states, bytes) = file();
+        let before = states.clone();
+        let mut write = Vec::new();
+        (4..8).for_each(|group| states.set(GroupId(group), state(group), &mut write));
+        for torn in 0..4 {
+            let mut file = [&bytes[..], &write[..]].concat();
+            file[bytes.len() + torn * RECORD_BYTES..][..RECORD_BYTES].fill(0);
+            let (found, whole) = HardStates::read(&file).expect("nobody counted on that write");
+            assert_eq!(whole, bytes.len() + torn * RECORD_BYTES);
+            assert_eq!(found.live_bytes(), before.live_bytes() + torn * RECORD_BYTES);
+            file.append(&mut one(&mut states, 9, state(1)));
+            assert_eq!(HardStates::read(&file), Err(Damaged { at: whole }), "somebody wrote behind it");
+        }
     }
 
     #[test]

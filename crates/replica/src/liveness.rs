@@ -64,6 +64,8 @@ struct PeerLiveness {
     /// Until when this server may count on its support.
     counted_until: u64,
     given: SupportGiven,
+    /// Whether support was for a life that has ended, and nobody was told of it.
+    has_new_life: bool,
 }
 
 /// Support that this server gives to another one.
@@ -80,11 +82,6 @@ impl Liveness {
     pub fn new(incarnation: u64, peers: &[Peer], now: u64) -> Self {
         let peers = peers.iter().map(|&peer| (peer, PeerLiveness::new(now))).collect();
         Self { incarnation, started: now, peers }
-    }
-
-    /// A server is known from now on.
-    pub fn add(&mut self, peer: Peer, now: u64) {
-        self.peers.entry(peer).or_insert_with(|| PeerLiveness::new(now));
     }
 
     /// Words that are due, for whom.
@@ -116,6 +113,7 @@ impl Liveness {
             return None;
         }
         if request.incarnation > given.incarnation {
+            of.has_new_life |= given.until.is_some();
             *given = SupportGiven { incarnation: request.incarnation, epoch: 1, until: None };
         }
         given.expire(now);
@@ -163,7 +161,10 @@ impl Liveness {
     /// Servers whose support has ended since the last call: groups that are led there need another
     /// leader.
     pub fn withdrawn(&mut self, now: u64) -> Vec<Peer> {
-        let ended = |(&peer, of): (&Peer, &mut PeerLiveness)| of.given.expire(now).then_some(peer);
+        let ended = |(&peer, of): (&Peer, &mut PeerLiveness)| {
+            let has_ended = std::mem::take(&mut of.has_new_life) | of.given.expire(now);
+            has_ended.then_some(peer)
+        };
         self.peers.iter_mut().filter_map(ended).collect()
     }
 
@@ -268,6 +269,11 @@ mod tests {
         let mut next_life = Liveness::new(2, &[peer(2)], start);
         assert!(ask(&mut next_life, &mut other, start).is_some_and(|answer| answer.is_given));
         assert_eq!(ask(&mut one, &mut other, start + 250 * MS), None, "of an earlier life");
+        let mut third_life = Liveness::new(3, &[peer(2)], start);
+        assert_eq!(other.withdrawn(start), []);
+        ask(&mut third_life, &mut other, start);
+        assert_eq!(other.withdrawn(start), [peer(1)], "what the second life led needs another leader");
+        assert_eq!(other.withdrawn(start), [], "told once");
     }
 
     #[test]

@@ -73,7 +73,8 @@ const TRANSFER: &[u8] = b"CampaignTransfer";
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
 impl RaftMessageKind {
-    pub(crate) const ALL: [Self; 9] = [
+    /// All kinds, by their numbers.
+    pub const ALL: [Self; 9] = [
         Self::Append,
         Self::AppendAnswer,
         Self::PreVote,

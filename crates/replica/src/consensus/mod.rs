@@ -28,8 +28,10 @@ use log::LogView;
 const ELECTION_TICKS: usize = 10;
 /// Ticks between two heartbeats of a leader.
 const HEARTBEAT_TICKS: usize = 2;
-/// Bytes of entries that a leader may have under way.
+/// With as many bytes of entries under way a leader proposes nothing more.
 const MAX_UNCOMMITTED_BYTES: u64 = 16 << 20;
+/// Bound of the library, which counts the next entry, too: that is written when it is proposed.
+const REFUSED_BYTES: u64 = 1 << 30;
 /// Bytes of entries in one message, unless one entry has more.
 const MAX_MESSAGE_BYTES: u64 = 256 << 10;
 /// Messages with entries on their way to one member.
@@ -87,7 +89,8 @@ pub struct Consensus {
     vote: Vote,
     /// Index that was told to be committed.
     told: u64,
-    fetches: Vec<(FetchId, GetEntriesContext)>,
+    /// Under way, with where they begin.
+    fetches: Vec<(FetchId, u64, GetEntriesContext)>,
     next_fetch: u64,
     broken: Option<Broken>,
 }
@@ -116,7 +119,7 @@ impl Consensus {
             check_quorum: true,
             pre_vote: true,
             batch_append: true,
-            max_uncommitted_size: MAX_UNCOMMITTED_BYTES,
+            max_uncommitted_size: REFUSED_BYTES,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -199,7 +202,7 @@ impl Consensus {
     /// The member has failed.
     pub fn wake(&mut self, is_lost: bool) -> Result<(), Broken> {
         self.is_resting = false;
-        if !is_lost || self.node.raft.state != StateRole::Follower {
+        if !is_lost || self.is_amnesiac || self.node.raft.state != StateRole::Follower {
             return self.check();
         }
         self.call(|node| {
@@ -312,14 +315,6 @@ impl Consensus {
                 progress.next_idx = next;
             }
         })
-    }
-
-    /// A message to the member could not be sent.
-    ///
-    /// # Errors
-    /// The member has failed.
-    pub fn unreachable(&mut self, peer: Peer) -> Result<(), Broken> {
-        self.call(|node| node.report_unreachable(peer.number()))
     }
 
     /// Hands over to another member, if this one leads and that one is up to date, or soon is.

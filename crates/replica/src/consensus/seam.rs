@@ -3,7 +3,7 @@
 use raft::eraftpb;
 
 use super::entry::RaftEntry;
-use super::{Broken, Consensus, Vote};
+use super::{Broken, Consensus, MAX_MESSAGE_BYTES, Vote};
 use crate::{Peer, RaftMessage};
 
 /// Work that is to be done now, in this order: write `vote` and `append`, tell the stream of
@@ -108,9 +108,13 @@ impl Consensus {
         let wanted = self.node.mut_store().take_wanted();
         let mut fetches: Vec<Fetch> = Vec::new();
         for one in wanted {
+            // Each answer of a member asks for the same again until it is there.
+            if self.fetches.iter().any(|&(_, low, _)| low == one.low) {
+                continue;
+            }
             let id = FetchId(self.next_fetch);
             self.next_fetch += 1;
-            self.fetches.push((id, one.context));
+            self.fetches.push((id, one.low, one.context));
             fetches.push(Fetch { id, from: one.low, to: one.high, max_bytes: one.max_bytes });
         }
         fetches
@@ -122,8 +126,8 @@ impl Consensus {
     /// # Errors
     /// The member has failed.
     pub fn fetched(&mut self, id: FetchId, entries: Vec<RaftEntry>) -> Result<(), Broken> {
-        let Some(at) = self.fetches.iter().position(|(other, _)| *other == id) else { return Ok(()) };
-        let (_, context) = self.fetches.swap_remove(at);
+        let Some(at) = self.fetches.iter().position(|(other, ..)| *other == id) else { return Ok(()) };
+        let (.., context) = self.fetches.swap_remove(at);
         if entries.is_empty() {
             return Ok(());
         }
@@ -136,5 +140,29 @@ impl Consensus {
 }
 
 fn messages(messages: Vec<eraftpb::Message>) -> Vec<RaftMessage> {
-    messages.iter().filter_map(RaftMessage::of_raft).collect()
+    messages.iter().filter_map(RaftMessage::of_raft).flat_map(in_pieces).collect()
+}
+
+/// A message as several whose entries are as many as may be in one: the library puts all that is
+/// under way to a member into one message.
+fn in_pieces(message: RaftMessage) -> Vec<RaftMessage> {
+    let bytes: u64 = message.entries.iter().map(RaftEntry::weight).sum();
+    if bytes <= MAX_MESSAGE_BYTES {
+        return vec![message];
+    }
+    let head = RaftMessage { entries: Vec::new(), ..message.clone() };
+    let (mut pieces, mut piece, mut bytes) = (Vec::new(), head.clone(), 0);
+    for entry in message.entries {
+        if bytes > 0 && bytes + entry.weight() > MAX_MESSAGE_BYTES {
+            let before =
+                piece.entries.last().map_or((piece.index, piece.log_term), |one| (one.index, one.term));
+            let next = RaftMessage { index: before.0, log_term: before.1, ..head.clone() };
+            pieces.push(std::mem::replace(&mut piece, next));
+            bytes = 0;
+        }
+        bytes += entry.weight();
+        piece.entries.push(entry);
+    }
+    pieces.push(piece);
+    pieces
 }

@@ -227,7 +227,7 @@ impl Network {
 
     fn arrive(&mut self, bytes: Vec<u8>) {
         let bytes = Bytes::from(bytes);
-        let (frame, size) = PeerFrame::read(&bytes, 1 << 26).expect("a frame").expect("it is whole");
+        let (frame, size) = PeerFrame::read(&bytes, 1 << 27).expect("a frame").expect("it is whole");
         assert_eq!(size, bytes.len());
         let FrameBody::Raft(_, message) = frame.body else { panic!("no message") };
         let number = |peer: Peer| peer.number() as usize - 1;

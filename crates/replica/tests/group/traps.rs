@@ -34,21 +34,10 @@ fn store(network: &mut Network, leader: usize, count: usize, bytes: usize) {
     }
 }
 
+/// A message of a member, in its term.
 fn message(network: &mut Network, kind: RaftMessageKind, from: usize, to: usize) -> RaftMessage {
-    RaftMessage {
-        kind,
-        from: peer(from),
-        to: peer(to),
-        term: network.consensus(from).status().term,
-        index: 0,
-        log_term: 0,
-        commit: 0,
-        commit_term: 0,
-        is_refused: false,
-        reject_hint: 0,
-        is_transfer: false,
-        entries: Vec::new(),
-    }
+    let term = network.consensus(from).status().term;
+    RaftMessage { from: peer(from), to: peer(to), term, ..vote(kind) }
 }
 
 /// A leader counts on what a member has confirmed, tells it in heartbeats to commit that much, and
@@ -267,6 +256,39 @@ fn entries_share_messages() {
     assert!(sent < 100, "{sent} frames");
 }
 
+/// An entry is written when it is proposed; the library would count it and refuse.
+#[test]
+fn whoever_can_propose_can_propose_the_largest_message() {
+    let mut network = led_by_the_first();
+    while network.consensus(0).can_propose() {
+        network.propose(0, &[0; (1 << 20) - 1_000]).expect("it can");
+    }
+    network.until(60, "room", |network| network.consensus(0).can_propose());
+    network.propose(0, &vec![0; 64 << 20]).expect("it can");
+    assert!(!network.consensus(0).can_propose());
+    network.until(60, "room", |network| network.consensus(0).can_propose());
+}
+
+/// The library puts all that is under way to a member into one message.
+#[test]
+fn messages_are_not_large() {
+    let mut network = led_by_the_first();
+    network.die(2, false);
+    network.frames.clear();
+    for index in 0..200 {
+        network.propose(0, format!("{index:>9000}").as_bytes()).expect("it leads");
+    }
+    network.come_back(2);
+    let mut largest = 0;
+    network.until(100, "the same log", |network| {
+        largest = network.frames.iter().map(|(_, frame)| frame.len()).max().unwrap_or(0).max(largest);
+        network.members[2].written.committed == network.members[0].written.committed
+            && network.members[2].written.committed > 200
+    });
+    assert!((200_000..300_000).contains(&largest), "{largest} bytes");
+    assert_eq!(network.members[2].written.entries, network.members[0].written.entries);
+}
+
 /// Entries that a leader has proposed may be committed by the next one.
 #[test]
 fn what_a_lost_leader_proposed_can_be_committed_still() {
@@ -343,17 +365,7 @@ fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
 }
 
 fn any_message() -> impl Strategy<Value = RaftMessage> {
-    let kinds = [
-        RaftMessageKind::Append,
-        RaftMessageKind::AppendAnswer,
-        RaftMessageKind::PreVote,
-        RaftMessageKind::PreVoteAnswer,
-        RaftMessageKind::Vote,
-        RaftMessageKind::VoteAnswer,
-        RaftMessageKind::Heartbeat,
-        RaftMessageKind::HeartbeatAnswer,
-        RaftMessageKind::TimeoutNow,
-    ];
+    let kinds = RaftMessageKind::ALL;
     let numbers = proptest::array::uniform6(0_u64..9);
     let terms = proptest::collection::vec(0_u64..3, 0..4);
     (0..kinds.len(), 0_usize..3, numbers, any::<(bool, bool)>(), terms).prop_map(

@@ -400,11 +400,11 @@ impl AppendFile {
         is_settled
     }
 
-    /// Whether the file itself may lose bytes: the journal has them, and forgets them with it, or
-    /// no round has taken them yet.
+    /// Whether the file itself may lose bytes that count: the journal has them, and forgets them
+    /// with it, or they are released and no round has taken them yet.
     pub(crate) fn needs_sync(&self) -> bool {
         let tail = self.lock();
-        (tail.unsettled || self.durable() < tail.end()) && tail.check_kept().is_ok()
+        (tail.unsettled || self.durable() < self.releasable()) && tail.check_kept().is_ok()
     }
 
     /// Whether nothing of it counts any more: it is to be removed, or another has taken it over.

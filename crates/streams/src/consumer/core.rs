@@ -164,9 +164,12 @@ impl ConsumerCore {
             largest: self.largest,
             seed,
         };
-        let (role, held) = (self.role, std::mem::take(&mut self.held));
+        let role = self.role;
         // What the stream shows of the record is a leader's to decide.
-        *self = if role.leads() { Self::resume(init, now) } else { Self::begin_at_record(init, now) };
+        let anew = if role.leads() { Self::resume(init, now) } else { Self::begin_at_record(init, now) };
+        // Not before: a panic must not take what waits.
+        let held = std::mem::take(&mut self.held);
+        *self = anew;
         self.role = role;
         self.redelivery.hold_from(held.first_decided());
         self.held = held;

@@ -178,10 +178,8 @@ impl StreamCore {
             "what goes or stays was looked at"
         );
         // What consumers have decided, that these may go, goes before.
-        let removed = match self.propose_consumers(now) {
-            Ok(()) => remove(&mut self.store, &unneeded, now),
-            Err(error) => Err(error),
-        };
+        let proposed = self.propose_consumers(now);
+        let removed = proposed.and_then(|()| remove(&mut self.store, &unneeded, now));
         let cleanup = &mut self.cleanup;
         cleanup.next_removal_at = match removed {
             Ok(()) => {

@@ -30,14 +30,14 @@ impl LogUpkeep {
         self.is_of_group.store(true, Release);
     }
 
+    /// Whether the log is that of the stream's group.
+    pub(super) fn is_of_group(&self) -> bool {
+        self.is_of_group.load(Acquire)
+    }
+
     /// Calls that wait until the group has agreed.
     pub(super) fn agreements(&self) -> &Waiters {
         &self.agreements
-    }
-
-    /// Whether it is.
-    pub(super) fn is_of_group(&self) -> bool {
-        self.is_of_group.load(Acquire)
     }
 
     /// Keeps a consumer that has something to say when the log is released. It looks once more

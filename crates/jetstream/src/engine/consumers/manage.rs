@@ -191,7 +191,7 @@ impl StreamConsumers {
             });
             if !is_known {
                 write_lock(&self.live).remove(live.name());
-                self.forget(&live, Some(&state_handle));
+                self.forget(&live, Some(&state_handle), None);
             }
         }
     }
@@ -340,13 +340,15 @@ impl StreamConsumers {
             if is_it { all.remove(live.name()) } else { None }
         };
         removed?;
+        // A group may not agree: until then acknowledgements are taken.
+        let config = (!self.log.is_of_group()).then(|| self.unlist(live));
         let agreed = self.agree_to_end(live, why).await;
         let state_handle = live.act_soon(move |core, turn| {
             core.end(why, turn);
             core.state_handle().clone()
         });
         let state_handle = state_handle.await;
-        self.forget(live, state_handle.as_ref());
+        self.forget(live, state_handle.as_ref(), config);
         if let Err(error) = agreed {
             return Some(Err(io::Error::other(error.description)));
         }
@@ -392,8 +394,9 @@ impl StreamConsumers {
         agreed
     }
 
-    /// Takes a consumer out of service that is not among the others any more.
-    fn forget(&self, live: &Arc<LiveConsumer>, state_handle: Option<&StateHandle>) {
+    /// Has nobody be answered for a consumer that is not among the others any more. Its
+    /// configuration, or that of another one of its name.
+    fn unlist(&self, live: &Arc<LiveConsumer>) -> Option<Arc<ConsumerConfig>> {
         // One that the group did not let go of may be served anew already.
         let is_another = self.find(live.name()).is_some_and(|other| !Arc::ptr_eq(&other, live));
         let config =
@@ -401,6 +404,19 @@ impl StreamConsumers {
         if self.read().is_empty() {
             self.unbind();
         }
+        config
+    }
+
+    /// Takes a consumer out of service that is not among the others any more. `config`: as
+    /// [`unlist`](Self::unlist) has answered, if that is done.
+    fn forget(
+        &self,
+        live: &Arc<LiveConsumer>,
+        state_handle: Option<&StateHandle>,
+        config: Option<Option<Arc<ConsumerConfig>>>,
+    ) {
+        let is_another = self.find(live.name()).is_some_and(|other| !Arc::ptr_eq(&other, live));
+        let config = config.unwrap_or_else(|| self.unlist(live));
         live.retire();
         if let Some(config) = config {
             self.forget_waiting(live, filter_of(&config).is_all());

@@ -183,3 +183,42 @@ fn a_purge_of_lost_sequences_removes_nothing_behind_them() {
     assert_eq!(sequences(&stream), seqs(4001..=4010));
     assert_eq!(stream.state().totals.messages, 10);
 }
+
+/// A start without a file takes nothing away from one that has it again: neither where most of the
+/// lost sequences had no message, nor where the lost segment said of others that they are gone.
+#[test]
+fn a_lost_segment_that_is_put_back_has_all_its_messages() {
+    for (skipped, deleted, expected) in [(3999, 0, 4000..=4009), (10, 4, 11..=20)] {
+        let mut written = Written::new();
+        written.segment(10);
+        written.stream.skip(skipped, 2).unwrap();
+        (1..=deleted).for_each(|seq| written.stream.delete(seq, 2).map(drop).unwrap());
+        written.segment(10);
+        written.segment(5);
+        written.segment(5);
+        settle(&written.store, &mut written.stream);
+        let left = written.end();
+        let path = left.segment_with(11);
+        let file = left.disk.open(&path).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_at(&mut bytes, 0).unwrap();
+        left.disk.remove_file(&path).unwrap();
+        let store = open(&left.disk, 3);
+        let (mut stream, _) = store.open_stream(left.id, config(Compression::None), 5).unwrap();
+        // Until a manifest says what there is.
+        for _ in 0..20 {
+            append_one(&mut stream);
+            stream.close_segment(0, 6).unwrap();
+            settle(&store, &mut stream);
+        }
+        store.journal().round_now(&|| 7).unwrap();
+        store.write_watermarks().unwrap();
+        drop((stream, store));
+        let file = left.disk.create(&path).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        let store = open(&left.disk, 4);
+        let (stream, report) = store.open_stream(left.id, config(Compression::None), 8).unwrap();
+        let there = sequences(&stream);
+        assert!(expected.clone().all(|seq| there.contains(&seq)), "{there:?}, {:?}", report.lost);
+    }
+}

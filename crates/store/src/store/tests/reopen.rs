@@ -23,3 +23,18 @@ fn what_no_round_has_taken_is_durable_though_a_stream_cannot_be_opened_anew() {
     let (stream, _) = store.open_stream(report.streams[0].id, StreamConfig::default(), 5).unwrap();
     assert_eq!(payloads(&stream), [b"one".to_vec(), b"two".to_vec()]);
 }
+
+/// Nobody was told that it is stored.
+#[test]
+fn what_is_not_released_and_cannot_be_written_hinders_no_stream_from_being_opened_anew() {
+    let disk = Arc::new(FaultyDisk::new(8));
+    let (store, _) = open(&disk, 1);
+    let config = StreamConfig { durability: Durability::Synced, ..StreamConfig::default() };
+    let mut stream = store.create_stream("A", "S", b"", config, 1).unwrap();
+    put(&mut stream, b"one", 1).unwrap();
+    store.journal().round_now(&|| 1).unwrap();
+    put(&mut stream, b"two", 2).unwrap();
+    disk.fail_at(disk.points(), DiskFault::Error(std::io::ErrorKind::Other));
+    store.reopen_stream(&mut stream, 3).unwrap();
+    assert_eq!(payloads(&stream), [b"one".to_vec()]);
+}
