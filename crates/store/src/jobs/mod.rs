@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use crate::SegmentNo;
 use crate::damage::Damage;
+use crate::notes::NotesImage;
 use crate::stream::{Files, Segment, StoreError, StreamShared};
 
 pub(crate) use compact::{Compacted, Compaction};
@@ -67,17 +68,8 @@ pub(crate) enum Task {
     Overwrite(Overwriting),
     /// Files that no manifest lists any more are removed.
     Remove(Removal),
-    /// What a stream of a group keeps beside its messages is written, before segments that say it
-    /// are sealed.
+    /// Writes the notes of a stream of a group, before segments that say them are sealed.
     WriteNotes(NotesImage),
-}
-
-/// The file of what a stream of a group keeps beside its messages.
-#[derive(Debug)]
-pub(crate) struct NotesImage {
-    pub(crate) body: Vec<u8>,
-    /// It has all entries of the group's log up to this index.
-    pub(crate) through: u64,
 }
 
 /// Result of a job; for [`crate::Stream::finish`].
@@ -132,7 +124,7 @@ impl Job {
             Task::Overwrite(overwriting) => overwriting.run(&env).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&env).map(|()| Finished::Removed),
             Task::WriteNotes(image) => {
-                image.write(&env.files)?;
+                image.write(&*env.files.store_env.disk, &env.files.directory)?;
                 Ok(Finished::WroteNotes(image.through))
             }
         });

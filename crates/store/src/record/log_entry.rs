@@ -10,7 +10,7 @@ use highway::{HighwayHash, HighwayHasher, Key};
 pub(super) const BODY_BYTES: usize = 26;
 
 const MORE: u8 = 1;
-/// The same in the bytes that are hashed, beside the kind.
+/// Bit beside the kind that says MORE in the bytes that are hashed.
 const MORE_CHAINED: u8 = 0x80;
 /// Fixed: a chain that was written must be understood by every later version.
 const KEY: Key =

@@ -6,7 +6,8 @@ use myelin_disk::Disk;
 
 use crate::manifest::{COPIES, Manifest};
 use crate::meta::META_COPIES;
-use crate::stream::{Files, NOTES_FILE, segment_name, segment_number};
+use crate::notes::NOTES_FILE;
+use crate::stream::{Files, segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
 use super::remembered::LOST_COPIES;

@@ -4,21 +4,22 @@
 //! entry says so, and so does the header of the segment that was begun then. Either may be missing
 //! after a loss of power.
 
+use crate::notes::Notes;
 use crate::record::{ConsumerRecord, Entry, LogEntry};
 use crate::segment::{GroupPlace, SegmentHeader};
-use crate::stream::{ConsumerEntries, GroupPosition, LogTail, Notes};
+use crate::stream::{ConsumerEntries, GroupPosition, LogTail};
 
 /// The log of a group, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct GroupTail {
     /// Its end; `None` without a group.
     pub(super) tail: Option<LogTail>,
-    /// Whether the segment that was read last ends with entries that were taken back: another one is
-    /// begun behind it, and if that is lost once more.
+    /// Whether the segment that was read last ends with entries that were taken back: another one
+    /// is begun behind it, and if that is lost once more.
     pub(super) is_taken_back: bool,
     /// Records of consumers in them.
     pub(super) consumers: ConsumerEntries,
-    /// What the stream keeps beside its messages.
+    /// Notes and configuration in them.
     pub(super) notes: Notes,
 }
 

@@ -33,10 +33,9 @@ use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::flipped;
 use crate::manifest::{self, Manifest};
+use crate::notes::{NOTES_FILE, Notes};
 use crate::segment::{self, GroupPlace, HEADER_BYTES, SegmentHeader, Trailer};
-use crate::stream::{
-    Active, Catalog, Closed, Files, NOTES_FILE, Notes, SegmentStorage, Stream, StreamShared, segment_name,
-};
+use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Stream, StreamShared, segment_name};
 use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 

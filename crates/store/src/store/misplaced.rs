@@ -10,8 +10,9 @@ use myelin_disk::{DirectoryEntry, Disk};
 
 use crate::manifest::COPIES;
 use crate::meta::META_COPIES;
+use crate::notes::NOTES_FILE;
 use crate::recovery::{LOST_COPIES, Notice, QUARANTINE, base_number, place_aside};
-use crate::stream::{NOTES_FILE, segment_number};
+use crate::stream::segment_number;
 
 use super::{LOCK, OURS, stream_number};
 

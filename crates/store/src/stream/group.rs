@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::notes::Notes;
 use crate::record::{self, Control, Entry, LogEntry, LogEntryKind, canonical};
 use crate::{Seq, Timestamp};
 
@@ -16,7 +17,6 @@ use super::consumer_entries::ConsumerEntries;
 use super::errors::StoreError;
 use super::group_append::{self, Record};
 use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
-use super::notes::Notes;
 use super::remove::MAX_SEQ;
 use super::segment_storage::CONTROL_ROOM;
 use super::{Stream, roll};

@@ -64,8 +64,8 @@ impl Stream {
         }
     }
 
-    /// The last index up to which segments may be sealed: it is committed, and other files have what
-    /// consumers and notes say up to there.
+    /// The last index up to which segments may be sealed: it is committed, and other files have
+    /// what consumers and notes say up to there.
     pub(super) fn sealable_index(&self) -> u64 {
         self.group.as_ref().map_or(u64::MAX, |group| {
             let consumers = group.consumers.iter().next().map_or(u64::MAX, |(index, _)| index);

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use crate::notes::Notes;
 use crate::record::{LogEntry, LogEntryKind};
 use crate::segment::{GroupPlace, SegmentHeader};
 
 use super::consumer_entries::ConsumerEntries;
-use super::notes::Notes;
 
 /// Place of a stream in the log of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub(crate) struct LogTail {
     chains: VecDeque<u64>,
     /// Indexes of entries behind which their decision goes on, and that may not be released yet.
     parts: VecDeque<u64>,
-    /// Whether the rest of the decision that the log ends in is committed: what comes before is in a
-    /// segment that was sealed, and that is done with whole decisions only.
+    /// Whether the rest of the decision that the log ends in is committed: what comes before is in
+    /// a segment that was sealed, and that is done with whole decisions only.
     is_rest_committed: bool,
 }
 

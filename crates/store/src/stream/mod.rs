@@ -62,6 +62,7 @@ use std::sync::atomic::Ordering;
 use crate::config::{Durability, Storage, StreamConfig};
 use crate::id::{StreamPart, nanos};
 use crate::manifest::Manifest;
+use crate::notes::Notes;
 use crate::record::Control;
 use crate::segment::Totals;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
@@ -90,7 +91,6 @@ use catalog::PlannedBatch;
 pub(crate) use catalog::{Catalog, Fate, NextSegment, size_of};
 pub(crate) use consumer_entries::ConsumerEntries;
 pub(crate) use group_log::LogTail;
-pub(crate) use notes::{NOTES_FILE, Notes};
 pub(crate) use packed_entries::each_entry;
 
 pub(crate) use segment_storage::{Beginning, Claimed, Files, SegmentStorage, StoreEnv};
@@ -498,8 +498,8 @@ impl Stream {
     }
 
     /// Makes the new segment wait for the old one: what is synced of it counts only once the old
-    /// one is synced, for after a loss of power the log ends where the first of both does. In a group
-    /// the commit alone is what is waited for.
+    /// one is synced, for after a loss of power the log ends where the first of both does. In a
+    /// group the commit alone is what is waited for.
     fn wait_for(&self, old: &Active) {
         if self.group.is_none() && self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);

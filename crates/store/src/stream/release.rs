@@ -104,7 +104,8 @@ enum Gate {
     /// An index that has to be committed. How many have synced it is the business of whoever says
     /// so.
     Committed(u64),
-    /// The same of a part of a decision, which passes together with the batch behind it.
+    /// As [`Gate::Committed`], for a part of a decision, which passes together with the batch
+    /// behind it.
     Part(u64),
 }
 
@@ -277,8 +278,8 @@ impl Release {
         self.wait(&mut self.lock(), Gate::Synced(segment, end), last_seq);
     }
 
-    /// A batch that waits until `index` is committed, which it may be; a part of a decision waits for
-    /// the next batch, too.
+    /// A batch that waits until `index` is committed, which it may be; a part of a decision waits
+    /// for the next batch, too.
     pub(crate) fn proposed(&self, index: u64, is_part: bool, last_seq: Seq) {
         let gate = if is_part { Gate::Part(index) } else { Gate::Committed(index) };
         self.wait(&mut self.lock(), gate, last_seq);

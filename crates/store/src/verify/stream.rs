@@ -11,10 +11,11 @@ use crate::damage::Damage;
 use crate::keys::{KeyError, StreamKey};
 use crate::manifest::{COPIES, Manifest};
 use crate::meta::META_COPIES;
+use crate::notes::{NOTES_FILE, Notes};
 use crate::record::FileContext;
 use crate::recovery::{LOST_COPIES, base_name, base_number};
 use crate::segment::SegmentHeader;
-use crate::stream::{NOTES_FILE, Notes, segment_name, segment_number};
+use crate::stream::{segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
 use super::apply::{Counting, SegmentRole};

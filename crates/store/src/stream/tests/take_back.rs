@@ -191,7 +191,8 @@ fn what_was_taken_back_in_sealed_segments_commits_nothing() {
     }
 }
 
-/// The same with decisions of several entries: a segment begins within one that was taken back.
+/// Decisions of several entries are taken back over several segments, too: a segment begins within
+/// one that was taken back.
 #[test]
 fn a_part_that_was_taken_back_behind_a_sealed_segment_is_not_released() {
     for seals in 0..4 {
