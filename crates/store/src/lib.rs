@@ -84,6 +84,7 @@ mod id;
 #[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 mod jobs;
 mod lengths;
+mod notes;
 mod recovery;
 mod register;
 pub mod repair;

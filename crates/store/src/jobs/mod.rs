@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use crate::SegmentNo;
 use crate::damage::Damage;
+use crate::notes::NotesImage;
 use crate::stream::{Files, Segment, StoreError, StreamShared};
 
 pub(crate) use compact::{Compacted, Compaction};
@@ -67,6 +68,8 @@ pub(crate) enum Task {
     Overwrite(Overwriting),
     /// Files that no manifest lists any more are removed.
     Remove(Removal),
+    /// Writes the notes of a stream of a group, before segments that say them are sealed.
+    WriteNotes(NotesImage),
 }
 
 /// Result of a job; for [`crate::Stream::finish`].
@@ -85,6 +88,8 @@ pub(crate) enum Finished {
     Compacted(Box<Compacted>),
     Overwritten,
     Removed,
+    /// The file of notes has everything up to this index.
+    WroteNotes(u64),
 }
 
 /// Why a job failed.
@@ -118,6 +123,10 @@ impl Job {
             }
             Task::Overwrite(overwriting) => overwriting.run(&env).map(|()| Finished::Overwritten),
             Task::Remove(removal) => removal.run(&env).map(|()| Finished::Removed),
+            Task::WriteNotes(image) => {
+                image.write(&*env.files.store_env.disk, &env.files.directory)?;
+                Ok(Finished::WroteNotes(image.through))
+            }
         });
         if result.is_ok() {
             // It may have made room; taken is only what leaves as much again.
@@ -151,6 +160,7 @@ impl Job {
             Task::Compact(_) => "compact",
             Task::Overwrite(_) => "overwrite",
             Task::Remove(_) => "remove",
+            Task::WriteNotes(_) => "notes",
         }
     }
 }

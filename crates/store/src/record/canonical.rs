@@ -40,6 +40,19 @@ pub fn write_control(control: &Control<'_>, timestamp: Timestamp, records: &mut 
     write((kind, 0, seq, timestamp), [&[], &[], &[], &body], records);
 }
 
+/// Bytes of a record.
+pub fn len(entry: &Entry<'_>) -> usize {
+    RECORD_BYTES
+        + match entry {
+            Entry::Message(message) => {
+                let expires = if message.expires.is_some() { 8 } else { 0 };
+                expires + message.subject.len() + message.headers.len() + message.payload.len()
+            }
+            Entry::Control(control) => control.to_parts().2.len(),
+            Entry::Erased { .. } => 0,
+        }
+}
+
 fn write(
     (kind, flags, seq, timestamp): (EntryKind, u8, u64, Timestamp),
     [expires, subject, headers, payload]: [&[u8]; 4],

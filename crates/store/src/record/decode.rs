@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::head::{CONTINUES, ERASED, EXPIRES};
 use super::{
     ConsumerRecord, Control, Entry, EntryHead, EntryKind, FileContext, HEAD_BYTES, Invalid, LogEntry,
-    Message, peek,
+    Message, NoteRecord, peek,
 };
 use crate::cipher::Nonce;
 use crate::ranges::Ranges;
@@ -154,6 +154,8 @@ pub(super) fn control(head: &EntryHead, mut body: &[u8]) -> Option<Control<'stat
         EntryKind::Term => Control::Term { epoch: take(&mut body)?, term: take(&mut body)? },
         EntryKind::LogEntry => return LogEntry::from_body(head.seq, body).map(Control::LogEntry),
         EntryKind::Consumer => return ConsumerRecord::from_body(body).map(Control::Consumer),
+        EntryKind::Config => return Some(Control::Config(Cow::Owned(body.to_vec()))),
+        EntryKind::Note => return NoteRecord::from_body(body).map(Control::Note),
         EntryKind::TakenBack => Control::TakenBack { first: head.seq, chain: take(&mut body)? },
     };
     body.is_empty().then_some(control)

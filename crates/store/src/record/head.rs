@@ -29,6 +29,8 @@ pub enum EntryKind {
     Term,
     LogEntry,
     Consumer,
+    Config,
+    Note,
     TakenBack,
 }
 
@@ -44,6 +46,8 @@ impl EntryKind {
             Self::Term => 7,
             Self::LogEntry => 8,
             Self::Consumer => 9,
+            Self::Config => 10,
+            Self::Note => 12,
             Self::TakenBack => 13,
         }
     }
@@ -59,6 +63,8 @@ impl EntryKind {
             7 => Self::Term,
             8 => Self::LogEntry,
             9 => Self::Consumer,
+            10 => Self::Config,
+            12 => Self::Note,
             13 => Self::TakenBack,
             _ => return None,
         })
@@ -130,7 +136,12 @@ impl EntryHead {
         };
         let unnumbered = matches!(
             self.kind,
-            EntryKind::Delete | EntryKind::Durable | EntryKind::Term | EntryKind::Consumer
+            EntryKind::Delete
+                | EntryKind::Durable
+                | EntryKind::Term
+                | EntryKind::Consumer
+                | EntryKind::Config
+                | EntryKind::Note
         );
         let bare = self.kind != EntryKind::Message || self.has(ERASED);
         self.flags & !allowed == 0

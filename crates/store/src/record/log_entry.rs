@@ -10,6 +10,8 @@ use highway::{HighwayHash, HighwayHasher, Key};
 pub(super) const BODY_BYTES: usize = 26;
 
 const MORE: u8 = 1;
+/// Bit beside the kind that says MORE in the bytes that are hashed.
+const MORE_CHAINED: u8 = 0x80;
 /// Fixed: a chain that was written must be understood by every later version.
 const KEY: Key =
     Key([0x6d79_656c_696e_2d65, 0x6e74_7279_2d63_6861, 0x696e_2d68_6967_6877, 0x6179_6861_7368_2d31]);
@@ -23,7 +25,7 @@ pub enum LogEntryKind {
     Membership,
     /// The first entry of a new leader: it says nothing.
     Empty,
-    /// The parts of an unfinished decision before it do not count.
+    /// Ends a decision that is not finished, and takes away what its parts before it have brought.
     Abort,
 }
 
@@ -75,7 +77,7 @@ impl LogEntry {
         head[..8].copy_from_slice(&before.to_le_bytes());
         head[8..16].copy_from_slice(&self.index.to_le_bytes());
         head[16..24].copy_from_slice(&self.term.to_le_bytes());
-        head[24] = self.kind.code();
+        head[24] = self.kind.code() | if self.more { MORE_CHAINED } else { 0 };
         let mut hasher = HighwayHasher::new(KEY);
         hasher.append(&head);
         hasher.append(records);

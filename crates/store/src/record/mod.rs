@@ -23,6 +23,7 @@ mod consumer_record;
 mod decode;
 mod head;
 mod log_entry;
+mod note_record;
 
 pub use batch::EntryBatch;
 pub use consumer_record::ConsumerRecord;
@@ -30,6 +31,7 @@ pub use decode::{Decoded, decode, decode_trusted, erase, verify};
 pub(crate) use decode::{assemble, decode_peeked, decode_trusted_peeked, open, verify_behind};
 pub use head::{EntryHead, EntryKind, peek};
 pub use log_entry::{LogEntry, LogEntryKind};
+pub use note_record::NoteRecord;
 
 /// Bytes before the body of an entry.
 pub const HEAD_BYTES: usize = 32;
@@ -121,6 +123,10 @@ pub enum Control<'a> {
     LogEntry(LogEntry),
     /// A consumer changes, in the log of a group.
     Consumer(ConsumerRecord<'a>),
+    /// The stream has another configuration, in the log of a group: bytes for others to understand.
+    Config(Cow<'a, [u8]>),
+    /// A note of the stream changes, in the log of a group.
+    Note(NoteRecord<'a>),
     /// Entries of the group's log from an index on that stand before this do not count: their
     /// leader did not get them committed.
     TakenBack {
@@ -138,6 +144,8 @@ impl Control<'_> {
         let payload = match self {
             Self::Delete(ranges) => ranges.max_encoded_len(),
             Self::Consumer(record) => record.body_bytes(),
+            Self::Config(blob) => blob.len(),
+            Self::Note(record) => record.body_bytes(),
             _ => log_entry::BODY_BYTES,
         };
         MAX_OVERHEAD + payload
@@ -171,6 +179,14 @@ impl Control<'_> {
             Self::Consumer(record) => {
                 record.put_body(&mut payload);
                 (EntryKind::Consumer, 0)
+            }
+            Self::Config(blob) => {
+                payload.extend_from_slice(blob);
+                (EntryKind::Config, 0)
+            }
+            Self::Note(record) => {
+                record.put_body(&mut payload);
+                (EntryKind::Note, 0)
             }
             Self::TakenBack { first, chain } => {
                 payload.extend(chain.to_le_bytes());

@@ -71,6 +71,10 @@ fn step() -> impl Strategy<Value = Step> {
         (any::<(u64, u8)>(), bytes(40)).prop_map(|((consumer, kind), payload)| {
             Control::Consumer(ConsumerRecord { consumer, kind, payload: Cow::Owned(payload) })
         }),
+        bytes(40).prop_map(|blob| Control::Config(Cow::Owned(blob))),
+        (bytes(40), bytes(40)).prop_map(|(key, value)| {
+            Control::Note(NoteRecord { key: Cow::Owned(key), value: Cow::Owned(value) })
+        }),
     ];
     let message = (any::<(u64, i64, Option<i64>)>(), bytes(40), bytes(40), bytes(200)).prop_map(
         |((seq, time, expires), subject, headers, payload)| {
@@ -237,8 +241,9 @@ fn the_chain_is_the_documented_one() {
     expected.extend(6i64.to_le_bytes());
     assert_eq!(records, expected);
     let chain = entry.chained(11, &records);
-    assert_eq!(chain, LogEntry { commit: 8, chain: 5, more: true, ..entry }.chained(11, &records));
+    assert_eq!(chain, LogEntry { commit: 8, chain: 5, ..entry }.chained(11, &records));
     for other in [
+        LogEntry { more: true, ..entry }.chained(11, &records),
         LogEntry { index: 10, ..entry }.chained(11, &records),
         LogEntry { term: 3, ..entry }.chained(11, &records),
         LogEntry { kind: LogEntryKind::Empty, ..entry }.chained(11, &records),

@@ -84,13 +84,16 @@ impl<'a> Applying<'a> {
         let Scanned { entry, offset, timestamp, .. } = scanned;
         if let Entry::Control(Control::LogEntry(entry)) = entry {
             self.group.pass(entry);
-            let begun = self.catalog.begin_entry(entry.index, self.group.commit());
+            let begun = self.catalog.begin_entry(entry.index, self.group.releasable());
             if let Err(error) = begun {
                 self.failure.get_or_insert(error);
             }
         }
         if let Entry::Control(Control::Consumer(record)) = entry {
             self.group.note_consumer(record);
+        }
+        if let Entry::Control(Control::Config(_) | Control::Note(_)) = entry {
+            self.group.note(entry);
         }
         if let Entry::Control(Control::TakenBack { first, chain }) = entry
             && self.group.take_back(*first, *chain)

@@ -6,6 +6,7 @@ use myelin_disk::Disk;
 
 use crate::manifest::{COPIES, Manifest};
 use crate::meta::META_COPIES;
+use crate::notes::NOTES_FILE;
 use crate::stream::{Files, segment_name, segment_number};
 use crate::{SegmentNo, StreamId};
 
@@ -23,6 +24,8 @@ pub(super) struct FoundFiles {
     pub(super) bases: Vec<SegmentNo>,
     /// Whether there is a copy of what earlier starts have told as lost.
     pub(super) has_losses: bool,
+    /// Whether there is a file of notes.
+    pub(super) has_notes: bool,
 }
 
 /// Lists the directory of a stream. Unfinished files are removed, foreign ones set aside.
@@ -47,6 +50,8 @@ pub(super) fn read(id: StreamId, files: &Files, report: &mut StreamReport) -> Re
             found.bases.push(no);
         } else if LOST_COPIES.contains(&entry.name.as_str()) {
             found.has_losses = true;
+        } else if entry.name == NOTES_FILE {
+            found.has_notes = true;
         } else if entry.name.ends_with(".tmp") && !entry.is_directory {
             remove(disk, &files.directory.join(&entry.name), report);
         } else if !is_ours(&entry.name) {

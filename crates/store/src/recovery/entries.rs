@@ -12,7 +12,7 @@ use crate::damage::Damage;
 use crate::record::{Control, Entry, FileContext};
 use crate::segment::{self, Damaged, Extent, HEADER_BYTES, ScanEnd, Scanned, SegmentHeader};
 use crate::stream::{
-    Active, Beginning, Files, GroupPosition, NextSegment, SEGMENT_SPAN, Segment, SegmentFile, SegmentOrigin,
+    Active, Beginning, Files, LogTail, NextSegment, SEGMENT_SPAN, Segment, SegmentFile, SegmentOrigin,
     StreamShared, segment_name,
 };
 use crate::watermarks::LogPosition;
@@ -20,6 +20,7 @@ use crate::{FileId, FileKind, ReadError, SegmentNo, Seq, Timestamp};
 
 use super::apply::{Applied, Applying};
 use super::directory::{place_aside, set_aside};
+use super::group::GroupTail;
 use super::{Notice, OpenError, Recovering};
 use crate::stream::Stream;
 
@@ -363,13 +364,14 @@ pub(super) fn resume(
     files: &Files,
     open: Option<Active>,
     (last, stated): (SegmentNo, LogPosition),
-    (durability, group): (Durability, Option<GroupPosition>),
+    (durability, group): (Durability, &GroupTail),
     now: Timestamp,
 ) -> Result<Active, OpenError> {
     let listener = Arc::clone(shared) as Arc<dyn OnDurable>;
     let unread = |error: ReadError| OpenError::new("a segment", std::io::Error::other(error.to_string()));
     if let Some(open) = &open
         && open.segment.context.cipher.is_none()
+        && !group.is_taken_back
         && can_grow(open, last, stated, shared)
     {
         let reopened = reopen(open, files, durability, listener);
@@ -388,7 +390,9 @@ pub(super) fn resume(
         return Ok(active);
     }
     let before = open.as_ref().map_or(0, |open| open.file.end());
-    let at = Beginning { no, first_seq, before, group };
+    let is_within = group.tail.as_ref().is_some_and(LogTail::is_within);
+    let group = group.position();
+    let at = Beginning { no, first_seq, before, group, is_within };
     let begun = files
         .begin_segment(shared.id, at, durability, Some(Arc::clone(shared)), now)
         .map_err(|error| OpenError::new("a new segment", error.into_io()))?;

@@ -4,8 +4,9 @@
 //! entry says so, and so does the header of the segment that was begun then. Either may be missing
 //! after a loss of power.
 
-use crate::record::{ConsumerRecord, LogEntry};
-use crate::segment::SegmentHeader;
+use crate::notes::Notes;
+use crate::record::{ConsumerRecord, Entry, LogEntry};
+use crate::segment::{GroupPlace, SegmentHeader};
 use crate::stream::{ConsumerEntries, GroupPosition, LogTail};
 
 /// The log of a group, as far as it was read.
@@ -13,8 +14,13 @@ use crate::stream::{ConsumerEntries, GroupPosition, LogTail};
 pub(super) struct GroupTail {
     /// Its end; `None` without a group.
     pub(super) tail: Option<LogTail>,
+    /// Whether the segment that was read last ends with entries that were taken back: another one
+    /// is begun behind it, and if that is lost once more.
+    pub(super) is_taken_back: bool,
     /// Records of consumers in them.
     pub(super) consumers: ConsumerEntries,
+    /// Notes and configuration in them.
+    pub(super) notes: Notes,
 }
 
 impl GroupTail {
@@ -23,15 +29,24 @@ impl GroupTail {
     }
 
     /// A segment begins. Answers the first index that it gives out again, if it does.
-    pub(super) fn begin(&mut self, header: &SegmentHeader) -> Option<u64> {
+    ///
+    /// `again` is where a later segment goes on, if the log was taken back to before this one. It
+    /// counts where the entries before this segment are not read: a segment is sealed, too, whose
+    /// end was taken back, and the header of the next one stands for that end.
+    pub(super) fn begin(&mut self, header: &SegmentHeader, again: Option<GroupPlace>) -> Option<u64> {
+        self.is_taken_back = false;
+        let header = &SegmentHeader { group: again.or(header.group), ..*header };
         let (index, before) = (self.index(), self.tail.take());
         let position = GroupPosition::at(header, before.as_ref().map(LogTail::position))?;
-        self.tail = Some(LogTail::begin(before, position));
+        let mut tail = LogTail::begin(before, position);
+        tail.begin_within(header.group.is_some_and(|group| group.is_within));
+        self.tail = Some(tail);
         let first = position.index + 1;
         if first > index || first <= position.commit {
             return None;
         }
         self.consumers.take_back(first);
+        self.notes.take_back(first);
         Some(first)
     }
 
@@ -43,9 +58,16 @@ impl GroupTail {
             return false;
         }
         let position = GroupPosition { index: first - 1, chain, ..position };
+        self.is_taken_back = true;
         self.tail = Some(LogTail::begin(self.tail.take(), position));
         self.consumers.take_back(first);
+        self.notes.take_back(first);
         true
+    }
+
+    /// Whether the log that was read ends where a segment says that it begins.
+    pub(super) fn is_before(&self, header: &SegmentHeader) -> bool {
+        header.group.is_some_and(|place| place.first_index == self.index() + 1)
     }
 
     /// Index of the last entry; 0: none.
@@ -60,17 +82,22 @@ impl GroupTail {
         }
     }
 
-    /// Index up to which the log is known to be committed; without a group all is.
-    pub(super) fn commit(&self) -> u64 {
-        self.position().map_or(u64::MAX, |position| position.commit)
+    /// Index up to which the log is known to be committed, in whole decisions; without a group all
+    /// is.
+    pub(super) fn releasable(&self) -> u64 {
+        self.tail.as_ref().map_or(u64::MAX, LogTail::releasable)
     }
 
     /// Everything so far is committed: it stands in a segment that was sealed.
     pub(super) fn commit_all(&mut self) {
-        let index = self.index();
         if let Some(tail) = &mut self.tail {
-            tail.commit(index);
+            tail.commit_all();
         }
+    }
+
+    /// A record that may be a note is in the last entry.
+    pub(super) fn note(&mut self, record: &Entry<'_>) {
+        self.notes.note(self.index(), record);
     }
 
     /// A record of a consumer is in the last entry.

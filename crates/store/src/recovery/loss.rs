@@ -75,7 +75,13 @@ impl Recovering<'_> {
     /// nothing has told of them: one that was packed does not say where its predecessor ended.
     pub(super) fn report_short(&mut self, no: SegmentNo, end: u64, behind: &[SegmentNo]) {
         let Some(next) = self.next_header(no, behind) else { return };
-        let sequences = self.catalog.next_decided()..=next.first_seq.saturating_sub(1);
+        let mut sequences = self.catalog.next_decided()..=next.first_seq.saturating_sub(1);
+        if next.group.is_some() && !sequences.is_empty() {
+            // What was between them may have been taken back, and a later one gives it out again.
+            let firsts = behind.iter().filter_map(|later| self.read_ends(*later).ok());
+            let first = firsts.map(|(header, _)| header.first_seq).min();
+            sequences = *sequences.start()..=first.unwrap_or(next.first_seq).saturating_sub(1);
+        }
         let told = Ranges::from_ranges(self.report.lost.iter().map(|lost| lost.sequences.clone()));
         if sequences.is_empty() || told.covers(&sequences) || self.begins_behind(&next, *sequences.end()) {
             return;

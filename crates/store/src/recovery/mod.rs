@@ -33,7 +33,8 @@ use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::flipped;
 use crate::manifest::{self, Manifest};
-use crate::segment::{self, HEADER_BYTES, SegmentHeader, Trailer};
+use crate::notes::{NOTES_FILE, Notes};
+use crate::segment::{self, GroupPlace, HEADER_BYTES, SegmentHeader, Trailer};
 use crate::stream::{Active, Catalog, Closed, Files, SegmentStorage, Stream, StreamShared, segment_name};
 use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
@@ -143,12 +144,12 @@ pub(crate) fn open_stream(
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));
     shared.note_told(&report.lost);
     let last = (last, stated.position);
-    let active = entries::resume(&shared, &files, open, last, (config.durability, position), now)?;
+    let active = entries::resume(&shared, &files, open, last, (config.durability, &group), now)?;
     closed.extend(shared.catalog_mut().take_closed());
     let unsealed = unsealed_files(&closed, &shared.catalog().rolled(), &active);
     let store_env = Arc::clone(&files.store_env);
     let mut stream = Stream::assemble(shared, config, SegmentStorage::Files(files), active, closed, manifest);
-    stream.resume_group(group.tail, group.consumers);
+    stream.resume_group(group.tail, group.consumers, group.notes);
     stream.hold_back();
     let owed = if config.is_copy { owed(&report, &stated, found) } else { None };
     owed.into_iter().for_each(|last| stream.owe(last));
@@ -196,6 +197,10 @@ struct Recovered {
 impl Recovering<'_> {
     fn run(mut self) -> Result<Recovered, OpenError> {
         let found = directory::read(self.id, self.files, &mut self.report)?;
+        if found.has_notes {
+            let notes = Notes::read(&*self.files.store_env.disk, &self.files.directory);
+            self.group.notes = notes.map_err(|damage| OpenError::new(NOTES_FILE, damage))?;
+        }
         let copies = manifest::read(&*self.files.store_env.disk, &self.files.directory);
         for (name, damage) in &copies.faults {
             self.report.note(Notice::Damaged { file: (*name).to_owned(), what: damage.to_string() });
@@ -235,18 +240,22 @@ impl Recovering<'_> {
     fn replay(&mut self, covers: SegmentNo, newer: &[SegmentNo]) -> Result<SegmentNo, OpenError> {
         let mut expected = covers.0 + 1;
         let mut last = covers;
+        let mut rewinds: Option<Vec<Option<GroupPlace>>> = None;
         for (at, &no) in newer.iter().enumerate() {
             if no.0 != expected {
                 self.miss(SegmentNo(expected)..=SegmentNo(no.0 - 1));
             }
             expected = no.0 + 1;
             let ends = self.read_ends(no);
-            if let Ok((header, _)) = &ends
-                && let Some(first) = self.group.begin(header)
-            {
-                self.catalog.take_back(first).map_err(|error| {
-                    OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string()))
-                })?;
+            if let Ok((header, trailer)) = &ends {
+                let is_read = trailer.is_none() && self.group.is_before(header);
+                let again = header.group.filter(|_| !is_read);
+                let again = again.and_then(|_| rewinds.get_or_insert_with(|| self.rewinds(newer))[at]);
+                if let Some(first) = self.group.begin(header, again) {
+                    self.catalog.take_back(first).map_err(|error| {
+                        OpenError::new(format!("segment {}", no.0), std::io::Error::other(error.to_string()))
+                    })?;
+                }
             }
             match ends {
                 Ok((header, Some(trailer))) => self.apply_sealed(&header, &trailer, &newer[at + 1..])?,
@@ -276,6 +285,25 @@ impl Recovering<'_> {
             last = no;
         }
         Ok(last)
+    }
+
+    /// Of each segment the place in the group's log where a later one goes on, if the log was taken
+    /// back to before the segment.
+    fn rewinds(&self, segments: &[SegmentNo]) -> Vec<Option<GroupPlace>> {
+        let mut least: Option<(u64, GroupPlace)> = None;
+        let places = segments.iter().rev().map(|no| {
+            let file = self.files.store_env.disk.open(&self.files.segment_path(*no)).ok()?;
+            let (SegmentHeader { epoch, group, .. }, _) = SegmentHeader::read_corrected(&*file).ok()?;
+            let place = group?;
+            let is_again =
+                |(of, again): &(u64, GroupPlace)| *of == epoch && again.first_index < place.first_index;
+            let again = least.filter(is_again);
+            least = again.or(Some((epoch, place)));
+            again.map(|(_, again)| again)
+        });
+        let mut places: Vec<_> = places.collect();
+        places.reverse();
+        places
     }
 
     /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was

@@ -64,7 +64,7 @@ impl Recovering<'_> {
     /// Notes that everything read so far is committed: a segment is sealed behind that only.
     pub(super) fn commit_all(&mut self) -> Result<(), crate::ReadError> {
         self.group.commit_all();
-        self.catalog.release_to(self.group.commit())?;
+        self.catalog.release_to(self.group.releasable())?;
         self.closed.extend(self.catalog.take_closed());
         Ok(())
     }

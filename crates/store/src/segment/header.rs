@@ -22,6 +22,7 @@ const VERSION: u32 = 1;
 const VERSION_IN_GROUP: u32 = 2;
 const PACKED: u32 = 1;
 const IN_GROUP: u32 = 2;
+const WITHIN: u32 = 4;
 const WHAT: &str = "segment header";
 
 /// A segment file's header.
@@ -63,6 +64,8 @@ pub struct GroupPlace {
     pub first_index: u64,
     /// The chain of the log entry before it.
     pub chain: u64,
+    /// Whether the log entry before it is a part of a decision that goes on behind it.
+    pub is_within: bool,
 }
 
 impl SegmentHeader {
@@ -73,7 +76,8 @@ impl SegmentHeader {
         bytes[0..8].copy_from_slice(&MAGIC);
         let version = if self.group.is_some() { VERSION_IN_GROUP } else { VERSION };
         let packed = if self.packed { PACKED } else { 0 };
-        let flags = if self.group.is_some() { packed | IN_GROUP } else { packed };
+        let within = if self.group.is_some_and(|group| group.is_within) { WITHIN } else { 0 };
+        let flags = if self.group.is_some() { packed | IN_GROUP | within } else { packed };
         bytes[8..12].copy_from_slice(&version.to_le_bytes());
         bytes[12..16].copy_from_slice(&flags.to_le_bytes());
         let numbers = [
@@ -91,7 +95,7 @@ impl SegmentHeader {
         bytes[72..88].copy_from_slice(&self.salt);
         bytes[96..104].copy_from_slice(&self.before.to_le_bytes());
         bytes[88] = self.encryption.map_or(0, CipherKind::code);
-        if let Some(GroupPlace { first_index, chain }) = self.group {
+        if let Some(GroupPlace { first_index, chain, .. }) = self.group {
             bytes[104..112].copy_from_slice(&first_index.to_le_bytes());
             bytes[112..120].copy_from_slice(&chain.to_le_bytes());
         }
@@ -119,7 +123,7 @@ impl SegmentHeader {
             (|at: usize| u32::from_le_bytes(words[at]), |at: usize| u64::from_le_bytes(numbers[at]));
         let (allowed, used) = match word(2) {
             VERSION => (PACKED, 104),
-            VERSION_IN_GROUP => (PACKED | IN_GROUP, 120),
+            VERSION_IN_GROUP => (PACKED | IN_GROUP | WITHIN, 120),
             other => return Err(Damage::Version(WHAT, other)),
         };
         let encryption = match bytes[88] {
@@ -134,7 +138,11 @@ impl SegmentHeader {
         if is_in_group != (word(3) & IN_GROUP != 0) || (is_in_group && number(13) == 0) {
             return Err(Damage::Content(WHAT));
         }
-        let group = is_in_group.then(|| GroupPlace { first_index: number(13), chain: number(14) });
+        let group = is_in_group.then(|| GroupPlace {
+            first_index: number(13),
+            chain: number(14),
+            is_within: word(3) & WITHIN != 0,
+        });
         if !(1..=MAX_SEQ).contains(&number(6)) {
             return Err(Damage::Content(WHAT));
         }

@@ -377,11 +377,15 @@ fn a_header_says_what_it_is() {
     }
     assert!(renumbered(72, 1).unwrap().seed() != header().seed());
     assert_eq!(header().encode()[8], 1, "a stream without a group has files that earlier versions read");
-    let group = Some(GroupPlace { first_index: 7, chain: 0x0102_0304_0506_0708 });
+    let group = Some(GroupPlace { first_index: 7, chain: 0x0102_0304_0506_0708, is_within: true });
     let in_group = SegmentHeader { packed: true, group, ..header() };
-    assert_eq!(in_group.encode()[8..16], [2, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(in_group.encode()[8..16], [2, 0, 0, 0, 7, 0, 0, 0]);
     assert_eq!(SegmentHeader::decode(&in_group.encode()).unwrap(), in_group);
-    let group = Some(GroupPlace { first_index: 0, chain: 1 });
+    let group = Some(GroupPlace { is_within: false, ..in_group.group.unwrap() });
+    let between = SegmentHeader { group, ..in_group };
+    assert_eq!(between.encode()[8..16], [2, 0, 0, 0, 3, 0, 0, 0]);
+    assert_eq!(SegmentHeader::decode(&between.encode()).unwrap(), between);
+    let group = Some(GroupPlace { first_index: 0, chain: 1, is_within: false });
     let bytes = SegmentHeader { group, ..header() }.encode();
     assert!(matches!(SegmentHeader::decode(&bytes), Err(Damage::Content(_))), "indexes begin with 1");
 }

@@ -10,6 +10,7 @@ use myelin_disk::{DirectoryEntry, Disk};
 
 use crate::manifest::COPIES;
 use crate::meta::META_COPIES;
+use crate::notes::NOTES_FILE;
 use crate::recovery::{LOST_COPIES, Notice, QUARANTINE, base_number, place_aside};
 use crate::stream::segment_number;
 
@@ -71,6 +72,7 @@ fn is_of_stream(name: &str) -> bool {
     META_COPIES.contains(&name)
         || COPIES.contains(&name)
         || LOST_COPIES.contains(&name)
+        || name == NOTES_FILE
         || name.starts_with("consumers.")
         || segment_number(name).is_some()
         || base_number(name).is_some()

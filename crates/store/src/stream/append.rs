@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use crate::config::{Discard, Durability, Limits, StreamConfig};
-use crate::record::{self, Control, EntryBatch, canonical};
+use crate::record::{self, Control, EntryBatch};
 use crate::{Seq, Timestamp};
 
 use super::catalog::{Catalog, Planned, PlannedBatch, PlannedMessage};
@@ -30,7 +30,7 @@ pub(crate) const SEGMENT_SPAN: u64 = 1 << 31;
 /// How far the synced part must have grown since the log last said so.
 pub(super) const DURABLE_STEP: u64 = 64 << 10;
 /// A batch's buffer beyond this is given back.
-const SPARE_BYTES: usize = 1 << 20;
+pub(super) const SPARE_BYTES: usize = 1 << 20;
 
 impl Stream {
     /// Stores messages, in order, as one batch: after a crash all of those that were taken are
@@ -58,7 +58,7 @@ impl Stream {
         if messages.is_empty() {
             return Ok(());
         }
-        self.make_room(room_for(messages, &self.config.limits) + self.room_for_log_entry(), now)?;
+        self.make_room(room_for(messages, &self.config.limits) + self.room_in_group(messages), now)?;
         let mut decision = std::mem::take(&mut self.decision);
         let result = self.append_batch(messages, admission, now, &mut decision, outcomes);
         if result.is_err() {
@@ -92,6 +92,9 @@ impl Stream {
         drop(catalog);
         // It is opened anew, and the log says why: a table that cannot be read refuses every batch.
         decided.map_err(|error| self.fail(&error.to_string()))?;
+        if self.group.is_some() {
+            return self.append_in_group(messages, now, decision);
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         self.encode(messages, now, &mut buffer, decision);
@@ -108,7 +111,7 @@ impl Stream {
         let done = if is_direct {
             catalog.follow(messages, decision)
         } else {
-            let batch = planned(messages, decision, &catalog, self.index());
+            let batch = planned(messages, decision, &catalog);
             catalog.put(batch, &entered).map(drop)
         };
         self.is_untidy = done.is_ok() && catalog.tidy_after(messages.len());
@@ -126,11 +129,6 @@ impl Stream {
     ) {
         let Active { segment, file } = self.active.clone();
         let mut batch = EntryBatch::begin(buffer, file.end(), &segment.context);
-        if let Some(group) = &mut self.group
-            && let Some(entry) = group.decide(canonical_form(messages, decision, now))
-        {
-            batch.control(&Control::LogEntry(entry), now);
-        }
         if let Some(durable) = self.take_durable_mark(DURABLE_STEP) {
             batch.control(&durable, now);
         }
@@ -261,7 +259,7 @@ impl Stream {
 }
 
 /// The most bytes that a batch can take, with everything that it evicts.
-fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
+pub(super) fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
     const CONTROL: u64 = 128;
     const CONTROLS: u64 = 3 * CONTROL;
     const RANGE: u64 = 20;
@@ -280,30 +278,8 @@ fn room_for(messages: &[NewMessage<'_>], limits: &Limits) -> u64 {
     sizes.sum::<u64>() + CONTROLS + surplus
 }
 
-/// Decision on a batch in canonical form, for replicas that do the same.
-fn canonical_form(messages: &[NewMessage<'_>], decision: &Decision, now: Timestamp) -> Vec<u8> {
-    let mut records = Vec::new();
-    let mut next = decision.next();
-    for row in &decision.rows {
-        let message = &messages[row.message as usize];
-        if row.seq > next {
-            let skip = Control::Skip { last: row.seq - 1 };
-            canonical::write_control(&skip, message.timestamp, &mut records);
-        }
-        canonical::write_message(&message.stored_as(row.seq), &mut records);
-        next = row.seq + 1;
-    }
-    if let Some(deleted) = &decision.deleted {
-        canonical::write_control(&Control::Delete(Cow::Borrowed(deleted)), now, &mut records);
-    }
-    if let Some(first) = decision.first {
-        canonical::write_control(&Control::Trim { first }, now, &mut records);
-    }
-    records
-}
-
 /// The batch that a decision makes, to be kept until it is released.
-fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog, index: u64) -> PlannedBatch {
+fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog) -> PlannedBatch {
     let mut plans = Vec::with_capacity(decision.rows.len());
     let mut next = decision.next();
     for row in &decision.rows {
@@ -330,6 +306,17 @@ fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog, 
     if let Some(first) = decision.first {
         plans.push(Planned::Trim(first));
     }
+    plans.append(&mut first_plans(messages, decision, catalog));
+    PlannedBatch { index: 0, plans }
+}
+
+/// Plans that note the oldest messages of subjects, which were looked up for a decision.
+pub(super) fn first_plans(
+    messages: &[NewMessage<'_>],
+    decision: &Decision,
+    catalog: &Catalog,
+) -> Vec<Planned> {
+    let mut plans = Vec::new();
     for removal in &decision.removals {
         let Some(next) = removal.next else { continue };
         let subject = match removal.whose {
@@ -340,7 +327,7 @@ fn planned(messages: &[NewMessage<'_>], decision: &Decision, catalog: &Catalog, 
         };
         plans.push(Planned::First(Box::from(subject), next));
     }
-    PlannedBatch { index, plans }
+    plans
 }
 
 /// Whether readers may see a batch as soon as it was appended.

@@ -20,8 +20,8 @@ impl Stream {
         last_seq: Seq,
     ) -> Entered<'s> {
         let release = &shared.release;
-        if let Some(GroupPosition { index, .. }) = self.group() {
-            release.proposed(index, last_seq);
+        if let Some(group) = &self.group {
+            release.proposed(group.position().index, group.tail.is_unfinished(), last_seq);
         } else if self.segment_storage.is_memory() || append::is_released_at_once(self.config.durability) {
             return release.at_once(last_seq);
         } else {

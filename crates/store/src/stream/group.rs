@@ -8,17 +8,18 @@
 
 use std::sync::Arc;
 
-use crate::record::{self, Control, Entry, EntryBatch, LogEntry, canonical};
+use crate::notes::Notes;
+use crate::record::{self, Control, Entry, LogEntry, LogEntryKind, canonical};
 use crate::{Seq, Timestamp};
 
-use super::append::DURABLE_STEP;
 use super::catalog::{Planned, PlannedBatch};
 use super::consumer_entries::ConsumerEntries;
 use super::errors::StoreError;
+use super::group_append::{self, Record};
 use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
 use super::remove::MAX_SEQ;
 use super::segment_storage::CONTROL_ROOM;
-use super::{Active, Stream, roll};
+use super::{Stream, roll};
 
 impl Stream {
     /// Makes the stream's log the log of a group from here on: its next batch is the entry behind
@@ -28,8 +29,8 @@ impl Stream {
     /// Nothing has changed, unless the stream has failed.
     pub fn join_group(&mut self, position: GroupPosition, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
-        let before =
-            self.group.replace(Box::new(GroupLog::new(LogTail::new(position), ConsumerEntries::default())));
+        let group = GroupLog::new(LogTail::new(position), ConsumerEntries::default(), Notes::default());
+        let before = self.group.replace(Box::new(group));
         let begun = if self.has_placeholder() { self.begin_first(now) } else { self.roll(now) };
         if begun.is_err() {
             self.group = before;
@@ -48,6 +49,7 @@ impl Stream {
     pub fn committed(&mut self, index: u64) {
         let Some(group) = &mut self.group else { return };
         group.tail.commit(index);
+        self.release_notes();
         self.shared.committed_to(index);
     }
 
@@ -79,20 +81,22 @@ impl Stream {
             return Err(StoreError::NotNext { expected });
         }
         let records = canonical::read(records).ok_or(StoreError::NotNext { expected })?;
-        if !self.is_in_order(&records) {
+        if !self.is_in_order(&records) || !self.goes_on(entry, &records) {
             return Err(StoreError::NotNext { expected });
         }
-        self.make_room_for_removal(room_for(&records), now)?;
+        self.or_from_headroom(|stream| stream.reserve_room(room_for(&records), now))?;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let offsets = self.encode_decided(entry, &records, now, &mut buffer);
+        let offsets = self.encode_entry(entry, &records, now, &mut buffer);
         let written = self.write(&buffer, now);
         self.buffer = buffer;
         let end = written?;
         if let Some(group) = &mut self.group {
             group.tail.pass(entry);
             group.consumers.note_all(entry.index, records.iter().map(|(record, _)| record));
+            records.iter().for_each(|(record, _)| group.notes.note(entry.index, record));
         }
+        self.release_notes();
         let storage = self.config.storage;
         let plan = |((record, timestamp), offset): (&(Entry<'_>, Timestamp), &u32)| {
             Planned::of(record, u64::from(*offset), *timestamp, storage)
@@ -111,7 +115,7 @@ impl Stream {
 
     /// Whether records are such as a leader writes behind what is in the log: messages ascend, no
     /// sequence is out of bounds, and nothing cuts the stream by a sequence.
-    fn is_in_order(&self, records: &[(Entry<'_>, Timestamp)]) -> bool {
+    fn is_in_order(&self, records: &[Record<'_>]) -> bool {
         let mut last = self.shared.catalog().next_decided() - 1;
         records.iter().all(|(record, _)| {
             let is_right = match record {
@@ -126,28 +130,12 @@ impl Stream {
         })
     }
 
-    /// Makes the entries of this replica's file. Offsets of them, in order.
-    fn encode_decided(
-        &mut self,
-        entry: &LogEntry,
-        records: &[(Entry<'_>, Timestamp)],
-        now: Timestamp,
-        buffer: &mut Vec<u8>,
-    ) -> Vec<u32> {
-        let Active { segment, file } = self.active.clone();
-        let mut batch = EntryBatch::begin(buffer, file.end(), &segment.context);
-        batch.control(&Control::LogEntry(*entry), now);
-        if let Some(durable) = self.take_durable_mark(DURABLE_STEP) {
-            batch.control(&durable, now);
-        }
-        let encoded = records.iter().map(|(record, timestamp)| match record {
-            Entry::Message(message) => batch.message(message),
-            Entry::Control(control) => batch.control(control, *timestamp),
-            Entry::Erased { .. } => unreachable!("an erased message has no canonical form"),
-        });
-        let offsets = encoded.collect();
-        batch.finish();
-        offsets
+    /// Whether an entry may come behind a decision that is not finished, or may be a part of one.
+    fn goes_on(&self, entry: &LogEntry, records: &[Record<'_>]) -> bool {
+        let is_abort = entry.kind == LogEntryKind::Abort;
+        let is_part = entry.more && entry.kind == LogEntryKind::Normal;
+        (!is_abort || self.is_unfinished())
+            && (!entry.more || (is_part && records.iter().all(|(record, _)| group_append::brings(record))))
     }
 
     /// Bytes that the head of a batch takes, in a stream that has a group.
@@ -165,7 +153,7 @@ impl Stream {
 }
 
 /// The last sequence behind a record, where `last` was it before.
-fn last_behind(record: &Entry<'_>, last: Seq) -> Seq {
+pub(super) fn last_behind(record: &Entry<'_>, last: Seq) -> Seq {
     match record {
         Entry::Message(message) => message.seq,
         Entry::Control(control) => roll::last_behind(control, last),
@@ -173,7 +161,7 @@ fn last_behind(record: &Entry<'_>, last: Seq) -> Seq {
     }
 }
 
-fn room_for(records: &[(Entry<'_>, Timestamp)]) -> u64 {
+fn room_for(records: &[Record<'_>]) -> u64 {
     let sizes = records.iter().map(|(record, _)| match record {
         Entry::Message(message) => message.max_encoded_len(),
         Entry::Control(control) => control.max_encoded_len(),

@@ -64,12 +64,13 @@ impl Stream {
         }
     }
 
-    /// The last index up to which segments may be sealed: it is committed, and an image has what
-    /// consumers say up to there.
+    /// The last index up to which segments may be sealed: it is committed, and other files have
+    /// what consumers and notes say up to there.
     pub(super) fn sealable_index(&self) -> u64 {
         self.group.as_ref().map_or(u64::MAX, |group| {
-            let first = group.consumers.iter().next().map_or(u64::MAX, |(index, _)| index);
-            group.position().commit.min(first - 1)
+            let consumers = group.consumers.iter().next().map_or(u64::MAX, |(index, _)| index);
+            let first = consumers.min(group.notes.first_unwritten().unwrap_or(u64::MAX));
+            group.tail.releasable().min(first - 1)
         })
     }
 }

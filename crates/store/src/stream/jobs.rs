@@ -168,7 +168,7 @@ impl Stream {
         self.upkeep.out = match &task {
             Task::Seal(sealing) => Out::Segment(sealing.closed.active.segment.no),
             Task::Compact(compaction) => Out::Segment(compaction.segment.no),
-            Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) => Out::Other,
+            Task::Merge(_) | Task::Overwrite(_) | Task::Remove(_) | Task::WriteNotes(_) => Out::Other,
         };
         let guard = self.upkeep.return_slot.send(task);
         Some(Job { env: JobEnv { files, shared: Arc::clone(&self.shared) }, guard })
@@ -250,6 +250,9 @@ impl Stream {
 
     /// Seals the oldest closed segment, unless a group could still take back what is in it.
     fn seal(&mut self) -> Option<Task> {
+        if let Some(image) = self.notes_to_write() {
+            return Some(Task::WriteNotes(image));
+        }
         let sealable = self.sealable_index();
         let closed = self.closed.extract_if(..1, |closed| closed.last_index <= sealable).next()?;
         debug_assert!(
@@ -351,7 +354,7 @@ impl Stream {
     }
 
     fn erasure(&mut self, now: Timestamp) -> Option<Task> {
-        let committed = self.group().map_or(u64::MAX, |group| group.commit);
+        let committed = self.group.as_ref().map_or(u64::MAX, |group| group.tail.releasable());
         let is_ready = |erasure: &Erasure| erasure.is_ready(now) && erasure.index <= committed;
         let catalog = self.shared.catalog();
         let segment = loop {
@@ -391,6 +394,7 @@ impl Stream {
             Ok(Finished::Merged(merged)) => self.merged(*merged),
             Ok(Finished::Compacted(compacted)) => self.compacted(*compacted),
             Ok(Finished::Overwritten | Finished::Removed) => {}
+            Ok(Finished::WroteNotes(through)) => self.notes_written(through),
             Err(error) => return Err(self.job_failed(task, error, now)),
         }
         Ok(())
@@ -469,7 +473,7 @@ impl Stream {
             }
             // What should be erased is still there, whatever the reason.
             Task::Compact(compaction) => self.erase_again(&compaction, now, is_damaged),
-            Task::Merge(_) => {}
+            Task::Merge(_) | Task::WriteNotes(_) => {}
         }
         error.into_store_error()
     }

@@ -27,12 +27,14 @@ mod errors;
 mod expire;
 mod find;
 mod group;
+mod group_append;
 mod group_consumers;
 mod group_log;
 mod jobs;
 mod lookup;
 mod met;
 mod new_message;
+mod notes;
 mod own;
 mod packed_entries;
 mod reader;
@@ -60,6 +62,7 @@ use std::sync::atomic::Ordering;
 use crate::config::{Durability, Storage, StreamConfig};
 use crate::id::{StreamPart, nanos};
 use crate::manifest::Manifest;
+use crate::notes::Notes;
 use crate::record::Control;
 use crate::segment::Totals;
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
@@ -296,8 +299,9 @@ impl Stream {
     }
 
     /// Goes on in the log of a group, where the stream was found.
-    pub(crate) fn resume_group(&mut self, tail: Option<LogTail>, consumers: ConsumerEntries) {
-        self.group = tail.map(|tail| Box::new(group_log::GroupLog::new(tail, consumers)));
+    pub(crate) fn resume_group(&mut self, tail: Option<LogTail>, consumers: ConsumerEntries, notes: Notes) {
+        self.group = tail.map(|tail| Box::new(group_log::GroupLog::new(tail, consumers, notes)));
+        self.release_notes();
     }
 
     /// Names the batches that recovery has found and that are not known to be committed.
@@ -305,7 +309,8 @@ impl Stream {
         let catalog = self.shared.catalog_mut();
         self.rolled = catalog.rolled();
         for (index, last_seq) in catalog.waiting() {
-            self.shared.release.proposed(index, last_seq);
+            let is_part = self.group.as_ref().is_some_and(|group| group.tail.is_part(index));
+            self.shared.release.proposed(index, is_part, last_seq);
         }
     }
 
@@ -376,7 +381,11 @@ impl Stream {
     fn begin_first(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let Segment { no, first_seq, .. } = *self.active.segment;
         debug_assert!(self.active.file.end() == crate::segment::HEADER_BYTES as u64, "it takes nothing");
-        let at = Beginning { group: self.group(), ..Beginning::anew(no, first_seq) };
+        let at = Beginning {
+            group: self.group(),
+            is_within: self.is_within_decision(),
+            ..Beginning::anew(no, first_seq)
+        };
         let begun = self.begin_segment(at, now)?;
         self.shared.catalog_mut().replace_active(Arc::clone(&begun.segment));
         self.durable_mark = (no.0, 0);
@@ -384,8 +393,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Sees to it that the active segment takes `bytes` more.
+    /// Sees to it that the active segment takes `bytes` more, of something that is decided here.
     fn make_room(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
+        if self.is_unfinished() {
+            self.abort_unfinished(now)?;
+        }
+        self.reserve_room(bytes, now)
+    }
+
+    /// Sees to it that the active segment takes `bytes` more.
+    fn reserve_room(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
         // Tables say in 32 bits where an entry begins.
         if bytes > u64::from(u32::MAX) - crate::segment::HEADER_BYTES as u64 {
             return Err(StoreError::TooLarge);
@@ -481,9 +498,10 @@ impl Stream {
     }
 
     /// Makes the new segment wait for the old one: what is synced of it counts only once the old
-    /// one is synced, for after a loss of power the log ends where the first of both does.
+    /// one is synced, for after a loss of power the log ends where the first of both does. In a
+    /// group the commit alone is what is waited for.
     fn wait_for(&self, old: &Active) {
-        if self.config.durability == Durability::Synced {
+        if self.group.is_none() && self.config.durability == Durability::Synced {
             let (no, release) = (old.segment.no, &self.shared.release);
             let mut catalog = self.shared.catalog_mut();
             release.appended(no, old.file.end(), release.last_seq());

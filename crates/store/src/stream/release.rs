@@ -104,6 +104,9 @@ enum Gate {
     /// An index that has to be committed. How many have synced it is the business of whoever says
     /// so.
     Committed(u64),
+    /// As [`Gate::Committed`], for a part of a decision, which passes together with the batch
+    /// behind it.
+    Part(u64),
 }
 
 /// Fate of a batch that was written.
@@ -275,9 +278,11 @@ impl Release {
         self.wait(&mut self.lock(), Gate::Synced(segment, end), last_seq);
     }
 
-    /// A batch that waits until `index` is committed, which it may be.
-    pub(crate) fn proposed(&self, index: u64, last_seq: Seq) {
-        self.wait(&mut self.lock(), Gate::Committed(index), last_seq);
+    /// A batch that waits until `index` is committed, which it may be; a part of a decision waits
+    /// for the next batch, too.
+    pub(crate) fn proposed(&self, index: u64, is_part: bool, last_seq: Seq) {
+        let gate = if is_part { Gate::Part(index) } else { Gate::Committed(index) };
+        self.wait(&mut self.lock(), gate, last_seq);
     }
 
     /// The log of the group is committed up to `index`. Answers whether the position moved.
@@ -291,7 +296,10 @@ impl Release {
     /// first of these.
     pub(crate) fn take_back(&self, first: u64) -> Option<Ticket> {
         let mut waiting = self.lock();
-        let is_gone = |batch: &WaitingBatch| matches!(batch.gate, Gate::Committed(index) if index >= first);
+        let is_gone = |batch: &WaitingBatch| match batch.gate {
+            Gate::Committed(index) | Gate::Part(index) => index >= first,
+            Gate::Mark | Gate::Synced(..) => false,
+        };
         let at = waiting.batches.iter().position(is_gone)?;
         let gone = waiting.batches.split_off(at);
         let last = waiting.batches.back().map_or_else(|| self.ticket(), |batch| batch.ticket);
@@ -329,13 +337,17 @@ impl Release {
         let mut reached = None;
         let mut seq = self.seq();
         let before = waiting.batches.len();
+        let mut is_within = false;
         while let Some(batch) = waiting.batches.pop_front() {
-            if !waiting.covers(&batch, seq) {
+            let is_part = matches!(batch.gate, Gate::Part(_));
+            let is_whole = is_within || !is_part || waiting.covers_rest();
+            if !is_whole || !waiting.covers(&batch, seq) {
                 waiting.batches.push_front(batch);
                 break;
             }
             seq = seq.max(batch.last_seq);
             reached = Some(batch.ticket);
+            is_within = is_part;
         }
         waiting.forget_idle();
         waiting.check();
@@ -472,8 +484,14 @@ impl ReleaseState {
             Gate::Synced(segment, end) => {
                 self.durable.iter().any(|&(no, offset)| no == segment && end <= offset)
             }
-            Gate::Committed(index) => index <= self.committed,
+            Gate::Committed(index) | Gate::Part(index) => index <= self.committed,
         }
+    }
+
+    /// Whether the decision that goes on in what waits is committed up to its end.
+    fn covers_rest(&self) -> bool {
+        let end = self.batches.iter().find(|batch| !matches!(batch.gate, Gate::Part(_)));
+        end.is_some_and(|end| matches!(end.gate, Gate::Committed(index) if index <= self.committed))
     }
 
     /// `from` is where the way to the mark begins.

@@ -300,7 +300,7 @@ impl Stream {
 }
 
 /// Records of a removal of these messages, of a stream in which others wait.
-fn removal_behind_waiting(stream: Decided<'_>, seqs: &[Seq]) -> Vec<Control<'static>> {
+pub(super) fn removal_behind_waiting(stream: Decided<'_>, seqs: &[Seq]) -> Vec<Control<'static>> {
     let mut going: Vec<Seq> = seqs.iter().copied().filter(|&seq| stream.contains(seq)).collect();
     going.sort_unstable();
     going.dedup();

@@ -34,7 +34,8 @@ impl Stream {
         let cut = last.filter(|_| !is_memory);
         let cut = cut.map(|last| self.ending(&Control::Truncate { last }, now)).unwrap_or_default();
         let before = self.active.file.end() + cut.len() as u64;
-        let at = Beginning { no: next, first_seq, before, group: self.group() };
+        let (group, is_within) = (self.group(), self.is_within_decision());
+        let at = Beginning { no: next, first_seq, before, group, is_within };
         let begun = self.begin_segment(at, now)?;
         debug_assert!(
             begun.segment.no == next && begun.segment.first_seq == first_seq,

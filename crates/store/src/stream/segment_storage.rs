@@ -126,12 +126,14 @@ pub(crate) struct Beginning {
     pub(crate) before: u64,
     /// Where the log of the stream's group ends.
     pub(crate) group: Option<GroupPosition>,
+    /// Whether that is within a decision.
+    pub(crate) is_within: bool,
 }
 
 impl Beginning {
     /// The first segment of a log, or one of which others know where it stands.
     pub(crate) fn anew(no: SegmentNo, first_seq: Seq) -> Self {
-        Self { no, first_seq, before: 0, group: None }
+        Self { no, first_seq, before: 0, group: None, is_within: false }
     }
 }
 
@@ -147,7 +149,7 @@ pub(crate) fn begin_in_memory(stream: StreamId, at: Beginning, now: Timestamp) -
 
 fn header(
     stream: StreamId,
-    Beginning { no, first_seq, before, group }: Beginning,
+    Beginning { no, first_seq, before, group, is_within }: Beginning,
     salt: [u8; 16],
     encryption: Option<CipherKind>,
 ) -> SegmentHeader {
@@ -163,7 +165,7 @@ fn header(
         salt,
         encryption,
         packed: false,
-        group: group.map(|group| group.next_place()),
+        group: group.map(|group| group.next_place(is_within)),
     }
 }
 

@@ -47,7 +47,11 @@ impl Stream {
         if first > position.index {
             return Ok(TakenBack { first_ticket: None, last_seq });
         }
-        self.make_room_for_removal(CONTROL_ROOM, now)?;
+        // In this segment, however full: one that is begun before the entries are gone would have
+        // indexes and sequences behind them.
+        self.or_from_headroom(|stream| {
+            stream.active.file.reserve(CONTROL_ROOM).map(drop).map_err(StoreError::from_io)
+        })?;
         let before = self.group.as_ref().and_then(|group| group.tail.before(first));
         let Some(before) = before else {
             return Err(self.fail("the log of the group does not know what was before an entry"));
@@ -79,7 +83,8 @@ impl Stream {
         let mark = if is_memory { Vec::new() } else { self.ending(&taken_back, now) };
         let next = SegmentNo(self.active.segment.no.0 + 1);
         let before = self.active.file.end() + mark.len() as u64;
-        let at = Beginning { no: next, first_seq: last_seq + 1, before, group: Some(tail.position()) };
+        let (group, is_within) = (Some(tail.position()), tail.is_within());
+        let at = Beginning { no: next, first_seq: last_seq + 1, before, group, is_within };
         let begun = self.begin_segment(at, now)?;
         if !mark.is_empty() {
             self.write(&mark, now)?;

@@ -18,7 +18,9 @@ mod faults;
 mod finds;
 mod given_back;
 mod group;
+mod group_append;
 mod group_consumers;
+mod notes;
 mod take_back;
 mod unreleased;
 

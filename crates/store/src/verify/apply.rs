@@ -118,6 +118,8 @@ impl Counting {
                 | Control::Term { .. }
                 | Control::LogEntry(_)
                 | Control::Consumer(_)
+                | Control::Config(_)
+                | Control::Note(_)
                 | Control::TakenBack { .. },
             ) => {}
         }

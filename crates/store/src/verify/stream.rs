@@ -11,6 +11,7 @@ use crate::damage::Damage;
 use crate::keys::{KeyError, StreamKey};
 use crate::manifest::{COPIES, Manifest};
 use crate::meta::META_COPIES;
+use crate::notes::{NOTES_FILE, Notes};
 use crate::record::FileContext;
 use crate::recovery::{LOST_COPIES, base_name, base_number};
 use crate::segment::SegmentHeader;
@@ -147,6 +148,11 @@ impl Checking<'_, '_> {
                 found.bases.push(no);
             } else if let crate::consumer::LogFileName::Log(number) = crate::consumer::read_name(name) {
                 found.logs.push(number);
+            } else if name == NOTES_FILE {
+                if let Err(damage) = Notes::read(&*self.looking.disk, self.directory) {
+                    let meaning = "The stream cannot be opened: take it from another replica of its group.";
+                    self.emit(Finding::damage(path, damage.to_string(), meaning));
+                }
             } else if LOST_COPIES.contains(&name) {
                 found.has_losses = true;
             } else if name.ends_with(".tmp") && !entry.is_directory {

@@ -153,6 +153,8 @@ impl Catalog {
                 | Control::Term { .. }
                 | Control::LogEntry(_)
                 | Control::Consumer(_)
+                | Control::Config(_)
+                | Control::Note(_)
                 | Control::TakenBack { .. },
             ) => {}
         }

@@ -137,6 +137,8 @@ impl Planned {
             | Control::Term { .. }
             | Control::LogEntry(_)
             | Control::Consumer(_)
+            | Control::Config(_)
+            | Control::Note(_)
             | Control::TakenBack { .. } => None,
         }
     }

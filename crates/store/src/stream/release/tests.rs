@@ -128,8 +128,8 @@ fn what_had_to_wait_is_counted_for_the_catalog_until_it_follows() {
 fn what_is_proposed_waits_for_the_commit_and_for_what_was_before_it() {
     let release = Release::new(0);
     release.appended(SegmentNo(1), 100, 2);
-    release.proposed(7, 3);
-    release.proposed(8, 5);
+    release.proposed(7, false, 3);
+    release.proposed(8, false, 5);
     assert!(!release.committed(7), "what was before the group waits for its sync");
     assert!(release.durable(SegmentNo(1), 100));
     assert_eq!((release.seq(), release.is_released(Ticket(3))), (3, false));
@@ -137,7 +137,7 @@ fn what_is_proposed_waits_for_the_commit_and_for_what_was_before_it() {
     assert!(!release.all(), "nor does another durability let it through");
     assert!(release.committed(9));
     assert_eq!(release.seq(), 5);
-    release.proposed(9, 6);
+    release.proposed(9, false, 6);
     assert!(release.committed(9), "it was committed before");
     assert_eq!((release.seq(), release.ticket()), (6, release.last_ticket()));
 }
@@ -145,13 +145,13 @@ fn what_is_proposed_waits_for_the_commit_and_for_what_was_before_it() {
 #[test]
 fn what_was_taken_back_is_passed_over_and_its_tickets_are_not_given_again() {
     let release = Release::new(0);
-    release.proposed(1, 1);
-    release.proposed(2, 2);
-    release.proposed(3, 3);
+    release.proposed(1, false, 1);
+    release.proposed(2, false, 2);
+    release.proposed(3, false, 3);
     assert_eq!(release.take_back(2), Some(Ticket(2)));
     assert_eq!((release.last_ticket(), release.last_seq()), (Ticket(1), 1));
     assert_eq!(release.take_back(2), None);
-    release.proposed(2, 2);
+    release.proposed(2, false, 2);
     assert_eq!(release.last_ticket(), Ticket(4));
     assert!(release.committed(1));
     assert!(!release.is_released(Ticket(2)) && release.take_back(2).is_some());

@@ -159,3 +159,121 @@ fn the_header_of_the_next_segment_says_what_was_taken_back() {
     assert_eq!(sequences(&stream), [1, 2, 3, 4, 5]);
     assert_eq!(stream.read(4, &mut Vec::new()).unwrap().unwrap().timestamp, 11);
 }
+
+/// Entries that are taken back are in several segments, of which some are sealed: where one of them
+/// begins says nothing of what is committed.
+#[test]
+fn what_was_taken_back_in_sealed_segments_commits_nothing() {
+    for seals in 0..4 {
+        let (mut bench, mut stream) = member(StreamConfig::default());
+        let before = put_all(&mut stream, 1..=2);
+        stream.committed(before.index);
+        put_all(&mut stream, 3..=4);
+        stream.close_segment(0, 5).unwrap();
+        put_all(&mut stream, 5..=6);
+        stream.take_back(before.index + 1, 10).unwrap();
+        for _ in 0..seals {
+            let Some(job) = stream.next_job(11) else { break };
+            stream.finish(job.run(), 11).unwrap();
+        }
+        put_all(&mut stream, 12..=13);
+        stream.flush().unwrap();
+        drop(stream);
+        let (mut stream, report) = bench.reopen(StreamConfig::default());
+        assert_eq!(report.notices, []);
+        let position = stream.group().unwrap();
+        assert_eq!((position.index, position.commit), (4, 2), "{seals} jobs");
+        assert_eq!(sequences(&stream), [1, 2], "{seals} jobs");
+        stream.take_back(4, 14).unwrap();
+        stream.committed(3);
+        assert_eq!(sequences(&stream), [1, 2, 3]);
+        assert_eq!(stream.read(3, &mut Vec::new()).unwrap().unwrap().timestamp, 12);
+    }
+}
+
+/// Decisions of several entries are taken back over several segments, too: a segment begins within
+/// one that was taken back.
+#[test]
+fn a_part_that_was_taken_back_behind_a_sealed_segment_is_not_released() {
+    for seals in 0..4 {
+        let (mut bench, mut stream) = member(StreamConfig::default());
+        let (_other, mut leader) = member(StreamConfig::default());
+        leader.bound_entries(80);
+        let message =
+            NewMessage { subject: b"a", payload: &[b'x'; 60], timestamp: 2, ..NewMessage::default() };
+        put_all(&mut leader, 1..=1);
+        leader.append(&[message; 3], Admission::Check, 2, &mut Vec::new()).unwrap();
+        let decided = leader.take_decided();
+        assert_eq!(decided.len(), 4);
+        stream.append_decided(&decided[0], 3).unwrap();
+        stream.committed(1);
+        stream.append_decided(&decided[1], 3).unwrap();
+        stream.close_segment(0, 4).unwrap();
+        stream.append_decided(&decided[2], 5).unwrap();
+        stream.take_back(2, 6).unwrap();
+        for _ in 0..seals {
+            let Some(job) = stream.next_job(7) else { break };
+            stream.finish(job.run(), 7).unwrap();
+        }
+        stream.append_decided(&decided[1], 8).unwrap();
+        stream.append_decided(&decided[2], 8).unwrap();
+        stream.flush().unwrap();
+        drop(stream);
+        let (mut stream, report) = bench.reopen(StreamConfig::default());
+        assert_eq!(report.notices, []);
+        stream.committed(1);
+        assert_eq!((stream.group().unwrap().commit, stream.is_unfinished()), (1, true), "{seals} jobs");
+        assert_eq!(sequences(&stream), [1], "{seals} jobs");
+        stream.append_decided(&decided[3], 9).unwrap();
+        stream.committed(4);
+        assert_eq!(sequences(&stream), [1, 2, 3, 4]);
+    }
+}
+
+/// Of entries that were taken back a message is in a sealed segment, which does not count it, and
+/// the next segments begin behind it: it is not lost.
+#[test]
+fn what_was_taken_back_between_segments_is_not_told_as_lost() {
+    for seals in 0..4 {
+        let (mut bench, mut stream) = member(StreamConfig::default());
+        put_all(&mut stream, 1..=2);
+        stream.committed(2);
+        put_all(&mut stream, 3..=3);
+        for seq in [1, 2] {
+            stream.close_segment(0, 4).unwrap();
+            stream.delete(seq, 5).unwrap();
+        }
+        stream.take_back(3, 6).unwrap();
+        for _ in 0..seals {
+            let Some(job) = stream.next_job(7) else { break };
+            stream.finish(job.run(), 7).unwrap();
+        }
+        stream.flush().unwrap();
+        drop(stream);
+        let (mut stream, report) = bench.reopen(StreamConfig::default());
+        assert_eq!((report.notices, report.lost), (vec![], vec![]), "{seals} jobs");
+        stream.committed(2);
+        put_all(&mut stream, 8..=8);
+        stream.committed(3);
+        assert_eq!(sequences(&stream), [1, 2, 3], "{seals} jobs");
+    }
+}
+
+/// The entry that says what was taken back goes behind what it takes back, however full the
+/// segment is: no segment begins between them.
+#[test]
+fn a_full_segment_takes_the_entry_that_takes_back() {
+    let config = StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() };
+    let (_bench, mut stream) = member(config);
+    let mut numbers = Vec::new();
+    for n in 1..=12 {
+        let before = stream.group().unwrap().index;
+        put_all(&mut stream, n..=n);
+        numbers.push(stream.active.segment.no.0);
+        stream.take_back(before + 1, n).unwrap();
+        numbers.push(stream.active.segment.no.0);
+        put_all(&mut stream, n..=n);
+        stream.committed(before + 1);
+    }
+    assert!(numbers.chunks(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+}

@@ -47,6 +47,7 @@ impl World {
             let compared = compare_reader(&follower.stream().reader(), &self.twin, &mut rng, now);
             compared.map_err(|why| format!("the follower: {why}"))?;
         }
+        self.compare_notes()?;
         self.compare_expiry()?;
         self.verify()
     }

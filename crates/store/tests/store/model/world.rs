@@ -1,6 +1,6 @@
 //! A stream and its twin, to which the same is done.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use myelin_disk::Disk;
@@ -46,6 +46,11 @@ pub(crate) struct World {
     /// The twin behind operations whose release is waited for, by the stream's ticket.
     pub(crate) twins: VecDeque<(Ticket, Twin)>,
     pub(crate) follower: Option<Follower>,
+    /// Bound for one entry of the group's log.
+    entry_bytes: usize,
+    /// Notes of a stream in a group, and its configuration.
+    notes: BTreeMap<Vec<u8>, Vec<u8>>,
+    blob: Option<Vec<u8>>,
 }
 
 /// A piece of upkeep on its way.
@@ -106,11 +111,16 @@ impl World {
             synced: config.first_seq.max(1) - 1,
             twins: VecDeque::new(),
             follower: None,
+            notes: BTreeMap::new(),
+            blob: None,
+            entry_bytes: [1 << 20, 1 << 20, 60, 300][rng.below(4) as usize],
         };
         world.begin();
         if seed / VARIANTS % 4 == 3 {
             let now = world.now;
+            let entry_bytes = world.entry_bytes;
             world.stream().join_group(BEGINNING, now).expect("a healthy disk");
+            world.stream().bound_entries(entry_bytes);
             world.follower = Some(Follower::of(&config, seed, now));
         }
         world
@@ -190,6 +200,8 @@ impl World {
             return Err(format!("the stream reports {:?}", report.notices));
         }
         self.stream = Some(stream);
+        let entry_bytes = self.entry_bytes;
+        self.stream().bound_entries(entry_bytes);
         self.synced = self.twin.last_seq;
         Ok(())
     }
@@ -238,7 +250,13 @@ impl World {
         {
             self.run_in_vain(operation)?;
         }
+        if self.follower.is_some()
+            && let Operation::Append { .. } = operation
+        {
+            self.run_unfinished(operation)?;
+        }
         self.run_once(operation)?;
+        self.note()?;
         self.lead()?;
         if !self.is_synced() {
             self.synced = self.twin.last_seq;
@@ -256,6 +274,9 @@ impl World {
         let (twin, now) = (self.twin.clone(), self.now);
         let before = self.stream().group();
         self.run_once(operation)?;
+        if Rng::seeded(self.seed ^ now as u64 ^ 4).below(3) == 0 {
+            self.propose(b"in vain", self.now)?;
+        }
         let decided = self.stream().take_decided();
         let first = before.map_or(0, |group| group.index) + 1;
         let (Some(follower), Some(stream)) = (&mut self.follower, &mut self.stream) else { return Ok(()) };
@@ -271,6 +292,86 @@ impl World {
         }
         self.twin = twin;
         self.compare_totals()
+    }
+
+    /// Appends messages of which only the first parts get to others before their leader is gone:
+    /// these are committed, and whoever leads next aborts the decision.
+    fn run_unfinished(&mut self, operation: &Operation) -> Result<(), String> {
+        let mut rng = Rng::seeded(self.seed ^ self.now as u64 ^ 2);
+        if rng.below(4) > 0 {
+            return Ok(());
+        }
+        let (twin, words) = (self.twin.clone(), |error: myelin_store::StoreError| error.to_string());
+        let first = self.stream().group().map_or(0, |group| group.index) + 1;
+        self.run_once(operation)?;
+        let now = self.now;
+        let decided = self.stream().take_decided();
+        let parts = decided.iter().take_while(|decided| decided.entry.more).count() as u64;
+        let seen = if parts == 0 { 0 } else { 1 + rng.below(parts) };
+        let (Some(follower), Some(stream)) = (&mut self.follower, &mut self.stream) else { return Ok(()) };
+        let released = follower.stream().released();
+        for decided in &decided[..seen as usize] {
+            follower.append(decided, now)?;
+        }
+        let taken = stream.take_back(first + seen, now).map_err(words)?;
+        for stream in [&mut *stream, follower.stream()] {
+            stream.committed(first + seen - 1);
+            agree("released without its end", stream.released(), released)?;
+            agree("unfinished", stream.is_unfinished(), seen > 0)?;
+        }
+        agree("places in the log", follower.stream().group(), stream.group())?;
+        self.twin = twin;
+        self.twin.skip(taken.last_seq);
+        if rng.below(3) == 0 {
+            self.restart(rng.below(2) == 0)?;
+            self.resume_follower(rng.below(2) == 0)?;
+            agree("unfinished behind a start", self.stream().is_unfinished(), seen > 0)?;
+        }
+        self.stream().abort_unfinished(now).map_err(words)?;
+        agree("unfinished behind its abort", self.stream().is_unfinished(), false)?;
+        self.lead()?;
+        self.compare_totals()
+    }
+
+    /// Now and then another value of a note, or another configuration.
+    fn note(&mut self) -> Result<(), String> {
+        let (now, mut rng) = (self.now, Rng::seeded(self.seed ^ self.now as u64 ^ 3));
+        if self.follower.is_none() || rng.below(5) > 0 {
+            return Ok(());
+        }
+        let value = self.propose(format!("key {}", rng.below(6)).as_bytes(), now)?;
+        match value {
+            (None, blob) => self.blob = Some(blob),
+            (Some(key), value) if value.is_empty() => drop(self.notes.remove(&key)),
+            (Some(key), value) => drop(self.notes.insert(key, value)),
+        }
+        Ok(())
+    }
+
+    /// Proposes a value of a key, or a configuration, which has none. Answers what.
+    fn propose(&mut self, key: &[u8], now: Timestamp) -> Result<(Option<Vec<u8>>, Vec<u8>), String> {
+        let value = format!("{now}").repeat((now % 4) as usize).into_bytes();
+        let stream = self.stream();
+        let (proposed, key) = if now % 7 == 0 {
+            (stream.propose_config(&value, now), None)
+        } else {
+            (stream.propose_notes(&[(key, &value)], now), Some(key.to_vec()))
+        };
+        proposed.map_err(|error| error.to_string())?;
+        Ok((key, value))
+    }
+
+    /// Notes of the leader and of the follower, once everything is committed.
+    pub(super) fn compare_notes(&mut self) -> Result<(), String> {
+        let (Some(follower), Some(stream)) = (&mut self.follower, &self.stream) else { return Ok(()) };
+        for stream in [stream, &*follower.stream()] {
+            let notes: BTreeMap<_, _> =
+                stream.notes().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+            agree("notes", &notes, &self.notes)?;
+            let blob = stream.decided_config().map(|(_, blob)| blob.to_vec());
+            agree("the configuration", &blob, &self.blob)?;
+        }
+        Ok(())
     }
 
     fn run_once(&mut self, operation: &Operation) -> Result<(), String> {
@@ -349,9 +450,17 @@ impl World {
             if stream.release().is_released(stream.ticket()) {
                 return Err("what is not committed is released".into());
             }
+            let released = follower.stream().released();
             follower.append(&decided, self.now)?;
             stream.committed(decided.entry.index);
             follower.stream().committed(decided.entry.index);
+            if decided.entry.more {
+                agree(
+                    "released of a part",
+                    (stream.released(), follower.stream().released()),
+                    (released, released),
+                )?;
+            }
         }
         agree("places in the log", follower.stream().group(), stream.group())
     }
