@@ -145,6 +145,13 @@ impl StreamCore {
         }
     }
 
+    /// As [`StreamCore::propose_consumers`], at the request of a consumer. What could not be appended
+    /// is due another time; what has nothing to be agreed to is told at once.
+    pub fn propose(&mut self, now: Timestamp, effects: &mut Effects) {
+        effects.due_changed |= self.propose_consumers(now).is_err();
+        self.consumers_released(effects);
+    }
+
     /// The log of the group is committed up to `index`: what is up to there happens, and may be
     /// told.
     pub fn committed(&mut self, index: u64, effects: &mut Effects) {

@@ -2,11 +2,12 @@
 //! for it.
 
 use super::house::{Heard, House, stream};
+use crate::engine::consumers::OwnStream;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::GroupPosition;
-use myelin_store::consumer::GroupConsumers;
+use myelin_store::consumer::{AckRules, GroupConsumers};
 use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::MessageBuf;
 use std::pin::pin;
@@ -233,4 +234,30 @@ fn what_a_leader_made_changed_and_ended_is_as_the_group_has_it() {
     }
     group.commit();
     assert_eq!(group.heard(), (2, 0));
+}
+
+#[test]
+fn who_waits_for_what_was_undone_goes_on() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    let (states, _) = consumers.log().expect("the server runs");
+    let undone = || {
+        let id = lock(states).create("X", AckRules::default(), b"").expect("it is new");
+        let position = lock(states).flush(0).expect("nothing is written").expect("a group");
+        lock(states).remove(id).expect("it is there");
+        position
+    };
+    let is_released = |position| lock(states).is_released(position);
+    let first = undone();
+    assert!(!is_released(first));
+    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    assert!(is_released(first), "nothing has to be agreed to");
+    // Behind something that has to be.
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    let second = undone();
+    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    assert!(!is_released(second));
+    group.commit();
+    assert!(is_released(second));
 }
