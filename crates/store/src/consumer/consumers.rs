@@ -536,7 +536,7 @@ impl Consumers {
         match &self.sink {
             ChangeSink::Nowhere | ChangeSink::Suspended(_) => false,
             ChangeSink::Log(log) => log.is_dirty(),
-            ChangeSink::Group(proposals) => !proposals.changes.is_empty(),
+            ChangeSink::Group(proposals) => proposals.is_dirty(),
         }
     }
 

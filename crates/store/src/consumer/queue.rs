@@ -108,6 +108,8 @@ pub(super) struct ProposalQueue {
     pub(super) changes: ChangeQueue,
     /// The number of the last proposal that was taken out; the first is 1.
     taken: u64,
+    /// Whether somebody may wait for the next one, also if there is nothing left to go with it.
+    is_next_known: bool,
     /// Proposals up to this one are committed, or lost.
     committed: u64,
     /// The last ones that are lost: they never will be committed.
@@ -115,9 +117,16 @@ pub(super) struct ProposalQueue {
 }
 
 impl ProposalQueue {
-    /// The proposal with which everything goes that was decided so far.
-    pub(super) fn last(&self) -> u64 {
-        self.taken + u64::from(!self.changes.is_empty())
+    /// The proposal with which everything goes that was decided so far. It does not go back where
+    /// that is undone: a number that was answered once is taken.
+    pub(super) fn last(&mut self) -> u64 {
+        self.is_next_known |= !self.changes.is_empty();
+        self.taken + u64::from(self.is_next_known)
+    }
+
+    /// Whether there is something to take: changes, or a number for which somebody may wait.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.is_next_known || !self.changes.is_empty()
     }
 
     /// Takes out what waits, if anything does, as [`ChangeQueue::drain`].
@@ -127,6 +136,7 @@ impl ProposalQueue {
         write: impl FnMut((ConsumerId, LogEntryKind, u64), &[u8]),
     ) {
         self.taken = self.last();
+        self.is_next_known = false;
         self.changes.drain(consumers, write);
     }
 
@@ -153,6 +163,7 @@ impl ProposalQueue {
             self.lost = self.committed + 1..last + 1;
         }
         self.changes.clear();
+        self.is_next_known = false;
         // Of what is decided next, and of nothing, another one speaks.
         (self.taken, self.committed) = (last + 1, last + 1);
     }

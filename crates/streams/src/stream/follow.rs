@@ -12,6 +12,7 @@ use myelin_store::{Message, StoreError, TakenBack, Timestamp};
 use super::core::StreamCore;
 use super::effects::Effects;
 use super::group_consumers::StreamGroup;
+use super::interest_cleanup::InterestCleanup;
 use super::msg_headers::{Key, MsgHeaders};
 use crate::ReplicaRole;
 
@@ -26,7 +27,8 @@ impl StreamCore {
     }
 
     /// Another role from now on. A leader has due at once what a follower has left, and looks for
-    /// schedules and for what nobody needs as after a start. In a group it begins when all that is
+    /// schedules as after a start; for what nobody needs when it is told that all consumers are
+    /// there ([`StreamCore::reconcile`]), and until then what they settle stays. In a group it begins when all that is
     /// in its log is committed, and consumers with what is applied; with a leader goes what its
     /// consumers have decided and the group has not. Batches that were open when it became
     /// a follower are given up when it leads again, if their time is over.
@@ -40,12 +42,12 @@ impl StreamCore {
         );
         self.settings.role = role;
         self.forget_proposals();
+        self.cleanup = InterestCleanup::of_another_leader();
         if role.leads() {
             self.load_schedules();
             self.next.expiry = self.store.next_expiry().unwrap_or(Some(now));
             self.next.expiry_left_at = None;
             self.next.maintenance = Some(now);
-            self.begin_round(now);
         }
         effects.due_changed = true;
     }
@@ -143,6 +145,13 @@ impl StreamCore {
             Some(group) if self.settings.role.leads() => group.propose(&mut self.store, now),
             _ => Ok(()),
         }
+    }
+
+    /// As [`StreamCore::propose_consumers`], at the request of a consumer. What could not be appended
+    /// is due another time; what has nothing to be agreed to is told at once.
+    pub fn propose(&mut self, now: Timestamp, effects: &mut Effects) {
+        effects.due_changed |= self.propose_consumers(now).is_err();
+        self.consumers_released(effects);
     }
 
     /// The log of the group is committed up to `index`: what is up to there happens, and may be

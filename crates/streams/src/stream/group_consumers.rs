@@ -26,6 +26,8 @@ pub(super) struct StreamGroup {
     unwritten: Vec<ConsumerRecord<'static>>,
     /// When to try that again.
     pub(super) next_attempt_at: Option<Timestamp>,
+    /// Whether proposals were released that nobody has told of.
+    has_released: bool,
 }
 
 impl StreamGroup {
@@ -36,7 +38,8 @@ impl StreamGroup {
         applied: GroupConsumers,
     ) -> Result<Self, Diverged> {
         let (proposed, unwritten) = (VecDeque::new(), Vec::new());
-        let mut group = Self { decided, applied, proposed, unwritten, next_attempt_at: None };
+        let mut group =
+            Self { decided, applied, proposed, unwritten, next_attempt_at: None, has_released: false };
         group.apply(store)?;
         group.begin_anew();
         Ok(group)
@@ -50,10 +53,14 @@ impl StreamGroup {
     /// Proposes what waits, as one entry. After an error it waits for the next time.
     pub(super) fn propose(&mut self, store: &mut Stream, now: Timestamp) -> Result<(), StoreError> {
         let mut decided = lock(&self.decided);
+        if self.unwritten.is_empty() && !decided.is_dirty() {
+            return Ok(());
+        }
         self.unwritten.append(&mut decided.take_records());
         let proposal = decided.proposal();
         drop(decided);
         if self.unwritten.is_empty() {
+            self.propose_nothing(proposal);
             return Ok(());
         }
         if let Err(error) = store.propose_consumers(&self.unwritten, now) {
@@ -64,6 +71,18 @@ impl StreamGroup {
         self.next_attempt_at = None;
         self.proposed.push_back((proposal, store.release().last_ticket()));
         Ok(())
+    }
+
+    /// Numbers up to `proposal` were given out, and what they were for was undone: they are agreed
+    /// to with what was proposed before.
+    fn propose_nothing(&mut self, proposal: u64) {
+        match self.proposed.back_mut() {
+            Some((last, _)) => *last = (*last).max(proposal),
+            None => {
+                lock(&self.decided).committed(proposal);
+                self.has_released = true;
+            }
+        }
     }
 
     /// Applies what is committed and was not applied yet.
@@ -82,9 +101,11 @@ impl StreamGroup {
     pub(super) fn release(&mut self, release: &Release) -> bool {
         let is_released = |(_, ticket): &(u64, Ticket)| release.is_released(*ticket);
         let count = self.proposed.iter().take_while(|proposed| is_released(proposed)).count();
-        let Some((proposal, _)) = self.proposed.drain(..count).next_back() else { return false };
-        lock(&self.decided).committed(proposal);
-        true
+        if let Some((proposal, _)) = self.proposed.drain(..count).next_back() {
+            lock(&self.decided).committed(proposal);
+            self.has_released = true;
+        }
+        std::mem::take(&mut self.has_released)
     }
 
     /// Forgets what was decided and is not committed.

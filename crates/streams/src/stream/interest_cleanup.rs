@@ -35,6 +35,9 @@ pub(super) struct InterestCleanup {
     next_round_at: Option<Timestamp>,
     /// A message that this round has passed may have become unneeded since: scan once more.
     restart: bool,
+    /// Whether consumers may still be missing that want messages: nothing is removed before a
+    /// reconciliation, which comes when all are there.
+    awaits_consumers: bool,
 }
 
 /// A look at all messages. It goes by their subjects, which the index knows in order: no message is
@@ -57,6 +60,12 @@ struct CleanupSlice {
 }
 
 impl InterestCleanup {
+    /// Nothing is left to be done: a leader begins with it, and a follower. What was settled may be
+    /// so by acknowledgements that its group never gets; a reconciliation finds what is.
+    pub(super) fn of_another_leader() -> Self {
+        Self { awaits_consumers: true, ..Self::default() }
+    }
+
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.next_removal_at.into_iter().chain(self.next_round_at).min()
     }
@@ -74,6 +83,10 @@ impl InterestCleanup {
             "a round that is not through goes on, and nothing else does"
         );
         debug_assert!(!self.restart || self.round.is_some(), "a round begins anew when there is one");
+        debug_assert!(
+            !self.awaits_consumers || self.next_due().is_none(),
+            "nothing is due while consumers are missing"
+        );
     }
 
     fn is_due(at: Option<Timestamp>, now: Timestamp) -> bool {
@@ -85,7 +98,8 @@ impl StreamCore {
     /// Removes messages that a consumer has settled, unless another one needs them. For shards:
     /// what takes longer is left to [`StreamCore::run_due`].
     pub fn acknowledged(&mut self, seqs: &[Seq], now: Timestamp, effects: &mut Effects) {
-        if self.config.retention == Retention::Limits || seqs.is_empty() || !self.role().leads() {
+        let is_idle = self.cleanup.awaits_consumers || !self.role().leads();
+        if self.config.retention == Retention::Limits || seqs.is_empty() || is_idle {
             return;
         }
         let due = self.next_due();
@@ -110,6 +124,7 @@ impl StreamCore {
     /// Has all messages looked at, slice by slice, for those that nobody needs any more. To be
     /// called only when all consumers of the stream are known.
     pub fn reconcile(&mut self, now: Timestamp, effects: &mut Effects) {
+        self.cleanup.awaits_consumers &= !self.role().leads();
         self.begin_round(now);
         // The first slice at once: whoever asks next, having changed a consumer, sees it.
         self.run_due_cleanup(now);
@@ -120,7 +135,9 @@ impl StreamCore {
 
     pub(super) fn begin_round(&mut self, now: Timestamp) {
         let cleanup = &mut self.cleanup;
-        if self.config.retention == Retention::Limits || !self.settings.role.leads() {
+        if !self.settings.role.leads() || cleanup.awaits_consumers {
+            *cleanup = InterestCleanup::of_another_leader();
+        } else if self.config.retention == Retention::Limits {
             *cleanup = InterestCleanup::default();
         } else if cleanup.round.is_some() {
             // It goes on, so that it ends however often this is called.
@@ -133,11 +150,16 @@ impl StreamCore {
     }
 
     /// The log was opened anew: what was removed may be there again. What was settled and not
-    /// removed is still settled, also where the consumer is gone that has done so.
+    /// removed is still settled, also where the consumer is gone that has done so; but not in a
+    /// group, which may not have what has settled it.
     pub(super) fn restart_cleanup(&mut self, now: Timestamp) {
-        let kept = std::mem::take(&mut self.cleanup.kept);
+        let InterestCleanup { mut kept, awaits_consumers, .. } = std::mem::take(&mut self.cleanup);
+        if self.outgoing.group.is_some() {
+            kept.clear();
+        }
         let next_removal_at = (!kept.is_empty()).then_some(now);
-        self.cleanup = InterestCleanup { kept, next_removal_at, ..InterestCleanup::default() };
+        self.cleanup =
+            InterestCleanup { kept, next_removal_at, awaits_consumers, ..InterestCleanup::default() };
         self.begin_round(now);
     }
 
@@ -314,6 +336,7 @@ fn remove(store: &mut Stream, seqs: &[Seq], now: Timestamp) -> Result<(), StoreE
 mod tests {
     use super::super::tests::{Bench, config, msg};
     use super::*;
+    use crate::ReplicaRole;
     use myelin_jsapi::config::StreamConfig;
 
     /// No consumer is needed: they are all settled.
@@ -347,6 +370,22 @@ mod tests {
         let limits = std::sync::Arc::new(config());
         bench.core.update(limits, bench.now, &mut bench.effects).expect("it is in memory");
         assert!(bench.core.cleanup.kept.is_empty() && bench.core.cleanup.next_due().is_none());
+    }
+
+    #[test]
+    fn what_is_settled_goes_with_an_acknowledgement_that_is_lost() {
+        let mut bench = work_queue();
+        // As after a removal that failed. Then the group loses the acknowledgement.
+        bench.core.cleanup.next_removal_at = Some(bench.now + RETRY);
+        bench.core.acknowledged(&[1], bench.now, &mut bench.effects);
+        assert_eq!(bench.core.cleanup.kept, [1]);
+        bench.core.set_role(ReplicaRole::Follower, bench.now, &mut bench.effects);
+        assert!(bench.core.cleanup.kept.is_empty() && bench.core.cleanup.next_due().is_none());
+        bench.core.set_role(ReplicaRole::Leader, bench.now, &mut bench.effects);
+        bench.core.reconcile(bench.now, &mut bench.effects);
+        bench.now += 2 * RETRY;
+        bench.core.run_due(bench.now, &mut bench.effects);
+        assert_eq!(bench.core.state().totals.messages, 3, "nobody has settled it");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `CONSUMER.*`: making, changing, showing and ending consumers.
 
 use super::{Call, CallResponse};
+use crate::engine::consumers::Leadership;
 use crate::engine::{LiveConsumer, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::consumer::ConsumerInfo as Info;
@@ -61,6 +62,7 @@ impl Call {
             self.check_identity(identity)?;
         }
         let consumers = Arc::clone(stream.consumers());
+        let leadership = consumers.leadership()?;
         let info = match self.check_consumer(&stream, wanted)? {
             Created::New(wanted) => {
                 let config = stream.config();
@@ -69,14 +71,14 @@ impl Call {
                 let woken = Arc::clone(&live);
                 self.then.push(Box::new(move || woken.wake_behind()));
                 let info = consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-                self.make_durable(&stream, info.config.as_ref()).await?;
+                self.make_durable(&stream, info.config.as_ref(), leadership).await?;
                 info
             }
             Created::Changed(wanted) => {
                 let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 if consumers.config(&wanted.name).is_none_or(|known| *known != *wanted) {
                     let config = consumers.update(&live, *wanted).await?;
-                    self.make_durable(&stream, Some(&config)).await?;
+                    self.make_durable(&stream, Some(&config), leadership).await?;
                 }
                 self.begin_again(&stream, &live).await?;
                 consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?
@@ -116,8 +118,9 @@ impl Call {
         if config.is_none_or(|config| !config.sourcing || config.is_own) {
             return Ok(());
         }
+        let leadership = stream.consumers().leadership()?;
         stream.consumers().reset(live, 0).await?;
-        self.make_durable(stream, None).await?;
+        self.make_durable(stream, None, leadership).await?;
         Ok(())
     }
 
@@ -139,17 +142,18 @@ impl Call {
 
     /// Has what was done to a consumer survive a loss of power before it is answered: where it has
     /// a name that somebody counts on, and where all that is acknowledged is synced. In a group it
-    /// is answered when the group has agreed.
+    /// is answered when the group has agreed; `leadership` is from before it was done.
     async fn make_durable(
         &self,
         stream: &LiveStream,
         config: Option<&config::ConsumerConfig>,
+        leadership: Leadership,
     ) -> Result<(), ApiError> {
         let is_durable = config.is_some_and(|config| !config.durable_name.is_empty());
         if stream.is_stored() && (is_durable || self.jetstream.settings.sync_always) {
             self.jetstream.store.owe_round();
         }
-        stream.consumers().agreed().await
+        stream.consumers().agreed(leadership).await
     }
 
     /// How a consumer stands, as answers about one say it.
@@ -215,11 +219,11 @@ impl Call {
         }
         let (stream, live) = self.find_consumer(stream, name).await?;
         let config = stream.consumers().config(name);
-        let deleted = stream.consumers().delete(&live, &mut self.out).await;
-        if !deleted.map_err(ApiError::consumer_store_failed)? {
+        let leadership = stream.consumers().leadership()?;
+        if !stream.consumers().delete(&live, &mut self.out).await? {
             return Err(ApiError::CONSUMER_NOT_FOUND);
         }
-        self.make_durable(&stream, config.as_deref()).await?;
+        self.make_durable(&stream, config.as_deref(), leadership).await?;
         Ok(ConsumerDelete { success: true })
     }
 
@@ -230,8 +234,9 @@ impl Call {
         let known = consumers.config(name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         let paused = config::pause(&known, request.pause_until);
         let until = paused.pause_until;
+        let leadership = consumers.leadership()?;
         let config = consumers.update(&live, paused).await?;
-        self.make_durable(&stream, Some(&config)).await?;
+        self.make_durable(&stream, Some(&config), leadership).await?;
         let now = self.jetstream.host.now();
         let left = until.map_or(0, |until| until.timestamp().saturating_sub(now)).max(0);
         Ok(ConsumerPause { paused: left > 0, pause_until: until.unwrap_or_default(), pause_remaining: left })
@@ -256,8 +261,9 @@ impl Call {
     ) -> Result<ConsumerReset, ApiError> {
         let request = ConsumerResetRequest::read(self.body())?;
         let stream = self.find(stream).await?;
+        let leadership = stream.consumers().leadership()?;
         let (reset_seq, info) = stream.consumers().reset(live, request.seq).await?;
-        self.make_durable(&stream, None).await?;
+        self.make_durable(&stream, None, leadership).await?;
         if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
             self.add_identity_header(&stream.identity());
         }

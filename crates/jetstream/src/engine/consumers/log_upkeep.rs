@@ -3,9 +3,10 @@
 
 use super::LiveConsumer;
 use crate::engine::waits::Waiters;
+use myelin_jsapi::ApiError;
 use myelin_stdx::sync::lock;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Marks of what is under way with the log.
@@ -20,9 +21,16 @@ pub(super) struct LogUpkeep {
     is_rewriting: AtomicBool,
     /// Whether it is the log of the stream's group.
     is_of_group: AtomicBool,
+    /// How often this replica has begun to lead the group or to follow: even while it leads.
+    role_changes: AtomicU64,
     /// Calls that wait until the group has agreed.
     agreements: Waiters,
 }
+
+/// Time during which this replica leads a group without a break. What was decided in it is lost
+/// where it ends first, or may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Leadership(u64);
 
 impl LogUpkeep {
     /// Notes that the log is that of the stream's group from here on.
@@ -33,6 +41,30 @@ impl LogUpkeep {
     /// Whether the log is that of the stream's group.
     pub(super) fn is_of_group(&self) -> bool {
         self.is_of_group.load(Acquire)
+    }
+
+    /// The time during which this replica leads, for a call that is about to decide something: it
+    /// has to know before it does.
+    ///
+    /// # Errors
+    /// Another replica leads.
+    pub(super) fn leadership(&self) -> Result<Leadership, ApiError> {
+        let leadership = Leadership(self.role_changes.load(SeqCst));
+        if leadership.0.is_multiple_of(2) { Ok(leadership) } else { Err(ApiError::CLUSTER_NOT_AVAIL) }
+    }
+
+    /// Whether this replica leads since then.
+    pub(super) fn leads_since(&self, leadership: Leadership) -> bool {
+        self.role_changes.load(SeqCst) == leadership.0
+    }
+
+    /// Notes that this replica leads, or follows. Follows: before what it has decided is nothing
+    /// any more. Calls that wait hear of it.
+    pub(super) fn set_leads(&self, leads: bool) {
+        if self.role_changes.load(SeqCst).is_multiple_of(2) != leads {
+            self.role_changes.fetch_add(1, SeqCst);
+        }
+        self.agreements.wake();
     }
 
     /// Calls that wait until the group has agreed.

@@ -2,6 +2,7 @@
 
 use super::StreamConsumers;
 use super::live::LiveConsumer;
+use super::log_upkeep::Leadership;
 use super::reserved_names::is_position;
 use super::schedule_index::is_schedule_index;
 use super::wakeups::FilterEntry;
@@ -21,7 +22,6 @@ use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
 use myelin_wire::message_buf::MessageBuf;
-use std::io;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of the largest message that may come, where nobody has said.
@@ -163,6 +163,9 @@ impl StreamConsumers {
 
     /// Another role from now on. Only for threads that may wait.
     pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
+        if !role.leads() && self.log.is_of_group() {
+            self.log.set_leads(false);
+        }
         if role.leads() && self.log.is_of_group() {
             self.forget_lost();
         }
@@ -172,8 +175,7 @@ impl StreamConsumers {
         }
         if role.leads() {
             self.begin_missed();
-        } else {
-            self.log.agreements().send_away();
+            self.log.set_leads(true);
         }
     }
 
@@ -300,20 +302,26 @@ impl StreamConsumers {
         &self,
         live: &Arc<LiveConsumer>,
         out: &mut MessageBuf,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, ApiError> {
         block_on(self.delete(live, out))
     }
 
     /// Ends a consumer. Answers whether it was still there.
     ///
     /// # Errors
-    /// The consumer is gone, and the disk does not have that: it may be back after a start.
+    /// The consumer is gone, and the disk does not have that: it may be back after a start. In a
+    /// group: another replica leads, and whether the group has it is not known.
     pub(in crate::engine) async fn delete(
         &self,
         live: &Arc<LiveConsumer>,
         out: &mut MessageBuf,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, ApiError> {
+        self.leadership()?;
         let Some(written) = self.remove(live, "Consumer Deleted").await else { return Ok(false) };
+        if self.log.is_of_group() {
+            // It may be there, as far as anybody knows.
+            written.clone()?;
+        }
         self.add_action_advisory(live.name(), Action::Delete, out);
         if let Ok(stream) = self.stream() {
             stream.consumer_removed(live);
@@ -333,7 +341,8 @@ impl StreamConsumers {
     }
 
     /// Removes a consumer, and says whether that was written; `None`: it is not there.
-    async fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Option<io::Result<()>> {
+    async fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Option<Result<(), ApiError>> {
+        let leadership = self.leadership();
         let removed = {
             let mut all = write_lock(&self.live);
             let is_it = all.get(live.name()).is_some_and(|known| Arc::ptr_eq(known, live));
@@ -342,7 +351,10 @@ impl StreamConsumers {
         removed?;
         // A group may not agree: until then acknowledgements are taken.
         let config = (!self.log.is_of_group()).then(|| self.unlist(live));
-        let agreed = self.agree_to_end(live, why).await;
+        let agreed = match leadership {
+            Ok(leadership) => self.agree_to_end(live, why, leadership).await,
+            Err(error) => Err(error),
+        };
         let state_handle = live.act_soon(move |core, turn| {
             core.end(why, turn);
             core.state_handle().clone()
@@ -350,7 +362,7 @@ impl StreamConsumers {
         let state_handle = state_handle.await;
         self.forget(live, state_handle.as_ref(), config);
         if let Err(error) = agreed {
-            return Some(Err(io::Error::other(error.description)));
+            return Some(Err(error));
         }
         if let Some(state_handle) = state_handle {
             // One that is removed twice is removed.
@@ -363,14 +375,19 @@ impl StreamConsumers {
                     format_args!("JetStream: the end of consumer '{}' was not written: {error}", live.name());
                 self.host.log(Level::Warn, what);
             }
-            return Some(written);
+            return Some(written.map_err(ApiError::consumer_store_failed));
         }
-        Some(Err(io::Error::other("a panic while the consumer ended")))
+        Some(Err(ApiError::consumer_store_failed("a panic while the consumer ended")))
     }
 
     /// Has the group agree to the end of a consumer, if it is one's; who waits for messages is told
     /// then.
-    async fn agree_to_end(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Result<(), ApiError> {
+    async fn agree_to_end(
+        &self,
+        live: &Arc<LiveConsumer>,
+        why: &'static str,
+        leadership: Leadership,
+    ) -> Result<(), ApiError> {
         if !self.log.is_of_group() {
             return Ok(());
         }
@@ -385,7 +402,7 @@ impl StreamConsumers {
             }
         });
         ended.await.ok_or_else(gone)?;
-        let agreed = self.agreed().await;
+        let agreed = self.agreed(leadership).await;
         if agreed.is_err() {
             let (stream, seed) = (self.stream.to_string(), self.seed());
             let role = ReplicaRole::Follower;

@@ -68,6 +68,7 @@ use std::time::Duration;
 pub(super) use interest::StreamInterest;
 pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
+pub(super) use log_upkeep::Leadership;
 use log_upkeep::LogUpkeep;
 pub(super) use manage::CreateContext;
 pub(super) use own_stream::OwnStream;
@@ -214,20 +215,32 @@ impl StreamConsumers {
         self.log.is_of_group() && self.is_stored(state_handle)
     }
 
-    /// Waits until the group of the stream has all that consumers have decided so far. Nothing is
-    /// waited for without a group.
+    /// What a call has to know before it decides something that it [waits](Self::agreed) for.
     ///
     /// # Errors
-    /// Another replica leads: whether the group has it is not known.
-    pub(in crate::engine) async fn agreed(&self) -> Result<(), ApiError> {
+    /// Another replica leads the group of the stream.
+    pub(in crate::engine) fn leadership(&self) -> Result<Leadership, ApiError> {
+        self.log.leadership()
+    }
+
+    /// Waits until the group of the stream has all that consumers have decided so far, among it
+    /// what was decided since `leadership` was asked for. Nothing is waited for without a group.
+    ///
+    /// # Errors
+    /// Another replica leads, or did meanwhile: whether the group has it is not known.
+    pub(in crate::engine) async fn agreed(&self, leadership: Leadership) -> Result<(), ApiError> {
         if !self.log.is_of_group() {
             return Ok(());
         }
         let position = lock(&self.stored).flush(self.host.now()).unwrap_or_default();
         self.settled_off_shard(Vec::new(), true);
-        let is_agreed = || position.is_none_or(|position| lock(&self.stored).is_released(position));
-        let agreed = self.log.agreements().until(|| is_agreed().then_some(())).await;
-        agreed.ok_or(ApiError::CLUSTER_NOT_AVAIL)
+        let outcome = || {
+            let is_agreed = position.is_none_or(|position| lock(&self.stored).is_released(position));
+            // In this order: numbers of another time are not those that were decided on.
+            let leads = self.log.leads_since(leadership);
+            if leads { is_agreed.then_some(Ok(())) } else { Some(Err(ApiError::CLUSTER_NOT_AVAIL)) }
+        };
+        self.log.agreements().until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
     }
 
     /// Writes what consumers have changed. Answers what must be released before it counts as

@@ -321,6 +321,8 @@ impl LiveStream {
         if role.leads() {
             self.consumers.set_role(role);
             self.consumers.resume();
+            // All are known now that want messages.
+            self.reconcile();
             self.bind();
             self.sourcing.begin(self, &self.config());
         }

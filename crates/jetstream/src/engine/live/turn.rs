@@ -236,8 +236,7 @@ impl LiveStream {
                 after.worked += seqs.len().min(REMOVALS_MOST) * REMOVAL_WORK;
                 core.acknowledged(&seqs, now, &mut after.effects);
             }
-            // What could not be appended is tried again when it is due.
-            StreamWork::Propose => after.effects.due_changed |= core.propose_consumers(now).is_err(),
+            StreamWork::Propose => core.propose(now, &mut after.effects),
             StreamWork::Reconcile => core.reconcile(now, &mut after.effects),
             StreamWork::Finish(done) => core.finish(done, now, &mut after.effects),
             StreamWork::Copy(source_reader) => {

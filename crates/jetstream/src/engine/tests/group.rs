@@ -2,11 +2,12 @@
 //! for it.
 
 use super::house::{Heard, House, stream};
+use crate::engine::consumers::OwnStream;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::GroupPosition;
-use myelin_store::consumer::GroupConsumers;
+use myelin_store::consumer::{AckRules, GroupConsumers};
 use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::MessageBuf;
 use std::pin::pin;
@@ -46,7 +47,12 @@ impl Group {
     /// All that is in the log is committed.
     fn commit(&mut self) {
         self.house.settle();
-        let (live, index) = (self.house.stream("S"), self.index());
+        let index = self.index();
+        self.commit_to(index);
+    }
+
+    fn commit_to(&mut self, index: u64) {
+        let live = self.house.stream("S");
         let mut guard = live.lock_core().expect("it is there");
         let (core, effects) = guard.parts();
         core.committed(index, effects);
@@ -186,7 +192,8 @@ fn calls_go_on_when_the_group_has_agreed() {
     let mut group = Group::new(stream("S"), AckPolicy::Explicit);
     let consumers = Arc::clone(group.house.stream("S").consumers());
     group.house.consume("S", consumer("D", AckPolicy::Explicit));
-    let mut made = pin!(consumers.agreed());
+    let leadership = consumers.leadership().expect("it leads");
+    let mut made = pin!(consumers.agreed(leadership));
     assert!(poll(made.as_mut()).is_pending());
     group.commit();
     assert!(matches!(poll(made.as_mut()), Poll::Ready(Ok(()))));
@@ -219,7 +226,8 @@ fn what_a_leader_made_changed_and_ended_is_as_the_group_has_it() {
     let (live, mut out) = (find("D"), MessageBuf::default());
     let mut deleted = pin!(consumers.delete(&live, &mut out));
     assert!(poll(deleted.as_mut()).is_pending());
-    let mut agreed = pin!(consumers.agreed());
+    let leadership = consumers.leadership().expect("it leads");
+    let mut agreed = pin!(consumers.agreed(leadership));
     assert!(poll(agreed.as_mut()).is_pending());
     group.lose(last + 1);
     assert!(matches!(poll(agreed.as_mut()), Poll::Ready(Err(_))), "nobody knows");
@@ -233,4 +241,72 @@ fn what_a_leader_made_changed_and_ended_is_as_the_group_has_it() {
     }
     group.commit();
     assert_eq!(group.heard(), (2, 0));
+}
+
+#[test]
+fn who_waits_for_what_was_undone_goes_on() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    let (states, _) = consumers.log().expect("the server runs");
+    let undone = || {
+        let id = lock(states).create("X", AckRules::default(), b"").expect("it is new");
+        let position = lock(states).flush(0).expect("nothing is written").expect("a group");
+        lock(states).remove(id).expect("it is there");
+        position
+    };
+    let is_released = |position| lock(states).is_released(position);
+    let first = undone();
+    assert!(!is_released(first));
+    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    assert!(is_released(first), "nothing has to be agreed to");
+    // Behind something that has to be.
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    let second = undone();
+    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    assert!(!is_released(second));
+    group.commit();
+    assert!(is_released(second));
+}
+
+#[test]
+fn a_call_knows_from_its_decision_on_when_its_leader_has_lost_it() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    let last = group.index();
+    let leadership = consumers.leadership().expect("it leads");
+    group.house.consume("S", consumer("D", AckPolicy::Explicit));
+    // It waits when this replica leads again, of which all is committed.
+    group.lose(last + 1);
+    group.commit();
+    let mut agreed = pin!(consumers.agreed(leadership));
+    assert!(matches!(poll(agreed.as_mut()), Poll::Ready(Err(_))), "nobody has it");
+    // Or while it follows, and then it hears of nothing.
+    let leadership = consumers.leadership().expect("it leads");
+    group.house.consume("S", consumer("E", AckPolicy::Explicit));
+    group.set_role(ReplicaRole::Follower);
+    let mut agreed = pin!(consumers.agreed(leadership));
+    assert!(matches!(poll(agreed.as_mut()), Poll::Ready(Err(_))), "nobody knows");
+    assert!(consumers.leadership().is_err(), "a follower decides nothing");
+    let (live, mut out) = (consumers.find("C").expect("it is there"), MessageBuf::default());
+    let mut deleted = pin!(consumers.delete(&live, &mut out));
+    let Poll::Ready(Err(error)) = poll(deleted.as_mut()) else { panic!("it follows") };
+    assert_eq!(error.err_code, 10008);
+    assert!(consumers.find("C").is_some());
+}
+
+#[test]
+fn a_removal_that_is_lost_is_decided_again() {
+    let config = StreamConfig { retention: Retention::WorkQueue, ..stream("S") };
+    let mut group = Group::new(config, AckPolicy::Explicit);
+    group.ask(1);
+    group.commit();
+    group.answer(0, "+ACK");
+    // The acknowledgement is committed, and the removal that comes behind it is not.
+    let last = group.index();
+    group.commit_to(last - 1);
+    group.lose(last);
+    assert_eq!(group.house.contents("S"), (1, 1));
+    group.commit();
+    assert_eq!(group.house.contents("S"), (0, 1));
 }

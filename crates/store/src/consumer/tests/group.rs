@@ -150,6 +150,20 @@ fn a_position_is_released_when_its_proposal_is_committed() {
 }
 
 #[test]
+fn a_number_that_somebody_knows_does_not_go_back() {
+    let mut leader = GroupConsumers::in_memory(0).lead();
+    let begin = leader.flush(0).expect("nothing is written").expect("a group");
+    let id = leader.create("C", AckRules::default(), b"").expect("it is new");
+    let known = leader.flush(0).expect("nothing is written").expect("a group");
+    leader.remove(id).expect("it is there");
+    assert_eq!(leader.flush(0).expect("nothing is written"), Some(known), "though nothing is left");
+    assert!(leader.is_dirty() && leader.is_released(begin) && !leader.is_released(known));
+    assert_eq!((leader.take_records().len(), leader.proposal()), (0, known.end));
+    leader.committed(known.end);
+    assert!(leader.is_released(known) && !leader.is_dirty());
+}
+
+#[test]
 fn an_image_is_as_of_an_index() {
     for cipher in [None, Some(CipherKind::ChaCha20Poly1305)] {
         let disk = FaultyDisk::new(1);

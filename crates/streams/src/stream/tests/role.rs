@@ -100,7 +100,34 @@ fn a_follower_removes_nothing_that_is_settled() {
     assert_eq!((bench.core.state().totals.messages, bench.core.next_due()), (3, None));
     bench.set_role(ReplicaRole::Leader);
     pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 3, "consumers may be missing");
+    bench.core.reconcile(bench.now, &mut bench.effects);
+    pass(&mut bench, 0);
     assert_eq!(bench.core.state().totals.messages, 1, "nobody has to say again what is settled");
+}
+
+#[test]
+fn a_new_leader_removes_nothing_before_all_consumers_are_there() {
+    for retention in [Retention::Interest, Retention::WorkQueue] {
+        let consumers = Consumers::want(&[">"]);
+        let mut bench = Bench::with(StreamConfig { retention, ..config() }, interested(&consumers));
+        bench.set_role(ReplicaRole::Follower);
+        bench.apply("a", &[], bench.now + 1);
+        bench.apply("a", &[], bench.now + 2);
+        bench.set_role(ReplicaRole::Leader);
+        // A consumer that is there has settled both, one that is not wants the second.
+        consumers.settle([1, 2]);
+        bench.core.acknowledged(&[1, 2], bench.now, &mut bench.effects);
+        let limits = Arc::new((**bench.core.config()).clone());
+        bench.core.update(limits, bench.now, &mut bench.effects).unwrap();
+        pass(&mut bench, 0);
+        assert_eq!(bench.core.state().totals.messages, 2);
+        consumers.replace();
+        consumers.settle([1]);
+        bench.core.reconcile(bench.now, &mut bench.effects);
+        pass(&mut bench, 0);
+        assert_eq!((bench.core.state().totals.messages, bench.core.state().totals.first_seq), (1, 2));
+    }
 }
 
 #[test]

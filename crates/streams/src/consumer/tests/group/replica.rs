@@ -278,6 +278,7 @@ impl Replica {
                 self.live.insert(name, core);
             }
         }
+        self.stream_turn(now, |core, effects| core.reconcile(now, effects));
     }
 }
 
