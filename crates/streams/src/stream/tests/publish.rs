@@ -75,6 +75,9 @@ fn ids_are_known_after_a_restart() {
     let mut bench = Bench { core, now, effects: Effects::default() };
     assert_eq!(bench.publish("a", &["Nats-Msg-Id: new"], "x"), r#"{"stream":"S","seq":2,"duplicate": true}"#);
     assert_eq!(bench.publish("a", &["Nats-Msg-Id: old"], "x"), r#"{"stream":"S","seq":3}"#);
+    // It counts from the message, not from the restart.
+    bench.now = NOW + 230_000_000_000;
+    assert_eq!(bench.publish("a", &["Nats-Msg-Id: new"], "x"), r#"{"stream":"S","seq":4}"#);
 }
 
 #[test]
