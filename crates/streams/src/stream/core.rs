@@ -170,6 +170,7 @@ impl StreamCore {
     /// A round, or a commit, may have released what waits: says what may be said now.
     pub fn released(&mut self, effects: &mut Effects) {
         self.consumers_released(effects);
+        self.feed_ids();
         self.outgoing.release_queue.release(self.store.release(), &mut effects.out);
         self.note_failure(effects);
     }

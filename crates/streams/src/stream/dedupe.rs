@@ -14,6 +14,8 @@ use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use myelin_store::{Seq, Timestamp};
 
+use super::decided_ids::DecidedIds;
+
 /// Sizes of chunks: small streams stay small, and no id is larger than the header block it came in.
 const CHUNK_MIN: usize = 1 << 10;
 const CHUNK_MAX: usize = 64 << 10;
@@ -34,6 +36,8 @@ pub(super) struct Dedupe {
     first_chunk: u64,
     chunk_bytes: usize,
     forgotten: u64,
+    /// Ids that come into the table when their entry is committed.
+    pub(super) decided: DecidedIds,
 }
 
 /// Resources that the message ids of a stream take.
@@ -85,6 +89,7 @@ impl Dedupe {
             first_chunk: 0,
             chunk_bytes: 0,
             forgotten: 0,
+            decided: DecidedIds::default(),
         }
     }
 

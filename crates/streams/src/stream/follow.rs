@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use myelin_store::consumer::{Consumers, Diverged, GroupConsumers};
-use myelin_store::{Message, StoreError, TakenBack, Timestamp};
+use myelin_store::{DecidedEntry, Message, Seq, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -43,6 +43,8 @@ impl StreamCore {
         self.settings.role = role;
         self.forget_proposals();
         self.cleanup = InterestCleanup::of_another_leader();
+        self.feed_ids();
+        self.ids.decided.clear();
         if role.leads() {
             self.load_schedules();
             self.next.expiry = self.store.next_expiry().unwrap_or(Some(now));
@@ -58,15 +60,46 @@ impl StreamCore {
         debug_assert!(!self.role().leads(), "a leader decides itself");
         debug_assert!(message.seq <= self.store.totals().last_seq, "what is applied was appended");
         let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
-        self.last.time = message.timestamp;
-        self.last.set_id(id);
-        self.ids.tidy(message.timestamp, IDS_PER_MESSAGE);
-        if !id.is_empty()
-            && let Some(slot) = self.ids.begin(id, message.timestamp)
-        {
-            self.ids.stored(slot, message.seq, message.timestamp);
+        self.feed(message.seq, message.timestamp, id);
+        self.charge();
+    }
+
+    /// Appends an entry of the group's log that the leader has decided. What is known beside the
+    /// log follows its messages, as with [`StreamCore::applied`], when it is committed with all of
+    /// its decision: of one that is aborted nothing is known.
+    ///
+    /// # Errors
+    /// As [`Stream::append_decided`](myelin_store::Stream::append_decided): nothing has changed,
+    /// unless the stream has failed.
+    pub fn append_decided(&mut self, decided: &DecidedEntry, now: Timestamp) -> Result<(), StoreError> {
+        debug_assert!(!self.role().leads(), "a leader decides itself");
+        self.store.append_decided(decided, now)?;
+        self.ids.decided.append(decided);
+        self.feed_ids();
+        Ok(())
+    }
+
+    /// Has what is known beside the log follow what is committed.
+    pub(super) fn feed_ids(&mut self) {
+        if self.ids.decided.is_empty() {
+            return;
+        }
+        let commit = self.store.group().map_or(0, |group| group.commit);
+        for msg in self.ids.decided.take(commit) {
+            self.feed(msg.seq, msg.time, &msg.id);
         }
         self.charge();
+    }
+
+    fn feed(&mut self, seq: Seq, time: Timestamp, id: &[u8]) {
+        self.last.time = time;
+        self.last.set_id(id);
+        self.ids.tidy(time, IDS_PER_MESSAGE);
+        if !id.is_empty()
+            && let Some(slot) = self.ids.begin(id, time)
+        {
+            self.ids.stored(slot, seq, time);
+        }
     }
 
     /// Takes back the entries of the group's log from index `first` on, and what is known of their
@@ -82,6 +115,7 @@ impl StreamCore {
         let Some(first_ticket) = first_ticket else { return Ok(()) };
         self.outgoing.release_queue.take_back(first_ticket);
         self.ids.take_back(last_seq);
+        self.ids.decided.take_back(first);
         self.last.time = self.store.totals().last_timestamp;
         self.last.set_id(b"");
         let mut buffer = Vec::new();

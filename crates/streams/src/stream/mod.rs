@@ -16,6 +16,7 @@ pub mod batch;
 mod copy;
 mod core;
 mod counters;
+mod decided_ids;
 mod dedupe;
 mod drops;
 mod effects;

@@ -206,3 +206,60 @@ fn entries_that_are_taken_back_leave_no_message_id_and_answer_nobody() {
     let answers = bench.msgs(&[MessageRef { headers: follows.as_bytes(), ..msg("a", "reply") }]);
     assert!(answers.is_empty(), "it is the last one: {answers:?}");
 }
+
+/// Ids of a decision of several entries are known when all of it is committed, and never if it is
+/// aborted or taken back.
+#[test]
+fn ids_of_an_aborted_decision_are_not_known() {
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    let mut leader = Bench::new(config());
+    leader.core.store_mut().join_group(position, leader.now).unwrap();
+    leader.core.store_mut().bound_entries(80);
+    let headers = ["a", "b", "c"].map(|id| block(&[&format!("Nats-Msg-Id: {id}")]));
+    let msgs = headers.each_ref().map(|block| MessageRef { headers: block.as_bytes(), ..msg("a", "r") });
+    assert!(leader.msgs(&msgs).is_empty(), "it waits for its commit");
+    let parts = leader.core.store_mut().take_decided();
+    assert_eq!(parts.len(), 3);
+    let follow = |count: usize| {
+        let mut bench = Bench::new(config());
+        bench.core.store_mut().join_group(position, bench.now).unwrap();
+        bench.set_role(ReplicaRole::Follower);
+        parts[..count].iter().for_each(|part| bench.core.append_decided(part, bench.now).unwrap());
+        bench
+    };
+    let known = |bench: &Bench| bench.core.known_ids().count;
+
+    let mut whole = follow(3);
+    whole.core.committed(2, &mut whole.effects);
+    assert_eq!(known(&whole), 0, "it is committed by half");
+    whole.core.committed(3, &mut whole.effects);
+    assert_eq!(known(&whole), 3);
+
+    let mut another = follow(2);
+    another.core.store_mut().abort_unfinished(another.now).unwrap();
+    let aborts = another.core.store_mut().take_decided();
+    let mut aborted = follow(2);
+    aborted.core.append_decided(&aborts[0], aborted.now).unwrap();
+    for bench in [&mut another, &mut aborted] {
+        bench.core.committed(3, &mut bench.effects);
+        bench.effects.clear();
+        bench.set_role(ReplicaRole::Leader);
+        assert_eq!(known(bench), 0);
+        assert!(bench.msgs(&msgs[..1]).is_empty(), "it is no duplicate");
+    }
+
+    // Who has aborted it need not have led: somebody else goes on behind that.
+    let mut outvoted = follow(2);
+    outvoted.core.store_mut().abort_unfinished(outvoted.now).unwrap();
+    let next = another.core.store_mut().take_decided();
+    outvoted.core.append_decided(&next[0], outvoted.now).unwrap();
+    outvoted.core.committed(4, &mut outvoted.effects);
+    assert_eq!(known(&outvoted), 1);
+
+    let mut taken_back = follow(2);
+    taken_back.core.append_decided(&aborts[0], taken_back.now).unwrap();
+    taken_back.core.take_back(3, taken_back.now).unwrap();
+    taken_back.core.append_decided(&parts[2], taken_back.now).unwrap();
+    taken_back.core.committed(3, &mut taken_back.effects);
+    assert_eq!(known(&taken_back), 3, "the abort does not count");
+}

@@ -1,0 +1,79 @@
+//! Message ids in entries that a leader has decided, until it is known that they count.
+//!
+//! Owns which entries belong to one decision: ids of one that was aborted are never known.
+
+use std::collections::VecDeque;
+
+use myelin_store::record::{Entry, LogEntryKind, canonical};
+use myelin_store::{DecidedEntry, Seq, Timestamp};
+
+use super::msg_headers::{Key, MsgHeaders};
+
+/// Message of a decision, as far as others are compared with it.
+pub(super) struct DecidedMsg {
+    pub(super) seq: Seq,
+    pub(super) time: Timestamp,
+    /// Its message id; empty for none.
+    pub(super) id: Vec<u8>,
+}
+
+struct WaitingEntry {
+    index: u64,
+    kind: LogEntryKind,
+    /// Its decision goes on with the next entry.
+    more: bool,
+    msgs: Vec<DecidedMsg>,
+}
+
+/// Entries that were appended and are not known to be committed, in order.
+#[derive(Default)]
+pub(super) struct DecidedIds(VecDeque<WaitingEntry>);
+
+impl DecidedIds {
+    /// Keeps what an entry brings.
+    pub(super) fn append(&mut self, decided: &DecidedEntry) {
+        let records = canonical::read(&decided.records).unwrap_or_default();
+        let msgs = records.into_iter().filter_map(|(record, _)| match record {
+            Entry::Message(message) => {
+                let id = MsgHeaders::scan(message.headers).get(Key::MsgId).to_vec();
+                Some(DecidedMsg { seq: message.seq, time: message.timestamp, id })
+            }
+            _ => None,
+        });
+        let (index, kind, more) = (decided.entry.index, decided.entry.kind, decided.entry.more);
+        self.0.push_back(WaitingEntry { index, kind, more, msgs: msgs.collect() });
+    }
+
+    /// Takes out what counts when entries up to `commit` are committed. A decision counts as a
+    /// whole. One behind which the next entry is missing was aborted here.
+    pub(super) fn take(&mut self, commit: u64) -> Vec<DecidedMsg> {
+        let is_end = |entry: &WaitingEntry| entry.index <= commit && !entry.more;
+        let Some(last) = self.0.iter().rposition(is_end) else { return Vec::new() };
+        let (mut counting, mut parts, mut next) = (Vec::new(), Vec::new(), 0);
+        for mut entry in self.0.drain(..=last) {
+            if entry.index != next || entry.kind == LogEntryKind::Abort {
+                parts.clear();
+            }
+            next = entry.index + 1;
+            parts.append(&mut entry.msgs);
+            if !entry.more {
+                counting.append(&mut parts);
+            }
+        }
+        counting
+    }
+
+    /// Forgets the entries from `first` on.
+    pub(super) fn take_back(&mut self, first: u64) {
+        self.0.truncate(self.0.partition_point(|entry| entry.index < first));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets all: what counts was taken.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
