@@ -28,10 +28,10 @@ impl StreamCore {
 
     /// Another role from now on. A leader has due at once what a follower has left, and looks for
     /// schedules as after a start; for what nobody needs when it is told that all consumers are
-    /// there ([`StreamCore::reconcile`]), and until then what they settle stays. In a group it begins when all that is
-    /// in its log is committed, and consumers with what is applied; with a leader goes what its
-    /// consumers have decided and the group has not. Batches that were open when it became
-    /// a follower are given up when it leads again, if their time is over.
+    /// there ([`StreamCore::reconcile`]), and until then what they settle stays. In a group it
+    /// begins when all that is in its log is committed, and consumers with what is applied; with a
+    /// leader goes what its consumers have decided and the group has not. Batches that were open
+    /// when it became a follower are given up when it leads again, if their time is over.
     pub fn set_role(&mut self, role: ReplicaRole, now: Timestamp, effects: &mut Effects) {
         if self.settings.role == role {
             return;
@@ -181,8 +181,8 @@ impl StreamCore {
         }
     }
 
-    /// As [`StreamCore::propose_consumers`], at the request of a consumer. What could not be appended
-    /// is due another time; what has nothing to be agreed to is told at once.
+    /// Does what [`StreamCore::propose_consumers`] does, at the request of a consumer. What could
+    /// not be appended is due another time; what has nothing to be agreed to is told at once.
     pub fn propose(&mut self, now: Timestamp, effects: &mut Effects) {
         effects.due_changed |= self.propose_consumers(now).is_err();
         self.consumers_released(effects);

@@ -215,7 +215,8 @@ impl StreamConsumers {
         self.log.is_of_group() && self.is_stored(state_handle)
     }
 
-    /// What a call has to know before it decides something that it [waits](Self::agreed) for.
+    /// Leadership that a call has to know before it decides something that it
+    /// [waits](Self::agreed) for.
     ///
     /// # Errors
     /// Another replica leads the group of the stream.
