@@ -356,6 +356,11 @@ impl Stream {
     /// Writes a finished batch; returns where the log ends behind it. What the batch says happens
     /// to the catalog next, and then the batch counts as [`Stream::written`].
     fn write(&self, batch: &[u8], now: Timestamp) -> Result<u64, StoreError> {
+        if self.shared.has_stopped() {
+            // It was decided on a catalog that lacks what is released: sequences would come twice.
+            self.check()?;
+            return Err(StoreError::Failed("the stream is about to fail".to_owned()));
+        }
         self.active
             .file
             .append(batch, nanos(now))

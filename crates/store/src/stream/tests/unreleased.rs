@@ -1,5 +1,9 @@
 //! Batches in the log that are not released.
 
+use std::path::PathBuf;
+
+use myelin_disk::faulty::FaultyDisk;
+
 use super::*;
 use crate::stream::catalog::{Planned, PlannedBatch};
 
@@ -88,11 +92,9 @@ fn what_passes_at_once_is_done_behind_what_is_released() {
     assert!(!stream.shared.catalog().has_unreleased());
 }
 
-/// A table cannot be read, so that the catalog cannot follow: nobody passes over what is behind it,
-/// the stream has failed, and who reads hears of it. Opened anew it has everything.
-#[test]
-fn nobody_steps_over_what_a_catalog_could_not_follow() {
-    let disk = myelin_disk::faulty::FaultyDisk::new(3);
+/// A stream on a disk that can fail, with forty messages of which most are in sealed segments.
+fn forty_in_sealed_segments() -> (Bench, FaultyDisk, StreamConfig, Stream) {
+    let disk = FaultyDisk::new(3);
     let mut bench = Bench { disk: Arc::new(disk.clone()), store: None, seed: 0 };
     bench.open();
     let config =
@@ -106,12 +108,14 @@ fn nobody_steps_over_what_a_catalog_could_not_follow() {
         stream.finish(job.run(), 42).unwrap();
         round(&bench, 42);
     }
-    let mut cursor = stream.reader().cursor(Filter::All, 0);
-    while cursor.next(Wait::Allowed).unwrap().is_some() {}
-    let mut at_end = stream.reader().cursor(Filter::Subject(b"a".to_vec()), 41);
-    assert!(at_end.next(Wait::Allowed).unwrap().is_none());
+    (bench, disk, config, stream)
+}
+
+/// Releases a removal of message 3, for which a table is needed that cannot be read, and message 41
+/// behind it. Answers with the file that cannot be read.
+fn release_unreadable(bench: &Bench, disk: &FaultyDisk, stream: &mut Stream) -> PathBuf {
     stream.delete_all(&[3], 43).unwrap();
-    put(&mut stream, "a", "z", 44).unwrap();
+    put(stream, "a", "z", 44).unwrap();
     let segment = {
         let catalog = stream.shared.catalog();
         let at = catalog.segment_of(3).unwrap();
@@ -121,8 +125,21 @@ fn nobody_steps_over_what_a_catalog_could_not_follow() {
     slots.forget(&segment);
     let path = stream.files().unwrap().segment_path(segment.no);
     disk.fail_reads(&path, 0..u64::MAX).unwrap();
-    round(&bench, 45);
+    round(bench, 45);
     assert!(stream.shared.release.has_unfollowed());
+    path
+}
+
+/// A table cannot be read, so that the catalog cannot follow: nobody passes over what is behind it,
+/// the stream has failed, and who reads hears of it. Opened anew it has everything.
+#[test]
+fn nobody_steps_over_what_a_catalog_could_not_follow() {
+    let (mut bench, disk, config, mut stream) = forty_in_sealed_segments();
+    let mut cursor = stream.reader().cursor(Filter::All, 0);
+    while cursor.next(Wait::Allowed).unwrap().is_some() {}
+    let mut at_end = stream.reader().cursor(Filter::Subject(b"a".to_vec()), 41);
+    assert!(at_end.next(Wait::Allowed).unwrap().is_none());
+    let path = release_unreadable(&bench, &disk, &mut stream);
     assert!(matches!(at_end.next(Wait::Forbidden), Err(ReadError::WouldWait)), "it would have to be read");
     for cursor in [&mut cursor, &mut at_end] {
         assert!(matches!(cursor.next(Wait::Allowed), Err(ReadError::Io(_))));
@@ -138,4 +155,21 @@ fn nobody_steps_over_what_a_catalog_could_not_follow() {
     assert_eq!(report.notices, []);
     let all = sequences(&stream);
     assert!(all.contains(&41) && !all.contains(&3) && all.len() == 40, "{all:?}");
+}
+
+/// A catalog that could not follow shows a stream that ends earlier: nothing is decided on that.
+#[test]
+fn nothing_is_appended_behind_what_a_catalog_could_not_follow() {
+    let (mut bench, disk, config, mut stream) = forty_in_sealed_segments();
+    let path = release_unreadable(&bench, &disk, &mut stream);
+    let message = NewMessage { subject: b"a", payload: b"twice", timestamp: 46, ..NewMessage::default() };
+    let appended = stream.append(&[message], Admission::Check, 46, &mut Vec::new());
+    assert!(matches!(appended, Err(StoreError::Failed(_))));
+    assert_eq!(stream.released(), 41);
+    disk.fail_reads(&path, 0..0).unwrap();
+    drop(stream);
+    let (mut stream, report) = bench.reopen(config);
+    assert_eq!(report.notices, []);
+    assert_eq!(stream.state().totals.last_seq, 41, "no sequence is there twice");
+    assert_eq!(put(&mut stream, "a", "next", 47).unwrap(), 42);
 }
