@@ -315,14 +315,13 @@ fn pending_is_there(model: &StreamModel, live: &LiveStream, held: &Held) -> Resu
 
 /// Lets messages be missing of which the stream says that it has lost them.
 fn forgive_lost(live: &LiveStream, model: &mut StreamModel, held: &Held) {
-    let Some(lost) = live.state(false).lost else { return };
-    let said: BTreeSet<u64> = lost.msgs.into_iter().collect();
+    let lost = live.lost_sequences();
     for one in model.publications.values_mut() {
         if let Fate::Stored(seq) = one.fate {
-            one.may_go |= said.contains(&seq) && !held.contains_key(&seq);
+            one.may_go |= lost.iter().any(|range| range.contains(&seq)) && !held.contains_key(&seq);
         } else {
             // Whether it was stored before, the damage does not say.
-            one.may_go |= !said.is_empty();
+            one.may_go |= !lost.is_empty();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Messages that a stream had stored and has not any more, as its opening found it or as they were
 //! to be read: in the log, and in what the API and monitoring show of the stream.
 
+use std::ops::RangeInclusive;
+
 use super::LiveStream;
 use myelin_broker::Level;
 use myelin_jsapi::api::info;
@@ -46,6 +48,13 @@ impl LiveStream {
         let mut all = self.health.lost();
         all.extend(self.reader().met_damage());
         shown(&all)
+    }
+
+    /// Sequences of messages that were missing when its log was opened, or were found damaged since,
+    /// in no order: all of them, where `state.lost` in the stream's info lists a thousand.
+    pub fn lost_sequences(&self) -> Vec<RangeInclusive<Seq>> {
+        let (opened, met) = (self.health.lost(), self.reader().met_damage());
+        opened.into_iter().chain(met).map(|lost| lost.sequences).collect()
     }
 
     /// Messages that `state.lost` in the stream's info tells of.
