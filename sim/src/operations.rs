@@ -321,7 +321,7 @@ impl World {
             json!({ "pause_until": String::from_utf8_lossy(&text) })
         });
         let subject = format!("CONSUMER.PAUSE.{stream}.{consumer}");
-        let is_alone = !self.is_pausing(stream, &consumer);
+        let is_alone = !self.crowds_pauses(stream, &consumer);
         let asked = Asked::Pause { stream: stream.to_owned(), consumer, until, is_alone };
         self.api(client, &subject, &body.unwrap_or(Value::Null), asked);
     }

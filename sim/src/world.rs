@@ -90,8 +90,8 @@ pub(crate) enum Asked {
         stream: String,
         consumer: String,
         until: Option<i64>,
-        /// Whether no other one of the consumer was asked for and not answered: of two nobody knows
-        /// which is the last.
+        /// Whether no other one of the consumer was asked for before this one is answered: of two
+        /// nobody knows which is the last.
         is_alone: bool,
     },
     /// Whether it was done says nothing.
@@ -322,6 +322,20 @@ impl World {
     pub(crate) fn is_pausing(&self, of: &str, name: &str) -> bool {
         let is_it = |asked: &Asked| matches!(asked, Asked::Pause { stream, consumer, .. } if stream == of && consumer == name);
         self.pending.values().any(is_it)
+    }
+
+    /// Whether a pause of a consumer was asked for and not answered: it is not alone any more.
+    pub(crate) fn crowds_pauses(&mut self, of: &str, name: &str) -> bool {
+        let mut crowds = false;
+        for asked in self.pending.values_mut() {
+            if let Asked::Pause { stream, consumer, is_alone, .. } = asked
+                && stream == of
+                && consumer == name
+            {
+                (*is_alone, crowds) = (false, true);
+            }
+        }
+        crowds
     }
 
     /// Keeps what a number was asked for.
