@@ -135,8 +135,8 @@ impl StreamShared {
         self.follow(Wait::Allowed).is_ok() && self.failure().is_none()
     }
 
-    /// Whether the catalog could not follow what was released, and never will: the stream has failed,
-    /// or is about to.
+    /// Whether the catalog could not follow what was released, and never will: the stream has
+    /// failed, or is about to.
     pub(super) fn has_stopped(&self) -> bool {
         self.release.to_follow().is_none() || self.catalog.is_poisoned()
     }

@@ -50,8 +50,8 @@ impl LiveStream {
         shown(&all)
     }
 
-    /// Sequences of messages that were missing when its log was opened, or were found damaged since,
-    /// in no order: all of them, where `state.lost` in the stream's info lists a thousand.
+    /// Sequences of messages that were missing when its log was opened, or were found damaged
+    /// since, in no order: all of them, where `state.lost` in the stream's info lists a thousand.
     pub fn lost_sequences(&self) -> Vec<RangeInclusive<Seq>> {
         let (opened, met) = (self.health.lost(), self.reader().met_damage());
         opened.into_iter().chain(met).map(|lost| lost.sequences).collect()
