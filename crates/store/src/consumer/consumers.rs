@@ -505,14 +505,11 @@ impl Consumers {
         Ok(())
     }
 
-    /// Lets go of the file and writes nothing any more, as if the consumers were in memory: their
-    /// stream is being removed.
+    /// Writes nothing any more, as if the consumers were in memory: their stream is being removed.
+    /// What was written stays as durable as it is, for the stream may stay, too.
     pub fn suspend_log(&mut self) {
         self.sink = match std::mem::replace(&mut self.sink, ChangeSink::Nowhere) {
-            ChangeSink::Log(mut log) => {
-                log.let_go();
-                ChangeSink::Suspended(Box::new(log))
-            }
+            ChangeSink::Log(log) => ChangeSink::Suspended(Box::new(log)),
             other => other,
         };
     }
@@ -528,6 +525,14 @@ impl Consumers {
             }
             other => other,
         };
+    }
+
+    /// Lets go of the file for good, after [`Consumers::suspend_log`]: the stream is gone, and its
+    /// directory will be.
+    pub fn end_log(&mut self) {
+        if let ChangeSink::Suspended(log) = &mut self.sink {
+            log.let_go();
+        }
     }
 
     /// Whether there is something to flush, or to propose.

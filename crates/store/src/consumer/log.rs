@@ -145,7 +145,7 @@ impl ConsumerLog {
         has_failed
     }
 
-    /// Closes the file. What it may lack is in memory alone then.
+    /// Closes the file, of which nothing is needed any more.
     pub(super) fn let_go(&mut self) {
         self.since = None;
         if let LogState::Open(file) = &mut self.state {
@@ -154,9 +154,11 @@ impl ConsumerLog {
         }
     }
 
-    /// Has the next flush begin another file, if there was one, or `is_needed`.
+    /// Has the next flush begin another file, if there was one, or `is_needed`. What the one before
+    /// has is as durable as it was until then.
     pub(super) fn fall_behind(&mut self, is_needed: bool) {
-        if is_needed && matches!(self.state, LogState::Closed) {
+        self.since = None;
+        if is_needed || matches!(self.state, LogState::Open(_)) {
             self.state = LogState::Behind;
         }
     }

@@ -470,6 +470,7 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
         removal.is_sure = stated.as_ref().err().is_none_or(|refused| refused.is_there);
         drop(removal);
         stated.map_err(|refused| ApiError::stream_delete(refused.error))?;
+        doomed.consumers().end_log();
         guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     }
     // Gone before its files are, also if that panics.

@@ -267,9 +267,14 @@ impl StreamConsumers {
         Ok(flushed)
     }
 
-    /// Lets go of the log, to which nothing is written any more: the stream is being removed.
+    /// Writes nothing to the log any more: the stream is being removed.
     pub(in crate::engine) fn suspend_log(&self) {
         lock(&self.stored).suspend_log();
+    }
+
+    /// Lets go of the log: the stream is gone.
+    pub(in crate::engine) fn end_log(&self) {
+        lock(&self.stored).end_log();
     }
 
     /// Goes on with the log, for the stream stays after all.

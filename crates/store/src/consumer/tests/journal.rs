@@ -4,6 +4,7 @@ use myelin_disk::faulty::{FaultyDisk, Survival};
 
 use super::*;
 use crate::Durability;
+use crate::id::StreamPart;
 use crate::journal::{Journal, JournalConfig, Resolution};
 
 fn config() -> JournalConfig {
@@ -51,5 +52,31 @@ fn a_flush_is_released_by_a_round_and_survives() {
             assert!(report.is_clean(), "{report:?}");
             assert_eq!(states(&again), states(&consumers), "{seq} {survival:?}");
         }
+    }
+}
+
+/// The removal of a stream that could not be stated: until the log is written anew, which a disk
+/// may refuse, the journal has what it says.
+#[test]
+fn what_was_flushed_outlives_a_removal_of_its_stream_that_failed() {
+    let disk = FaultyDisk::new(5);
+    let (journal, mut consumers, _) = start(&disk);
+    let [_, removed] = ["a", "b"].map(|name| consumers.create(name, AckRules::default(), b"").expect("new"));
+    consumers.flush(0).expect("healthy");
+    journal.round_now(&|| 1).expect("healthy");
+    consumers.remove(removed).expect("it exists");
+    let position = consumers.flush(2).expect("healthy").expect("a file");
+    journal.round_now(&|| 2).expect("healthy");
+    assert!(consumers.is_synced(position));
+    consumers.suspend_log();
+    consumers.resume_log();
+    // Nobody could write the log anew, and the journal's files were used again and again.
+    let left = journal.leave(place(Arc::new(disk.clone()), None).stream, StreamPart::Consumers, Vec::new());
+    left.expect("healthy");
+    journal.close(&|| 3).expect("healthy");
+    for survival in [Survival::None, Survival::All, Survival::Random(1)] {
+        let (_, again, report) = start(&disk.power_cycle(survival));
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(states(&again), states(&consumers), "{survival:?}");
     }
 }
