@@ -12,12 +12,12 @@ use crate::notes::Notes;
 use crate::record::{self, Control, Entry, LogEntry, LogEntryKind, canonical};
 use crate::{Seq, Timestamp};
 
-use super::catalog::{Planned, PlannedBatch};
+use super::catalog::PlannedBatch;
 use super::consumer_entries::ConsumerEntries;
 use super::errors::StoreError;
 use super::group_append::{self, Record};
 use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
-use super::remove::MAX_SEQ;
+use super::remove::{MAX_SEQ, NOT_NOW};
 use super::segment_storage::CONTROL_ROOM;
 use super::{Stream, roll};
 
@@ -97,11 +97,7 @@ impl Stream {
             records.iter().for_each(|(record, _)| group.notes.note(entry.index, record));
         }
         self.release_notes();
-        let storage = self.config.storage;
-        let plan = |((record, timestamp), offset): (&(Entry<'_>, Timestamp), &u32)| {
-            Planned::of(record, u64::from(*offset), *timestamp, storage)
-        };
-        let plans = records.iter().zip(&offsets).filter_map(plan).collect();
+        let plans = group_append::plans(&records, &offsets, self.config.storage);
         let shared = Arc::clone(&self.shared);
         let mut catalog = shared.catalog_mut();
         let before = catalog.next_decided() - 1;
@@ -136,6 +132,29 @@ impl Stream {
         let is_part = entry.more && entry.kind == LogEntryKind::Normal;
         (!is_abort || self.is_unfinished())
             && (!entry.more || (is_part && records.iter().all(|(record, _)| group_append::brings(record))))
+    }
+
+    /// Writes controls as one entry of the group's log, if need be with what is kept free on a full
+    /// disk. Answers with the index of the entry; `None` if there are no controls.
+    ///
+    /// # Errors
+    /// Nothing has changed, unless the stream has failed: it has no group, or the disk is full.
+    pub(super) fn propose_controls(
+        &mut self,
+        controls: &[Control<'_>],
+        now: Timestamp,
+    ) -> Result<Option<u64>, StoreError> {
+        self.check()?;
+        if self.group.is_none() {
+            return Err(StoreError::NotNext { expected: 0 });
+        }
+        if controls.is_empty() {
+            return Ok(None);
+        }
+        let bytes = controls.iter().map(|control| control.max_encoded_len() as u64).sum::<u64>();
+        self.make_room_for_removal(2 * CONTROL_ROOM + bytes, now)?;
+        self.log(controls, now, NOT_NOW)?;
+        Ok(self.group().map(|position| position.index))
     }
 
     /// Bytes that the head of a batch takes, in a stream that has a group.

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::config::Storage;
 use crate::record::{Control, Entry, EntryBatch, LogEntry, LogEntryKind, canonical};
 use crate::{Seq, Timestamp};
 
@@ -140,10 +141,7 @@ impl Stream {
         let mut kept = Ok(());
         for Part { entry, records: range, offsets } in parts {
             let records = &records[range];
-            let plan = |((record, timestamp), offset): (&Record<'_>, &u32)| {
-                Planned::of(record, u64::from(*offset), *timestamp, storage)
-            };
-            let mut plans: Vec<Planned> = records.iter().zip(&offsets).filter_map(plan).collect();
+            let mut plans = plans(records, &offsets, storage);
             if !entry.more {
                 plans.append(&mut lasting);
             }
@@ -238,6 +236,14 @@ fn split(records: &[Record<'_>], most: usize) -> Vec<Range<usize>> {
 
 fn brings_before(records: &[Record<'_>], at: usize) -> bool {
     brings(&records[at - 1].0)
+}
+
+/// Plans of records for the release of their entry, where they stand at `offsets` in the file.
+pub(super) fn plans(records: &[Record<'_>], offsets: &[u32], storage: Storage) -> Vec<Planned> {
+    let plan = |((record, timestamp), offset): (&Record<'_>, &u32)| {
+        Planned::of(record, u64::from(*offset), *timestamp, storage)
+    };
+    records.iter().zip(offsets).filter_map(plan).collect()
 }
 
 /// Whether a record takes nothing away, so that a part of a decision may have it.

@@ -9,8 +9,6 @@ use crate::record::{ConsumerRecord, Control};
 
 use super::Stream;
 use super::errors::StoreError;
-use super::remove::NOT_NOW;
-use super::segment_storage::CONTROL_ROOM;
 
 impl Stream {
     /// Proposes what consumers say, as one entry of the group's log. Nothing if there is nothing.
@@ -22,13 +20,6 @@ impl Stream {
         records: &[ConsumerRecord<'_>],
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.check()?;
-        if self.group.is_none() {
-            return Err(StoreError::NotNext { expected: 0 });
-        }
-        if records.is_empty() {
-            return Ok(());
-        }
         let controls: Vec<Control<'_>> = records
             .iter()
             .map(|ConsumerRecord { consumer, kind, payload }| {
@@ -36,12 +27,10 @@ impl Stream {
                 Control::Consumer(ConsumerRecord { consumer: *consumer, kind: *kind, payload })
             })
             .collect();
-        let bytes = controls.iter().map(|control| control.max_encoded_len() as u64).sum::<u64>();
-        self.make_room_for_removal(2 * CONTROL_ROOM + bytes, now)?;
-        self.log(&controls, now, NOT_NOW)?;
-        let Some(group) = &mut self.group else { return Ok(()) };
-        let index = group.position().index;
-        records.iter().for_each(|record| group.consumers.note(index, record.clone().into_owned()));
+        let index = self.propose_controls(&controls, now)?;
+        if let (Some(group), Some(index)) = (&mut self.group, index) {
+            records.iter().for_each(|record| group.consumers.note(index, record.clone().into_owned()));
+        }
         Ok(())
     }
 

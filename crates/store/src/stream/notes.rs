@@ -6,8 +6,6 @@ use crate::record::{Control, Entry, NoteRecord};
 
 use super::Stream;
 use super::errors::StoreError;
-use super::remove::NOT_NOW;
-use super::segment_storage::CONTROL_ROOM;
 
 impl Stream {
     /// Proposes notes, as one entry of the group's log: values by key, an empty one removes it. A
@@ -40,20 +38,11 @@ impl Stream {
     }
 
     fn propose(&mut self, controls: &[Control<'_>], now: Timestamp) -> Result<(), StoreError> {
-        self.check()?;
-        if self.group.is_none() {
-            return Err(StoreError::NotNext { expected: 0 });
+        let index = self.propose_controls(controls, now)?;
+        if let (Some(group), Some(index)) = (&mut self.group, index) {
+            controls.iter().for_each(|control| group.notes.note(index, &Entry::Control(control.clone())));
+            self.release_notes();
         }
-        if controls.is_empty() {
-            return Ok(());
-        }
-        let bytes = controls.iter().map(|control| control.max_encoded_len() as u64).sum::<u64>();
-        self.make_room_for_removal(2 * CONTROL_ROOM + bytes, now)?;
-        self.log(controls, now, NOT_NOW)?;
-        let Some(group) = &mut self.group else { return Ok(()) };
-        let index = group.position().index;
-        controls.iter().for_each(|control| group.notes.note(index, &Entry::Control(control.clone())));
-        self.release_notes();
         Ok(())
     }
 

@@ -235,10 +235,7 @@ impl StreamCore {
                 Ok(Some(message)) => {
                     let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
                     let accepted = if myelin_stdx::planted::bug(34) { now } else { message.timestamp };
-                    if !id.is_empty()
-                        && let Some(slot) = self.ids.begin(id, accepted)
-                    {
-                        self.ids.stored(slot, message.seq, accepted);
+                    if self.ids.enter_stored(id, message.seq, accepted) {
                         self.ids.tidy(now, 2);
                     }
                 }

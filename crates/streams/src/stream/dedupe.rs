@@ -147,6 +147,13 @@ impl Dedupe {
         }
     }
 
+    /// Enters the id of a message that is stored since `time`. Answers whether it did: not where
+    /// there is none, or it is known.
+    pub(super) fn enter_stored(&mut self, id: &[u8], seq: Seq, time: Timestamp) -> bool {
+        let slot = if id.is_empty() { None } else { self.begin(id, time) };
+        slot.map(|slot| self.stored(slot, seq, time)).is_some()
+    }
+
     /// The message of an entry was not stored.
     pub(super) fn refused(&mut self, slot: IdSlot) {
         let Some(entry) = self.entry_mut(slot) else { return };

@@ -95,11 +95,7 @@ impl StreamCore {
         self.last.time = time;
         self.last.set_id(id);
         self.ids.tidy(time, IDS_PER_MESSAGE);
-        if !id.is_empty()
-            && let Some(slot) = self.ids.begin(id, time)
-        {
-            self.ids.stored(slot, seq, time);
-        }
+        self.ids.enter_stored(id, seq, time);
     }
 
     /// Takes back the entries of the group's log from index `first` on, and what is known of their

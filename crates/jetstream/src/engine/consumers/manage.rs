@@ -163,11 +163,12 @@ impl StreamConsumers {
 
     /// Another role from now on. Only for threads that may wait.
     pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
-        if !role.leads() && self.log.is_of_group() {
-            self.log.set_leads(false);
-        }
-        if role.leads() && self.log.is_of_group() {
-            self.forget_lost();
+        if self.log.is_of_group() {
+            if role.leads() {
+                self.forget_lost();
+            } else {
+                self.log.set_leads(false);
+            }
         }
         for live in self.all() {
             let (stream, seed) = (self.stream.to_string(), self.seed());
