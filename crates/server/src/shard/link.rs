@@ -441,8 +441,8 @@ impl LinkTask {
         }
         if self.is_known && !is_lost {
             match conn.pending() {
-                0 if reason != R::ClientClosed => self.hear_out(was_behind).await,
-                0 => {}
+                0 if reason == R::ClientClosed || self.hear_out(was_behind).await => {}
+                0 => self.report_slow(format_args!("closed before it has read to the end")),
                 _ => self.report_untaken(),
             }
         }
@@ -453,23 +453,32 @@ impl LinkTask {
     fn report_untaken(&self) {
         let conn = &self.handle.conn;
         let (chunks, bytes) = (conn.pending_chunks(), conn.pending());
+        self.report_slow(format_args!("closed with {chunks} chunks of {bytes} total bytes."));
+    }
+
+    fn report_slow(&self, what: std::fmt::Arguments<'_>) {
+        let conn = &self.handle.conn;
         self.local.broker.counters().slow(conn.kind()).fetch_add(1, Relaxed);
-        let line =
-            format_args!("Slow Consumer Detected: closed with {chunks} chunks of {bytes} total bytes.");
-        self.local.broker.log_for(Level::Info, conn, line);
+        self.local.broker.log_for(Level::Info, conn, format_args!("Slow Consumer Detected: {what}"));
     }
 
     /// Ends this side's direction, and reads what the other side still sends until it ends its own:
     /// closing a socket with unread bytes resets it, and what is on its way to a slow reader is
-    /// lost. `is_slow`: it may have to read much before it comes to this end.
-    async fn hear_out(&mut self, is_slow: bool) {
+    /// lost. `is_slow`: it may have to read much before it comes to this end. False where it has not
+    /// ended in time: what is on its way to it may be lost.
+    async fn hear_out(&mut self, is_slow: bool) -> bool {
         let _ = rustix::net::shutdown(self.handle.write.as_ref().as_ref(), rustix::net::Shutdown::Write);
         let rest = if is_slow { LINGER_AT_SHUTDOWN } else { LINGER };
         let end = tokio::time::Instant::now() + LINGER_AT_SHUTDOWN;
         let mut room = vec![0; READ];
-        while tokio::time::Instant::now() < end
-            && let Ok(Ok(1..)) = tokio::time::timeout(rest, self.read.skip(&mut room)).await
-        {}
+        while tokio::time::Instant::now() < end {
+            match tokio::time::timeout(rest, self.read.skip(&mut room)).await {
+                Ok(Ok(1..)) => {}
+                Ok(ended) => return ended.is_ok(),
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// The end after one that was not orderly: others must not take the link for one that is there.
