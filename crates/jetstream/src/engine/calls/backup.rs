@@ -72,6 +72,7 @@ impl Call {
         with_consumers: bool,
     ) -> Result<(StreamState, ArchiveWriter), ApiError> {
         let refused = |error: ApiError| ApiError::stream_snapshot(error.description);
+        let leadership = stream.consumers().leadership()?;
         for looks in 0.. {
             let mut guard = stream.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
             let core = guard.parts().0;
@@ -79,7 +80,7 @@ impl Call {
             if !reader.release().is_released(ticket) {
                 if looks < LOOKS {
                     drop(guard);
-                    stream.released_through(&reader, ticket).await.map_err(refused)?;
+                    stream.released_through(&reader, ticket, leadership).await.map_err(refused)?;
                     continue;
                 }
                 // Who publishes without end leaves no such moment: nothing is stored meanwhile.

@@ -72,13 +72,15 @@ impl Call {
     }
 
     /// Has the mark of a stream stated for which messages wait: the first ones do, for a moment.
-    /// Where messages are synced before they are released, they wait for more than that.
+    /// Where messages are synced or committed before they are released, they wait for more than
+    /// that.
     async fn state_mark(&self, stream: &LiveStream) {
+        let Some(leadership) = stream.consumers().leadership_alone() else { return };
         let reader = stream.reader();
         let last = reader.release().last_ticket();
         if !self.jetstream.settings.sync_always && !reader.release().is_released(last) {
             // One that has failed shows what it has.
-            let _ = stream.released_through(&reader, last).await;
+            let _ = stream.released_through(&reader, last, leadership).await;
         }
     }
 

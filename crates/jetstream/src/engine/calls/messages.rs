@@ -23,8 +23,9 @@ impl Call {
         if config.deny_delete {
             return Err(ApiError::stream_msg_delete_failed("message delete not permitted"));
         }
+        let leadership = stream.consumers().leadership()?;
         let (reader, ticket) = self.remove_message(&stream, &request, config.storage)?;
-        stream.released_through(&reader, ticket).await?;
+        stream.released_through(&reader, ticket, leadership).await?;
         stream.consumers().forget_removed(true);
         Ok(MessageDelete { success: true })
     }

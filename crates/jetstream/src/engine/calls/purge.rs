@@ -24,6 +24,7 @@ impl Call {
         let mut purge = Purge { filter, below: request.seq, keep: request.keep, through: 0 };
         let has_filter = purge.filter.is_some();
         let mut purged = 0;
+        let leadership = stream.consumers().leadership()?;
         loop {
             // The core goes back between slices: publishers need not wait for all of it, nor for
             // the disk.
@@ -33,7 +34,7 @@ impl Call {
                 once_more().await;
                 continue;
             }
-            stream.released_through(&reader, ticket).await?;
+            stream.released_through(&reader, ticket, leadership).await?;
             if purged > 0 {
                 // Compat: one message of some subjects is told of, more are not.
                 stream.consumers().forget_removed(has_filter && purged == 1);

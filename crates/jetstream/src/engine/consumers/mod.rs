@@ -224,6 +224,16 @@ impl StreamConsumers {
         self.log.leadership()
     }
 
+    /// Leadership of a stream that is in no group.
+    pub(in crate::engine) fn leadership_alone(&self) -> Option<Leadership> {
+        (!self.log.is_of_group()).then(|| self.log.leadership().ok()).flatten()
+    }
+
+    /// Whether this replica leads since then.
+    pub(in crate::engine) fn leads_since(&self, leadership: Leadership) -> bool {
+        self.log.leads_since(leadership)
+    }
+
     /// Waits until the group of the stream has all that consumers have decided so far, among it
     /// what was decided since `leadership` was asked for. Nothing is waited for without a group.
     ///

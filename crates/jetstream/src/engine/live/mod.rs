@@ -31,7 +31,7 @@ mod traces;
 mod turn;
 mod view;
 
-use super::consumers::StreamConsumers;
+use super::consumers::{Leadership, StreamConsumers};
 use super::direct::DirectGets;
 use super::host::Host;
 use super::ordered_outbox::OrderedOutbox;
@@ -250,8 +250,10 @@ impl LiveStream {
         &self,
         reader: &StreamReader,
         ticket: Ticket,
+        leadership: Leadership,
     ) -> Result<(), ApiError> {
-        self.release_waits.released_through(reader, ticket).await
+        let leads = || self.consumers.leads_since(leadership);
+        self.release_waits.released_through(reader, ticket, leads).await
     }
 
     /// Why it takes no messages any more, if it does not.

@@ -20,15 +20,23 @@ impl ReleaseWaits {
     }
 
     /// Waits until what was done to the stream up to `ticket` counts as stored (contracts.md C1).
-    /// `reader` is of the log that gave the ticket, which may be opened anew meanwhile.
+    /// `reader` is of the log that gave the ticket, which may be opened anew meanwhile. What was
+    /// done while this replica does not `lead` any more may have been taken back, though later
+    /// tickets are released.
     pub(super) async fn released_through(
         &self,
         reader: &StreamReader,
         ticket: Ticket,
+        leads: impl Fn() -> bool,
     ) -> Result<(), ApiError> {
-        let outcome = || match reader.failure() {
-            Some(why) => Some(Err(ApiError::stream_general(why))),
-            None => reader.release().is_released(ticket).then_some(Ok(())),
+        let outcome = || {
+            let is_released = reader.release().is_released(ticket);
+            match reader.failure() {
+                Some(why) => Some(Err(ApiError::stream_general(why))),
+                // Asked behind the position: what was taken back before that counts for nothing.
+                None if !leads() => Some(Err(ApiError::CLUSTER_NOT_AVAIL)),
+                None => is_released.then_some(Ok(())),
+            }
         };
         self.0.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
     }

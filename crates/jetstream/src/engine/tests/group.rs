@@ -6,8 +6,8 @@ use crate::engine::consumers::OwnStream;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
-use myelin_store::GroupPosition;
 use myelin_store::consumer::{AckRules, GroupConsumers};
+use myelin_store::{GroupPosition, Purge};
 use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::MessageBuf;
 use std::pin::pin;
@@ -293,6 +293,31 @@ fn a_call_knows_from_its_decision_on_when_its_leader_has_lost_it() {
     let Poll::Ready(Err(error)) = poll(deleted.as_mut()) else { panic!("it follows") };
     assert_eq!(error.err_code, 10008);
     assert!(consumers.find("C").is_some());
+}
+
+#[test]
+fn a_purge_that_is_lost_is_not_answered_for() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let (last, live) = (group.index(), group.house.stream("S"));
+    let leadership = live.consumers().leadership().expect("it leads");
+    let mut all = Purge { filter: None, below: 0, keep: 0, through: 0 };
+    let mut guard = live.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    assert_eq!(core.purge(&mut all, 0, effects).expect("it is healthy").removed.messages, 1);
+    let (reader, ticket) = (core.reader(), core.store().ticket());
+    drop(guard);
+    group.lose(last + 1);
+    {
+        // Nothing is behind it yet, and later there is.
+        let mut purged = pin!(live.released_through(&reader, ticket, leadership));
+        assert!(matches!(poll(purged.as_mut()), Poll::Ready(Err(_))), "nobody knows");
+    }
+    group.house.publish("S.b");
+    group.commit();
+    let mut purged = pin!(live.released_through(&reader, ticket, leadership));
+    let Poll::Ready(Err(error)) = poll(purged.as_mut()) else { panic!("it was taken back") };
+    assert_eq!(error.err_code, 10008);
+    assert_eq!(live.state(false).messages, 2);
 }
 
 #[test]
