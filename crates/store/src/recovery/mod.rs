@@ -292,9 +292,7 @@ impl Recovering<'_> {
     fn rewinds(&self, segments: &[SegmentNo]) -> Vec<Option<GroupPlace>> {
         let mut least: Option<(u64, GroupPlace)> = None;
         let places = segments.iter().rev().map(|no| {
-            let file = self.files.store_env.disk.open(&self.files.segment_path(*no)).ok()?;
-            let (SegmentHeader { epoch, group, .. }, _) = SegmentHeader::read_corrected(&*file).ok()?;
-            let place = group?;
+            let (SegmentHeader { epoch, .. }, place) = self.group_place(*no)?;
             let is_again =
                 |(of, again): &(u64, GroupPlace)| *of == epoch && again.first_index < place.first_index;
             let again = least.filter(is_again);
@@ -304,6 +302,23 @@ impl Recovering<'_> {
         let mut places: Vec<_> = places.collect();
         places.reverse();
         places
+    }
+
+    /// Where the group's log goes on in the segment `behind` this one that begins with the least
+    /// index, and its first sequence: what this one has from there on was taken back.
+    fn given_out_again(&self, header: &SegmentHeader, behind: &[SegmentNo]) -> Option<(GroupPlace, Seq)> {
+        header.group?;
+        let places = behind.iter().filter_map(|no| self.group_place(*no));
+        let of_epoch = places.filter(|(of, _)| of.epoch == header.epoch);
+        let least = of_epoch.min_by_key(|(_, place)| place.first_index);
+        least.map(|(of, place)| (place, of.first_seq))
+    }
+
+    /// Header of a segment of a group, and its place in the group's log.
+    fn group_place(&self, no: SegmentNo) -> Option<(SegmentHeader, GroupPlace)> {
+        let file = self.files.store_env.disk.open(&self.files.segment_path(no)).ok()?;
+        let (header, _) = SegmentHeader::read_corrected(&*file).ok()?;
+        Some((header, header.group?))
     }
 
     /// Whether a segment had been synced up to `end`: what is known to be synced of later ones was

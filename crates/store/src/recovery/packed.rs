@@ -11,7 +11,7 @@ use crate::append_file::{AppendFile, AppendFileOptions};
 use crate::config::Durability;
 use crate::damage::Damage;
 use crate::pack;
-use crate::record::Entry;
+use crate::record::{Control, Entry};
 use crate::segment::{HEADER_BYTES, Scanned, SegmentHeader, Trailer};
 use crate::stream::{Active, SealedFile, Segment, SegmentFile, each_entry, segment_name};
 use crate::{FileId, FileKind, SegmentNo, Seq};
@@ -34,21 +34,33 @@ impl Recovering<'_> {
         let segment = self.packed_segment(header, trailer).map_err(fault)?;
         let unread = |error: crate::ReadError| fault(std::io::Error::other(error.to_string()).into());
         self.begin_walked(Arc::clone(&segment)).map_err(unread)?;
+        // Of what counts all is committed, since it was sealed: so what does not must not be read.
+        let again = self.given_out_again(header, behind);
+        let taken_back = again.map_or(u64::MAX, |(place, _)| place.first_index);
         let known = (self.kept_from, std::mem::take(&mut self.removed));
         let mut applying = Applying::to((&mut self.catalog, &mut self.group), known, &self.report.lost);
         let mut sound = Sound::default();
+        let mut counts = true;
         let mut enter = |scanned: Scanned<'_>| {
             sound.add(&segment, &scanned);
-            applying.entry(&scanned);
+            if let Entry::Control(Control::LogEntry(entry)) = &scanned.entry {
+                counts = entry.index < taken_back;
+            }
+            if counts {
+                applying.entry(&scanned);
+            }
         };
         let damaged = each_entry(&segment, &mut enter).map_err(fault)?;
         let applied = applying.end();
         let passed = self.take_applied(applied).map_err(unread)?;
-        // It was sealed once.
         self.commit_all().map_err(unread)?;
         let last = match trailer {
             Some(trailer) => Some(trailer.summary.last_seq),
-            None => self.last_before(behind, header.first_seq),
+            None => {
+                let last = self.last_before(behind, header.first_seq);
+                let before = again.map(|(_, first_seq)| first_seq.saturating_sub(1));
+                last.map(|last| before.map_or(last, |before| last.min(before)))
+            }
         };
         for (bytes, sequences) in sound.gaps(header, segment.records_end(), last, trailer.is_some()) {
             self.lose(segment_name(header.segment), Some(sequences), bytes);
