@@ -28,7 +28,7 @@ use myelin_broker::{Account, Level};
 use myelin_disk::Disk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
-use myelin_store::consumer::Consumers;
+use myelin_store::consumer::{Consumers, LogReport};
 use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
@@ -47,7 +47,7 @@ pub use account::AccountStreams;
 use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
 pub use calls::{ApiCalls, CallGuard, CallScope};
-use consumers::{CreateContext, LogListener, ServerParts};
+use consumers::{CreateContext, LogListener, OpenedConsumers, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
 pub use host::{Host, Task, Timer};
@@ -358,27 +358,34 @@ impl JetStream {
         }
     }
 
-    /// The consumers of a stream as its log has them. `listener` hears when that has become
-    /// durable.
+    /// The consumers of a stream as its log has them, or the image of its group's. `listener` hears
+    /// when that log has become durable.
     fn open_consumers(
         &self,
         store: &Stream,
         (account, config): (&str, &StreamConfig),
         listener: &Arc<LogListener>,
-    ) -> Result<Consumers, OpenError> {
+    ) -> Result<OpenedConsumers, OpenError> {
         if config.storage == Storage::Memory {
-            return Ok(Consumers::in_memory());
+            return Ok(OpenedConsumers::alone(Consumers::in_memory()));
         }
-        let storage_config = myelin_streams::stream::storage_config(config, self.settings.sync_always);
+        let durability = myelin_streams::stream::storage_config(config, self.settings.sync_always).durability;
+        let warn = |report: &LogReport| {
+            for notice in report.notices() {
+                let what = format_args!("  Consumers of stream '{account} > {}': {notice}", config.name);
+                self.host.log(Level::Warn, what);
+            }
+        };
+        if store.group().is_some() {
+            let (applied, report) = self.store.open_group_consumers(store.id(), durability)?;
+            warn(&report);
+            return Ok(OpenedConsumers { states: applied.lead(), applied: Some(applied) });
+        }
         // Who has not to wait for the log need not hear of it.
         let listener = self.settings.sync_always.then(|| Arc::clone(listener) as Arc<dyn OnDurable>);
-        let (consumers, report) =
-            self.store.open_consumers(store.id(), storage_config.durability, listener)?;
-        for notice in report.notices() {
-            let what = format_args!("  Consumers of stream '{account} > {}': {notice}", config.name);
-            self.host.log(Level::Warn, what);
-        }
-        Ok(consumers)
+        let (consumers, report) = self.store.open_consumers(store.id(), durability, listener)?;
+        warn(&report);
+        Ok(OpenedConsumers::alone(consumers))
     }
 
     /// Streams are there that were not: others may wait to copy them.

@@ -464,8 +464,8 @@ impl LinkTask {
 
     /// Ends this side's direction, and reads what the other side still sends until it ends its own:
     /// closing a socket with unread bytes resets it, and what is on its way to a slow reader is
-    /// lost. `is_slow`: it may have to read much before it comes to this end. False where it has not
-    /// ended in time: what is on its way to it may be lost.
+    /// lost. `is_slow`: it may have to read much before it comes to this end. False where it has
+    /// not ended in time: what is on its way to it may be lost.
     async fn hear_out(&mut self, is_slow: bool) -> bool {
         let _ = rustix::net::shutdown(self.handle.write.as_ref().as_ref(), rustix::net::Shutdown::Write);
         let rest = if is_slow { LINGER_AT_SHUTDOWN } else { LINGER };

@@ -8,6 +8,7 @@
 //! Entries that it does not know are applied again from the stream's log.
 
 use std::io;
+use std::path::PathBuf;
 
 use super::bytes::ByteReader;
 use super::entry::{LogContext, LogEntryKind};
@@ -29,6 +30,10 @@ pub struct GroupConsumers {
     file: Option<ImageFile>,
     /// Bytes of changes that the image does not know.
     behind: u64,
+    /// How many of these there have to be.
+    due_from: u64,
+    /// Whether an image was [drawn](Self::draw_image) and nobody has said what became of it.
+    is_drawn: bool,
 }
 
 /// Where the image is.
@@ -42,6 +47,44 @@ struct ImageFile {
     /// Files that become obsolete with the next image, and those that are.
     current: Vec<Obsolete>,
     obsolete: Vec<Obsolete>,
+}
+
+/// An image of a group's consumers that is to be written.
+#[derive(Debug)]
+pub struct DrawnImage {
+    rewrite: Rewrite,
+    path: PathBuf,
+    applied: u64,
+    behind: u64,
+}
+
+/// Outcome of writing an image, for [`GroupConsumers::image_written`].
+#[derive(Debug)]
+pub struct WrittenImage {
+    path: PathBuf,
+    applied: u64,
+    behind: u64,
+    size: u64,
+    /// Whether the file may have its name, after an error too.
+    may_be_named: bool,
+    result: io::Result<()>,
+}
+
+impl DrawnImage {
+    /// Writes it. Takes two syncs: for a thread on which a slow disk is in nobody's way.
+    #[must_use = "whoever has drawn it has to know"]
+    pub fn write(mut self) -> WrittenImage {
+        let written = self.rewrite.write().map(drop);
+        let may_be_named = written.is_ok();
+        let result = written.and_then(|()| {
+            image::name(&*self.rewrite.disk, &self.rewrite.temporary, &self.path)?;
+            self.rewrite.tails.replaced();
+            Ok(())
+        });
+        let Self { rewrite, path, applied, behind } = self;
+        let size = (rewrite.image.len() - HEADER_BYTES) as u64;
+        WrittenImage { path, applied, behind, size, may_be_named, result }
+    }
 }
 
 /// A record that does not fit the states of this replica: they are not those of its group, and have
@@ -58,7 +101,11 @@ impl GroupConsumers {
     /// Of a stream in memory: none, as of `applied`.
     #[must_use]
     pub fn in_memory(applied: u64) -> Self {
-        Self { table: ConsumerTable::new(1), applied, file: None, behind: 0 }
+        Self::new(ConsumerTable::new(1), applied, None)
+    }
+
+    fn new(table: ConsumerTable, applied: u64, file: Option<ImageFile>) -> Self {
+        Self { table, applied, file, behind: 0, due_from: LEAST_DUE, is_drawn: false }
     }
 
     /// Reads the image. A log of the consumers' own, from before the stream was in a group, is one
@@ -74,7 +121,7 @@ impl GroupConsumers {
         let (highest, current, obsolete) = (opened.highest, opened.current, opened.obsolete);
         let file = ImageFile { place, highest, size: read.end, current, obsolete };
         let applied = read.applied.unwrap_or(0);
-        Ok((Self { table, applied, file: Some(file), behind: 0 }, read.report))
+        Ok((Self::new(table, applied, Some(file)), read.report))
     }
 
     /// The index of the last entry that was applied.
@@ -140,20 +187,46 @@ impl GroupConsumers {
     /// more.
     #[must_use]
     pub fn image_due(&self) -> bool {
-        self.file.as_ref().is_some_and(|file| self.behind >= LEAST_DUE.max(file.size.saturating_mul(2)))
+        let is_due = |file: &ImageFile| self.behind >= self.due_from.max(file.size.saturating_mul(2));
+        !self.is_drawn && self.file.as_ref().is_some_and(is_due)
     }
 
-    /// Writes the image anew. Takes two syncs: not for a thread that serves connections. Answers
-    /// the index as of which it is, for
+    /// Bytes of changes that the image does not know.
+    #[cfg(test)]
+    pub(super) fn behind_image(&self) -> u64 {
+        self.behind
+    }
+
+    /// Draws the image, as far as the group has come. `None` in memory, and while another one is
+    /// being written: what was drawn has to come back with [`Self::image_written`].
+    pub fn draw_image(&mut self) -> Option<DrawnImage> {
+        let file = self.file.as_mut().filter(|_| !self.is_drawn)?;
+        self.is_drawn = true;
+        Some(file.draw(&self.table, self.applied, self.behind))
+    }
+
+    /// Takes over an image that was drawn and written. Answers the index as of which it is, for
     /// [`Stream::consumers_imaged`](crate::Stream::consumers_imaged).
     ///
     /// # Errors
-    /// Of the disk. The image before is the valid one, or this one is: the next start finds out.
-    pub fn write_image(&mut self) -> io::Result<u64> {
-        let Self { table, applied, file: Some(file), behind } = self else { return Ok(self.applied) };
-        file.write(table, *applied)?;
-        *behind = 0;
-        Ok(*applied)
+    /// It could not be written. The image before is the valid one, or this one is: the next start
+    /// finds out. It is due again after as many changes as make a first one due.
+    pub fn image_written(&mut self, written: WrittenImage) -> io::Result<u64> {
+        self.is_drawn = false;
+        let Some(file) = &mut self.file else { return Ok(self.applied) };
+        let WrittenImage { path, applied, behind, size, may_be_named, result } = written;
+        let this = may_be_named.then_some(Obsolete { path, fate: Fate::Remove });
+        if let Err(error) = result {
+            file.current.extend(this);
+            self.due_from = self.behind + LEAST_DUE;
+            return Err(error);
+        }
+        file.obsolete.append(&mut file.current);
+        file.current.extend(this);
+        file.size = size;
+        self.behind -= behind;
+        self.due_from = LEAST_DUE;
+        Ok(applied)
     }
 
     /// Files that are needed no more, for the caller to remove or to keep for an operator. Named
@@ -164,7 +237,7 @@ impl GroupConsumers {
 }
 
 impl ImageFile {
-    fn write(&mut self, table: &ConsumerTable, applied: u64) -> io::Result<()> {
+    fn draw(&mut self, table: &ConsumerTable, applied: u64, behind: u64) -> DrawnImage {
         // Whatever becomes of it, its number and its salt are used up.
         self.highest += 1;
         let number = self.highest;
@@ -177,16 +250,7 @@ impl ImageFile {
         let (disk, tails) = (self.place.disk.clone(), self.place.tails.clone());
         let temporary = self.place.directory.join(header::temporary_name(number));
         let (rest, next) = (Vec::new(), table.next);
-        let mut rewrite = Rewrite { disk, tails, number, frame, image, rest, temporary, next };
-        rewrite.write()?;
-        let path = self.place.directory.join(header::file_name(number));
-        self.current.push(Obsolete { path: path.clone(), fate: Fate::Remove });
-        image::name(&*self.place.disk, &rewrite.temporary, &path)?;
-        self.place.tails.replaced();
-        let present = self.current.pop();
-        self.obsolete.append(&mut self.current);
-        self.current.extend(present);
-        self.size = (rewrite.image.len() - HEADER_BYTES) as u64;
-        Ok(())
+        let rewrite = Rewrite { disk, tails, number, frame, image, rest, temporary, next };
+        DrawnImage { rewrite, path: self.place.directory.join(header::file_name(number)), applied, behind }
     }
 }

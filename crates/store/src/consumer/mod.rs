@@ -39,7 +39,7 @@ use std::num::NonZeroU64;
 
 pub use consumers::{Consumer, ConsumerError, Consumers};
 pub use delta::Delta;
-pub use group::{Diverged, GroupConsumers};
+pub use group::{Diverged, DrawnImage, GroupConsumers, WrittenImage};
 pub use header::HEADER_BYTES;
 pub(crate) use header::{FIRST_LOG, LogFileName, file_name, read_name};
 pub(crate) use inspect::{Inspected, Unreadable, inspect};

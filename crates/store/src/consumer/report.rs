@@ -34,6 +34,14 @@ pub struct LogReport {
 }
 
 impl LogReport {
+    /// Whether it is not known what consumers were there, and in which state.
+    #[must_use]
+    pub fn has_losses(&self) -> bool {
+        let Self { set_back, bad, affected, orphans, missing, unusable, .. } = self;
+        let is_whole = bad.is_empty() && affected.is_empty() && orphans.is_empty() && unusable.is_empty();
+        !is_whole || set_back.is_some() || *missing > 0
+    }
+
     /// Whether nothing has to be told.
     #[must_use]
     pub fn is_clean(&self) -> bool {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use myelin_disk::{Disk, File};
 
 use crate::config::Durability;
-use crate::consumer::{self, Consumers, FIRST_LOG, Fate, JournalTails, Obsolete, Stated, Tail, Tails};
+use crate::consumer::{
+    self, Consumers, FIRST_LOG, Fate, GroupConsumers, JournalTails, Obsolete, Stated, Tail, Tails,
+};
 use crate::id::StreamPart;
 use crate::recovery::{Notice, move_aside, stream_directory};
 use crate::register::write_log;
@@ -33,6 +35,42 @@ impl Store {
         durability: Durability,
         on_durable: Option<Arc<dyn OnDurable>>,
     ) -> Result<(Consumers, consumer::LogReport), OpenError> {
+        let place = self.log_storage(id, durability, on_durable)?;
+        let known = self.store_env.watermarks.statement(id);
+        let (log, end) = known.log;
+        let stated = Stated { log, end, consumers: known.consumers, synced: known.log_synced };
+        let opened = Consumers::open_stated(place, stated);
+        let (consumers, report) = opened.map_err(open_error)?;
+        self.store_env.watermarks.count(id, consumers.counter());
+        Ok((consumers, report))
+    }
+
+    /// Opens the consumers of a stream whose log is that of a group, as of the index of their
+    /// image; beside the stream itself, which has the entries behind that.
+    ///
+    /// # Errors
+    /// They are open, or cannot be known in every part: then the log of the group does not lead on
+    /// from here. Nothing was changed.
+    pub fn open_group_consumers(
+        &self,
+        id: StreamId,
+        durability: Durability,
+    ) -> Result<(GroupConsumers, consumer::LogReport), OpenError> {
+        let opened = GroupConsumers::open(self.log_storage(id, durability, None)?);
+        let (consumers, report) = opened.map_err(open_error)?;
+        if report.has_losses() {
+            return Err(OpenError::new("consumers", io::Error::other(report.notices().join("; "))));
+        }
+        Ok((consumers, report))
+    }
+
+    /// Where the log or the image of a stream's consumers is, as whoever has it for itself.
+    fn log_storage(
+        &self,
+        id: StreamId,
+        durability: Durability,
+        on_durable: Option<Arc<dyn OnDurable>>,
+    ) -> Result<consumer::LogStorage, OpenError> {
         let claim = self.claim(id, StreamPart::Consumers)?;
         let directory = stream_directory(&self.root, id);
         self.restore_log(id)?;
@@ -41,7 +79,7 @@ impl Store {
         left.map_err(|error| OpenError::new("what the consumers had in memory", error.to_io()))?;
         let kind = self.store_env.keys.as_ref().map(|keys| keys.kind);
         let tails = JournalTails { journal: Arc::clone(self.journal()), durability, on_durable };
-        let place = consumer::LogStorage {
+        Ok(consumer::LogStorage {
             disk: Arc::clone(&self.store_env.disk),
             directory,
             stream: id,
@@ -53,19 +91,7 @@ impl Store {
             }),
             entropy: Arc::clone(&self.store_env.entropy),
             key: kind.zip(key),
-        };
-        let known = self.store_env.watermarks.statement(id);
-        let (log, end) = known.log;
-        let stated = Stated { log, end, consumers: known.consumers, synced: known.log_synced };
-        let opened = Consumers::open_stated(place, stated);
-        let words = |error: consumer::OpenError| match error {
-            // Its kind says whether the disk is full.
-            consumer::OpenError::Io(error) => error,
-            other => io::Error::other(other.to_string()),
-        };
-        let (consumers, report) = opened.map_err(|error| OpenError::new("consumers", words(error)))?;
-        self.store_env.watermarks.count(id, consumers.counter());
-        Ok((consumers, report))
+        })
     }
 
     /// Has a stream's first log as the register has it, before anybody reads it.
@@ -86,6 +112,12 @@ impl Store {
     /// checkpoint, where a slow disk is in nobody's way. What could not be done is left to the next
     /// start. Answers what an operator should know.
     pub fn put_away(&self, consumers: &mut Consumers) -> Vec<Notice> {
+        self.put_away_files(consumers.take_obsolete())
+    }
+
+    /// As [`Store::put_away`], for the files that an image has made
+    /// [obsolete](GroupConsumers::take_obsolete).
+    pub fn put_away_files(&self, obsolete: Vec<Obsolete>) -> Vec<Notice> {
         let disk = &*self.store_env.disk;
         let put_away = |Obsolete { path, fate }: Obsolete| {
             let left = |error: io::Error| Notice::Left {
@@ -96,8 +128,17 @@ impl Store {
                 Fate::Quarantine => Some(set_aside(disk, &path).unwrap_or_else(left)),
             }
         };
-        consumers.take_obsolete().into_iter().filter_map(put_away).collect()
+        obsolete.into_iter().filter_map(put_away).collect()
     }
+}
+
+fn open_error(error: consumer::OpenError) -> OpenError {
+    let error = match error {
+        // Its kind says whether the disk is full.
+        consumer::OpenError::Io(error) => error,
+        other => io::Error::other(other.to_string()),
+    };
+    OpenError::new("consumers", error)
 }
 
 fn set_aside(disk: &dyn Disk, path: &Path) -> io::Result<Notice> {

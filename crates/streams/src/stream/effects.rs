@@ -25,6 +25,9 @@ pub struct Effects {
     pub is_full: bool,
     /// Whether consumers may have something to say: what they have proposed is committed.
     pub are_proposals_released: bool,
+    /// Whether the image of the group's consumers is to be written anew
+    /// ([`StreamCore::draw_image`](super::StreamCore::draw_image)).
+    pub is_image_due: bool,
 }
 
 impl Effects {
@@ -37,6 +40,7 @@ impl Effects {
             && self.dropped == 0
             && !self.is_full
             && !self.are_proposals_released
+            && !self.is_image_due
             && self.abandoned.is_empty()
     }
 
@@ -49,5 +53,6 @@ impl Effects {
         self.dropped = 0;
         self.is_full = false;
         self.are_proposals_released = false;
+        self.is_image_due = false;
     }
 }

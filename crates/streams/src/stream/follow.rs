@@ -4,9 +4,10 @@
 //! Who applies what the leader has decided appends it to the log and shows each message here. The
 //! other way in, [`StreamCore::publish`], is the leader's.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 
-use myelin_store::consumer::{Consumers, Diverged, GroupConsumers};
+use myelin_store::consumer::{Consumers, Diverged, DrawnImage, GroupConsumers, Obsolete, WrittenImage};
 use myelin_store::{DecidedEntry, Message, Seq, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
@@ -214,6 +215,31 @@ impl StreamCore {
             return;
         }
         effects.are_proposals_released |= group.release(self.store.release());
+        effects.is_image_due |= group.applied().image_due();
+    }
+
+    /// Draws the image of the group's consumers as they are applied, for
+    /// [`StreamCore::image_written`]. `None` where nothing has to be written: none is due, another
+    /// is being written, or the stream is in no group.
+    pub fn draw_image(&mut self) -> Option<DrawnImage> {
+        self.outgoing.group.as_mut().filter(|group| group.applied().image_due())?.applied_mut().draw_image()
+    }
+
+    /// Takes over an image that was drawn and written: segments up to its index may be sealed.
+    ///
+    /// # Errors
+    /// It could not be written; it is tried again with later changes.
+    pub fn image_written(&mut self, written: WrittenImage) -> io::Result<()> {
+        let Some(group) = &mut self.outgoing.group else { return Ok(()) };
+        self.store.consumers_imaged(group.applied_mut().image_written(written)?);
+        Ok(())
+    }
+
+    /// Files of images that are needed no more, for
+    /// [`Store::put_away_files`](myelin_store::Store::put_away_files). Named once.
+    pub fn take_obsolete_images(&mut self) -> Vec<Obsolete> {
+        let group = self.outgoing.group.as_mut();
+        group.map(|group| group.applied_mut().take_obsolete()).unwrap_or_default()
     }
 
     /// Whatever this replica has decided for its consumers and the group has not, is nothing.

@@ -50,6 +50,11 @@ impl StreamGroup {
         &self.applied
     }
 
+    /// As [`Self::applied`], for their image.
+    pub(super) fn applied_mut(&mut self) -> &mut GroupConsumers {
+        &mut self.applied
+    }
+
     /// Proposes what waits, as one entry. After an error it waits for the next time.
     pub(super) fn propose(&mut self, store: &mut Stream, now: Timestamp) -> Result<(), StoreError> {
         let mut decided = lock(&self.decided);

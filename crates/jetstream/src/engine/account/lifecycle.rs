@@ -3,7 +3,7 @@
 
 use super::{AccountStreams, suspend_stream};
 use crate::engine::JetStream;
-use crate::engine::consumers::{LogListener, OwnStream, StreamConsumers};
+use crate::engine::consumers::{LogListener, OpenedConsumers, OwnStream, StreamConsumers};
 use crate::engine::host::{Host, Timer};
 use crate::engine::live::{FoundEnd, LiveStream, ReleaseListener};
 use crate::engine::settings::REPAIR;
@@ -14,8 +14,9 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{self, Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
-use myelin_store::consumer::Consumers;
+use myelin_store::consumer::{Consumers, GroupConsumers};
 use myelin_store::{FoundStream, Notice, Seq, Stream, StreamId, Timestamp};
+use myelin_streams::ReplicaRole;
 use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
 use myelin_streams::stream::{self, StreamCore};
@@ -161,7 +162,7 @@ impl AccountStreams {
             drop(std::mem::replace(&mut built.consumers, Consumers::in_memory()));
             let whose = (self.account.name(), &built.config);
             built.consumers = match jetstream.open_consumers(&built.stream, whose, &listener) {
-                Ok(consumers) => consumers,
+                Ok(consumers) => consumers.states,
                 Err(error) => return Err((built.undo(), RestoreError::Other(error.to_string()))),
             };
         }
@@ -177,7 +178,8 @@ impl AccountStreams {
             return Err((built.undo(), RestoreError::Other(error.to_string())));
         }
         let BuiltStream { config, stream, consumers, created, .. } = built;
-        let live = self.begin(jetstream, config, stream, (consumers, &listener), StreamOrigin::new(created));
+        let opened = OpenedConsumers::alone(consumers);
+        let live = self.begin(jetstream, config, stream, (opened, &listener), StreamOrigin::new(created));
         jetstream.seek_origins();
         Ok(live)
     }
@@ -210,17 +212,65 @@ impl AccountStreams {
         jetstream: &Arc<JetStream>,
         config: StreamConfig,
         store: Stream,
-        (states, log): (Consumers, &LogListener),
+        (OpenedConsumers { states, applied }, log): (OpenedConsumers, &LogListener),
         StreamOrigin { created, lifetimes_until, seen, found_end }: StreamOrigin,
     ) -> Arc<LiveStream> {
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
+        let name = config.name.clone();
+        let consumers = StreamConsumers::new(&name, jetstream.consumer_parts(), &self.account, states);
+        let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
+        let end = FoundEnd::new(found_end, store.state().totals.last_seq);
+        let known = (lifetimes_until, found_end);
+        let core = self.create_core(jetstream, config, store, (&consumers, applied), known);
+        let is_due = core.next_due().is_some();
+        let live =
+            LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
+        *lock(&listener.0) = Arc::downgrade(&live);
+        consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
+        log.attach(&consumers);
+        let (config, role) = (live.config(), live.role());
+        if role.leads() {
+            consumers.restore(&jetstream.create_context(&config));
+            consumers.write_restored();
+        } else {
+            // Whoever begins to lead begins them.
+            consumers.set_role(role);
+        }
+        live.sourcing().opened(&consumers, &config, end, seen);
+        listen(&live, is_due);
+        if role.leads() && config.retention != Retention::Limits && consumers.count() > 0 {
+            // What a crash kept from being removed is needed by nobody. Where there is no consumer
+            // at all, their log may be what is lost, and all messages would go with it.
+            live.reconcile();
+        }
+        self.write().insert(&live);
+        if orphans::has_source_consumers(&live) {
+            jetstream.note_linked(&live);
+        }
+        if role.leads() {
+            live.sourcing().begin(&live, &config);
+        }
+        if *lock(&self.is_suspended) {
+            // The account has lost JetStream while this was made.
+            suspend_stream(&live);
+        }
+        live
+    }
+
+    /// The core of a stream: one of a group follows.
+    fn create_core(
+        &self,
+        jetstream: &JetStream,
+        config: StreamConfig,
+        store: Stream,
+        (consumers, applied): (&Arc<StreamConsumers>, Option<GroupConsumers>),
+        (lifetimes_until, found_end): (Seq, Option<Seq>),
+    ) -> StreamCore {
         let (account, server) = match config.storage {
             Storage::Memory => (&self.memory, &jetstream.memory),
             Storage::File => (&self.files, &jetstream.files),
         };
-        let name = config.name.clone();
-        let consumers = StreamConsumers::new(&name, jetstream.consumer_parts(), &self.account, states);
         let settings = stream::StreamSettings {
             domain: jetstream.settings.domain.clone(),
             account: Arc::clone(account),
@@ -232,38 +282,19 @@ impl AccountStreams {
             schedule_index: consumers.schedule_index(config.storage),
             found_end,
             seed: jetstream.seed(),
+            role: if applied.is_some() { ReplicaRole::Follower } else { ReplicaRole::Leader },
             ..stream::StreamSettings::default()
         };
-        let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
-        let end = FoundEnd::new(found_end, store.state().totals.last_seq);
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
+        if let Some(applied) = applied
+            && let Err(error) = core.group_consumers(consumers.join_group(), applied)
+        {
+            let (account, name) = (self.account.name(), &core.config().name);
+            let what = format_args!("  Consumers of stream '{account} > {name}': {error}");
+            self.host.log(Level::Error, what);
+        }
         core.catch_up(lifetimes_until, self.host.now());
-        let is_due = core.next_due().is_some();
-        let live =
-            LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
-        *lock(&listener.0) = Arc::downgrade(&live);
-        consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
-        log.attach(&consumers);
-        let config = live.config();
-        consumers.restore(&jetstream.create_context(&config));
-        consumers.write_restored();
-        live.sourcing().opened(&consumers, &config, end, seen);
-        listen(&live, is_due);
-        if config.retention != Retention::Limits && consumers.count() > 0 {
-            // What a crash kept from being removed is needed by nobody. Where there is no consumer
-            // at all, their log may be what is lost, and all messages would go with it.
-            live.reconcile();
-        }
-        self.write().insert(&live);
-        if orphans::has_source_consumers(&live) {
-            jetstream.note_linked(&live);
-        }
-        live.sourcing().begin(&live, &config);
-        if *lock(&self.is_suspended) {
-            // The account has lost JetStream while this was made.
-            suspend_stream(&live);
-        }
-        live
+        core
     }
 
     /// Gives a stream another configuration, which was checked.

@@ -56,7 +56,7 @@ use myelin_broker::{Account, Binding, Level, Service, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::{lock, read_lock};
-use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed};
+use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed, GroupConsumers};
 use myelin_store::entropy::Entropy;
 use myelin_store::{Filter, Seq, Store, StreamReader, Timestamp, Wait};
 use myelin_streams::consumer::{StateHandle, account_hash};
@@ -88,6 +88,21 @@ pub(super) struct ServerParts<'a> {
     pub(super) host: &'a Arc<dyn Host>,
     pub(super) store: &'a Arc<Store>,
     pub(super) entropy: &'a Arc<dyn Entropy>,
+}
+
+/// Consumers of a stream that was opened.
+pub(in crate::engine) struct OpenedConsumers {
+    /// States that its turns change.
+    pub(in crate::engine) states: Consumers,
+    /// States that its group has agreed to, if it is in one.
+    pub(in crate::engine) applied: Option<GroupConsumers>,
+}
+
+impl OpenedConsumers {
+    /// Consumers of a stream that is in no group.
+    pub(in crate::engine) fn alone(states: Consumers) -> Self {
+        Self { states, applied: None }
+    }
 }
 
 /// Consumers of one stream, with the log and the index that they share.
@@ -326,14 +341,16 @@ impl StreamConsumers {
     }
 
     /// The log is mostly history: has it written anew where one may wait.
-    fn rewrite_later(&self) {
+    pub(in crate::engine) fn rewrite_later(&self) {
         let Some(me) = self.me.upgrade() else { return };
         if !self.log.order_rewrite() {
             return;
         }
         self.host.spawn_backup(Box::new(move || {
             me.log.rewrite_begins();
-            if let Err(error) = me.rewrite_log() {
+            let is_of_group = me.log.is_of_group();
+            let written = if is_of_group { me.write_image() } else { me.rewrite_log() };
+            if let Err(error) = written {
                 let what = format_args!(
                     "JetStream: consumers of stream '{} > {}' could not be written anew: {error}",
                     me.account.name(),
@@ -341,12 +358,22 @@ impl StreamConsumers {
                 );
                 me.host.log(Level::Warn, what);
             }
+            let obsolete = match me.stream().ok().filter(|_| is_of_group) {
+                Some(stream) => stream.take_obsolete_images(),
+                None => lock(&me.stored).take_obsolete(),
+            };
             if let Some(store) = me.store.upgrade() {
-                for notice in store.put_away(&mut lock(&me.stored)) {
+                for notice in store.put_away_files(obsolete) {
                     me.host.log(Level::Warn, format_args!("JetStream: {notice}"));
                 }
             }
         }));
+    }
+
+    /// The group goes on meanwhile: whoever holds the stream's turn must not wait for the disk.
+    fn write_image(&self) -> io::Result<()> {
+        let Ok(stream) = self.stream() else { return Ok(()) };
+        stream.draw_image().map_or(Ok(()), |drawn| stream.image_written(drawn.write()))
     }
 
     /// Consumers and schedules go on meanwhile: who holds a turn of theirs must not wait for the

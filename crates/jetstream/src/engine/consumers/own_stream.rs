@@ -3,7 +3,9 @@
 use super::LiveConsumer;
 use myelin_broker::ServiceShard;
 use myelin_jsapi::config::StreamConfig;
+use myelin_store::consumer::{DrawnImage, Obsolete, WrittenImage};
 use myelin_store::{Seq, StreamReader};
+use std::io;
 use std::sync::Arc;
 
 /// Stream to which consumers belong.
@@ -30,6 +32,15 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
 
     /// Proposes to its group what consumers have decided. For threads that may wait.
     fn propose_off_shard(&self);
+
+    /// The image of its group's consumers, to be written: for threads that may wait, as the next.
+    fn draw_image(&self) -> Option<DrawnImage>;
+
+    /// Hears what became of that image.
+    fn image_written(&self, written: WrittenImage) -> io::Result<()>;
+
+    /// Files of images that are needed no more. Named once.
+    fn take_obsolete_images(&self) -> Vec<Obsolete>;
 
     /// Has all messages removed that no consumer needs any more. For threads that may wait.
     fn reconcile(&self);

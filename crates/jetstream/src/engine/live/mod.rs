@@ -194,6 +194,11 @@ impl LiveStream {
         self.sourcing.info(&self.config())
     }
 
+    /// Whether this replica decides.
+    pub(super) fn role(&self) -> ReplicaRole {
+        if self.view.leads() { ReplicaRole::Leader } else { ReplicaRole::Follower }
+    }
+
     /// Whether it was deleted.
     pub(super) fn is_gone(&self) -> bool {
         self.core.is_gone()

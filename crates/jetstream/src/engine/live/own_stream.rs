@@ -4,7 +4,9 @@ use super::LiveStream;
 use crate::engine::consumers::{LiveConsumer, OwnStream};
 use myelin_broker::ServiceShard;
 use myelin_jsapi::config::StreamConfig;
+use myelin_store::consumer::{DrawnImage, Obsolete, WrittenImage};
 use myelin_store::{Seq, StreamReader};
+use std::io;
 use std::sync::Arc;
 
 impl OwnStream for LiveStream {
@@ -34,6 +36,20 @@ impl OwnStream for LiveStream {
 
     fn propose_off_shard(&self) {
         self.propose_off_shard();
+    }
+
+    fn draw_image(&self) -> Option<DrawnImage> {
+        self.lock_core()?.parts().0.draw_image()
+    }
+
+    fn image_written(&self, written: WrittenImage) -> io::Result<()> {
+        let Some(mut guard) = self.lock_core() else { return Ok(()) };
+        guard.parts().0.image_written(written)
+    }
+
+    fn take_obsolete_images(&self) -> Vec<Obsolete> {
+        let guard = self.lock_core();
+        guard.map(|mut guard| guard.parts().0.take_obsolete_images()).unwrap_or_default()
     }
 
     fn reconcile(&self) {

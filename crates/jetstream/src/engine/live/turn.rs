@@ -348,6 +348,9 @@ impl LiveStream {
         if std::mem::take(&mut after.effects.are_proposals_released) {
             self.consumers.log_released();
         }
+        if std::mem::take(&mut after.effects.is_image_due) {
+            self.consumers.rewrite_later();
+        }
         debug_assert!(after.due.is_none() && after.job.is_none(), "what a turn wants is done once");
     }
 

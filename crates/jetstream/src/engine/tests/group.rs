@@ -3,6 +3,7 @@
 
 use super::house::{Heard, House, stream};
 use crate::engine::consumers::OwnStream;
+use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
@@ -26,16 +27,60 @@ struct Group {
 
 impl Group {
     fn new(config: StreamConfig, policy: AckPolicy) -> Self {
-        let mut house = House::new();
+        Self::on(House::new(), config, policy)
+    }
+
+    fn on(mut house: House, config: StreamConfig, policy: AckPolicy) -> Self {
         house.create(config);
         let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
         house.stream("S").join_group(position, GroupConsumers::in_memory(0)).expect("it is healthy");
+        Self::begun(house, policy)
+    }
+
+    /// With a consumer and a message.
+    fn begun(mut house: House, policy: AckPolicy) -> Self {
         let (msgs, answers) = (house.record("to.me"), house.record("heard"));
         let mut group = Self { house, msgs, answers };
         group.house.consume("S", consumer("C", policy));
         group.house.publish("S.a");
         group.commit();
         group
+    }
+
+    /// With files, as a server that was begun anew finds them.
+    fn stored() -> (FaultyDisk, Self) {
+        let disk = FaultyDisk::new(1);
+        let group = Self::on(House::on(&disk), stream("S"), AckPolicy::Explicit);
+        let (disk, mut group) = Self::found(&disk, group);
+        group.commit();
+        group.set_role(ReplicaRole::Leader);
+        (disk, group)
+    }
+
+    /// On what a server that ends has left.
+    fn found(disk: &FaultyDisk, before: Self) -> (FaultyDisk, Self) {
+        drop(before);
+        let disk = disk.kill();
+        let mut house = House::on(&disk);
+        let (msgs, answers) = (house.record("to.me"), house.record("heard"));
+        (disk, Self { house, msgs, answers })
+    }
+
+    /// Makes consumers with so much to say that an image of them is due.
+    fn change_much(&mut self, names: &[&str]) {
+        for name in names {
+            let metadata = [("text".to_owned(), "x".repeat(100_000))].into();
+            let config = ConsumerConfig { metadata, ..consumer(name, AckPolicy::Explicit) };
+            self.house.consume("S", config);
+            self.commit();
+        }
+    }
+
+    /// Entries with records of consumers that the stream keeps at hand.
+    fn records(&self) -> usize {
+        let live = self.house.stream("S");
+        let mut guard = live.lock_core().expect("it is there");
+        guard.parts().0.store().committed_consumers(0).count()
     }
 
     fn index(&self) -> u64 {
@@ -318,6 +363,47 @@ fn a_purge_that_is_lost_is_not_answered_for() {
     let Poll::Ready(Err(error)) = poll(purged.as_mut()) else { panic!("it was taken back") };
     assert_eq!(error.err_code, 10008);
     assert_eq!(live.state(false).messages, 2);
+}
+
+/// A stream and its consumers are read from their files, and follow until somebody says that they
+/// lead: from entries of the log alone, and from an image with what came behind it.
+#[test]
+fn a_stream_of_a_group_follows_when_its_server_begins() {
+    for has_image in [false, true] {
+        let (disk, mut group) = Group::stored();
+        if has_image {
+            group.change_much(&["L", "M", "N"]);
+            assert_eq!(images(&disk).len(), 1, "the one before is gone");
+            assert_eq!(group.records(), 0, "none is needed");
+        }
+        group.ask(1);
+        group.commit();
+        group.answer(0, "+ACK");
+        group.commit();
+        let (pending, known) = (group.pending(), (group.index(), group.house.consumers("S")));
+        assert!(group.records() > 0);
+        let (_, mut group) = Group::found(&disk, group);
+        let live = group.house.stream("S");
+        assert!(!live.role().leads() && live.consumers().leadership().is_err(), "{has_image}");
+        group.house.publish("S.y");
+        group.ask(1);
+        assert_eq!((group.heard(), group.index()), ((0, 0), known.0), "it serves nobody");
+        group.commit();
+        group.set_role(ReplicaRole::Leader);
+        assert_eq!(group.house.consumers("S"), known.1, "{has_image}");
+        assert_eq!(group.pending(), pending, "{has_image}");
+        group.house.publish("S.z");
+        group.commit();
+        group.ask(1);
+        group.commit();
+        assert_eq!(group.heard(), (1, 0), "{has_image}");
+    }
+}
+
+/// Names of the images of consumers.
+fn images(disk: &FaultyDisk) -> Vec<String> {
+    let names = disk.files().into_keys().map(|path| path.to_string_lossy().into_owned());
+    names.filter(|name| name.contains("/consumers.")).collect()
 }
 
 #[test]

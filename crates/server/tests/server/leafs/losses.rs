@@ -33,7 +33,7 @@ impl Credit {
         *lock(&self.left) = [0; 2];
     }
 
-    /// What was taken and not used, unless the link rests since.
+    /// Gives back what was taken and not used, unless the link rests since.
     fn give_back(&self, way: usize, bytes: usize) {
         let mut left = lock(&self.left);
         if left[way] > 0 {

@@ -7,6 +7,7 @@ use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
 use myelin_stdx::rng::Rng;
 
 use super::*;
+use crate::consumer::image::LEAST_DUE;
 use crate::record::ConsumerRecord;
 
 type Everything = BTreeMap<ConsumerId, (String, AckRules, Vec<u8>, ConsumerState)>;
@@ -173,11 +174,11 @@ fn an_image_is_as_of_an_index() {
         let mut rng = Rng::seeded(9);
         (0..200).for_each(|_| decide(&mut leader, &mut rng));
         consumers.apply(7, &leader.take_records()).expect("it fits");
-        assert_eq!(consumers.write_image().expect("a healthy disk"), 7);
+        assert_eq!(write_image(&mut consumers).expect("a healthy disk"), 7);
         assert!(consumers.take_obsolete().is_empty());
         decide(&mut leader, &mut rng);
         consumers.pass(8);
-        assert_eq!(consumers.write_image().expect("a healthy disk"), 8);
+        assert_eq!(write_image(&mut consumers).expect("a healthy disk"), 8);
         let before = consumers.take_obsolete();
         assert_eq!(before.len(), 1, "the one before");
         let (again, report) = reopen(&disk.power_cycle(Survival::None), cipher);
@@ -185,6 +186,67 @@ fn an_image_is_as_of_an_index() {
         assert_eq!((again.applied(), applied(&again)), (8, applied(&consumers)));
         assert_eq!(everything(&again.lead()).len(), applied(&consumers).len());
     }
+}
+
+fn write_image(consumers: &mut GroupConsumers) -> std::io::Result<u64> {
+    let drawn = consumers.draw_image().expect("it has files");
+    assert!(consumers.draw_image().is_none() && !consumers.image_due(), "one at a time");
+    consumers.image_written(drawn.write())
+}
+
+/// The group goes on while an image is written: what it does not know is still to be written.
+#[test]
+fn an_image_is_of_the_moment_in_which_it_was_drawn() {
+    let disk = FaultyDisk::new(1);
+    let (mut consumers, _) =
+        GroupConsumers::open(place(Arc::new(disk.clone()), None)).expect("a healthy disk");
+    let (mut leader, mut rng) = (consumers.lead(), Rng::seeded(3));
+    let mut index = 0;
+    let mut go_on = |consumers: &mut GroupConsumers, is_enough: &dyn Fn(&GroupConsumers) -> bool| {
+        while !is_enough(consumers) {
+            (0..200).for_each(|_| decide(&mut leader, &mut rng));
+            index += 1;
+            consumers.apply(index, &leader.take_records()).expect("it fits");
+        }
+        index
+    };
+    let before = go_on(&mut consumers, &GroupConsumers::image_due);
+    let known = applied(&consumers);
+    let drawn = consumers.draw_image().expect("it has files");
+    // Twice as much comes meanwhile.
+    let behind = go_on(&mut consumers, &|consumers| consumers.behind_image() >= 3 * LEAST_DUE);
+    assert_eq!(consumers.image_written(drawn.write()).expect("a healthy disk"), before);
+    assert!(consumers.behind_image() >= LEAST_DUE && behind > before);
+    let (again, _) = reopen(&disk, None);
+    assert_eq!((again.applied(), applied(&again)), (before, known));
+}
+
+/// A disk that is full is not written to with each change.
+#[test]
+fn an_image_that_could_not_be_written_is_due_again_later() {
+    let disk = FaultyDisk::new(1);
+    let (mut consumers, _) =
+        GroupConsumers::open(place(Arc::new(disk.clone()), None)).expect("a healthy disk");
+    let (mut leader, mut rng) = (consumers.lead(), Rng::seeded(3));
+    let mut index = 0;
+    let mut until_due = |consumers: &mut GroupConsumers| {
+        let before = index;
+        while !consumers.image_due() {
+            (0..200).for_each(|_| decide(&mut leader, &mut rng));
+            index += 1;
+            consumers.apply(index, &leader.take_records()).expect("it fits");
+        }
+        index - before
+    };
+    assert!(until_due(&mut consumers) > 1);
+    let drawn = consumers.draw_image().expect("it has files");
+    disk.set_capacity(Some(0));
+    assert!(consumers.image_written(drawn.write()).is_err());
+    disk.set_capacity(None);
+    assert!(until_due(&mut consumers) > 1, "not at once");
+    let last = consumers.applied();
+    assert_eq!(write_image(&mut consumers).expect("there is room"), last);
+    assert_eq!(reopen(&disk, None).0.applied(), last);
 }
 
 fn reopen(disk: &FaultyDisk, cipher: Option<CipherKind>) -> (GroupConsumers, LogReport) {
@@ -203,7 +265,7 @@ fn a_log_becomes_an_image() {
     let (mut group, _) = reopen(&disk, None);
     assert_eq!((group.applied(), applied(&group)), (0, everything(&own)));
     group.pass(3);
-    group.write_image().expect("a healthy disk");
+    write_image(&mut group).expect("a healthy disk");
     let (again, _) = reopen(&disk, None);
     assert_eq!((again.applied(), applied(&again)), (3, everything(&own)));
 }
@@ -227,7 +289,7 @@ fn whatever_image_a_crash_leaves_the_log_leads_on_from_it() {
         };
         for (index, records) in &log {
             consumers.apply(*index, records).expect("it fits");
-            if index % 2 == 0 && consumers.write_image().is_err() {
+            if index % 2 == 0 && write_image(&mut consumers).is_err() {
                 return;
             }
             for obsolete in consumers.take_obsolete() {
@@ -256,7 +318,7 @@ fn whatever_image_a_crash_leaves_the_log_leads_on_from_it() {
                     consumers.apply(*index, records).expect("it fits");
                 }
                 assert_eq!(applied(&consumers), everything(&leader), "point {point}, {survival:?}");
-                consumers.write_image().expect("another number is free");
+                write_image(&mut consumers).expect("another number is free");
             }
         }
     }
