@@ -88,6 +88,7 @@ impl StreamCore {
             schedules: ScheduleTable::default(),
         };
         core.load_ids(now);
+        core.find_ids();
         core.load_schedules();
         core.next.expiry = core.store.next_expiry().unwrap_or(Some(now));
         // Limits may be tighter than when it was left. One that never stored anything has nothing
@@ -214,7 +215,10 @@ impl StreamCore {
     /// Reads the ids of the duplicate window from the log, as after a restart.
     pub(super) fn load_ids(&mut self, now: Timestamp) {
         let mut buffer = Vec::new();
-        let last = self.store.totals().last_seq;
+        let last = match self.store.group() {
+            Some(_) => self.store.released(),
+            None => self.store.totals().last_seq,
+        };
         let last = self.reader.get(last, Wait::Allowed, &mut buffer);
         if !self.note_last(last) {
             return;

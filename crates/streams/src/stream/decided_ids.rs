@@ -25,11 +25,30 @@ struct WaitingEntry {
     msgs: Vec<DecidedMsg>,
 }
 
-/// Entries that were appended and are not known to be committed, in order.
+/// Messages in entries that are not known to be committed, in order.
 #[derive(Default)]
-pub(super) struct DecidedIds(VecDeque<WaitingEntry>);
+pub(super) struct DecidedIds {
+    /// Entries that were appended.
+    entries: VecDeque<WaitingEntry>,
+    /// First and last sequence of those before, which a start has found in its log: what is
+    /// released of them is read.
+    found: Option<(Seq, Seq)>,
+}
 
 impl DecidedIds {
+    /// A start has found messages that are not released.
+    pub(super) fn find(&mut self, first: Seq, last: Seq) {
+        self.found = (first <= last).then_some((first, last));
+    }
+
+    /// First and last sequence of the found messages that are released when those up to `released`
+    /// are. Named once.
+    pub(super) fn take_found(&mut self, released: Seq) -> Option<(Seq, Seq)> {
+        let (first, last) = self.found.filter(|(first, _)| *first <= released)?;
+        self.find(released + 1, last);
+        Some((first, last.min(released)))
+    }
+
     /// Keeps what an entry brings.
     pub(super) fn append(&mut self, decided: &DecidedEntry) {
         let records = canonical::read(&decided.records).unwrap_or_default();
@@ -41,16 +60,16 @@ impl DecidedIds {
             _ => None,
         });
         let (index, kind, more) = (decided.entry.index, decided.entry.kind, decided.entry.more);
-        self.0.push_back(WaitingEntry { index, kind, more, msgs: msgs.collect() });
+        self.entries.push_back(WaitingEntry { index, kind, more, msgs: msgs.collect() });
     }
 
     /// Takes out what counts when entries up to `commit` are committed. A decision counts as a
     /// whole. One behind which the next entry is missing was aborted here.
     pub(super) fn take(&mut self, commit: u64) -> Vec<DecidedMsg> {
         let is_end = |entry: &WaitingEntry| entry.index <= commit && !entry.more;
-        let Some(last) = self.0.iter().rposition(is_end) else { return Vec::new() };
+        let Some(last) = self.entries.iter().rposition(is_end) else { return Vec::new() };
         let (mut counting, mut parts, mut next) = (Vec::new(), Vec::new(), 0);
-        for mut entry in self.0.drain(..=last) {
+        for mut entry in self.entries.drain(..=last) {
             if entry.index != next || entry.kind == LogEntryKind::Abort {
                 parts.clear();
             }
@@ -63,17 +82,20 @@ impl DecidedIds {
         counting
     }
 
-    /// Forgets the entries from `first` on.
-    pub(super) fn take_back(&mut self, first: u64) {
-        self.0.truncate(self.0.partition_point(|entry| entry.index < first));
+    /// Forgets the entries from `first` on, and messages behind `last_seq`.
+    pub(super) fn take_back(&mut self, first: u64, last_seq: Seq) {
+        if let Some((first, last)) = self.found {
+            self.find(first, last.min(last_seq));
+        }
+        self.entries.truncate(self.entries.partition_point(|entry| entry.index < first));
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty() && self.found.is_none()
     }
 
     /// Forgets all: what counts was taken.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 }

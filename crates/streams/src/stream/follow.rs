@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use myelin_store::consumer::{Consumers, Diverged, DrawnImage, GroupConsumers, Obsolete, WrittenImage};
-use myelin_store::{DecidedEntry, Message, Seq, StoreError, TakenBack, Timestamp};
+use myelin_store::{DecidedEntry, Filter, Message, ReadError, Seq, StoreError, TakenBack, Timestamp, Wait};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -47,6 +47,8 @@ impl StreamCore {
         self.feed_ids();
         self.ids.decided.clear();
         if role.leads() {
+            // What cannot be written now goes before the first decision.
+            let _ = self.store.abort_unfinished(now);
             self.load_schedules();
             self.next.expiry = self.store.next_expiry().unwrap_or(Some(now));
             self.next.expiry_left_at = None;
@@ -80,16 +82,45 @@ impl StreamCore {
         Ok(())
     }
 
+    /// Notes what the log of a group holds that is not released at a start.
+    pub(super) fn find_ids(&mut self) {
+        if self.store.group().is_some() {
+            self.ids.decided.find(self.store.released() + 1, self.store.totals().last_seq);
+        }
+    }
+
     /// Has what is known beside the log follow what is committed.
     pub(super) fn feed_ids(&mut self) {
         if self.ids.decided.is_empty() {
             return;
+        }
+        if let Some((first, last)) = self.ids.decided.take_found(self.store.released()) {
+            self.feed_found(first, last);
         }
         let commit = self.store.group().map_or(0, |group| group.commit);
         for msg in self.ids.decided.take(commit) {
             self.feed(msg.seq, msg.time, &msg.id);
         }
         self.charge();
+    }
+
+    /// Reads messages that were found in the log, and are released now.
+    fn feed_found(&mut self, first: Seq, last: Seq) {
+        let reader = self.reader.clone();
+        let mut cursor = reader.cursor(Filter::All, first);
+        loop {
+            let at = cursor.position();
+            match cursor.next(Wait::Allowed) {
+                Ok(Some(message)) if message.seq <= last => {
+                    let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
+                    self.feed(message.seq, message.timestamp, id);
+                }
+                Ok(_) => return,
+                Err(ReadError::Io(error)) => return self.give_up_reading(&error),
+                // Compat: what is damaged has no id.
+                Err(_) => cursor.skip(at.max(cursor.position())),
+            }
+        }
     }
 
     fn feed(&mut self, seq: Seq, time: Timestamp, id: &[u8]) {
@@ -112,7 +143,7 @@ impl StreamCore {
         let Some(first_ticket) = first_ticket else { return Ok(()) };
         self.outgoing.release_queue.take_back(first_ticket);
         self.ids.take_back(last_seq);
-        self.ids.decided.take_back(first);
+        self.ids.decided.take_back(first, last_seq);
         self.last.time = self.store.totals().last_timestamp;
         self.last.set_id(b"");
         let mut buffer = Vec::new();

@@ -342,11 +342,10 @@ impl StreamCore {
         self.refuse_waiting(&error, &mut told);
         self.outgoing.release_queue.wait(self.store.ticket(), told);
         self.reader = self.store.reader();
-        let decided = std::mem::take(&mut self.ids.decided);
         self.ids = Dedupe::new(self.config.duplicate_window, self.settings.dedupe_bytes, self.settings.seed);
-        self.ids.decided = decided;
         self.last.id.clear();
         self.load_ids(now);
+        self.find_ids();
         self.charge();
         self.settings.found_end = Some(report.found_end(self.store.totals().last_seq));
         self.load_schedules();

@@ -239,6 +239,11 @@ impl StreamConsumers {
         self.log.leadership()
     }
 
+    /// Whether the stream is in a group.
+    pub(in crate::engine) fn is_of_group(&self) -> bool {
+        self.log.is_of_group()
+    }
+
     /// Leadership of a stream that is in no group.
     pub(in crate::engine) fn leadership_alone(&self) -> Option<Leadership> {
         (!self.log.is_of_group()).then(|| self.log.leadership().ok()).flatten()

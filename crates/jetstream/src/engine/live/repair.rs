@@ -7,7 +7,8 @@ use crate::engine::host::Timer;
 use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
 use myelin_store::Store;
-use std::sync::Weak;
+use myelin_streams::ReplicaRole;
+use std::sync::{Arc, Weak};
 
 impl LiveStream {
     /// Notes that the stream takes no messages, and has it opened anew.
@@ -31,8 +32,14 @@ impl LiveStream {
 
     /// Opens the stream anew: what was released is there, what was not has been answered with an
     /// error. Waits; only for threads that may.
-    pub(in crate::engine) fn repair(&self, store: &Store) {
-        if self.reopen(store) {
+    ///
+    /// In a group it follows from then on: what it had decided is not what its log has now.
+    pub(in crate::engine) fn repair(self: &Arc<Self>, store: &Store) {
+        let is_of_group = self.consumers.is_of_group();
+        if is_of_group && self.health.failure().is_some() {
+            self.set_role(ReplicaRole::Follower);
+        }
+        if self.reopen(store) && !is_of_group {
             self.sourcing.connect();
             self.downstreams.reconnect_all();
         }

@@ -400,6 +400,29 @@ fn a_stream_of_a_group_follows_when_its_server_begins() {
     }
 }
 
+/// A stream that has failed is opened anew, and does not know what of its decisions its log has.
+#[test]
+fn a_leader_whose_stream_has_failed_follows() {
+    let (_disk, mut group) = Group::stored();
+    group.house.publish("S.b");
+    group.ask(2);
+    let live = group.house.stream("S");
+    live.lock_core().expect("it is there").parts().0.store().give_up("for a test");
+    group.house.publish("S.c");
+    group.house.jetstream.repair(group.house.account.name(), "S");
+    group.house.settle();
+    assert!(!live.role().leads() && live.failure().is_none());
+    assert!(live.consumers().leadership().is_err());
+    group.commit();
+    let told = lock(&group.msgs).drain(..).map(|told| told.headers).collect::<Vec<_>>();
+    assert_eq!(told, ["NATS/1.0 409 Leadership Change\r\n\r\n"], "and then it serves nobody");
+    group.set_role(ReplicaRole::Leader);
+    group.house.pass(2 * SECOND);
+    group.ask(2);
+    group.commit();
+    assert_eq!(group.heard().0, 2, "what was in its log is committed");
+}
+
 /// Names of the images of consumers.
 fn images(disk: &FaultyDisk) -> Vec<String> {
     let names = disk.files().into_keys().map(|path| path.to_string_lossy().into_owned());

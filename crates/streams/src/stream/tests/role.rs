@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myelin_store::{Admission, GroupPosition, NewMessage, StoreError};
+use myelin_store::{Admission, GroupPosition, NewMessage, StoreError, Stream};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
@@ -10,6 +10,8 @@ use super::schedules::{SECOND, TO_A, plan, subjects};
 use super::upkeep::pass;
 use super::{Bench, block, config, msg};
 use crate::ReplicaRole;
+use crate::stream::effects::Effects;
+use crate::stream::{StreamCore, StreamSettings, storage_config};
 use myelin_jsapi::config::{Retention, StreamConfig};
 
 impl Bench {
@@ -207,6 +209,43 @@ fn entries_that_are_taken_back_leave_no_message_id_and_answer_nobody() {
     assert!(answers.is_empty(), "it is the last one: {answers:?}");
 }
 
+/// A start reads the ids of what is released, and those of the rest when it is.
+#[test]
+fn ids_in_entries_that_a_start_has_found_are_known_when_they_are_committed() {
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    let mut leader = Bench::new(config());
+    leader.core.store_mut().join_group(position, leader.now).unwrap();
+    for id in ["a", "b", "c"] {
+        let headers = block(&[&format!("Nats-Msg-Id: {id}")]);
+        leader.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("a", "r") }]);
+    }
+    let entries = leader.core.store_mut().take_decided();
+    let mut before = Bench::new(config());
+    before.core.store_mut().join_group(position, before.now).unwrap();
+    before.set_role(ReplicaRole::Follower);
+    entries.iter().for_each(|entry| before.core.append_decided(entry, before.now).unwrap());
+    before.core.committed(1, &mut before.effects);
+    let settings = StreamSettings { role: ReplicaRole::Follower, ..StreamSettings::default() };
+    let now = before.now;
+    let fresh = Stream::in_memory(storage_config(&config(), false), 1, now);
+    let store = std::mem::replace(before.core.store_mut(), fresh);
+    let core = StreamCore::new(Arc::new(config()), store, settings, now);
+    let mut bench = Bench { core, now, effects: Effects::default() };
+    let known = |bench: &Bench| bench.core.known_ids().count;
+    assert_eq!(known(&bench), 1);
+    bench.core.committed(2, &mut bench.effects);
+    assert_eq!(known(&bench), 2);
+    bench.core.take_back(3, now).unwrap();
+    assert_eq!(bench.core.store().totals().last_seq, 2);
+    bench.core.append_decided(&entries[2], now).unwrap();
+    bench.core.committed(3, &mut bench.effects);
+    assert_eq!(known(&bench), 3);
+    bench.set_role(ReplicaRole::Leader);
+    let headers = block(&["Nats-Msg-Id: b"]);
+    let answers = bench.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("a", "r") }]);
+    assert_eq!(answers, [r#"r {"stream":"S","seq":2,"duplicate": true}"#]);
+}
+
 /// Ids of a decision of several entries are known when all of it is committed, and never if it is
 /// aborted or taken back.
 #[test]
@@ -249,6 +288,13 @@ fn ids_of_an_aborted_decision_are_not_known() {
     }
 
     // Who has aborted it need not have led: somebody else goes on behind that.
+    // Whoever begins to lead aborts it: of what waits behind it nothing could be released.
+    let mut leads = follow(2);
+    leads.core.committed(2, &mut leads.effects);
+    leads.set_role(ReplicaRole::Leader);
+    assert_eq!(leads.core.store_mut().take_decided().len(), 1);
+    assert!(!leads.core.store().is_unfinished());
+
     let mut outvoted = follow(2);
     outvoted.core.store_mut().abort_unfinished(outvoted.now).unwrap();
     let next = another.core.store_mut().take_decided();
