@@ -495,11 +495,12 @@ impl Stream {
     /// When the deletion is released nobody sees the message any more. Its bytes are overwritten
     /// with the next round if its segment is the one that grows; else when a job has written the
     /// segment anew, which begins once it is sealed and the deletion is durable:
-    /// [`Stream::erasing`] says how many still wait. In a compressed segment a last job follows, when no cursor stands in the old file any more. A loss of power,
-    /// or a restart, before that leaves the bytes where they are, in a message that is deleted (or
-    /// in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
-    /// from what was deleted, and does not go on with it. Copies in the journal, and in file
-    /// systems that write elsewhere, are overwritten when their space is used again, not before.
+    /// [`Stream::erasing`] says how many still wait. In a compressed segment a last job follows,
+    /// when no cursor stands in the old file any more. A loss of power, or a restart, before that
+    /// leaves the bytes where they are, in a message that is deleted (or in blocks that belong to
+    /// no file): a stream that is opened cannot tell what was to be erased from what was deleted,
+    /// and does not go on with it. Copies in the journal, and in file systems that write elsewhere,
+    /// are overwritten when their space is used again, not before.
     ///
     /// # Errors
     /// The message is still there, unless the stream has failed.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::segment::TRAILER_BYTES;
 
-/// What the segment said of others, and lost.
+/// Removals that only the segment told of.
 const REMOVALS: [fn(&mut Stream); 4] = [
     |_| {},
     |stream| assert_eq!(stream.delete(5, 2).unwrap().messages, 1),
