@@ -322,6 +322,14 @@ impl World {
         let has_jumped = self.has_jumped;
         if !is_done && !self.trouble.is_well() {
             // It may be done all the same: the next start tells.
+            if let Asked::RemoveConsumer { stream, consumer } = &asked {
+                let model = self.streams.get_mut(stream);
+                if let Some(known) = model.and_then(|model| model.consumer(consumer)) {
+                    // Where its end could not be written nobody serves it any more, and what was
+                    // not written of its deliveries went with it.
+                    known.delivered.values_mut().for_each(|count| *count = 0);
+                }
+            }
             return Ok(());
         }
         if let Asked::MakeCopy { copy } | Asked::RemoveCopy { copy } = &asked {

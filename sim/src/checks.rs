@@ -75,6 +75,21 @@ impl World {
         Ok(())
     }
 
+    /// Lets messages be missing that the server which ends says it has lost. The next one need not
+    /// say it: a work queue lets go of what cannot be delivered any more.
+    pub(crate) fn note_told_losses(&mut self) {
+        let Some(server) = &self.server else { return };
+        let streams = server.streams();
+        for (name, model) in self.streams.iter_mut().filter(|(_, model)| model.is_damaged) {
+            let lost = streams.stream(name).map(|live| live.lost_sequences()).unwrap_or_default();
+            for one in model.publications.values_mut() {
+                if let Fate::Stored(seq) = one.fate {
+                    one.may_go |= lost.iter().any(|range| range.contains(&seq));
+                }
+            }
+        }
+    }
+
     /// Starts the server anew where a stream takes nothing any more, as an operator does.
     fn mend(&mut self) -> Result<(), String> {
         let Some(server) = &self.server else { return Ok(()) };

@@ -181,6 +181,7 @@ impl World {
 
     /// The server ends as it should, and starts.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
+        self.note_told_losses();
         let Some(server) = self.server.take() else { return Ok(()) };
         let closed = server.close();
         if self.disk.is_off() {

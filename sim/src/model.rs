@@ -435,9 +435,15 @@ impl StreamModel {
 
     /// Power is lost: what limits have just removed may be there again. Consumers may have passed
     /// over it, as over what somebody has removed: a removal is as durable as the messages of its
-    /// time (docs/store.md, of a loss of power).
+    /// time (docs/store.md, of a loss of power). Of a fast batch only the last sequence is told, so
+    /// that the others may be among what went as long as nobody has seen them.
     pub(crate) fn lose_removals(&mut self, now: u64, has_jumped: bool) {
-        for id in self.over_limits(now, has_jumped) {
+        let over = self.over_limits(now, has_jumped);
+        let Some(&newest) = over.iter().max() else { return };
+        for one in self.publications.range_mut(..=newest).map(|(_, one)| one) {
+            one.may_be_back |= matches!(one.fate, Fate::Asked | Fate::Unknown);
+        }
+        for id in over {
             self.publications.get_mut(&id).into_iter().for_each(|one| one.may_be_back = true);
         }
     }

@@ -538,6 +538,7 @@ impl World {
     pub(crate) fn server_died(&mut self, window: Option<u64>) {
         self.record.trace.write_u64(self.disk.points());
         self.note(|| format!("the server dies; what came since {window:?} may be lost"));
+        self.note_told_losses();
         let said = self.server.take().map(|server| server.host.lines()).unwrap_or_default();
         assert!(self.host.strong_count() == 0, "nothing is left of a server that is gone");
         said.into_iter().for_each(|line| self.note(|| format!("the server says: {line}")));

@@ -23,7 +23,7 @@ impl Recovering<'_> {
             self.add_listed(entry, found)?;
             has_come_back |= !entry.sealed && self.catalog.segments().len() > segments;
         }
-        match self.load_base(manifest) {
+        let loaded = match self.load_base(manifest) {
             // It cannot know the subjects of a segment that was missing when it was written.
             Ok(()) if has_come_back => self.rebuild_index(),
             Ok(()) => Ok(()),
@@ -40,7 +40,9 @@ impl Recovering<'_> {
                 });
                 self.rebuild_index()
             }
-        }
+        };
+        self.catalog.settle_lost();
+        loaded
     }
 
     /// A segment that the manifest lists: its effects are in the base, only its table is needed.

@@ -84,7 +84,7 @@ impl Recovering<'_> {
         self.catalog.forget_above(cut);
         self.catalog.hide_above(cut);
         self.catalog.apply_changes(header.first_seq, &changes);
-        self.kept_from = self.catalog.totals().first_seq;
+        self.kept_from = changes.totals.first_seq;
         self.removed.retain(|range| *range.end() <= cut);
         self.note_removed(&changes.deleted);
         self.catalog.add_sealed(SegmentView {

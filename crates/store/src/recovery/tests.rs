@@ -3,6 +3,7 @@
 mod first;
 mod older;
 mod remembered;
+mod uncounted;
 
 use std::path::Path;
 use std::sync::Arc;

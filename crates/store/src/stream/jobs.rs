@@ -91,7 +91,7 @@ struct Sight {
     has_unreleased: bool,
 }
 
-/// A message whose bytes have to go out of a sealed file.
+/// A message whose bytes have to go out of a sealed file, or of one that is to be sealed.
 #[derive(Debug)]
 struct Erasure {
     no: SegmentNo,
@@ -493,14 +493,14 @@ impl Stream {
     /// removed if there is none with this sequence.
     ///
     /// When the deletion is released nobody sees the message any more. Its bytes are overwritten
-    /// with the next round if its segment is not sealed; else when a job has written the segment
-    /// anew, which begins once the deletion is durable: [`Stream::erasing`] says how many still
-    /// wait. In a compressed
-    /// segment a last job follows, when no cursor stands in the old file any more. A loss of power,
-    /// or a restart, before that leaves the bytes where they are, in a message that is deleted (or
-    /// in blocks that belong to no file): a stream that is opened cannot tell what was to be erased
-    /// from what was deleted, and does not go on with it. Copies in the journal, and in file
-    /// systems that write elsewhere, are overwritten when their space is used again, not before.
+    /// with the next round if its segment is the one that grows; else when a job has written the
+    /// segment anew, which begins once it is sealed and the deletion is durable:
+    /// [`Stream::erasing`] says how many still wait. In a compressed segment a last job follows,
+    /// when no cursor stands in the old file any more. A loss of power, or a restart, before that
+    /// leaves the bytes where they are, in a message that is deleted (or in blocks that belong to
+    /// no file): a stream that is opened cannot tell what was to be erased from what was deleted,
+    /// and does not go on with it. Copies in the journal, and in file systems that write elsewhere,
+    /// are overwritten when their space is used again, not before.
     ///
     /// # Errors
     /// The message is still there, unless the stream has failed.
@@ -553,17 +553,26 @@ impl Stream {
         let segment = &located.segment;
         // It may have been sealed meanwhile.
         let is_sealed = segment.is_sealed() || self.is_sealed(segment.no);
-        if !is_sealed
+        let waits = is_sealed || self.is_deleted_elsewhere(segment, &erasure);
+        if !waits
             && let SegmentFile::Appended(file) = &segment.source
             && let Err(error) = erase_appended(segment, file, located.offset, now)
         {
             return Err(self.fail(&format!("erasing failed: {error}")));
         }
         // A job may have copied it already.
-        if is_sealed || self.upkeep.out == Out::Segment(segment.no) {
+        if waits || self.upkeep.out == Out::Segment(segment.no) {
             self.upkeep.erasures.push(erasure);
         }
         Ok(())
+    }
+
+    /// Whether a later file says that a message of this one is deleted. This one gets a footer that
+    /// knows nothing of it, and that a loss of power may leave without the other file: then the
+    /// message counts, and has to be there.
+    fn is_deleted_elsewhere(&self, segment: &Segment, erasure: &Erasure) -> bool {
+        let SegmentFile::Appended(file) = &segment.source else { return false };
+        self.segment_storage.files().is_some() && !std::ptr::eq(erasure.log.as_ptr(), Arc::as_ptr(file))
     }
 
     /// Whether a segment has its footer, or is not there any more.

@@ -71,3 +71,28 @@ fn a_loss_of_power_between_any_two_steps_loses_nothing() {
         assert!(steps > 50, "{steps} steps are too few to show anything");
     }
 }
+
+#[test]
+fn what_is_erased_is_there_again_if_power_takes_its_deletion() {
+    for shape in SHAPES {
+        let disk = FaultyDisk::new(7);
+        disk.make_directory(Path::new("/store")).unwrap();
+        disk.sync_directory(Path::new("/")).unwrap();
+        let mut bench = Bench::new(Arc::new(disk.clone()), Path::new("/store"), shape, 1 << 20);
+        for _ in 0..3 {
+            bench.put("s", b"a message");
+        }
+        bench.round();
+        let before = contents(bench.stream());
+        // The deletion stands in the next segment, and this one gets its footer at once.
+        bench.stream().close_segment(0, 1).unwrap();
+        assert_eq!(bench.stream().erase(2, 1).unwrap().messages, 1);
+        assert_eq!(bench.settle(), ["seal"], "{shape:?}");
+        bench.open = None;
+        bench.disk = Arc::new(disk.power_cycle(Survival::None));
+        let store = bench.open_store();
+        let (stream, _) = store.open_stream(bench.id, bench.config, 1).unwrap();
+        assert_eq!(contents(&stream), before, "{shape:?}");
+        assert_eq!(stream.state().totals.messages, 3, "{shape:?}");
+    }
+}

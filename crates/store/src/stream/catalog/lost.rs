@@ -47,18 +47,21 @@ impl Catalog {
         Ok(self.subjects.index.state(id).count.saturating_sub(self.lost_of(id)?))
     }
 
-    /// Makes the count that a footer states that of the sequences which are not deleted, where it
-    /// follows segments that are lost: these may have said of sequences that they are deleted. Of
-    /// lost sequences so many count as deleted, the last ones first; what is there counts.
+    /// Makes the count that a footer or a manifest states that of the sequences which are not
+    /// deleted, where segments were lost before it: these may have said of sequences that they are
+    /// deleted, and what was made of them since may call deleted what it counts. Of lost sequences
+    /// so many count as deleted, the last ones first; what is there counts.
     ///
     /// Else a removal of all lost sequences would count more messages than there are, and those
     /// behind them would be gone.
     pub(crate) fn settle_lost(&mut self) {
         let Totals { messages, first_seq, last_seq, .. } = self.totals;
-        if !self.lost.is_damaged || messages == 0 {
+        let live = self.live_in(first_seq..=last_seq);
+        if live == messages && (live == 0 || !self.removed.deleted.contains(first_seq)) {
             return;
         }
-        let live = self.live_in(first_seq..=last_seq);
+        // A start that does not see the loss any more finds it here.
+        self.note_lost();
         let mut excess = live.saturating_sub(messages);
         let views = &self.segments.views;
         let ends = std::iter::once(first_seq - 1).chain(views.iter().map(|view| view.last_seq));

@@ -33,7 +33,8 @@ impl Catalog {
         }
     }
 
-    /// Takes over what the footer of a segment that begins with `first_seq` says.
+    /// Takes over what the footer of a segment that begins with `first_seq` says. What is gone
+    /// before it stays so: it may count messages that were lost since it was written.
     pub(crate) fn apply_changes(&mut self, first_seq: Seq, changes: &Changes) {
         if changes.totals.messages == 0 || changes.totals.first_seq >= first_seq {
             // No message of before is left, so whatever has one is named among the changes.
@@ -45,15 +46,30 @@ impl Catalog {
             }
             self.restore_subject(&change);
         }
+        let before = self.totals.first_seq;
         self.totals = changes.totals;
         for range in changes.deleted.iter() {
             self.removed.deleted.insert_range(range);
         }
-        self.removed.deleted.remove_below(changes.totals.first_seq);
+        self.begin_with_kept(before, first_seq, changes);
+        self.removed.deleted.remove_below(self.totals.first_seq);
         self.removed.deleted.remove_above(changes.totals.last_seq);
         for &(seq, at) in &changes.expiries {
             self.restore_expiry(seq, at);
         }
+    }
+
+    /// Moves the first sequence to where it was before, if that was further on and not cut off: the
+    /// segments before have lost what is in between, and this one was sealed before that.
+    fn begin_with_kept(&mut self, before: Seq, first_seq: Seq, changes: &Changes) {
+        let kept = changes.truncated_to.unwrap_or(Seq::MAX).min(first_seq - 1);
+        let (first, last) = (changes.totals.first_seq, before.min(kept + 1).saturating_sub(1));
+        if first > last {
+            return;
+        }
+        let gone = last + 1 - first - changes.deleted.within(first..=last).count();
+        self.totals.first_seq = last + 1;
+        self.totals.messages = self.totals.messages.saturating_sub(gone);
     }
 
     /// The number of a subject, for a table that is made of entries.
