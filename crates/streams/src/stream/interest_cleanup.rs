@@ -173,8 +173,8 @@ impl StreamCore {
         self.begin_round(now);
     }
 
-    /// Removes all that consumers of a work queue have settled, before one of them goes: nobody else
-    /// knows of it after the next start. Only for threads that may wait.
+    /// Removes all that consumers of a work queue have settled, before one of them goes: nobody
+    /// else knows of it after the next start. Only for threads that may wait.
     ///
     /// # Errors
     /// Words for what keeps it from being removed now: that is tried again at its time.
@@ -193,7 +193,8 @@ impl StreamCore {
     fn finish_cleanup(&mut self, now: Timestamp) -> Result<(), String> {
         // What is not released was delivered to nobody.
         let released = self.store.released();
-        while self.store.failure().is_none() && (!self.cleanup.kept.is_empty() || self.cleanup.round.is_some())
+        while self.store.failure().is_none()
+            && (!self.cleanup.kept.is_empty() || self.cleanup.round.is_some())
         {
             if !self.cleanup.kept.is_empty() {
                 self.remove_settled(Wait::Allowed, now);

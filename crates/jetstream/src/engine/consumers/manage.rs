@@ -334,7 +334,7 @@ impl StreamConsumers {
     }
 
     /// Removes from a work queue what consumers have settled and what a disk, say, has kept from
-    /// going, before one of them goes: after a start that is all that says so, and the next consumer
+    /// going, before one of them goes: after a start nothing else says so, and the next consumer
     /// would get it.
     fn remove_settled(&self) -> Result<(), ApiError> {
         match self.stream() {

@@ -156,8 +156,7 @@ fn a_look_at_all_messages_that_cannot_find_some_is_repeated() {
     let consumers = Consumers::want(&[">"]);
     let queue = StreamConfig { retention: Retention::WorkQueue, ..config() };
     // Nothing of a sealed segment is in memory.
-    let options =
-        StoreOptions { segment_bytes: Some(2048), table_bytes: 0, ..StoreOptions::new("/store") };
+    let options = StoreOptions { segment_bytes: Some(2048), table_bytes: 0, ..StoreOptions::new("/store") };
     let (mut bench, store, disk) = on_disk_with(options, queue, interested(&consumers));
     bench.fill(&["a"], 200);
     state_first_mark(&mut bench, &store);
