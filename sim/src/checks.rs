@@ -184,7 +184,8 @@ impl World {
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         let held = contents(&live, model, now)?;
         let (lives, is_damaged) = (self.lives, model.is_damaged);
-        let is_back = |id: &u64| model.publications.get(id).is_some_and(|one| one.may_be_back);
+        let Some(made_in) = model.consumer(consumer).map(|known| known.made_in) else { return Ok(()) };
+        let is_back = |id: &u64| model.publications.get(id).is_some_and(|one| one.may_be_back(made_in));
         let due: Vec<u64> = held.iter().filter(|(_, id)| !is_back(id)).map(|(seq, _)| *seq).collect();
         let Some(known) = model.consumer(consumer) else { return Ok(()) };
         let is_given_up = known.plan.acks == Acks::None || known.plan.max_deliver > 0;
@@ -223,7 +224,12 @@ impl World {
             for consumer in live.consumers().all() {
                 let info = live.consumers().info(&consumer);
                 let info = info.ok_or_else(|| format!("{name} > {}: no info", consumer.name()))?;
-                let (delivered, floor) = (info.delivered.stream_seq, info.ack_floor.stream_seq);
+                let places = [info.delivered.stream_seq, info.ack_floor.stream_seq];
+                // A message that damage has taken counts until a start leaves it out, and where
+                // that leaves none before the last sequences, consumers are behind those at once.
+                // So what counts of a place there is how many messages are before it.
+                let of_damaged = |place: u64| held.range(..=place).count() as u64;
+                let [delivered, floor] = if model.is_damaged { places.map(of_damaged) } else { places };
                 let _ = writeln!(
                     digest,
                     "{name} > {}: {delivered} {floor} {} {}",

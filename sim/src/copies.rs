@@ -109,7 +109,8 @@ impl World {
         let name = format!("K{}", self.number());
         let is_damaged = origins.iter().any(|origin| self.streams[origin].is_damaged);
         let is_in_memory = self.rng.below(4) == 0;
-        let copy = CopyModel { origins, is_mirror, status: Status::Making, is_in_memory, is_damaged };
+        let (status, made_in) = (Status::Making, self.lives);
+        let copy = CopyModel { origins, is_mirror, status, made_in, is_in_memory, is_damaged };
         let body = copy.body(&name);
         self.copies.insert(name.clone(), copy);
         self.api(client, &format!("STREAM.CREATE.{name}"), &body, Asked::MakeCopy { copy: name });
@@ -138,12 +139,14 @@ impl World {
         missing.map_or(Ok(()), Err)
     }
 
-    /// Compat: a stream with sources takes the second message with an id for a duplicate, whatever
-    /// its origin did.
-    fn has_msg_id(&self, origin: &str, seq: u64) -> bool {
+    /// Whether a copy may lack a message of its origin. Compat: a stream with sources takes the
+    /// second message with an id for a duplicate, whatever its origin did. One that was there when
+    /// power was lost may have passed over what had been removed just before, as a consumer may:
+    /// the removal was lost, and the message is back.
+    fn may_lack(&self, copy: &CopyModel, origin: &str, seq: u64) -> bool {
         let model = self.streams.get(origin);
         let one = model.and_then(|model| model.publications.get(model.given.get(&seq)?));
-        one.is_some_and(|one| one.msg_id.is_some())
+        one.is_some_and(|one| (!copy.is_mirror && one.msg_id.is_some()) || one.may_be_back(copy.made_in))
     }
 
     /// Words for the first message that a copy lacks.
@@ -160,7 +163,7 @@ impl World {
                 let has = copied.get(origin).unwrap_or(&none);
                 let mut at = 1;
                 while let Ok(Some(seq)) = reader.next_seq(&Filter::All, at) {
-                    if !has.contains(&seq) && (copy.is_mirror || !self.has_msg_id(origin, seq)) {
+                    if !has.contains(&seq) && !self.may_lack(copy, origin, seq) {
                         let (came, state) = (has.len(), live.state(false));
                         return Ok(Some(format!(
                             "{name}: {seq} of {origin} never came, of {came} others; {state:?}"

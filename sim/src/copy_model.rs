@@ -11,6 +11,8 @@ pub(crate) struct CopyModel {
     pub(crate) origins: Vec<String>,
     pub(crate) is_mirror: bool,
     pub(crate) status: Status,
+    /// Which of the server's lives it was made in.
+    pub(crate) made_in: u64,
     pub(crate) is_in_memory: bool,
     /// Whether bytes of it, or of what it copies, may have been changed on the disk.
     pub(crate) is_damaged: bool,

@@ -78,11 +78,18 @@ pub(crate) struct Publication {
     pub(crate) must_go: Option<u64>,
     /// When it was first found missing.
     pub(crate) missing: Option<u64>,
-    /// Whether a loss of power may have taken its removal: consumers may have passed over it then.
-    pub(crate) may_be_back: bool,
+    /// The last of the server's lives that has ended with a loss of power which may have taken its
+    /// removal: consumers and copies of that life may have passed over it.
+    pub(crate) back_after: Option<u64>,
 }
 
 impl Publication {
+    /// Whether it may have been removed, and be back, in a life of the server at whose end one was
+    /// there that was made in another: that one may have passed over it.
+    pub(crate) fn may_be_back(&self, made_in: u64) -> bool {
+        self.back_after.is_some_and(|life| made_in <= life)
+    }
+
     /// Whether nobody knows yet, or any more, what became of it.
     pub(crate) fn is_loose(&self) -> bool {
         matches!(self.fate, Fate::Asked | Fate::Unknown)
@@ -107,7 +114,7 @@ impl Publication {
             may_go: false,
             must_go: None,
             missing: None,
-            may_be_back: false,
+            back_after: None,
         }
     }
 
@@ -437,21 +444,23 @@ impl StreamModel {
     /// over it, as over what somebody has removed: a removal is as durable as the messages of its
     /// time (docs/store.md, of a loss of power). Of a fast batch only the last sequence is told, so
     /// that the others may be among what went as long as nobody has seen them.
-    pub(crate) fn lose_removals(&mut self, now: u64, has_jumped: bool) {
+    pub(crate) fn lose_removals(&mut self, now: u64, has_jumped: bool, life: u64) {
         let over = self.over_limits(now, has_jumped);
         let Some(&newest) = over.iter().max() else { return };
         for one in self.publications.range_mut(..=newest).map(|(_, one)| one) {
-            one.may_be_back |= matches!(one.fate, Fate::Asked | Fate::Unknown);
+            if matches!(one.fate, Fate::Asked | Fate::Unknown) {
+                one.back_after = Some(life);
+            }
         }
         for id in over {
-            self.publications.get_mut(&id).into_iter().for_each(|one| one.may_be_back = true);
+            self.publications.get_mut(&id).into_iter().for_each(|one| one.back_after = Some(life));
         }
     }
 
     /// Nobody answers any more what was asked for. `window`: what was done since then may be
     /// undone. `forgets`: how often messages came may be, too.
-    /// `numbers`: how many the run had given out by then.
-    pub(crate) fn server_died(&mut self, window: Option<u64>, forgets: bool, numbers: u64) {
+    /// `numbers`: how many the run had given out by then. `life`: which of the server's ends.
+    pub(crate) fn server_died(&mut self, window: Option<u64>, forgets: bool, numbers: u64, life: u64) {
         self.purges = 0;
         let is_late = |at: Option<u64>| at.is_some_and(|at| window.is_some_and(|from| at >= from));
         // Perf: there are thousands, and where nothing is undone only those are concerned that the
@@ -469,7 +478,7 @@ impl StreamModel {
             }
             if is_late(publication.must_go) {
                 publication.must_go = None;
-                publication.may_be_back = true;
+                publication.back_after = Some(life);
             }
             if is_late(publication.missing) {
                 publication.missing = None;

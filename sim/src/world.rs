@@ -551,9 +551,9 @@ impl World {
         let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
         for stream in self.streams.values_mut() {
             if window.is_some() {
-                stream.lose_removals(now, has_jumped);
+                stream.lose_removals(now, has_jumped, self.lives);
             }
-            stream.server_died(window, forgets, self.numbers);
+            stream.server_died(window, forgets, self.numbers, self.lives);
             if let Some(update) = &stream.update {
                 // It may have happened.
                 let limits = update.limits;

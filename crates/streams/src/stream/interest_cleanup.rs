@@ -22,6 +22,10 @@ const KEPT: usize = 100_000;
 const SUBJECTS: usize = 1000;
 /// When to look again whether the last messages are released.
 const UNRELEASED: i64 = 10_000_000;
+/// After a look at all messages that could not find some: how many times as long as it took until
+/// the next one, and how long at most.
+const RESTS: i64 = 10;
+const LONGEST_REST: i64 = 600 * RETRY;
 
 /// Cleanup that is left to be done.
 #[derive(Default)]
@@ -50,6 +54,10 @@ struct CleanupRound {
     done: Option<Box<[u8]>>,
     /// The next one, if a part of it was looked at, and where to go on in it.
     begun: Option<(Box<[u8]>, Seq)>,
+    /// When it began.
+    since: Timestamp,
+    /// Whether messages could not be found that may be found later.
+    is_partial: bool,
 }
 
 /// Result of a slice of a round.
@@ -57,6 +65,8 @@ struct CleanupSlice {
     unneeded: Vec<Seq>,
     /// Where to go on; `None` when there is nothing more.
     rest: Option<CleanupRound>,
+    /// Whether messages could not be found in the round until now.
+    is_partial: bool,
 }
 
 impl InterestCleanup {
@@ -144,7 +154,7 @@ impl StreamCore {
             cleanup.restart = true;
         } else {
             let through = self.store.totals().last_seq;
-            cleanup.round = Some(CleanupRound { through, ..CleanupRound::default() });
+            cleanup.round = Some(CleanupRound { through, since: now, ..CleanupRound::default() });
             cleanup.next_round_at = Some(now);
         }
     }
@@ -161,6 +171,48 @@ impl StreamCore {
         self.cleanup =
             InterestCleanup { kept, next_removal_at, awaits_consumers, ..InterestCleanup::default() };
         self.begin_round(now);
+    }
+
+    /// Removes all that consumers of a work queue have settled, before one of them goes: nobody
+    /// else knows of it after the next start. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Words for what keeps it from being removed now: that is tried again at its time.
+    pub fn remove_all_settled(&mut self, now: Timestamp, effects: &mut Effects) -> Result<(), String> {
+        if self.config.retention != Retention::WorkQueue || !self.role().leads() {
+            return Ok(());
+        }
+        let removed = self.finish_cleanup(now);
+        self.cleanup.check();
+        effects.due_changed |= self.cleanup.next_due().is_some();
+        self.charge();
+        self.note_failure(effects);
+        removed
+    }
+
+    fn finish_cleanup(&mut self, now: Timestamp) -> Result<(), String> {
+        // What is not released was delivered to nobody.
+        let released = self.store.released();
+        while self.store.failure().is_none()
+            && (!self.cleanup.kept.is_empty() || self.cleanup.round.is_some())
+        {
+            if !self.cleanup.kept.is_empty() {
+                self.remove_settled(Wait::Allowed, now);
+            } else {
+                self.cleanup.round.iter_mut().for_each(|round| round.through = round.through.min(released));
+                self.cleanup.next_round_at = self.run_round(now).unwrap_or(Some(now.saturating_add(RETRY)));
+            }
+            let is_later = |at: Option<Timestamp>| at.is_some_and(|at| at > now);
+            if is_later(self.cleanup.next_removal_at) || is_later(self.cleanup.next_round_at) {
+                break;
+            }
+        }
+        let is_done = self.cleanup.kept.is_empty() && self.cleanup.round.is_none();
+        match self.store.failure() {
+            Some(why) => Err(why.to_owned()),
+            None if !is_done => Err("what was acknowledged cannot be removed now".to_owned()),
+            None => Ok(()),
+        }
     }
 
     /// Does a slice of what is left.
@@ -251,12 +303,12 @@ impl StreamCore {
             if through > 0 && self.store.purge(&mut purge, SLICE, now)?.more {
                 return Ok(Some(now));
             }
-            return Ok(self.end_round(now));
+            return Ok(self.end_round(now, false));
         }
         if self.store.released() < round.through && self.store.failure().is_none() {
             return Ok(Some(now.saturating_add(UNRELEASED)));
         }
-        let CleanupSlice { unneeded, rest } = self.find_unneeded(round, is_interest);
+        let CleanupSlice { unneeded, rest, is_partial } = self.find_unneeded(round, is_interest);
         debug_assert!(
             rest.as_ref().is_none_or(|rest| rest.done >= round.done && rest.through == round.through),
             "a round goes on behind the subjects that it has looked at"
@@ -268,22 +320,26 @@ impl StreamCore {
         self.propose_consumers(now)?;
         remove(&mut self.store, &unneeded, now)?;
         if rest.is_none() {
-            return Ok(self.end_round(now));
+            return Ok(self.end_round(now, is_partial));
         }
         self.cleanup.round = rest;
         Ok(Some(now))
     }
 
-    fn end_round(&mut self, now: Timestamp) -> Option<Timestamp> {
-        self.cleanup.round = None;
-        if std::mem::take(&mut self.cleanup.restart) {
-            self.begin_round(now);
+    /// Ends a round. Answers when the next one begins, if there is one.
+    fn end_round(&mut self, now: Timestamp, is_partial: bool) -> Option<Timestamp> {
+        let took = self.cleanup.round.take().map_or(0, |round| now.saturating_sub(round.since));
+        let must_restart = std::mem::take(&mut self.cleanup.restart);
+        if !must_restart && !is_partial {
+            return None;
         }
-        self.cleanup.round.is_some().then_some(now)
+        self.begin_round(now);
+        let rest = took.saturating_mul(RESTS).clamp(RETRY, LONGEST_REST);
+        self.cleanup.round.as_ref().map(|_| if must_restart { now } else { now.saturating_add(rest) })
     }
 
     /// Looks at the next messages, subject by subject. One whose messages cannot be found keeps
-    /// them.
+    /// them until the next round.
     ///
     /// What nobody wants stays in a work queue: a consumer may come for it.
     fn find_unneeded(&self, round: &CleanupRound, is_interest: bool) -> CleanupSlice {
@@ -291,17 +347,23 @@ impl StreamCore {
         let (mut unneeded, mut budget) = (Vec::new(), SLICE);
         let subjects = self.reader.subjects(b">", round.done.as_deref(), SUBJECTS);
         let is_last = subjects.len() < SUBJECTS;
-        let mut done = round.done.clone();
+        let (mut done, mut is_partial) = (round.done.clone(), round.is_partial);
         for (subject, _) in subjects {
             let mut from = round.begun.as_ref().filter(|begun| begun.0 == subject).map_or(0, |begun| begun.1);
             if is_interest || interest.wants(&subject) {
                 let filter = Filter::Subject(subject.to_vec());
-                while let Ok(Some(seq)) = self.reader.next_seq(&filter, from)
-                    && seq <= round.through
-                {
+                loop {
+                    let seq = match self.reader.next_seq(&filter, from) {
+                        Ok(Some(seq)) if seq <= round.through => seq,
+                        found => {
+                            is_partial |= matches!(found, Err(ReadError::Io(_)));
+                            break;
+                        }
+                    };
                     if budget == 0 {
-                        let rest = CleanupRound { done, begun: Some((subject, seq)), ..*round };
-                        return CleanupSlice { unneeded, rest: Some(rest) };
+                        let begun = Some((subject, seq));
+                        let rest = Some(CleanupRound { done, begun, is_partial, ..*round });
+                        return CleanupSlice { unneeded, rest, is_partial };
                     }
                     budget -= 1;
                     if !interest.needs(&subject, seq) {
@@ -312,8 +374,8 @@ impl StreamCore {
             }
             done = Some(subject);
         }
-        let rest = CleanupRound { done, begun: None, ..*round };
-        CleanupSlice { unneeded, rest: (!is_last).then_some(rest) }
+        let rest = CleanupRound { done, begun: None, is_partial, ..*round };
+        CleanupSlice { unneeded, rest: (!is_last).then_some(rest), is_partial }
     }
 }
 

@@ -332,6 +332,11 @@ impl LiveConsumer {
         self.wake();
     }
 
+    /// Notes that it could not be ended. It is still due, and its alarm has that tried again.
+    pub(super) fn end_later(&self) {
+        self.lifecycle.keep_alive();
+    }
+
     /// Notes that it waits for more. False: it did already.
     pub(super) fn set_parked(&self) -> bool {
         !self.is_parked.swap(true, SeqCst)

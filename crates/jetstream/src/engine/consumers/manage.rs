@@ -311,13 +311,15 @@ impl StreamConsumers {
     ///
     /// # Errors
     /// The consumer is gone, and the disk does not have that: it may be back after a start. In a
-    /// group: another replica leads, and whether the group has it is not known.
+    /// group: another replica leads, and whether the group has it is not known. In a work queue it
+    /// stays while what it has settled cannot be removed.
     pub(in crate::engine) async fn delete(
         &self,
         live: &Arc<LiveConsumer>,
         out: &mut MessageBuf,
     ) -> Result<bool, ApiError> {
         self.leadership()?;
+        self.remove_settled()?;
         let Some(written) = self.remove(live, "Consumer Deleted").await else { return Ok(false) };
         if self.log.is_of_group() {
             // It may be there, as far as anybody knows.
@@ -329,6 +331,18 @@ impl StreamConsumers {
         }
         self.drop_unwanted();
         written.map(|()| true)
+    }
+
+    /// Removes from a work queue what consumers have settled and what a disk, say, has kept from
+    /// going, before one of them goes: after a start nothing else says so, and the next consumer
+    /// would get it.
+    fn remove_settled(&self) -> Result<(), ApiError> {
+        match self.stream() {
+            Ok(stream) if stream.config().retention == Retention::WorkQueue => {
+                stream.remove_all_settled().map_err(ApiError::stream_general)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes what no consumer wants any more, after one wants less. Compat: not from a work
@@ -461,7 +475,9 @@ impl StreamConsumers {
                 }
                 let mut out = MessageBuf::default();
                 // What was not written is in the log of the server already.
-                let _ = me.delete_and_wait(&live, &mut out);
+                if me.delete_and_wait(&live, &mut out).is_err() {
+                    live.end_later();
+                }
                 me.host.publish(&me.account, out);
             }),
         );

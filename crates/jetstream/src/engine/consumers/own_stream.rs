@@ -27,6 +27,13 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// that may wait.
     fn acknowledged_off_shard(&self, seqs: Vec<Seq>);
 
+    /// Removes what the consumers of a work queue have settled and what could not be removed until
+    /// now. For threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why it cannot be removed now, either.
+    fn remove_all_settled(&self) -> Result<(), String>;
+
     /// Proposes to its group what consumers have decided. For shards that hold no turn.
     fn propose(&self, shard: &mut ServiceShard);
 

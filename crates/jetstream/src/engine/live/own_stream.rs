@@ -30,6 +30,10 @@ impl OwnStream for LiveStream {
         self.acknowledged_off_shard(seqs);
     }
 
+    fn remove_all_settled(&self) -> Result<(), String> {
+        self.remove_all_settled()
+    }
+
     fn propose(&self, shard: &mut ServiceShard) {
         self.propose(shard);
     }

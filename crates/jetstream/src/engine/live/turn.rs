@@ -433,6 +433,18 @@ impl LiveStream {
         self.submit_and_wait(StreamWork::Acknowledged(seqs));
     }
 
+    /// Removes what the consumers of a work queue have settled and what could not be removed until
+    /// now. For threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why it cannot be removed now, either.
+    pub(super) fn remove_all_settled(&self) -> Result<(), String> {
+        // Nothing is left of a stream that is gone.
+        let Some(mut guard) = self.lock_core() else { return Ok(()) };
+        let (core, effects) = guard.parts();
+        core.remove_all_settled(self.scope.host.now(), effects)
+    }
+
     /// Proposes to its group what consumers have decided. For shards that hold no turn.
     pub(super) fn propose(&self, shard: &mut ServiceShard) {
         let after = self.submit(StreamWork::Propose, MessageBuf::default());

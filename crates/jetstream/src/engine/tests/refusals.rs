@@ -3,6 +3,7 @@
 use super::house::{House, copy, source, stream};
 use crate::engine::waits::block_on;
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
+use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::cipher::CipherKind;
@@ -39,6 +40,33 @@ fn a_stream_that_cannot_be_deleted_keeps_its_consumers() {
         assert_eq!(house.consumers("S"), ["C"], "{ahead}");
     }
     assert!(refused > 0);
+}
+
+/// A consumer was removed while the file could not be read of a message that it had acknowledged,
+/// and the process ended: the next consumer got it.
+#[test]
+fn a_consumer_of_a_work_queue_is_not_deleted_before_what_it_has_acknowledged() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(StreamConfig { retention: Retention::WorkQueue, ..stream("S") });
+    house.consume("S", durable("C"));
+    let heard = house.record("inbox");
+    house.publish("S.a");
+    house.say("$JS.API.CONSUMER.MSG.NEXT.S.C", "inbox", "1");
+    house.settle();
+    let ack = lock(&heard)[0].reply.clone();
+    let files = || disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
+    files().for_each(|path| disk.fail_reads(&path, 0..u64::MAX).expect("it is there"));
+    house.say(&ack, "", "+ACK");
+    house.settle();
+    let (live, mut out) = (house.stream("S"), MessageBuf::default());
+    let consumer = live.consumers().find("C").expect("it is there");
+    let refused = block_on(live.consumers().delete(&consumer, &mut out));
+    assert!(refused.is_err() && out.is_empty());
+    assert_eq!((house.consumers("S"), house.contents("S").0), (vec!["C".to_owned()], 1));
+    files().for_each(|path| disk.fail_reads(&path, 0..0).expect("it is there"));
+    assert_eq!(block_on(live.consumers().delete(&consumer, &mut out)), Ok(true));
+    assert_eq!((house.consumers("S"), house.contents("S").0), (vec![], 0));
 }
 
 /// A log that cannot be gone on with is written by the start, not by the shard that comes first.

@@ -3,7 +3,7 @@
 //!
 //! Runs on a thread that may wait for the disk, a slice at a time.
 
-use myelin_store::{Discard, ReadError, Seq, StoreError, Timestamp};
+use myelin_store::{Discard, Filter, Purge, ReadError, Seq, StoreError, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
 use super::super::admit::Ingest;
@@ -107,7 +107,8 @@ impl StreamCore {
         while firings.len() < slice
             && let Some((due, seq)) = self.schedules.pop(now)
         {
-            match self.prepare_firing(due, seq, now, &mut msgs) {
+            let decided = self.prepare_firing(due, seq, now, &mut msgs);
+            match decided.and_then(|decision| self.clear_replaced(decision, now)) {
                 Ok(FireDecision::At(firing)) => firings.push(firing),
                 Ok(FireDecision::TooEarly(due)) => self.schedules.admit(due, seq),
                 Ok(FireDecision::Nothing) => self.schedules.forget(seq),
@@ -211,6 +212,19 @@ impl StreamCore {
         }))
     }
 
+    /// Removes what a schedule that ends now has taken the place of, and what could not be removed
+    /// then: it ends with its own message, and is not to leave one that would fire in its place.
+    fn clear_replaced(&mut self, decision: FireDecision, now: Timestamp) -> Result<FireDecision, ReadError> {
+        if let FireDecision::At(PreparedFiring { recurrence, ends: Some(subject), .. }) = &decision
+            && self.store.count_of(subject) > 1
+        {
+            let filter = Some(Filter::Subject(subject.to_vec()));
+            let mut purge = Purge { filter, below: recurrence.seq, ..Purge::default() };
+            while self.store.purge(&mut purge, SWEPT, now).map_err(as_read)?.more {}
+        }
+        Ok(decision)
+    }
+
     /// Whether a message behind the schedule ended it. One that another schedule has put there does
     /// not.
     fn is_replaced(&self, subject: &[u8], seq: Seq) -> Result<bool, ReadError> {
@@ -259,9 +273,11 @@ impl StreamCore {
         if myelin_stdx::planted::bug(20) {
             return Ok(());
         }
-        if is_alone && !draft.is_unwanted {
+        if !draft.is_unwanted {
             draft.special().ends = firing.recurrence.seq;
-        } else {
+        }
+        if !is_alone || draft.is_unwanted {
+            // What others have put behind it goes as well.
             draft.special().retires = Some(self.run.keep(|kept| kept.extend_from_slice(subject)));
         }
         Ok(())
@@ -296,6 +312,14 @@ impl ScheduleTable {
                 }
             }
         }
+    }
+}
+
+/// Error of a removal as one of a read: after both it is tried again soon.
+fn as_read(error: StoreError) -> ReadError {
+    match error {
+        StoreError::Read(error) => error,
+        error => ReadError::Io(std::io::Error::other(error.to_string())),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use myelin_disk::faulty::FaultyDisk;
-use myelin_store::{Purge, Seq, Store};
+use myelin_store::{Purge, Seq, Store, StoreOptions};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
-use super::release::{on_disk, refuse_reads, state_first_mark};
+use super::release::{on_disk, on_disk_with, refuse_reads, state_first_mark};
 use super::upkeep::pass;
 use super::{Bench, config, msg};
 use myelin_jsapi::config::{Retention, StreamConfig};
@@ -127,6 +127,52 @@ fn what_was_settled_is_not_for_a_consumer_that_is_made_before_it_goes() {
         pass(&mut bench, 2 * SECOND);
         assert_eq!(bench.stored(), [3], "opened anew: {is_opened_anew}");
     }
+}
+
+/// A consumer was removed that had acknowledged what could not be removed then, and the process
+/// ended: nobody knew of it any more.
+#[test]
+fn what_was_settled_goes_before_its_consumer_does() {
+    let (mut bench, consumers, _store, disk) = work_queue_on_disk(&["a"], 3);
+    refuse_reads(&disk, true);
+    bench.acknowledge(&consumers, &[1, 2]);
+    bench.core.remove_all_settled(bench.now, &mut bench.effects).unwrap_err();
+    assert!(bench.effects.due_changed && bench.core.next_due().is_some_and(|at| at > bench.now));
+    refuse_reads(&disk, false);
+    // Whatever its time is.
+    bench.core.remove_all_settled(bench.now, &mut bench.effects).unwrap();
+    assert_eq!(bench.stored(), [3]);
+    consumers.settle([3]);
+    bench.core.begin_round(bench.now);
+    bench.core.remove_all_settled(bench.now, &mut bench.effects).unwrap();
+    assert_eq!(bench.stored(), [0; 0], "so does what a look at all messages finds");
+    bench.core.store().give_up("for a test");
+    let refused = bench.core.remove_all_settled(bench.now, &mut bench.effects);
+    assert_eq!(refused, Err("for a test".to_owned()), "what went may be back");
+}
+
+#[test]
+fn a_look_at_all_messages_that_cannot_find_some_is_repeated() {
+    let consumers = Consumers::want(&[">"]);
+    let queue = StreamConfig { retention: Retention::WorkQueue, ..config() };
+    // Nothing of a sealed segment is in memory.
+    let options = StoreOptions { segment_bytes: Some(2048), table_bytes: 0, ..StoreOptions::new("/store") };
+    let (mut bench, store, disk) = on_disk_with(options, queue, interested(&consumers));
+    bench.fill(&["a"], 200);
+    state_first_mark(&mut bench, &store);
+    while let Some(job) = bench.core.next_job(bench.now) {
+        bench.core.finish(job.run(), bench.now, &mut bench.effects);
+    }
+    consumers.settle(1..=10);
+    refuse_reads(&disk, true);
+    bench.reconcile();
+    pass(&mut bench, 0);
+    assert_eq!(bench.core.state().totals.messages, 200, "{:?}", bench.core.next_due());
+    refuse_reads(&disk, false);
+    pass(&mut bench, 2 * SECOND);
+    assert_eq!(bench.core.state().totals.messages, 190);
+    pass(&mut bench, 2 * SECOND);
+    assert!(bench.core.next_due().is_none_or(|at| at > bench.now + 2 * SECOND), "all was found");
 }
 
 #[test]

@@ -26,9 +26,17 @@ pub(in crate::stream) fn on_synced_disk(retention: Retention) -> (Bench, Store) 
 
 /// A stream in files.
 pub(super) fn on_disk(config: StreamConfig, settings: StreamSettings) -> (Bench, Store, FaultyDisk) {
+    on_disk_with(StoreOptions::new(Path::new("/store")), config, settings)
+}
+
+/// A stream in files of a store that is opened so.
+pub(super) fn on_disk_with(
+    options: StoreOptions,
+    config: StreamConfig,
+    settings: StreamSettings,
+) -> (Bench, Store, FaultyDisk) {
     let config = StreamConfig { storage: Storage::File, ..config };
     let disk = FaultyDisk::new(1);
-    let options = StoreOptions::new(Path::new("/store"));
     let (store, _) = Store::open(Arc::new(disk.clone()), options, Arc::new(SeededEntropy::new(1)))
         .expect("the disk works");
     let storage_config = storage_config(&config, settings.always_syncs);

@@ -1,10 +1,13 @@
 //! Streams with schedules, in virtual time.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
+use myelin_disk::faulty::DiskFault;
 use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
 use myelin_wire::message_buf::MessageRef;
 
+use super::release::{has_begun, on_disk};
 use super::{Bench, NOW, config, error};
 use crate::stream::{Effects, StreamCore, StreamSettings, storage_config};
 use myelin_jsapi::config::StreamConfig;
@@ -102,6 +105,35 @@ fn a_moment_that_has_passed_comes_at_once() {
     assert!(bench.core.next_due().is_some_and(|due| due <= NOW));
     pass(&mut bench, NOW + 1);
     assert_eq!(subjects(&bench), ["2 t.a"]);
+}
+
+/// A schedule fired twice: what it had taken the place of could not be removed, so that it was to
+/// go behind its message, and the stream was opened anew before.
+#[test]
+fn a_schedule_that_is_not_alone_on_its_subject_ends_with_its_message() {
+    let mut failures = 0;
+    for ahead in 0..12 {
+        let (mut bench, store, disk) = on_disk(scheduling(), StreamSettings::default());
+        has_begun(&mut bench, &store);
+        plan(&mut bench, "s.a", "@at 2023-11-14T22:23:20Z", &[TO_A, "An-Earlier: one"]);
+        // A line that says nothing: nothing is rolled up.
+        plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[TO_A, "Nats-Rollup: "]);
+        assert_eq!(bench.core.store().count_of(b"s.a"), 2);
+        let point = disk.points() + ahead;
+        disk.fail_at(point, DiskFault::ErrorsFrom(ErrorKind::Other));
+        pass(&mut bench, NOW + 10 * SECOND);
+        if disk.points() <= point {
+            break;
+        }
+        disk.heal();
+        failures += 1;
+        bench.core.store().give_up("for a test");
+        bench.core.reopen(&store, bench.now, &mut |_, _| {}).expect("the disk works");
+        pass(&mut bench, NOW + 2 * 3600 * SECOND);
+        let counts = [b"s.a", b"t.a"].map(|subject| bench.core.store().count_of(subject));
+        assert_eq!(counts, [0, 1], "{ahead}: {:?}", stored(&bench));
+    }
+    assert!(failures > 1, "{failures}");
 }
 
 #[test]
