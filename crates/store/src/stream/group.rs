@@ -129,6 +129,10 @@ impl Stream {
     /// Whether an entry may come behind a decision that is not finished, or may be a part of one.
     fn goes_on(&self, entry: &LogEntry, records: &[Record<'_>]) -> bool {
         let is_abort = entry.kind == LogEntryKind::Abort;
+        if entry.kind == LogEntryKind::Empty {
+            // It finishes nothing.
+            return records.is_empty() && entry.more == self.is_within_decision();
+        }
         let is_part = entry.more && entry.kind == LogEntryKind::Normal;
         (!is_abort || self.is_unfinished())
             && (!entry.more || (is_part && records.iter().all(|(record, _)| group_append::brings(record))))

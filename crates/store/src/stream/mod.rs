@@ -31,6 +31,7 @@ mod group_append;
 mod group_consumers;
 mod group_log;
 mod jobs;
+mod log_read;
 mod lookup;
 mod met;
 mod new_message;
