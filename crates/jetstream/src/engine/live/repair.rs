@@ -33,6 +33,9 @@ impl LiveStream {
     /// error. Waits; only for threads that may.
     pub(in crate::engine) fn repair(&self, store: &Store) {
         if self.reopen(store) {
+            // What the disk has refused, too, while it failed: the end of a consumer has nobody who
+            // would write it otherwise.
+            self.consumers.write_restored();
             self.sourcing.connect();
             self.downstreams.reconnect_all();
         }
