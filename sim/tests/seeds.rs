@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 19] = [
+const KEPT: [(u64, u64, &str); 22] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -48,6 +48,17 @@ const KEPT: [(u64, u64, &str); 19] = [
         "none: power took a delivery with flow control, where messages are always synced",
     ),
     (1_882_976_629_555_306, 1_000, "none: two pauses were asked for at once"),
+    (
+        1_882_987_277_844_488,
+        1_100,
+        "power took a deletion from behind the closed segment whose message was erased",
+    ),
+    (
+        1_882_987_848_269_824,
+        200,
+        "a consumer whose end was refused came back, without what was not written of it",
+    ),
+    (1_882_991_535_063_054, 2_200, "none: a work queue let go of what it had told as lost"),
     (14, 400, "a footer did not say which sequences a start had passed over"),
 ];
 

@@ -40,6 +40,9 @@ impl LiveStream {
             self.set_role(ReplicaRole::Follower);
         }
         if self.reopen(store) && !is_of_group {
+            // What the disk has refused, too, while it failed: the end of a consumer has nobody who
+            // would write it otherwise.
+            self.consumers.write_restored();
             self.sourcing.connect();
             self.downstreams.reconnect_all();
         }

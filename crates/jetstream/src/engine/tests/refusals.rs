@@ -69,6 +69,32 @@ fn a_consumer_of_a_work_queue_is_not_deleted_before_what_it_has_acknowledged() {
     assert_eq!((house.consumers("S"), house.contents("S").0), (vec![], 0));
 }
 
+#[test]
+fn a_consumer_whose_end_was_refused_stays_away_once_its_stream_is_opened_anew() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.consume("S", durable("C"));
+    house.publish("S.a");
+    house.settle();
+    let live = house.stream("S");
+    let consumer = live.consumers().find("C").expect("it was made");
+    disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
+    house.publish("S.a");
+    house.settle();
+    let ended = live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default());
+    assert!(ended.is_err(), "the disk does not have it");
+    disk.heal();
+    if let Some(mut guard) = live.lock_core() {
+        guard.parts().0.store().give_up("a test asked for it");
+    }
+    house.jetstream.repair(live.account_name(), live.name());
+    house.settle();
+    drop((live, consumer, house));
+    let house = House::on(&disk.kill());
+    assert_eq!(house.consumers("S"), [""; 0]);
+}
+
 /// A log that cannot be gone on with is written by the start, not by the shard that comes first.
 #[test]
 fn a_start_writes_an_encrypted_log_of_consumers_anew() {
