@@ -81,7 +81,11 @@ impl World {
     fn jump(&mut self) {
         self.has_jumped = true;
         let by = (1 + self.rng.below(100) as i64) * SECOND;
-        self.clock.jump(if self.rng.below(2) == 0 { by } else { -by });
+        let by = if self.rng.below(2) == 0 { by } else { -by };
+        self.clock.jump(by);
+        if by < 0 {
+            self.server.iter().for_each(|server| server.host.ring_all());
+        }
         // What waits for a time of day may come at once, or late.
         let consumers = self.streams.values_mut().flat_map(|model| &mut model.consumers);
         consumers.for_each(|consumer| consumer.paused = None);

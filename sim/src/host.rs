@@ -125,6 +125,15 @@ impl SimHost {
         first.remove().upgrade()
     }
 
+    /// Has all alarms go off, as the server's thread of alarms does where the time of day was set
+    /// back: what was put off for a moment waits no longer.
+    pub(crate) fn ring_all(&self) {
+        let now = self.clock.now();
+        let mut alarms = lock(&self.alarms);
+        let all = std::mem::take(&mut *alarms).into_iter();
+        *alarms = all.map(|((at, number), timer)| ((at.min(now), number), timer)).collect();
+    }
+
     /// Has an alarm that may wait go off elsewhere.
     pub(crate) fn fire_elsewhere(&self, timer: Arc<dyn Timer>) {
         self.due.put(timer);

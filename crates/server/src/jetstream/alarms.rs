@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest sleep: the clock may be set meanwhile.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -48,6 +48,10 @@ impl Ord for Alarm {
     }
 }
 
+/// Nanoseconds by which the time of day may seem to be behind between two looks: the thread may
+/// sleep within one.
+const TOLERANCE: Timestamp = 100_000_000;
+
 /// How soon an alarm goes off again after a panic in it.
 const AGAIN: Timestamp = 1_000_000_000;
 
@@ -56,6 +60,7 @@ const AGAIN: Timestamp = 1_000_000_000;
 pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
     let mut alarms = BinaryHeap::new();
     let mut look_at = FEW;
+    let mut clock = DayClock(Instant::now(), now());
     loop {
         let wait = alarms.peek().map_or(LONGEST, |Alarm(at, _)| until(*at));
         match orders.recv_timeout(wait) {
@@ -67,6 +72,9 @@ pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = now();
+        if clock.was_set_back(Instant::now(), now) {
+            ring_all(&mut alarms, now);
+        }
         while alarms.peek().is_some_and(|Alarm(at, _)| *at <= now) {
             let Some(timer) = alarms.pop().and_then(|Alarm(_, timer)| timer.upgrade()) else {
                 continue;
@@ -78,6 +86,26 @@ pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
             }
         }
     }
+}
+
+/// The clock that only goes forward and the time of day, as they were last looked at together.
+struct DayClock(Instant, Timestamp);
+
+impl DayClock {
+    /// Whether the time of day was set back since the last look.
+    fn was_set_back(&mut self, instant: Instant, day: Timestamp) -> bool {
+        let Self(then, before) = std::mem::replace(self, Self(instant, day));
+        let passed = Timestamp::try_from(instant.saturating_duration_since(then).as_nanos());
+        let expected = before.saturating_add(passed.unwrap_or(Timestamp::MAX));
+        day.saturating_add(TOLERANCE) < expected
+    }
+}
+
+/// Has all alarms go off: the time of day was set back, and who waits for a moment would wait until
+/// it is there again. Who waits for a time of day finds nothing due, and sets another alarm.
+fn ring_all(alarms: &mut BinaryHeap<Alarm>, now: Timestamp) {
+    let all = std::mem::take(alarms).into_iter();
+    *alarms = all.map(|Alarm(at, timer)| Alarm(at.min(now), timer)).collect();
 }
 
 /// A sleeper that is gone would keep its memory until its alarm is due, which may be hours:
@@ -114,15 +142,35 @@ fn until(at: Timestamp) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Alarm, FEW, forget_needless};
+    use super::{Alarm, DayClock, FEW, forget_needless, ring_all};
     use myelin_jetstream::Timer;
     use std::collections::BinaryHeap;
     use std::sync::{Arc, Weak};
+    use std::time::{Duration, Instant};
 
     struct Sleeper;
 
     impl Timer for Sleeper {
         fn fire(&self) {}
+    }
+
+    #[test]
+    fn when_the_time_of_day_is_set_back_all_alarms_go_off() {
+        let (began, second) = (Instant::now(), 1_000_000_000);
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut clock = DayClock(began, 5000 * second);
+        assert!(!clock.was_set_back(after(1), 5001 * second));
+        assert!(!clock.was_set_back(after(2), 5002 * second - second / 20), "it was slowed down");
+        assert!(!clock.was_set_back(after(3), 9000 * second), "it was set forward");
+        assert!(clock.was_set_back(after(4), 5004 * second));
+        assert!(!clock.was_set_back(after(5), 5005 * second), "once");
+        let sleeper: Arc<dyn Timer> = Arc::new(Sleeper);
+        let mut alarms: BinaryHeap<Alarm> =
+            [3, 9000].map(|at| Alarm(at, Arc::downgrade(&sleeper))).into_iter().collect();
+        ring_all(&mut alarms, 5004);
+        let mut times: Vec<i64> = alarms.iter().map(|Alarm(at, _)| *at).collect();
+        times.sort_unstable();
+        assert_eq!(times, [3, 5004]);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::append_run::MsgVerdict;
 use super::batch::{FastBatches, FastPlace, FastRefusal, ReplySink};
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
+use super::next_times::RETRY;
 use super::rules::Rollup;
-use super::upkeep::RETRY;
 use myelin_jsapi::ApiError;
 
 /// Messages that the rollup of a subject removes within the turn; the rest goes in slices.

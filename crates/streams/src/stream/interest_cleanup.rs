@@ -13,7 +13,8 @@ use myelin_store::{Filter, Purge, ReadError, Seq, StoreError, Stream, Timestamp,
 
 use super::core::StreamCore;
 use super::effects::Effects;
-use super::upkeep::{RETRY, SLICE};
+use super::next_times::{RETRY, no_later};
+use super::upkeep::SLICE;
 use myelin_jsapi::config::Retention;
 
 /// Settled messages that are kept; for more, all are looked at.
@@ -74,6 +75,12 @@ impl InterestCleanup {
     /// so by acknowledgements that its group never gets; a reconciliation finds what is.
     pub(super) fn of_another_leader() -> Self {
         Self { awaits_consumers: true, ..Self::default() }
+    }
+
+    /// Has nothing that was put off wait for longer than that, whatever became of the time of day.
+    pub(super) fn follow_clock(&mut self, now: Timestamp) {
+        no_later(&mut self.next_removal_at, now.saturating_add(RETRY));
+        no_later(&mut self.next_round_at, now.saturating_add(LONGEST_REST));
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {

@@ -10,8 +10,9 @@ use myelin_store::{Filter, Message, ReadError, Seq, Timestamp, Wait};
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
 use super::next_times::LifetimeSearch;
+use super::next_times::RETRY;
 use super::ttl::{self, Ttl};
-use super::upkeep::{RETRY, SLICE};
+use super::upkeep::SLICE;
 
 impl StreamCore {
     /// The last message that may have a lifetime of which its header alone tells; 0: none has. To

@@ -2,6 +2,16 @@
 
 use myelin_store::{Seq, Timestamp};
 
+use super::ttl::SECOND;
+
+/// After a failure (a full disk, say), when to try again.
+pub(super) const RETRY: i64 = SECOND;
+/// Between two looks whether the store can give memory back: what is removed pays its share at
+/// once, this is the rest.
+pub(super) const TIDYING_EVERY: i64 = 2 * SECOND;
+/// When to ask for a job again after one that failed: the store rests for a second.
+pub(super) const JOB_RETRY: i64 = SECOND + SECOND / 20;
+
 /// Times of the next upkeep of each kind; `None`: not before something changes.
 #[derive(Default)]
 pub(super) struct NextTimes {
@@ -25,6 +35,19 @@ impl NextTimes {
     pub(super) fn first(&self) -> Option<Timestamp> {
         [self.expiry, self.maintenance, self.job, self.tidying].into_iter().flatten().min()
     }
+
+    /// Has nothing that was put off for a moment wait for longer: where the time of day was set
+    /// back it would wait until that is there again.
+    pub(super) fn follow_clock(&mut self, now: Timestamp) {
+        no_later(&mut self.maintenance, now.saturating_add(RETRY));
+        no_later(&mut self.job, now.saturating_add(JOB_RETRY));
+        no_later(&mut self.tidying, now.saturating_add(TIDYING_EVERY));
+    }
+}
+
+/// Has a time be no later than another one.
+pub(super) fn no_later(at: &mut Option<Timestamp>, latest: Timestamp) {
+    at.iter_mut().for_each(|at| *at = latest.min(*at));
 }
 
 /// Search for lifetimes in the headers of messages.

@@ -15,6 +15,7 @@ use super::core::StreamCore;
 use super::dedupe::Dedupe;
 use super::effects::Effects;
 use super::markers::{DeleteMarkers, LeftMarker};
+use super::next_times::{JOB_RETRY, RETRY, TIDYING_EVERY};
 use super::republish::Republish;
 use super::rules::PublishRules;
 use super::storage_config::storage_config;
@@ -36,13 +37,6 @@ const SLICES_AT_ONCE: usize = 500;
 const IDS_PER_SLICE: usize = 10_000;
 /// Ids that have ended may stay so much longer: they are dropped many at once.
 const IDS_GRACE: i64 = SECOND;
-/// After a failure (a full disk, say), when to try again.
-pub(super) const RETRY: i64 = SECOND;
-/// Between two looks whether the store can give memory back: what is removed pays its share at
-/// once, this is the rest.
-const TIDYING_EVERY: i64 = 2 * SECOND;
-/// When to ask for a job again after one that failed: the store rests for a second.
-const JOB_RETRY: i64 = SECOND + SECOND / 20;
 
 impl StreamCore {
     /// When to call [`StreamCore::due`]: never too late, perhaps too early.
@@ -80,6 +74,8 @@ impl StreamCore {
         if !self.role().leads() {
             return self.run_due_of_follower(now, effects);
         }
+        self.next.follow_clock(now);
+        self.cleanup.follow_clock(now);
         self.ids.tidy(now, IDS_PER_SLICE);
         if self.next.expiry.is_some_and(|at| at <= now) {
             self.expire(now, effects);

@@ -12,6 +12,8 @@ use myelin_store::{StoreOptions, Wait};
 use myelin_wire::message_buf::MessageBuf;
 use std::io::ErrorKind;
 
+const SECOND: i64 = 1_000_000_000;
+
 fn durable(name: &str) -> ConsumerConfig {
     let ack_policy = AckPolicy::Explicit;
     ConsumerConfig { durable_name: name.into(), name: name.into(), ack_policy, ..ConsumerConfig::default() }
@@ -42,29 +44,43 @@ fn a_stream_that_cannot_be_deleted_keeps_its_consumers() {
     assert!(refused > 0);
 }
 
+/// A work queue whose consumer has acknowledged all that it has, which cannot be removed because
+/// its file cannot be read.
+fn unread_work_queue(disk: &FaultyDisk, consumer: ConsumerConfig) -> House {
+    let mut house = House::on(disk);
+    house.create(StreamConfig { retention: Retention::WorkQueue, ..stream("S") });
+    let ask = format!("$JS.API.CONSUMER.MSG.NEXT.S.{}", consumer.name);
+    house.consume("S", consumer);
+    let heard = house.record("inbox");
+    house.publish("S.a");
+    house.say(&ask, "inbox", "1");
+    house.settle();
+    let ack = lock(&heard)[0].reply.clone();
+    refuse_reads(disk, true);
+    house.say(&ack, "", "+ACK");
+    house.settle();
+    house
+}
+
+fn refuse_reads(disk: &FaultyDisk, refuses: bool) {
+    let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
+    for path in segments {
+        disk.fail_reads(&path, 0..if refuses { u64::MAX } else { 0 }).expect("it is there");
+    }
+}
+
 /// A consumer was removed while the file could not be read of a message that it had acknowledged,
 /// and the process ended: the next consumer got it.
 #[test]
 fn a_consumer_of_a_work_queue_is_not_deleted_before_what_it_has_acknowledged() {
     let disk = FaultyDisk::new(1);
-    let mut house = House::on(&disk);
-    house.create(StreamConfig { retention: Retention::WorkQueue, ..stream("S") });
-    house.consume("S", durable("C"));
-    let heard = house.record("inbox");
-    house.publish("S.a");
-    house.say("$JS.API.CONSUMER.MSG.NEXT.S.C", "inbox", "1");
-    house.settle();
-    let ack = lock(&heard)[0].reply.clone();
-    let files = || disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
-    files().for_each(|path| disk.fail_reads(&path, 0..u64::MAX).expect("it is there"));
-    house.say(&ack, "", "+ACK");
-    house.settle();
+    let house = unread_work_queue(&disk, durable("C"));
     let (live, mut out) = (house.stream("S"), MessageBuf::default());
     let consumer = live.consumers().find("C").expect("it is there");
     let refused = block_on(live.consumers().delete(&consumer, &mut out));
     assert!(refused.is_err() && out.is_empty());
     assert_eq!((house.consumers("S"), house.contents("S").0), (vec!["C".to_owned()], 1));
-    files().for_each(|path| disk.fail_reads(&path, 0..0).expect("it is there"));
+    refuse_reads(&disk, false);
     assert_eq!(block_on(live.consumers().delete(&consumer, &mut out)), Ok(true));
     assert_eq!((house.consumers("S"), house.contents("S").0), (vec![], 0));
 }
@@ -93,6 +109,20 @@ fn a_consumer_whose_end_was_refused_stays_away_once_its_stream_is_opened_anew() 
     drop((live, consumer, house));
     let house = House::on(&disk.kill());
     assert_eq!(house.consumers("S"), [""; 0]);
+}
+
+#[test]
+fn a_consumer_that_nobody_uses_ends_when_what_it_has_acknowledged_can_be_removed() {
+    let disk = FaultyDisk::new(1);
+    let unused = ConsumerConfig { inactive_threshold: 2 * SECOND, ..durable("C") };
+    let mut house = unread_work_queue(&disk, unused);
+    for _ in 0..60 {
+        house.pass(SECOND);
+        assert_eq!(house.consumers("S"), ["C"]);
+    }
+    refuse_reads(&disk, false);
+    (0..3).for_each(|_| house.pass(SECOND));
+    assert_eq!((house.consumers("S"), house.contents("S").0), (vec![], 0));
 }
 
 /// A log that cannot be gone on with is written by the start, not by the shard that comes first.

@@ -109,6 +109,20 @@ fn what_a_device_refuses_to_read_is_looked_at_again() {
     assert_eq!(bench.core.state().totals.messages, 1);
 }
 
+/// A second would take as long as the clock needs to be where it was.
+#[test]
+fn what_was_put_off_is_looked_at_when_the_clock_was_set_back() {
+    let (mut bench, consumers, _store, disk) = work_queue_on_disk(&["a"], 3);
+    refuse_reads(&disk, true);
+    bench.acknowledge(&consumers, &[1, 2]);
+    refuse_reads(&disk, false);
+    bench.now -= 3600 * SECOND;
+    // All alarms go off then.
+    bench.core.run_due(bench.now, &mut bench.effects);
+    pass(&mut bench, SECOND);
+    assert_eq!(bench.stored(), [3]);
+}
+
 /// The second consumer of a work queue got what the first had acknowledged, because the disk had
 /// failed when it was to go.
 #[test]
