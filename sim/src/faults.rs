@@ -210,7 +210,10 @@ impl World {
         for (name, model) in &mut self.streams {
             let found = streams.stream(name);
             model.status = found_as(name, model.status, found.is_some())?;
-            let Some(found) = found else { continue };
+            let Some(found) = found else {
+                model.forget_messages();
+                continue;
+            };
             if let Some(update) = model.update.take() {
                 let config = found.config();
                 let has_come = config.max_msgs.max(0).unsigned_abs() == update.limits.messages
