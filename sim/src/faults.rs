@@ -210,10 +210,7 @@ impl World {
         for (name, model) in &mut self.streams {
             let found = streams.stream(name);
             model.status = found_as(name, model.status, found.is_some())?;
-            let Some(found) = found else {
-                model.forget_messages();
-                continue;
-            };
+            let Some(found) = found else { continue };
             if let Some(update) = model.update.take() {
                 let config = found.config();
                 let has_come = config.max_msgs.max(0).unsigned_abs() == update.limits.messages
@@ -236,6 +233,10 @@ impl World {
                 consumer.status = if is_found { Status::There } else { Status::Gone };
                 consumer.there_since.get_or_insert(now);
             }
+        }
+        for (name, mut model) in self.streams.extract_if(.., |_, model| model.status == Status::Gone) {
+            model.forget_messages();
+            self.gone.insert(name, model);
         }
         Ok(())
     }

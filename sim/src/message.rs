@@ -10,12 +10,16 @@ pub(crate) fn id_of(headers: &str, payload: &[u8]) -> Option<u64> {
     if headers.is_empty() {
         return first_number(payload);
     }
-    let header = |name: &str| headers.lines().find_map(|line| line.strip_prefix(name));
-    let id = match header("Sim-Id: ") {
+    let (mut text, mut is_made) = (None, false);
+    for line in headers.lines() {
+        text = text.or_else(|| line.strip_prefix("Sim-Id: "));
+        is_made |= line.starts_with("Nats-Scheduler: ");
+    }
+    let id = match text {
         Some(text) => text.trim().parse().ok()?,
         None => first_number(payload)?,
     };
-    Some(if header("Nats-Scheduler: ").is_some() { id | MADE } else { id })
+    Some(if is_made { id | MADE } else { id })
 }
 
 fn first_number(payload: &[u8]) -> Option<u64> {

@@ -4,9 +4,11 @@
 //! [`NameChange`], so that a disk which forgets unsynced changes can keep them in a list. Files are
 //! numbers here: this room knows no content.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
+
+use hashbrown::HashMap;
 
 use super::DirectoryEntry;
 
@@ -48,13 +50,13 @@ impl NameChange {
 /// All directories of a disk.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    directories: HashMap<u64, BTreeMap<String, InodeId>>,
+    directories: HashMap<u64, BTreeMap<String, InodeId>, foldhash::fast::FixedState>,
     next: u64,
 }
 
 impl Tree {
     pub(super) fn new() -> Self {
-        Self { directories: HashMap::from([(ROOT, BTreeMap::new())]), next: ROOT + 1 }
+        Self { directories: [(ROOT, BTreeMap::new())].into_iter().collect(), next: ROOT + 1 }
     }
 
     /// A number that no file or directory has had.
@@ -88,8 +90,9 @@ impl Tree {
 
     /// The number of a file.
     pub(super) fn file(&self, path: &Path) -> io::Result<u64> {
-        match self.node(&self.place(path)?) {
-            Some(InodeId::File(number)) => Ok(number),
+        let (directory, name) = self.found(path)?;
+        match self.directories.get(&directory).and_then(|names| names.get(name)) {
+            Some(InodeId::File(number)) => Ok(*number),
             Some(InodeId::Directory(_)) => Err(ErrorKind::IsADirectory.into()),
             None => Err(ErrorKind::NotFound.into()),
         }
@@ -230,10 +233,16 @@ impl Tree {
     }
 
     fn place(&self, path: &Path) -> io::Result<EntryName> {
+        let (directory, name) = self.found(path)?;
+        Ok(EntryName { directory, name: name.to_owned() })
+    }
+
+    /// The directory of a path, and the name in it.
+    fn found<'a>(&self, path: &'a Path) -> io::Result<(u64, &'a str)> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());
         };
         let name = name.to_str().ok_or(ErrorKind::InvalidInput)?;
-        Ok(EntryName { directory: self.directory(above)?, name: name.to_owned() })
+        Ok((self.directory(above)?, name))
     }
 }
