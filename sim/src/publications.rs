@@ -192,8 +192,9 @@ mod tests {
         ours.insert(5, Publication { may_go: true, ..one("b") });
         ours.get_mut(&4).unwrap().may_go = true;
         ours.let_go(|_, id, one| one.subject == "a" && id != 3);
-        let went =
-            |ours: &Publications| ours.iter().filter(|(_, one)| one.may_go).map(|(id, _)| *id).collect();
+        let went = |ours: &Publications| {
+            ours.iter().filter(|(_, one)| one.may_go).map(|(id, _)| *id).collect::<Vec<u64>>()
+        };
         assert_eq!(went(&ours), vec![1, 4, 5]);
         ours.retain(|id, _| id != 2);
         ours.insert(6, one("b"));
