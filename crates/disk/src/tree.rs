@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
@@ -47,16 +48,19 @@ impl NameChange {
     }
 }
 
+/// Names in a directory. Copies of a disk share them until they change.
+type Names = Arc<BTreeMap<String, InodeId>>;
+
 /// All directories of a disk.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    directories: HashMap<u64, BTreeMap<String, InodeId>, foldhash::fast::FixedState>,
+    directories: HashMap<u64, Names, foldhash::fast::FixedState>,
     next: u64,
 }
 
 impl Tree {
     pub(super) fn new() -> Self {
-        Self { directories: [(ROOT, BTreeMap::new())].into_iter().collect(), next: ROOT + 1 }
+        Self { directories: [(ROOT, Names::default())].into_iter().collect(), next: ROOT + 1 }
     }
 
     /// A number that no file or directory has had.
@@ -121,7 +125,7 @@ impl Tree {
         let mut files = Vec::new();
         let mut open = vec![(PathBuf::from("/"), ROOT)];
         while let Some((path, directory)) = open.pop() {
-            for (name, node) in self.directories.get(&directory).into_iter().flatten() {
+            for (name, node) in self.directories.get(&directory).into_iter().flat_map(|names| &**names) {
                 match node {
                     InodeId::File(number) => files.push((path.join(name), *number)),
                     InodeId::Directory(number) => open.push((path.join(name), *number)),
@@ -217,15 +221,16 @@ impl Tree {
     }
 
     fn put(&mut self, place: &EntryName, node: InodeId) -> Option<InodeId> {
-        self.directories.entry(place.directory).or_default().insert(place.name.clone(), node)
+        let names = self.directories.entry(place.directory).or_default();
+        Arc::make_mut(names).insert(place.name.clone(), node)
     }
 
     fn take(&mut self, place: &EntryName) -> Option<InodeId> {
-        self.directories.get_mut(&place.directory)?.remove(&place.name)
+        Arc::make_mut(self.directories.get_mut(&place.directory)?).remove(&place.name)
     }
 
     fn names(&self, directory: u64) -> io::Result<&BTreeMap<String, InodeId>> {
-        self.directories.get(&directory).ok_or_else(|| ErrorKind::NotFound.into())
+        self.directories.get(&directory).map(|names| &**names).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn node(&self, place: &EntryName) -> Option<InodeId> {
