@@ -230,6 +230,7 @@ impl World {
         let (Fate::Stored(seq), subject) = (one.fate, one.subject.clone()) else { return };
         let goes = |one: &&mut Publication| {
             is_sure
+                && one.must_go.is_none()
                 && matches!(one.fate, Fate::Stored(other) if other < seq)
                 && (rolls == Roll::All || one.subject == subject)
         };

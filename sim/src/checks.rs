@@ -1,16 +1,18 @@
 //! Checks at rest: the streams as they are against what the clients know.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use myelin_jetstream::LiveStream;
 use myelin_store::Message;
 
+use crate::held::Held;
 use crate::message::{id_of, total_of};
 use crate::model::{Fate, Publication, Status, StreamModel};
 use crate::plan::{Acks, Kind};
 use crate::specials::has_fired;
+use crate::tally::Tally;
 use crate::walk::walk;
 use crate::world::{Asked, World};
 
@@ -23,9 +25,6 @@ const QUIET: u64 = 300_000_000;
 const QUIET_AFTER_TROUBLE: u64 = 1_200_000_000;
 /// Attempts to get what is left in a consumer that bring nothing, until it counts as stalled.
 const ROUNDS: usize = 60;
-
-/// Contents of a stream: the number of each message by its sequence.
-type Held = BTreeMap<u64, u64>;
 
 impl World {
     /// Waits until the server rests, and compares.
@@ -228,7 +227,7 @@ impl World {
                 // A message that damage has taken counts until a start leaves it out, and where
                 // that leaves none before the last sequences, consumers are behind those at once.
                 // So what counts of a place there is how many messages are before it.
-                let of_damaged = |place: u64| held.range(..=place).count() as u64;
+                let of_damaged = |place: u64| held.count_through(place);
                 let [delivered, floor] = if model.is_damaged { places.map(of_damaged) } else { places };
                 let _ = writeln!(
                     digest,
@@ -260,7 +259,7 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
     let name = model.plan.name.clone();
     let reader = live.reader();
     let totals = reader.state().totals;
-    let (mut held, mut totals_of) = (Held::new(), BTreeMap::new());
+    let (mut held, mut totals_of) = (Held::default(), BTreeMap::new());
     walk(&name, &reader, model.is_damaged, now, |message| {
         let Message { seq, subject, payload, headers, .. } = *message;
         let id = id_of(&String::from_utf8_lossy(headers), payload);
@@ -283,7 +282,7 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
         if publication.subject.as_bytes() != subject {
             return Err(format!("{name}: {id} was published at {}", publication.subject));
         }
-        held.insert(seq, id);
+        held.add(seq, id);
         Ok(())
     })?;
     if model.is_damaged {
@@ -304,7 +303,10 @@ fn counted(
     let (name, is_damaged) = (&model.plan.name, model.is_damaged);
     let Some(one) = model.publications.get(&id) else { return Ok(()) };
     let total = total_of(payload).ok_or_else(|| format!("{name}: {id} is no total"))?;
-    let before = totals.insert(one.subject.clone(), total).unwrap_or(0);
+    let before = match totals.get_mut(&one.subject) {
+        Some(before) => std::mem::replace(before, total),
+        None => totals.insert(one.subject.clone(), total).unwrap_or(0),
+    };
     if before + one.count.0 != total && !is_damaged {
         let (subject, adds) = (&one.subject, one.count.0);
         return Err(format!("{name}: {id} adds {adds} to {before} of {subject}, which makes {total}"));
@@ -325,9 +327,10 @@ fn pending_is_there(model: &StreamModel, live: &LiveStream, held: &Held) -> Resu
         let consumer = live.consumers().find(&known.plan.name).ok_or(format!("{name}: it is gone"))?;
         let info = live.consumers().info(&consumer).ok_or(format!("{name}: no info"))?;
         let may_wait = |seq: &&u64| **seq <= info.delivered.stream_seq && !known.confirmed.contains_key(*seq);
-        let most = held.keys().filter(may_wait).count() as u64;
-        if info.num_ack_pending > most {
-            let has = info.num_ack_pending;
+        let has = info.num_ack_pending;
+        // Perf: the last ones, mostly, and more need not be counted.
+        let most = held.keys().rev().filter(may_wait).take(has as usize).count() as u64;
+        if has > most {
             return Err(format!("{name}: {has} messages await their acknowledgement, of {most} that may"));
         }
     }
@@ -350,11 +353,12 @@ fn forgive_lost(live: &LiveStream, model: &mut StreamModel, held: &Held) {
 /// Compares what a stream holds with what it may and must hold.
 fn compare(model: &mut StreamModel, held: &Held, now: u64, has_jumped: bool) -> Result<(), String> {
     let name = model.plan.name.clone();
-    let over: BTreeSet<u64> = model.over_limits(now, has_jumped).into_iter().collect();
+    let mut over = model.over_limits(now, has_jumped);
+    over.sort_unstable();
     let is_loose = model.is_damaged || has_jumped || model.is_limited();
     schedules_fire(model, held, is_loose)?;
     let is_damaged = model.is_damaged;
-    for (&id, one) in &mut model.publications {
+    for (&id, one) in model.publications.iter_mut() {
         let Fate::Stored(seq) = one.fate else {
             if one.acked.is_some() && !one.may_go && !is_loose {
                 return Err(format!("{name}: {id} was acknowledged with its batch, and was never there"));
@@ -373,7 +377,7 @@ fn compare(model: &mut StreamModel, held: &Held, now: u64, has_jumped: bool) -> 
             }
             continue;
         }
-        if !one.may_go && one.missing.is_none() && !over.contains(&id) {
+        if !one.may_go && one.missing.is_none() && over.binary_search(&id).is_err() {
             return Err(format!("{name}: {id} at {seq} is missing, and nobody has removed it"));
         }
         if !is_damaged {
@@ -401,10 +405,14 @@ fn schedules_fire(model: &StreamModel, held: &Held, is_loose: bool) -> Result<()
 
 /// An atomic batch is stored as a whole, or not at all.
 fn batches_are_whole(model: &StreamModel) -> Result<(), String> {
-    let mut batches: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
+    let mut batches: Vec<(u64, (usize, usize))> = Vec::new();
     for one in model.publications.values() {
         let Some(batch) = one.batch else { continue };
-        let (stored, others) = batches.entry(batch).or_default();
+        match batches.last() {
+            Some((last, _)) if *last >= batch => assert!(*last == batch, "batches are published in order"),
+            _ => batches.push((batch, (0, 0))),
+        }
+        let Some((_, (stored, others))) = batches.last_mut() else { continue };
         match one.fate {
             Fate::Stored(_) => *stored += 1,
             // What was removed before anybody has seen it is not known to have been stored.
@@ -436,15 +444,16 @@ fn within_limits(model: &StreamModel, held: &Held, now: u64, has_jumped: bool) -
     if limits.messages > 0 && held.len() as u64 > limits.messages {
         return Err(format!("{name}: it holds {} messages of {}", held.len(), limits.messages));
     }
-    let mut of_subject: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut of_subject = Tally::default();
     for id in held.values() {
         let one = &model.publications[id];
-        *of_subject.entry(&one.subject).or_default() += 1;
+        *of_subject.of(&one.subject) += 1;
         if !has_jumped && !model.is_damaged && model.has_outlived(one, now) {
             return Err(format!("{name}: {id} has outlived its age: asked for at {}, now {now}", one.asked));
         }
     }
-    match of_subject.iter().find(|(_, count)| limits.per_subject > 0 && **count > limits.per_subject) {
+    let mut of_subject = of_subject.sorted().into_iter();
+    match of_subject.find(|(_, count)| limits.per_subject > 0 && *count > limits.per_subject) {
         Some((subject, count)) => Err(format!("{name}: it holds {count} messages of {subject}")),
         None => Ok(()),
     }

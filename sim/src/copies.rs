@@ -1,7 +1,7 @@
 //! Mirrors, and streams that have others as sources: each message of an origin comes once, in
 //! order, and all of them come.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use myelin_jetstream::LiveStream;
 use myelin_store::Filter;
@@ -20,8 +20,8 @@ const COPIES: usize = 2;
 const PATIENCE: usize = 60;
 const SECOND: u64 = 1_000_000_000;
 
-/// Messages of a copy that were found in it: by origin, the sequences there.
-type Copied = BTreeMap<String, BTreeSet<u64>>;
+/// Messages of a copy that were found in it: by origin, the sequences there, in order.
+type Copied = BTreeMap<String, Vec<u64>>;
 
 impl CopyModel {
     /// Reads what the copy has, and whether it may.
@@ -33,24 +33,27 @@ impl CopyModel {
         now: u64,
     ) -> Result<Copied, String> {
         let mut copied = Copied::new();
-        let mut last: BTreeMap<String, u64> = BTreeMap::new();
         walk(name, &live.reader(), self.is_damaged, now, |message| {
             let (seq, headers) = (message.seq, String::from_utf8_lossy(message.headers));
             let id = id_of(&headers, message.payload)
                 .ok_or_else(|| format!("{name}: {seq} is what nobody has published"))?;
             let (origin, of_origin) = if self.is_mirror {
-                (self.origins[0].clone(), seq)
+                (self.origins[0].as_str(), seq)
             } else {
                 source_of(&headers).ok_or_else(|| format!("{name}: {seq} says no source: {headers}"))?
             };
-            let before = last.insert(origin.clone(), of_origin).unwrap_or(0);
+            if !copied.contains_key(origin) {
+                copied.insert(origin.to_owned(), Vec::new());
+            }
+            let had = copied.get_mut(origin).expect("it was added");
+            let before = had.last().copied().unwrap_or(0);
             if before >= of_origin {
                 return Err(format!("{name}: {of_origin} of {origin} comes behind {before}"));
             }
-            if let Some(model) = streams.get(&origin) {
+            if let Some(model) = streams.get(origin) {
                 known(name, model, of_origin, id)?;
             }
-            copied.entry(origin).or_default().insert(of_origin);
+            had.push(of_origin);
             Ok(())
         })?;
         Ok(copied)
@@ -78,11 +81,11 @@ fn known(name: &str, origin: &StreamModel, seq: u64, id: u64) -> Result<(), Stri
 }
 
 /// Stream and sequence that a sourced message came from.
-fn source_of(headers: &str) -> Option<(String, u64)> {
+fn source_of(headers: &str) -> Option<(&str, u64)> {
     let value = headers.lines().find_map(|line| line.strip_prefix("Nats-Stream-Source: "))?;
     let mut words = value.split(' ');
     // With the name of its configuration behind a colon.
-    let name = words.next()?.split(':').next()?.to_owned();
+    let name = words.next()?.split(':').next()?;
     Some((name, words.next()?.trim().parse().ok()?))
 }
 
@@ -159,11 +162,11 @@ impl World {
             for origin in copy.origins.iter().filter(|_| !copy.is_damaged) {
                 let there = self.streams.get(origin).is_some_and(|model| model.status == Status::There);
                 let Some(from) = streams.stream(origin).filter(|_| there) else { continue };
-                let (reader, none) = (from.reader(), BTreeSet::new());
+                let (reader, none) = (from.reader(), Vec::new());
                 let has = copied.get(origin).unwrap_or(&none);
                 let mut at = 1;
                 while let Ok(Some(seq)) = reader.next_seq(&Filter::All, at) {
-                    if !has.contains(&seq) && !self.may_lack(copy, origin, seq) {
+                    if has.binary_search(&seq).is_err() && !self.may_lack(copy, origin, seq) {
                         let (came, state) = (has.len(), live.state(false));
                         return Ok(Some(format!(
                             "{name}: {seq} of {origin} never came, of {came} others; {state:?}"

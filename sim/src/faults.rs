@@ -239,6 +239,10 @@ impl World {
                 consumer.there_since.get_or_insert(now);
             }
         }
+        for (name, mut model) in self.streams.extract_if(.., |_, model| model.status == Status::Gone) {
+            model.forget_messages();
+            self.gone.insert(name, model);
+        }
         Ok(())
     }
 }

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::{Acks, ConsumerPlan, Kept, StreamLimits, StreamPlan};
+use crate::publications::Publications;
+use crate::tally::Tally;
 use crate::world::Delivery;
 
 /// Bytes that a message takes beyond its payload, at most.
@@ -72,7 +74,7 @@ pub(crate) struct Publication {
     pub(crate) msg_id: Option<String>,
     /// The server's life in which it was published.
     pub(crate) life: u64,
-    /// Somebody may have removed it.
+    /// Somebody may have removed it. That is never taken back ([`Publications`] relies on it).
     pub(crate) may_go: bool,
     /// When somebody was told that it was removed.
     pub(crate) must_go: Option<u64>,
@@ -199,7 +201,7 @@ pub(crate) struct StreamModel {
     pub(crate) update: Option<StreamPlan>,
     /// The narrowest limits that its messages may have met.
     pub(crate) least: StreamLimits,
-    pub(crate) publications: BTreeMap<u64, Publication>,
+    pub(crate) publications: Publications,
     /// Publications that are gone for good, and such as were refused: nothing more is to be known
     /// of them, and they are many.
     pub(crate) gone: BTreeSet<u64>,
@@ -233,7 +235,7 @@ impl StreamModel {
             status: Status::Making,
             update: None,
             least,
-            publications: BTreeMap::new(),
+            publications: Publications::default(),
             gone: BTreeSet::new(),
             refused: BTreeSet::new(),
             given: BTreeMap::new(),
@@ -288,11 +290,11 @@ impl StreamModel {
         let (gone, refused) = (&mut self.gone, &mut self.refused);
         self.publications.retain(|id, one| match one.fate {
             Fate::Refused if one.becomes.is_none() => {
-                refused.insert(*id);
+                refused.insert(id);
                 false
             }
             Fate::Stored(_) if is_over(one) => {
-                gone.insert(*id);
+                gone.insert(id);
                 false
             }
             _ => true,
@@ -323,20 +325,14 @@ impl StreamModel {
         (self.least, self.changed) = (self.plan.limits, now);
     }
 
-    /// Everything may have gone that is there now or is on its way.
-    pub(crate) fn let_go(&mut self, subject: Option<&str>) {
-        let goes = |one: &Publication| subject.is_none_or(|subject| subject == one.subject);
-        // Nobody may have seen what a schedule has made.
-        let goes_as_made = |id: u64| self.publications.get(&id).is_some_and(goes);
-        // Perf: there are thousands, most of which may go already.
-        let stays = self.publications.iter().filter(|(_, one)| !one.may_go);
-        let gone: Vec<u64> = stays
-            .filter(|(_, one)| goes(one) || one.becomes.is_some_and(goes_as_made))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in gone {
-            self.publications.get_mut(&id).into_iter().for_each(|one| one.may_go = true);
-        }
+    /// Everything may have gone that is there now or is on its way, but for the message `except`.
+    pub(crate) fn let_go(&mut self, subject: Option<&str>, except: Option<u64>) {
+        let is_of = |one: &Publication| subject.is_none_or(|subject| subject == one.subject);
+        self.publications.let_go(|all, id, one| {
+            // Nobody may have seen what a schedule has made.
+            let is_made_of = || one.becomes.and_then(|made| all.get(&made)).is_some_and(is_of);
+            except != Some(id) && (is_of(one) || is_made_of())
+        });
     }
 
     /// Everything below a sequence may have gone, and what may have one there.
@@ -356,7 +352,8 @@ impl StreamModel {
             return Vec::new();
         }
         let (mut loose, mut stored) = (Vec::new(), Vec::new());
-        for (&id, publication) in &self.publications {
+        // Perf: from the last one on they are almost sorted.
+        for (&id, publication) in self.publications.iter().rev() {
             match publication.fate {
                 Fate::Stored(seq) => stored.push((seq, id, publication)),
                 Fate::Asked | Fate::Unknown => loose.push(publication),
@@ -366,13 +363,13 @@ impl StreamModel {
         stored.sort_by_key(|(seq, ..)| std::cmp::Reverse(*seq));
         let size = |publication: &Publication| publication.size + OVERHEAD;
         let mut bytes: u64 = loose.iter().map(|publication| size(publication)).sum();
-        let mut of_subject: BTreeMap<&str, u64> = BTreeMap::new();
-        loose.iter().for_each(|publication| *of_subject.entry(&publication.subject).or_default() += 1);
+        let mut of_subject = Tally::default();
+        loose.iter().for_each(|publication| *of_subject.of(&publication.subject) += 1);
         let least = self.least;
         let mut over = Vec::new();
         for (messages, (_, id, publication)) in (loose.len() as u64..).zip(stored) {
             bytes += size(publication);
-            let later = of_subject.entry(&publication.subject).or_default();
+            let later = of_subject.of(&publication.subject);
             let is_old = (least.age > 0
                 && (has_jumped || now.saturating_sub(publication.asked) >= least.age.unsigned_abs()))
                 || publication.ends.is_some_and(|ends| has_jumped || now >= ends);
@@ -447,7 +444,7 @@ impl StreamModel {
     pub(crate) fn lose_removals(&mut self, now: u64, has_jumped: bool, life: u64) {
         let over = self.over_limits(now, has_jumped);
         let Some(&newest) = over.iter().max() else { return };
-        for one in self.publications.range_mut(..=newest).map(|(_, one)| one) {
+        for (_, one) in self.publications.range_mut(0..).take_while(|(id, _)| **id <= newest) {
             if matches!(one.fate, Fate::Asked | Fate::Unknown) {
                 one.back_after = Some(life);
             }
@@ -510,11 +507,21 @@ impl StreamModel {
     /// Ends a stream in memory, with its consumers.
     fn forget(&mut self) {
         self.status = Status::Gone;
+        self.forget_messages();
+        self.consumers.clear();
+    }
+
+    /// The stream is gone, and nothing more comes from it: its server has ended.
+    pub(crate) fn forget_messages(&mut self) {
         self.publications.clear();
         self.gone.clear();
         self.refused.clear();
         self.given.clear();
         self.with_id.clear();
-        self.consumers.clear();
+        for consumer in &mut self.consumers {
+            consumer.acked.clear();
+            consumer.confirmed.clear();
+            consumer.delivered.clear();
+        }
     }
 }

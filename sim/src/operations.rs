@@ -252,7 +252,7 @@ impl World {
     fn remove_stream(&mut self, client: usize, stream: &str) {
         if let Some(model) = self.streams.get_mut(stream) {
             model.status = Status::Leaving;
-            model.let_go(None);
+            model.let_go(None, None);
         }
         let asked = Asked::RemoveStream { stream: stream.to_owned() };
         self.api(client, &format!("STREAM.DELETE.{stream}"), &Value::Null, asked);
@@ -288,7 +288,7 @@ impl World {
         let Some(name) = self.some_consumer(stream) else { return };
         if let Some(model) = self.streams.get_mut(stream) {
             if model.plan.kept == Kept::Interest {
-                model.let_go(None);
+                model.let_go(None, None);
             }
             model.consumer(&name).into_iter().for_each(|one| one.status = Status::Leaving);
         }
@@ -336,7 +336,7 @@ impl World {
             // What is published from now on comes behind all that is known.
             model.let_go_below(below);
         } else {
-            model.let_go(filter);
+            model.let_go(filter, None);
             model.purges += 1;
         }
         // What had been acknowledged when the whole stream, or a subject, was purged.

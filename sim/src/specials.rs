@@ -60,9 +60,7 @@ impl World {
         let rolls = if self.rng.below(4) == 0 { Roll::All } else { Roll::Subject };
         let (id, subject, payload) = self.message(stream, None, None);
         let Some(model) = self.streams.get_mut(stream) else { return };
-        let may_go = model.publications.get(&id).is_some_and(|one| one.may_go);
-        model.let_go((rolls == Roll::Subject).then_some(subject.as_str()));
-        model.publications.get_mut(&id).into_iter().for_each(|one| one.may_go = may_go);
+        model.let_go((rolls == Roll::Subject).then_some(subject.as_str()), Some(id));
         model.purges += 1;
         let word = if rolls == Roll::All { "all" } else { "sub" };
         let asked = Asked::Publish { stream: stream.to_owned(), id, expected: Expected::Nothing, rolls };
@@ -94,8 +92,8 @@ impl World {
         myelin_stdx::rfc3339::write(&mut at, self.clock.now() + wait as i64);
         let Some(model) = self.streams.get_mut(stream) else { return };
         // A subject has one schedule, and another that is on its way may be stored behind this one.
-        model.let_go(Some(&subject));
-        let is_last = !model.publications.values().any(|other| other.subject == subject && other.is_loose());
+        model.let_go(Some(&subject), None);
+        let is_last = !model.publications.values().any(|other| other.is_loose() && other.subject == subject);
         let Some(one) = model.publications.get_mut(&id) else { return };
         one.may_go |= !is_last;
         let size = one.size;

@@ -16,7 +16,7 @@ pub(crate) fn walk(
     mut see: impl FnMut(&Message<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
     if is_damaged {
-        return walk_damaged(name, reader, see);
+        return walk_damaged(name, reader, turn, see);
     }
     let (mut cursor, mut buffer) = (reader.cursor(Filter::All, 1), Vec::new());
     loop {
@@ -41,16 +41,34 @@ pub(crate) fn walk(
 fn walk_damaged(
     name: &str,
     reader: &StreamReader,
+    turn: u64,
     mut see: impl FnMut(&Message<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
-    let (mut from, mut buffer) = (1, Vec::new());
+    let (mut cursor, mut from, mut buffer) = (reader.cursor(Filter::All, 1), 1, Vec::new());
     loop {
-        let next = reader.next_seq(&Filter::All, from);
-        let next = next.map_err(|error| format!("{name}: no message behind {from}: {error}"))?;
-        let Some(seq) = next else { return Ok(()) };
-        from = seq + 1;
-        if let Ok(Some(message)) = reader.get(seq, Wait::Allowed, &mut buffer) {
-            see(&message)?;
+        match cursor.next(Wait::Allowed) {
+            Ok(Some(message)) => {
+                let seq = message.seq;
+                if seq % LOOKED_UP == turn % LOOKED_UP
+                    && let Ok(Some(found)) = reader.get(seq, Wait::Allowed, &mut buffer)
+                    && found != message
+                {
+                    return Err(format!("{name}: {seq} is read as {message:?}, looked up as {found:?}"));
+                }
+                see(&message)?;
+                from = seq + 1;
+            }
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                let next = reader.next_seq(&Filter::All, from);
+                let next = next.map_err(|error| format!("{name}: no message behind {from}: {error}"))?;
+                let Some(seq) = next else { return Ok(()) };
+                if let Ok(Some(message)) = reader.get(seq, Wait::Allowed, &mut buffer) {
+                    see(&message)?;
+                }
+                cursor.skip(seq);
+                from = seq + 1;
+            }
         }
     }
 }

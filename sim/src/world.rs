@@ -184,6 +184,8 @@ pub(crate) struct World {
     host: Weak<SimHost>,
     pub(crate) lives: u64,
     pub(crate) streams: BTreeMap<String, StreamModel>,
+    /// Streams that were gone when a server had started.
+    pub(crate) gone: BTreeMap<String, StreamModel>,
     /// Mirrors of streams, and streams that have others as sources.
     pub(crate) copies: BTreeMap<String, CopyModel>,
     pub(crate) watch: Arc<DiskWatch>,
@@ -243,6 +245,7 @@ impl World {
             host: Weak::new(),
             lives: 0,
             streams: BTreeMap::new(),
+            gone: BTreeMap::new(),
             pending: BTreeMap::new(),
             in_hand: VecDeque::new(),
             numbers: 0,
@@ -289,7 +292,10 @@ impl World {
         }
         self.host = Arc::downgrade(&server.host);
         self.server = Some(server);
-        let consumers = self.streams.values().flat_map(|model| &model.consumers);
+        // Also to what must not come any more.
+        let mut streams: Vec<&StreamModel> = self.streams.values().chain(self.gone.values()).collect();
+        streams.sort_unstable_by_key(|model| &model.plan.name);
+        let consumers = streams.into_iter().flat_map(|model| &model.consumers);
         let alive = consumers.filter(|one| one.plan.is_push && one.status != Status::Gone);
         let subjects: Vec<String> = alive.map(|one| one.plan.deliver_subject.clone()).collect();
         subjects.iter().for_each(|subject| self.listen(subject));
@@ -561,9 +567,11 @@ impl World {
             }
         }
         self.copies.values_mut().for_each(CopyModel::server_died);
-        let streams = &self.streams;
-        self.in_hand
-            .retain(|delivery| streams.get(&delivery.stream).is_some_and(|stream| !stream.plan.is_in_memory));
+        let (streams, gone) = (&self.streams, &self.gone);
+        self.in_hand.retain(|delivery| {
+            let stream = streams.get(&delivery.stream).or_else(|| gone.get(&delivery.stream));
+            stream.is_some_and(|stream| !stream.plan.is_in_memory)
+        });
         // With `always`, too: nobody waits for a sync of what was delivered.
         let recent = now.saturating_sub(WINDOW + self.trouble.slow);
         let recent = self.plan.is_always_synced.then_some(recent);
@@ -578,6 +586,7 @@ impl World {
         let mut lines: Vec<String> = self
             .streams
             .values()
+            .chain(self.gone.values())
             .map(|stream| {
                 let stored = stream.publications.values().filter(|one| is_stored(one.fate)).count();
                 let (plan, status) = (&stream.plan, stream.status);

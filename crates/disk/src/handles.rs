@@ -5,6 +5,7 @@
 //! using it. Who renames or removes a file must `forget` its path afterwards, or later callers get
 //! the old file.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,7 +28,9 @@ pub struct Handles {
 
 #[derive(Debug, Default)]
 struct ClockCache {
-    slot_of: HashMap<Arc<Path>, usize, foldhash::fast::RandomState>,
+    /// Perf: by the text of a path. A `Path` is hashed part by part, which costs more than all else
+    /// that is done to find an open file.
+    slot_of: HashMap<Arc<OsStr>, usize, foldhash::fast::RandomState>,
     slots: Vec<OpenHandle>,
     hand: usize,
     /// Counts calls of `forget`: a file that was being opened meanwhile may be the one to forget.
@@ -36,7 +39,7 @@ struct ClockCache {
 
 #[derive(Debug)]
 struct OpenHandle {
-    path: Arc<Path>,
+    path: Arc<OsStr>,
     file: Arc<dyn File>,
     /// Asked for since the hand last came by.
     used: bool,
@@ -68,7 +71,7 @@ impl Handles {
         if let Some(other) = clock.get(path) {
             return Ok(other);
         }
-        let evicted = clock.insert(path.into(), Arc::clone(&file), self.capacity);
+        let evicted = clock.insert(path.as_os_str().into(), Arc::clone(&file), self.capacity);
         drop(clock);
         // Closing is a system call, too.
         drop(evicted);
@@ -101,13 +104,13 @@ impl Handles {
 
 impl ClockCache {
     fn get(&mut self, path: &Path) -> Option<Arc<dyn File>> {
-        let slot = &mut self.slots[*self.slot_of.get(path)?];
+        let slot = &mut self.slots[*self.slot_of.get(path.as_os_str())?];
         slot.used = true;
         Some(Arc::clone(&slot.file))
     }
 
     /// Gives back the slot that had to go.
-    fn insert(&mut self, path: Arc<Path>, file: Arc<dyn File>, capacity: usize) -> Option<OpenHandle> {
+    fn insert(&mut self, path: Arc<OsStr>, file: Arc<dyn File>, capacity: usize) -> Option<OpenHandle> {
         let slot = OpenHandle { path: Arc::clone(&path), file, used: false };
         if self.slots.len() < capacity {
             self.slot_of.insert(path, self.slots.len());
@@ -134,7 +137,7 @@ impl ClockCache {
 
     fn remove(&mut self, path: &Path) -> Option<OpenHandle> {
         self.forgotten += 1;
-        let index = self.slot_of.remove(path)?;
+        let index = self.slot_of.remove(path.as_os_str())?;
         let slot = self.slots.swap_remove(index);
         if let Some(moved) = self.slots.get(index) {
             self.slot_of.insert(Arc::clone(&moved.path), index);

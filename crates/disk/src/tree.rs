@@ -4,9 +4,12 @@
 //! [`NameChange`], so that a disk which forgets unsynced changes can keep them in a list. Files are
 //! numbers here: this room knows no content.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 use super::DirectoryEntry;
 
@@ -45,16 +48,19 @@ impl NameChange {
     }
 }
 
+/// Names in a directory. Copies of a disk share them until they change.
+type Names = Arc<BTreeMap<String, InodeId>>;
+
 /// All directories of a disk.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    directories: HashMap<u64, BTreeMap<String, InodeId>>,
+    directories: HashMap<u64, Names, foldhash::fast::FixedState>,
     next: u64,
 }
 
 impl Tree {
     pub(super) fn new() -> Self {
-        Self { directories: HashMap::from([(ROOT, BTreeMap::new())]), next: ROOT + 1 }
+        Self { directories: [(ROOT, Names::default())].into_iter().collect(), next: ROOT + 1 }
     }
 
     /// A number that no file or directory has had.
@@ -88,8 +94,9 @@ impl Tree {
 
     /// The number of a file.
     pub(super) fn file(&self, path: &Path) -> io::Result<u64> {
-        match self.node(&self.place(path)?) {
-            Some(InodeId::File(number)) => Ok(number),
+        let (directory, name) = self.found(path)?;
+        match self.directories.get(&directory).and_then(|names| names.get(name)) {
+            Some(InodeId::File(number)) => Ok(*number),
             Some(InodeId::Directory(_)) => Err(ErrorKind::IsADirectory.into()),
             None => Err(ErrorKind::NotFound.into()),
         }
@@ -118,7 +125,7 @@ impl Tree {
         let mut files = Vec::new();
         let mut open = vec![(PathBuf::from("/"), ROOT)];
         while let Some((path, directory)) = open.pop() {
-            for (name, node) in self.directories.get(&directory).into_iter().flatten() {
+            for (name, node) in self.directories.get(&directory).into_iter().flat_map(|names| &**names) {
                 match node {
                     InodeId::File(number) => files.push((path.join(name), *number)),
                     InodeId::Directory(number) => open.push((path.join(name), *number)),
@@ -214,15 +221,16 @@ impl Tree {
     }
 
     fn put(&mut self, place: &EntryName, node: InodeId) -> Option<InodeId> {
-        self.directories.entry(place.directory).or_default().insert(place.name.clone(), node)
+        let names = self.directories.entry(place.directory).or_default();
+        Arc::make_mut(names).insert(place.name.clone(), node)
     }
 
     fn take(&mut self, place: &EntryName) -> Option<InodeId> {
-        self.directories.get_mut(&place.directory)?.remove(&place.name)
+        Arc::make_mut(self.directories.get_mut(&place.directory)?).remove(&place.name)
     }
 
     fn names(&self, directory: u64) -> io::Result<&BTreeMap<String, InodeId>> {
-        self.directories.get(&directory).ok_or_else(|| ErrorKind::NotFound.into())
+        self.directories.get(&directory).map(|names| &**names).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn node(&self, place: &EntryName) -> Option<InodeId> {
@@ -230,10 +238,16 @@ impl Tree {
     }
 
     fn place(&self, path: &Path) -> io::Result<EntryName> {
+        let (directory, name) = self.found(path)?;
+        Ok(EntryName { directory, name: name.to_owned() })
+    }
+
+    /// The directory of a path, and the name in it.
+    fn found<'a>(&self, path: &'a Path) -> io::Result<(u64, &'a str)> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());
         };
         let name = name.to_str().ok_or(ErrorKind::InvalidInput)?;
-        Ok(EntryName { directory: self.directory(above)?, name: name.to_owned() })
+        Ok((self.directory(above)?, name))
     }
 }

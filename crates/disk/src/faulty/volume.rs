@@ -31,6 +31,8 @@ pub(super) struct Volume {
     order: u64,
     pub(super) capacity: Option<u64>,
     used: u64,
+    /// Whether there may be files without a name.
+    has_nameless: bool,
 }
 
 impl Volume {
@@ -43,6 +45,7 @@ impl Volume {
             order: 0,
             capacity: None,
             used: 0,
+            has_nameless: false,
         }
     }
 
@@ -116,6 +119,7 @@ impl Volume {
     fn rename_in_tree(&mut self, change: NameChange) {
         let order = self.next_order();
         if let Some(lost) = self.live.apply(&change) {
+            self.has_nameless = true;
             if let Some(inode) = self.files.get_mut(&lost) {
                 inode.linked = false;
             }
@@ -246,8 +250,9 @@ impl Volume {
 
     /// Drops the content of files that no loss of power can bring back.
     fn forget_nameless(&mut self) {
-        if self.pending.is_empty() {
+        if self.pending.is_empty() && self.has_nameless {
             self.files.retain(|_, inode| inode.linked || inode.handles > 0);
+            self.has_nameless = self.files.values().any(|inode| !inode.linked);
         }
     }
 
