@@ -4,7 +4,9 @@
 //! in any of them, and is a mark of its own.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
+
+use myelin_store::Timestamp;
 
 /// Somebody uses it, as far as is known.
 const IN_USE: u8 = 0;
@@ -17,6 +19,8 @@ const GONE: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Lifecycle {
     stage: AtomicU8,
+    /// When its end is tried again, which was refused; 0: it is not.
+    again_at: AtomicI64,
     /// Whether its account may not use JetStream now: nobody could acknowledge, so nothing is
     /// delivered.
     is_suspended: AtomicBool,
@@ -25,7 +29,11 @@ pub(super) struct Lifecycle {
 impl Lifecycle {
     /// A consumer that is in use.
     pub(super) fn new() -> Self {
-        Self { stage: AtomicU8::new(IN_USE), is_suspended: AtomicBool::new(false) }
+        Self {
+            stage: AtomicU8::new(IN_USE),
+            again_at: AtomicI64::new(0),
+            is_suspended: AtomicBool::new(false),
+        }
     }
 
     /// Notes that nobody uses it. Answers whether the caller has to have it ended: nobody was asked
@@ -33,6 +41,19 @@ impl Lifecycle {
     #[must_use = "nobody else ends it"]
     pub(super) fn begin_ending(&self) -> bool {
         self.stage.compare_exchange(IN_USE, ENDING, AcqRel, Acquire).is_ok()
+    }
+
+    /// Notes that its end was refused, and when that is tried again.
+    pub(super) fn end_later(&self, at: Timestamp) {
+        self.again_at.store(at, Release);
+    }
+
+    /// Whether the caller has to have it ended once more, if it is still not used.
+    #[must_use = "nobody else ends it"]
+    pub(super) fn ends_again(&self, now: Timestamp) -> bool {
+        let at = self.again_at.load(Acquire);
+        let is_due = at != 0 && at <= now && self.is_ending();
+        is_due && self.again_at.compare_exchange(at, 0, AcqRel, Acquire).is_ok()
     }
 
     /// Whether somebody was asked to end it.

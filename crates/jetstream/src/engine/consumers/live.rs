@@ -332,9 +332,9 @@ impl LiveConsumer {
         self.wake();
     }
 
-    /// Notes that it could not be ended. It is still due, and its alarm has that tried again.
+    /// Notes that its end was refused. It is still due, and its alarm has that tried again.
     pub(super) fn end_later(&self) {
-        self.lifecycle.keep_alive();
+        self.lifecycle.end_later(self.host.now() + RETRY);
     }
 
     /// Notes that it waits for more. False: it did already.
@@ -406,14 +406,15 @@ impl LiveConsumer {
             _ => {}
         }
         let is_over = std::mem::take(&mut after.is_over);
-        let is_newly_over = is_over && self.lifecycle.begin_ending();
+        let must_end =
+            is_over && (self.lifecycle.begin_ending() || self.lifecycle.ends_again(self.host.now()));
         if let Some(at) = after.due.take() {
             // What is over stays due until it has ended: alarms would follow each other as fast as
             // they can.
             let at = if self.lifecycle.is_ending() { at.max(self.host.now() + RETRY) } else { at };
             self.wakeup.arm(at, &*self.host, &self.me);
         }
-        if is_newly_over && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade()) {
+        if must_end && let (Some(owner), Some(me)) = (self.owner.upgrade(), self.me.upgrade()) {
             owner.end_unused(me);
         }
     }
