@@ -6,6 +6,7 @@
 //! delivered and not acknowledged.
 
 use super::ack_subject::AckSubjects;
+use super::delivery::RETRY;
 use super::effects::{AckedDelivery, ConsumerEvent, Effects, Env};
 use super::held_effects::HeldEffects;
 use super::pacing::Pacer;
@@ -281,6 +282,13 @@ impl ConsumerCore {
     /// read by another thread.
     pub fn warmed(&mut self, from: Seq, next: Option<Seq>) {
         self.scan.warmed(from, next);
+    }
+
+    /// What comes next could not be read by another thread: it is tried again later. Asked at once
+    /// it would be as cold as before, and another thread would be asked again, for as long as the
+    /// disk fails.
+    pub fn hold_reads(&mut self, now: Timestamp) {
+        self.held_until = Some(now.saturating_add(RETRY));
     }
 
     /// The last delivery and message.
