@@ -1,11 +1,11 @@
-//! What half of the seeds do beside the rest. It is drawn from numbers of its own, so that the other
-//! half is as it was before there was any of it.
+//! Operations of half of the seeds beside the rest. They are drawn from numbers of their own, so
+//! that the other half is as it was before there were any.
 
 use myelin_stdx::rng::Rng;
 
 use crate::plan::{Acks, ConsumerPlan, StreamPlan};
 
-/// What a seed's numbers are changed by for these.
+/// Change of the seed from which these are drawn.
 const SALT: u64 = 0x6d79_656c_696e_2d32;
 /// Subjects of a stream that consumers ask for by name.
 const SUBJECTS: u64 = 5;

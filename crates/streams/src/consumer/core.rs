@@ -284,9 +284,7 @@ impl ConsumerCore {
         self.scan.warmed(from, next);
     }
 
-    /// What comes next could not be read by another thread: it is tried again later. Asked at once
-    /// it would be as cold as before, and another thread would be asked again, for as long as the
-    /// disk fails.
+    /// Waits before it reads on, because another thread could not: it would be as cold as before.
     pub fn hold_reads(&mut self, now: Timestamp) {
         self.held_until = Some(now.saturating_add(RETRY));
     }

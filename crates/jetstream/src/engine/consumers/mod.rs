@@ -471,15 +471,15 @@ impl StreamConsumers {
         let Ok(stream) = self.stream() else { return };
         let reader: StreamReader = stream.reader();
         self.host.spawn_read(Box::new(move || {
-            // What is damaged is told when it is read in earnest. What is delivered again, or last of
-            // its subject, need not pass the filter.
+            // What is damaged is told when it is read in earnest. What is delivered again, or last
+            // of its subject, need not pass the filter.
             let read = reader.get(seq, Wait::Allowed, &mut Vec::new()).map(drop);
             let next = reader.warm(&filter, seq);
             let has_failed = [read.as_ref().err(), next.as_ref().err()]
                 .into_iter()
                 .flatten()
                 .any(|error| matches!(error, ReadError::Io(_)));
-            let next = next.ok().flatten();
+            let next = next.ok();
             consumer.act(move |core, turn| {
                 core.warmed(seq, next);
                 if has_failed {
