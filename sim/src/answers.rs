@@ -13,6 +13,10 @@ const WRONG_LAST_SEQUENCE: u64 = 10071;
 
 /// `err_code` of what a stream that has failed answers: whether it is stored is not known.
 const STORE_FAILED: u64 = 10077;
+/// The window in which duplicates are known, of a stream without a limit of age, and how much later
+/// than that an id may be forgotten.
+const LONGEST_WINDOW: u64 = 120_000_000_000;
+const WINDOW_GRACE: u64 = 2_000_000_000;
 /// How long after a pause what was on its way may come.
 const PAUSE_GRACE: u64 = 1_000_000;
 
@@ -43,6 +47,10 @@ impl World {
         let Some(known) = model.consumer(consumer) else {
             return Err(format!("{stream}: a delivery of {consumer}, which nobody has made"));
         };
+        if !known.plan.wants(&received.subject) {
+            let (subject, filters) = (&received.subject, &known.plan.filters);
+            return Err(format!("{stream} > {consumer}: {seq} comes of {subject}, and it gets {filters:?}"));
+        }
         if known.is_settled(seq, turn, client) {
             return Err(format!(
                 "{stream} > {consumer}: {seq} comes again, and its acknowledgement was confirmed"
@@ -183,7 +191,7 @@ impl World {
             return Ok(());
         };
         if answer["duplicate"] == true {
-            return duplicate_answered(model, id, seq);
+            return duplicate_answered(model, id, seq, !has_jumped);
         }
         if model.publications[&id].msg_id.is_some()
             && !has_jumped
@@ -356,6 +364,7 @@ impl World {
         | Asked::Update { stream }
         | Asked::RemoveStream { stream }
         | Asked::MakeConsumer { stream, .. }
+        | Asked::UpdateConsumer { stream, .. }
         | Asked::RemoveConsumer { stream, .. }
         | Asked::Purge { stream, .. }
         | Asked::Delete { stream, .. }) = &asked
@@ -391,6 +400,16 @@ impl World {
                     consumer.there_since.get_or_insert(now);
                 }
             }
+            Asked::UpdateConsumer { consumer, .. } => {
+                let model_is_there = model.status == Status::There;
+                let Some(known) = model.consumer(consumer) else { return Ok(()) };
+                if !is_done && is_well && model_is_there && known.status == Status::There {
+                    return Err(format!("{stream} > {consumer}: it is not changed: {answer}"));
+                }
+                if let Some(plan) = known.update.take().filter(|_| is_done) {
+                    known.plan = plan;
+                }
+            }
             Asked::Purge { gone, is_counted, .. } => {
                 model.purges = model.purges.saturating_sub(usize::from(*is_counted));
                 for id in gone.iter().filter(|_| is_done) {
@@ -411,7 +430,7 @@ impl World {
 }
 
 /// A message was not stored, because the one at `seq` has its id.
-fn duplicate_answered(model: &mut StreamModel, id: u64, seq: u64) -> Result<(), String> {
+fn duplicate_answered(model: &mut StreamModel, id: u64, seq: u64, knows_times: bool) -> Result<(), String> {
     let stream = &model.plan.name;
     let first = model.given.get(&seq).and_then(|first| model.publications.get(first));
     let one = &model.publications[&id];
@@ -422,6 +441,14 @@ fn duplicate_answered(model: &mut StreamModel, id: u64, seq: u64) -> Result<(), 
         return Err(format!(
             "{stream}: message {id} is said to be a duplicate of {seq}, which has another id"
         ));
+    }
+    let window = match model.plan.limits.age {
+        0 => LONGEST_WINDOW,
+        age => age.unsigned_abs(),
+    };
+    let is_over = |first: &Publication| first.stored.is_some_and(|at| one.asked > at + window + WINDOW_GRACE);
+    if knows_times && !model.has_changed && first.is_some_and(is_over) {
+        return Err(format!("{stream}: message {id} is a duplicate of {seq}, whose window is over"));
     }
     model.publications.get_mut(&id).into_iter().for_each(|one| one.fate = Fate::Refused);
     Ok(())

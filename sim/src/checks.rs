@@ -61,6 +61,7 @@ impl World {
             let live = streams.stream(name).ok_or_else(|| format!("{name}: the stream is gone"))?;
             let held = contents(&live, model, now)?;
             compare(model, &held, now, self.has_jumped)?;
+            nothing_is_passed_over(model, &live, &held, self.lives)?;
             pending_is_there(model, &live, &held)
         });
         drop(streams);
@@ -183,10 +184,14 @@ impl World {
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         let held = contents(&live, model, now)?;
         let (lives, is_damaged) = (self.lives, model.is_damaged);
-        let Some(made_in) = model.consumer(consumer).map(|known| known.made_in) else { return Ok(()) };
-        let is_back = |id: &u64| model.publications.get(id).is_some_and(|one| one.may_be_back(made_in));
-        let due: Vec<u64> = held.iter().filter(|(_, id)| !is_back(id)).map(|(seq, _)| *seq).collect();
-        let Some(known) = model.consumer(consumer) else { return Ok(()) };
+        let Some(known) = model.consumers.iter().find(|one| one.plan.name == consumer) else {
+            return Ok(());
+        };
+        let is_due = |id: &u64| {
+            let one = model.publications.get(id);
+            one.is_none_or(|one| !one.may_be_back(known.made_in) && known.plan.wants(&one.subject))
+        };
+        let due: Vec<u64> = held.iter().filter(|(_, id)| is_due(id)).map(|(seq, _)| *seq).collect();
         let is_given_up = known.plan.acks == Acks::None || known.plan.max_deliver > 0;
         if is_damaged || (is_given_up && known.made_in != lives) {
             // What was on its way to a client that died with the server comes no more.
@@ -337,6 +342,44 @@ fn pending_is_there(model: &StreamModel, live: &LiveStream, held: &Held) -> Resu
     Ok(())
 }
 
+/// Checks that of what a consumer has passed all has come that is there, or is on its way to a
+/// client that did not hear of it, and is waited for.
+fn nothing_is_passed_over(
+    model: &StreamModel,
+    live: &LiveStream,
+    held: &Held,
+    lives: u64,
+) -> Result<(), String> {
+    for known in model.consumers.iter().filter(|known| known.status == Status::There && !model.is_damaged) {
+        let is_given_up = known.plan.acks != Acks::Explicit || known.plan.max_deliver > 0;
+        if is_given_up && known.made_in != lives {
+            // What was on its way to a client that died with the server comes no more, or was
+            // acknowledged with what came behind it.
+            continue;
+        }
+        let name = format!("{} > {}", model.plan.name, known.plan.name);
+        let consumer = live.consumers().find(&known.plan.name).ok_or(format!("{name}: it is gone"))?;
+        let info = live.consumers().info(&consumer).ok_or(format!("{name}: no info"))?;
+        let is_due = |(seq, id): &(&u64, &u64)| {
+            let one = &model.publications[*id];
+            // One that somebody may have removed may be back after a loss of power.
+            let may_be_passed = one.may_go || one.may_be_back(known.made_in);
+            !known.delivered.contains_key(*seq) && !may_be_passed && known.plan.wants(&one.subject)
+        };
+        let passed = held.iter().take_while(|(seq, _)| **seq <= info.delivered.stream_seq);
+        let missed: Vec<u64> = passed.filter(is_due).map(|(seq, _)| *seq).collect();
+        if missed.len() as u64 > info.num_ack_pending {
+            let (at, awaited, plan) = (info.delivered.stream_seq, info.num_ack_pending, &known.plan);
+            let some = &missed[..missed.len().min(10)];
+            return Err(format!(
+                "{name}: it is at {at}, and awaits {awaited}; {} before that never came, as {some:?}: {plan:?}",
+                missed.len()
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Lets messages be missing of which the stream says that it has lost them.
 fn forgive_lost(live: &LiveStream, model: &mut StreamModel, held: &Held) {
     let lost = live.lost_sequences();
@@ -438,10 +481,11 @@ fn batches_are_whole(model: &StreamModel) -> Result<(), String> {
 
 fn within_limits(model: &StreamModel, held: &Held, now: u64, has_jumped: bool) -> Result<(), String> {
     let (name, limits) = (&model.plan.name, model.plan.limits);
-    if model.update.is_some() || model.plan.refuses_new {
+    let refuses = model.plan.refuses_new;
+    if model.update.is_some() || (refuses && (!model.plan.refuses_per_subject || model.has_changed)) {
         return Ok(());
     }
-    if limits.messages > 0 && held.len() as u64 > limits.messages {
+    if !refuses && limits.messages > 0 && held.len() as u64 > limits.messages {
         return Err(format!("{name}: it holds {} messages of {}", held.len(), limits.messages));
     }
     let mut of_subject = Tally::default();

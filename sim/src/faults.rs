@@ -236,6 +236,9 @@ impl World {
                     _ => {}
                 }
                 consumer.status = if is_found { Status::There } else { Status::Gone };
+                if let Some(config) = found.consumers().config(&consumer.plan.name) {
+                    consumer.has_come_back(&name, config.max_ack_pending)?;
+                }
                 consumer.there_since.get_or_insert(now);
             }
         }

@@ -21,6 +21,7 @@ mod checks;
 mod clock;
 mod copies;
 mod copy_model;
+mod extras;
 mod faults;
 mod held;
 mod host;
@@ -82,7 +83,6 @@ pub struct Run {
 /// # Errors
 /// Something did not hold.
 pub fn run(seed: u64, operations: u64) -> Result<Run, Box<Wrong>> {
-    be_silent_of_planned_panics();
     // A run that goes wrong is repeated for its story, which costs as much as the run itself.
     attempt(seed, operations, Tells::Nothing).map_err(|wrong| match attempt(seed, operations, Tells::Last) {
         Err(again) if again.why == wrong.why => again,
@@ -118,6 +118,7 @@ fn be_silent_of_planned_panics() {
 }
 
 fn attempt(seed: u64, operations: u64, tells: Tells) -> Result<Run, Box<Wrong>> {
+    be_silent_of_planned_panics();
     let mut world = World::new(seed, tells);
     let result = catch_unwind(AssertUnwindSafe(|| story(&mut world, operations)));
     let why = match result {

@@ -147,6 +147,8 @@ pub(crate) struct ConsumerModel {
     pub(crate) made_in: u64,
     /// Since when it is paused, and until which time of day.
     pub(crate) paused: Option<(u64, i64)>,
+    /// A change of its configuration that was not answered yet.
+    pub(crate) update: Option<ConsumerPlan>,
 }
 
 /// Answer to an acknowledgement.
@@ -180,6 +182,23 @@ impl ConsumerModel {
             self.confirmed.entry(*seq).or_insert(confirmation);
         }
         is_settled
+    }
+
+    /// A server has started that has it, configured with so many that may await their
+    /// acknowledgement: as it was answered, or asked, for.
+    pub(crate) fn has_come_back(&mut self, name: &str, max_ack_pending: i64) -> Result<(), String> {
+        let is_it = |plan: &ConsumerPlan| {
+            plan.acks == Acks::None || i64::try_from(plan.max_ack_pending) == Ok(max_ack_pending)
+        };
+        match self.update.take().filter(|update| is_it(update)) {
+            Some(update) => self.plan = update,
+            None if is_it(&self.plan) => {}
+            None => {
+                let wanted = self.plan.max_ack_pending;
+                return Err(format!("{name}: it has max_ack_pending {max_ack_pending}, changed to {wanted}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a message that comes now had to stay away.
@@ -376,7 +395,8 @@ impl StreamModel {
             let is_over = !self.plan.refuses_new
                 && ((least.messages > 0 && messages >= least.messages)
                     || (least.bytes > 0 && bytes > least.bytes));
-            if is_old || is_over || (least.per_subject > 0 && *later >= least.per_subject) {
+            let evicts = !self.plan.refuses_per_subject || self.has_changed;
+            if is_old || is_over || (evicts && least.per_subject > 0 && *later >= least.per_subject) {
                 over.push(id);
             }
             *later += 1;
@@ -417,8 +437,9 @@ impl StreamModel {
     }
 
     /// Whether a message that is published now is kept until it is acknowledged, or removed.
-    pub(crate) fn keeps_new(&self) -> bool {
-        let is_there = |consumer: &ConsumerModel| consumer.status == Status::There;
+    pub(crate) fn keeps_new(&self, subject: &str) -> bool {
+        let is_there =
+            |consumer: &ConsumerModel| consumer.status == Status::There && consumer.plan.wants(subject);
         self.purges == 0 && (self.plan.kept != Kept::Interest || self.consumers.iter().any(is_there))
     }
 
@@ -427,6 +448,7 @@ impl StreamModel {
     pub(crate) fn is_needed(&self, seq: u64, one: &Publication) -> bool {
         let needs = |consumer: &ConsumerModel| {
             consumer.status == Status::There
+                && consumer.plan.wants(&one.subject)
                 && consumer.there_since.is_some_and(|since| since < one.asked)
                 && !consumer.acked.contains_key(&seq)
         };

@@ -41,7 +41,12 @@ impl World {
 
     fn manage(&mut self, client: usize, stream: &str) -> Result<(), String> {
         let is_counter = self.streams.get(stream).is_some_and(|model| model.plan.kind == Kind::Counters);
-        match self.taste.management(&mut self.rng) {
+        let what = self.taste.management(&mut self.rng);
+        if self.extras.one_in(12) {
+            self.update_consumer(client, stream);
+            return Ok(());
+        }
+        match what {
             Management::MakeConsumer => self.make_consumer(client, stream),
             Management::RemoveConsumer => self.remove_consumer(client, stream),
             Management::Unpin => self.unpin(client, stream),
@@ -100,7 +105,7 @@ impl World {
         if let Some(model) = self.streams.get_mut(stream) {
             let size = (subject.len() + payload.len()) as u64;
             let mut publication = Publication::asked(subject.clone(), size, asked, life);
-            publication.may_go = !model.keeps_new();
+            publication.may_go = !model.keeps_new(&subject);
             publication.batch = batch;
             if let Some(msg_id) = &msg_id {
                 model.with_id.entry(msg_id.clone()).or_default().push(id);
@@ -241,7 +246,8 @@ impl World {
             return self.pass_time();
         }
         let name = format!("S{}", self.number());
-        let plan = StreamPlan::draw(&mut self.rng, name.clone());
+        let mut plan = StreamPlan::draw(&mut self.rng, name.clone());
+        self.extras.change_stream(&mut plan);
         let body = plan.body();
         self.streams.insert(name.clone(), StreamModel::new(plan));
         let subject = format!("STREAM.CREATE.{name}");
@@ -265,7 +271,8 @@ impl World {
         if alive >= if model.plan.kept == Kept::WorkQueue { 1 } else { CONSUMERS } {
             return;
         }
-        let plan = ConsumerPlan::draw(&mut self.rng, name.clone(), model.plan.kept);
+        let mut plan = ConsumerPlan::draw(&mut self.rng, name.clone(), model.plan.kept);
+        plan.filters = self.extras.filters(stream);
         let body = plan.body(stream);
         let subject = plan.is_push.then(|| plan.deliver_subject.clone());
         model.consumers.push(ConsumerModel {
@@ -278,9 +285,28 @@ impl World {
             last: 0,
             made_in: self.lives,
             paused: None,
+            update: None,
         });
         subject.iter().for_each(|subject| self.listen(subject));
         let asked = Asked::MakeConsumer { stream: stream.to_owned(), consumer: name.clone() };
+        self.api(client, &format!("CONSUMER.CREATE.{stream}.{name}"), &body, asked);
+    }
+
+    /// Changes a consumer: what it has delivered and heard of stays.
+    fn update_consumer(&mut self, client: usize, stream: &str) {
+        let Some(name) = self.some_consumer(stream) else { return };
+        let crowds = self.crowds_pauses(stream, &name);
+        let known = self.streams.get_mut(stream).and_then(|model| model.consumer(&name));
+        // Of two that are on their way at once nobody knows which is the last.
+        let Some(known) = known.filter(|known| known.update.is_none() && !crowds) else { return };
+        let Some(plan) = self.extras.changed(&known.plan) else { return };
+        // Compat: without `pause_until` it goes on.
+        known.paused = None;
+        let mut body = plan.body(stream);
+        // Else one that is removed meanwhile would be made anew.
+        body["action"] = json!("update");
+        known.update = Some(plan);
+        let asked = Asked::UpdateConsumer { stream: stream.to_owned(), consumer: name.clone() };
         self.api(client, &format!("CONSUMER.CREATE.{stream}.{name}"), &body, asked);
     }
 
@@ -314,6 +340,7 @@ impl World {
     /// Stops the deliveries of a consumer until a time of day; without one they go on.
     pub(crate) fn ask_to_pause(&mut self, client: usize, stream: &str, consumer: String, until: Option<i64>) {
         let known = self.streams.get_mut(stream).and_then(|model| model.consumer(&consumer));
+        let is_changing = known.as_ref().is_some_and(|known| known.update.is_some());
         known.into_iter().for_each(|known| known.paused = None);
         let mut text = Vec::new();
         let body = until.map(|until| {
@@ -321,16 +348,17 @@ impl World {
             json!({ "pause_until": String::from_utf8_lossy(&text) })
         });
         let subject = format!("CONSUMER.PAUSE.{stream}.{consumer}");
-        let is_alone = !self.crowds_pauses(stream, &consumer);
+        let is_alone = !self.crowds_pauses(stream, &consumer) && !is_changing;
         let asked = Asked::Pause { stream: stream.to_owned(), consumer, until, is_alone };
         self.api(client, &subject, &body.unwrap_or(Value::Null), asked);
     }
 
     fn purge(&mut self, client: usize, stream: &str) {
         let (how, pick) = (self.rng.below(4), self.rng.below(SUBJECTS));
-        let Some(model) = self.streams.get_mut(stream) else { return };
         let subject = format!("{stream}.{pick}");
         let filter = (how == 1).then_some(subject.as_str());
+        let keeps = filter.is_some() && self.extras.one_in(2);
+        let Some(model) = self.streams.get_mut(stream) else { return };
         let below = model.given.keys().next_back().copied().unwrap_or(1) / 2 + 1;
         if how == 3 {
             // What is published from now on comes behind all that is known.
@@ -341,11 +369,12 @@ impl World {
         }
         // What had been acknowledged when the whole stream, or a subject, was purged.
         let has_to = |one: &Publication| {
-            one.stored.is_some() && how < 2 && filter.is_none_or(|filter| filter == one.subject)
+            one.stored.is_some() && how < 2 && !keeps && filter.is_none_or(|filter| filter == one.subject)
         };
         let gone = model.publications.iter().filter(|(_, one)| has_to(one)).map(|(id, _)| *id).collect();
         let body = match how {
             0 => Value::Null,
+            1 if keeps => json!({ "filter": subject, "keep": 1 + pick }),
             1 => json!({ "filter": subject }),
             2 => json!({ "keep": 1 + pick }),
             _ => json!({ "seq": below }),

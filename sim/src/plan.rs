@@ -77,6 +77,8 @@ pub(crate) struct StreamPlan {
     pub(crate) kept: Kept,
     pub(crate) is_in_memory: bool,
     pub(crate) refuses_new: bool,
+    /// Whether the limit of a subject refuses, too: else it removes.
+    pub(crate) refuses_per_subject: bool,
     pub(crate) limits: StreamLimits,
     pub(crate) kind: Kind,
     is_compressed: bool,
@@ -140,6 +142,7 @@ impl StreamPlan {
             kept,
             is_in_memory: rng.below(5) == 0,
             refuses_new: !matches!(kind, Kind::Counters | Kind::Schedules) && rng.below(4) == 0,
+            refuses_per_subject: false,
             limits: if kind == Kind::Counters { StreamLimits::NONE } else { limits },
             kind,
             is_compressed: rng.below(3) == 0,
@@ -148,7 +151,9 @@ impl StreamPlan {
 
     /// With other limits.
     pub(crate) fn changed(&self, rng: &mut Rng) -> Self {
-        Self { limits: StreamLimits::draw(rng), ..self.clone() }
+        let mut limits = StreamLimits::draw(rng);
+        limits.per_subject = limits.per_subject.max(u64::from(self.refuses_per_subject));
+        Self { limits, ..self.clone() }
     }
 
     pub(crate) fn body(&self) -> Value {
@@ -170,6 +175,7 @@ impl StreamPlan {
             "max_msgs_per_subject": or_none(self.limits.per_subject),
             "max_msg_size": -1,
             "discard": if self.refuses_new { "new" } else { "old" },
+            "discard_new_per_subject": self.refuses_per_subject,
             "storage": if self.is_in_memory { "memory" } else { "file" },
             "compression": if self.is_compressed { "s2" } else { "none" },
             "num_replicas": 1,
@@ -216,7 +222,9 @@ pub(crate) struct ConsumerPlan {
     pub(crate) has_flow_control: bool,
     /// How several clients share it, if they do.
     pub(crate) shared: Option<Shared>,
-    max_ack_pending: u64,
+    /// Patterns of subjects that it gets; none: all.
+    pub(crate) filters: Vec<String>,
+    pub(crate) max_ack_pending: u64,
     ack_wait: i64,
     backs_off: bool,
 }
@@ -226,6 +234,7 @@ impl ConsumerPlan {
         let is_push = rng.below(4) == 0;
         Self {
             deliver_subject: format!("_PUSH.{name}"),
+            filters: Vec::new(),
             name,
             is_push,
             acks: match rng.below(3) {
@@ -246,6 +255,19 @@ impl ConsumerPlan {
         }
     }
 
+    pub(crate) fn with_max_ack_pending(&self, max_ack_pending: u64) -> Self {
+        Self { max_ack_pending, ..self.clone() }
+    }
+
+    /// Whether it gets messages of a subject.
+    pub(crate) fn wants(&self, subject: &str) -> bool {
+        let matches = |filter: &String| match filter.strip_suffix('*') {
+            Some(above) => subject.strip_prefix(above).is_some_and(|rest| !rest.contains('.')),
+            None => filter == subject,
+        };
+        self.filters.is_empty() || self.filters.iter().any(matches)
+    }
+
     pub(crate) fn body(&self, stream: &str) -> Value {
         let acks = match self.acks {
             Acks::Explicit => "explicit",
@@ -262,6 +284,11 @@ impl ConsumerPlan {
             "max_ack_pending": self.max_ack_pending,
             "num_replicas": 0,
         });
+        match self.filters.as_slice() {
+            [] => {}
+            [one] => config["filter_subject"] = json!(one),
+            many => config["filter_subjects"] = json!(many),
+        }
         if self.is_push {
             config["deliver_subject"] = json!(self.deliver_subject);
             if self.has_flow_control {
@@ -289,5 +316,23 @@ impl ConsumerPlan {
             config["backoff"] = json!([SECOND / 4, SECOND]);
         }
         json!({ "stream_name": stream, "config": config })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_wants_what_one_of_its_filters_matches() {
+        let mut plan = ConsumerPlan::draw(&mut Rng::seeded(1), "C1".to_owned(), Kept::Limits);
+        let mut wants = |filters: &[&str]| {
+            plan.filters = filters.iter().map(|filter| (*filter).to_owned()).collect();
+            ["S1.1", "S1.2", "S1.at.1"].map(|subject| plan.wants(subject))
+        };
+        assert_eq!(wants(&[]), [true, true, true]);
+        assert_eq!(wants(&["S1.2"]), [false, true, false]);
+        assert_eq!(wants(&["S1.2", "S1.1"]), [true, true, false]);
+        assert_eq!(wants(&["S1.*"]), [true, true, false]);
     }
 }

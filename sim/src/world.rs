@@ -10,6 +10,7 @@ use myelin_stdx::rng::Rng;
 
 use crate::clock::Clock;
 use crate::copy_model::CopyModel;
+use crate::extras::Extras;
 use crate::host::SimHost;
 use crate::model::{Fate, Status, StreamModel};
 use crate::plan::ServerPlan;
@@ -59,6 +60,10 @@ pub(crate) enum Asked {
         consumer: String,
     },
     RemoveConsumer {
+        stream: String,
+        consumer: String,
+    },
+    UpdateConsumer {
         stream: String,
         consumer: String,
     },
@@ -178,6 +183,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<Clock>,
     pub(crate) plan: ServerPlan,
     pub(crate) taste: Taste,
+    pub(crate) extras: Extras,
     pub(crate) disk: FaultyDisk,
     pub(crate) server: Option<Server>,
     /// The host of the last server, which all that is left of one would have.
@@ -238,6 +244,7 @@ impl World {
             clock,
             plan,
             taste,
+            extras: Extras::draw(seed),
             copies: BTreeMap::new(),
             trouble: Trouble::default(),
             tears_batch: false,

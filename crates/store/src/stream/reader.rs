@@ -221,16 +221,18 @@ impl StreamReader {
     }
 
     /// Reads, waiting for the device, what a cursor that stands at `from` would read next: a cursor
-    /// that must not wait finds it in memory then. Answers the sequence of its next message: with
-    /// [`Cursor::skip_to`] it has not to look for it again.
+    /// that must not wait finds it in memory then. Answers the sequence of its next message, or
+    /// where it has nothing to look for any more before something is released: with
+    /// [`Cursor::skip_to`] it has not to look again, in tables that may not all fit into memory.
     ///
     /// # Errors
     /// What the cursor would answer.
-    pub fn warm(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
+    pub fn warm(&self, filter: &Filter, from: Seq) -> Result<Seq, ReadError> {
         let mut cursor = self.cursor(filter.clone(), from);
         // What the other one reads next may be as much.
         cursor.reach_far();
-        Ok(cursor.next(Wait::Allowed)?.map(|message| message.seq))
+        let next = cursor.next(Wait::Allowed)?.map(|message| message.seq);
+        Ok(next.unwrap_or_else(|| cursor.position()))
     }
 
     /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of

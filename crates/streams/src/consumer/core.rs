@@ -6,6 +6,7 @@
 //! delivered and not acknowledged.
 
 use super::ack_subject::AckSubjects;
+use super::delivery::RETRY;
 use super::effects::{AckedDelivery, ConsumerEvent, Effects, Env};
 use super::held_effects::HeldEffects;
 use super::pacing::Pacer;
@@ -281,6 +282,11 @@ impl ConsumerCore {
     /// read by another thread.
     pub fn warmed(&mut self, from: Seq, next: Option<Seq>) {
         self.scan.warmed(from, next);
+    }
+
+    /// Waits before it reads on, because another thread could not: it would be as cold as before.
+    pub fn hold_reads(&mut self, now: Timestamp) {
+        self.held_until = Some(now.saturating_add(RETRY));
     }
 
     /// The last delivery and message.

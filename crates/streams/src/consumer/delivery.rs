@@ -24,7 +24,7 @@ const SLICE: usize = 128 * 1024;
 /// Changes that wait for the record, at most.
 const CHANGES: usize = 4096;
 /// Nanoseconds after which a read that the operating system refused is tried again.
-const RETRY: i64 = 1_000_000_000;
+pub(super) const RETRY: i64 = 1_000_000_000;
 
 /// How a turn of deliveries ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +297,7 @@ impl ConsumerCore {
             // A slice of a long search: nothing was found yet, and nothing is passed over.
             ReadError::More => Stop::Slice,
             ReadError::Io(_) => {
-                self.held_until = Some(now.saturating_add(RETRY));
+                self.hold_reads(now);
                 Stop::Hindered
             }
             ReadError::Damaged(_) => {

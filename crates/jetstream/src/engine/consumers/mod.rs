@@ -58,7 +58,7 @@ use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::{lock, read_lock};
 use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed, GroupConsumers};
 use myelin_store::entropy::Entropy;
-use myelin_store::{Filter, Seq, Store, StreamReader, Timestamp, Wait};
+use myelin_store::{Filter, ReadError, Seq, Store, StreamReader, Timestamp, Wait};
 use myelin_streams::consumer::{StateHandle, account_hash};
 use std::collections::BTreeMap;
 use std::io;
@@ -513,11 +513,21 @@ impl StreamConsumers {
         let Ok(stream) = self.stream() else { return };
         let reader: StreamReader = stream.reader();
         self.host.spawn_read(Box::new(move || {
-            // What cannot be read is told when it is read in earnest. What is delivered again, or
-            // last of its subject, need not pass the filter.
-            let _ = reader.get(seq, Wait::Allowed, &mut Vec::new());
-            let next = reader.warm(&filter, seq).ok().flatten();
-            consumer.act(move |core, _| core.warmed(seq, next));
+            // What is damaged is told when it is read in earnest. What is delivered again, or last
+            // of its subject, need not pass the filter.
+            let read = reader.get(seq, Wait::Allowed, &mut Vec::new()).map(drop);
+            let next = reader.warm(&filter, seq);
+            let has_failed = [read.as_ref().err(), next.as_ref().err()]
+                .into_iter()
+                .flatten()
+                .any(|error| matches!(error, ReadError::Io(_)));
+            let next = next.ok();
+            consumer.act(move |core, turn| {
+                core.warmed(seq, next);
+                if has_failed {
+                    core.hold_reads(turn.now);
+                }
+            });
         }));
     }
 

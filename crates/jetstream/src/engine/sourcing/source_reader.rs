@@ -284,7 +284,7 @@ impl SourceReader {
                 return me.schedule_at(me.host.now() + RETRY);
             }
             // What is damaged is told when it is read in earnest.
-            let next = warmed.ok().flatten();
+            let next = warmed.ok();
             if let Some(OriginLink { feed: Feed::Log(log), .. }) = &mut lock(&me.read_state).link
                 && let Some(next) = next
                 // Another origin may have been found meanwhile.

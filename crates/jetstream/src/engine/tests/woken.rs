@@ -74,6 +74,35 @@ fn what_is_delivered_again_is_read_from_the_disk_whatever_the_filter_says_now() 
 }
 
 #[test]
+fn a_message_that_cannot_be_read_is_tried_again_later_and_not_at_once() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.consume("S", durable(""));
+    house.publish("S.a");
+    house.settle();
+    drop(house);
+    let disk = disk.kill();
+    let mut house = House::on(&disk);
+    let heard = house.record("inbox");
+    let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
+    let segments: Vec<_> = segments.collect();
+    let fail = |range: std::ops::Range<u64>| {
+        segments.iter().for_each(|path| disk.fail_reads(path, range.clone()).expect("it is there"));
+    };
+    // Nobody knows that without waiting.
+    disk.chill(true);
+    fail(0..u64::MAX);
+    house.say(NEXT, "inbox", r#"{"batch":1,"expires":60000000000}"#);
+    assert!((0..1000).any(|_| !house.step_without_jobs()), "it asks the disk again and again");
+    assert_eq!(lock(&heard).len(), 0);
+    fail(0..0);
+    disk.chill(false);
+    house.pass(2 * SECOND);
+    assert_eq!(lock(&heard).len(), 1);
+}
+
+#[test]
 fn the_first_message_of_a_stream_ends_though_nothing_else_ever_happens() {
     let disk = FaultyDisk::new(1);
     let aged = |name: &str| StreamConfig { max_age: SECOND, ..stream(name) };

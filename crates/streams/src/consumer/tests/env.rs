@@ -362,7 +362,7 @@ impl Env {
     fn warm(&mut self, from: Seq) {
         let core = self.core.as_mut().expect("it is open");
         let next = self.stream.reader().warm(core.filter(), from).expect("a healthy disk");
-        core.warmed(from, next);
+        core.warmed(from, Some(next));
     }
 
     /// Half ticks give late acknowledgements their grace; deliveries are made at whole ones.
