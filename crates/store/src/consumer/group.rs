@@ -61,10 +61,7 @@ pub struct DrawnImage {
 /// Outcome of writing an image, for [`GroupConsumers::image_written`].
 #[derive(Debug)]
 pub struct WrittenImage {
-    path: PathBuf,
-    applied: u64,
-    behind: u64,
-    size: u64,
+    image: DrawnImage,
     /// Whether the file may have its name, after an error too.
     may_be_named: bool,
     result: io::Result<()>,
@@ -81,9 +78,7 @@ impl DrawnImage {
             self.rewrite.tails.replaced();
             Ok(())
         });
-        let Self { rewrite, path, applied, behind } = self;
-        let size = (rewrite.image.len() - HEADER_BYTES) as u64;
-        WrittenImage { path, applied, behind, size, may_be_named, result }
+        WrittenImage { image: self, may_be_named, result }
     }
 }
 
@@ -214,7 +209,8 @@ impl GroupConsumers {
     pub fn image_written(&mut self, written: WrittenImage) -> io::Result<u64> {
         self.is_drawn = false;
         let Some(file) = &mut self.file else { return Ok(self.applied) };
-        let WrittenImage { path, applied, behind, size, may_be_named, result } = written;
+        let WrittenImage { image, may_be_named, result } = written;
+        let DrawnImage { rewrite, path, applied, behind } = image;
         let this = may_be_named.then_some(Obsolete { path, fate: Fate::Remove });
         if let Err(error) = result {
             file.current.extend(this);
@@ -223,7 +219,7 @@ impl GroupConsumers {
         }
         file.obsolete.append(&mut file.current);
         file.current.extend(this);
-        file.size = size;
+        file.size = (rewrite.image.len() - HEADER_BYTES) as u64;
         self.behind -= behind;
         self.due_from = LEAST_DUE;
         Ok(applied)

@@ -37,7 +37,18 @@ impl LogReport {
     /// Whether it is not known what consumers were there, and in which state.
     #[must_use]
     pub fn has_losses(&self) -> bool {
-        let Self { set_back, bad, affected, orphans, missing, unusable, .. } = self;
+        let Self {
+            file: _,
+            end: _,
+            torn: _,
+            corrected: _,
+            set_back,
+            bad,
+            affected,
+            orphans,
+            missing,
+            unusable,
+        } = self;
         let is_whole = bad.is_empty() && affected.is_empty() && orphans.is_empty() && unusable.is_empty();
         !is_whole || set_back.is_some() || *missing > 0
     }
@@ -45,16 +56,7 @@ impl LogReport {
     /// Whether nothing has to be told.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        let Self { file: _, end: _, set_back, torn, bad, affected, orphans, missing, unusable, corrected } =
-            self;
-        set_back.is_none()
-            && torn.is_none()
-            && bad.is_empty()
-            && affected.is_empty()
-            && orphans.is_empty()
-            && *missing == 0
-            && unusable.is_empty()
-            && corrected.is_empty()
+        !self.has_losses() && self.torn.is_none() && self.corrected.is_empty()
     }
 }
 

@@ -11,7 +11,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use myelin_store::{Filter, Message, Purge, ReadError, Stream, StreamReader, StreamState, Timestamp, Wait};
+use myelin_store::{
+    Filter, Message, Purge, ReadError, Seq, Stream, StreamReader, StreamState, Timestamp, Wait,
+};
 use myelin_wire::message_buf::MessageBuf;
 
 use super::admit::Ingest;
@@ -232,18 +234,32 @@ impl StreamCore {
             Err(ReadError::Io(error)) => return self.give_up_reading(&error),
             Err(_) => return,
         };
-        let mut cursor = self.reader.cursor(Filter::All, from);
+        self.each_id(from, Seq::MAX, |core, seq, time, id| {
+            let accepted = if myelin_stdx::planted::bug(34) { now } else { time };
+            if core.ids.enter_stored(id, seq, accepted) {
+                core.ids.tidy(now, 2);
+            }
+        });
+    }
+
+    /// Reads released messages from `first` to `last`, and shows the sequence of each, its time and
+    /// its message id, which is empty for none.
+    pub(super) fn each_id(
+        &mut self,
+        first: Seq,
+        last: Seq,
+        mut visit: impl FnMut(&mut Self, Seq, Timestamp, &[u8]),
+    ) {
+        let reader = self.reader.clone();
+        let mut cursor = reader.cursor(Filter::All, first);
         loop {
             let at = cursor.position();
             match cursor.next(Wait::Allowed) {
-                Ok(Some(message)) => {
+                Ok(Some(message)) if message.seq <= last => {
                     let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
-                    let accepted = if myelin_stdx::planted::bug(34) { now } else { message.timestamp };
-                    if self.ids.enter_stored(id, message.seq, accepted) {
-                        self.ids.tidy(now, 2);
-                    }
+                    visit(self, message.seq, message.timestamp, id);
                 }
-                Ok(None) => return,
+                Ok(_) => return,
                 Err(ReadError::Io(error)) => return self.give_up_reading(&error),
                 // Compat: what is damaged has no id.
                 Err(_) => cursor.skip(at.max(cursor.position())),

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use myelin_store::consumer::{Consumers, Diverged, DrawnImage, GroupConsumers, Obsolete, WrittenImage};
-use myelin_store::{DecidedEntry, Filter, Message, ReadError, Seq, StoreError, TakenBack, Timestamp, Wait};
+use myelin_store::{DecidedEntry, Message, Seq, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -95,32 +95,13 @@ impl StreamCore {
             return;
         }
         if let Some((first, last)) = self.ids.decided.take_found(self.store.released()) {
-            self.feed_found(first, last);
+            self.each_id(first, last, Self::feed);
         }
         let commit = self.store.group().map_or(0, |group| group.commit);
         for msg in self.ids.decided.take(commit) {
             self.feed(msg.seq, msg.time, &msg.id);
         }
         self.charge();
-    }
-
-    /// Reads messages that were found in the log, and are released now.
-    fn feed_found(&mut self, first: Seq, last: Seq) {
-        let reader = self.reader.clone();
-        let mut cursor = reader.cursor(Filter::All, first);
-        loop {
-            let at = cursor.position();
-            match cursor.next(Wait::Allowed) {
-                Ok(Some(message)) if message.seq <= last => {
-                    let id = MsgHeaders::scan(message.headers).get(Key::MsgId);
-                    self.feed(message.seq, message.timestamp, id);
-                }
-                Ok(_) => return,
-                Err(ReadError::Io(error)) => return self.give_up_reading(&error),
-                // Compat: what is damaged has no id.
-                Err(_) => cursor.skip(at.max(cursor.position())),
-            }
-        }
     }
 
     fn feed(&mut self, seq: Seq, time: Timestamp, id: &[u8]) {

@@ -9,8 +9,7 @@ use myelin_store::{Filter, Message, ReadError, Seq, Timestamp, Wait};
 
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
-use super::next_times::LifetimeSearch;
-use super::next_times::RETRY;
+use super::next_times::{LifetimeSearch, RETRY};
 use super::ttl::{self, Ttl};
 use super::upkeep::SLICE;
 

@@ -75,7 +75,10 @@ impl Call {
     /// Where messages are synced or committed before they are released, they wait for more than
     /// that.
     async fn state_mark(&self, stream: &LiveStream) {
-        let Some(leadership) = stream.consumers().leadership_alone() else { return };
+        if stream.consumers().is_of_group() {
+            return;
+        }
+        let Ok(leadership) = stream.consumers().leadership() else { return };
         let reader = stream.reader();
         let last = reader.release().last_ticket();
         if !self.jetstream.settings.sync_always && !reader.release().is_released(last) {

@@ -244,11 +244,6 @@ impl StreamConsumers {
         self.log.is_of_group()
     }
 
-    /// Leadership of a stream that is in no group.
-    pub(in crate::engine) fn leadership_alone(&self) -> Option<Leadership> {
-        (!self.log.is_of_group()).then(|| self.log.leadership().ok()).flatten()
-    }
-
     /// Whether this replica leads since then.
     pub(in crate::engine) fn leads_since(&self, leadership: Leadership) -> bool {
         self.log.leads_since(leadership)

@@ -558,3 +558,11 @@ pub(super) fn source(name: &str, filter: &str) -> StreamSource {
 pub(super) fn copy(name: &str, sources: &[StreamSource]) -> StreamConfig {
     StreamConfig { subjects: Vec::new(), sources: sources.to_vec(), ..stream(name) }
 }
+
+/// Has a disk refuse to read segments, or read them again.
+pub(super) fn refuse_reads(disk: &FaultyDisk, refuses: bool) {
+    let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
+    for path in segments {
+        disk.fail_reads(&path, 0..if refuses { u64::MAX } else { 0 }).expect("it is there");
+    }
+}

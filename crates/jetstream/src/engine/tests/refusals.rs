@@ -1,6 +1,6 @@
 //! Refusals of a disk become refusals to clients, and nothing else changes.
 
-use super::house::{House, copy, source, stream};
+use super::house::{House, copy, refuse_reads, source, stream};
 use crate::engine::waits::block_on;
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
 use myelin_jsapi::config::{Retention, StreamConfig};
@@ -60,13 +60,6 @@ fn unread_work_queue(disk: &FaultyDisk, consumer: ConsumerConfig) -> House {
     house.say(&ack, "", "+ACK");
     house.settle();
     house
-}
-
-fn refuse_reads(disk: &FaultyDisk, refuses: bool) {
-    let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
-    for path in segments {
-        disk.fail_reads(&path, 0..if refuses { u64::MAX } else { 0 }).expect("it is there");
-    }
 }
 
 /// A consumer was removed while the file could not be read of a message that it had acknowledged,

@@ -1,6 +1,6 @@
 //! Consumers whose filter changes, and what is told of consumers before the power fails.
 
-use super::house::{House, stream};
+use super::house::{House, refuse_reads, stream};
 use crate::engine::api_request::ApiRequest;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
@@ -85,18 +85,13 @@ fn a_message_that_cannot_be_read_is_tried_again_later_and_not_at_once() {
     let disk = disk.kill();
     let mut house = House::on(&disk);
     let heard = house.record("inbox");
-    let segments = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
-    let segments: Vec<_> = segments.collect();
-    let fail = |range: std::ops::Range<u64>| {
-        segments.iter().for_each(|path| disk.fail_reads(path, range.clone()).expect("it is there"));
-    };
     // Nobody knows that without waiting.
     disk.chill(true);
-    fail(0..u64::MAX);
+    refuse_reads(&disk, true);
     house.say(NEXT, "inbox", r#"{"batch":1,"expires":60000000000}"#);
     assert!((0..1000).any(|_| !house.step_without_jobs()), "it asks the disk again and again");
     assert_eq!(lock(&heard).len(), 0);
-    fail(0..0);
+    refuse_reads(&disk, false);
     disk.chill(false);
     house.pass(2 * SECOND);
     assert_eq!(lock(&heard).len(), 1);

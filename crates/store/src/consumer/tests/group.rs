@@ -194,27 +194,41 @@ fn write_image(consumers: &mut GroupConsumers) -> std::io::Result<u64> {
     consumers.image_written(drawn.write())
 }
 
+/// Leader of a group, with the index of its last entry.
+struct GroupLeader {
+    decided: Consumers,
+    rng: Rng,
+    index: u64,
+}
+
+impl GroupLeader {
+    /// Has consumers apply entries until it is enough. Answers the index of the last one.
+    fn go_on(&mut self, consumers: &mut GroupConsumers, is_enough: impl Fn(&GroupConsumers) -> bool) -> u64 {
+        while !is_enough(consumers) {
+            (0..200).for_each(|_| decide(&mut self.decided, &mut self.rng));
+            self.index += 1;
+            consumers.apply(self.index, &self.decided.take_records()).expect("it fits");
+        }
+        self.index
+    }
+}
+
+fn with_leader(disk: &FaultyDisk) -> (GroupConsumers, GroupLeader) {
+    let (consumers, _) = GroupConsumers::open(place(Arc::new(disk.clone()), None)).expect("a healthy disk");
+    let leader = GroupLeader { decided: consumers.lead(), rng: Rng::seeded(3), index: 0 };
+    (consumers, leader)
+}
+
 /// The group goes on while an image is written: what it does not know is still to be written.
 #[test]
 fn an_image_is_of_the_moment_in_which_it_was_drawn() {
     let disk = FaultyDisk::new(1);
-    let (mut consumers, _) =
-        GroupConsumers::open(place(Arc::new(disk.clone()), None)).expect("a healthy disk");
-    let (mut leader, mut rng) = (consumers.lead(), Rng::seeded(3));
-    let mut index = 0;
-    let mut go_on = |consumers: &mut GroupConsumers, is_enough: &dyn Fn(&GroupConsumers) -> bool| {
-        while !is_enough(consumers) {
-            (0..200).for_each(|_| decide(&mut leader, &mut rng));
-            index += 1;
-            consumers.apply(index, &leader.take_records()).expect("it fits");
-        }
-        index
-    };
-    let before = go_on(&mut consumers, &GroupConsumers::image_due);
+    let (mut consumers, mut leader) = with_leader(&disk);
+    let before = leader.go_on(&mut consumers, GroupConsumers::image_due);
     let known = applied(&consumers);
     let drawn = consumers.draw_image().expect("it has files");
     // Twice as much comes meanwhile.
-    let behind = go_on(&mut consumers, &|consumers| consumers.behind_image() >= 3 * LEAST_DUE);
+    let behind = leader.go_on(&mut consumers, |consumers| consumers.behind_image() >= 3 * LEAST_DUE);
     assert_eq!(consumers.image_written(drawn.write()).expect("a healthy disk"), before);
     assert!(consumers.behind_image() >= LEAST_DUE && behind > before);
     let (again, _) = reopen(&disk, None);
@@ -225,26 +239,16 @@ fn an_image_is_of_the_moment_in_which_it_was_drawn() {
 #[test]
 fn an_image_that_could_not_be_written_is_due_again_later() {
     let disk = FaultyDisk::new(1);
-    let (mut consumers, _) =
-        GroupConsumers::open(place(Arc::new(disk.clone()), None)).expect("a healthy disk");
-    let (mut leader, mut rng) = (consumers.lead(), Rng::seeded(3));
-    let mut index = 0;
-    let mut until_due = |consumers: &mut GroupConsumers| {
-        let before = index;
-        while !consumers.image_due() {
-            (0..200).for_each(|_| decide(&mut leader, &mut rng));
-            index += 1;
-            consumers.apply(index, &leader.take_records()).expect("it fits");
-        }
-        index - before
-    };
-    assert!(until_due(&mut consumers) > 1);
+    let (mut consumers, mut leader) = with_leader(&disk);
+    let first = leader.go_on(&mut consumers, GroupConsumers::image_due);
+    assert!(first > 1);
     let drawn = consumers.draw_image().expect("it has files");
     disk.set_capacity(Some(0));
     assert!(consumers.image_written(drawn.write()).is_err());
     disk.set_capacity(None);
-    assert!(until_due(&mut consumers) > 1, "not at once");
-    let last = consumers.applied();
+    let last = leader.go_on(&mut consumers, GroupConsumers::image_due);
+    assert!(last - first > 1, "not at once");
+    assert_eq!(consumers.applied(), last);
     assert_eq!(write_image(&mut consumers).expect("there is room"), last);
     assert_eq!(reopen(&disk, None).0.applied(), last);
 }
