@@ -48,7 +48,8 @@ pub struct RaftMessage {
     /// Term of the sender; for [`PreVote`](RaftMessageKind::PreVote) the one that it would begin.
     pub term: u64,
     /// `Append`: index of the entry before the first; its answer: the last index that agrees, or
-    /// what was refused; `Vote`: the last index of the sender.
+    /// what was refused; `Vote`: the last index of the sender; `Heartbeat`: every member has
+    /// confirmed the entries up to there.
     pub index: u64,
     /// Term of the entry at `index`, where one is meant; of a refusal, the term at `reject_hint`.
     pub log_term: u64,

@@ -23,6 +23,7 @@
 
 pub mod backup;
 pub mod consumer;
+pub mod group;
 pub mod read;
 mod role;
 pub mod stream;

@@ -45,7 +45,7 @@ const FLOORS: [(&str, &[&str]); 25] = [
     ("soak", &["stdx"]),
     ("stdx", &[]),
     ("store", &["disk", "stdx", "subject"]),
-    ("streams", &["jsapi", "natsfiles", "stdx", "store", "subject", "wire"]),
+    ("streams", &["jsapi", "natsfiles", "replica", "stdx", "store", "subject", "wire"]),
     ("subject", &[]),
     ("tidy", &[]),
     ("wire", &["stdx"]),

@@ -89,6 +89,8 @@ pub struct Consensus {
     vote: Vote,
     /// Index that was told to be committed.
     told: u64,
+    /// As a leader has said, or 0.
+    confirmed_by_all: u64,
     /// Under way, with where they begin.
     fetches: Vec<(FetchId, u64, GetEntriesContext)>,
     next_fetch: u64,
@@ -135,6 +137,7 @@ impl Consensus {
             is_resting: false,
             vote: *vote,
             told: log.committed,
+            confirmed_by_all: 0,
             fetches: Vec::new(),
             next_fetch: 0,
             broken: None,
@@ -229,6 +232,9 @@ impl Consensus {
                 format!("{} has another entry {index} than this member, where it is committed", message.from);
             self.broken = Some(Broken { reason });
             return self.check();
+        }
+        if message.kind == RaftMessageKind::Heartbeat && message.term >= self.node.raft.term {
+            self.confirmed_by_all = message.index;
         }
         // An error says that the library has no use for the message.
         self.call(|node| node.step(message.into_raft())).map(drop)

@@ -4,7 +4,7 @@ use raft::eraftpb;
 
 use super::entry::RaftEntry;
 use super::{Broken, Consensus, MAX_MESSAGE_BYTES, Vote};
-use crate::{Peer, RaftMessage};
+use crate::{Peer, RaftMessage, RaftMessageKind};
 
 /// Work that is to be done now, in this order: write `vote` and `append`, tell the stream of
 /// `commit`, send `now`; and when everything up to this `number` is persisted, say
@@ -73,8 +73,9 @@ impl Consensus {
             let mut ready = node.ready();
             done.number = ready.number();
             done.append = ready.entries().iter().map(RaftEntry::of_raft).collect();
-            done.now = messages(ready.take_messages());
-            done.after = messages(ready.take_persisted_messages());
+            let confirmed = node.raft.prs().iter().map(|(_, progress)| progress.matched).min();
+            done.now = messages(ready.take_messages(), confirmed.unwrap_or(0));
+            done.after = messages(ready.take_persisted_messages(), 0);
             let applied = ready.take_committed_entries().last().map(|entry| entry.index);
             node.mut_store().append(&done.append);
             node.advance_append_async(ready);
@@ -139,8 +140,12 @@ impl Consensus {
     }
 }
 
-fn messages(messages: Vec<eraftpb::Message>) -> Vec<RaftMessage> {
-    messages.iter().filter_map(RaftMessage::of_raft).flat_map(in_pieces).collect()
+/// Messages that the library wants to be sent; a leader's heartbeats say what all have confirmed.
+fn messages(messages: Vec<eraftpb::Message>, confirmed: u64) -> Vec<RaftMessage> {
+    let mut messages: Vec<RaftMessage> = messages.iter().filter_map(RaftMessage::of_raft).collect();
+    let heartbeats = messages.iter_mut().filter(|message| message.kind == RaftMessageKind::Heartbeat);
+    heartbeats.for_each(|heartbeat| heartbeat.index = confirmed);
+    messages.into_iter().flat_map(in_pieces).collect()
 }
 
 /// A message as several whose entries are as many as may be in one: the library puts all that is

@@ -49,6 +49,15 @@ pub struct Status {
 }
 
 impl Consensus {
+    /// Index up to which all members have confirmed the log, as this leader knows it, or as a leader
+    /// has said: 0 before one has.
+    #[must_use]
+    pub fn confirmed_by_all(&self) -> u64 {
+        let Status { role, members, .. } = self.status();
+        let of_leader = members.iter().map(|member| member.matched).min();
+        of_leader.filter(|_| role == RaftRole::Leader).unwrap_or(self.confirmed_by_all)
+    }
+
     /// How this member sees its group.
     #[must_use]
     pub fn status(&self) -> Status {

@@ -33,7 +33,7 @@ pub(super) fn walk(
 }
 
 /// As [`walk`], of a segment that may be damaged: what can be read of it.
-pub(super) fn walk_sound(
+pub(crate) fn walk_sound(
     segment: &Segment,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<(), JobError> {
@@ -51,7 +51,7 @@ fn unreadable(segment: &Segment) -> JobError {
 }
 
 /// The header of the segment's file.
-pub(super) fn header(segment: &Segment) -> Result<SegmentHeader, JobError> {
+pub(crate) fn header(segment: &Segment) -> Result<SegmentHeader, JobError> {
     let header = match &segment.source {
         SegmentFile::Appended(file) => SegmentHeader::read(&Appended(Arc::clone(file))),
         SegmentFile::Plain(file) | SegmentFile::Packed(file, _) => SegmentHeader::read(&*file.open()?),

@@ -12,7 +12,7 @@
 //! it replaces goes after that.
 
 mod compact;
-mod entries;
+pub(crate) mod entries;
 mod merge;
 mod output;
 mod overwrite;

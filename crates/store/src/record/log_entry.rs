@@ -7,7 +7,7 @@
 use highway::{HighwayHash, HighwayHasher, Key};
 
 /// Bytes of the payload of the control that says a log entry.
-pub(super) const BODY_BYTES: usize = 26;
+pub(crate) const BODY_BYTES: usize = 26;
 
 const MORE: u8 = 1;
 /// Bit beside the kind that says MORE in the bytes that are hashed.
@@ -85,7 +85,7 @@ impl LogEntry {
     }
 
     /// The payload of its control; the index stands in the head of that.
-    pub(super) fn body(&self) -> [u8; BODY_BYTES] {
+    pub(crate) fn body(&self) -> [u8; BODY_BYTES] {
         let mut body = [0; BODY_BYTES];
         for (place, number) in body[..24].chunks_exact_mut(8).zip([self.term, self.commit, self.chain]) {
             place.copy_from_slice(&number.to_le_bytes());
@@ -95,7 +95,7 @@ impl LogEntry {
     }
 
     /// Reads what [`LogEntry::body`] wrote.
-    pub(super) fn from_body(index: u64, body: &[u8]) -> Option<Self> {
+    pub(crate) fn from_body(index: u64, body: &[u8]) -> Option<Self> {
         let body: &[u8; BODY_BYTES] = body.try_into().ok()?;
         let (numbers, rest) = body.as_chunks::<8>();
         let &[kind, flags] = rest else { return None };

@@ -30,6 +30,7 @@ pub use consumer_record::ConsumerRecord;
 pub use decode::{Decoded, decode, decode_trusted, erase, verify};
 pub(crate) use decode::{assemble, decode_peeked, decode_trusted_peeked, open, verify_behind};
 pub use head::{EntryHead, EntryKind, peek};
+pub(crate) use log_entry::BODY_BYTES;
 pub use log_entry::{LogEntry, LogEntryKind};
 pub use note_record::NoteRecord;
 

@@ -17,6 +17,8 @@ pub(super) struct GroupTail {
     /// Whether the segment that was read last ends with entries that were taken back: another one
     /// is begun behind it, and if that is lost once more.
     pub(super) is_taken_back: bool,
+    /// Whether the segment in front of the next one is sealed: all in it is committed.
+    is_sealed: bool,
     /// Records of consumers in them.
     pub(super) consumers: ConsumerEntries,
     /// Notes and configuration in them.
@@ -35,11 +37,16 @@ impl GroupTail {
     /// end was taken back, and the header of the next one stands for that end.
     pub(super) fn begin(&mut self, header: &SegmentHeader, again: Option<GroupPlace>) -> Option<u64> {
         self.is_taken_back = false;
+        let is_behind_sealed = std::mem::take(&mut self.is_sealed);
         let header = &SegmentHeader { group: again.or(header.group), ..*header };
         let (index, before) = (self.index(), self.tail.take());
         let position = GroupPosition::at(header, before.as_ref().map(LogTail::position))?;
         let mut tail = LogTail::begin(before, position);
         tail.begin_within(header.group.is_some_and(|group| group.is_within));
+        if is_behind_sealed {
+            // Its entries need not have been read, nor need one of them say that it is committed.
+            tail.commit(position.index);
+        }
         self.tail = Some(tail);
         let first = position.index + 1;
         if first > index || first <= position.commit {
@@ -90,9 +97,15 @@ impl GroupTail {
 
     /// Everything so far is committed: it stands in a segment that was sealed.
     pub(super) fn commit_all(&mut self) {
+        self.is_sealed = true;
         if let Some(tail) = &mut self.tail {
             tail.commit_all();
         }
+    }
+
+    /// What comes now is behind segments that were sealed, and are not looked at.
+    pub(super) fn begin_behind_sealed(&mut self) {
+        self.is_sealed = true;
     }
 
     /// A record that may be a note is in the last entry.

@@ -64,7 +64,8 @@ impl Recovering<'_> {
             Ok(segment) => Arc::new(segment),
             Err(damage) => return Err(OpenError::new(format!("segment {}", header.segment.0), damage)),
         };
-        if behind.is_empty()
+        if self.group.tail.is_some()
+            && !behind.iter().any(|no| self.group_place(*no).is_some())
             && let Err(damage) = self.pass_entries(&segment, header, trailer)
         {
             return Err(OpenError::new(format!("segment {}", header.segment.0), damage));
@@ -103,7 +104,7 @@ impl Recovering<'_> {
     }
 
     /// Finds out where the log of the stream's group ends, if that is in this segment: the header
-    /// of the next one would say it.
+    /// of the next one would say it, and there is none, or power was lost while it was written.
     fn pass_entries(
         &mut self,
         segment: &Segment,
@@ -111,9 +112,6 @@ impl Recovering<'_> {
         trailer: &Trailer,
     ) -> Result<(), Damage> {
         let group = &mut self.group;
-        if group.tail.is_none() {
-            return Ok(());
-        }
         let mut pass = |scanned: Scanned<'_>| match &scanned.entry {
             Entry::Control(Control::LogEntry(entry)) => group.pass(entry),
             Entry::Control(Control::TakenBack { first, chain }) => drop(group.take_back(*first, *chain)),

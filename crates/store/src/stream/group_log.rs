@@ -39,9 +39,9 @@ pub struct DecidedEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct LogTail {
     position: GroupPosition,
-    /// Chains of the last entries: at least of those that are not known to be committed, and of the
-    /// one before them.
-    chains: VecDeque<u64>,
+    /// Terms and chains of the last entries: at least of those that are not known to be committed,
+    /// and of the one before them.
+    chains: VecDeque<(u64, u64)>,
     /// Indexes of entries behind which their decision goes on, and that may not be released yet.
     parts: VecDeque<u64>,
     /// Whether the rest of the decision that the log ends in is committed: what comes before is in
@@ -80,7 +80,7 @@ impl GroupPosition {
 
 impl LogTail {
     pub(crate) fn new(position: GroupPosition) -> Self {
-        let chains = VecDeque::from([position.chain]);
+        let chains = VecDeque::from([(position.term, position.chain)]);
         Self { position, chains, parts: VecDeque::new(), is_rest_committed: false }
     }
 
@@ -155,7 +155,7 @@ impl LogTail {
             self.is_rest_committed = false;
         }
         (self.position.term, self.position.index, self.position.chain) = (term, index, chain);
-        self.chains.push_back(chain);
+        self.chains.push_back((term, chain));
         let is_committed = self.is_rest_committed;
         self.is_rest_committed = is_committed && more;
         if more && !is_committed {
@@ -174,7 +174,10 @@ impl LogTail {
             let releasable = self.releasable();
             self.parts.drain(..self.parts.partition_point(|part| *part <= releasable));
         }
-        debug_assert!(self.chains.back() == Some(&self.position.chain), "the last entry has its chain");
+        debug_assert!(
+            self.chains.back().is_some_and(|(_, chain)| *chain == self.position.chain),
+            "the last entry has its chain"
+        );
     }
 
     /// Has all that is decided from here on be so in this term, if that is a later one.
@@ -186,10 +189,10 @@ impl LogTail {
     pub(crate) fn before(&self, first: u64) -> Option<Self> {
         let gone = (self.position.index + 1).checked_sub(first)?;
         let left = self.chains.len().checked_sub(usize::try_from(gone).ok()?)?;
-        let chains: VecDeque<u64> = self.chains.iter().take(left).copied().collect();
-        let chain = *chains.back()?;
+        let chains: VecDeque<(u64, u64)> = self.chains.iter().take(left).copied().collect();
+        let (term, chain) = *chains.back()?;
         let parts = self.parts.iter().copied().filter(|part| *part < first).collect();
-        let position = GroupPosition { index: first - 1, chain, ..self.position };
+        let position = GroupPosition { term, index: first - 1, chain, ..self.position };
         Some(Self { position, chains, parts, is_rest_committed: self.is_rest_committed })
     }
 }

@@ -66,6 +66,11 @@ pub(super) struct UpkeepState {
     must_drain: bool,
     /// Whether the next manifest is written whatever it is worth.
     is_forced: bool,
+    /// The last entry of the group's log up to which every replica has it: those behind it stay
+    /// as they were written.
+    kept_behind: Option<u64>,
+    /// Index up to which segments were sealed, at most.
+    sealed_through: u64,
 }
 
 /// Which job is out.
@@ -127,6 +132,11 @@ impl UpkeepState {
         self.out != Out::None
     }
 
+    /// A start has found a log that ends with the entry `index`: any of them may be sealed.
+    pub(super) fn found(&mut self, index: u64) {
+        self.sealed_through = index;
+    }
+
     /// Whether something waits for others, so that a job may become due without any change of the
     /// stream: for a round, or for those who read what is to be overwritten.
     pub(super) fn waits_for_others(&self) -> bool {
@@ -135,6 +145,23 @@ impl UpkeepState {
 }
 
 impl Stream {
+    /// Has entries of the group's log behind the index `through` stay as they were written, for
+    /// replicas that may need them ([`Stream::read_log`]), until it is told otherwise. As long as
+    /// some of them are in sealed segments, none of these is compacted, and files of removed
+    /// messages stay; what is erased goes. `None`: nobody needs any.
+    pub fn keep_log_behind(&mut self, through: Option<u64>) {
+        let was_kept = self.is_log_kept();
+        self.upkeep.kept_behind = through;
+        if was_kept && !self.is_log_kept() {
+            self.upkeep.idle = None;
+        }
+    }
+
+    /// Whether sealed segments have entries that a replica may need.
+    fn is_log_kept(&self) -> bool {
+        self.upkeep.kept_behind.is_some_and(|through| through < self.upkeep.sealed_through)
+    }
+
     /// The next piece of upkeep, if any is due. To be asked after appends and removals, and after
     /// [`Stream::finish`]; costs little when there is nothing. While a job is out there is no other
     /// one.
@@ -259,6 +286,7 @@ impl Stream {
             self.closed.first().is_none_or(|next| closed.active.segment.no < next.active.segment.no),
             "segments are sealed in order"
         );
+        self.upkeep.sealed_through = self.upkeep.sealed_through.max(closed.last_index);
         let is_retired =
             self.shared.catalog().retired().iter().any(|retired| retired.no == closed.active.segment.no);
         // The file of a retired segment is soon removed: only its footer is needed.
@@ -274,6 +302,9 @@ impl Stream {
     }
 
     fn merge(&self) -> Option<Task> {
+        if self.is_log_kept() {
+            return None;
+        }
         let catalog = self.shared.catalog();
         let covers = self.covers();
         let mut segments = catalog.mergeable(covers);
@@ -339,6 +370,9 @@ impl Stream {
     }
 
     fn compaction(&mut self) -> Option<Task> {
+        if self.is_log_kept() {
+            return None;
+        }
         let catalog = self.shared.catalog();
         while let Some(no) = self.upkeep.sparse.pop() {
             // One that is retired is removed as a whole.

@@ -1,24 +1,41 @@
 //! Entries of a group's log, read back from its segments: for replicas that are behind, and for a
 //! member that begins.
 //!
-//! They are read from segments that are not sealed: what is in those is neither compacted nor
-//! packed, and each entry is there with all of its records.
+//! They are read from segments that are as they were written, sealed or not: one that was compacted
+//! has lost some of their records, and the log begins behind it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::damage::Damage;
-use crate::record::{Control, Entry, LogEntry, canonical};
-use crate::segment::{self, Extent, HEADER_BYTES, Scanned, SegmentHeader};
+use crate::jobs::JobError;
+use crate::jobs::entries::{header, walk_sound};
+use crate::record::{BODY_BYTES, Control, Entry, LogEntry, LogEntryKind, canonical};
+use crate::segment::{Scanned, SegmentHeader};
 
+use super::Stream;
 use super::errors::StoreError;
-use super::group_log::DecidedEntry;
-use super::{Active, Stream};
+use super::group_log::{DecidedEntry, GroupPosition};
+use super::segment_view::Segment;
+
+/// Sealed segments that are looked at, from the end of the log: each costs a member that begins the
+/// reading of a header.
+const SEALED_SEGMENTS: usize = 64;
+
+/// What of a group's log can be read back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogOutline {
+    /// Index and term of the entry in front of the first one that can be read: the last one if none
+    /// can, (0, 0) if there is none.
+    pub base: (u64, u64),
+    /// The terms of the entries behind that, in order: index of the first one, and the term.
+    pub terms: Vec<(u64, u64)>,
+}
 
 /// A segment with entries, and which indexes of it count: a later one gives the others out again.
-struct LogSegment<'a> {
-    active: &'a Active,
+pub(super) struct LogSegment {
+    pub(super) segment: Arc<Segment>,
     header: SegmentHeader,
-    counts: Range<u64>,
+    pub(super) counts: Range<u64>,
 }
 
 /// Gathers entries while a segment is read.
@@ -29,31 +46,53 @@ struct LogReader {
     entries: Vec<DecidedEntry>,
     /// The entry whose records come now, if it is wanted.
     open: bool,
+    /// Whether an entry is not there as it was written: nothing behind it is of use.
+    is_broken: bool,
 }
 
 impl Stream {
-    /// Index of the first entry that [`Stream::read_log`] can read; the next one that is decided if
-    /// there is none. `None` without a group.
+    /// What of the group's log [`Stream::read_log`] can read. `None` without a group.
     ///
     /// # Errors
     /// A segment cannot be read.
-    pub fn log_begin(&self) -> Result<Option<u64>, StoreError> {
+    pub fn log_outline(&self) -> Result<Option<LogOutline>, StoreError> {
         let Some(position) = self.group() else { return Ok(None) };
-        let parts = self.log_segments()?;
-        let begins = parts.iter().filter(|part| !part.counts.is_empty()).map(|part| part.counts.start);
-        Ok(Some(begins.min().unwrap_or(position.index + 1)))
+        let mut parts = self.log_segments(0)?;
+        parts.retain(|part| !part.counts.is_empty());
+        let first = parts.first();
+        let base = first.map_or((position.index, position.term), LogSegment::before);
+        // What was joined at the beginning of a log has a term, and no entry.
+        let base = if base.0 == 0 { (0, 0) } else { base };
+        let ends = parts.iter().skip(1).map(|next| next.header.term).chain([position.term]);
+        let mut outline = LogOutline { base, terms: Vec::new() };
+        if base.0 < position.index {
+            for (part, last_term) in parts.iter().zip(ends) {
+                part.note_terms(last_term, &mut outline).map_err(unread)?;
+            }
+        }
+        Ok(Some(outline))
+    }
+
+    /// The first entry of a leader that is elected in `term`: it says nothing, and leaves the
+    /// decision open that the log ends in. `None` without a group.
+    #[must_use]
+    pub fn first_entry(&self, term: u64) -> Option<DecidedEntry> {
+        let GroupPosition { index, chain, .. } = self.group()?;
+        Some(DecidedEntry::empty(index + 1, term, chain, self.is_within_decision()))
     }
 
     /// Entries of the group's log with an index in `wanted`, in order, as
     /// [`Stream::append_decided`] takes them: those from the first on which together have at most
-    /// `max_bytes` of records, and at least one. Fewer, or none, where an entry is in a sealed
-    /// segment, is damaged or is not there.
+    /// `max_bytes` of records, and at least one. Fewer, or none, where an entry is in a segment
+    /// that was compacted, was erased, is damaged or is not there.
     ///
     /// # Errors
     /// A segment cannot be read.
     pub fn read_log(&self, wanted: Range<u64>, max_bytes: usize) -> Result<Vec<DecidedEntry>, StoreError> {
-        let mut reader = LogReader { wanted, max_bytes, bytes: 0, entries: Vec::new(), open: false };
-        for LogSegment { active, header, counts } in self.log_segments()? {
+        let parts = self.log_segments(wanted.start)?;
+        let mut reader =
+            LogReader { wanted, max_bytes, bytes: 0, entries: Vec::new(), open: false, is_broken: false };
+        for LogSegment { segment, counts, .. } in parts {
             let next = reader.next();
             if counts.end <= next {
                 continue;
@@ -61,31 +100,79 @@ impl Stream {
             if counts.start > next || reader.is_full() {
                 break;
             }
-            let extent = Extent { from: HEADER_BYTES as u64, to: active.file.end(), durable: 0 };
-            let mut visit = |scanned: Scanned<'_>| reader.visit(&scanned, counts.end);
-            let context = &active.segment.context;
-            segment::scan(&**active.file.file(), &header, context, extent, &mut visit).map_err(unread)?;
+            let mut visit = |scanned: Scanned<'_>| {
+                reader.visit(&scanned, counts.end);
+                Ok(())
+            };
+            walk_sound(&segment, &mut visit).map_err(unread)?;
+            reader.close();
         }
         Ok(reader.finish())
     }
 
-    /// Segments that are not sealed, oldest first, if they are of the group's log. Their bytes are
-    /// in their files afterwards.
-    fn log_segments(&self) -> Result<Vec<LogSegment<'_>>, StoreError> {
-        let mut parts: Vec<LogSegment<'_>> = Vec::new();
-        for active in self.open_segments() {
-            active
-                .file
-                .flush()
-                .map_err(|error| unread(Damage::Io(std::io::Error::other(error.to_string()))))?;
-            let header = SegmentHeader::read(&**active.file.file()).map_err(unread)?;
-            let Some(group) = header.group else { continue };
-            for before in &mut parts {
-                before.counts.end = before.counts.end.min(group.first_index);
+    /// Segments of the group's log that are as they were written, oldest first, from the one on
+    /// that has the entry `from`.
+    pub(super) fn log_segments(&self, from: u64) -> Result<Vec<LogSegment>, StoreError> {
+        let mut segments: Vec<Arc<Segment>> =
+            self.open_segments().map(|open| Arc::clone(&open.segment)).collect();
+        let catalog = self.shared.catalog();
+        segments.extend(catalog.retired().iter().cloned());
+        segments.extend(catalog.segments().iter().map(|view| Arc::clone(&view.segment)));
+        drop(catalog);
+        segments.sort_by_key(|segment| std::cmp::Reverse(segment.no));
+        segments.dedup_by_key(|segment| segment.no);
+        let mut parts: Vec<LogSegment> = Vec::new();
+        let (mut end, mut sealed) = (u64::MAX, 0);
+        for segment in segments {
+            let is_next = parts.last().is_none_or(|later| later.segment.no.0 == segment.no.0 + 1);
+            sealed += usize::from(segment.is_sealed());
+            if !is_next || segment.generation > 0 || sealed > SEALED_SEGMENTS {
+                break;
             }
-            parts.push(LogSegment { active, header, counts: group.first_index..u64::MAX });
+            let header = match header(&segment) {
+                Ok(header) => header,
+                // The log begins behind it.
+                Err(_) if segment.is_sealed() => break,
+                Err(error) => return Err(unread(error)),
+            };
+            let Some(group) = header.group else { break };
+            let first = group.first_index;
+            parts.push(LogSegment { segment, header, counts: first..end });
+            end = end.min(first);
+            if first <= from {
+                break;
+            }
         }
+        parts.reverse();
         Ok(parts)
+    }
+}
+
+impl LogSegment {
+    /// Index and term of the entry before the first one.
+    fn before(&self) -> (u64, u64) {
+        (self.counts.start - 1, self.header.term)
+    }
+
+    /// Notes the terms that begin in it; the last of its entries is of `last_term`. It need not be
+    /// read where that began before.
+    fn note_terms(&self, last_term: u64, outline: &mut LogOutline) -> Result<(), JobError> {
+        let (before, term) = outline.terms.last().copied().unwrap_or(outline.base);
+        if term == last_term {
+            if outline.terms.is_empty() {
+                outline.terms.push((before + 1, term));
+            }
+            return Ok(());
+        }
+        walk_sound(&self.segment, &mut |scanned| {
+            if let Entry::Control(Control::LogEntry(entry)) = scanned.entry
+                && self.counts.contains(&entry.index)
+                && outline.terms.last().is_none_or(|&(_, term)| term < entry.term)
+            {
+                outline.terms.push((entry.index, entry.term));
+            }
+            Ok(())
+        })
     }
 }
 
@@ -96,7 +183,9 @@ impl LogReader {
     }
 
     fn is_full(&self) -> bool {
-        self.next() >= self.wanted.end || (!self.entries.is_empty() && self.bytes >= self.max_bytes)
+        self.is_broken
+            || self.next() >= self.wanted.end
+            || (!self.entries.is_empty() && self.bytes >= self.max_bytes)
     }
 
     /// Takes an entry of a segment in which those from `end` on do not count.
@@ -123,8 +212,10 @@ impl LogReader {
             Entry::Control(control) => {
                 canonical::write_control(control, scanned.timestamp, &mut last.records);
             }
-            // Nobody has its bytes here: the chain will show that.
-            Entry::Erased { .. } => {}
+            Entry::Erased { .. } => {
+                self.entries.pop();
+                (self.open, self.is_broken) = (false, true);
+            }
         }
     }
 
@@ -154,17 +245,40 @@ impl DecidedEntry {
         entry.chained(before, records) == entry.chain
     }
 
+    /// Whether it is the first entry of a leader, which says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entry.kind == LogEntryKind::Empty
+    }
+
+    /// The entry as bytes, for other replicas: the payload that its head has in a segment
+    /// (`docs/formats/segment.md`, kind 8), then its records.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [self.entry.body().as_slice(), &self.records].concat()
+    }
+
+    /// Reads what [`DecidedEntry::to_bytes`] wrote. `None` if no entry is written like this, or
+    /// not with this index and this term; its records and its chain are looked at when it is
+    /// appended.
+    #[must_use]
+    pub fn from_bytes(index: u64, term: u64, bytes: &[u8]) -> Option<Self> {
+        let (head, records) = bytes.split_at_checked(BODY_BYTES)?;
+        let entry = LogEntry::from_body(index, head).filter(|entry| entry.term == term)?;
+        Some(Self { entry, records: records.to_vec() })
+    }
+
     /// The first entry of a new leader, which says nothing, behind an entry with the chain
     /// `before`. Where the log ends `within` a decision it leaves that open.
     #[must_use]
     pub fn empty(index: u64, term: u64, before: u64, within: bool) -> Self {
-        let kind = crate::record::LogEntryKind::Empty;
+        let kind = LogEntryKind::Empty;
         let mut entry = LogEntry { index, term, commit: 0, chain: 0, kind, more: within };
         entry.chain = entry.chained(before, &[]);
         Self { entry, records: Vec::new() }
     }
 }
 
-fn unread(damage: Damage) -> StoreError {
-    StoreError::Failed(format!("the log of the group cannot be read: {damage}"))
+fn unread(error: JobError) -> StoreError {
+    StoreError::Failed(format!("the log of the group cannot be read: {error}"))
 }

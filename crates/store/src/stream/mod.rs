@@ -74,6 +74,7 @@ pub use errors::{AppendRefusal, ReadError, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use find::FoundMessage;
 pub use group_log::{DecidedEntry, GroupPosition};
+pub use log_read::LogOutline;
 pub use lookup::Filter;
 pub use new_message::{Admission, AppendResult, GAP_MAX, NewMessage};
 pub use reader::{Removals, StreamReader};
@@ -301,6 +302,7 @@ impl Stream {
 
     /// Goes on in the log of a group, where the stream was found.
     pub(crate) fn resume_group(&mut self, tail: Option<LogTail>, consumers: ConsumerEntries, notes: Notes) {
+        self.upkeep.found(tail.as_ref().map_or(0, |tail| tail.position().index));
         self.group = tail.map(|tail| Box::new(group_log::GroupLog::new(tail, consumers, notes)));
         self.release_notes();
     }

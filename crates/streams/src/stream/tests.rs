@@ -24,7 +24,7 @@ use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use super::{Effects, StreamCore, StreamSettings, storage_config};
 use myelin_jsapi::config::{Storage, StreamConfig};
 
-pub(super) const NOW: Timestamp = 1_700_000_000_000_000_000;
+pub(crate) const NOW: Timestamp = 1_700_000_000_000_000_000;
 
 /// The defaults that the API fills in.
 pub(crate) fn config() -> StreamConfig {
@@ -101,7 +101,13 @@ impl Bench {
     }
 }
 
-pub(super) fn block(headers: &[&str]) -> String {
+/// A follower in no group.
+pub(crate) fn follower() -> StreamCore {
+    let settings = StreamSettings { role: crate::ReplicaRole::Follower, ..StreamSettings::default() };
+    Bench::with(config(), settings).core
+}
+
+pub(crate) fn block(headers: &[&str]) -> String {
     if headers.is_empty() {
         return String::new();
     }

@@ -41,7 +41,7 @@ fn read_all(stream: &Stream) -> Vec<DecidedEntry> {
 fn entries_are_read_back_as_they_were_decided() {
     let (mut bench, mut leader) = member(config());
     let decided = live(&mut leader);
-    assert_eq!(leader.log_begin().unwrap(), Some(1));
+    assert_eq!(leader.log_outline().unwrap().unwrap().base, (0, 0));
     assert!(read_all(&leader) == decided);
     leader.flush().unwrap();
     drop(leader);
@@ -64,15 +64,16 @@ fn entries_are_read_back_as_they_were_decided() {
     assert_eq!(follower.note(b"key"), Some(b"value".as_slice()));
 }
 
-/// In memory a segment that is closed is sealed.
+/// In memory what is removed from a segment gives its memory back, and the log begins behind it.
 #[test]
 fn entries_of_a_stream_in_memory_are_read_as_well() {
     let mut leader = Stream::in_memory(config(), 1, 1);
     leader.join_group(BEGINNING, 1).unwrap();
     let decided = live(&mut leader);
-    let begin = leader.log_begin().unwrap().unwrap();
-    assert!(begin > 1 && begin <= decided.len() as u64, "{begin}");
-    assert!(leader.read_log(begin..u64::MAX, usize::MAX).unwrap() == decided[begin as usize - 1..]);
+    let (base, _) = leader.log_outline().unwrap().unwrap().base;
+    assert!(base < decided.len() as u64, "{base}");
+    let read = leader.read_log(base + 1..u64::MAX, usize::MAX).unwrap();
+    assert!(read == decided[base as usize..]);
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn so_many_are_read_as_are_wanted() {
     assert_eq!(indexes(last..last + 9, usize::MAX), [last]);
     assert_eq!(indexes(last + 1..last + 9, usize::MAX), [0; 0]);
     let alone = bench_without_group();
-    assert_eq!(alone.log_begin().unwrap(), None);
+    assert_eq!(alone.log_outline().unwrap(), None);
     assert!(read_all(&alone).is_empty());
 }
 
@@ -130,22 +131,63 @@ fn entries_that_were_taken_back_are_not_read() {
     }
 }
 
-/// Sealed segments are not read: they may be compacted.
-#[test]
-fn the_log_begins_behind_sealed_segments() {
-    let (_bench, mut leader) = member(StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() });
+/// Twenty entries of 1 message each, in segments that are sealed but for the last ones.
+fn sealed(compression: Compression) -> (Bench, Stream, Vec<DecidedEntry>) {
+    let config = StreamConfig { segment_bytes: Some(400), compression, ..StreamConfig::default() };
+    let (bench, mut leader) = member(config);
     for n in 1..=20 {
-        put(&mut leader, "a", "some bytes to fill a segment", n).unwrap();
+        if n == 8 {
+            leader.lead(9);
+        }
+        put(&mut leader, &format!("a{n}"), "some bytes to fill a segment", n).unwrap();
     }
     let decided = leader.take_decided();
     leader.committed(20);
-    while let Some(job) = leader.next_job(40) {
-        leader.finish(job.run(), 40).unwrap();
+    run_jobs(&mut leader);
+    assert!(leader.open_segments().count() < 4, "some are sealed");
+    (bench, leader, decided)
+}
+
+fn run_jobs(stream: &mut Stream) {
+    while let Some(job) = stream.next_job(40) {
+        stream.finish(job.run(), 40).unwrap();
     }
-    let begin = leader.log_begin().unwrap().unwrap();
-    assert!(begin > 1 && begin <= 20, "{begin}");
-    assert!(leader.read_log(1..21, usize::MAX).unwrap().is_empty());
-    assert!(leader.read_log(begin..21, usize::MAX).unwrap() == decided[begin as usize - 1..]);
+}
+
+#[test]
+fn entries_in_sealed_segments_are_read() {
+    let (_bench, leader, decided) = sealed(Compression::None);
+    assert!(leader.read_log(1..21, usize::MAX).unwrap() == decided);
+    assert!(leader.read_log(9..12, usize::MAX).unwrap() == decided[8..11]);
+    let outline = LogOutline { base: (0, 0), terms: vec![(1, BEGINNING.term), (8, 9)] };
+    assert_eq!(leader.log_outline().unwrap(), Some(outline));
+}
+
+/// A segment that was written anew, compacted or compressed, has not all of its records any more.
+#[test]
+fn the_log_begins_behind_what_was_written_anew() {
+    let (_bench, leader, decided) = sealed(Compression::S2);
+    let LogOutline { base, terms } = leader.log_outline().unwrap().unwrap();
+    assert!(base.0 > 8 && base.0 < 20, "{base:?}");
+    let before = &decided[base.0 as usize - 1].entry;
+    assert_eq!(((before.index, before.term), terms), (base, vec![(base.0 + 1, 9)]));
+    assert!(leader.read_log(3..21, usize::MAX).unwrap().is_empty());
+    let rest = base.0 + 1;
+    assert!(leader.read_log(rest..21, usize::MAX).unwrap() == decided[rest as usize - 1..]);
+}
+
+/// A message that was erased is read by nobody, and what is behind it does not follow.
+#[test]
+fn an_erased_message_ends_what_is_read() {
+    let (bench, mut leader, decided) = sealed(Compression::None);
+    leader.erase(5, 41).unwrap();
+    leader.committed(21);
+    bench.store.as_ref().unwrap().journal().round_now(&|| 41).unwrap();
+    run_jobs(&mut leader);
+    let read = leader.read_log(1..21, usize::MAX).unwrap();
+    assert!(read.len() < 5 && read == decided[..read.len()], "{}", read.len());
+    assert!(leader.read_log(5..21, usize::MAX).unwrap().is_empty());
+    assert!(leader.read_log(15..21, usize::MAX).unwrap() == decided[14..20]);
 }
 
 /// A new leader's first entry says nothing, and does not finish what its log ends in: that is
@@ -183,4 +225,96 @@ fn the_empty_entry_of_a_new_leader_leaves_a_decision_open() {
     put(&mut stream, "a", "3", 7).unwrap();
     stream.committed(6);
     assert_eq!(sequences(&stream).len(), 2);
+}
+
+/// Where entries were taken back, what follows has the term of the entry that is left in front.
+#[test]
+fn a_log_whose_end_was_taken_back_ends_in_the_term_of_what_is_left() {
+    let (mut bench, mut stream) = member(StreamConfig::default());
+    put(&mut stream, "a", "kept", 1).unwrap();
+    stream.committed(1);
+    stream.lead(7);
+    put(&mut stream, "a", "taken back", 2).unwrap();
+    assert_eq!(stream.group().unwrap().term, 7);
+    stream.take_back(2, 3).unwrap();
+    assert_eq!(stream.group().unwrap().term, BEGINNING.term);
+    drop(stream);
+    let (stream, _) = bench.reopen(StreamConfig::default());
+    assert_eq!(stream.group().unwrap().term, BEGINNING.term);
+}
+
+#[test]
+fn an_entry_comes_back_from_its_bytes() {
+    let (_bench, mut leader) = member(config());
+    for decided in live(&mut leader) {
+        let (index, term, bytes) = (decided.entry.index, decided.entry.term, decided.to_bytes());
+        assert!(DecidedEntry::from_bytes(index, term, &bytes).as_ref() == Some(&decided));
+        assert!(DecidedEntry::from_bytes(index, term + 1, &bytes).is_none(), "of another term");
+        assert!(DecidedEntry::from_bytes(index, term, &bytes[..20]).is_none());
+    }
+}
+
+/// What is in a sealed segment is committed, though no entry says so that a start reads. So is what
+/// is in segments that it does not look at.
+#[test]
+fn a_start_knows_that_sealed_segments_are_committed() {
+    for is_merged in [false, true] {
+        let (mut bench, mut leader, _) = sealed(Compression::None);
+        if is_merged {
+            leader.renew(41).unwrap();
+        }
+        let open = leader.log_segments(0).unwrap();
+        let first = open.iter().find(|part| !part.segment.is_sealed()).unwrap().counts.start;
+        assert!(first > 10, "{first}");
+        drop(leader);
+        let (stream, _) = bench.reopen(StreamConfig::default());
+        let position = stream.group().unwrap();
+        assert_eq!(position.index, 20);
+        assert_eq!(position.commit, first - 1, "merged: {is_merged}");
+    }
+}
+
+/// Where a replica is behind what is sealed, files stay as they are.
+#[test]
+fn entries_that_a_replica_may_need_are_kept() {
+    let limits = Limits { messages: Some(1), ..Limits::default() };
+    let config = StreamConfig { segment_bytes: Some(400), limits, ..StreamConfig::default() };
+    let (mut bench, mut leader) = member(config.clone());
+    leader.keep_log_behind(Some(2));
+    for n in 1..=20 {
+        put(&mut leader, "a", "some bytes to fill a segment", n).unwrap();
+    }
+    let decided = leader.take_decided();
+    leader.committed(decided.len() as u64);
+    leader.renew(41).unwrap();
+    assert!(read_all(&leader) == decided);
+    drop(leader);
+    let (mut stream, _) = bench.reopen(config);
+    stream.keep_log_behind(Some(2));
+    stream.renew(42).unwrap();
+    assert!(read_all(&stream) == decided, "after a restart");
+    stream.keep_log_behind(Some(20));
+    stream.renew(43).unwrap();
+    assert!(stream.log_outline().unwrap().unwrap().base.0 > 10, "all have them");
+}
+
+/// The header of a segment says where the log stands. Where power is lost before it is written, the
+/// sealed segment in front of it does.
+#[test]
+fn a_log_whose_last_header_is_lost_ends_where_the_sealed_segment_does() {
+    let (mut bench, leader, decided) = sealed(Compression::None);
+    let parts = leader.log_segments(0).unwrap();
+    let open: Vec<_> = parts.iter().filter(|part| !part.segment.is_sealed()).collect();
+    let (last, chain) = (open[0].counts.start - 1, decided[open[0].counts.start as usize - 2].entry.chain);
+    let files = leader.segment_storage.files().unwrap();
+    let paths: Vec<_> = open.iter().map(|part| files.segment_path(part.segment.no)).collect();
+    drop(leader);
+    bench.store = None;
+    for path in paths {
+        bench.disk.open(&path).unwrap().set_len(0).unwrap();
+    }
+    let (mut stream, _) = bench.reopen(StreamConfig::default());
+    let position = stream.group().unwrap();
+    assert_eq!((position.index, position.chain, position.commit), (last, chain, last));
+    stream.append_decided(&decided[last as usize], 42).unwrap();
 }

@@ -1,0 +1,283 @@
+//! A stream's member of its group: joins consensus to the stream's log.
+//!
+//! Owns the order of things between the two: what the stream has decided is proposed, what another
+//! member has decided is appended, what is committed is told to the stream, and nothing that
+//! confirms an entry or a vote leaves before that is persisted. Who elects, and who has confirmed
+//! what, is for `replica`; what an entry does to a stream is for [`StreamCore`]. Must never let the
+//! stream's log and the one that consensus sees differ once [`GroupMember::advance`] is through:
+//! where that is impossible the member has failed, and is opened anew from what is stored.
+//!
+//! # One entry, on its leader
+//!
+//! 1. [`StreamCore::publish`] decides and writes it.
+//! 2. [`GroupMember::advance`] takes it from the stream, proposes it, and gives the messages for the
+//!    other members.
+//! 3. Their answers come to [`GroupMember::step`]. The next `advance` tells the stream what is
+//!    committed, and acknowledgements are in its effects.
+
+mod kept_log;
+mod open;
+mod persisting;
+#[cfg(test)]
+mod tests;
+
+pub use open::GroupStart;
+pub use persisting::Persistence;
+
+use std::collections::VecDeque;
+
+use myelin_replica::{Broken, Consensus, Fetch, RaftEntry, RaftMessage, RaftRole, Ready, Status, Vote};
+use myelin_store::{DecidedEntry, GroupPosition, StoreError, Timestamp};
+
+use crate::ReplicaRole;
+use crate::stream::{Effects, StreamCore};
+use kept_log::KeptLog;
+use persisting::Unpersisted;
+
+/// The member of one group whose log is that of a stream.
+#[derive(Debug)]
+pub struct GroupMember {
+    consensus: Consensus,
+    unpersisted: Unpersisted,
+    /// Decided and written here, and not proposed: too much is under way.
+    unproposed: VecDeque<DecidedEntry>,
+    /// The last entry of the stream's log that consensus knows.
+    known: u64,
+    /// The last term in which this member was elected, and in which entries are its own.
+    elected: u64,
+    kept_log: KeptLog,
+}
+
+/// What is to be done for a member, in this order.
+#[derive(Debug, Default)]
+pub struct GroupWork {
+    /// The role that the stream, its consumers and all that belongs to them are to have. Until the
+    /// stream has it the member does nothing more.
+    pub role: Option<ReplicaRole>,
+    /// To be made durable, and then told to [`GroupMember::vote_persisted`].
+    pub vote: Option<Vote>,
+    /// Whether the stream's log is to be synced, after which [`GroupMember::advance`] is to be
+    /// called: something waits for that.
+    pub needs_sync: bool,
+    /// To be sent, each to who it is for.
+    pub messages: Vec<RaftMessage>,
+}
+
+/// A member that does nothing any more, until it is opened anew.
+#[derive(Debug)]
+pub enum MemberFailed {
+    /// Consensus has ended, or what is stored is no log.
+    Consensus(Broken),
+    /// The stream could not append, take back or read what it had to.
+    Stream(StoreError),
+    /// The stream has no group.
+    NoGroup,
+}
+
+impl GroupMember {
+    /// Time has passed: one tick for all members of a server, some 100 ms.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn tick(&mut self) -> Result<(), MemberFailed> {
+        Ok(self.consensus.tick()?)
+    }
+
+    /// Takes a message of another member.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn step(&mut self, message: RaftMessage) -> Result<(), MemberFailed> {
+        Ok(self.consensus.step(message)?)
+    }
+
+    /// A vote of [`GroupWork::vote`] is durable.
+    pub fn vote_persisted(&mut self, vote: Vote) {
+        self.unpersisted.vote_persisted(vote);
+    }
+
+    /// How this member sees its group.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.consensus.status()
+    }
+
+    /// The consensus behind it: elections, handing over, resting. Who calls it calls
+    /// [`GroupMember::advance`] next.
+    pub fn consensus_mut(&mut self) -> &mut Consensus {
+        &mut self.consensus
+    }
+
+    /// Brings the stream and consensus to the same point: to be called after everything else here,
+    /// and after each turn in which the stream has decided something.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn advance(
+        &mut self,
+        stream: &mut StreamCore,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<GroupWork, MemberFailed> {
+        let mut work = GroupWork::default();
+        self.unproposed.extend(stream.store_mut().take_decided());
+        if stream.role().leads() && !self.leads() {
+            work.role = Some(ReplicaRole::Follower);
+            return Ok(work);
+        }
+        if !stream.role().leads() {
+            self.take_back_unproposed(stream, now)?;
+        }
+        loop {
+            self.propose()?;
+            self.serve_fetches(stream)?;
+            if let Some(number) = self.unpersisted.settle(stream, &mut work) {
+                self.consensus.persisted(number)?;
+            }
+            let Some(ready) = self.consensus.ready()? else { break };
+            self.take(ready, stream, (now, effects), &mut work)?;
+        }
+        let kept_behind = self.kept_log.behind(&self.consensus, now);
+        stream.store_mut().keep_log_behind(kept_behind);
+        let position = stream.store().group().ok_or(MemberFailed::NoGroup)?;
+        debug_assert_eq!(position.index, self.known + self.unproposed.len() as u64, "one log");
+        if !stream.role().leads() && self.may_lead(position) {
+            stream.store_mut().lead(position.term);
+            work.role = Some(ReplicaRole::Leader);
+        }
+        Ok(work)
+    }
+
+    /// Whether this member leads in the term in which the stream decides.
+    fn leads(&self) -> bool {
+        let Status { role, term, .. } = self.consensus.status();
+        role == RaftRole::Leader && term == self.elected
+    }
+
+    /// Whether its stream may begin to decide: the first entry of its term is in the log, and
+    /// everything in it is committed.
+    fn may_lead(&self, position: GroupPosition) -> bool {
+        self.leads() && position.term == self.elected && position.commit >= position.index
+    }
+
+    /// Proposes what the stream has decided, as much as may be under way.
+    fn propose(&mut self) -> Result<(), MemberFailed> {
+        while self.consensus.can_propose()
+            && let Some(decided) = self.unproposed.pop_front()
+        {
+            let (index, data) = (decided.entry.index, decided.to_bytes());
+            self.kept_log.add(data.len());
+            let refused = self.consensus.propose(index, data.into()).err();
+            self.consensus.check()?;
+            if let Some(refused) = refused {
+                let reason = format!("the entry {index} of the stream was not taken: {refused:?}");
+                return Err(Broken { reason }.into());
+            }
+            self.known = index;
+        }
+        Ok(())
+    }
+
+    /// A stream that leads no more forgets what it has decided and nobody else has heard of.
+    fn take_back_unproposed(&mut self, stream: &mut StreamCore, now: Timestamp) -> Result<(), MemberFailed> {
+        self.unproposed.clear();
+        let position = stream.store().group().ok_or(MemberFailed::NoGroup)?;
+        if position.index > self.known {
+            stream.take_back(self.known + 1, now)?;
+        }
+        Ok(())
+    }
+
+    /// Does what consensus asks for.
+    fn take(
+        &mut self,
+        ready: Ready,
+        stream: &mut StreamCore,
+        (now, effects): (Timestamp, &mut Effects),
+        work: &mut GroupWork,
+    ) -> Result<(), MemberFailed> {
+        let Status { role, term, .. } = self.consensus.status();
+        if role == RaftRole::Leader {
+            self.elected = term;
+        }
+        for entry in &ready.append {
+            self.append(entry, stream, now)?;
+        }
+        if let Some(commit) = ready.commit {
+            stream.committed(commit, effects);
+        }
+        self.unpersisted.add(ready, stream, work)?;
+        Ok(())
+    }
+
+    /// Has the stream's log have an entry as consensus has it.
+    fn append(
+        &mut self,
+        entry: &RaftEntry,
+        stream: &mut StreamCore,
+        now: Timestamp,
+    ) -> Result<(), MemberFailed> {
+        let &RaftEntry { index, term, ref data } = entry;
+        if index <= self.known {
+            if term == self.elected {
+                // The stream has decided it, and written it before it was proposed.
+                return Ok(());
+            }
+            stream.take_back(index, now)?;
+        }
+        let decided = if data.is_empty() {
+            stream.store().first_entry(term)
+        } else {
+            DecidedEntry::from_bytes(index, term, data)
+        };
+        let decided = decided.filter(|decided| decided.entry.index == index);
+        let decided =
+            decided.ok_or_else(|| Broken { reason: format!("nobody writes an entry as {index} is") })?;
+        stream.append_decided(&decided, now)?;
+        self.known = index;
+        self.kept_log.add(data.len());
+        Ok(())
+    }
+
+    /// Reads what members need that are behind.
+    fn serve_fetches(&mut self, stream: &StreamCore) -> Result<(), MemberFailed> {
+        for Fetch { id, from, to, max_bytes } in self.consensus.wanted() {
+            let bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+            // A segment that cannot be read keeps another member behind, and is none of this one's
+            // business: it is asked for again.
+            let read = stream.store().read_log(from..to, bytes).unwrap_or_default();
+            self.consensus.fetched(id, read.iter().map(raft_entry).collect())?;
+        }
+        Ok(())
+    }
+}
+
+/// An entry as consensus has it: the first one of a leader is empty.
+fn raft_entry(decided: &DecidedEntry) -> RaftEntry {
+    let data = if decided.is_empty() { Vec::new() } else { decided.to_bytes() };
+    RaftEntry { index: decided.entry.index, term: decided.entry.term, data: data.into() }
+}
+
+impl From<Broken> for MemberFailed {
+    fn from(broken: Broken) -> Self {
+        Self::Consensus(broken)
+    }
+}
+
+impl From<StoreError> for MemberFailed {
+    fn from(error: StoreError) -> Self {
+        Self::Stream(error)
+    }
+}
+
+impl std::fmt::Display for MemberFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Consensus(Broken { reason }) => f.write_str(reason),
+            Self::Stream(error) => error.fmt(f),
+            Self::NoGroup => f.write_str("the stream has no group"),
+        }
+    }
+}
+
+impl std::error::Error for MemberFailed {}

@@ -1,0 +1,79 @@
+//! How a member begins with what its stream's log has.
+
+use std::collections::VecDeque;
+
+use myelin_replica::{Broken, Consensus, LogStart, MemberStart, Peer, Vote};
+
+use super::kept_log::KeptLog;
+use super::persisting::Unpersisted;
+use super::{GroupMember, MemberFailed, Persistence, raft_entry};
+use crate::stream::StreamCore;
+
+/// With what a member begins, beside its stream.
+#[derive(Clone, Debug)]
+pub struct GroupStart {
+    /// The member itself.
+    pub me: Peer,
+    /// All members that vote, this one among them.
+    pub voters: Vec<Peer>,
+    /// The last one that was made durable.
+    pub vote: Vote,
+    /// Whether it may have lost what it has confirmed; see
+    /// [`MemberStart::is_amnesiac`](myelin_replica::MemberStart::is_amnesiac).
+    pub is_amnesiac: bool,
+    /// Where its draws of election time-outs begin.
+    pub seed: u64,
+    /// When an entry counts as persisted.
+    pub persistence: Persistence,
+}
+
+/// Bytes of entries that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+impl GroupMember {
+    /// A member whose log is that of a stream, which follows.
+    ///
+    /// # Errors
+    /// The stream is in no group, its log cannot be read or has a gap, or the member is not among
+    /// the voters.
+    pub fn open(stream: &StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
+        debug_assert!(!stream.role().leads(), "a member begins as a follower");
+        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence } = start;
+        let log = read_log(stream)?;
+        let last_term = log.terms.last().map_or(log.base.1, |&(_, term)| term);
+        // An entry of a later term than the vote: it is durable, and the vote was not yet.
+        let vote = if last_term > vote.term { Vote { term: last_term, voted_for: None } } else { vote };
+        let known = log.tail.last().map_or(log.committed, |entry| entry.index);
+        let start = MemberStart { me, voters, vote, log, is_amnesiac, seed };
+        let consensus = Consensus::open(&start)?;
+        Ok(Self {
+            consensus,
+            unpersisted: Unpersisted::new(persistence),
+            unproposed: VecDeque::new(),
+            known,
+            elected: 0,
+            kept_log: KeptLog::default(),
+        })
+    }
+}
+
+/// The stream's log, as consensus begins with it.
+fn read_log(stream: &StreamCore) -> Result<LogStart, MemberFailed> {
+    let store = stream.store();
+    let (Some(position), Some(outline)) = (store.group(), store.log_outline()?) else {
+        return Err(MemberFailed::NoGroup);
+    };
+    let committed = position.commit.min(position.index);
+    let mut tail = Vec::new();
+    let mut next = committed + 1;
+    while next <= position.index {
+        let read = store.read_log(next..position.index + 1, READ_BYTES)?;
+        if read.is_empty() {
+            let reason = format!("the entry {next} of the stream's log cannot be read");
+            return Err(Broken { reason }.into());
+        }
+        next += read.len() as u64;
+        tail.extend(read.iter().map(raft_entry));
+    }
+    Ok(LogStart { base: outline.base, terms: outline.terms, committed, tail })
+}

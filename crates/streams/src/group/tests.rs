@@ -1,0 +1,147 @@
+//! Groups of streams on disks, over a network that loses, repeats and reorders what they say.
+
+mod group;
+mod random;
+mod replica;
+
+use super::{GroupStart, MemberFailed, Persistence};
+use crate::ReplicaRole;
+use group::Group;
+use myelin_disk::faulty::Survival;
+
+/// What a client is answered that has published message `seq`.
+fn stored(seq: u64) -> String {
+    format!(r#"{{"stream":"S","seq":{seq}}}"#)
+}
+
+#[test]
+fn a_message_is_acknowledged_when_a_majority_has_it() {
+    let mut group = Group::new(3, Persistence::Written, 1);
+    let leader = group.elect(0);
+    group.publish(leader, "a", "first");
+    assert!(group.replicas[leader].said.is_empty(), "nobody else has it");
+    assert!(group.replicas[leader].payloads().is_empty(), "nor does anybody read it");
+    group.until_quiet();
+    assert_eq!(group.replicas[leader].said, [("a".to_owned(), stored(1))]);
+    group.beat();
+    for replica in &group.replicas {
+        assert_eq!(replica.payloads(), [(1, "first".to_owned())], "replica {}", replica.number);
+    }
+}
+
+/// What a leader alone has written is nobody's any more when others elect another one.
+#[test]
+fn a_leader_that_is_alone_acknowledges_nothing_and_takes_it_back() {
+    let mut group = Group::new(3, Persistence::Written, 2);
+    group.elect(0);
+    group.publish(0, "a", "kept");
+    group.until_quiet();
+    group.isolate(0);
+    for text in ["lost", "lost, too"] {
+        group.publish(0, text, text);
+    }
+    group.elect(1);
+    group.publish(1, "b", "other");
+    group.until_quiet();
+    assert_eq!(group.replicas[1].said, [("b".to_owned(), stored(2))]);
+    group.join_all();
+    group.beat();
+    let expected = [(1, "kept".to_owned()), (2, "other".to_owned())];
+    for replica in &group.replicas {
+        assert_eq!(replica.payloads(), expected, "replica {}", replica.number);
+    }
+    assert_eq!(group.replicas[0].said.len(), 1, "{:?}", group.replicas[0].said);
+    assert_eq!(group.replicas[0].core().role(), ReplicaRole::Follower);
+}
+
+/// A member that was away gets entries that nobody has in memory any more.
+#[test]
+fn a_member_that_was_away_is_given_what_it_lacks() {
+    let mut group = Group::new(3, Persistence::Written, 3);
+    group.elect(0);
+    group.kill(2);
+    for n in 0..300 {
+        group.publish(0, "a", &format!("{n} {}", "x".repeat(20_000)));
+        group.until_quiet();
+    }
+    group.kill(0);
+    group.kill(1);
+    (0..3).for_each(|number| group.come_back(number));
+    group.elect(1);
+    group.beat();
+    assert_eq!(group.replicas[2].payloads().len(), 50, "as many as the stream keeps");
+    assert_eq!(group.replicas[2].payloads(), group.replicas[1].payloads());
+}
+
+/// With `sync_interval: always` the word of a member counts when it outlives a loss of power.
+#[test]
+fn a_member_that_syncs_confirms_nothing_before() {
+    let mut group = Group::new(3, Persistence::Synced, 4);
+    group.elect(0);
+    group.are_syncs_held = true;
+    group.publish(0, "a", "first");
+    group.until_quiet();
+    assert!(group.replicas[0].said.is_empty(), "nobody has synced it");
+    group.sync(1);
+    group.until_quiet();
+    assert!(group.replicas[0].said.is_empty(), "one of three has");
+    group.sync(2);
+    group.until_quiet();
+    assert_eq!(group.replicas[0].said.len(), 1, "a majority has, without the leader");
+    group.are_syncs_held = false;
+    (0..3).for_each(|number| group.lose_power(number, Survival::None));
+    (0..3).for_each(|number| group.come_back(number));
+    group.elect_anyone();
+    group.beat();
+    for replica in &group.replicas {
+        assert_eq!(replica.payloads(), [(1, "first".to_owned())], "replica {}", replica.number);
+    }
+}
+
+/// The table of ids of a new leader knows what the old one has stored.
+#[test]
+fn another_leader_knows_the_ids_of_messages() {
+    let mut group = Group::new(3, Persistence::Written, 5);
+    group.elect(0);
+    group.publish_with(0, "a", &["Nats-Msg-Id: one"], "first");
+    group.until_quiet();
+    group.kill(0);
+    let leader = group.elect(2);
+    group.publish_with(leader, "b", &["Nats-Msg-Id: one"], "again");
+    let said = &group.replicas[leader].said;
+    assert_eq!(said, &[("b".to_owned(), r#"{"stream":"S","seq":1,"duplicate": true}"#.to_owned())]);
+}
+
+/// A decision of several entries whose leader ends in the middle of it leaves nothing.
+#[test]
+fn half_a_decision_is_aborted_by_the_next_leader() {
+    let mut group = Group::new(3, Persistence::Written, 6);
+    group.elect(0);
+    group.replicas[0].core_mut().store_mut().bound_entries(100);
+    let messages: Vec<String> = (0..6).map(|n| format!("{n} {}", "x".repeat(60))).collect();
+    group.publish_all(0, &messages);
+    let entries = group.count_entries_in_flight();
+    assert!(entries > 3, "{entries}");
+    group.deliver_entries(1, 2);
+    group.kill(0);
+    let leader = group.elect(1);
+    group.publish(leader, "b", "next");
+    group.until_quiet();
+    group.come_back(0);
+    group.beat();
+    for replica in &group.replicas {
+        let texts: Vec<String> = replica.payloads().into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["next"], "replica {}", replica.number);
+    }
+}
+
+#[test]
+fn a_stream_without_a_group_has_no_member() {
+    let group = Group::new(1, Persistence::Written, 7);
+    let start = GroupStart { voters: Vec::new(), ..group.replicas[0].start() };
+    let opened = super::GroupMember::open(group.replicas[0].core(), start);
+    assert!(matches!(opened, Err(MemberFailed::Consensus(_))), "it is not among the voters");
+    let bench = crate::stream::tests::follower();
+    let opened = super::GroupMember::open(&bench, group.replicas[0].start());
+    assert!(matches!(opened, Err(MemberFailed::NoGroup)));
+}
