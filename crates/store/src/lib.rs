@@ -80,6 +80,7 @@ mod append_file;
 mod config;
 mod document;
 mod flipped;
+mod hard_file;
 mod id;
 #[allow(clippy::cast_possible_truncation, reason = "places in tables and buffers that are in memory")]
 mod jobs;
@@ -95,6 +96,7 @@ mod watermarks;
 
 pub use append_file::{AppendFile, AppendFileOptions, OnDurable, TAIL_BYTES, WriteFailed};
 pub use config::{Compression, Discard, Durability, Limits, Storage, StreamConfig, Unsealed};
+pub use hard_file::HardFile;
 pub use id::{FileId, FileKind, SegmentNo, Seq, StreamId, Timestamp};
 pub use jobs::{Done, Job};
 /// Where salts of files, keys of streams and nonces of sealed keys come from: the embedder gives a

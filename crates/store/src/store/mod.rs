@@ -41,6 +41,7 @@ use crate::config::{StreamConfig, Unsealed};
 use crate::damage::Damage;
 use crate::entropy::Entropy;
 use crate::flipped;
+use crate::hard_file::{self, HardFile};
 use crate::id::StreamPart;
 use crate::journal::{Journal, JournalConfig, JournalFailed, ReplayReport, SyncInterval};
 use crate::keys::{Keys, NeedsReseal, StreamKey};
@@ -213,6 +214,14 @@ impl Store {
     fn new(root: PathBuf, store_env: Arc<StoreEnv>) -> Self {
         let index_seed = seed(&*store_env.entropy);
         Self { root, index_seed, store_env, gone: Mutex::default(), owes_round: AtomicBool::new(false) }
+    }
+
+    /// Opens the file of what members of groups must remember, and reads all of it.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn open_hard_file(&self) -> io::Result<(HardFile, Vec<u8>)> {
+        HardFile::open(Arc::clone(&self.store_env.disk), &self.root)
     }
 
     /// The journal: its rounds make appends durable.
@@ -426,7 +435,7 @@ impl Store {
 }
 
 /// Names in the root that are ours.
-pub(crate) const OURS: [&str; 11] = [
+pub(crate) const OURS: [&str; 13] = [
     "store",
     "store.copy",
     LOCK,
@@ -438,6 +447,8 @@ pub(crate) const OURS: [&str; 11] = [
     watermarks::NAMES[1],
     register::NAMES[0],
     register::NAMES[1],
+    hard_file::NAMES[0],
+    hard_file::NAMES[1],
 ];
 
 /// The file in the root that an open store has locked.

@@ -20,9 +20,11 @@ mod open;
 mod persisting;
 #[cfg(test)]
 mod tests;
+mod votes;
 
 pub use open::GroupStart;
 pub use persisting::Persistence;
+pub use votes::{GroupVotes, VotesUnreadable};
 
 use std::collections::VecDeque;
 

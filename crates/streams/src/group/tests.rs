@@ -3,6 +3,7 @@
 mod group;
 mod random;
 mod replica;
+mod votes;
 
 use super::{GroupStart, MemberFailed, Persistence};
 use crate::ReplicaRole;

@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::{Storage, StreamConfig};
-use myelin_replica::{Peer, RaftMessage, Vote};
+use myelin_replica::hard_state::HardState;
+use myelin_replica::{GroupId, Peer, RaftMessage, Vote};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{GroupPosition, Seq, Store, StoreOptions, Timestamp, Wait};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
 use crate::ReplicaRole;
-use crate::group::{GroupMember, GroupStart, MemberFailed, Persistence};
+use crate::group::{GroupMember, GroupStart, GroupVotes, MemberFailed, Persistence};
 use crate::stream::tests::{block, config};
 use crate::stream::{Effects, StreamCore, StreamSettings, storage_config};
+
+const GROUP: GroupId = GroupId(7);
 
 /// A member that lives, or its disk.
 pub(super) struct Replica {
     pub(super) number: usize,
     pub(super) disk: FaultyDisk,
     live: Option<Live>,
-    /// What is durable of its votes.
-    vote: Vote,
     voters: Vec<Peer>,
     persistence: Persistence,
     lives: u64,
@@ -32,6 +33,7 @@ pub(super) struct Replica {
 struct Live {
     core: StreamCore,
     member: GroupMember,
+    votes: GroupVotes,
     store: Store,
     effects: Effects,
 }
@@ -51,7 +53,6 @@ impl Replica {
             number,
             disk,
             live: None,
-            vote: Vote::default(),
             voters: voters.to_vec(),
             persistence,
             lives: 0,
@@ -81,8 +82,11 @@ impl Replica {
     }
 
     fn begin(&mut self, store: Store, core: StreamCore) {
-        let member = GroupMember::open(&core, self.start()).unwrap();
-        self.live = Some(Live { core, member, store, effects: Effects::default() });
+        let votes = GroupVotes::open(&store).unwrap();
+        let vote = votes.get(GROUP).map_or(Vote::default(), |state| state.vote);
+        let start = GroupStart { vote, ..self.start() };
+        let member = GroupMember::open(&core, start).unwrap();
+        self.live = Some(Live { core, member, votes, store, effects: Effects::default() });
         self.lives += 1;
     }
 
@@ -90,7 +94,7 @@ impl Replica {
         GroupStart {
             me: self.peer(),
             voters: self.voters.clone(),
-            vote: self.vote,
+            vote: Vote::default(),
             is_amnesiac: false,
             seed: self.lives * 100 + self.number as u64,
             persistence: self.persistence,
@@ -137,7 +141,7 @@ impl Replica {
                 live.core.set_role(role, now, &mut live.effects);
             }
             if let Some(vote) = work.vote {
-                self.vote = vote;
+                live.votes.set([(GROUP, HardState { vote, ..HardState::default() })]).unwrap();
                 live.member.vote_persisted(vote);
             }
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,0 +1,75 @@
+//! The file of hard states.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_replica::hard_state::{HardState, RECORD_BYTES};
+use myelin_replica::{GroupId, Peer, Vote};
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::{Store, StoreOptions};
+
+use crate::group::{GroupVotes, VotesUnreadable};
+
+fn open(disk: &FaultyDisk) -> (Store, Result<GroupVotes, VotesUnreadable>) {
+    let options =
+        StoreOptions { journal_file_bytes: 1 << 20, headroom_bytes: 1 << 20, ..StoreOptions::new("/store") };
+    let entropy = Arc::new(SeededEntropy::new(1));
+    let (store, report) = Store::open(Arc::new(disk.clone()), options, entropy).unwrap();
+    assert_eq!(report.notices, [], "the file is known");
+    let votes = GroupVotes::open(&store);
+    (store, votes)
+}
+
+fn voted(term: u64) -> HardState {
+    let vote = Vote { term, voted_for: Peer::from_number(term % 3 + 1) };
+    HardState { vote, ..HardState::default() }
+}
+
+#[test]
+fn votes_outlive_a_loss_of_power_and_the_file_stays_short() {
+    let mut disk = FaultyDisk::new(1);
+    for life in 0..4 {
+        let (_store, votes) = open(&disk);
+        let mut votes = votes.unwrap();
+        for group in 0..10 {
+            let before = (life > 0).then(|| voted(life * 1000 + group));
+            assert_eq!(votes.get(GroupId(group)), before, "group {group} in life {life}");
+        }
+        for term in 0..=900 {
+            let state = |group| (GroupId(group), voted(life * 1000 + term + group + 100));
+            votes.set((0..10).map(state)).unwrap();
+        }
+        drop(votes);
+        disk = disk.power_cycle(Survival::None);
+        let bytes = disk.read_all(Path::new("/store/hard")).unwrap().len();
+        assert!(bytes < 1200 * RECORD_BYTES, "{bytes} bytes for 10 groups");
+    }
+}
+
+/// A torn end is no damage; a record that is damaged in front of others is.
+#[test]
+fn a_damaged_vote_keeps_the_groups_from_beginning() {
+    let disk = FaultyDisk::new(1);
+    let (store, votes) = open(&disk);
+    let mut votes = votes.unwrap();
+    for term in 1..=3 {
+        votes.set([(GroupId(1), voted(term))]).unwrap();
+    }
+    drop((votes, store));
+    let path = Path::new("/store/hard");
+    let torn = disk.kill();
+    torn.truncate(path, 2 * RECORD_BYTES as u64 + 7).unwrap();
+    let (store, votes) = open(&torn);
+    let mut votes = votes.unwrap();
+    assert_eq!(votes.get(GroupId(1)), Some(voted(2)));
+    votes.set([(GroupId(1), voted(9))]).unwrap();
+    drop((votes, store));
+    let (_store, votes) = open(&torn.kill());
+    assert_eq!(votes.unwrap().get(GroupId(1)), Some(voted(9)));
+    let damaged = disk.kill();
+    damaged.flip_bit(path, RECORD_BYTES as u64 + 30, 1).unwrap();
+    let (_store, votes) = open(&damaged);
+    let error = votes.expect_err("a vote is lost").to_string();
+    assert_eq!(error, "the record at byte 60 is damaged, and groups have counted on it");
+}

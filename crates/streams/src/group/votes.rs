@@ -1,0 +1,84 @@
+//! What the members of a store's groups remember of elections, in its file `hard`.
+//!
+//! Owns when that file is appended to, and when it is written anew. Its form is `replica`'s
+//! (`hard_state`), its syncs are `store`'s. Many groups may vote at once, when a server is gone:
+//! they share one write and one sync.
+
+use std::io;
+
+use myelin_replica::GroupId;
+use myelin_replica::hard_state::{Damaged, HardState, HardStates, RECORD_BYTES};
+use myelin_store::{HardFile, Store};
+
+/// The file may have so many bytes that say nothing more, and as many as it needs.
+const SLACK_BYTES: usize = 1024 * RECORD_BYTES;
+
+/// Hard states of all groups of a store.
+#[derive(Debug)]
+pub struct GroupVotes {
+    file: HardFile,
+    states: HardStates,
+}
+
+/// Why a store's groups cannot begin.
+#[derive(Debug)]
+pub enum VotesUnreadable {
+    /// The disk.
+    Io(io::Error),
+    /// A record is damaged that others have counted on: which votes are forgotten is not known.
+    Damaged(Damaged),
+}
+
+impl GroupVotes {
+    /// Reads the file, if the store has one. Takes off the torn end of a write.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged: a member that forgets a vote could vote twice.
+    pub fn open(store: &Store) -> Result<Self, VotesUnreadable> {
+        let (mut file, bytes) = store.open_hard_file().map_err(VotesUnreadable::Io)?;
+        let (states, end) = HardStates::read(&bytes).map_err(VotesUnreadable::Damaged)?;
+        file.cut(end as u64).map_err(VotesUnreadable::Io)?;
+        Ok(Self { file, states })
+    }
+
+    /// What a member remembers. `None`: nothing yet.
+    #[must_use]
+    pub fn get(&self, group: GroupId) -> Option<HardState> {
+        self.states.get(group)
+    }
+
+    /// Has these groups remember this, durably: one write, one sync.
+    ///
+    /// # Errors
+    /// Of the disk: nobody may count on it. The next call writes all of it again.
+    pub fn set(&mut self, changes: impl IntoIterator<Item = (GroupId, HardState)>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for (group, state) in changes {
+            self.states.set(group, state, &mut bytes);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let live = self.states.live_bytes();
+        let is_long = self.file.len() + bytes.len() as u64 > (2 * live + SLACK_BYTES) as u64;
+        if !is_long && !self.file.has_failed() {
+            return self.file.append(&bytes);
+        }
+        bytes.clear();
+        self.states.write_all(&mut bytes);
+        self.file.write_anew(&bytes)
+    }
+}
+
+impl std::fmt::Display for VotesUnreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Damaged(Damaged { at }) => {
+                write!(f, "the record at byte {at} is damaged, and groups have counted on it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for VotesUnreadable {}
