@@ -43,15 +43,19 @@ impl Group {
     }
 
     pub(super) fn publish_with(&mut self, number: usize, reply: &str, headers: &[&str], payload: &str) {
-        self.now += 1_000_000;
-        self.replicas[number].publish(&[(reply, headers, payload)], self.now);
-        self.advance(number);
+        self.publish_messages(number, &[(reply, headers, payload)]);
     }
 
     pub(super) fn publish_all(&mut self, number: usize, payloads: &[String]) {
         let messages: Vec<(&str, &[&str], &str)> =
             payloads.iter().map(|payload| ("r", &[][..], payload.as_str())).collect();
-        self.replicas[number].publish(&messages, self.now);
+        self.publish_messages(number, &messages);
+    }
+
+    /// Publishes messages with these replies, headers and payloads at once.
+    pub(super) fn publish_messages(&mut self, number: usize, messages: &[(&str, &[&str], &str)]) {
+        self.now += 1_000_000;
+        self.replicas[number].publish(messages, self.now);
         self.advance(number);
     }
 

@@ -26,11 +26,17 @@ fn step(group: &mut Group, published: &mut u64, persistence: Persistence) {
             let texts: Vec<String> = (0..count).map(|n| format!("m{}", *published + n)).collect();
             *published += count;
             let length = if group.rng.below(10) == 0 { 30_000 } else { 200 };
-            for text in texts {
-                let id = format!("Nats-Msg-Id: {text}");
+            let ids: Vec<String> = texts.iter().map(|text| format!("Nats-Msg-Id: {text}")).collect();
+            let payloads = texts.iter().map(|text| {
                 let filler = "x".repeat(group.rng.below(length) as usize);
-                group.publish_with(leader, &text, &[&id], &format!("{text} {filler}"));
-            }
+                format!("{text} {filler}")
+            });
+            let payloads: Vec<String> = payloads.collect();
+            let headers: Vec<[&str; 1]> = ids.iter().map(|id| [id.as_str()]).collect();
+            let messages: Vec<(&str, &[&str], &str)> = (0..texts.len())
+                .map(|at| (texts[at].as_str(), headers[at].as_slice(), payloads[at].as_str()))
+                .collect();
+            group.publish_messages(leader, &messages);
         }
         960..970 if persistence == Persistence::Synced && group.replicas[number].is_alive() => {
             let survival = match group.rng.below(3) {
@@ -41,7 +47,8 @@ fn step(group: &mut Group, published: &mut u64, persistence: Persistence) {
             group.lose_power(number, survival);
         }
         960..970 if group.replicas[number].is_alive() => group.kill(number),
-        970..990 if !group.replicas[number].is_alive() => group.come_back(number),
+        970..988 if !group.replicas[number].is_alive() => group.come_back(number),
+        988..990 => group.replicas[number].dies_at_vote = true,
         990..993 => group.isolate(number),
         993..1000 => group.join_all(),
         _ => {}
@@ -58,6 +65,7 @@ fn live(size: usize, persistence: Persistence, seed: u64, steps: usize) {
     }
     group.loss = 0;
     group.join_all();
+    group.replicas.iter_mut().for_each(|replica| replica.dies_at_vote = false);
     (0..size).for_each(|number| group.come_back_if_dead(number));
     let leader = group.elect_anyone();
     group.publish(leader, "end", "end");

@@ -28,6 +28,9 @@ pub(super) struct Replica {
     /// What clients were told in all its lives: reply subject, payload.
     pub(super) said: Vec<(String, String)>,
     pub(super) needs_sync: bool,
+    pub(super) entry_bytes: usize,
+    /// Whether it dies when it is to remember a vote, with everything said that it has said then.
+    pub(super) dies_at_vote: bool,
 }
 
 struct Live {
@@ -58,6 +61,8 @@ impl Replica {
             lives: 0,
             said: Vec::new(),
             needs_sync: false,
+            entry_bytes: 600,
+            dies_at_vote: false,
         };
         let (store, _) = replica.open_store();
         let stored = storage_config(&stream_config(), false);
@@ -81,7 +86,9 @@ impl Replica {
         Store::open(Arc::new(self.disk.clone()), options, entropy).unwrap()
     }
 
-    fn begin(&mut self, store: Store, core: StreamCore) {
+    fn begin(&mut self, store: Store, mut core: StreamCore) {
+        // So that what is published at once is often a decision of several entries.
+        core.store_mut().bound_entries(self.entry_bytes);
         let votes = GroupVotes::open(&store).unwrap();
         let vote = votes.get(GROUP).map_or(Vote::default(), |state| state.vote);
         let start = GroupStart { vote, ..self.start() };
@@ -139,6 +146,10 @@ impl Replica {
             messages.extend(work.messages);
             if let Some(role) = work.role {
                 live.core.set_role(role, now, &mut live.effects);
+            }
+            if work.vote.is_some() && std::mem::take(&mut self.dies_at_vote) {
+                self.kill();
+                return Ok(messages);
             }
             if let Some(vote) = work.vote {
                 live.votes.set([(GROUP, HardState { vote, ..HardState::default() })]).unwrap();
