@@ -9,6 +9,7 @@ use super::{GroupStart, MemberFailed, Persistence};
 use crate::ReplicaRole;
 use group::Group;
 use myelin_disk::faulty::Survival;
+use myelin_replica::{RaftMessage, RaftMessageKind, RaftRole};
 
 /// What a client is answered that has published message `seq`.
 fn stored(seq: u64) -> String {
@@ -133,6 +134,112 @@ fn half_a_decision_is_aborted_by_the_next_leader() {
     for replica in &group.replicas {
         let texts: Vec<String> = replica.payloads().into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["next"], "replica {}", replica.number);
+    }
+}
+
+/// Who asks for votes votes for itself, and who gives one must remember it.
+#[test]
+fn no_vote_leaves_before_it_is_durable() {
+    let mut group = Group::new(3, Persistence::Written, 8);
+    group.replicas[0].are_votes_held = true;
+    group.replicas[1].are_votes_held = true;
+    group.kill(2);
+    group.replicas[0].member().consensus_mut().campaign().unwrap();
+    group.advance(0);
+    group.until_quiet();
+    assert!(group.replicas[0].persist_vote(), "it stands for election");
+    assert!(!group.replicas[1].persist_vote(), "and has asked nobody before");
+    group.advance(0);
+    group.until_quiet();
+    assert!(!group.replicas[0].leads());
+    assert!(group.replicas[1].persist_vote(), "nobody has heard of the other's vote");
+    group.advance(1);
+    group.until_quiet();
+    assert!(group.replicas[0].leads());
+}
+
+/// More than may be under way is decided, and not proposed: nobody else ever hears of it.
+#[test]
+fn what_was_not_proposed_is_taken_back() {
+    let mut group = Group::new(3, Persistence::Written, 9);
+    group.elect(0);
+    group.isolate(0);
+    let before = group.replicas[0].position().index;
+    let large = "x".repeat(1 << 20);
+    (0..20).for_each(|_| group.publish(0, "lost", &large));
+    assert_eq!(group.replicas[0].position().index, before + 20);
+    let proposed = group.replicas[0].member().status().last;
+    assert!(proposed > before + 10 && proposed < before + 20, "{proposed}");
+    group.elect(1);
+    group.publish(1, "a", "kept");
+    group.until_quiet();
+    group.join_all();
+    group.beat();
+    for replica in &group.replicas {
+        assert_eq!(replica.payloads(), [(1, "kept".to_owned())], "replica {}", replica.number);
+    }
+    assert!(group.replicas[0].said.is_empty());
+}
+
+/// Between two looks a member may lose an election and win another one: what it has decided in
+/// between is of no term.
+#[test]
+fn a_leader_that_was_elected_again_steps_down_first() {
+    let mut group = Group::new(3, Persistence::Written, 10);
+    group.elect(0);
+    let (me, other) = (group.replicas[0].peer(), group.replicas[1].peer());
+    let term = group.replicas[0].member().status().term;
+    let message = |kind, term| RaftMessage {
+        kind,
+        from: other,
+        to: me,
+        term,
+        index: 0,
+        log_term: 0,
+        commit: 0,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: false,
+        entries: Vec::new(),
+    };
+    let member = group.replicas[0].member();
+    member.step(message(RaftMessageKind::Heartbeat, term + 1)).unwrap();
+    member.consensus_mut().campaign().unwrap();
+    member.step(message(RaftMessageKind::PreVoteAnswer, term + 2)).unwrap();
+    member.step(message(RaftMessageKind::VoteAnswer, term + 2)).unwrap();
+    let status = member.status();
+    assert_eq!((status.role, status.term), (RaftRole::Leader, term + 2));
+    let now = group.now;
+    group.replicas[0].publish(&[("lost", &[], "lost")], now);
+    let mut roles = Vec::new();
+    group.replicas[0].advance_once(now, &mut roles);
+    assert_eq!(roles, [Some(ReplicaRole::Follower)]);
+    group.advance(0);
+    group.until_quiet();
+    assert!(group.replicas[0].leads() && group.replicas[0].payloads().is_empty());
+}
+
+/// Entries of an earlier term than the one in which a member was elected may take the place of its
+/// own.
+#[test]
+fn entries_of_earlier_terms_take_the_place_of_ones_own() {
+    let mut group = Group::new(5, Persistence::Written, 11);
+    group.elect(0);
+    group.beat();
+    group.publish(0, "a", "of the first leader");
+    group.deliver_entries(4, 9);
+    group.kill(0);
+    group.elect_alone(1);
+    group.elect_alone(4);
+    group.replicas[4].member().tick().unwrap();
+    group.beat();
+    group.come_back(0);
+    group.beat();
+    group.beat();
+    for replica in &group.replicas {
+        let expected = [(1, "of the first leader".to_owned())];
+        assert_eq!(replica.payloads(), expected, "replica {}", replica.number);
     }
 }
 

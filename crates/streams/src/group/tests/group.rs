@@ -1,7 +1,7 @@
 //! Members, and the network between them.
 
 use myelin_disk::faulty::Survival;
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind};
+use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_stdx::rng::Rng;
 use myelin_store::Timestamp;
 
@@ -153,6 +153,24 @@ impl Group {
             }
         }
         panic!("member {number} is not elected");
+    }
+
+    /// Has a member be elected, of whose entries nobody hears.
+    pub(super) fn elect_alone(&mut self, number: usize) {
+        self.wire.clear();
+        for other in (0..self.replicas.len()).filter(|other| *other != number) {
+            (0..20).for_each(|_| self.tick(other));
+        }
+        self.wire.clear();
+        self.replicas[number].member().consensus_mut().campaign().expect("no rule is broken");
+        self.advance(number);
+        while !self.wire.is_empty() {
+            let message = self.wire.remove(0);
+            if message.kind.is_of_election() {
+                self.deliver(message);
+            }
+        }
+        assert_eq!(self.replicas[number].member().status().role, RaftRole::Leader);
     }
 
     /// Waits for a leader that the others follow.

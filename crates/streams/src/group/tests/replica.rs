@@ -31,6 +31,9 @@ pub(super) struct Replica {
     pub(super) entry_bytes: usize,
     /// Whether it dies when it is to remember a vote, with everything said that it has said then.
     pub(super) dies_at_vote: bool,
+    /// Whether votes are not made durable, until [`Replica::persist_vote`].
+    pub(super) are_votes_held: bool,
+    held_vote: Option<Vote>,
 }
 
 struct Live {
@@ -63,6 +66,8 @@ impl Replica {
             needs_sync: false,
             entry_bytes: 600,
             dies_at_vote: false,
+            are_votes_held: false,
+            held_vote: None,
         };
         let (store, _) = replica.open_store();
         let stored = storage_config(&stream_config(), false);
@@ -151,6 +156,10 @@ impl Replica {
                 self.kill();
                 return Ok(messages);
             }
+            if self.are_votes_held && work.vote.is_some() {
+                self.held_vote = work.vote;
+                return Ok(messages);
+            }
             if let Some(vote) = work.vote {
                 live.votes.set([(GROUP, HardState { vote, ..HardState::default() })]).unwrap();
                 live.member.vote_persisted(vote);
@@ -163,6 +172,19 @@ impl Replica {
                 return Ok(messages);
             }
         }
+    }
+
+    /// Asks the member once what it wants, and notes the role that the stream is to have.
+    pub(super) fn advance_once(&mut self, now: Timestamp, roles: &mut Vec<Option<ReplicaRole>>) {
+        let live = self.live.as_mut().expect("it lives");
+        roles.push(live.member.advance(&mut live.core, now, &mut live.effects).unwrap().role);
+    }
+
+    /// Makes the vote durable that was held; answers whether there was one.
+    pub(super) fn persist_vote(&mut self) -> bool {
+        let vote = self.held_vote.take();
+        vote.into_iter().for_each(|vote| self.member().vote_persisted(vote));
+        vote.is_some()
     }
 
     /// Publishes messages with these replies, headers and payloads as one buffer.
