@@ -1,7 +1,8 @@
 //! The file `hard` of a store: what members of groups must remember of elections.
 //!
 //! Owns the file, its name and its syncs; the form of what is in it belongs to who writes it
-//! (`replica`). The file is made when there is something to remember: a store without groups has none.
+//! (`replica`). A store without groups has none: the file is made when there is something to
+//! remember.
 //! Must never call something
 //! durable that a loss of power can take.
 
@@ -161,13 +162,13 @@ mod tests {
     #[test]
     fn there_is_one_file_or_the_other() {
         let error = DiskFault::Error(ErrorKind::Other);
-        for fault in [DiskFault::Crash, error.clone()] {
+        for fault in [DiskFault::Crash, error] {
             let mut is_through = false;
             for point in 0..20 {
                 let disk = FaultyDisk::new(point);
                 let (mut file, _) = open(&disk);
                 file.append(b"before").unwrap();
-                disk.fail_at(disk.points() + point, fault.clone());
+                disk.fail_at(disk.points() + point, fault);
                 let written = file.write_anew(b"after");
                 if fault == error {
                     disk.heal();
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What a sync has refused is perhaps not there, whatever a later one says.
+    /// Bytes that a sync has refused are perhaps not there, whatever a later one says.
     #[test]
     fn a_failed_append_is_not_followed_by_another() {
         let disk = FaultyDisk::new(1);

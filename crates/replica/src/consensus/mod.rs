@@ -89,7 +89,7 @@ pub struct Consensus {
     vote: Vote,
     /// Index that was told to be committed.
     told: u64,
-    /// As a leader has said, or 0.
+    /// Index up to which all have confirmed the log, as a leader has said, or 0.
     confirmed_by_all: u64,
     /// Under way, with where they begin.
     fetches: Vec<(FetchId, u64, GetEntriesContext)>,

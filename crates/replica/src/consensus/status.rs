@@ -49,8 +49,8 @@ pub struct Status {
 }
 
 impl Consensus {
-    /// Index up to which all members have confirmed the log, as this leader knows it, or as a leader
-    /// has said: 0 before one has.
+    /// Index up to which all members have confirmed the log, as this leader knows it, or as one has
+    /// said: 0 before.
     #[must_use]
     pub fn confirmed_by_all(&self) -> u64 {
         let Status { role, members, .. } = self.status();

@@ -103,7 +103,7 @@ impl GroupTail {
         }
     }
 
-    /// What comes now is behind segments that were sealed, and are not looked at.
+    /// Notes that the next segment is behind sealed ones, which are not looked at.
     pub(super) fn begin_behind_sealed(&mut self) {
         self.is_sealed = true;
     }

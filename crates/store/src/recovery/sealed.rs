@@ -64,12 +64,8 @@ impl Recovering<'_> {
             Ok(segment) => Arc::new(segment),
             Err(damage) => return Err(OpenError::new(format!("segment {}", header.segment.0), damage)),
         };
-        if self.group.tail.is_some()
-            && !behind.iter().any(|no| self.group_place(*no).is_some())
-            && let Err(damage) = self.pass_entries(&segment, header, trailer)
-        {
-            return Err(OpenError::new(format!("segment {}", header.segment.0), damage));
-        }
+        self.pass_entries(&segment, header, trailer, behind)
+            .map_err(|damage| OpenError::new(format!("segment {}", header.segment.0), damage))?;
         if let Err(error) = self.keep_footer(header, trailer) {
             return Err(OpenError::new(format!("segment {}", header.segment.0), error));
         }
@@ -110,7 +106,12 @@ impl Recovering<'_> {
         segment: &Segment,
         header: &SegmentHeader,
         trailer: &Trailer,
+        behind: &[SegmentNo],
     ) -> Result<(), Damage> {
+        let is_said_behind = || behind.iter().any(|no| self.group_place(*no).is_some());
+        if self.group.tail.is_none() || is_said_behind() {
+            return Ok(());
+        }
         let group = &mut self.group;
         let mut pass = |scanned: Scanned<'_>| match &scanned.entry {
             Entry::Control(Control::LogEntry(entry)) => group.pass(entry),

@@ -21,7 +21,7 @@ use super::segment_view::Segment;
 /// reading of a header.
 const SEALED_SEGMENTS: usize = 64;
 
-/// What of a group's log can be read back.
+/// Part of a group's log that can be read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOutline {
     /// Index and term of the entry in front of the first one that can be read: the last one if none
@@ -51,7 +51,7 @@ struct LogReader {
 }
 
 impl Stream {
-    /// What of the group's log [`Stream::read_log`] can read. `None` without a group.
+    /// Describes what of the group's log [`Stream::read_log`] can read. `None` without a group.
     ///
     /// # Errors
     /// A segment cannot be read.

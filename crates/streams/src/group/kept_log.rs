@@ -14,8 +14,8 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Since when a member is behind.
 #[derive(Debug, Default)]
 pub(super) struct KeptLog {
-    /// When one was seen to be that has not confirmed everything since, what it was to confirm, and
-    /// bytes of entries that came since.
+    /// Time at which one was seen to be that has not confirmed everything since, what it was to
+    /// confirm, and bytes of entries that came since.
     behind: Option<(Timestamp, u64, u64)>,
 }
 

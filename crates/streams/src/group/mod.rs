@@ -10,8 +10,8 @@
 //! # One entry, on its leader
 //!
 //! 1. [`StreamCore::publish`] decides and writes it.
-//! 2. [`GroupMember::advance`] takes it from the stream, proposes it, and gives the messages for the
-//!    other members.
+//! 2. [`GroupMember::advance`] takes it from the stream, proposes it, and gives the messages for
+//!    the other members.
 //! 3. Their answers come to [`GroupMember::step`]. The next `advance` tells the stream what is
 //!    committed, and acknowledgements are in its effects.
 
@@ -41,7 +41,7 @@ use persisting::Unpersisted;
 pub struct GroupMember {
     consensus: Consensus,
     unpersisted: Unpersisted,
-    /// Decided and written here, and not proposed: too much is under way.
+    /// Entries that are decided and written here, and not proposed: too much is under way.
     unproposed: VecDeque<DecidedEntry>,
     /// The last entry of the stream's log that consensus knows.
     known: u64,
@@ -50,7 +50,7 @@ pub struct GroupMember {
     kept_log: KeptLog,
 }
 
-/// What is to be done for a member, in this order.
+/// Work that is to be done for a member, in this order.
 #[derive(Debug, Default)]
 pub struct GroupWork {
     /// The role that the stream, its consumers and all that belongs to them are to have. Until the

@@ -9,7 +9,7 @@ use super::persisting::Unpersisted;
 use super::{GroupMember, MemberFailed, Persistence, raft_entry};
 use crate::stream::StreamCore;
 
-/// With what a member begins, beside its stream.
+/// Facts with which a member begins, beside its stream.
 #[derive(Clone, Debug)]
 pub struct GroupStart {
     /// The member itself.
@@ -21,9 +21,9 @@ pub struct GroupStart {
     /// Whether it may have lost what it has confirmed; see
     /// [`MemberStart::is_amnesiac`](myelin_replica::MemberStart::is_amnesiac).
     pub is_amnesiac: bool,
-    /// Where its draws of election time-outs begin.
+    /// Seed of its draws of election time-outs.
     pub seed: u64,
-    /// When an entry counts as persisted.
+    /// Rule by which an entry counts as persisted.
     pub persistence: Persistence,
 }
 

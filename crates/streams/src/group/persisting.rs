@@ -1,4 +1,4 @@
-//! What waits until a vote or entries are persisted: the word of a member counts only then.
+//! Messages that wait until a vote or entries are persisted: the word of a member counts only then.
 
 use std::collections::VecDeque;
 
@@ -8,26 +8,26 @@ use myelin_store::{LogEnd, StoreError};
 use super::GroupWork;
 use crate::stream::StreamCore;
 
-/// When an entry counts as persisted, so that a member may confirm it.
+/// Rule by which an entry counts as persisted, so that a member may confirm it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// When the operating system has it, or memory for a stream in memory: it outlives the process.
+    /// The operating system has it, or memory for a stream in memory: it outlives the process.
     Written,
-    /// When it is synced: it outlives a loss of power (`sync_interval: always`).
+    /// The disk has it: it outlives a loss of power (`sync_interval: always`).
     Synced,
 }
 
-/// What waits, in the order in which consensus has asked for it.
+/// Work that waits, in the order in which consensus has asked for it.
 #[derive(Debug)]
 pub(super) struct Unpersisted {
     persistence: Persistence,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<UnpersistedReady>,
     /// The vote that is to be made durable and is not yet.
     vote: Option<Vote>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct UnpersistedReady {
     /// For [`myelin_replica::Consensus::persisted`].
     number: u64,
     /// Whether a vote has to be durable.
@@ -42,7 +42,8 @@ impl Unpersisted {
         Self { persistence, waiting: VecDeque::new(), vote: None }
     }
 
-    /// What consensus asks for is in the stream's log; the vote is still to be made durable.
+    /// Takes what consensus asks for: it is in the stream's log, and the vote is still to be made
+    /// durable.
     ///
     /// # Errors
     /// The stream has failed.
@@ -69,7 +70,7 @@ impl Unpersisted {
         } else {
             work.messages.extend(now);
         }
-        self.waiting.push_back(Waiting { number, needs_vote, end, messages });
+        self.waiting.push_back(UnpersistedReady { number, needs_vote, end, messages });
         Ok(())
     }
 
@@ -88,7 +89,7 @@ impl Unpersisted {
             if waiting.needs_vote || !is_synced {
                 break;
             }
-            let Some(Waiting { number, messages, .. }) = self.waiting.pop_front() else { break };
+            let Some(UnpersistedReady { number, messages, .. }) = self.waiting.pop_front() else { break };
             settled = Some(number);
             work.messages.extend(messages);
         }

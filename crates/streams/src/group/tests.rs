@@ -11,7 +11,7 @@ use group::Group;
 use myelin_disk::faulty::Survival;
 use myelin_replica::{RaftMessage, RaftMessageKind, RaftRole};
 
-/// What a client is answered that has published message `seq`.
+/// Answer to a client that has published message `seq`.
 fn stored(seq: u64) -> String {
     format!(r#"{{"stream":"S","seq":{seq}}}"#)
 }
@@ -31,7 +31,7 @@ fn a_message_is_acknowledged_when_a_majority_has_it() {
     }
 }
 
-/// What a leader alone has written is nobody's any more when others elect another one.
+/// Entries that a leader alone has written are nobody's when others elect another one.
 #[test]
 fn a_leader_that_is_alone_acknowledges_nothing_and_takes_it_back() {
     let mut group = Group::new(3, Persistence::Written, 2);
@@ -137,7 +137,7 @@ fn half_a_decision_is_aborted_by_the_next_leader() {
     }
 }
 
-/// Who asks for votes votes for itself, and who gives one must remember it.
+/// A member that asks for votes votes for itself, and one that gives its vote must remember it.
 #[test]
 fn no_vote_leaves_before_it_is_durable() {
     let mut group = Group::new(3, Persistence::Written, 8);

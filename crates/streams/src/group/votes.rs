@@ -1,4 +1,4 @@
-//! What the members of a store's groups remember of elections, in its file `hard`.
+//! Votes of the members of a store's groups, in its file `hard`.
 //!
 //! Owns when that file is appended to, and when it is written anew. Its form is `replica`'s
 //! (`hard_state`), its syncs are `store`'s. Many groups may vote at once, when a server is gone:
@@ -33,7 +33,7 @@ impl GroupVotes {
     /// Reads the file, if the store has one. Takes off the torn end of a write.
     ///
     /// # Errors
-    /// It cannot be read, or is damaged: a member that forgets a vote could vote twice.
+    /// The file cannot be read, or is damaged: a member that forgets a vote could vote twice.
     pub fn open(store: &Store) -> Result<Self, VotesUnreadable> {
         let (mut file, bytes) = store.open_hard_file().map_err(VotesUnreadable::Io)?;
         let (states, end) = HardStates::read(&bytes).map_err(VotesUnreadable::Damaged)?;
@@ -41,7 +41,7 @@ impl GroupVotes {
         Ok(Self { file, states })
     }
 
-    /// What a member remembers. `None`: nothing yet.
+    /// State that a member remembers. `None`: nothing yet.
     #[must_use]
     pub fn get(&self, group: GroupId) -> Option<HardState> {
         self.states.get(group)

@@ -64,7 +64,7 @@ fn entries_are_read_back_as_they_were_decided() {
     assert_eq!(follower.note(b"key"), Some(b"value".as_slice()));
 }
 
-/// In memory what is removed from a segment gives its memory back, and the log begins behind it.
+/// A segment in memory gives back what is removed from it, and the log begins behind it.
 #[test]
 fn entries_of_a_stream_in_memory_are_read_as_well() {
     let mut leader = Stream::in_memory(config(), 1, 1);
@@ -227,7 +227,7 @@ fn the_empty_entry_of_a_new_leader_leaves_a_decision_open() {
     assert_eq!(sequences(&stream).len(), 2);
 }
 
-/// Where entries were taken back, what follows has the term of the entry that is left in front.
+/// Entries behind those that were taken back follow on the term of the entry that is left in front.
 #[test]
 fn a_log_whose_end_was_taken_back_ends_in_the_term_of_what_is_left() {
     let (mut bench, mut stream) = member(StreamConfig::default());
@@ -254,8 +254,8 @@ fn an_entry_comes_back_from_its_bytes() {
     }
 }
 
-/// What is in a sealed segment is committed, though no entry says so that a start reads. So is what
-/// is in segments that it does not look at.
+/// All that is in a sealed segment is committed, though no entry says so that a start reads, and
+/// also where it does not look at that segment.
 #[test]
 fn a_start_knows_that_sealed_segments_are_committed() {
     for is_merged in [false, true] {
@@ -274,12 +274,12 @@ fn a_start_knows_that_sealed_segments_are_committed() {
     }
 }
 
-/// Where a replica is behind what is sealed, files stay as they are.
+/// Replicas may be behind what is sealed: files stay as they are.
 #[test]
 fn entries_that_a_replica_may_need_are_kept() {
     let limits = Limits { messages: Some(1), ..Limits::default() };
     let config = StreamConfig { segment_bytes: Some(400), limits, ..StreamConfig::default() };
-    let (mut bench, mut leader) = member(config.clone());
+    let (mut bench, mut leader) = member(config);
     leader.keep_log_behind(Some(2));
     for n in 1..=20 {
         put(&mut leader, "a", "some bytes to fill a segment", n).unwrap();

@@ -12,7 +12,7 @@ use crate::stream::tests::NOW;
 /// One group.
 pub(super) struct Group {
     pub(super) replicas: Vec<Replica>,
-    /// What is on its way.
+    /// Messages that are on their way.
     pub(super) wire: Vec<RaftMessage>,
     /// Members that nobody hears, and that hear nobody.
     pub(super) isolated: Vec<usize>,

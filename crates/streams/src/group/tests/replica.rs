@@ -25,7 +25,7 @@ pub(super) struct Replica {
     voters: Vec<Peer>,
     persistence: Persistence,
     lives: u64,
-    /// What clients were told in all its lives: reply subject, payload.
+    /// Answers to clients in all its lives: reply subject, payload.
     pub(super) said: Vec<(String, String)>,
     pub(super) needs_sync: bool,
     pub(super) entry_bytes: usize,
