@@ -195,7 +195,12 @@ impl StreamScan {
         }
         self.is_first = false;
         let left = self.left_behind_next();
-        Ok(self.cursor.next(wait)?.map(|message| (message, left)))
+        let found = self.cursor.next(wait)?;
+        if found.is_none() {
+            // Messages that the stream has lost count until they are passed, and are not seen then.
+            self.left = None;
+        }
+        Ok(found.map(|message| (message, left)))
     }
 
     /// Nobody reads for now: the stream's files are let go of, and most of the memory.

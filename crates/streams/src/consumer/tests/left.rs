@@ -2,9 +2,15 @@
 //! beginning says.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use myelin_disk::faulty::FaultyDisk;
 use myelin_stdx::rng::Rng;
-use myelin_store::{Admission, Filter, Limits, NewMessage, Seq, Stream, StreamConfig, Wait};
+use myelin_store::entropy::SeededEntropy;
+use myelin_store::{
+    Admission, Filter, Limits, NewMessage, Seq, Store, StoreOptions, Stream, StreamConfig, Wait,
+};
 
 use crate::consumer::stream_scan::{Start, StreamScan};
 
@@ -83,6 +89,56 @@ fn the_last_of_each_subject_count_until_they_are_gone() {
     assert_eq!(source.left(), 1);
     assert_eq!(next(&mut source), Some((9, 0)));
     assert_eq!((next(&mut source), source.left()), (None, 0));
+}
+
+/// A stream of three segments, the second of which cannot be read: it has lost its messages.
+fn stream_with_losses() -> (Store, Stream) {
+    let disk = FaultyDisk::new(1);
+    let open = |disk: &FaultyDisk, seed| {
+        let options = StoreOptions { journal_file_bytes: 1 << 20, ..StoreOptions::new("/store") };
+        Store::open(Arc::new(disk.clone()), options, Arc::new(SeededEntropy::new(seed))).unwrap().0
+    };
+    let store = open(&disk, 1);
+    let mut stream = store.create_stream("A", "S", b"", StreamConfig::default(), 1).unwrap();
+    for _ in 0..3 {
+        SUBJECTS.iter().for_each(|subject| publish(&mut stream, subject));
+        stream.close_segment(0, 1).unwrap();
+    }
+    store.journal().round(&|| 1).unwrap();
+    while let Some(job) = stream.next_job(1) {
+        let _ = stream.finish(job.run(), 1);
+    }
+    store.write_watermarks().unwrap();
+    let id = stream.id();
+    drop((stream, store));
+    let disk = disk.kill();
+    // Nothing is left in the journal then that would write the segment again.
+    drop(open(&disk, 2));
+    let disk = disk.kill();
+    let is_second = |path: &PathBuf| path.ends_with("0000000000000002.seg");
+    let (path, _) = disk.files().into_iter().find(|(path, _)| is_second(path)).unwrap();
+    disk.zero(&path, 0..64).unwrap();
+    let store = open(&disk, 3);
+    let (stream, report) = store.open_stream(id, StreamConfig::default(), 1).unwrap();
+    assert!(report.is_damaged());
+    (store, stream)
+}
+
+#[test]
+fn what_was_lost_counts_until_the_end_is_reached() {
+    let (_store, mut stream) = stream_with_losses();
+    for filter in [Filter::All, Filter::any(vec![b"a.*".to_vec(), b"b".to_vec()])] {
+        let mut source = source(&stream, &filter, &[], 1);
+        let behind = source.left();
+        let mut delivered = 0;
+        while next(&mut source).is_some() {
+            delivered += 1;
+        }
+        assert!(delivered < behind, "lost messages count");
+        assert_eq!(source.left(), 0, "none of them is waited for");
+        publish(&mut stream, "b");
+        assert_eq!((source.left(), next(&mut source).map(|(_, left)| left)), (1, Some(0)));
+    }
 }
 
 #[test]
