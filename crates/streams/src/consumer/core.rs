@@ -6,7 +6,6 @@
 //! delivered and not acknowledged.
 
 use super::ack_subject::AckSubjects;
-use super::delivery::RETRY;
 use super::effects::{AckedDelivery, ConsumerEvent, Effects, Env};
 use super::held_effects::HeldEffects;
 use super::pacing::Pacer;
@@ -14,7 +13,7 @@ use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::redelivery::{Redelivery, ack_wait};
 use super::state_handle::StateHandle;
-use super::stream_scan::{Start, StreamScan, contains, filter_of};
+use super::stream_scan::{RETRY, Start, StreamScan, contains, filter_of};
 use crate::ReplicaRole;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
@@ -296,7 +295,7 @@ impl ConsumerCore {
 
     pub(super) fn supply(&mut self, turn: &mut TurnCtx<'_>) -> Supply {
         self.notice_removed(turn);
-        let pending = self.scan.left();
+        let pending = self.scan.left(turn.now);
         let redeliveries = self.redelivery.len() as u64;
         Supply { pending, redeliveries, outstanding: self.deliverer.outstanding }
     }

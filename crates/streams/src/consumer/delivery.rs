@@ -23,8 +23,6 @@ use std::collections::HashSet;
 const SLICE: usize = 128 * 1024;
 /// Changes that wait for the record, at most.
 const CHANGES: usize = 4096;
-/// Nanoseconds after which a read that the operating system refused is tried again.
-pub(super) const RETRY: i64 = 1_000_000_000;
 
 /// How a turn of deliveries ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +135,7 @@ impl ConsumerCore {
             return Stop::Hindered;
         }
         // Once in a turn: what is released meanwhile is counted in the next.
-        self.scan.left();
+        self.scan.left(turn.now);
         while turn.effects.out.bytes() < SLICE && self.deliverer.deltas.len() < CHANGES {
             let stop =
                 if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_redelivery(turn) };
@@ -249,7 +247,7 @@ impl ConsumerCore {
             self.deliverer.count_outstanding();
             return None;
         }
-        let left = self.scan.left();
+        let left = self.scan.left(turn.now);
         let supply = Supply {
             pending: left,
             redeliveries: self.redelivery.len() as u64,

@@ -5,11 +5,13 @@
 //! fetch.
 
 use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy};
-use myelin_store::{Cursor, Filter, Message, ReadError, Removals, Seq, StreamReader, Wait};
+use myelin_store::{Cursor, Filter, Message, ReadError, Removals, Seq, StreamReader, Timestamp, Wait};
 use std::collections::VecDeque;
 
 /// Bytes of a message that a consumer may keep between turns.
 const SPARE: usize = 8 << 10;
+/// Nanoseconds after which a read that the operating system refused is tried again.
+pub(super) const RETRY: i64 = 1_000_000_000;
 
 /// Position of a consumer in its stream, and the count of messages that are left.
 pub(super) struct StreamScan {
@@ -21,6 +23,8 @@ pub(super) struct StreamScan {
     /// Whether the message that came last was one of them.
     is_first: bool,
     left: Option<PendingCount>,
+    /// When the messages that are left could not be counted.
+    uncounted_at: Option<Timestamp>,
     /// Sequences that were looked at to count.
     #[cfg(test)]
     pub(super) counted: u64,
@@ -120,6 +124,7 @@ impl StreamScan {
             lasts: start.lasts,
             is_first: false,
             left: None,
+            uncounted_at: None,
             #[cfg(test)]
             counted: 0,
             buffer: Vec::new(),
@@ -162,6 +167,7 @@ impl StreamScan {
         self.reader = reader;
         let next = self.cursor.position().min(self.reader.state().totals.last_seq + 1);
         self.restart_cursor(next);
+        self.uncounted_at = None;
     }
 
     /// The stream begins at `first`.
@@ -195,7 +201,12 @@ impl StreamScan {
         }
         self.is_first = false;
         let left = self.left_behind_next();
-        Ok(self.cursor.next(wait)?.map(|message| (message, left)))
+        let found = self.cursor.next(wait)?;
+        if found.is_none() {
+            // Messages that the stream has lost count until they are passed, and are not seen then.
+            self.left = None;
+        }
+        Ok(found.map(|message| (message, left)))
     }
 
     /// Nobody reads for now: the stream's files are let go of, and most of the memory.
@@ -253,8 +264,10 @@ impl StreamScan {
         contains(&self.reader, seq)
     }
 
-    /// How many messages are left, as the stream is now. Where that cannot be read: as it was.
-    pub(super) fn left(&mut self) -> u64 {
+    /// How many messages are left, as the stream is now. Where that cannot be read: as it was, and
+    /// for a while nobody tries again. It may be a look through all tables, of which not all fit
+    /// into memory: what is brought there to be delivered would be gone each time.
+    pub(super) fn left(&mut self, now: Timestamp) -> u64 {
         // In this order: what is removed or released from here on is noticed the next time.
         let removals = self.reader.removals();
         let released = self.reader.release().seq();
@@ -264,11 +277,16 @@ impl StreamScan {
             Some(left) => (left.count, left.through + 1),
             None => (self.lasts.len() as u64, self.cursor.position()),
         };
+        // Also a clock that was set back ends the while.
+        if self.uncounted_at.is_some_and(|at| (at..at.saturating_add(RETRY)).contains(&now)) {
+            return self.left.as_ref().map_or(0, |left| left.count);
+        }
         #[cfg(test)]
         {
             self.counted += (released + 1).saturating_sub(from);
         }
         let more = if from > released { Ok(0) } else { self.reader.count(&self.filter, from, released) };
+        self.uncounted_at = more.is_err().then_some(now);
         if let Ok(more) = more {
             self.left = Some(PendingCount { count: counted + more, through: released, removals });
         }
