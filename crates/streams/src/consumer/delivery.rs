@@ -137,7 +137,7 @@ impl ConsumerCore {
             return Stop::Hindered;
         }
         // Once in a turn: what is released meanwhile is counted in the next.
-        self.scan.left();
+        self.scan.left_in_turn(turn.now);
         while turn.effects.out.bytes() < SLICE && self.deliverer.deltas.len() < CHANGES {
             let stop =
                 if self.redelivery.is_empty() { self.next_new(turn) } else { self.next_redelivery(turn) };
@@ -249,7 +249,7 @@ impl ConsumerCore {
             self.deliverer.count_outstanding();
             return None;
         }
-        let left = self.scan.left();
+        let left = self.scan.left_in_turn(turn.now);
         let supply = Supply {
             pending: left,
             redeliveries: self.redelivery.len() as u64,

@@ -5,8 +5,10 @@
 //! fetch.
 
 use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy};
-use myelin_store::{Cursor, Filter, Message, ReadError, Removals, Seq, StreamReader, Wait};
+use myelin_store::{Cursor, Filter, Message, ReadError, Removals, Seq, StreamReader, Timestamp, Wait};
 use std::collections::VecDeque;
+
+use super::delivery::RETRY;
 
 /// Bytes of a message that a consumer may keep between turns.
 const SPARE: usize = 8 << 10;
@@ -21,6 +23,8 @@ pub(super) struct StreamScan {
     /// Whether the message that came last was one of them.
     is_first: bool,
     left: Option<PendingCount>,
+    /// When a count that could not be read is tried again.
+    recount_at: Option<Timestamp>,
     /// Sequences that were looked at to count.
     #[cfg(test)]
     pub(super) counted: u64,
@@ -120,6 +124,7 @@ impl StreamScan {
             lasts: start.lasts,
             is_first: false,
             left: None,
+            recount_at: None,
             #[cfg(test)]
             counted: 0,
             buffer: Vec::new(),
@@ -255,12 +260,39 @@ impl StreamScan {
 
     /// How many messages are left, as the stream is now. Where that cannot be read: as it was.
     pub(super) fn left(&mut self) -> u64 {
+        self.count_left();
+        self.known_left()
+    }
+
+    /// As [`StreamScan::left`], for a consumer that asks in each turn. Where it cannot be counted it
+    /// goes on with what it knew, and tries again later: the tables that are read for it may take
+    /// the place of the one that the next message is found in, which another thread has just read.
+    pub(super) fn left_in_turn(&mut self, now: Timestamp) -> u64 {
+        // Also where the time of day was set back.
+        let waits = self.recount_at.is_some_and(|at| (now + 1..=now.saturating_add(RETRY)).contains(&at));
+        if !waits {
+            self.recount_at = (!self.count_left()).then(|| now.saturating_add(RETRY));
+        }
+        self.known_left()
+    }
+
+    fn known_left(&self) -> u64 {
+        let left = self.left.as_ref().map_or(0, |left| left.count);
+        debug_assert!(
+            self.left.is_none() || left >= self.lasts.len() as u64,
+            "what comes first is among what is left"
+        );
+        left
+    }
+
+    /// Counts what is left, as the stream is now. False: that cannot be read.
+    fn count_left(&mut self) -> bool {
         // In this order: what is removed or released from here on is noticed the next time.
         let removals = self.reader.removals();
         let released = self.reader.release().seq();
         let known = self.left.as_ref().filter(|left| left.holds(removals, self.cursor.position(), released));
         let (counted, from) = match known {
-            Some(left) if left.through == released => return left.count,
+            Some(left) if left.through == released => return true,
             Some(left) => (left.count, left.through + 1),
             None => (self.lasts.len() as u64, self.cursor.position()),
         };
@@ -269,15 +301,9 @@ impl StreamScan {
             self.counted += (released + 1).saturating_sub(from);
         }
         let more = if from > released { Ok(0) } else { self.reader.count(&self.filter, from, released) };
-        if let Ok(more) = more {
-            self.left = Some(PendingCount { count: counted + more, through: released, removals });
-        }
-        let left = self.left.as_ref().map_or(0, |left| left.count);
-        debug_assert!(
-            self.left.is_none() || left >= self.lasts.len() as u64,
-            "what comes first is among what is left"
-        );
-        left
+        let Ok(more) = more else { return false };
+        self.left = Some(PendingCount { count: counted + more, through: released, removals });
+        true
     }
 }
 
