@@ -177,7 +177,7 @@ impl Slots {
         Self { first_seq, deltas, offsets, sizes, subjects, dictionary, successors, is_partial }
     }
 
-    /// The same, of a segment of which not all messages can be read.
+    /// Notes that not all messages of the segment can be read.
     #[must_use]
     pub fn partial(self) -> Self {
         Self { is_partial: true, ..self }

@@ -54,7 +54,7 @@ impl Met {
         Some(met.count() as usize)
     }
 
-    /// What of a loss nobody has been told of.
+    /// Parts of a loss of which nobody has been told.
     fn untold(&self, lost: &Lost) -> Vec<Lost> {
         let met = lock(&self.0);
         lost.without(&met.told.union(&met.met))

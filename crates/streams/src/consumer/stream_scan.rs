@@ -264,9 +264,9 @@ impl StreamScan {
         self.known_left()
     }
 
-    /// As [`StreamScan::left`], for a consumer that asks in each turn. Where it cannot be counted it
-    /// goes on with what it knew, and tries again later: the tables that are read for it may take
-    /// the place of the one that the next message is found in, which another thread has just read.
+    /// As [`StreamScan::left`], for a consumer that asks in each turn. Where it cannot be counted
+    /// it goes on with what it knew, and tries again later: the tables that are read for it may
+    /// take the place of the one that the next message is in, which another thread has just read.
     pub(super) fn left_in_turn(&mut self, now: Timestamp) -> u64 {
         // Also where the time of day was set back.
         let waits = self.recount_at.is_some_and(|at| (now + 1..=now.saturating_add(RETRY)).contains(&at));

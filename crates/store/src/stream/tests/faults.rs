@@ -303,7 +303,7 @@ fn a_message_that_has_lost_its_frame_and_its_row_is_told_when_it_is_met() {
     }
 }
 
-/// Whatever passes its filter, which nobody knows of what is lost.
+/// Nobody knows which of them would pass its filter.
 #[test]
 fn messages_without_rows_are_told_when_a_cursor_passes_over_them() {
     for filter in [Filter::All, Filter::Subject(b"a".to_vec()), Filter::Patterns(vec![b"*".to_vec()])] {
