@@ -292,6 +292,8 @@ fn contents(live: &LiveStream, model: &mut StreamModel, now: u64) -> Result<Held
     })?;
     if model.is_damaged {
         forgive_lost(live, model, &held);
+    } else if let Some(lost) = live.lost_sequences().first() {
+        return Err(format!("{name}: it tells {lost:?} as lost, and nothing was damaged"));
     } else if held.len() as u64 != totals.messages {
         return Err(format!("{name}: it counts {} messages, and has {}", totals.messages, held.len()));
     }

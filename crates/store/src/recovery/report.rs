@@ -140,7 +140,7 @@ pub struct Lost {
 
 impl Lost {
     /// The parts of it whose sequences are not in a set.
-    pub(super) fn without(&self, set: &Ranges) -> Vec<Self> {
+    pub(crate) fn without(&self, set: &Ranges) -> Vec<Self> {
         let parts = without(&self.sequences, set).into_iter();
         parts
             .map(|sequences| {

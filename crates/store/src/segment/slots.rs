@@ -25,6 +25,8 @@ pub struct Slots {
     subjects: Vec<u32>,
     dictionary: Dictionary,
     successors: Successors,
+    /// Whether messages that the segment was sealed with may have no row.
+    is_partial: bool,
 }
 
 /// Row by row, the next one with the same subject, or `u32::MAX`. Made when it is first asked; says
@@ -171,7 +173,20 @@ impl Slots {
         debug_assert!(offsets.is_sorted_by(|a, b| a < b), "entries stand behind each other");
         let dictionary = Dictionary::new(texts, &subjects);
         let deltas = unless_counting(deltas);
-        Self { first_seq, deltas, offsets, sizes, subjects, dictionary, successors: Successors::default() }
+        let (successors, is_partial) = (Successors::default(), false);
+        Self { first_seq, deltas, offsets, sizes, subjects, dictionary, successors, is_partial }
+    }
+
+    /// Notes that not all messages of the segment can be read.
+    #[must_use]
+    pub fn partial(self) -> Self {
+        Self { is_partial: true, ..self }
+    }
+
+    /// Whether messages that the segment was sealed with may have no row.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// How many messages.

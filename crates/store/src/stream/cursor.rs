@@ -294,8 +294,9 @@ impl Cursor {
         match next {
             // Nobody would find another one for it.
             Some((_, offset)) if offset == view && is_all => Err(invalid(&segment, view, Invalid::Cut)),
-            // The bytes here are of no message that counts, and their length means nothing.
-            Some((_, offset)) if offset > view => {
+            // The bytes here are of no message that counts, and their length means nothing; or
+            // nothing more is named here. Whoever finds what comes next tells what is missing.
+            next if next.is_none_or(|(_, offset)| offset > view) => {
                 self.segment = None;
                 Ok(())
             }
@@ -346,19 +347,28 @@ impl Cursor {
         self.truncations = self.reader.shared.truncations();
         self.next = self.next.max(catalog.totals().first_seq);
         let first = catalog.segment_from(self.next);
+        let mut found = None;
         for at in first..catalog.segments().len() {
             let view = &catalog.segments()[at];
-            if let Some((_, offset)) = live_row(&catalog, at, self.next)? {
+            if let Some((seq, offset)) = live_row(&catalog, at, self.next)? {
                 self.offset = offset;
                 self.segment = Some(Arc::clone(&view.segment));
                 self.is_resumed = false;
                 self.last = if matches!(view.form, Form::Active) { Seq::MAX } else { view.last_seq };
                 self.piece.clear();
                 self.at = 0;
-                return Ok(true);
+                found = Some(seq);
+                break;
             }
         }
-        Ok(false)
+        let end = found.map_or(self.released, |seq| self.released.min(seq - 1));
+        // Almost always what comes next has a row.
+        let is_named = catalog.deleted().next_live(self.next) > end;
+        drop(catalog);
+        if !is_named {
+            self.reader.shared.meet_unnamed(self.next..=end);
+        }
+        Ok(found.is_some())
     }
 
     /// Looks for a message in the bytes at hand.
@@ -485,7 +495,16 @@ impl Cursor {
                 return Ok(false);
             }
             let file = file.open()?;
-            let from = unpack(&segment, &*file, frames, self.offset, wait, &mut self.piece)?;
+            let unpacked = unpack(&segment, &*file, frames, self.offset, wait, &mut self.piece);
+            if let Err(ReadError::Damaged(_)) = &unpacked
+                && self.named_here(self.offset)?.is_none()
+            {
+                // The next message is in another frame, and not damaged.
+                self.piece.clear();
+                self.at = 0;
+                return Ok(false);
+            }
+            let from = unpacked?;
             self.at = (self.offset - from) as usize;
             self.offset = from;
             return Ok(self.piece.len() - self.at >= bytes);

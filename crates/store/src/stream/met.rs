@@ -1,6 +1,7 @@
 //! Damage that readers of a stream meet. A start does not read sealed segments, so nobody has told
 //! of it before.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use myelin_stdx::sync::lock;
@@ -53,6 +54,12 @@ impl Met {
         Some(met.count() as usize)
     }
 
+    /// Parts of a loss of which nobody has been told.
+    fn untold(&self, lost: &Lost) -> Vec<Lost> {
+        let met = lock(&self.0);
+        lost.without(&met.told.union(&met.met))
+    }
+
     pub(super) fn all(&self) -> Vec<Lost> {
         lock(&self.0).places.clone()
     }
@@ -78,12 +85,45 @@ impl StreamShared {
             // erased and whose deletion is lost.
             _ => alone,
         });
-        if let Some(lost) = lost
-            && let Some(count) = self.met.add(&lost)
+        lost.iter().for_each(|lost| self.tell(lost));
+    }
+
+    /// Tells of the messages among these that count and that no table names: who looks for messages
+    /// in the tables passes over them. Not to be called under the catalog's lock.
+    pub(super) fn meet_unnamed(&self, sequences: RangeInclusive<Seq>) {
+        let lost = live_runs(&self.catalog(), sequences);
+        lost.iter().flat_map(|lost| self.met.untold(lost)).for_each(|lost| self.tell(&lost));
+    }
+
+    fn tell(&self, lost: &Lost) {
+        if let Some(count) = self.met.add(lost)
             && let Some(ReleaseListener(listener)) = self.on_release.get()
         {
-            listener.damaged(self.id, &lost, count);
+            listener.damaged(self.id, lost, count);
         }
+    }
+}
+
+/// The sequences among these that were not removed, with the segments that should have them.
+fn live_runs(catalog: &Catalog, sequences: RangeInclusive<Seq>) -> Vec<Lost> {
+    let totals = catalog.totals();
+    let mut next = totals.first_seq.max(*sequences.start());
+    let last = if totals.messages == 0 { 0 } else { totals.last_seq.min(*sequences.end()) };
+    let mut runs = Vec::new();
+    loop {
+        let first = catalog.deleted().next_live(next);
+        if first > last {
+            return runs;
+        }
+        let gone = catalog.deleted().ranges_from(first).next();
+        let mut end = gone.map_or(last, |range| last.min(*range.start() - 1));
+        if let Some(view) = catalog.segments().get(catalog.segment_from(first)) {
+            // What no segment shows was there before the next one: a start has told of it.
+            end = end.min(if view.first_seq > first { view.first_seq - 1 } else { view.last_seq });
+            let file = segment_name(view.segment.no);
+            runs.push(Lost { file, sequences: first..=end, bytes: 0 });
+        }
+        next = end + 1;
     }
 }
 

@@ -8,7 +8,7 @@
 //! Perf: numbers of subjects are compared many at once, and what a filter says of a number is
 //! remembered. Measured by `myelin bench store --rows 'sparse-*'`.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::Seq;
@@ -142,6 +142,9 @@ impl FilterSearch {
             (None, Wait::Forbidden) => return Err(ReadError::WouldWait),
         };
         let (stop, work) = self.pick_sealed(&segment, &slots, (first, end), limit);
+        if slots.is_partial() {
+            each_gap(&slots, (first, end), |gap| shared.meet_unnamed(gap));
+        }
         let catalog = shared.catalog();
         if shared.truncations() != truncations {
             // The segment may show less than was looked at: once more.
@@ -250,6 +253,21 @@ fn add(catalog: &Catalog, table: &Table<'_>, segment: &Segment, rows: &[u32], ma
         if seq >= catalog.totals().first_seq && !deleted.contains(seq) {
             matches.push(Match { seq, offset: table.offset(row), size: table.size(row) });
         }
+    }
+}
+
+/// Shows the sequences of a range that have no row.
+fn each_gap(slots: &Slots, (first, end): (Seq, Seq), mut see: impl FnMut(RangeInclusive<Seq>)) {
+    let mut next = first;
+    let rows = (0..slots.len()).map(|row| slots.first_seq() + u64::from(slots.delta(row)));
+    for seq in rows.skip_while(|seq| *seq < first).take_while(|seq| *seq <= end) {
+        if next < seq {
+            see(next..=seq - 1);
+        }
+        next = seq + 1;
+    }
+    if next <= end {
+        see(next..=end);
     }
 }
 

@@ -36,7 +36,7 @@ fn slots_of_entries(segment: &Segment) -> Result<Slots, Damage> {
         each_entry(segment, &mut enter)?;
     }
     let Rows { deltas, offsets, sizes, subjects, texts, .. } = rows;
-    Ok(Slots::assemble(segment.first_seq, deltas, offsets, sizes, subjects, &texts))
+    Ok(Slots::assemble(segment.first_seq, deltas, offsets, sizes, subjects, &texts).partial())
 }
 
 /// A table that is being made.

@@ -1,11 +1,13 @@
 //! Consumers whose filter changes, and what is told of consumers before the power fails.
 
 use super::house::{House, refuse_reads, stream};
+use crate::engine::Host;
 use crate::engine::api_request::ApiRequest;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
-use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
 use myelin_stdx::sync::lock;
+use myelin_store::StoreOptions;
 use myelin_wire::message_buf::MessageRef;
 
 const SECOND: i64 = 1_000_000_000;
@@ -95,6 +97,49 @@ fn a_message_that_cannot_be_read_is_tried_again_later_and_not_at_once() {
     disk.chill(false);
     house.pass(2 * SECOND);
     assert_eq!(lock(&heard).len(), 1);
+}
+
+/// Each count of what is left, which failed there, took the place of the table that the next
+/// message is found in, and another thread brought that back, for ever.
+#[test]
+fn who_cannot_count_what_is_left_is_delivered_what_can_be_read() {
+    let disk = FaultyDisk::new(1);
+    let options =
+        || StoreOptions { table_bytes: 0, segment_bytes: Some(2048), ..StoreOptions::new("/store") };
+    let mut house = House::with(&disk, options());
+    house.create(stream("S"));
+    for _ in 0..24 {
+        house.say("S.a", "", &"x".repeat(500));
+        house.settle();
+    }
+    let deliver_policy = DeliverPolicy::ByStartSequence;
+    house.consume("S", ConsumerConfig { deliver_policy, opt_start_seq: 15, ..durable("S.*") });
+    drop(house);
+    let disk = disk.kill();
+    let mut house = House::with(&disk, options());
+    let heard = house.record("inbox");
+    let files = disk.files().into_keys().filter(|path| path.extension().is_some_and(|end| end == "seg"));
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    assert!(files.len() > 4, "{files:?}");
+    let unreadable = &files[files.len() - 2];
+    disk.fail_reads(unreadable, 0..u64::MAX).expect("it is there");
+    // It has counted before, and has to count anew.
+    let (live, now) = (house.stream("S"), house.host.now());
+    let mut guard = live.lock_core().expect("nobody else has it");
+    guard.parts().0.store_mut().delete(16, now).expect("the disk works");
+    drop(guard);
+    house.settle();
+    house.say(NEXT, "inbox", r#"{"batch":4,"expires":60000000000}"#);
+    assert!((0..1000).any(|_| !house.step_without_jobs()), "it reads tables again and again");
+    assert_eq!(lock(&heard).len(), 4);
+    // What is left is counted again when it can be.
+    disk.fail_reads(unreadable, 0..0).expect("it is there");
+    house.pass(2 * SECOND);
+    house.say(NEXT, "inbox", "1");
+    house.pass(2 * SECOND);
+    let replies: Vec<_> = lock(&heard).iter().map(|one| one.reply.clone()).collect();
+    assert!(replies.last().is_some_and(|last| last.ends_with(".5")), "{replies:?}");
 }
 
 #[test]

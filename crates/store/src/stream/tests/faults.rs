@@ -303,6 +303,49 @@ fn a_message_that_has_lost_its_frame_and_its_row_is_told_when_it_is_met() {
     }
 }
 
+/// Nobody knows which of them would pass its filter.
+#[test]
+fn messages_without_rows_are_told_when_a_cursor_passes_over_them() {
+    for filter in [Filter::All, Filter::Subject(b"a".to_vec()), Filter::Patterns(vec![b"*".to_vec()])] {
+        for lost in [0..1, 1..2, 2..usize::MAX, 0..usize::MAX] {
+            let (disk, mut bench, stream) = packed();
+            let config = *stream.config();
+            let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+            let SegmentFile::Packed(sealed, frames) = &segment.source else { panic!("it is not packed") };
+            let lost = &frames.frames()[lost.start..lost.end.min(frames.frames().len())];
+            let is_lost =
+                |seq: &Seq| lost.iter().any(|frame| frame.raw().contains(&offset_of(&stream, *seq)));
+            let (expected, frames) = ((1..=300).filter(is_lost).collect::<Vec<Seq>>(), lost.to_vec());
+            let (path, middle) = (sealed.path.clone(), (sealed.records_end + sealed.length) / 2);
+            drop((stream, segment));
+            bench.store.take().unwrap().close(&|| 2).unwrap();
+            for frame in frames {
+                disk.zero(&path, frame.file_offset..frame.file_offset + 40).unwrap();
+            }
+            // In the middle of the footer stands the table of messages.
+            disk.flip_bit(&path, middle, 0).unwrap();
+            let (stream, report) = bench.reopen(config);
+            assert_eq!(report.lost, [], "a start does not read sealed segments");
+            let told = Arc::new(Told::default());
+            stream.on_release(Arc::clone(&told) as Arc<dyn OnRelease>);
+            let reader = stream.reader();
+            let mut cursor = reader.cursor(filter.clone(), 1);
+            let mut there = Vec::new();
+            while let Some(message) = cursor.next(Wait::Allowed).unwrap() {
+                there.push(message.seq);
+            }
+            let missing: Vec<Seq> = (1..=300).filter(|seq| !there.contains(seq)).collect();
+            let met: Vec<Seq> = reader.met_damage().into_iter().flat_map(|lost| lost.sequences).collect();
+            assert_eq!(missing, expected, "{filter:?}");
+            assert_eq!(met, expected, "{filter:?}");
+            assert_eq!(told.0.lock().unwrap().len(), 1, "{filter:?}");
+            let again = reader.cursor(filter.clone(), 1).next(Wait::Allowed).unwrap().map(|one| one.seq);
+            assert_eq!(again, there.first().copied());
+            assert_eq!(told.0.lock().unwrap().len(), 1, "it is told once");
+        }
+    }
+}
+
 /// The removal of one of its messages stood in its footer alone.
 #[test]
 fn what_follows_a_packed_segment_that_is_lost_is_replayed() {
