@@ -432,7 +432,9 @@ impl StreamModel {
     pub(crate) fn has_outlived(&self, one: &Publication, now: u64) -> bool {
         let age = self.plan.limits.age.unsigned_abs();
         let since_asked = |end: u64| end + one.stored.map_or(u64::MAX >> 2, |at| at - one.asked);
-        (age > 0 && now > (one.asked + age).max(self.changed) + AGE_GRACE)
+        // A schedule may fire late: where its stream has failed, or cannot be read.
+        let begun = if one.is_made { since_asked(one.asked) } else { one.asked };
+        (age > 0 && now > (begun + age).max(self.changed) + AGE_GRACE)
             || one.ends.is_some_and(|ends| now > since_asked(ends) + AGE_GRACE)
     }
 
@@ -545,5 +547,27 @@ impl StreamModel {
             consumer.confirmed.clear();
             consumer.delivered.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myelin_stdx::rng::Rng;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_age_of_what_a_schedule_has_made_begins_when_it_fires() {
+        let mut plan = StreamPlan::draw(&mut Rng::seeded(1), "S".to_owned());
+        plan.limits.age = 10 * SECOND as i64;
+        let model = StreamModel::new(plan);
+        let mut one = Publication::asked("S.1".to_owned(), 1, 5 * SECOND, 1);
+        (one.is_made, one.stored) = (true, Some(9 * SECOND));
+        assert!(!model.has_outlived(&one, 19 * SECOND + AGE_GRACE));
+        assert!(model.has_outlived(&one, 19 * SECOND + AGE_GRACE + 1));
+        one.is_made = false;
+        assert!(model.has_outlived(&one, 15 * SECOND + AGE_GRACE + 1));
     }
 }

@@ -73,6 +73,13 @@ impl StreamReader {
         state_of(catalog.totals(), catalog.index().len() as u64, released)
     }
 
+    /// Bytes of the stream's messages behind everything in its log, released or not, as
+    /// [`Stream::totals`](crate::Stream::totals) has them.
+    #[must_use]
+    pub fn bytes_decided(&self) -> u64 {
+        self.shared.catalog().decided().totals().bytes
+    }
+
     /// The last sequence that was given out, released or not.
     #[must_use]
     pub fn last_logged(&self) -> Seq {

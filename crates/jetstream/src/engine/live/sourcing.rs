@@ -138,8 +138,8 @@ pub(in crate::engine) enum NextAction {
 pub(in crate::engine) struct SourcingMarks {
     /// Whether messages were stored that their origin keeps until that is released.
     has_unacked: AtomicBool,
-    /// The bytes that the stream had when it refused a message; `u64::MAX`: it has refused none
-    /// since it had less.
+    /// The bytes that the stream had when it refused a message, with what is not released, which
+    /// counted; `u64::MAX`: it has refused none since it had less.
     stalled_at: AtomicU64,
 }
 
@@ -166,7 +166,7 @@ impl SourcingMarks {
     }
 
     /// Whether a message was refused and something has gone from the stream since. `bytes`: what it
-    /// has now. Once.
+    /// has now, with what is not released. Once.
     pub(super) fn take_stalled(&self, bytes: impl FnOnce() -> u64) -> bool {
         let at = self.stalled_at.load(Acquire);
         at != NEVER && bytes() < at && self.stalled_at.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok()

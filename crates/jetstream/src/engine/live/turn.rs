@@ -374,7 +374,7 @@ impl LiveStream {
         for (source_reader, next) in after.source_readers.drain(..) {
             source_reader.apply_effects(next);
         }
-        if self.sourcing_marks.take_stalled(|| self.reader().state().totals.bytes) {
+        if self.sourcing_marks.take_stalled(|| self.reader().bytes_decided()) {
             self.sourcing.retry_refused();
         }
         if self.sourcing_marks.take_unacked() {

@@ -361,7 +361,7 @@ impl SourceReader {
                 self.log_refusal(&error);
             }
             if let Some(stream) = self.stream.upgrade() {
-                stream.sourcing_marks().note_stalled(core.state().totals.bytes);
+                stream.sourcing_marks().note_stalled(core.store().totals().bytes);
             }
             return NextAction::Later(pause);
         }

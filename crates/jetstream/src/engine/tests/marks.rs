@@ -4,7 +4,7 @@ use super::house::{House, copy, source, stream};
 use crate::engine::Host;
 use crate::engine::api_request::ApiRequest;
 use myelin_disk::faulty::{FaultyDisk, Survival};
-use myelin_jsapi::config::StreamConfig;
+use myelin_jsapi::config::{Discard, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageRef;
 
@@ -58,6 +58,19 @@ fn a_mirror_passes_over_nothing() {
         house.settle();
     }
     assert_eq!([house.contents("S"), house.contents("M")], [(2, last + 1), (2, last + 1)]);
+}
+
+/// Messages that wait for their release have not gone from the stream: there is no more room.
+#[test]
+fn a_copy_that_is_full_waits_while_its_messages_are_not_released() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    (0..2).for_each(|_| house.publish("S.x"));
+    house.make(StreamConfig { max_msgs: 1, discard: Discard::New, ..copy("K", &[source("S", "")]) });
+    let steps = (0..1000).take_while(|_| house.step_without_jobs()).count();
+    assert!(steps < 1000, "it rests");
+    let reader = house.stream("K").reader();
+    assert_eq!((reader.last_logged(), reader.release().seq()), (1, 0), "its mark is not stated yet");
 }
 
 /// Whoever publishes and does not wait for the acknowledgement finds the message all the same.
