@@ -23,6 +23,8 @@ const VERSION: u32 = 1;
 const AMNESIAC: u32 = 1;
 const DAMAGED: u32 = 2;
 const REMOVED: u32 = 4;
+/// Number that no group has.
+const NO_GROUP: GroupId = GroupId(u64::MAX);
 
 /// State of one member that has to outlive its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl HardStates {
         let mut end = None;
         for (number, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
             match (parse(record), end) {
-                (Some((group, state, _)), None) => found.note(group, state),
+                (Some((group, state, _)), None) => found.set(group, state),
                 // A later write: whoever made it counted on the one before.
                 (Some((.., before)), Some(end)) if number - before.min(number) > end => {
                     return Err(Damaged { at: end * RECORD_BYTES });
@@ -81,14 +83,8 @@ impl HardStates {
         Ok((found, end * RECORD_BYTES))
     }
 
-    /// Has the state of a group be this one, and appends its record to `out`: all records that the
-    /// next write takes to the file.
-    pub fn set(&mut self, group: GroupId, state: HardState, out: &mut Vec<u8>) {
-        write(group, &state, out);
-        self.note(group, state);
-    }
-
-    fn note(&mut self, group: GroupId, state: HardState) {
+    /// Has the state of a group be this one.
+    pub fn set(&mut self, group: GroupId, state: HardState) {
         if state.is_removed {
             self.states.remove(&group);
         } else {
@@ -108,13 +104,21 @@ impl HardStates {
         self.states.len() * RECORD_BYTES
     }
 
-    /// Appends all records to `out`: for a new file.
+    /// Appends all records to `out`: for a new file. As that gets its name when it is whole, each is
+    /// a write of its own, and the last one is of no group: so none that is damaged is taken for a
+    /// torn end.
     pub fn write_all(&self, out: &mut Vec<u8>) {
-        self.states.iter().for_each(|(&group, state)| write(group, state, out));
+        self.states.iter().for_each(|(&group, state)| write(group, state, 0, out));
+        write(NO_GROUP, &HardState { is_removed: true, ..HardState::default() }, 0, out);
+    }
+
+    /// Appends the record of a state to `out`, which has the records of the same write.
+    pub fn write(group: GroupId, state: &HardState, out: &mut Vec<u8>) {
+        write(group, state, out.len() / RECORD_BYTES, out);
     }
 }
 
-fn write(group: GroupId, state: &HardState, out: &mut Vec<u8>) {
+fn write(group: GroupId, state: &HardState, before: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
     let flags =
@@ -128,7 +132,7 @@ fn write(group: GroupId, state: &HardState, out: &mut Vec<u8>) {
     for number in [state.vote.term, voted_for, state.incarnation, state.membership] {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    let before = u32::try_from(start / RECORD_BYTES).unwrap_or(u32::MAX);
+    let before = u32::try_from(before).unwrap_or(u32::MAX);
     out.extend_from_slice(&before.to_le_bytes());
     let checksum = crc32c::crc32c(&out[start + 4..]);
     out[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -184,7 +188,8 @@ mod tests {
 
     fn one(states: &mut HardStates, group: u64, state: HardState) -> Vec<u8> {
         let mut write = Vec::new();
-        states.set(GroupId(group), state, &mut write);
+        HardStates::write(GroupId(group), &state, &mut write);
+        states.set(GroupId(group), state);
         write
     }
 
@@ -194,7 +199,7 @@ mod tests {
         let (mut states, bytes) = file();
         let before = states.clone();
         let mut write = Vec::new();
-        (4..8).for_each(|group| states.set(GroupId(group), state(group), &mut write));
+        (4..8).for_each(|group| HardStates::write(GroupId(group), &state(group), &mut write));
         for torn in 0..4 {
             let mut file = [&bytes[..], &write[..]].concat();
             file[bytes.len() + torn * RECORD_BYTES..][..RECORD_BYTES].fill(0);
@@ -215,8 +220,13 @@ mod tests {
         assert_eq!(states.get(GroupId(3)), None);
         let mut anew = Vec::new();
         states.write_all(&mut anew);
-        assert_eq!((anew.len(), states.live_bytes()), (2 * RECORD_BYTES, 2 * RECORD_BYTES));
+        assert_eq!((anew.len(), states.live_bytes()), (3 * RECORD_BYTES, 2 * RECORD_BYTES));
         assert_eq!(HardStates::read(&anew), Ok((states, anew.len())));
+        for at in [0, RECORD_BYTES] {
+            let mut changed = anew.clone();
+            changed[at + 30] ^= 1;
+            assert_eq!(HardStates::read(&changed), Err(Damaged { at }), "it was whole when it was named");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use myelin_disk::{Disk, File};
+use myelin_disk::{Disk, File, write_again};
 
 /// Names of the file, and of one that is not complete, which a start does not look at.
 pub(crate) const NAMES: [&str; 2] = ["hard", "hard.tmp"];
@@ -37,6 +37,9 @@ impl HardFile {
         if let Some(file) = &file {
             bytes.resize(usize::try_from(file.len()?).unwrap_or(usize::MAX), 0);
             read_all(&**file, &mut bytes)?;
+            // A process that was killed may have left what is seen and not safe.
+            write_again(&**file, 0, bytes.len() as u64)?;
+            disk.sync_directory(root)?;
         }
         let end = bytes.len() as u64;
         Ok((Self { disk, root: root.to_owned(), file, end, has_failed: false }, bytes))
@@ -156,6 +159,22 @@ mod tests {
         file.cut(7).unwrap();
         file.append(b"x").unwrap();
         assert_eq!(open(&disk.power_cycle(Survival::None)).1, b"threefox");
+    }
+
+    /// A process that is killed leaves what is in the page cache: whoever reads it counts on it.
+    #[test]
+    fn what_a_start_has_read_outlives_a_loss_of_power() {
+        for point in 0..12 {
+            let disk = FaultyDisk::new(point);
+            let (mut file, _) = open(&disk);
+            disk.fail_at(point, DiskFault::ErrorsFrom(ErrorKind::Other));
+            let _ =
+                file.append(b"one").and_then(|()| file.append(b"two")).and_then(|()| file.write_anew(b"x"));
+            let disk = disk.kill();
+            let (_, bytes) = open(&disk);
+            let (_, after) = open(&disk.power_cycle(Survival::None));
+            assert_eq!(after, bytes, "{point}");
+        }
     }
 
     /// At each point of a write anew power is lost, or an error comes: one of the two is there.

@@ -64,7 +64,9 @@ impl GroupTail {
         if first <= position.commit || first > position.index {
             return false;
         }
-        let position = GroupPosition { index: first - 1, chain, ..position };
+        let before = self.tail.as_ref().and_then(|tail| tail.before(first));
+        let term = before.map_or(position.term, |tail| tail.position().term);
+        let position = GroupPosition { term, index: first - 1, chain, ..position };
         self.is_taken_back = true;
         self.tail = Some(LogTail::begin(self.tail.take(), position));
         self.consumers.take_back(first);
@@ -106,6 +108,12 @@ impl GroupTail {
     /// Notes that the next segment is behind sealed ones, which are not looked at.
     pub(super) fn begin_behind_sealed(&mut self) {
         self.is_sealed = true;
+    }
+
+    /// Notes that a segment is missing in front of the next one: whether what it had was committed
+    /// is not known.
+    pub(super) fn begin_behind_hole(&mut self) {
+        self.is_sealed = false;
     }
 
     /// A record that may be a note is in the last entry.

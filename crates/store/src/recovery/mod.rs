@@ -246,6 +246,7 @@ impl Recovering<'_> {
         }
         for (at, &no) in newer.iter().enumerate() {
             if no.0 != expected {
+                self.group.begin_behind_hole();
                 self.miss(SegmentNo(expected)..=SegmentNo(no.0 - 1));
             }
             expected = no.0 + 1;
@@ -275,6 +276,7 @@ impl Recovering<'_> {
                     return Err(OpenError::new(format!("segment {}", no.0), damage));
                 }
                 Err(damage) => {
+                    self.group.begin_behind_hole();
                     let behind = &newer[at + 1..];
                     if !self.was_synced(no, HEADER_BYTES as u64, behind) {
                         self.unsynced(no, behind);

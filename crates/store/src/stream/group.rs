@@ -77,7 +77,10 @@ impl Stream {
         let DecidedEntry { entry, records } = decided;
         let position = self.group().ok_or(StoreError::NotNext { expected: 0 })?;
         let expected = position.index + 1;
-        if entry.index != expected || entry.chained(position.chain, records) != entry.chain {
+        if entry.index != expected
+            || entry.commit >= entry.index
+            || entry.chained(position.chain, records) != entry.chain
+        {
             return Err(StoreError::NotNext { expected });
         }
         let records = canonical::read(records).ok_or(StoreError::NotNext { expected })?;

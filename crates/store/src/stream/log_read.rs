@@ -164,12 +164,18 @@ impl LogSegment {
             }
             return Ok(());
         }
+        let mut next = self.counts.start;
         walk_sound(&self.segment, &mut |scanned| {
             if let Entry::Control(Control::LogEntry(entry)) = scanned.entry
                 && self.counts.contains(&entry.index)
-                && outline.terms.last().is_none_or(|&(_, term)| term < entry.term)
             {
-                outline.terms.push((entry.index, entry.term));
+                if entry.index != next {
+                    // One is damaged, and may be the first one of its term.
+                    *outline = LogOutline { base: (entry.index, entry.term), terms: Vec::new() };
+                } else if outline.terms.last().is_none_or(|&(_, term)| term < entry.term) {
+                    outline.terms.push((entry.index, entry.term));
+                }
+                next = entry.index + 1;
             }
             Ok(())
         })

@@ -48,6 +48,8 @@ pub struct GroupMember {
     /// The last term in which this member was elected, and in which entries are its own.
     elected: u64,
     kept_log: KeptLog,
+    /// Whether it has failed: what it has taken from consensus since is perhaps not done.
+    has_failed: bool,
 }
 
 /// Work that is to be done for a member, in this order.
@@ -74,6 +76,10 @@ pub enum MemberFailed {
     Stream(StoreError),
     /// The stream has no group.
     NoGroup,
+    /// The stream's log is not synced, where that is what counts.
+    NotSynced,
+    /// The member had failed before.
+    Ended,
 }
 
 impl GroupMember {
@@ -82,6 +88,7 @@ impl GroupMember {
     /// # Errors
     /// The member has failed.
     pub fn tick(&mut self) -> Result<(), MemberFailed> {
+        self.check()?;
         Ok(self.consensus.tick()?)
     }
 
@@ -90,6 +97,7 @@ impl GroupMember {
     /// # Errors
     /// The member has failed.
     pub fn step(&mut self, message: RaftMessage) -> Result<(), MemberFailed> {
+        self.check()?;
         Ok(self.consensus.step(message)?)
     }
 
@@ -116,6 +124,22 @@ impl GroupMember {
     /// # Errors
     /// The member has failed.
     pub fn advance(
+        &mut self,
+        stream: &mut StreamCore,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<GroupWork, MemberFailed> {
+        self.check()?;
+        let work = self.try_advance(stream, now, effects);
+        self.has_failed = work.is_err();
+        work
+    }
+
+    fn check(&self) -> Result<(), MemberFailed> {
+        if self.has_failed { Err(MemberFailed::Ended) } else { Ok(()) }
+    }
+
+    fn try_advance(
         &mut self,
         stream: &mut StreamCore,
         now: Timestamp,
@@ -221,7 +245,7 @@ impl GroupMember {
     ) -> Result<(), MemberFailed> {
         let &RaftEntry { index, term, ref data } = entry;
         if index <= self.known {
-            if term == self.elected {
+            if term == self.elected && self.leads() {
                 // The stream has decided it, and written it before it was proposed.
                 return Ok(());
             }
@@ -248,6 +272,12 @@ impl GroupMember {
             // A segment that cannot be read keeps another member behind, and is none of this one's
             // business: it is asked for again.
             let read = stream.store().read_log(from..to, bytes).unwrap_or_default();
+            if read.is_empty()
+                && let Ok(Some(outline)) = stream.store().log_outline()
+            {
+                // Nobody asks for them again.
+                self.consensus.forget_before(outline.base.0 + 1);
+            }
             self.consensus.fetched(id, read.iter().map(raft_entry).collect())?;
         }
         Ok(())
@@ -278,6 +308,8 @@ impl std::fmt::Display for MemberFailed {
             Self::Consensus(Broken { reason }) => f.write_str(reason),
             Self::Stream(error) => error.fmt(f),
             Self::NoGroup => f.write_str("the stream has no group"),
+            Self::NotSynced => f.write_str("the stream's log is not synced"),
+            Self::Ended => f.write_str("the member has failed before"),
         }
     }
 }

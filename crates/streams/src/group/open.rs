@@ -34,11 +34,19 @@ impl GroupMember {
     /// A member whose log is that of a stream, which follows.
     ///
     /// # Errors
-    /// The stream is in no group, its log cannot be read or has a gap, or the member is not among
-    /// the voters.
-    pub fn open(stream: &StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
+    /// The stream is in no group, its log cannot be read, has a gap or is not synced where that is
+    /// what counts, or the member is not among the voters.
+    pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
         let GroupStart { me, voters, vote, is_amnesiac, seed, persistence } = start;
+        // Consensus takes all that it begins with for persisted.
+        match persistence {
+            Persistence::Written => stream.store_mut().flush()?,
+            Persistence::Synced if !stream.store().is_synced(stream.store().end()) => {
+                return Err(MemberFailed::NotSynced);
+            }
+            Persistence::Synced => {}
+        }
         let log = read_log(stream)?;
         let last_term = log.terms.last().map_or(log.base.1, |&(_, term)| term);
         // An entry of a later term than the vote: it is durable, and the vote was not yet.
@@ -53,6 +61,7 @@ impl GroupMember {
             known,
             elected: 0,
             kept_log: KeptLog::default(),
+            has_failed: false,
         })
     }
 }

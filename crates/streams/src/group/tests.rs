@@ -243,13 +243,44 @@ fn entries_of_earlier_terms_take_the_place_of_ones_own() {
     }
 }
 
+/// Entries of the term in which a member was elected may come back from another one, when those of
+/// a later leader have taken their place in between.
+#[test]
+fn ones_own_entries_may_come_back() {
+    let mut group = Group::new(5, Persistence::Written, 12);
+    group.elect(0);
+    group.beat();
+    group.publish(0, "a", "of the first leader");
+    group.deliver_entries(1, 9);
+    group.elect_alone(2);
+    group.talk(2, 0);
+    group.kill(2);
+    group.elect_alone(1);
+    group.talk(1, 0);
+    let (ours, theirs) = (group.replicas[0].position(), group.replicas[1].position());
+    assert_eq!((ours.index, ours.chain), (theirs.index, theirs.chain));
+}
+
+/// What is in no file yet, or not synced, is nothing that a member may begin with.
+#[test]
+fn a_member_begins_with_what_is_persisted() {
+    let mut group = Group::new(3, Persistence::Synced, 13);
+    group.elect(0);
+    group.are_syncs_held = true;
+    group.publish(0, "a", "first");
+    group.until_quiet();
+    let start = group.replicas[1].start();
+    let opened = super::GroupMember::open(group.replicas[1].core_mut(), start);
+    assert!(matches!(opened, Err(MemberFailed::NotSynced)));
+}
+
 #[test]
 fn a_stream_without_a_group_has_no_member() {
-    let group = Group::new(1, Persistence::Written, 7);
+    let mut group = Group::new(1, Persistence::Written, 7);
     let start = GroupStart { voters: Vec::new(), ..group.replicas[0].start() };
-    let opened = super::GroupMember::open(group.replicas[0].core(), start);
+    let opened = super::GroupMember::open(group.replicas[0].core_mut(), start);
     assert!(matches!(opened, Err(MemberFailed::Consensus(_))), "it is not among the voters");
-    let bench = crate::stream::tests::follower();
-    let opened = super::GroupMember::open(&bench, group.replicas[0].start());
+    let mut bench = crate::stream::tests::follower();
+    let opened = super::GroupMember::open(&mut bench, group.replicas[0].start());
     assert!(matches!(opened, Err(MemberFailed::NoGroup)));
 }

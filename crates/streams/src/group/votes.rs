@@ -50,23 +50,27 @@ impl GroupVotes {
     /// Has these groups remember this, durably: one write, one sync.
     ///
     /// # Errors
-    /// Of the disk: nobody may count on it. The next call writes all of it again.
-    pub fn set(&mut self, changes: impl IntoIterator<Item = (GroupId, HardState)>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for (group, state) in changes {
-            self.states.set(group, state, &mut bytes);
-        }
-        if bytes.is_empty() {
+    /// Of the disk: nobody may count on it, and what they remember is as it was.
+    pub fn set(&mut self, changes: &[(GroupId, HardState)]) -> io::Result<()> {
+        if changes.is_empty() {
             return Ok(());
         }
+        let mut bytes = Vec::new();
+        changes.iter().for_each(|(group, state)| HardStates::write(*group, state, &mut bytes));
         let live = self.states.live_bytes();
         let is_long = self.file.len() + bytes.len() as u64 > (2 * live + SLACK_BYTES) as u64;
-        if !is_long && !self.file.has_failed() {
-            return self.file.append(&bytes);
+        if is_long || self.file.has_failed() {
+            let mut states = self.states.clone();
+            changes.iter().for_each(|&(group, state)| states.set(group, state));
+            bytes.clear();
+            states.write_all(&mut bytes);
+            self.file.write_anew(&bytes)?;
+            self.states = states;
+        } else {
+            self.file.append(&bytes)?;
+            changes.iter().for_each(|&(group, state)| self.states.set(group, state));
         }
-        bytes.clear();
-        self.states.write_all(&mut bytes);
-        self.file.write_anew(&bytes)
+        Ok(())
     }
 }
 

@@ -173,6 +173,20 @@ impl Group {
         assert_eq!(self.replicas[number].member().status().role, RaftRole::Leader);
     }
 
+    /// Has a leader be heard by one other member only, and its answers.
+    pub(super) fn talk(&mut self, leader: usize, other: usize) {
+        let peers = [self.replicas[leader].peer(), self.replicas[other].peer()];
+        for _ in 0..6 {
+            self.tick(leader);
+            while !self.wire.is_empty() {
+                let message = self.wire.remove(0);
+                if peers.contains(&message.from) && peers.contains(&message.to) {
+                    self.deliver(message);
+                }
+            }
+        }
+    }
+
     /// Waits for a leader that the others follow.
     pub(super) fn elect_anyone(&mut self) -> usize {
         for _ in 0..200 {

@@ -94,10 +94,13 @@ impl Replica {
     fn begin(&mut self, store: Store, mut core: StreamCore) {
         // So that what is published at once is often a decision of several entries.
         core.store_mut().bound_entries(self.entry_bytes);
+        // A member begins with what is synced, if that is what counts.
+        store.settle(&|| 1).unwrap();
+        store.journal().round_now(&|| 1).unwrap();
         let votes = GroupVotes::open(&store).unwrap();
         let vote = votes.get(GROUP).map_or(Vote::default(), |state| state.vote);
         let start = GroupStart { vote, ..self.start() };
-        let member = GroupMember::open(&core, start).unwrap();
+        let member = GroupMember::open(&mut core, start).unwrap();
         self.live = Some(Live { core, member, votes, store, effects: Effects::default() });
         self.lives += 1;
     }
@@ -161,7 +164,7 @@ impl Replica {
                 return Ok(messages);
             }
             if let Some(vote) = work.vote {
-                live.votes.set([(GROUP, HardState { vote, ..HardState::default() })]).unwrap();
+                live.votes.set(&[(GROUP, HardState { vote, ..HardState::default() })]).unwrap();
                 live.member.vote_persisted(vote);
             }
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -38,7 +38,8 @@ fn votes_outlive_a_loss_of_power_and_the_file_stays_short() {
         }
         for term in 0..=900 {
             let state = |group| (GroupId(group), voted(life * 1000 + term + group + 100));
-            votes.set((0..10).map(state)).unwrap();
+            let states: Vec<_> = (0..10).map(state).collect();
+            votes.set(&states).unwrap();
         }
         drop(votes);
         disk = disk.power_cycle(Survival::None);
@@ -54,7 +55,7 @@ fn a_damaged_vote_keeps_the_groups_from_beginning() {
     let (store, votes) = open(&disk);
     let mut votes = votes.unwrap();
     for term in 1..=3 {
-        votes.set([(GroupId(1), voted(term))]).unwrap();
+        votes.set(&[(GroupId(1), voted(term))]).unwrap();
     }
     drop((votes, store));
     let path = Path::new("/store/hard");
@@ -63,7 +64,7 @@ fn a_damaged_vote_keeps_the_groups_from_beginning() {
     let (store, votes) = open(&torn);
     let mut votes = votes.unwrap();
     assert_eq!(votes.get(GroupId(1)), Some(voted(2)));
-    votes.set([(GroupId(1), voted(9))]).unwrap();
+    votes.set(&[(GroupId(1), voted(9))]).unwrap();
     drop((votes, store));
     let (_store, votes) = open(&torn.kill());
     assert_eq!(votes.unwrap().get(GroupId(1)), Some(voted(9)));
