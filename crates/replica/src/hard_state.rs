@@ -104,9 +104,9 @@ impl HardStates {
         self.states.len() * RECORD_BYTES
     }
 
-    /// Appends all records to `out`: for a new file. As that gets its name when it is whole, each is
-    /// a write of its own, and the last one is of no group: so none that is damaged is taken for a
-    /// torn end.
+    /// Appends all records to `out`: for a new file. As that gets its name when it is whole, each
+    /// is a write of its own, and the last one is of no group: so none that is damaged is taken
+    /// for a torn end.
     pub fn write_all(&self, out: &mut Vec<u8>) {
         self.states.iter().for_each(|(&group, state)| write(group, state, 0, out));
         write(NO_GROUP, &HardState { is_removed: true, ..HardState::default() }, 0, out);

@@ -261,7 +261,7 @@ fn ones_own_entries_may_come_back() {
     assert_eq!((ours.index, ours.chain), (theirs.index, theirs.chain));
 }
 
-/// What is in no file yet, or not synced, is nothing that a member may begin with.
+/// Entries that are not synced are nothing that a member may begin with.
 #[test]
 fn a_member_begins_with_what_is_persisted() {
     let mut group = Group::new(3, Persistence::Synced, 13);

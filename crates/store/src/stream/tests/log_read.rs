@@ -318,3 +318,30 @@ fn a_log_whose_last_header_is_lost_ends_where_the_sealed_segment_does() {
     assert_eq!((position.index, position.chain, position.commit), (last, chain, last));
     stream.append_decided(&decided[last as usize], 42).unwrap();
 }
+
+/// A segment is missing in front of one: whether its entries were committed is not known.
+#[test]
+fn a_hole_in_the_log_is_not_taken_for_committed() {
+    let config = StreamConfig { segment_bytes: Some(400), ..StreamConfig::default() };
+    let (mut bench, mut leader) = member(config);
+    for n in 1..=20 {
+        put(&mut leader, &format!("a{n}"), "some bytes to fill a segment", n).unwrap();
+    }
+    let starts: Vec<u64> = leader.log_segments(0).unwrap().iter().map(|part| part.counts.start).collect();
+    leader.committed(starts[2] - 1);
+    run_jobs(&mut leader);
+    let parts = leader.log_segments(0).unwrap();
+    let sealed: Vec<bool> = parts.iter().map(|part| part.segment.is_sealed()).collect();
+    assert_eq!(sealed[..4], [true, true, false, false]);
+    let behind = starts[3];
+    let path = leader.segment_storage.files().unwrap().segment_path(parts[2].segment.no);
+    drop(leader);
+    bench.store = None;
+    bench.disk.remove_file(&path).unwrap();
+    let found = bench.open();
+    let store = bench.store.as_ref().unwrap();
+    let (stream, report) = store.open_stream(found[0].id, config, 1).unwrap();
+    assert!(report.is_damaged());
+    let commit = stream.group().unwrap().commit;
+    assert!(commit < behind - 1, "{commit} and {behind}");
+}
