@@ -362,6 +362,9 @@ impl Store {
         stream.leave().map_err(|error| OpenError::new("a failed stream", error.into_io()))?;
         // What has failed may have been its first file.
         let made = self.store_env.make_files(id);
+        // The sync that would have made the directory's name durable may be the one that failed:
+        // of a file that is found nobody syncs more than its bytes.
+        let made = made.and_then(|()| self.store_env.register.make_name_safe(id));
         made.map_err(|error| OpenError::new("a failed stream", error))?;
         let (mut anew, report) = recovery::open_stream(id, files, config, (self.index_seed, now), visitor)?;
         stream.hand_on(&mut anew);
