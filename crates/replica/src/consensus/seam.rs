@@ -58,6 +58,18 @@ pub enum Refused {
     Broken,
 }
 
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotNow => f.write_str("the member does not lead, or may not propose now"),
+            Self::NotNext { expected } => write!(f, "the next entry is {expected}"),
+            Self::Broken => f.write_str("the member has failed"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
 impl Consensus {
     /// Work that is to be done; `None` if nothing is. To be asked until then after every call.
     ///

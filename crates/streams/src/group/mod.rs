@@ -196,7 +196,7 @@ impl GroupMember {
             let refused = self.consensus.propose(index, data.into()).err();
             self.consensus.check()?;
             if let Some(refused) = refused {
-                let reason = format!("the entry {index} of the stream was not taken: {refused:?}");
+                let reason = format!("the entry {index} of the stream was not taken: {refused}");
                 return Err(Broken { reason }.into());
             }
             self.known = index;
