@@ -10,8 +10,9 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use myelin_disk::Disk;
+use myelin_disk::{Disk, File};
 
 use crate::damage::Damage;
 
@@ -98,7 +99,7 @@ impl DocumentFormat {
     ) -> io::Result<()> {
         let unfinished = |name: &str| directory.join(format!("{name}{UNFINISHED}"));
         let bytes = self.frame(body);
-        names.iter().try_for_each(|name| write_new(disk, &unfinished(name), &bytes))?;
+        names.iter().try_for_each(|name| write_new(disk, &unfinished(name), &bytes).map(drop))?;
         names.iter().try_for_each(|name| disk.rename(&unfinished(name), &directory.join(name)))?;
         disk.sync_directory(directory)
     }
@@ -117,14 +118,15 @@ impl DocumentFormat {
 
 /// A synced file with these bytes at a path that nothing ever referred to: what a crash left there
 /// goes.
-fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<Arc<dyn File>> {
     match disk.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let file = disk.create(path)?;
     file.write_at(bytes, 0)?;
-    file.sync()
+    file.sync()?;
+    Ok(file)
 }
 
 /// Takes fixed numbers off the front of a body.

@@ -2,15 +2,15 @@
 //!
 //! Owns the file, its name and its syncs; the form of what is in it belongs to who writes it
 //! (`replica`). A store without groups has none: the file is made when there is something to
-//! remember.
-//! Must never call something
-//! durable that a loss of power can take.
+//! remember. Must never call something durable that a loss of power can take.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use myelin_disk::{Disk, File, write_again};
+
+use crate::document::write_new;
 
 /// Names of the file, and of one that is not complete, which a start does not look at.
 pub(crate) const NAMES: [&str; 2] = ["hard", "hard.tmp"];
@@ -102,13 +102,7 @@ impl HardFile {
     pub fn write_anew(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (path, unfinished) = (self.root.join(NAMES[0]), self.root.join(NAMES[1]));
         self.has_failed = true;
-        match self.disk.remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = self.disk.create(&unfinished)?;
-        file.write_at(bytes, 0)?;
-        file.sync()?;
+        let file = write_new(&*self.disk, &unfinished, bytes)?;
         self.disk.rename(&unfinished, &path)?;
         self.disk.sync_directory(&self.root)?;
         (self.file, self.end, self.has_failed) = (Some(file), bytes.len() as u64, false);

@@ -42,6 +42,9 @@ pub struct Status {
     pub persisted: u64,
     /// Index up to which it knows the log to be committed.
     pub committed: u64,
+    /// Index up to which all members have confirmed the log, as this leader knows it, or as one has
+    /// said: 0 before.
+    pub confirmed_by_all: u64,
     /// All members, in order, if it leads.
     pub members: Vec<MemberProgress>,
     /// Whether it may neither vote nor lead: see [`MemberStart`](super::MemberStart).
@@ -49,15 +52,6 @@ pub struct Status {
 }
 
 impl Consensus {
-    /// Index up to which all members have confirmed the log, as this leader knows it, or as one has
-    /// said: 0 before.
-    #[must_use]
-    pub fn confirmed_by_all(&self) -> u64 {
-        let Status { role, members, .. } = self.status();
-        let of_leader = members.iter().map(|member| member.matched).min();
-        of_leader.filter(|_| role == RaftRole::Leader).unwrap_or(self.confirmed_by_all)
-    }
-
     /// How this member sees its group.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -84,6 +78,7 @@ impl Consensus {
             last: raft.raft_log.last_index(),
             persisted: raft.raft_log.persisted,
             committed: raft.raft_log.committed,
+            confirmed_by_all: members.iter().map(|one| one.matched).min().unwrap_or(self.confirmed_by_all),
             members,
             is_amnesiac: self.is_amnesiac,
         }

@@ -241,7 +241,7 @@ impl Recovering<'_> {
         let mut expected = covers.0 + 1;
         let mut last = covers;
         let mut rewinds: Option<Vec<Option<GroupPlace>>> = None;
-        if covers.0 > 0 && newer.first().is_some_and(|no| no.0 == expected) {
+        if covers.0 > 0 {
             self.group.begin_behind_sealed();
         }
         for (at, &no) in newer.iter().enumerate() {

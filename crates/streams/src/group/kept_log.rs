@@ -29,7 +29,7 @@ impl KeptLog {
 
     /// Index behind which entries are kept, if a member may need any.
     pub(super) fn behind(&mut self, consensus: &Consensus, now: Timestamp) -> Option<u64> {
-        let (confirmed, Status { committed, .. }) = (consensus.confirmed_by_all(), consensus.status());
+        let Status { committed, confirmed_by_all: confirmed, .. } = consensus.status();
         if self.behind.is_none_or(|(_, wanted, _)| confirmed >= wanted) {
             self.behind = (confirmed < committed).then_some((now, committed, 0));
         }
