@@ -50,6 +50,7 @@
 mod engine;
 
 pub use engine::{
-    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, Host,
-    JetStream, JetStreamSettings, LiveConsumer, LiveStream, ServerLimits, StreamConsumers, Task, Timer,
+    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, GroupConfig,
+    GroupSettings, Host, JetStream, JetStreamSettings, LiveConsumer, LiveStream, ServerLimits,
+    StreamConsumers, Task, Timer,
 };

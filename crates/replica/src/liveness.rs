@@ -84,6 +84,11 @@ impl Liveness {
         Self { incarnation, started: now, peers }
     }
 
+    /// Knows of another server from now on. Nothing happens if it does already.
+    pub fn know(&mut self, peer: Peer, now: u64) {
+        self.peers.entry(peer).or_insert_with(|| PeerLiveness::new(now));
+    }
+
     /// Words that are due, for whom.
     pub fn due(&mut self, now: u64) -> Vec<(Peer, SupportRequest)> {
         let mut due = Vec::new();

@@ -14,7 +14,7 @@ const FLOORS: [(&str, &[&str]); 25] = [
     ("conf", &["auth", "stdx", "subject", "wire"]),
     ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "mesh", "stdx", "store", "streams", "wire"]),
     ("disk", &["stdx"]),
-    ("jetstream", &["broker", "disk", "jsapi", "stdx", "store", "streams", "subject", "wire"]),
+    ("jetstream", &["broker", "disk", "jsapi", "replica", "stdx", "store", "streams", "subject", "wire"]),
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "stdx", "store"]),
     ("loadgen", &["auth", "stdx"]),

@@ -9,6 +9,7 @@ mod calls;
 mod consumers;
 mod direct;
 mod domain_buckets;
+mod groups;
 mod host;
 mod live;
 mod ordered_outbox;
@@ -28,6 +29,7 @@ use myelin_broker::{Account, Level};
 use myelin_disk::Disk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
+use myelin_replica::Peer;
 use myelin_store::consumer::{Consumers, LogReport};
 use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
@@ -40,7 +42,7 @@ use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 pub use account::AccountStreams;
@@ -50,6 +52,8 @@ pub use calls::{ApiCalls, CallGuard, CallScope};
 use consumers::{CreateContext, LogListener, OpenedConsumers, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
+use groups::Groups;
+pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, Task, Timer};
 use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
@@ -89,6 +93,8 @@ pub struct JetStream {
     pub(crate) restores: Arc<backup::Restores>,
     promises: resources::Promises,
     removals: Arc<Removals>,
+    /// Members of groups, if this server takes part in any.
+    groups: OnceLock<Arc<Groups>>,
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -135,6 +141,7 @@ impl JetStream {
             restores: Arc::default(),
             promises: resources::Promises::default(),
             removals: Arc::default(),
+            groups: OnceLock::new(),
         }))
     }
 
@@ -149,6 +156,34 @@ impl JetStream {
         self.files.set_limit(saturated(limits.max_store));
         self.in_flight.set_limits(limits.batches.clone());
         self.limits.store(Arc::new(limits));
+    }
+
+    /// Takes part in groups from now on, as this server. To be called once.
+    ///
+    /// # Errors
+    /// Words for why its votes cannot be read or written: a member that forgets a vote could vote
+    /// twice.
+    pub fn begin_groups(&self, settings: GroupSettings) -> Result<(), String> {
+        let groups = Groups::begin(self, settings)?;
+        self.groups.set(groups).map_err(|_| "groups have begun already".to_owned())
+    }
+
+    /// Another server's connection for frames has ended, and its process perhaps, too.
+    pub fn peer_unlinked(&self, peer: Peer) {
+        self.groups.get().into_iter().for_each(|groups| groups.is_unlinked(peer));
+    }
+
+    /// Makes a stream of this server a member of a group. One that is of none yet has to be as all
+    /// others are: without messages, or with the same ones. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// The stream is not there, cannot be made a member, or this server takes part in no groups.
+    pub fn join_group(&self, account: &str, stream: &str, config: &GroupConfig) -> Result<(), ApiError> {
+        let groups = self.groups.get().ok_or(ApiError::CLUSTER_NOT_AVAIL)?;
+        let live = self.account(account).and_then(|account| account.stream(stream));
+        let live = live.ok_or(ApiError::STREAM_NOT_FOUND)?;
+        let is_synced = self.settings.sync_always && live.is_stored();
+        live.take_seat(groups, config, (self.seed(), is_synced))
     }
 
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store.

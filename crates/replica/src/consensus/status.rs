@@ -52,15 +52,48 @@ pub struct Status {
 }
 
 impl Consensus {
+    /// Its part.
+    #[must_use]
+    pub fn role(&self) -> RaftRole {
+        match self.node.raft.state {
+            StateRole::Leader => RaftRole::Leader,
+            StateRole::Follower => RaftRole::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => RaftRole::Candidate,
+        }
+    }
+
+    /// Its term.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// The leader, if it knows of one.
+    #[must_use]
+    pub fn leader(&self) -> Option<Peer> {
+        Peer::from_number(self.node.raft.leader_id)
+    }
+
+    /// Index up to which it knows the log to be committed.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
+    /// Index up to which all members have confirmed the log: see [`Status::confirmed_by_all`].
+    #[must_use]
+    pub fn confirmed_by_all(&self) -> u64 {
+        let raft = &self.node.raft;
+        let is_leader = raft.state == StateRole::Leader;
+        let matched = raft.prs().iter().map(|(_, progress)| progress.matched).min();
+        matched.filter(|_| is_leader).unwrap_or(self.confirmed_by_all)
+    }
+
     /// How this member sees its group.
     #[must_use]
     pub fn status(&self) -> Status {
         let raft = &self.node.raft;
-        let role = match raft.state {
-            StateRole::Leader => RaftRole::Leader,
-            StateRole::Follower => RaftRole::Follower,
-            StateRole::Candidate | StateRole::PreCandidate => RaftRole::Candidate,
-        };
+        let role = self.role();
         let mut members: Vec<MemberProgress> = Vec::new();
         if role == RaftRole::Leader {
             let standings = raft.prs().iter().filter_map(|(&number, progress)| {
@@ -73,12 +106,12 @@ impl Consensus {
         }
         Status {
             role,
-            term: raft.term,
-            leader: Peer::from_number(raft.leader_id),
+            term: self.term(),
+            leader: self.leader(),
             last: raft.raft_log.last_index(),
             persisted: raft.raft_log.persisted,
-            committed: raft.raft_log.committed,
-            confirmed_by_all: members.iter().map(|one| one.matched).min().unwrap_or(self.confirmed_by_all),
+            committed: self.committed(),
+            confirmed_by_all: self.confirmed_by_all(),
             members,
             is_amnesiac: self.is_amnesiac,
         }

@@ -3,7 +3,7 @@
 //! Owns for how long. Each member decides for itself, by what all have confirmed: whoever leads
 //! next needs the entries as well.
 
-use myelin_replica::{Consensus, Status};
+use myelin_replica::Consensus;
 use myelin_store::Timestamp;
 
 /// A member that is behind for longer is not waited for.
@@ -29,7 +29,7 @@ impl KeptLog {
 
     /// Index behind which entries are kept, if a member may need any.
     pub(super) fn behind(&mut self, consensus: &Consensus, now: Timestamp) -> Option<u64> {
-        let Status { committed, confirmed_by_all: confirmed, .. } = consensus.status();
+        let (committed, confirmed) = (consensus.committed(), consensus.confirmed_by_all());
         if self.behind.is_none_or(|(_, wanted, _)| confirmed >= wanted) {
             self.behind = (confirmed < committed).then_some((now, committed, 0));
         }

@@ -112,6 +112,12 @@ impl GroupMember {
         self.consensus.status()
     }
 
+    /// The consensus behind it, to look at.
+    #[must_use]
+    pub fn consensus(&self) -> &Consensus {
+        &self.consensus
+    }
+
     /// The consensus behind it: elections, handing over, resting. Who calls it calls
     /// [`GroupMember::advance`] next.
     pub fn consensus_mut(&mut self) -> &mut Consensus {
@@ -176,8 +182,7 @@ impl GroupMember {
 
     /// Whether this member leads in the term in which the stream decides.
     fn leads(&self) -> bool {
-        let Status { role, term, .. } = self.consensus.status();
-        role == RaftRole::Leader && term == self.elected
+        self.consensus.role() == RaftRole::Leader && self.consensus.term() == self.elected
     }
 
     /// Whether its stream may begin to decide: the first entry of its term is in the log, and
@@ -222,9 +227,8 @@ impl GroupMember {
         (now, effects): (Timestamp, &mut Effects),
         work: &mut GroupWork,
     ) -> Result<(), MemberFailed> {
-        let Status { role, term, .. } = self.consensus.status();
-        if role == RaftRole::Leader {
-            self.elected = term;
+        if self.consensus.role() == RaftRole::Leader {
+            self.elected = self.consensus.term();
         }
         for entry in &ready.append {
             self.append(entry, stream, now)?;

@@ -21,6 +21,7 @@ mod downstreams;
 mod health;
 mod ingress;
 mod lost;
+mod member;
 mod own_stream;
 mod release_waits;
 mod repair;
@@ -41,6 +42,7 @@ use core_cell::CoreCell;
 use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
+use member::MemberSeat;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
@@ -61,6 +63,7 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
+pub(super) use member::MemberEvent;
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.
@@ -91,6 +94,7 @@ pub struct LiveStream {
     sourcing: Box<dyn Sourcing>,
     sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
+    seat: MemberSeat,
     me: Weak<Self>,
 }
 
@@ -131,6 +135,7 @@ impl LiveStream {
             sourcing,
             sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
+            seat: MemberSeat::default(),
             me: Weak::clone(me),
         })
     }
@@ -296,8 +301,7 @@ impl LiveStream {
     }
 
     /// Makes the stream's log the log of a group from here on, and consumers those of the group, of
-    /// which there are none here yet. Only for threads that may wait. Nothing in production makes a
-    /// group yet.
+    /// which there are none here yet. Only for threads that may wait.
     ///
     /// # Errors
     /// Nothing has changed, unless the stream has failed.
@@ -310,7 +314,7 @@ impl LiveStream {
     }
 
     /// Another role from now on: a follower is bound to nothing, and its consumers neither. Only
-    /// for threads that may wait. Nothing in production makes a stream follow yet.
+    /// for threads that may wait.
     pub fn set_role(self: &Arc<Self>, role: ReplicaRole) {
         if !role.leads() {
             self.view.set_role(role);

@@ -2,6 +2,7 @@
 
 use super::LiveStream;
 use super::core_cell::CoreSlot;
+use super::member::MemberWork;
 use super::sourcing::{NextAction, SourceRun};
 use super::traces::BatchTraces;
 use crate::engine::host::Timer;
@@ -42,6 +43,8 @@ pub(super) enum StreamWork {
     Acknowledged(Vec<Seq>),
     /// Consumers have decided something that their group has to agree to.
     Propose,
+    /// Its member has something to hear, or something that it waits for has happened.
+    Member,
     /// Some messages may be needed by no consumer any more.
     Reconcile,
     /// A job of the store is done.
@@ -68,6 +71,8 @@ pub(super) struct TurnResult {
     pub(super) traced: Vec<Arc<dyn Service>>,
     /// Streams that were copied from, and what is to be done about each.
     pub(super) source_readers: Vec<(Arc<dyn SourceRun>, NextAction)>,
+    /// Work that its member wants done.
+    pub(super) member: MemberWork,
     /// The buffer that was worked off, for its memory.
     pub(super) spare: MessageBuf,
     /// Whether the messages have to be sent by whoever held the turn.
@@ -143,6 +148,14 @@ impl LiveStream {
     /// Works off what it can; what there is to say is in order when this returns.
     fn run_turn(&self, slot: &mut CoreSlot, batch: &mut VecDeque<StreamWork>, after: &mut TurnResult) {
         self.drain_inbox(slot, batch, after);
+        if self.seat.is_taken()
+            && let CoreSlot::Here(core) = slot
+        {
+            self.guard_panics(core, after, |core, after| {
+                self.advance_member(core, after);
+                self.collect_followups(core, self.scope.host.now(), after);
+            });
+        }
         self.end_turn(after);
     }
 
@@ -193,10 +206,19 @@ impl LiveStream {
         }
     }
 
+    fn try_work(&self, core: &mut StreamCore, work: StreamWork, after: &mut TurnResult) {
+        self.guard_panics(core, after, |core, after| self.work(core, work, after));
+    }
+
     /// A panic costs the work in hand: what the core did is not known, only its files say what is
     /// true (contracts.md C12).
-    fn try_work(&self, core: &mut StreamCore, work: StreamWork, after: &mut TurnResult) {
-        let working = AssertUnwindSafe(|| self.work(core, work, after));
+    fn guard_panics(
+        &self,
+        core: &mut StreamCore,
+        after: &mut TurnResult,
+        work: impl FnOnce(&mut StreamCore, &mut TurnResult),
+    ) {
+        let working = AssertUnwindSafe(|| work(core, after));
         if let Err(payload) = catch_unwind(working) {
             let (account, name) = (self.scope.account.name(), &self.scope.name);
             let cost = format_args!("the work in hand is lost, and the stream is opened anew from its files");
@@ -244,6 +266,8 @@ impl LiveStream {
                 let next = source_reader.copy(core, now, &mut after.effects);
                 after.source_readers.push((source_reader, next));
             }
+            // At the end of the turn.
+            StreamWork::Member => return,
             StreamWork::LendCore(_) => {}
         }
         self.report_drops(core, after);
@@ -351,12 +375,16 @@ impl LiveStream {
         if std::mem::take(&mut after.effects.is_image_due) {
             self.consumers.rewrite_later();
         }
+        if self.seat.is_taken() {
+            self.apply_member_work(&mut after.member);
+        }
         debug_assert!(after.due.is_none() && after.job.is_none(), "what a turn wants is done once");
     }
 
     /// Does what a turn wants, and answers its spare buffer.
     pub(super) fn deliver(&self, mut after: TurnResult, shard: &mut ServiceShard) -> MessageBuf {
         self.apply_effects(&mut after);
+        self.send_frames(&mut after.member, Some(&mut *shard));
         self.notify_consumers(Some(&mut *shard));
         self.run_source_readers(&mut after, Some(&mut *shard));
         if after.must_send || self.outbox.claim() {
@@ -399,6 +427,7 @@ impl LiveStream {
     /// Applies the effects of a turn on a thread that delivers nothing itself.
     pub(super) fn apply_effects_off_shard(&self, mut after: TurnResult) {
         self.apply_effects(&mut after);
+        self.send_frames(&mut after.member, None);
         after.traced.drain(..).for_each(|trace| self.scope.host.wake(trace));
         self.notify_consumers(None);
         self.run_source_readers(&mut after, None);

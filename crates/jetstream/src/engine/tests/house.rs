@@ -232,6 +232,8 @@ pub(super) struct House {
     /// An account that may not use JetStream before a test enables it.
     pub(super) other: Arc<Account>,
     pub(super) system: Arc<Account>,
+    /// The account for frames between servers.
+    pub(super) frames: Arc<Account>,
     pub(super) jetstream: Arc<JetStream>,
     shard: Shard,
 }
@@ -290,15 +292,15 @@ impl House {
         let broker = Broker::new(
             Default::default(),
             AuthConfig::open(),
-            &["OTHER", "SYS"].map(AccountConfig::named),
+            &["OTHER", "SYS", "RAFT"].map(AccountConfig::named),
             Some("SYS"),
             Info::default(),
             Arc::new(SeededEntropy::new(seed)),
             Arc::new(Silent),
         );
         let broker = broker.expect("little is configured");
-        let [account, other, system] =
-            ["$G", "OTHER", "SYS"].map(|name| broker.account(name).expect("it is there"));
+        let [account, other, system, frames] =
+            ["$G", "OTHER", "SYS", "RAFT"].map(|name| broker.account(name).expect("it is there"));
         let jetstream = JetStream::open(
             settings,
             disk,
@@ -310,7 +312,7 @@ impl House {
         jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
         jetstream.enable(&system, None).expect("it is promised nothing");
         let shard = Shard::new(&broker, seed);
-        Self { shard, host: Arc::clone(host), account, other, system, jetstream }
+        Self { shard, host: Arc::clone(host), account, other, system, frames, jetstream }
     }
 
     pub(super) fn streams(&self) -> Arc<AccountStreams> {
@@ -413,6 +415,11 @@ impl House {
         let mut msgs = MessageBuf::default();
         msgs.push(msg);
         self.shard.send(&self.account, &mut msgs, Instant::now());
+    }
+
+    /// Publishes in another account than the usual one, and does nothing of what follows from it.
+    pub(super) fn send_in(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf) {
+        self.shard.send(account, msgs, Instant::now());
     }
 
     /// Ends a tick of the shard, and does nothing else.

@@ -1,6 +1,7 @@
 //! Streams, consumers, mirrors and sources together, step by step.
 
 mod behind;
+mod cluster;
 mod cold;
 mod given_back;
 mod group;
@@ -12,6 +13,7 @@ mod panics;
 mod promises;
 mod refusals;
 mod remote;
+mod replicas;
 mod reset;
 mod resting;
 mod role;

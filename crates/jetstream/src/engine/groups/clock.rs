@@ -1,0 +1,55 @@
+//! Time for members: ticks, words between servers, and which of those are gone.
+
+use super::Groups;
+use super::frames::write_frame;
+use crate::engine::host::Timer;
+use crate::engine::live::MemberEvent;
+use myelin_replica::frame::FrameBody;
+use myelin_stdx::sync::lock;
+use myelin_store::Timestamp;
+use myelin_wire::message_buf::MessageBuf;
+use std::sync::Weak;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Between two beats, in nanoseconds.
+const BEAT: Timestamp = 50_000_000;
+/// Beats in a tick of members.
+const TICK_BEATS: u64 = 2;
+
+impl Groups {
+    /// Has the next beat come.
+    pub(super) fn arm(&self) {
+        self.host.schedule(self.host.now() + BEAT, Weak::clone(&self.me_weak) as Weak<dyn Timer>);
+    }
+
+    /// Asks other servers for support, and sees which are gone.
+    fn ask_peers(&self) {
+        let now = self.nanoseconds();
+        let (due, withdrawn) = {
+            let mut peers = lock(&self.peers);
+            (peers.due(now), peers.withdrawn(now))
+        };
+        let mut out = MessageBuf::default();
+        due.into_iter().for_each(|(peer, ask)| write_frame(self, peer, FrameBody::Ask(ask), &mut out));
+        if !out.is_empty() {
+            self.host.publish(&self.account, out);
+        }
+        withdrawn.into_iter().for_each(|peer| self.tell_all(MemberEvent::Lost(peer)));
+    }
+}
+
+impl Timer for Groups {
+    fn fire(&self) {
+        self.ask_peers();
+        if self.beats.fetch_add(1, Relaxed) % TICK_BEATS == 0 {
+            self.tell_all(MemberEvent::Tick);
+        }
+        if let Some(groups) = self.me_weak.upgrade()
+            && groups.votes.is_waiting()
+        {
+            // The disk has refused them.
+            groups.write_votes();
+        }
+        self.arm();
+    }
+}

@@ -1,0 +1,110 @@
+//! Votes and entries that have to be durable before a member's word counts: many share one sync.
+
+use crate::engine::live::{LiveStream, MemberEvent};
+use myelin_replica::GroupId;
+use myelin_replica::hard_state::HardState;
+use myelin_stdx::sync::lock;
+use myelin_store::Timestamp;
+use myelin_store::journal::Journal;
+use myelin_streams::group::GroupVotes;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Votes that are to be made durable.
+pub(super) struct VoteRequests {
+    /// Held while the disk takes votes.
+    file: Mutex<GroupVotes>,
+    waiting: Mutex<Vec<VoteRequest>>,
+    /// Whether somebody is on the way to write what waits.
+    is_asked: AtomicBool,
+}
+
+struct VoteRequest {
+    group: GroupId,
+    state: HardState,
+    live: Weak<LiveStream>,
+}
+
+impl VoteRequests {
+    pub(super) fn new(votes: GroupVotes) -> Self {
+        Self { file: Mutex::new(votes), waiting: Mutex::default(), is_asked: AtomicBool::new(false) }
+    }
+
+    /// State that a member remembers. Waits for the disk if it is busy.
+    pub(super) fn get(&self, group: GroupId) -> Option<HardState> {
+        lock(&self.file).get(group)
+    }
+
+    /// Adds a vote. Answers whether [`VoteRequests::write`] has to be called.
+    #[must_use = "nobody else writes it"]
+    pub(super) fn add(&self, group: GroupId, state: HardState, live: &Arc<LiveStream>) -> bool {
+        lock(&self.waiting).push(VoteRequest { group, state, live: Arc::downgrade(live) });
+        !self.is_asked.swap(true, AcqRel)
+    }
+
+    /// Whether votes wait that nobody is on the way to write.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.is_asked.load(Acquire) && !lock(&self.waiting).is_empty() && {
+            !self.is_asked.swap(true, AcqRel)
+        }
+    }
+
+    /// Writes all that wait, with one sync, and tells their members. For threads that may wait.
+    ///
+    /// # Errors
+    /// The disk: they wait on.
+    pub(super) fn write(&self) -> io::Result<()> {
+        self.is_asked.store(false, Release);
+        let mut file = lock(&self.file);
+        let requests = std::mem::take(&mut *lock(&self.waiting));
+        let changes: Vec<_> = requests.iter().map(|request| (request.group, request.state)).collect();
+        if let Err(error) = file.set(&changes) {
+            lock(&self.waiting).splice(..0, requests);
+            return Err(error);
+        }
+        drop(file);
+        for VoteRequest { state, live, .. } in requests {
+            if let Some(live) = live.upgrade() {
+                live.tell_member(MemberEvent::VotePersisted(state.vote));
+                live.serve_member_off_shard();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Streams whose members wait for what they have written to be synced.
+pub(super) struct SyncRequests {
+    journal: Arc<Journal>,
+    waiting: Mutex<Vec<Weak<LiveStream>>>,
+    is_asked: AtomicBool,
+}
+
+impl SyncRequests {
+    pub(super) fn new(journal: Arc<Journal>) -> Self {
+        Self { journal, waiting: Mutex::default(), is_asked: AtomicBool::new(false) }
+    }
+
+    /// Adds a stream. Answers whether [`SyncRequests::run`] has to be called.
+    #[must_use = "nobody else syncs it"]
+    pub(super) fn add(&self, live: &Arc<LiveStream>) -> bool {
+        let live = Arc::downgrade(live);
+        let mut waiting = lock(&self.waiting);
+        if !waiting.iter().any(|other| other.ptr_eq(&live)) {
+            waiting.push(live);
+        }
+        drop(waiting);
+        !self.is_asked.swap(true, AcqRel)
+    }
+
+    /// Syncs everything that is written, once, and has the members look. For threads that may wait.
+    pub(super) fn run(&self, now: Timestamp) {
+        self.is_asked.store(false, Release);
+        let streams = std::mem::take(&mut *lock(&self.waiting));
+        // A round that fails has its streams fail, which their members see.
+        let _ = self.journal.round_now(&|| now.unsigned_abs());
+        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_member_off_shard());
+    }
+}

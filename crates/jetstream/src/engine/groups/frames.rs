@@ -1,0 +1,142 @@
+//! Frames as messages of an account: how they are put together, and where they go.
+
+use super::Groups;
+use super::peers::PeerLife;
+use crate::engine::live::{LiveStream, MemberEvent};
+use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
+use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
+use myelin_replica::{Peer, RaftMessage};
+use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::{Arc, Weak};
+
+/// A message of so many bytes takes no further frame.
+const FULL_MESSAGE: usize = 256 << 10;
+/// More bytes than any frame has.
+const LARGEST_FRAME: usize = 128 << 20;
+
+/// Puts what a member says into messages, several frames to one server into one.
+pub(in crate::engine) fn write_frames(
+    groups: &Groups,
+    place: GroupPlace,
+    mut messages: Vec<RaftMessage>,
+    out: &mut MessageBuf,
+) {
+    // What is for one server stays in order.
+    messages.sort_by_key(|message| message.to);
+    let mut bytes = Vec::new();
+    let mut messages = messages.into_iter().peekable();
+    while let Some(message) = messages.next() {
+        let to = message.to;
+        let body = FrameBody::Raft(place, message);
+        PeerFrame { incarnation: groups.incarnation(), body }.write(&mut bytes);
+        let is_last = messages.peek().is_none_or(|next| next.to != to);
+        if is_last || bytes.len() >= FULL_MESSAGE {
+            push(groups, to, &bytes, out);
+            bytes.clear();
+        }
+    }
+}
+
+fn push(groups: &Groups, to: Peer, bytes: &[u8], out: &mut MessageBuf) {
+    let subject = format!("{to}.{}", groups.me);
+    out.push(MessageRef { subject: subject.as_bytes(), payload: bytes, ..MessageRef::default() });
+}
+
+/// Puts one frame that is of no group into a message.
+pub(super) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut MessageBuf) {
+    let mut bytes = Vec::new();
+    PeerFrame { incarnation: groups.incarnation(), body }.write(&mut bytes);
+    push(groups, to, &bytes, out);
+}
+
+/// Takes the frames of other servers.
+pub(super) struct FrameService(pub(super) Weak<Groups>);
+
+impl Service for FrameService {
+    fn serve(&self, batch: &mut ServiceBatch, shard: &mut ServiceShard) {
+        let Some(groups) = self.0.upgrade() else { return batch.clear() };
+        let mut intake = FrameIntake { groups: &groups, told: Vec::new(), answers: shard.spare_buf() };
+        for msg in batch.iter() {
+            intake.message(&msg);
+        }
+        batch.clear();
+        let FrameIntake { told, mut answers, .. } = intake;
+        if !answers.is_empty() {
+            shard.send(&groups.account, &mut answers, groups.host.instant());
+        }
+        shard.keep_buf(answers);
+        told.iter().for_each(|live| live.serve_member(shard));
+    }
+}
+
+/// Frames of one batch of messages.
+struct FrameIntake<'a> {
+    groups: &'a Groups,
+    /// Streams whose members have something to hear.
+    told: Vec<Arc<LiveStream>>,
+    answers: MessageBuf,
+}
+
+impl FrameIntake<'_> {
+    /// Takes the frames of one message. What is behind one that makes no sense is lost, as if it
+    /// had not arrived.
+    fn message(&mut self, msg: &MessageRef<'_>) {
+        let sender = msg.subject.rsplit(|&byte| byte == b'.').next();
+        let sender = sender.and_then(|sender| Peer::parse(std::str::from_utf8(sender).ok()?));
+        let Some(from) = sender else { return };
+        let mut bytes = bytes::Bytes::copy_from_slice(msg.payload);
+        while !bytes.is_empty() {
+            match PeerFrame::read(&bytes, LARGEST_FRAME) {
+                Ok(Some((frame, size))) => {
+                    self.frame(from, frame);
+                    bytes = bytes.split_off(size);
+                }
+                Ok(None) | Err(_) => {
+                    let line = format_args!("JetStream: a frame of server {from} is damaged, and dropped");
+                    return self.groups.host.log(Level::Error, line);
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, from: Peer, PeerFrame { incarnation, body }: PeerFrame) {
+        let life = lock(&self.groups.peers).hear(from, incarnation);
+        match life {
+            PeerLife::Known => {}
+            PeerLife::New => self.begin_life(from),
+            PeerLife::Ended => return,
+        }
+        let now = self.groups.nanoseconds();
+        match body {
+            FrameBody::Raft(place, message) if message.from == from && message.to == self.groups.me => {
+                // Nobody is told of a group that is not here.
+                if let Some(live) = self.groups.member(place.group) {
+                    live.tell_member(MemberEvent::Message(place.epoch, message));
+                    self.serve_later(live);
+                }
+            }
+            FrameBody::Ask(request) => {
+                let answer = lock(&self.groups.peers).asked(from, request, now);
+                if let Some(answer) = answer {
+                    write_frame(self.groups, from, FrameBody::Answer(answer), &mut self.answers);
+                }
+            }
+            FrameBody::Answer(answer) => lock(&self.groups.peers).answered(from, answer, now),
+            FrameBody::Raft(..) | FrameBody::Rest(..) => {}
+        }
+    }
+
+    fn begin_life(&mut self, peer: Peer) {
+        for live in self.groups.members() {
+            live.tell_member(MemberEvent::NewLife(peer));
+            self.serve_later(live);
+        }
+    }
+
+    fn serve_later(&mut self, live: Arc<LiveStream>) {
+        if !self.told.iter().any(|told| Arc::ptr_eq(told, &live)) {
+            self.told.push(live);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Streams on several servers that are one group: what is acknowledged is on a majority, and goes
+//! on when a server is gone.
+
+use super::cluster::Cluster;
+use myelin_replica::RaftRole;
+
+#[test]
+fn a_publish_is_acknowledged_when_a_majority_has_it() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    assert_eq!(cluster.acks(), 1);
+    cluster.pass(4);
+    assert_eq!(cluster.contents(), [(1, 1); 3], "all hear what is committed");
+    cluster.isolated.push(leader);
+    cluster.publish(leader, "two");
+    assert_eq!(cluster.acks(), 1, "nobody else has it");
+}
+
+#[test]
+fn a_follower_takes_nothing_and_answers_nothing() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish((leader + 1) % 3, "one");
+    cluster.pass(4);
+    assert_eq!((cluster.acks(), cluster.contents()), (0, vec![(0, 0); 3]));
+}
+
+#[test]
+fn another_server_leads_when_one_has_ended() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    for _ in 0..10 {
+        cluster.publish(first, "x");
+    }
+    cluster.kill(first);
+    let second = cluster.elect();
+    cluster.publish(second, "y");
+    assert_eq!(cluster.acks(), 11);
+    cluster.begin(first);
+    cluster.pass(60);
+    assert_eq!(cluster.contents(), [(11, 11); 3]);
+    assert_eq!(cluster.role(first), RaftRole::Follower, "it leads no more");
+}
+
+#[test]
+fn what_an_isolated_leader_has_decided_is_taken_back() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.isolated.push(first);
+    cluster.publish(first, "lost");
+    let second = cluster.elect();
+    cluster.publish(second, "two");
+    cluster.isolated.clear();
+    cluster.pass(60);
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]));
+}
+
+#[test]
+fn all_servers_end_and_come_back() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    for _ in 0..10 {
+        cluster.publish(leader, "x");
+    }
+    (0..3).for_each(|number| cluster.kill(number));
+    (0..3).for_each(|number| cluster.begin(number));
+    let leader = cluster.elect();
+    cluster.publish(leader, "y");
+    cluster.pass(4);
+    assert_eq!((cluster.acks(), cluster.contents()), (11, vec![(11, 11); 3]));
+}
