@@ -12,6 +12,7 @@ mod domain_buckets;
 mod groups;
 mod host;
 mod live;
+mod meta;
 mod ordered_outbox;
 mod own_bindings;
 mod removals;
@@ -30,7 +31,7 @@ use myelin_disk::Disk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_replica::Peer;
-use myelin_store::consumer::{Consumers, LogReport};
+use myelin_store::consumer::{Consumers, GroupConsumers, LogReport};
 use myelin_store::entropy::Entropy;
 use myelin_store::journal::{Journal, JournalFailed};
 use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptions, StoreReport, Stream};
@@ -57,6 +58,7 @@ pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, Task, Timer};
 use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
+use meta::{AnswerKind, MetaCell};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
 
@@ -95,6 +97,8 @@ pub struct JetStream {
     removals: Arc<Removals>,
     /// Members of groups, if this server takes part in any.
     groups: OnceLock<Arc<Groups>>,
+    /// The meta group, if it is in a cluster.
+    meta: MetaCell,
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -142,6 +146,7 @@ impl JetStream {
             promises: resources::Promises::default(),
             removals: Arc::default(),
             groups: OnceLock::new(),
+            meta: OnceLock::new(),
         }))
     }
 
@@ -402,7 +407,9 @@ impl JetStream {
         listener: &Arc<LogListener>,
     ) -> Result<OpenedConsumers, OpenError> {
         if config.storage == Storage::Memory {
-            return Ok(OpenedConsumers::alone(Consumers::in_memory()));
+            let applied = store.group().map(|_| GroupConsumers::in_memory(0));
+            let states = applied.as_ref().map_or_else(Consumers::in_memory, GroupConsumers::lead);
+            return Ok(OpenedConsumers { states, applied });
         }
         let durability = myelin_streams::stream::storage_config(config, self.settings.sync_always).durability;
         let warn = |report: &LogReport| {
@@ -441,7 +448,9 @@ impl JetStream {
     /// Opens a stream anew that has failed, once. One that was deleted needs no repair, nor does
     /// another one of its name that has not failed.
     pub fn repair(&self, account: &str, stream: &str) {
-        if let Some(stream) = self.account(account).and_then(|account| account.stream(stream)) {
+        let found = self.account(account).and_then(|account| account.stream(stream));
+        let of_meta = || self.meta().map(|meta| meta.live()).filter(|live| live.account_name() == account);
+        if let Some(stream) = found.or_else(of_meta) {
             stream.repair(&self.store);
         }
     }

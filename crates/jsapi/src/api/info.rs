@@ -90,9 +90,34 @@ pub struct ClusterInfo {
     /// Name of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// Name of its group; empty where it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub raft_group: String,
     /// Name of the server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub leader: String,
+    /// Other members of the group, by name; all of them where nobody leads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// Another member of a group, as its leader sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReplicaInfo {
+    /// Name of the server.
+    pub name: String,
+    /// Whether it has what is committed, and was heard lately.
+    pub current: bool,
+    /// Whether the server is not there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub offline: bool,
+    /// Nanoseconds since it was heard.
+    pub active: i64,
+    /// Entries that it has not confirmed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lag: i64,
+    /// Its peer id.
+    pub peer: String,
 }
 
 /// How far the copying of another stream is.

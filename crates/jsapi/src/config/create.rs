@@ -31,7 +31,7 @@ pub fn create(
     check_request(&request.config, name)?;
     check_early(&request, all, limits)?;
     let mut config = check(&request.config, all, limits, request.pedantic)?;
-    if config.num_replicas > 1 {
+    if config.num_replicas > 1 && !limits.has_replicas {
         return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
     }
     if let Some(existing) = all.find(&config.name) {

@@ -138,6 +138,8 @@ pub struct Limits {
     pub account: AccountLimits,
     /// Of everybody.
     pub server: ServerLimits,
+    /// Whether streams may have replicas: the server is in a cluster.
+    pub has_replicas: bool,
 }
 
 impl Limits {

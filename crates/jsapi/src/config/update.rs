@@ -45,7 +45,7 @@ fn refused(text: &str) -> Result<(), ApiError> {
 }
 
 fn check_changes(old: &StreamConfig, new: &StreamConfig) -> Result<(), ApiError> {
-    if new.num_replicas > 1 {
+    if new.num_replicas > 1 && new.num_replicas != old.num_replicas {
         return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
     }
     if new.storage != old.storage {

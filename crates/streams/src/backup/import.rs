@@ -166,6 +166,7 @@ pub(super) fn alone(mut config: StreamConfig) -> Result<StreamConfig, String> {
             storage_reserved: 0,
             duplicate_window: 0,
         },
+        has_replicas: false,
     };
     let neighbours: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
     // A server alone keeps one copy.

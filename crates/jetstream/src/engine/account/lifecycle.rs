@@ -15,7 +15,7 @@ use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{self, Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::{Consumers, GroupConsumers};
-use myelin_store::{FoundStream, Notice, Seq, Stream, StreamId, Timestamp};
+use myelin_store::{FoundStream, GroupPosition, Notice, Seq, Stream, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
@@ -99,6 +99,26 @@ impl AccountStreams {
         config: StreamConfig,
         now: Timestamp,
     ) -> Result<Arc<LiveStream>, ApiError> {
+        self.create_as(jetstream, config, now, ReplicaRole::Leader)
+    }
+
+    /// Makes a stream whose log is that of a group from the first message on. It follows.
+    pub(in crate::engine) fn create_replica(
+        self: &Arc<Self>,
+        jetstream: &Arc<JetStream>,
+        config: StreamConfig,
+        created: Timestamp,
+    ) -> Result<Arc<LiveStream>, ApiError> {
+        self.create_as(jetstream, config, created, ReplicaRole::Follower)
+    }
+
+    fn create_as(
+        self: &Arc<Self>,
+        jetstream: &Arc<JetStream>,
+        config: StreamConfig,
+        now: Timestamp,
+        role: ReplicaRole,
+    ) -> Result<Arc<LiveStream>, ApiError> {
         if lock(&self.unrestored).iter().any(|(name, _)| *name == config.name) {
             return Err(ApiError::stream_create(
                 "a stream of this name is in the store and could not be restored",
@@ -117,7 +137,12 @@ impl AccountStreams {
         };
         let listener = Arc::default();
         let whose = (self.account.name(), &config);
-        let states = jetstream.open_consumers(&store, whose, &listener).map_err(|error| {
+        let position = GroupPosition { epoch: 1, term: 0, index: 0, chain: 0, commit: 0 };
+        let joined = if role.leads() { Ok(()) } else { store.join_group(position, now) };
+        let opened = joined.map_err(ApiError::stream_create).and_then(|()| {
+            jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)
+        });
+        let states = opened.map_err(|error| {
             // The next start must not find what was refused.
             if config.storage == Storage::File
                 && let Err(left) = jetstream.store.delete_stream(&mut store)
@@ -127,7 +152,7 @@ impl AccountStreams {
                     format_args!("JetStream stream '{account} > {name}' was not made, and is left: {left}");
                 self.host.log(Level::Error, what);
             }
-            ApiError::stream_create(error)
+            error
         })?;
         let live = self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now));
         jetstream.seek_origins();

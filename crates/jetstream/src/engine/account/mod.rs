@@ -123,6 +123,7 @@ impl AccountStreams {
                 storage_reserved,
                 duplicate_window: i64::try_from(window).unwrap_or(i64::MAX),
             },
+            has_replicas: false,
         }
     }
 

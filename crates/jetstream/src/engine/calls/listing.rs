@@ -1,9 +1,9 @@
 //! `STREAM.NAMES`, `STREAM.LIST` and `STREAM.INFO`.
 
 use super::Call;
-use crate::engine::LiveStream;
+use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::info::{ClusterInfo, StreamInfo as Info};
+use myelin_jsapi::api::info::StreamInfo as Info;
 use myelin_jsapi::api::request::{StreamInfoRequest, StreamsRequest};
 use myelin_jsapi::api::response::{Paging, StreamInfo, StreamList, StreamNames};
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
@@ -48,8 +48,7 @@ impl Call {
         let stream = self.find(name).await?;
         let mut info = self.info(&stream, request.deleted_details);
         info.domain.clone_from(&self.jetstream.settings.domain);
-        let (name, leader) = (self.jetstream.host.cluster(), self.jetstream.settings.server_name.clone());
-        info.cluster = Some(ClusterInfo { name, leader });
+        info.cluster = Some(self.jetstream.cluster_info(&stream));
         let mut paging = Paging::default();
         if !request.subjects_filter.is_empty() {
             let offset = request.page.offset();
@@ -89,6 +88,13 @@ impl Call {
 
     /// Info of a stream, as all answers have it.
     pub(super) fn info(&self, stream: &LiveStream, with_deleted: bool) -> Info {
+        self.jetstream.stream_info(stream, with_deleted)
+    }
+}
+
+impl JetStream {
+    /// Info of a stream, as all answers have it.
+    pub(in crate::engine) fn stream_info(&self, stream: &LiveStream, with_deleted: bool) -> Info {
         let (mirror, sources) = stream.sourcing_info();
         Info {
             config: with_versions(&stream.config()),
@@ -98,7 +104,7 @@ impl Call {
             cluster: None,
             mirror,
             sources,
-            ts: self.jetstream.host.now(),
+            ts: self.host.now(),
         }
     }
 }

@@ -8,6 +8,7 @@
 mod account;
 mod backup;
 mod cluster;
+mod clustered;
 mod consumers;
 mod keys;
 mod listing;
@@ -25,6 +26,7 @@ use myelin_jsapi::api::response::{ApiResponse, granted, refused};
 use myelin_jsapi::config::API_LEVEL;
 
 use cluster::{CancelMove, EvacuatePeer, LeaderStepDown, RemovePeer};
+use clustered::Handled;
 use myelin_broker::Conn;
 use myelin_store::Timestamp;
 use myelin_wire::header;
@@ -148,6 +150,11 @@ impl Call {
         let tokens: Vec<&str> = rest.split('.').collect();
         if self.account.account().is_system() {
             return self.dispatch_of_system(&tokens).await;
+        }
+        if let Some(meta) = self.jetstream.meta().cloned()
+            && let Handled::Done(response) = self.dispatch_clustered(&meta, &tokens).await
+        {
+            return response;
         }
         Some(match tokens[..] {
             ["INFO"] => self.respond(async |call| call.account_info()).await,

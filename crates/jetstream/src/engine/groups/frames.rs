@@ -5,7 +5,7 @@ use super::peers::PeerLife;
 use crate::engine::live::{LiveStream, MemberEvent};
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
-use myelin_replica::{Peer, RaftMessage};
+use myelin_replica::{GroupId, Peer, RaftMessage};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Weak};
@@ -48,6 +48,21 @@ pub(super) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut 
     let mut bytes = Vec::new();
     PeerFrame { incarnation: groups.incarnation(), body }.write(&mut bytes);
     push(groups, to, &bytes, out);
+}
+
+/// So much of what is said to members that are not here is kept.
+const MOST_EARLY: usize = 4096;
+
+impl Groups {
+    /// Keeps what is said to a member that is not here, while there is room: votes, above all. What
+    /// is lost is said again.
+    fn keep_early(&self, group: GroupId, event: MemberEvent) {
+        let mut early = lock(&self.early);
+        if early.len() >= MOST_EARLY {
+            early.drain(..MOST_EARLY / 2);
+        }
+        early.push((group, event));
+    }
 }
 
 /// Takes the frames of other servers.
@@ -110,10 +125,13 @@ impl FrameIntake<'_> {
         let now = self.groups.nanoseconds();
         match body {
             FrameBody::Raft(place, message) if message.from == from && message.to == self.groups.me => {
-                // Nobody is told of a group that is not here.
-                if let Some(live) = self.groups.member(place.group) {
-                    live.tell_member(MemberEvent::Message(place.epoch, message));
-                    self.serve_later(live);
+                let event = MemberEvent::Message(place.epoch, message);
+                match self.groups.member(place.group) {
+                    Some(live) => {
+                        live.tell_member(event);
+                        self.serve_later(live);
+                    }
+                    None => self.groups.keep_early(place.group, event),
                 }
             }
             FrameBody::Ask(request) => {

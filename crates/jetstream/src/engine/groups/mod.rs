@@ -29,6 +29,7 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::HardState;
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
+use myelin_streams::ReplicaRole;
 use myelin_streams::group::GroupVotes;
 use peers::Peers;
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub(super) struct Groups {
     pub(super) me: Peer,
     /// The life of the store, a number that grows with each start.
     incarnation: u64,
-    account: Arc<Account>,
+    pub(super) account: Arc<Account>,
     host: Arc<dyn Host>,
     began: Instant,
     members: RwLock<BTreeMap<GroupId, Weak<LiveStream>>>,
@@ -76,7 +77,22 @@ pub(super) struct Groups {
     beats: AtomicU64,
     /// Held as long as frames are to come.
     binding: Mutex<Option<Arc<Binding>>>,
+    observer: RwLock<Option<Weak<dyn RoleObserver>>>,
+    /// What was said to members that are not here yet: other servers may be quicker to make a group.
+    early: Mutex<Vec<(GroupId, MemberEvent)>>,
     me_weak: Weak<Self>,
+}
+
+/// Whoever wants to know that more of a stream is committed.
+pub(super) trait CommitWatcher: Send + Sync {
+    /// Something may be. Called behind each turn, and must not wait.
+    fn committed(&self);
+}
+
+/// Whoever wants to know which streams lead.
+pub(super) trait RoleObserver: Send + Sync {
+    /// A stream has this role from now on. Called on a thread that may wait.
+    fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole);
 }
 
 impl Groups {
@@ -103,6 +119,8 @@ impl Groups {
             syncs: SyncRequests::new(Arc::clone(jetstream.journal())),
             beats: AtomicU64::new(0),
             binding: Mutex::default(),
+            observer: RwLock::new(None),
+            early: Mutex::default(),
             me_weak: Weak::clone(me_weak),
             host,
         });
@@ -113,6 +131,27 @@ impl Groups {
         Ok(groups)
     }
 
+    /// Has somebody told which streams lead and which follow.
+    pub(super) fn observe(&self, observer: Weak<dyn RoleObserver>) {
+        *write_lock(&self.observer) = Some(observer);
+    }
+
+    /// A stream has another role now.
+    pub(super) fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole) {
+        let observer = read_lock(&self.observer).as_ref().and_then(Weak::upgrade);
+        observer.into_iter().for_each(|observer| observer.has_role(live, role));
+    }
+
+    /// Whether another server is there: it supports this one, as far as is known.
+    pub(super) fn is_there(&self, peer: Peer) -> bool {
+        lock(&self.peers).is_there(peer, self.nanoseconds())
+    }
+
+    /// Forgets a group whose stream is removed.
+    pub(super) fn remove(&self, group: GroupId) {
+        write_lock(&self.members).remove(&group);
+    }
+
     /// Makes a stream known as a member of a group.
     pub(super) fn add(&self, config: &GroupConfig, live: &Arc<LiveStream>) {
         let now = self.nanoseconds();
@@ -120,6 +159,9 @@ impl Groups {
         config.voters.iter().filter(|&&peer| peer != self.me).for_each(|&peer| peers.know(peer, now));
         drop(peers);
         write_lock(&self.members).insert(config.place.group, Arc::downgrade(live));
+        let mut early = lock(&self.early);
+        let of_group = early.extract_if(.., |(group, _)| *group == config.place.group);
+        of_group.for_each(|(_, event)| live.tell_member(event));
     }
 
     /// The vote that a member of a group remembers.

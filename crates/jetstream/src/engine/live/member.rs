@@ -5,7 +5,7 @@
 
 use super::LiveStream;
 use super::turn::{StreamWork, TurnResult};
-use crate::engine::groups::{FrameOutbox, GroupConfig, Groups, write_frames};
+use crate::engine::groups::{CommitWatcher, FrameOutbox, GroupConfig, Groups, write_frames};
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::GroupPlace;
@@ -19,7 +19,7 @@ use myelin_streams::stream::StreamCore;
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// News for a member.
 #[derive(Clone, Debug)]
@@ -34,6 +34,10 @@ pub(in crate::engine) enum MemberEvent {
     NewLife(Peer),
     /// Another server is gone.
     Lost(Peer),
+    /// It is to stand for election, as nobody has led the group.
+    Stand,
+    /// Another member is to lead.
+    HandOver,
 }
 
 /// Place of a member beside its stream.
@@ -44,6 +48,8 @@ pub(super) struct MemberSeat {
     inbox: Mutex<Vec<MemberEvent>>,
     member: Mutex<Option<SeatedMember>>,
     role: Mutex<RoleChange>,
+    /// Told behind each turn that more may be committed.
+    watcher: OnceLock<Weak<dyn CommitWatcher>>,
 }
 
 struct SeatedMember {
@@ -94,7 +100,22 @@ impl SeatedMember {
             MemberEvent::Lost(peer) if self.member.consensus().leader() == Some(peer) => {
                 self.member.consensus_mut().wake(true)?;
             }
-            MemberEvent::Lost(_) => {}
+            MemberEvent::Stand if self.member.consensus().term() == 0 => {
+                self.member.consensus_mut().campaign()?;
+            }
+            MemberEvent::HandOver => self.hand_over()?,
+            MemberEvent::Lost(_) | MemberEvent::Stand => {}
+        }
+        Ok(())
+    }
+
+    /// Hands over to the member that has the most of the log.
+    fn hand_over(&mut self) -> Result<(), MemberFailed> {
+        let me = self.groups.me;
+        let others = self.member.status().members.into_iter().filter(|member| member.peer != me);
+        let heir = others.max_by_key(|member| (member.is_active, member.matched));
+        if let Some(heir) = heir {
+            self.member.consensus_mut().transfer(heir.peer)?;
         }
         Ok(())
     }
@@ -153,6 +174,32 @@ impl LiveStream {
     /// How its member sees its group; `None` if it has none.
     pub fn group_status(&self) -> Option<Status> {
         lock(&self.seat.member).as_ref().map(|seated| seated.member.status())
+    }
+
+    /// Has the first member of a new group stand for election at once. Only for threads that may
+    /// wait.
+    pub(in crate::engine) fn stand_first(&self) {
+        self.tell_member(MemberEvent::Stand);
+        self.serve_member_off_shard();
+    }
+
+    /// Has another member lead, if this one does and there is one. Only for threads that may wait.
+    pub(in crate::engine) fn hand_over(&self) {
+        self.tell_member(MemberEvent::HandOver);
+        self.serve_member_off_shard();
+    }
+
+    /// Has somebody told, behind each turn, that more may be committed. To be called once.
+    pub(in crate::engine) fn watch_commits(&self, watcher: Weak<dyn CommitWatcher>) {
+        let _ = self.seat.watcher.set(watcher);
+    }
+
+    /// Whether all entries of its group are of one term: nobody has led it before who leads it now.
+    /// Only for threads that may wait.
+    pub(in crate::engine) fn has_one_term(&self) -> bool {
+        let Some(mut guard) = self.lock_core() else { return false };
+        let outline = guard.parts().0.store().log_outline();
+        outline.is_ok_and(|outline| outline.is_none_or(|log| log.base.0 == 0 && log.terms.len() <= 1))
     }
 
     /// Leaves news for its member. Somebody has to [serve](Self::serve_member) it then.
@@ -220,6 +267,9 @@ impl LiveStream {
 
     /// Sees to what its member wants done, but for its frames.
     pub(super) fn apply_member_work(&self, work: &mut MemberWork) {
+        if let Some(watcher) = self.seat.watcher.get().and_then(Weak::upgrade) {
+            watcher.committed();
+        }
         let seat = lock(&self.seat.member);
         let (Some(seated), Some(me)) = (&*seat, self.me.upgrade()) else { return };
         let (groups, place) = (Arc::clone(&seated.groups), seated.place);
@@ -253,6 +303,8 @@ impl LiveStream {
                 self.set_role(role);
             }
             self.serve_member_off_shard();
+            let groups = lock(&self.seat.member).as_ref().map(|seated| Arc::clone(&seated.groups));
+            groups.into_iter().for_each(|groups| groups.has_role(self, self.role()));
         }
     }
 

@@ -59,6 +59,7 @@ use reports::RateLimitedReports;
 use scope::{StreamScope, identity};
 use sourcing::SourcingMarks;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
@@ -95,6 +96,7 @@ pub struct LiveStream {
     sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
     seat: MemberSeat,
+    opened: Instant,
     me: Weak<Self>,
 }
 
@@ -136,6 +138,7 @@ impl LiveStream {
             sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
             seat: MemberSeat::default(),
+            opened: host.instant(),
             me: Weak::clone(me),
         })
     }
@@ -197,6 +200,11 @@ impl LiveStream {
     /// How far its mirror is, and its sources.
     pub fn sourcing_info(&self) -> (Option<SourceInfo>, Vec<SourceInfo>) {
         self.sourcing.info(&self.config())
+    }
+
+    /// Whether it was opened within so long.
+    pub(super) fn began_within(&self, time: Duration) -> bool {
+        self.scope.host.instant().saturating_duration_since(self.opened) < time
     }
 
     /// Whether this replica decides.

@@ -2,7 +2,8 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
-use crate::engine::{GroupConfig, GroupSettings};
+use crate::engine::meta::peer_of;
+use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const BEAT: i64 = 50_000_000;
-const NAMES: [&str; 5] = ["server-A", "server-B", "server-C", "server-D", "server-E"];
+const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
 const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
 /// Frames that have left a server: subject and bytes.
@@ -35,19 +36,43 @@ struct Server {
     wire: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
+    /// Answers of the API, in all lives.
+    answers: Vec<Arc<Mutex<Vec<Heard>>>>,
+    calls: Option<ApiCalls>,
 }
 
 /// Servers of one cluster.
 pub(super) struct Cluster {
     servers: Vec<Server>,
     config: StreamConfig,
+    /// Whether streams are made by the API, and not by the test.
+    has_meta: bool,
     /// Servers that nobody hears, and that hear nobody.
     pub(super) isolated: Vec<usize>,
 }
 
 /// The server with this number.
 fn peer(number: usize) -> Peer {
-    Peer::parse(NAMES[number]).expect("eight characters")
+    peer_of(NAMES[number]).expect("eight characters")
+}
+
+impl Server {
+    /// Goes on with calls of the API. Answers whether something was said or done.
+    fn go_on_with_calls(&mut self) -> bool {
+        let (Some(calls), Some(house)) = (&mut self.calls, &mut self.house) else { return false };
+        calls.resume();
+        calls.flush();
+        let mut has_any = false;
+        while let Some((account, mut out)) = calls.next_answer() {
+            has_any |= !out.is_empty();
+            house.send_in(&account, &mut out);
+        }
+        while calls.run_task() {
+            has_any = true;
+        }
+        house.settle();
+        has_any
+    }
 }
 
 impl Cluster {
@@ -58,14 +83,25 @@ impl Cluster {
 
     /// So many servers with an empty stream each.
     pub(super) fn with(size: usize, config: StreamConfig) -> Self {
+        Self::begun(size, config, false)
+    }
+
+    /// So many servers with a meta group and no stream; `stream` is the one that tests look at.
+    pub(super) fn with_meta(size: usize) -> Self {
+        Self::begun(size, stream("S"), true)
+    }
+
+    fn begun(size: usize, config: StreamConfig, has_meta: bool) -> Self {
         let server = |number: usize| Server {
             disk: FaultyDisk::new(number as u64 + 1),
             house: None,
             wire: Arc::default(),
             acks: Vec::new(),
+            answers: Vec::new(),
+            calls: None,
         };
         let servers = (0..size).map(server).collect();
-        let mut cluster = Self { servers, config, isolated: Vec::new() };
+        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new() };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
     }
@@ -74,13 +110,24 @@ impl Cluster {
     pub(super) fn begin(&mut self, number: usize) {
         let size = self.servers.len();
         let server = &mut self.servers[number];
-        let mut house = House::seeded(&server.disk, number as u64 + 1);
+        let mut house =
+            House::named(&server.disk, NAMES[number], number as u64 + 1 + 100 * server.acks.len() as u64);
         house.host.stand_still();
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
         server.acks.push(house.record("acks"));
+        server.answers.push(house.record("answers"));
+        if self.has_meta {
+            let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
+            house.jetstream.begin_groups(settings).expect("a healthy disk");
+            let servers: Vec<String> = NAMES[..size].iter().map(|&name| name.to_owned()).collect();
+            house.jetstream.begin_meta(&servers).expect("a healthy disk");
+            server.calls = Some(ApiCalls::new(&house.jetstream, Box::new(|call| call())));
+            server.house = Some(house);
+            return;
+        }
         if house.streams().stream(&self.config.name).is_none() {
             house.create(self.config.clone());
         }
@@ -95,7 +142,7 @@ impl Cluster {
     /// Ends a server's process.
     pub(super) fn kill(&mut self, number: usize) {
         let server = &mut self.servers[number];
-        server.house = None;
+        (server.house, server.calls) = (None, None);
         server.disk = server.disk.kill();
         lock(&server.wire.0).clear();
     }
@@ -107,8 +154,11 @@ impl Cluster {
     /// Does what there is to do everywhere, until there is nothing.
     pub(super) fn settle(&mut self) {
         loop {
-            self.servers.iter_mut().filter_map(|server| server.house.as_mut()).for_each(House::settle);
             let mut has_any = false;
+            for server in &mut self.servers {
+                server.house.iter_mut().for_each(House::settle);
+                has_any |= server.go_on_with_calls();
+            }
             for from in 0..self.servers.len() {
                 let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
                 has_any |= !frames.is_empty();
@@ -149,9 +199,17 @@ impl Cluster {
     pub(super) fn leader(&self) -> Option<usize> {
         (0..self.servers.len()).find(|number| {
             let server = &self.servers[*number];
-            let leads =
-                server.house.as_ref().is_some_and(|house| house.stream(&self.config.name).role().leads());
+            let live = server.house.as_ref().and_then(|house| house.streams().stream(&self.config.name));
+            let leads = live.is_some_and(|live| live.role().leads());
             leads && !self.isolated.contains(number)
+        })
+    }
+
+    /// The server that leads the meta group.
+    pub(super) fn meta_leader(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|number| {
+            let house = self.servers[*number].house.as_ref();
+            house.and_then(|house| house.jetstream.meta()).is_some_and(|meta| meta.leads())
         })
     }
 
@@ -164,6 +222,30 @@ impl Cluster {
             self.pass(1);
         }
         panic!("nobody leads");
+    }
+
+    /// Asks the API at all servers that run, as each hears every request.
+    pub(super) fn ask(&mut self, subject: &str, body: &str) {
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let (Some(calls), Some(house)) = (&mut server.calls, &server.house) else { continue };
+            if !self.isolated.contains(&number) {
+                calls.begin(ApiRequest {
+                    account: Arc::clone(&house.account),
+                    subject: format!("$JS.API.{subject}").into_bytes().into(),
+                    reply: (*b"answers").into(),
+                    headers: Box::default(),
+                    payload: body.as_bytes().into(),
+                    origin: None,
+                });
+            }
+        }
+        self.settle();
+    }
+
+    /// Answers that have come since the last look, at all servers.
+    pub(super) fn take_answers(&mut self) -> Vec<String> {
+        let all = self.servers.iter().flat_map(|server| &server.answers);
+        all.flat_map(|answers| std::mem::take(&mut *lock(answers))).map(|heard| heard.payload).collect()
     }
 
     /// Publishes at one server.

@@ -264,6 +264,13 @@ impl House {
         Self::begin(disk, StoreOptions::new("/store"), seed, false)
     }
 
+    /// On what a disk holds, as a server of this name with all that is random drawn from `seed`.
+    pub(super) fn named(disk: &FaultyDisk, name: &str, seed: u64) -> Self {
+        let settings = JetStreamSettings { server_name: name.into(), ..settings() };
+        let host = Arc::<TestHost>::default();
+        Self::open(Arc::new(disk.clone()), &host, (StoreOptions::new("/store"), settings), seed).settled()
+    }
+
     fn begin(disk: &FaultyDisk, options: StoreOptions, seed: u64, is_prompt: bool) -> Self {
         let host = Arc::<TestHost>::default();
         host.is_prompt.store(is_prompt, Relaxed);

@@ -1,5 +1,6 @@
 //! Streams, consumers, mirrors and sources together, step by step.
 
+mod assignments;
 mod behind;
 mod cluster;
 mod cold;

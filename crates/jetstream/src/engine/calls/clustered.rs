@@ -1,0 +1,275 @@
+//! Calls in a cluster: who answers, and what the meta leader decides.
+//!
+//! Every server of the cluster hears each request, and one answers: the meta leader what makes,
+//! changes, removes and lists streams, the leader of a stream what is about it. All others are
+//! silent, as with nats-server.
+
+use super::{Call, CallResponse, respond_to_any};
+use crate::engine::meta::{AccountView, AnswerKind, Assignment, Meta, Route, StreamKey, peer_of};
+use crate::engine::{JetStream, LiveStream};
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamInfo as Info};
+use myelin_jsapi::api::request::{StreamsRequest, is_empty};
+use myelin_jsapi::api::response::{
+    ApiResponse, Paging, StreamCreate, StreamDelete, StreamList, StreamNames, StreamUpdate, refused,
+};
+use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
+use myelin_jsapi::config::{self, Created, Storage, StreamConfig, StreamConfigRequest};
+use myelin_replica::{Peer, Status};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What became of a call that may be another server's.
+pub(super) enum Handled {
+    /// It is for this server, and answered as on a server alone.
+    Usual,
+    /// It has this answer, or none.
+    Done(Option<CallResponse>),
+}
+
+/// To a request that is not understood far enough to know its type.
+#[derive(Default, Serialize)]
+struct Unavailable {}
+
+impl ApiResponse for Unavailable {
+    const TYPE: &'static str = "io.nats.jetstream.api.v1.error_response";
+}
+
+/// To `STREAM.LEADER.STEPDOWN`.
+#[derive(Default, Serialize)]
+struct SteppedDown {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    success: bool,
+}
+
+impl ApiResponse for SteppedDown {
+    const TYPE: &'static str = "io.nats.jetstream.api.v1.stream_leader_stepdown_response";
+}
+
+impl Call {
+    /// Does a call as a server of a cluster does it.
+    pub(super) async fn dispatch_clustered(&mut self, meta: &Arc<Meta>, tokens: &[&str]) -> Handled {
+        let route = match *tokens {
+            ["INFO"]
+            | ["STREAM", "NAMES" | "LIST"]
+            | ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", _] => meta.route_to_leader(),
+            ["STREAM", "MSG" | "LEADER" | "PEER", _, name]
+            | ["STREAM", _, name]
+            | ["CONSUMER", "DURABLE", "CREATE", name, ..]
+            | ["CONSUMER", "LEADER" | "PEER", _, name, ..]
+            | ["CONSUMER", _, name, ..] => meta.route_to_stream(&self.account, name),
+            _ => return Handled::Usual,
+        };
+        match route {
+            Route::Silent => return Handled::Done(None),
+            Route::Unavailable => {
+                let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
+                return Handled::Done(Some(CallResponse::audited(body, true)));
+            }
+            Route::Here => {}
+        }
+        Handled::Done(match *tokens {
+            ["STREAM", "CREATE", name] => self.pass_on(async |call| call.assign_new(meta, name).await).await,
+            ["STREAM", "UPDATE", name] => {
+                self.pass_on(async |call| call.assign_changed(meta, name).await).await
+            }
+            ["STREAM", "DELETE", name] => {
+                self.pass_on(async |call| call.assign_removed(meta, name).await).await
+            }
+            ["STREAM", "RESTORE", _] => {
+                let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
+                Some(CallResponse::audited(body, true))
+            }
+            ["STREAM", "NAMES"] => Some(self.respond(async |call| call.assigned_names(meta)).await),
+            ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta)).await),
+            ["STREAM", "LEADER", "STEPDOWN", name] => {
+                Some(self.respond(async |call| call.step_down(name)).await)
+            }
+            _ => return Handled::Usual,
+        })
+    }
+
+    /// Does a call whose answer the stream's leader gives, unless it is refused here.
+    async fn pass_on<A: ApiResponse>(
+        &mut self,
+        act: impl AsyncFnOnce(&mut Self) -> Result<Never<A>, ApiError>,
+    ) -> Option<CallResponse> {
+        let outcome = match self.admit() {
+            Ok(()) => act(self).await,
+            Err(error) => Err(error),
+        };
+        outcome.err().map(|error| respond_to_any::<A>(Err(error)))
+    }
+
+    /// Streams of the account in the cluster.
+    fn assigned(&self, meta: &Meta) -> AccountView {
+        AccountView(meta.view().of_account(self.account.account().name()))
+    }
+
+    async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<Never<StreamCreate>, ApiError> {
+        let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
+        let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
+        let created = config::create(request, name, &self.assigned(meta), &limits)?;
+        let known = meta.view().get(self.account.account().name(), name);
+        let assignment = match (created, known) {
+            // Its leader answers once more.
+            (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
+            (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
+            (Created::New(config), _) => {
+                let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
+                let peers = meta.place(replicas)?;
+                let now = self.jetstream.host.now();
+                self.proposal(AnswerKind::Create, self.new_assignment(*config, peers, now))
+            }
+        };
+        meta.propose(&assignment).await?;
+        Ok(Never::default())
+    }
+
+    async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<Never<StreamUpdate>, ApiError> {
+        let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
+        let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
+        let config = config::update(request, name, &self.assigned(meta), &limits)?;
+        let known = meta.view().get(self.account.account().name(), name);
+        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
+        if config.num_replicas != known.config.num_replicas {
+            return Err(ApiError::stream_update("the number of replicas cannot be changed yet"));
+        }
+        let changed = Assignment { config, ..(*known).clone() };
+        meta.propose(&self.proposal(AnswerKind::Update, changed)).await?;
+        Ok(Never::default())
+    }
+
+    async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<Never<StreamDelete>, ApiError> {
+        if !is_empty(self.body()) {
+            return Err(ApiError::NOT_EMPTY_REQUEST);
+        }
+        let known = meta.view().get(self.account.account().name(), name);
+        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
+        let removed = Assignment { is_removed: true, ..(*known).clone() };
+        meta.propose(&self.proposal(AnswerKind::Delete, removed)).await?;
+        Ok(Never::default())
+    }
+
+    fn new_assignment(&self, config: StreamConfig, peers: Vec<String>, created: i64) -> Assignment {
+        let storage = match config.storage {
+            Storage::File => 'F',
+            Storage::Memory => 'M',
+        };
+        let id = self.jetstream.host.unique_id();
+        let name: String = id.chars().rev().take(8).collect();
+        Assignment {
+            key: StreamKey::new(self.account.account().name(), &config.name),
+            // The lowest ones are of groups that are no streams.
+            id: self.jetstream.seed() | 1 << 63,
+            group: format!("S-R{}{storage}-{name}", peers.len()),
+            peers,
+            created,
+            config,
+            is_removed: false,
+            nonce: 0,
+            reply: String::new(),
+            answer: AnswerKind::Create,
+        }
+    }
+
+    /// An assignment as this call proposes it.
+    fn proposal(&self, answer: AnswerKind, assignment: Assignment) -> Assignment {
+        let reply = String::from_utf8_lossy(&self.request.reply).into_owned();
+        Assignment { nonce: self.jetstream.seed(), reply, answer, ..assignment }
+    }
+
+    fn assigned_names(&mut self, meta: &Meta) -> Result<StreamNames, ApiError> {
+        let request = StreamsRequest::names(self.body(), self.is_strict())?;
+        let (paging, page) = self.assigned_page(meta, &request, NAMES_LIMIT);
+        let names: Vec<String> = page.iter().map(|one| one.key.stream.clone()).collect();
+        Ok(StreamNames { paging, streams: (!names.is_empty()).then_some(names) })
+    }
+
+    /// What this server has replicas of; the names of the others.
+    fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
+        let request = StreamsRequest::list(self.body(), self.is_strict())?;
+        let (paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
+        let (mut streams, mut missing) = (Vec::new(), Vec::new());
+        for one in page {
+            match self.account.stream(&one.key.stream) {
+                Some(live) => streams.push(Info {
+                    config: (*live.config()).clone(),
+                    ..self.jetstream.clustered_info(&live, false)
+                }),
+                None => missing.push(one.key.stream.clone()),
+            }
+        }
+        Ok(StreamList { paging, streams, missing, ..StreamList::default() })
+    }
+
+    fn assigned_page(
+        &self,
+        meta: &Meta,
+        request: &StreamsRequest,
+        limit: usize,
+    ) -> (Paging, Vec<Arc<Assignment>>) {
+        let mut all = self.assigned(meta).0;
+        if !request.subject.is_empty() {
+            let collides =
+                |own: &String| myelin_subject::overlaps(own.as_bytes(), request.subject.as_bytes());
+            all.retain(|one| one.config.subjects.iter().any(collides));
+        }
+        let total = all.len();
+        let offset = request.page.offset().min(total);
+        let page = all.drain(offset..).take(limit).collect();
+        (Paging { total, offset, limit }, page)
+    }
+
+    /// Has another server lead the stream.
+    fn step_down(&mut self, name: &str) -> Result<SteppedDown, ApiError> {
+        let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
+        live.hand_over();
+        Ok(SteppedDown { success: true })
+    }
+}
+
+/// No answer of this type: another server gives it.
+pub(super) struct Never<A>(std::marker::PhantomData<A>);
+
+impl<A> Default for Never<A> {
+    fn default() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl JetStream {
+    /// Info of a stream with where it is.
+    pub(in crate::engine) fn clustered_info(&self, live: &LiveStream, with_deleted: bool) -> Info {
+        Info { cluster: Some(self.cluster_info(live)), ..self.stream_info(live, with_deleted) }
+    }
+
+    /// Where a stream is.
+    pub(in crate::engine) fn cluster_info(&self, live: &LiveStream) -> ClusterInfo {
+        let (name, me) = (self.host.cluster(), self.settings.server_name.clone());
+        let alone = ClusterInfo { name: name.clone(), leader: me, ..ClusterInfo::default() };
+        let Some(meta) = self.meta() else { return alone };
+        let assignment = meta.view().get(live.account_name(), live.name());
+        let (Some(status), Some(assignment)) = (live.group_status(), assignment) else { return alone };
+        let leader = status.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
+        let others = assignment.peers.iter().filter(|peer| **peer != leader);
+        let mut replicas: Vec<_> =
+            others.filter_map(|server| Some(self.replica(meta, &status, server, peer_of(server)?))).collect();
+        replicas.sort_by(|one, other| one.name.cmp(&other.name));
+        ClusterInfo { name, raft_group: assignment.group.clone(), leader, replicas }
+    }
+
+    fn replica(&self, meta: &Meta, status: &Status, server: &str, peer: Peer) -> ReplicaInfo {
+        let is_there = server == self.settings.server_name || meta.is_there(peer);
+        let member = status.members.iter().find(|member| member.peer == peer);
+        let lag = member.map_or(0, |member| status.committed.saturating_sub(member.matched));
+        ReplicaInfo {
+            name: server.to_owned(),
+            current: is_there && lag == 0,
+            offline: !is_there,
+            active: 0,
+            lag: i64::try_from(lag).unwrap_or(i64::MAX),
+            peer: peer.to_string(),
+        }
+    }
+}

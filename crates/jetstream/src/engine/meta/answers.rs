@@ -1,0 +1,99 @@
+//! Answers that the leader of a stream gives for the meta leader.
+
+use super::assignment::{AnswerKind, Assignment};
+use super::{LiveStream, Meta};
+use crate::engine::JetStream;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::response::{ApiResponse, StreamCreate, StreamDelete, StreamUpdate, granted, refused};
+use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Nobody waits longer for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Assignments whose answers somebody waits for, by the stream's id.
+#[derive(Default)]
+pub(super) struct PendingAnswers(BTreeMap<u64, (Arc<Assignment>, Instant)>);
+
+impl Meta {
+    /// Has whoever leads the stream answer. At once, if this server does.
+    pub(super) fn answer_later(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Arc<Assignment>,
+        live: &Arc<LiveStream>,
+    ) {
+        if assignment.reply.is_empty() {
+            return;
+        }
+        let now = jetstream.host.instant();
+        let mut answers = lock(&self.answers);
+        answers.0.retain(|_, (_, since)| now.saturating_duration_since(*since) < PATIENCE);
+        answers.0.insert(assignment.id, (Arc::clone(assignment), now));
+        drop(answers);
+        if live.role().leads() {
+            self.answer_pending(live, true);
+        }
+    }
+
+    /// Gives the answer that is waited for from a stream that leads. `is_here`: it has led already
+    /// when that was asked for.
+    pub(super) fn answer_pending(&self, live: &Arc<LiveStream>, is_here: bool) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let assignment = self.view().get(live.account_name(), live.name());
+        let Some(assignment) = assignment else { return };
+        let Some((pending, since)) = lock(&self.answers).0.remove(&assignment.id) else { return };
+        if pending.answer == AnswerKind::Create && !is_here && !live.has_one_term() {
+            // Whoever led it before has answered.
+            return;
+        }
+        if jetstream.host.instant().saturating_duration_since(since) >= PATIENCE {
+            return;
+        }
+        let info = Some(jetstream.clustered_info(live, false));
+        let body = match pending.answer {
+            AnswerKind::Create => granted(&StreamCreate { info, did_create: true }),
+            AnswerKind::Update => granted(&StreamUpdate { info }),
+            AnswerKind::Delete => return,
+        };
+        answer(&jetstream, &pending, &body);
+    }
+
+    /// Tells whoever waits that the stream is removed, or why it is not here.
+    pub(super) fn answer_removed(
+        &self,
+        jetstream: &JetStream,
+        removed: &Assignment,
+        error: Option<&ApiError>,
+    ) {
+        let body = match error {
+            None => granted(&StreamDelete { success: true }),
+            Some(error) => refused::<StreamDelete>(error),
+        };
+        answer(jetstream, removed, &body);
+    }
+
+    /// Tells whoever waits that what was to be done has failed here.
+    pub(super) fn answer_failed<A: ApiResponse>(
+        &self,
+        jetstream: &JetStream,
+        of: &Assignment,
+        error: &ApiError,
+    ) {
+        answer(jetstream, of, &refused::<A>(error));
+    }
+}
+
+fn answer(jetstream: &JetStream, of: &Assignment, body: &[u8]) {
+    if of.reply.is_empty() {
+        return;
+    }
+    if let Some(account) = jetstream.account(&of.key.account) {
+        let mut out = MessageBuf::default();
+        out.push(MessageRef { subject: of.reply.as_bytes(), payload: body, ..MessageRef::default() });
+        jetstream.host.publish(account.account(), out);
+    }
+}

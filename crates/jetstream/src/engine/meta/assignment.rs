@@ -1,0 +1,146 @@
+//! Assignment: one stream of the cluster, as a message of the meta stream says it.
+
+use myelin_jsapi::config::StreamConfig;
+use myelin_jsapi::config::stored::Stored;
+use myelin_store::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// Stream of an account, by their names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(in crate::engine) struct StreamKey {
+    pub(in crate::engine) account: String,
+    pub(in crate::engine) stream: String,
+}
+
+/// Kind of request whose answer the stream's leader gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::engine) enum AnswerKind {
+    /// `STREAM.CREATE`.
+    Create,
+    /// `STREAM.UPDATE`.
+    Update,
+    /// `STREAM.DELETE`.
+    Delete,
+}
+
+/// One stream, with who has replicas of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::engine) struct Assignment {
+    pub(in crate::engine) key: StreamKey,
+    /// Id of the stream in the cluster, and of its group.
+    pub(in crate::engine) id: u64,
+    /// Names of the servers with replicas. The first one leads first.
+    pub(in crate::engine) peers: Vec<String>,
+    /// Name of the group, as tools show it: `S-R3F-` and eight characters.
+    pub(in crate::engine) group: String,
+    pub(in crate::engine) created: Timestamp,
+    pub(in crate::engine) config: StreamConfig,
+    /// Whether the stream is removed.
+    pub(in crate::engine) is_removed: bool,
+    /// Tells the proposal from others for this stream.
+    pub(in crate::engine) nonce: u64,
+    /// Where the answer goes, and which one; empty where nobody waits.
+    pub(in crate::engine) reply: String,
+    pub(in crate::engine) answer: AnswerKind,
+}
+
+/// Head of an assignment as JSON, in front of the configuration.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    v: u32,
+    #[serde(flatten)]
+    key: StreamKey,
+    id: u64,
+    peers: Vec<String>,
+    group: String,
+    removed: bool,
+    nonce: u64,
+    reply: String,
+    answer: AnswerKind,
+}
+
+impl StreamKey {
+    pub(in crate::engine) fn new(account: &str, stream: &str) -> Self {
+        Self { account: account.to_owned(), stream: stream.to_owned() }
+    }
+
+    /// Subject of its assignments: the names in hexadecimal, as they may have any characters.
+    pub(super) fn subject(&self) -> String {
+        let mut subject = "_meta_.s".to_owned();
+        for name in [&self.account, &self.stream] {
+            subject.push('.');
+            for byte in name.bytes() {
+                // Into a text nothing fails.
+                let _ = write!(subject, "{byte:02x}");
+            }
+        }
+        subject
+    }
+}
+
+impl Assignment {
+    /// The payload of its message: length of the head, the head, and the configuration as stores
+    /// keep it.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Self { key, id, peers, group, created, config, is_removed, nonce, reply, answer } = self.clone();
+        let head = Head { v: VERSION, key, id, peers, group, removed: is_removed, nonce, reply, answer };
+        let head = serde_json::to_vec(&head).unwrap_or_default();
+        let stored = Stored { created, config, ..Stored::default() }.encode();
+        let mut bytes = u32::try_from(head.len()).unwrap_or(0).to_le_bytes().to_vec();
+        bytes.extend_from_slice(&head);
+        bytes.extend_from_slice(&stored);
+        bytes
+    }
+
+    /// Reads a payload. `None` for one that is not understood.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (size, rest) = bytes.split_first_chunk()?;
+        let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
+        let (head, stored) = rest.split_at_checked(size)?;
+        let Head { v, key, id, peers, group, removed, nonce, reply, answer } =
+            serde_json::from_slice(head).ok()?;
+        let Stored { created, config, .. } = Stored::decode(stored).ok()?;
+        let is_removed = removed;
+        let assignment = Self { key, id, peers, group, created, config, is_removed, nonce, reply, answer };
+        (v == VERSION).then_some(assignment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_is_read_as_it_was_written() {
+        let assignment = Assignment {
+            key: StreamKey::new("$G", "ORDERS"),
+            id: u64::MAX,
+            peers: vec!["n1".to_owned(), "n2".to_owned()],
+            group: "S-R2F-abcdefgh".to_owned(),
+            created: 1_700_000_000_123_456_789,
+            config: StreamConfig {
+                name: "ORDERS".to_owned(),
+                subjects: vec!["orders.>".to_owned()],
+                num_replicas: 2,
+                ..StreamConfig::default()
+            },
+            is_removed: false,
+            nonce: 7,
+            reply: "_INBOX.1".to_owned(),
+            answer: AnswerKind::Create,
+        };
+        let bytes = assignment.encode();
+        assert_eq!(Assignment::decode(&bytes), Some(assignment.clone()));
+        assert_eq!(assignment.key.subject(), "_meta_.s.2447.4f5244455253");
+        for end in 0..bytes.len() {
+            // A part of it may be read as something else, and never ends anything.
+            let _ = Assignment::decode(&bytes[..end]);
+        }
+        assert_eq!(Assignment::decode(&bytes[..20]), None);
+    }
+}

@@ -1,0 +1,369 @@
+//! The meta group: which streams there are in the cluster, on which servers, with which
+//! configuration.
+//!
+//! Owns the *assignments*: each is a message of the internal stream `_meta_`, of which all servers of
+//! the cluster that take part in groups have a replica. Whoever leads it decides on requests that
+//! make, change and remove streams; every server does what is committed, in order. What a stream
+//! answers is for the stream's own leader. Must never remove anything for want of an assignment:
+//! only a committed one that says so does.
+//!
+//! # One stream is made
+//!
+//! 1. `STREAM.CREATE` reaches all servers; the meta leader checks it, chooses servers, and publishes
+//!    the assignment to `_meta_` (`engine/calls/clustered.rs`). The others are silent.
+//! 2. When it is committed each server looks at it (`Meta::apply`); those that are named make a
+//!    replica, and the first of them stands for election.
+//! 3. Whoever leads the stream first answers the client (`Meta::is_leading`).
+
+mod answers;
+mod assignment;
+mod reconcile;
+mod view;
+
+use super::account::AccountStreams;
+use super::groups::{CommitWatcher, GroupConfig, Groups, RoleObserver};
+use super::live::LiveStream;
+use super::waits::Waiters;
+use super::{CallScope, JetStream};
+use answers::PendingAnswers;
+use myelin_broker::Level;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
+use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
+use myelin_stdx::sync::lock;
+use myelin_store::Wait;
+use myelin_streams::ReplicaRole;
+use myelin_streams::consumer::account_hash;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use view::{AccountView, Assignments};
+
+/// Name of the stream, and the first token of its subjects.
+const META: &str = "_meta_";
+/// The group of the stream. No stream has this id.
+const META_GROUP: GroupId = GroupId(1);
+/// Under this key the configuration of the stream keeps the names of the servers.
+const SERVERS: &str = "servers";
+/// A group counts as one without a leader when it has had none for so long.
+const LEADERLESS: Duration = Duration::from_secs(10);
+
+/// The meta group as this server sees it.
+pub(super) struct Meta {
+    jetstream: Weak<JetStream>,
+    groups: Arc<Groups>,
+    /// The stream, and its account, which is nobody else's.
+    live: Arc<LiveStream>,
+    _account: Arc<AccountStreams>,
+    /// This server's name.
+    name: String,
+    /// All servers of the group, by name.
+    servers: Vec<String>,
+    view: Mutex<Assignments>,
+    waits: Waiters,
+    answers: Mutex<PendingAnswers>,
+    is_apply_queued: AtomicBool,
+    /// Since when no leader is known.
+    leaderless: Mutex<Option<Instant>>,
+    me: Weak<Self>,
+}
+
+/// Whether a request is for this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// It is to be answered here.
+    Here,
+    /// Another server answers, or nobody.
+    Silent,
+    /// Nobody can answer.
+    Unavailable,
+}
+
+/// The peer id of a server, by its name.
+pub(super) fn peer_of(server: &str) -> Option<Peer> {
+    Peer::parse(&account_hash(server))
+}
+
+impl Meta {
+    /// Takes part in the meta group from now on. `servers`: names of all of its servers, this one
+    /// among them, when it is made; later those are known already.
+    ///
+    /// # Errors
+    /// Words for why the stream cannot be opened or made.
+    pub(super) fn begin(
+        jetstream: &Arc<JetStream>,
+        groups: &Arc<Groups>,
+        servers: &[String],
+    ) -> Result<Arc<Self>, String> {
+        let account = AccountStreams::new(jetstream, &groups.account, Some(AccountLimits::default()));
+        let found = lock(&jetstream.found).remove(groups.account.name()).unwrap_or_default();
+        found.into_iter().for_each(|stream| account.restore(stream));
+        let live = match account.stream(META) {
+            Some(live) => live,
+            None => {
+                let made = account.create(jetstream, config(servers), jetstream.host.now());
+                let live = made.map_err(|error| error.to_string())?;
+                jetstream.settle().map_err(|error| error.to_string())?;
+                live
+            }
+        };
+        let known = live.config().metadata.get(SERVERS).cloned().unwrap_or_default();
+        let servers: Vec<String> = known.split(',').map(str::to_owned).collect();
+        let voters = servers.iter().filter_map(|server| peer_of(server)).collect();
+        // Servers that were told of others than these are no members of this group.
+        let epoch = crc32c::crc32c(known.as_bytes()).max(1);
+        let place = GroupPlace { group: META_GROUP, epoch };
+        let seat = (jetstream.seed(), jetstream.settings.sync_always);
+        live.take_seat(groups, &GroupConfig { place, voters }, seat).map_err(|error| error.to_string())?;
+        let meta = Arc::new_cyclic(|me| Self {
+            jetstream: Arc::downgrade(jetstream),
+            groups: Arc::clone(groups),
+            live,
+            _account: account,
+            name: jetstream.settings.server_name.clone(),
+            servers,
+            view: Mutex::default(),
+            waits: Waiters::default(),
+            answers: Mutex::default(),
+            is_apply_queued: AtomicBool::new(false),
+            leaderless: Mutex::new(Some(jetstream.host.instant())),
+            me: Weak::clone(me),
+        });
+        groups.observe(Arc::downgrade(&meta) as Weak<dyn RoleObserver>);
+        meta.live.watch_commits(Arc::downgrade(&meta) as Weak<dyn CommitWatcher>);
+        // What is there from earlier lives was answered then.
+        meta.apply(false);
+        Ok(meta)
+    }
+
+    /// Whether this server decides.
+    pub(super) fn leads(&self) -> bool {
+        self.live.role().leads()
+    }
+
+    pub(super) fn view(&self) -> MutexGuard<'_, Assignments> {
+        lock(&self.view)
+    }
+
+    /// The meta stream.
+    pub(super) fn live(&self) -> Arc<LiveStream> {
+        Arc::clone(&self.live)
+    }
+
+    /// Whether another server is there, as far as this one knows.
+    pub(super) fn is_there(&self, peer: Peer) -> bool {
+        self.groups.is_there(peer)
+    }
+
+    /// The name of a server; as nats-server says it of one that it does not know.
+    pub(super) fn name_of(&self, peer: Peer) -> String {
+        let known = self.servers.iter().find(|server| peer_of(server) == Some(peer));
+        known.cloned().unwrap_or_else(|| format!("Server name unknown at this time (peerID: {peer})"))
+    }
+
+    /// Whether a request that is for the meta leader is for this server.
+    pub(super) fn route_to_leader(&self) -> Route {
+        if self.leads() {
+            return Route::Here;
+        }
+        let is_known = self.live.group_status().is_some_and(|status| status.leader.is_some());
+        let Some(jetstream) = self.jetstream.upgrade() else { return Route::Silent };
+        let now = jetstream.host.instant();
+        let mut leaderless = lock(&self.leaderless);
+        if is_known {
+            *leaderless = None;
+            return Route::Silent;
+        }
+        let since = *leaderless.get_or_insert(now);
+        if now.saturating_duration_since(since) < LEADERLESS { Route::Silent } else { Route::Unavailable }
+    }
+
+    /// Whether a request that is about a stream is for this server.
+    pub(super) fn route_to_stream(&self, account: &AccountStreams, stream: &str) -> Route {
+        match account.stream(stream) {
+            Some(live) if live.role().leads() => Route::Here,
+            Some(live) => {
+                let status = live.group_status();
+                let has_leader = status.is_none_or(|status| status.leader.is_some());
+                let is_young = || live.began_within(LEADERLESS);
+                if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
+            }
+            None if self.leads() && self.view().get(account.account().name(), stream).is_none() => {
+                Route::Here
+            }
+            None => Route::Silent,
+        }
+    }
+
+    /// Servers for a new stream: those that are there first, then those with the fewest replicas.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub(super) fn place(&self, replicas: usize) -> Result<Vec<String>, ApiError> {
+        let view = self.view();
+        let key = |server: &&String| {
+            let is_gone =
+                **server != self.name && peer_of(server).is_none_or(|peer| !self.groups.is_there(peer));
+            (is_gone, view.replicas_on(server), (*server).clone())
+        };
+        let mut servers: Vec<&String> = self.servers.iter().collect();
+        servers.sort_by_cached_key(key);
+        let there = servers.iter().filter(|server| !key(server).0).count();
+        if servers.len() < replicas || there * 2 <= replicas {
+            return Err(ApiError::no_suitable_peers("peer offline"));
+        }
+        Ok(servers.into_iter().take(replicas).cloned().collect())
+    }
+
+    /// Has an assignment committed, and waits until this server has seen that.
+    ///
+    /// # Errors
+    /// This server leads no more: whether it will be committed is not known.
+    pub(super) async fn propose(&self, assignment: &Assignment) -> Result<(), ApiError> {
+        let Some(jetstream) = self.jetstream.upgrade() else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
+        let (subject, payload) = (assignment.key.subject(), assignment.encode());
+        let mut out = MessageBuf::default();
+        out.push(MessageRef { subject: subject.as_bytes(), payload: &payload, ..MessageRef::default() });
+        jetstream.host.publish(&self.groups.account, out);
+        let (key, nonce) = (assignment.key.clone(), assignment.nonce);
+        let outcome = || {
+            let is_seen = self.view().nonce(&key) == Some(nonce);
+            match is_seen {
+                true => Some(Ok(())),
+                false if !self.leads() => Some(Err(ApiError::CLUSTER_NOT_AVAIL)),
+                false => None,
+            }
+        };
+        self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
+    }
+
+    /// Looks at what was committed since the last time.
+    fn apply(&self, are_answered: bool) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let reader = self.live.reader();
+        let last = reader.release().seq();
+        let mut changed = Vec::new();
+        let mut buffer = Vec::new();
+        let first = self.view().seen() + 1;
+        for seq in first..=last {
+            let read = reader.get(seq, Wait::Allowed, &mut buffer);
+            let message = match read {
+                Ok(Some(message)) => message,
+                // A later one is about the same stream.
+                Ok(None) => continue,
+                Err(error) => {
+                    let line = format_args!("JetStream: the assignment {seq} cannot be read: {error}");
+                    jetstream.host.log(Level::Error, line);
+                    continue;
+                }
+            };
+            match Assignment::decode(message.payload) {
+                Some(assignment) => {
+                    let assignment = Arc::new(assignment);
+                    self.view().set(&assignment);
+                    changed.push(assignment);
+                }
+                None => {
+                    let line =
+                        format_args!("JetStream: the assignment {seq} is none that this version knows");
+                    jetstream.host.log(Level::Error, line);
+                }
+            }
+        }
+        self.view().see(last);
+        for assignment in changed {
+            self.reconcile(&jetstream, &assignment, are_answered);
+        }
+        self.waits.wake();
+    }
+
+    /// A stream of this server leads its group now, or the meta stream does.
+    fn is_leading(&self, live: &Arc<LiveStream>) {
+        if Arc::ptr_eq(live, &self.live) {
+            if let Some(jetstream) = self.jetstream.upgrade() {
+                let (name, cluster) = (&self.name, jetstream.host.cluster());
+                jetstream.host.log(
+                    Level::Info,
+                    format_args!("Self is new JetStream cluster metadata leader: {name}/{cluster}"),
+                );
+            }
+            return;
+        }
+        self.answer_pending(live, false);
+    }
+}
+
+impl RoleObserver for Meta {
+    fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole) {
+        if role.leads() {
+            self.is_leading(live);
+        } else if Arc::ptr_eq(live, &self.live) {
+            self.waits.send_away();
+        }
+    }
+}
+
+impl CommitWatcher for Meta {
+    fn committed(&self) {
+        if self.live.released() <= self.view().seen() || self.is_apply_queued.swap(true, AcqRel) {
+            return;
+        }
+        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        let task = move || {
+            meta.is_apply_queued.store(false, Release);
+            meta.apply(true);
+        };
+        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+    }
+}
+
+impl JetStream {
+    /// The meta group, if this server is in a cluster.
+    pub(super) fn meta(&self) -> Option<&Arc<Meta>> {
+        self.meta.get()
+    }
+
+    /// Takes part in the cluster's meta group, and so in the cluster's JetStream: to be called once,
+    /// behind [`JetStream::begin_groups`].
+    ///
+    /// # Errors
+    /// Words for why not.
+    pub fn begin_meta(self: &Arc<Self>, servers: &[String]) -> Result<(), String> {
+        let groups = self.groups.get().ok_or("groups have not begun")?;
+        let meta = Meta::begin(self, groups, servers)?;
+        self.meta.set(meta).map_err(|_| "the meta group has begun already".to_owned())
+    }
+
+    /// Whether this store was in a cluster before: names of the servers of its meta group.
+    pub fn has_meta(&self, account: &str) -> bool {
+        lock(&self.found).get(account).is_some_and(|found| found.iter().any(|one| one.meta.name == META))
+    }
+}
+
+/// The configuration of the stream.
+fn config(servers: &[String]) -> StreamConfig {
+    let mut servers = servers.to_vec();
+    servers.sort_unstable();
+    servers.dedup();
+    StreamConfig {
+        name: META.to_owned(),
+        subjects: vec![format!("{META}.>")],
+        storage: Storage::File,
+        max_consumers: -1,
+        max_msgs: -1,
+        max_bytes: -1,
+        max_msgs_per_subject: 1,
+        max_msg_size: -1,
+        num_replicas: i64::try_from(servers.len()).unwrap_or(i64::MAX),
+        metadata: [(SERVERS.to_owned(), servers.join(","))].into(),
+        ..StreamConfig::default()
+    }
+}
+
+/// Observer of leaderships of groups: set once, where there is a meta group.
+pub(super) type MetaCell = OnceLock<Arc<Meta>>;

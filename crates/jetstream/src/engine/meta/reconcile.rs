@@ -1,0 +1,133 @@
+//! What a server does about an assignment: replicas are made, changed and removed as it says.
+
+use super::{Assignment, LiveStream, Meta, peer_of};
+use crate::engine::account::AccountStreams;
+use crate::engine::groups::GroupConfig;
+use crate::engine::waits::block_on;
+use crate::engine::{AnswerKind, JetStream};
+use myelin_broker::Level;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
+use myelin_replica::GroupId;
+use myelin_replica::frame::GroupPlace;
+use myelin_wire::message_buf::MessageBuf;
+use std::sync::Arc;
+
+impl Meta {
+    /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while this
+    /// server looked, and somebody may wait for an answer.
+    pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
+        // An account that is not here yet: its streams are made when it is.
+        let Some(account) = jetstream.account(&assignment.key.account) else { return };
+        let is_mine = assignment.peers.contains(&self.name);
+        let local = account.stream(&assignment.key.stream);
+        let done = match local {
+            Some(live) if assignment.is_removed => {
+                if live.created() != assignment.created {
+                    return;
+                }
+                return self.remove(jetstream, &account, (assignment, is_new), &live);
+            }
+            _ if assignment.is_removed || !is_mine => return,
+            Some(live) if live.created() == assignment.created => {
+                self.seat(jetstream, assignment, &live).and_then(|()| {
+                    let is_changed = *live.config() != assignment.config;
+                    if is_changed {
+                        block_on(account.update(jetstream, &live, assignment.config.clone()))?;
+                    }
+                    Ok(live)
+                })
+            }
+            Some(live) => {
+                // One of the same name that was removed while this server was away.
+                block_on(account.delete(jetstream, &live, &mut MessageBuf::default()))
+                    .and_then(|()| self.make(jetstream, &account, assignment))
+            }
+            None => self.make(jetstream, &account, assignment),
+        };
+        match done {
+            Ok(live) if is_new => self.answer_later(jetstream, assignment, &live),
+            Ok(_) => {}
+            Err(error) => {
+                let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+                jetstream.host.log(
+                    Level::Error,
+                    format_args!("JetStream stream '{account} > {stream}' is not as it is assigned: {error}"),
+                );
+                // Others may have what this server cannot have; the first one answers for all.
+                if is_new && assignment.peers.first() == Some(&self.name) {
+                    match assignment.answer {
+                        AnswerKind::Create => {
+                            self.answer_failed::<StreamCreate>(jetstream, assignment, &error)
+                        }
+                        _ => self.answer_failed::<StreamUpdate>(jetstream, assignment, &error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a replica.
+    fn make(
+        &self,
+        jetstream: &Arc<JetStream>,
+        account: &Arc<AccountStreams>,
+        assignment: &Assignment,
+    ) -> Result<Arc<LiveStream>, ApiError> {
+        let live = if assignment.peers.len() > 1 {
+            account.create_replica(jetstream, assignment.config.clone(), assignment.created)?
+        } else {
+            account.create(jetstream, assignment.config.clone(), assignment.created)?
+        };
+        jetstream.settle().map_err(ApiError::stream_create)?;
+        self.seat(jetstream, assignment, &live)?;
+        Ok(live)
+    }
+
+    /// Makes a replica a member of its group, if it has one and is none yet.
+    fn seat(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        live: &Arc<LiveStream>,
+    ) -> Result<(), ApiError> {
+        if assignment.peers.len() < 2 || live.group_status().is_some() {
+            return Ok(());
+        }
+        let place = GroupPlace { group: GroupId(assignment.id), epoch: 1 };
+        let voters = assignment.peers.iter().filter_map(|server| peer_of(server)).collect();
+        let is_synced = jetstream.settings.sync_always && live.is_stored();
+        live.take_seat(&self.groups, &GroupConfig { place, voters }, (jetstream.seed(), is_synced))?;
+        if assignment.peers.first() == Some(&self.name) {
+            live.stand_first();
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &self,
+        jetstream: &Arc<JetStream>,
+        account: &Arc<AccountStreams>,
+        (assignment, is_new): (&Assignment, bool),
+        live: &Arc<LiveStream>,
+    ) {
+        let led = live.role().leads();
+        let mut out = MessageBuf::default();
+        let deleted = block_on(account.delete(jetstream, live, &mut out));
+        self.groups.remove(GroupId(assignment.id));
+        if let Err(error) = &deleted {
+            let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+            let line = format_args!("JetStream stream '{account} > {stream}' cannot be removed: {error}");
+            jetstream.host.log(Level::Error, line);
+        }
+        if let Err(error) = jetstream.settle() {
+            jetstream.host.log(Level::Error, format_args!("JetStream: a removal is not durable: {error}"));
+        }
+        if is_new && led {
+            if !out.is_empty() {
+                jetstream.host.publish(account.account(), out);
+            }
+            self.answer_removed(jetstream, assignment, deleted.as_ref().err());
+        }
+    }
+}

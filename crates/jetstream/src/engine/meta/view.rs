@@ -1,0 +1,80 @@
+//! View of all assignments that are committed.
+
+use super::assignment::{Assignment, StreamKey};
+use myelin_jsapi::config::{OtherStreams, Storage, StreamConfig};
+use myelin_store::Seq;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Streams of the cluster as the meta stream has them.
+#[derive(Default)]
+pub(in crate::engine) struct Assignments {
+    /// The last message that was looked at.
+    seen: Seq,
+    /// Removed ones, too.
+    all: BTreeMap<StreamKey, Arc<Assignment>>,
+}
+
+impl Assignments {
+    pub(super) fn seen(&self) -> Seq {
+        self.seen
+    }
+
+    pub(super) fn see(&mut self, seq: Seq) {
+        self.seen = self.seen.max(seq);
+    }
+
+    pub(super) fn set(&mut self, assignment: &Arc<Assignment>) {
+        self.all.insert(assignment.key.clone(), Arc::clone(assignment));
+    }
+
+    /// The assignment of a stream that is there.
+    pub(in crate::engine) fn get(&self, account: &str, stream: &str) -> Option<Arc<Assignment>> {
+        let found = self.all.get(&StreamKey::new(account, stream))?;
+        (!found.is_removed).then(|| Arc::clone(found))
+    }
+
+    /// The proposal that was committed last for a stream.
+    pub(super) fn nonce(&self, key: &StreamKey) -> Option<u64> {
+        self.all.get(key).map(|assignment| assignment.nonce)
+    }
+
+    /// Streams of an account, by name.
+    pub(in crate::engine) fn of_account(&self, account: &str) -> Vec<Arc<Assignment>> {
+        let first = StreamKey::new(account, "");
+        let all = self.all.range(first..).take_while(|(key, _)| key.account == account);
+        all.filter(|(_, assignment)| !assignment.is_removed).map(|(_, one)| Arc::clone(one)).collect()
+    }
+
+    /// Replicas that a server has of all streams.
+    pub(super) fn replicas_on(&self, server: &str) -> usize {
+        let has = |one: &&Arc<Assignment>| !one.is_removed && one.peers.iter().any(|peer| peer == server);
+        self.all.values().filter(has).count()
+    }
+}
+
+/// Streams of one account, for a look at a configuration.
+pub(in crate::engine) struct AccountView(pub(in crate::engine) Vec<Arc<Assignment>>);
+
+impl OtherStreams for AccountView {
+    fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
+        let found = self.0.iter().find(|one| one.key.stream == name)?;
+        Some(Arc::new(found.config.clone()))
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn reserved(&self, storage: Storage) -> i64 {
+        let of = self.0.iter().filter(|one| one.config.storage == storage);
+        of.fold(0, |sum, one| sum.saturating_add(one.config.reserved()))
+    }
+
+    fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
+        let overlaps = |own: &String| {
+            subjects.iter().any(|subject| myelin_subject::overlaps(own.as_bytes(), subject.as_bytes()))
+        };
+        self.0.iter().any(|one| one.key.stream != stream && one.config.subjects.iter().any(overlaps))
+    }
+}

@@ -1,0 +1,122 @@
+//! The meta group: streams are made, changed and removed on all servers by one request.
+
+use super::cluster::Cluster;
+
+const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
+
+/// Servers whose meta group has a leader.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::with_meta(3);
+    for _ in 0..200 {
+        cluster.pass(1);
+        if cluster.meta_leader().is_some() {
+            return cluster;
+        }
+    }
+    panic!("nobody leads the meta group");
+}
+
+/// The one answer to a request.
+fn ask(cluster: &mut Cluster, subject: &str, body: &str) -> String {
+    cluster.ask(subject, body);
+    for _ in 0..100 {
+        let answers = cluster.take_answers();
+        if !answers.is_empty() {
+            assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
+            return answers.concat();
+        }
+        cluster.pass(1);
+    }
+    panic!("nobody answers {subject}");
+}
+
+#[test]
+fn a_stream_with_replicas_is_made_by_one_request() {
+    let mut cluster = cluster();
+    let answer = ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    assert!(answer.contains(r#""did_create":true"#), "{answer}");
+    assert!(answer.contains(r#""raft_group":"S-R3F-"#), "{answer}");
+    let leader = cluster.leader().expect("who answers leads");
+    cluster.publish(leader, "one");
+    assert_eq!(cluster.acks(), 1);
+    cluster.pass(4);
+    assert_eq!(cluster.contents(), [(1, 1); 3]);
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert!(info.contains(r#""messages":1"#), "{info}");
+    assert_eq!(info.matches(r#""current":true"#).count(), 2, "{info}");
+    let again = ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    assert!(again.contains(r#""did_create":true"#), "{again}");
+    let names = ask(&mut cluster, "STREAM.NAMES", "");
+    assert!(names.contains(r#""streams":["S"]"#), "{names}");
+}
+
+#[test]
+fn a_stream_is_removed_everywhere() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let answer = ask(&mut cluster, "STREAM.DELETE.S", "");
+    assert!(answer.contains(r#""success":true"#), "{answer}");
+    cluster.pass(4);
+    assert!((0..3).all(|number| cluster.house(number).streams().stream("S").is_none()));
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert!(info.contains("stream not found"), "{info}");
+    let again = ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    assert!(again.contains(r#""did_create":true"#), "{again}");
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_one_server() {
+    let mut cluster = cluster();
+    let answer = ask(&mut cluster, "STREAM.CREATE.S", &CREATE.replace(":3", ":5"));
+    assert!(answer.contains(r#""err_code":10005"#), "{answer}");
+    let answer = ask(&mut cluster, "STREAM.CREATE.T", CREATE);
+    assert!(answer.contains("stream name in subject does not match request"), "{answer}");
+    let answer = ask(&mut cluster, "STREAM.DELETE.S", "");
+    assert!(answer.contains("stream not found"), "{answer}");
+}
+
+#[test]
+fn a_changed_configuration_is_everywhere() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let changed = CREATE.replace("}", r#","max_msgs":7}"#);
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &changed);
+    assert!(answer.contains(r#""max_msgs":7"#), "{answer}");
+    cluster.pass(4);
+    for number in 0..3 {
+        assert_eq!(cluster.house(number).stream("S").config().max_msgs, 7);
+    }
+}
+
+#[test]
+fn streams_are_there_when_all_servers_come_back() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let leader = cluster.leader().expect("who answers leads");
+    cluster.publish(leader, "one");
+    cluster.pass(4);
+    (0..3).for_each(|number| cluster.kill(number));
+    (0..3).for_each(|number| cluster.begin(number));
+    let leader = cluster.elect();
+    cluster.publish(leader, "two");
+    assert_eq!(cluster.acks(), 2);
+    cluster.pass(4);
+    assert_eq!(cluster.contents(), [(2, 2); 3]);
+}
+
+#[test]
+fn a_server_that_was_away_makes_and_removes_what_was_assigned_meanwhile() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let away = (cluster.meta_leader().expect("it has one") + 1) % 3;
+    cluster.pass(4);
+    cluster.kill(away);
+    cluster.pass(60);
+    ask(&mut cluster, "STREAM.DELETE.S", "");
+    ask(&mut cluster, "STREAM.CREATE.T", &CREATE.replace('S', "T"));
+    cluster.begin(away);
+    cluster.pass(60);
+    let streams = cluster.house(away).streams();
+    assert!(streams.stream("S").is_none());
+    assert!(streams.stream("T").is_some());
+}
