@@ -10,12 +10,14 @@
 //!  8 u8 kind    9 u8 flags    10 u16 0
 //! 12 u64 group, or 0    20 u32 epoch of the group, or 0
 //! 24 u32 incarnation of the sender, low half
-//! 28 the body
+//! 28 u32 incarnation of the receiver, low half, as the sender's member knows it, or 0
+//! 32 the body
 //!
 //! 1 to 9, a message of Raft (flags: 1 refused, 2 transfer):
 //!    u64 from, to, term, index, log term, commit, commit term, reject hint
 //!    u32 entries, then for each: u64 term, u32 bytes, the bytes
 //! 16, rest:   u64 term, index, chain
+//! 17, log (flags: 1 amnesiac):      u64 term of the last entry, its index, 0
 //! 32, asks for support:             u64 incarnation, epoch, sent
 //! 33, answers that (flags: 1 given): u64 incarnation, epoch, sent
 //! ```
@@ -27,13 +29,15 @@ use crate::liveness::{SupportAnswer, SupportRequest};
 use crate::{GroupId, Peer, RaftMessage, RaftMessageKind};
 
 /// Bytes before a body.
-const HEAD_BYTES: usize = 28;
+const HEAD_BYTES: usize = 32;
 /// Where the checksum begins to count.
 const COUNTED_FROM: usize = 8;
 const REFUSED: u8 = 1;
 const TRANSFER: u8 = 2;
 const GIVEN: u8 = 1;
 const REST: u8 = 16;
+const LOG: u8 = 17;
+const AMNESIAC: u8 = 1;
 const ASK: u8 = 32;
 const ANSWER: u8 = 33;
 
@@ -42,6 +46,8 @@ const ANSWER: u8 = 33;
 pub struct PeerFrame {
     /// The life of the sender's store, its low half: a number that grows with each start.
     pub incarnation: u32,
+    /// The life of the receiver's store that the sending member knows of, its low half; 0: none.
+    pub known_life: u32,
     /// The content.
     pub body: FrameBody,
 }
@@ -53,6 +59,8 @@ pub enum FrameBody {
     Raft(GroupPlace, RaftMessage),
     /// The leader of a group has nothing left to do, and lets no time pass for it.
     Rest(GroupPlace, RestWord),
+    /// Where the log of a member ends that has no leader, or that may have lost something.
+    Log(GroupPlace, LogWord),
     /// Asks the receiver's server for support.
     Ask(SupportRequest),
     /// Answers that.
@@ -79,6 +87,18 @@ pub struct RestWord {
     pub chain: u64,
 }
 
+/// Where the log of a member ends. Members that may have lost entries decide by it who leads, where
+/// too few are there that have not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogWord {
+    /// Term of the last entry; 0 where there is none.
+    pub term: u64,
+    /// Its index.
+    pub index: u64,
+    /// Whether the member may have lost entries that it has confirmed.
+    pub is_amnesiac: bool,
+}
+
 /// Bytes that no server of ours has written: the connection is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
@@ -99,15 +119,17 @@ impl PeerFrame {
         out.extend_from_slice(&[kind, flags, 0, 0]);
         let nobody = GroupPlace { group: GroupId(0), epoch: 0 };
         let place = match &self.body {
-            FrameBody::Raft(place, _) | FrameBody::Rest(place, _) => *place,
+            FrameBody::Raft(place, _) | FrameBody::Rest(place, _) | FrameBody::Log(place, _) => *place,
             FrameBody::Ask(_) | FrameBody::Answer(_) => nobody,
         };
         out.extend_from_slice(&place.group.0.to_le_bytes());
         out.extend_from_slice(&place.epoch.to_le_bytes());
         out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.known_life.to_le_bytes());
         match &self.body {
             FrameBody::Raft(_, message) => write_message(message, out),
             FrameBody::Rest(_, RestWord { term, index, chain }) => write_all(&[*term, *index, *chain], out),
+            FrameBody::Log(_, LogWord { term, index, .. }) => write_all(&[*term, *index, 0], out),
             FrameBody::Ask(SupportRequest { incarnation, epoch, sent })
             | FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, .. }) => {
                 write_all(&[*incarnation, *epoch, *sent], out);
@@ -154,6 +176,7 @@ impl FrameBody {
                 (message.kind as u8, flags)
             }
             Self::Rest(..) => (REST, 0),
+            Self::Log(_, word) => (LOG, flag(word.is_amnesiac, AMNESIAC)),
             Self::Ask(_) => (ASK, 0),
             Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
         }
@@ -209,11 +232,15 @@ impl FrameParser<'_> {
     fn frame(&mut self) -> Option<PeerFrame> {
         let [kind, flags, 0, 0] = self.array()? else { return None };
         let place = GroupPlace { group: GroupId(self.u64()?), epoch: self.u32()? };
-        let incarnation = self.u32()?;
+        let (incarnation, known_life) = (self.u32()?, self.u32()?);
         let body = match kind {
             REST => {
                 let word = RestWord { term: self.u64()?, index: self.u64()?, chain: self.u64()? };
                 FrameBody::Rest(place, word)
+            }
+            LOG => {
+                let (term, index, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
+                FrameBody::Log(place, LogWord { term, index, is_amnesiac: flags & AMNESIAC != 0 })
             }
             ASK | ANSWER => {
                 let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
@@ -224,9 +251,9 @@ impl FrameParser<'_> {
             }
             _ => FrameBody::Raft(place, self.message(kind, flags)?),
         };
-        let frame = PeerFrame { incarnation, body };
+        let frame = PeerFrame { incarnation, known_life, body };
         // Whatever has no meaning here is zero.
-        let has_group = matches!(frame.body, FrameBody::Raft(..) | FrameBody::Rest(..));
+        let has_group = matches!(frame.body, FrameBody::Raft(..) | FrameBody::Rest(..) | FrameBody::Log(..));
         let is_sound = has_group || (place.group, place.epoch) == (GroupId(0), 0);
         (is_sound && frame.body.kind_and_flags() == (kind, flags)).then_some(frame)
     }
@@ -302,13 +329,14 @@ mod tests {
             };
             PeerFrame {
                 incarnation,
+                known_life: !incarnation,
                 body: FrameBody::Raft(GroupPlace { group: GroupId(group), epoch }, message),
             }
         })
     }
 
     fn frames() -> impl Strategy<Value = PeerFrame> {
-        let others = (0..3, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
+        let others = (0..4, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
         let others = others.prop_map(|(kind, [group, first, second, third], number, is_given)| {
             let (incarnation, epoch, sent) = (first, second, third);
             let body = match kind {
@@ -316,10 +344,14 @@ mod tests {
                     GroupPlace { group: GroupId(group), epoch: number },
                     RestWord { term: first, index: second, chain: third },
                 ),
+                3 => FrameBody::Log(
+                    GroupPlace { group: GroupId(group), epoch: number },
+                    LogWord { term: first, index: second, is_amnesiac: is_given },
+                ),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),
                 _ => FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given }),
             };
-            PeerFrame { incarnation: number, body }
+            PeerFrame { incarnation: number, known_life: number / 2, body }
         });
         prop_oneof![3 => messages(), 1 => others]
     }
@@ -355,7 +387,7 @@ mod tests {
         /// With a right checksum, as somebody hostile would send it.
         #[test]
         fn anything_is_refused_or_written_again_as_it_was(
-            mut bytes in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 28..300),
+            mut bytes in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 32..300),
             kind in 0..36_u8,
         ) {
             let size = length(bytes.len());

@@ -23,6 +23,10 @@ const VERSION: u32 = 1;
 const AMNESIAC: u32 = 1;
 const DAMAGED: u32 = 2;
 const REMOVED: u32 = 4;
+/// Group under whose number the record of the store itself stands: its `incarnation` is the life
+/// that has begun last, `membership` tells the run of the machine in which it did, and `is_amnesiac`
+/// is set until that life has ended with everything synced.
+pub const OF_STORE: GroupId = GroupId(0);
 /// Number that no group has.
 const NO_GROUP: GroupId = GroupId(u64::MAX);
 
@@ -96,6 +100,11 @@ impl HardStates {
     #[must_use]
     pub fn get(&self, group: GroupId) -> Option<HardState> {
         self.states.get(&group).copied()
+    }
+
+    /// All groups with their states, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, HardState)> {
+        self.states.iter().map(|(&group, &state)| (group, state))
     }
 
     /// Bytes that a file has which says the same and nothing twice.

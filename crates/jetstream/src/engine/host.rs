@@ -88,6 +88,12 @@ pub trait Host: Send + Sync {
     /// do, in the order of calls.
     fn spawn_upkeep(&self, task: Task);
 
+    /// Tells this run of the machine from any other; empty where nobody can: then each start counts
+    /// as one of another run.
+    fn boot_id(&self) -> String {
+        String::new()
+    }
+
     /// The account of the server itself, if there is one.
     fn system_account(&self) -> Option<Arc<Account>>;
 

@@ -319,7 +319,11 @@ impl JetStream {
                 }
             }
         }
-        self.store.close(&|| self.host.now().unsigned_abs())
+        self.store.close(&|| self.host.now().unsigned_abs())?;
+        if let Some(Err(error)) = self.groups.get().map(|groups| groups.end_life()) {
+            self.host.log(Level::Error, format_args!("JetStream: the end of groups is not durable: {error}"));
+        }
+        Ok(())
     }
 
     /// Makes durable what answers say was made, changed or removed: one sync of each kind for all

@@ -2,7 +2,7 @@
 
 use raft::StateRole;
 
-use super::Consensus;
+use super::{Consensus, Vote};
 use crate::Peer;
 
 /// Part of a member in its group.
@@ -72,6 +72,19 @@ impl Consensus {
     #[must_use]
     pub fn leader(&self) -> Option<Peer> {
         Peer::from_number(self.node.raft.leader_id)
+    }
+
+    /// Term and index of the last entry in its log.
+    #[must_use]
+    pub fn last(&self) -> (u64, u64) {
+        let log = &self.node.raft.raft_log;
+        (log.last_term(), log.last_index())
+    }
+
+    /// Its term, and its vote in it.
+    #[must_use]
+    pub fn vote(&self) -> Vote {
+        Vote { term: self.node.raft.term, voted_for: Peer::from_number(self.node.raft.vote) }
     }
 
     /// Index up to which it knows the log to be committed.

@@ -200,7 +200,7 @@ impl Network {
     fn send(&mut self, from: usize, message: RaftMessage) {
         let place = GroupPlace { group: GroupId(1), epoch: 1 };
         let body = FrameBody::Raft(place, message);
-        let frame = PeerFrame { incarnation: self.members[from].life, body };
+        let frame = PeerFrame { incarnation: self.members[from].life, known_life: 0, body };
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
         let copies = match self.loss {

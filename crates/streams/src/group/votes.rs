@@ -47,6 +47,11 @@ impl GroupVotes {
         self.states.get(group)
     }
 
+    /// States of all groups.
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, HardState)> {
+        self.states.iter()
+    }
+
     /// Has these groups remember this, durably: one write, one sync.
     ///
     /// # Errors

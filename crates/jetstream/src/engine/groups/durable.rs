@@ -2,7 +2,7 @@
 
 use crate::engine::live::{LiveStream, MemberEvent};
 use myelin_replica::GroupId;
-use myelin_replica::hard_state::HardState;
+use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_store::journal::Journal;
@@ -35,6 +35,13 @@ impl VoteRequests {
     /// State that a member remembers. Waits for the disk if it is busy.
     pub(super) fn get(&self, group: GroupId) -> Option<HardState> {
         lock(&self.file).get(group)
+    }
+
+    /// Notes that the life of the store has ended with everything synced.
+    pub(super) fn end_life(&self) -> io::Result<()> {
+        let mut file = lock(&self.file);
+        let state = HardState { is_amnesiac: false, ..file.get(OF_STORE).unwrap_or_default() };
+        file.set(&[(OF_STORE, state)])
     }
 
     /// Adds a vote. Answers whether [`VoteRequests::write`] has to be called.

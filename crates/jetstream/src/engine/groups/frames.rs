@@ -8,6 +8,7 @@ use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
 use myelin_replica::{GroupId, Peer, RaftMessage};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// A message of so many bytes takes no further frame.
@@ -18,7 +19,7 @@ const LARGEST_FRAME: usize = 128 << 20;
 /// Puts what a member says into messages, several frames to one server into one.
 pub(in crate::engine) fn write_frames(
     groups: &Groups,
-    place: GroupPlace,
+    (place, lives): (GroupPlace, &BTreeMap<Peer, u32>),
     mut messages: Vec<RaftMessage>,
     out: &mut MessageBuf,
 ) {
@@ -29,7 +30,8 @@ pub(in crate::engine) fn write_frames(
     while let Some(message) = messages.next() {
         let to = message.to;
         let body = FrameBody::Raft(place, message);
-        PeerFrame { incarnation: groups.incarnation(), body }.write(&mut bytes);
+        let known_life = lives.get(&to).copied().unwrap_or(0);
+        PeerFrame { incarnation: groups.incarnation(), known_life, body }.write(&mut bytes);
         let is_last = messages.peek().is_none_or(|next| next.to != to);
         if is_last || bytes.len() >= FULL_MESSAGE {
             push(groups, to, &bytes, out);
@@ -43,10 +45,10 @@ fn push(groups: &Groups, to: Peer, bytes: &[u8], out: &mut MessageBuf) {
     out.push(MessageRef { subject: subject.as_bytes(), payload: bytes, ..MessageRef::default() });
 }
 
-/// Puts one frame that is of no group into a message.
-pub(super) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut MessageBuf) {
+/// Puts one frame that is no message of Raft into a message.
+pub(in crate::engine) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut MessageBuf) {
     let mut bytes = Vec::new();
-    PeerFrame { incarnation: groups.incarnation(), body }.write(&mut bytes);
+    PeerFrame { incarnation: groups.incarnation(), known_life: 0, body }.write(&mut bytes);
     push(groups, to, &bytes, out);
 }
 
@@ -115,23 +117,29 @@ impl FrameIntake<'_> {
         }
     }
 
-    fn frame(&mut self, from: Peer, PeerFrame { incarnation, body }: PeerFrame) {
+    fn frame(&mut self, from: Peer, PeerFrame { incarnation, known_life, body }: PeerFrame) {
         let life = lock(&self.groups.peers).hear(from, incarnation);
         match life {
             PeerLife::Known => {}
-            PeerLife::New => self.begin_life(from),
+            PeerLife::New => self.begin_life(from, incarnation),
             PeerLife::Ended => return,
         }
         let now = self.groups.nanoseconds();
         match body {
             FrameBody::Raft(place, message) if message.from == from && message.to == self.groups.me => {
-                let event = MemberEvent::Message(place.epoch, message);
+                let event = MemberEvent::Message(place.epoch, known_life, message);
                 match self.groups.member(place.group) {
                     Some(live) => {
                         live.tell_member(event);
                         self.serve_later(live);
                     }
                     None => self.groups.keep_early(place.group, event),
+                }
+            }
+            FrameBody::Log(place, word) => {
+                if let Some(live) = self.groups.member(place.group) {
+                    live.tell_member(MemberEvent::Log(place.epoch, from, word));
+                    self.serve_later(live);
                 }
             }
             FrameBody::Ask(request) => {
@@ -145,9 +153,9 @@ impl FrameIntake<'_> {
         }
     }
 
-    fn begin_life(&mut self, peer: Peer) {
+    fn begin_life(&mut self, peer: Peer, life: u32) {
         for live in self.groups.members() {
-            live.tell_member(MemberEvent::NewLife(peer));
+            live.tell_member(MemberEvent::NewLife(peer, life));
             self.serve_later(live);
         }
     }

@@ -26,22 +26,20 @@ use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
 use myelin_broker::{Account, Binding, Level, Service};
 use myelin_replica::frame::GroupPlace;
-use myelin_replica::hard_state::HardState;
+use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::GroupVotes;
 use peers::Peers;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 pub(super) use frame_outbox::FrameOutbox;
-pub(super) use frames::write_frames;
-
-/// Group under whose name the file of votes keeps what is of the whole store.
-const OF_STORE: GroupId = GroupId(0);
+pub(super) use frames::{write_frame, write_frames};
 
 /// Facts about this server as one that has replicas.
 #[derive(Clone)]
@@ -73,6 +71,8 @@ pub(super) struct Groups {
     peers: Mutex<Peers>,
     votes: VoteRequests,
     syncs: SyncRequests,
+    /// Whether what members had confirmed in the life before may be lost.
+    is_amnesiac: bool,
     /// Beats since the start.
     beats: AtomicU64,
     /// Held as long as frames are to come.
@@ -103,10 +103,14 @@ impl Groups {
     pub(super) fn begin(jetstream: &JetStream, settings: GroupSettings) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account } = settings;
         let mut votes = GroupVotes::open(&jetstream.store).map_err(|error| error.to_string())?;
-        let before = votes.get(OF_STORE).map_or(0, |state| state.incarnation);
-        let state = HardState { incarnation: before + 1, ..HardState::default() };
-        votes.set(&[(OF_STORE, state)]).map_err(|error| error.to_string())?;
         let host = Arc::clone(&jetstream.host);
+        let (state, is_amnesiac) =
+            begin_life(&mut votes, &host.boot_id()).map_err(|error| error.to_string())?;
+        if is_amnesiac {
+            let line = "JetStream: the machine has ended without this server: replicas vote when they \
+                        have what was committed";
+            host.log(Level::Warn, format_args!("{line}"));
+        }
         let began = host.instant();
         let groups = Arc::new_cyclic(|me_weak| Self {
             me,
@@ -117,6 +121,7 @@ impl Groups {
             peers: Mutex::new(Peers::new(state.incarnation)),
             votes: VoteRequests::new(votes),
             syncs: SyncRequests::new(Arc::clone(jetstream.journal())),
+            is_amnesiac,
             beats: AtomicU64::new(0),
             binding: Mutex::default(),
             observer: RwLock::new(None),
@@ -164,9 +169,38 @@ impl Groups {
         of_group.for_each(|(_, event)| live.tell_member(event));
     }
 
-    /// The vote that a member of a group remembers.
-    pub(super) fn vote(&self, group: GroupId) -> Vote {
-        self.votes.get(group).map_or(Vote::default(), |state| state.vote)
+    /// The vote that a member of a group remembers, and whether it may have lost what it has
+    /// confirmed. `outlives`: whether its log outlives the process; else it has, if it was there.
+    pub(super) fn recall(&self, group: GroupId, outlives: bool) -> (Vote, bool) {
+        match self.votes.get(group) {
+            Some(state) => (state.vote, state.is_amnesiac || (!outlives && state.vote.term > 0)),
+            None => (Vote::default(), self.is_amnesiac),
+        }
+    }
+
+    /// Everything is synced, and nothing comes any more: the next life has lost nothing.
+    ///
+    /// # Errors
+    /// The disk: the next one takes itself for one that may have.
+    pub(super) fn end_life(&self) -> io::Result<()> {
+        self.votes.end_life()
+    }
+
+    /// Tells the operator that a group goes on without members that may have had more than it has.
+    pub(super) fn warn_of_loss(&self, group: GroupId) {
+        let line = "goes on without members that did not come back after a loss of power: \
+                    messages that were acknowledged may be lost";
+        self.host.log(Level::Error, format_args!("JetStream: the group {:016x} {line}", group.0));
+    }
+
+    /// Lives of other servers, as their frames have said.
+    pub(super) fn lives(&self) -> BTreeMap<Peer, u32> {
+        lock(&self.peers).lives().clone()
+    }
+
+    /// The life of this store, as frames have it.
+    pub(super) fn life(&self) -> u32 {
+        self.incarnation()
     }
 
     /// Outbox for the frames of one member.
@@ -200,9 +234,14 @@ impl Groups {
     }
 
     /// Has a vote made durable, and the member told.
-    pub(super) fn persist_vote(self: &Arc<Self>, place: GroupPlace, vote: Vote, live: &Arc<LiveStream>) {
-        let state =
-            HardState { epoch: place.epoch, vote, incarnation: self.incarnation, ..HardState::default() };
+    pub(super) fn persist_vote(
+        self: &Arc<Self>,
+        place: GroupPlace,
+        (vote, is_amnesiac): (Vote, bool),
+        live: &Arc<LiveStream>,
+    ) {
+        let (epoch, incarnation) = (place.epoch, self.incarnation);
+        let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
         if self.votes.add(place.group, state, live) {
             self.write_votes();
         }
@@ -241,4 +280,24 @@ impl Groups {
             member.serve_member_off_shard();
         }
     }
+}
+
+/// Begins a life, durably. Answers the record of the store, and whether what was confirmed in the
+/// life before may be lost: the machine runs anew, and that life did not end with everything synced.
+fn begin_life(votes: &mut GroupVotes, boot_id: &str) -> io::Result<(HardState, bool)> {
+    let before = votes.get(OF_STORE).unwrap_or_default();
+    let boot = u64::from(crc32c::crc32c(boot_id.as_bytes()));
+    let is_other_run = boot_id.is_empty() || before.membership != boot;
+    let is_amnesiac = before.is_amnesiac && is_other_run;
+    let state = HardState {
+        incarnation: before.incarnation + 1,
+        membership: boot,
+        is_amnesiac: true,
+        ..HardState::default()
+    };
+    let of_groups = votes.iter().filter(|&(group, _)| group != OF_STORE && is_amnesiac);
+    let forgetful = of_groups.map(|(group, state)| (group, HardState { is_amnesiac, ..state }));
+    let changes: Vec<_> = forgetful.chain([(OF_STORE, state)]).collect();
+    votes.set(&changes)?;
+    Ok((state, is_amnesiac))
 }

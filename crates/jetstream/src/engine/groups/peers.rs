@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// Life of another server in which it has said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerLife {
-    /// The one that is known, or the first that is.
+    /// The one that is known.
     Known,
-    /// A later one: what it confirmed before counts no more.
+    /// A later one, or the first that is heard: what it confirmed before counts no more.
     New,
     /// An earlier one: nobody listens.
     Ended,
@@ -33,7 +33,10 @@ impl Peers {
 
     /// Notes that a server has said something in one of its lives.
     pub(super) fn hear(&mut self, peer: Peer, incarnation: u32) -> PeerLife {
-        let known = *self.lives.entry(peer).or_insert(incarnation);
+        let Some(&known) = self.lives.get(&peer) else {
+            self.lives.insert(peer, incarnation);
+            return PeerLife::New;
+        };
         if incarnation == known {
             return PeerLife::Known;
         }
@@ -43,6 +46,11 @@ impl Peers {
         }
         self.lives.insert(peer, incarnation);
         PeerLife::New
+    }
+
+    /// Lives of all that were heard.
+    pub(super) fn lives(&self) -> &BTreeMap<Peer, u32> {
+        &self.lives
     }
 
     pub(super) fn asked(&mut self, by: Peer, request: SupportRequest, now: u64) -> Option<SupportAnswer> {
@@ -82,12 +90,12 @@ mod tests {
     fn a_life_that_has_ended_is_not_heard_again() {
         let mut peers = Peers::new(1);
         let peer = Peer::from_number(2).expect("not zero");
-        assert_eq!(peers.hear(peer, u32::MAX), PeerLife::Known, "the first that is heard");
+        assert_eq!(peers.hear(peer, u32::MAX), PeerLife::New, "the first that is heard");
         assert_eq!(peers.hear(peer, u32::MAX), PeerLife::Known);
         assert_eq!(peers.hear(peer, 0), PeerLife::New, "the number has been around");
         assert_eq!(peers.hear(peer, u32::MAX), PeerLife::Ended);
         assert_eq!(peers.hear(peer, 0), PeerLife::Known);
         let other = Peer::from_number(3).expect("not zero");
-        assert_eq!(peers.hear(other, 7), PeerLife::Known, "each has its own");
+        assert_eq!(peers.hear(other, 7), PeerLife::New, "each has its own");
     }
 }

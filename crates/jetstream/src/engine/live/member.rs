@@ -4,19 +4,21 @@
 //! the turn, and a thread to which the core was lent. What others tell the member waits until then.
 
 use super::LiveStream;
+use super::amnesia::Amnesia;
 use super::turn::{StreamWork, TurnResult};
-use crate::engine::groups::{CommitWatcher, FrameOutbox, GroupConfig, Groups, write_frames};
+use crate::engine::groups::{CommitWatcher, FrameOutbox, GroupConfig, Groups, write_frame, write_frames};
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
-use myelin_replica::frame::GroupPlace;
+use myelin_replica::frame::{FrameBody, GroupPlace, LogWord};
 use myelin_replica::{Peer, RaftMessage, RaftMessageKind, Status, Vote};
 use myelin_stdx::sync::lock;
-use myelin_store::GroupPosition;
 use myelin_store::consumer::GroupConsumers;
+use myelin_store::{GroupPosition, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed, Persistence};
 use myelin_streams::stream::StreamCore;
 use myelin_wire::message_buf::MessageBuf;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -24,14 +26,16 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 /// News for a member.
 #[derive(Clone, Debug)]
 pub(in crate::engine) enum MemberEvent {
-    /// Another member of its group of this epoch has said something.
-    Message(u32, RaftMessage),
+    /// Another member of its group of this epoch has said something, to this life of this server.
+    Message(u32, u32, RaftMessage),
+    /// Another member of its group of this epoch has said where its log ends.
+    Log(u32, Peer, LogWord),
     /// Time has passed.
     Tick,
     /// What it was to remember is durable.
     VotePersisted(Vote),
     /// Another server has begun a new life.
-    NewLife(Peer),
+    NewLife(Peer, u32),
     /// Another server is gone.
     Lost(Peer),
     /// It is to stand for election, as nobody has led the group.
@@ -58,6 +62,14 @@ struct SeatedMember {
     groups: Arc<Groups>,
     frames: Arc<FrameOutbox>,
     start: GroupStart,
+    /// Lives of other servers, as this member has heard of them.
+    lives: BTreeMap<Peer, u32>,
+    /// As long as it may have lost what it has confirmed.
+    amnesia: Option<Amnesia>,
+    /// Other members that want to know where its log ends.
+    askers: Vec<Peer>,
+    /// Whether it has said last that it may have lost something.
+    was_amnesiac: bool,
 }
 
 /// Role that the stream is to have and has not yet.
@@ -72,7 +84,8 @@ struct RoleChange {
 #[derive(Default)]
 pub(super) struct MemberWork {
     role: Option<ReplicaRole>,
-    vote: Option<Vote>,
+    /// With whether it may have lost what it has confirmed.
+    vote: Option<(Vote, bool)>,
     needs_sync: bool,
     /// Its frames have to be sent by whoever held the turn.
     must_send: bool,
@@ -86,17 +99,28 @@ impl MemberSeat {
 }
 
 impl SeatedMember {
-    fn hear(&mut self, event: MemberEvent) -> Result<(), MemberFailed> {
+    fn hear(&mut self, event: MemberEvent, now: Timestamp) -> Result<(), MemberFailed> {
         match event {
-            MemberEvent::Message(epoch, message) => {
+            MemberEvent::Message(epoch, life, message) => {
                 if epoch == self.place.epoch && self.may_hear(&message) {
+                    self.note_committed(life, &message);
                     self.member.step(message)?;
                 }
             }
-            MemberEvent::Tick if self.groups.may_vote() => self.member.tick()?,
-            MemberEvent::Tick => {}
+            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
+            MemberEvent::Log(..) => {}
+            MemberEvent::Tick => {
+                if self.groups.may_vote() {
+                    self.member.tick()?;
+                }
+                self.look_at_logs(now)?;
+            }
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
-            MemberEvent::NewLife(peer) => self.member.consensus_mut().reset_peer(peer)?,
+            MemberEvent::NewLife(peer, life) => {
+                self.lives.insert(peer, life);
+                self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
+                self.member.consensus_mut().reset_peer(peer)?;
+            }
             MemberEvent::Lost(peer) if self.member.consensus().leader() == Some(peer) => {
                 self.member.consensus_mut().wake(true)?;
             }
@@ -107,6 +131,63 @@ impl SeatedMember {
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
         }
         Ok(())
+    }
+
+    /// A leader says what is committed, and knows of this life: what it counts on is what this
+    /// member has confirmed in this life.
+    fn note_committed(&mut self, life: u32, message: &RaftMessage) {
+        let is_of_leader =
+            message.kind == RaftMessageKind::Append && message.term >= self.member.consensus().term();
+        if is_of_leader && life == self.groups.life() {
+            self.amnesia.iter_mut().for_each(|amnesia| amnesia.want(message.commit));
+        }
+    }
+
+    /// Where its log ends.
+    fn log(&self) -> LogWord {
+        let (term, index) = self.member.consensus().last();
+        LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
+    }
+
+    fn hear_log(&mut self, peer: Peer, word: LogWord) {
+        match &mut self.amnesia {
+            Some(amnesia) => amnesia.hear(peer, word),
+            None if word.is_amnesiac => self.askers.push(peer),
+            None => {}
+        }
+    }
+
+    /// Has members that may have lost something find a leader, where they have none.
+    fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
+        let Some(amnesia) = &self.amnesia else { return Ok(()) };
+        if self.member.consensus().leader().is_some() || !self.groups.may_vote() {
+            return Ok(());
+        }
+        let me = self.groups.me;
+        self.askers.extend(self.start.voters.iter().filter(|&&voter| voter != me));
+        let Some(decision) = amnesia.decide((me, self.log()), &self.start.voters, now) else { return Ok(()) };
+        if decision.lacks_some {
+            self.groups.warn_of_loss(self.place.group);
+        }
+        self.remember();
+        if decision.stands {
+            self.member.consensus_mut().campaign()?;
+        }
+        Ok(())
+    }
+
+    /// It votes from here on.
+    fn remember(&mut self) {
+        self.amnesia = None;
+        self.member.consensus_mut().recovered();
+    }
+
+    /// Writes down for others where its log ends, if they are to know.
+    fn answer_askers(&mut self, out: &mut MessageBuf) {
+        let word = self.log();
+        for peer in self.askers.drain(..) {
+            write_frame(&self.groups, peer, FrameBody::Log(self.place, word), out);
+        }
     }
 
     /// Hands over to the member that has the most of the log.
@@ -146,11 +227,14 @@ impl LiveStream {
             self.join_group(position, GroupConsumers::in_memory(0))?;
         }
         self.set_role(ReplicaRole::Follower);
+        let (vote, is_amnesiac) = groups.recall(place.group, self.is_stored());
+        // What is synced before it is confirmed is not lost.
+        let is_amnesiac = is_amnesiac && !is_synced;
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
-            vote: groups.vote(place.group),
-            is_amnesiac: false,
+            vote,
+            is_amnesiac,
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
         };
@@ -163,6 +247,10 @@ impl LiveStream {
             groups: Arc::clone(groups),
             frames: groups.outbox(),
             start,
+            lives: groups.lives(),
+            amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
+            askers: Vec::new(),
+            was_amnesiac: is_amnesiac,
         };
         *lock(&self.seat.member) = Some(seated);
         self.seat.is_taken.store(true, Release);
@@ -230,16 +318,24 @@ impl LiveStream {
         }
         let events = std::mem::take(&mut *lock(&self.seat.inbox));
         let now = self.scope.host.now();
-        let heard = events.into_iter().try_for_each(|event| seated.hear(event));
+        let heard = events.into_iter().try_for_each(|event| seated.hear(event, now));
         let advanced = heard.and_then(|()| seated.member.advance(core, now, &mut after.effects));
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
-                write_frames(&seated.groups, seated.place, work.messages, &mut frames);
+                write_frames(&seated.groups, (seated.place, &seated.lives), work.messages, &mut frames);
+                let committed = seated.member.consensus().committed();
+                if seated.amnesia.as_ref().is_some_and(|amnesia| amnesia.is_over(committed)) {
+                    seated.remember();
+                }
+                seated.answer_askers(&mut frames);
+                let is_amnesiac = seated.amnesia.is_some();
+                let is_news = std::mem::replace(&mut seated.was_amnesiac, is_amnesiac) != is_amnesiac;
+                let remembered = is_news.then(|| seated.member.consensus().vote());
                 let MemberWork { role, vote, needs_sync, must_send } = &mut after.member;
                 *must_send |= seated.frames.add(&mut frames);
                 *role = work.role.or(*role);
-                *vote = work.vote.or(*vote);
+                *vote = work.vote.or(remembered).map(|vote| (vote, is_amnesiac)).or(*vote);
                 *needs_sync = work.needs_sync;
             }
             Err(failed) => {
@@ -254,7 +350,8 @@ impl LiveStream {
         let mut seat = lock(&self.seat.member);
         let Some(seated) = &mut *seat else { return };
         lock(&self.seat.inbox).clear();
-        let start = GroupStart { vote: seated.groups.vote(seated.place.group), ..seated.start.clone() };
+        let (vote, _) = seated.groups.recall(seated.place.group, self.is_stored());
+        let start = GroupStart { vote, is_amnesiac: seated.amnesia.is_some(), ..seated.start.clone() };
         match GroupMember::open(core, start) {
             Ok(member) => seated.member = member,
             Err(error) => {

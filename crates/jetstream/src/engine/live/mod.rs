@@ -15,6 +15,7 @@
 //! together.
 
 mod advisories;
+mod amnesia;
 mod core_cell;
 mod core_guard;
 mod downstreams;

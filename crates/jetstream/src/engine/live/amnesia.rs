@@ -1,0 +1,145 @@
+//! Amnesia: a member that may have lost entries that it had confirmed, by a loss of power in the
+//! default mode, or with its process if its stream is in memory.
+//!
+//! It takes entries, and neither votes nor leads, until it has what was committed when its leader
+//! knew of its new life. Where so few members remember everything that they cannot elect a leader,
+//! all that are there say where their logs end ([`LogWord`]), and the one with the most stands for
+//! election: what a majority had in memory only, and lost together, is lost.
+
+use myelin_replica::Peer;
+use myelin_replica::frame::LogWord;
+use myelin_store::Timestamp;
+use std::collections::BTreeMap;
+
+/// After so many nanoseconds a majority decides without those that are not there.
+const RECOVERY_WAIT: Timestamp = 60_000_000_000;
+
+/// What a member that may have lost entries knows of its group.
+#[derive(Debug)]
+pub(super) struct Amnesia {
+    since: Timestamp,
+    /// Index that was committed when the leader knew of this life, once one has said so.
+    wanted: Option<u64>,
+    /// Where the logs of other members end.
+    logs: BTreeMap<Peer, LogWord>,
+}
+
+/// Decision of members of which too few remember everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    /// Whether this member is to stand for election: it has the most.
+    pub(super) stands: bool,
+    /// Whether members were missing, which may have had more.
+    pub(super) lacks_some: bool,
+}
+
+impl Amnesia {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { since: now, wanted: None, logs: BTreeMap::new() }
+    }
+
+    /// The leader, which knows of this life, has said what is committed.
+    pub(super) fn want(&mut self, committed: u64) {
+        self.wanted.get_or_insert(committed);
+    }
+
+    /// Whether everything is here again that was committed, as is known up to `committed`.
+    pub(super) fn is_over(&self, committed: u64) -> bool {
+        self.wanted.is_some_and(|wanted| committed >= wanted)
+    }
+
+    /// Another member has said where its log ends.
+    pub(super) fn hear(&mut self, peer: Peer, word: LogWord) {
+        self.logs.insert(peer, word);
+    }
+
+    /// Another server has begun a new life: its log may end elsewhere.
+    pub(super) fn forget(&mut self, peer: Peer) {
+        self.logs.remove(&peer);
+    }
+
+    /// What follows from what all have said, if anything does. `mine`: where this member's log ends.
+    pub(super) fn decide(
+        &self,
+        (me, mine): (Peer, LogWord),
+        voters: &[Peer],
+        now: Timestamp,
+    ) -> Option<Decision> {
+        let others = voters.iter().filter(|&&voter| voter != me);
+        let healthy = others.clone().filter(|voter| self.logs.get(voter).is_some_and(|log| !log.is_amnesiac));
+        if healthy.count() * 2 > voters.len() {
+            // They elect one of them.
+            return None;
+        }
+        let known = 1 + others.filter(|voter| self.logs.contains_key(voter)).count();
+        let is_late = now - self.since >= RECOVERY_WAIT;
+        if known < voters.len() && !(is_late && known * 2 > voters.len()) {
+            return None;
+        }
+        let place = |peer: Peer, log: LogWord| (log.term, log.index, peer);
+        let most = self.logs.iter().map(|(&peer, &log)| place(peer, log)).max();
+        let stands = most.is_none_or(|most| most < place(me, mine));
+        Some(Decision { stands, lacks_some: known < voters.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u64) -> Peer {
+        Peer::from_number(number).expect("not zero")
+    }
+
+    fn log(term: u64, index: u64, is_amnesiac: bool) -> LogWord {
+        LogWord { term, index, is_amnesiac }
+    }
+
+    const NOW: Timestamp = 1_000;
+
+    #[test]
+    fn it_is_over_when_what_was_committed_is_here() {
+        let mut amnesia = Amnesia::new(NOW);
+        assert!(!amnesia.is_over(u64::MAX), "nobody has said what is committed");
+        amnesia.want(7);
+        amnesia.want(100);
+        assert!(!amnesia.is_over(6) && amnesia.is_over(7), "the first word counts");
+    }
+
+    #[test]
+    fn the_longest_log_of_all_stands_for_election() {
+        let voters = [peer(1), peer(2), peer(3)];
+        let mut amnesia = Amnesia::new(NOW);
+        let decide = |amnesia: &Amnesia, mine| amnesia.decide((peer(1), mine), &voters, NOW);
+        amnesia.hear(peer(2), log(3, 9, true));
+        assert_eq!(decide(&amnesia, log(3, 9, true)), None, "one is not there");
+        amnesia.hear(peer(3), log(2, 20, false));
+        let stands = |stands| Some(Decision { stands, lacks_some: false });
+        assert_eq!(decide(&amnesia, log(3, 10, true)), stands(true));
+        assert_eq!(decide(&amnesia, log(3, 8, true)), stands(false));
+        assert_eq!(decide(&amnesia, log(3, 9, true)), stands(false), "the greater id of two that are equal");
+        amnesia.forget(peer(2));
+        assert_eq!(decide(&amnesia, log(3, 10, true)), None, "it has another life now");
+    }
+
+    #[test]
+    fn members_that_remember_everything_elect_alone_if_they_can() {
+        let voters = [peer(1), peer(2), peer(3)];
+        let mut amnesia = Amnesia::new(NOW);
+        amnesia.hear(peer(2), log(3, 9, false));
+        amnesia.hear(peer(3), log(3, 9, false));
+        assert_eq!(amnesia.decide((peer(1), log(4, 10, true)), &voters, NOW + 2 * RECOVERY_WAIT), None);
+    }
+
+    #[test]
+    fn a_majority_decides_when_it_has_waited_long() {
+        let voters = [peer(1), peer(2), peer(3)];
+        let mut amnesia = Amnesia::new(NOW);
+        let decide =
+            |amnesia: &Amnesia, after| amnesia.decide((peer(1), log(1, 1, true)), &voters, NOW + after);
+        assert_eq!(decide(&amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
+        amnesia.hear(peer(2), log(1, 0, true));
+        assert_eq!(decide(&amnesia, RECOVERY_WAIT - 1), None);
+        assert_eq!(decide(&amnesia, RECOVERY_WAIT), Some(Decision { stands: true, lacks_some: true }));
+    }
+}
