@@ -88,7 +88,8 @@ impl LinkHouse {
 
 fn dial() -> Dial {
     let url = RouteUrl { host: "127.0.0.1".into(), port: 1, login: None };
-    Dial { url, is_explicit: true, is_first: true, mode: GossipMode::Default, account: None, place: None }
+    let (mode, account) = (GossipMode::Default, None);
+    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None }
 }
 
 fn config((pool_size, dedicated): (u32, Vec<String>), has_login: bool, compresses: bool) -> MeshConfig {
