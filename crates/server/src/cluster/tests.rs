@@ -10,6 +10,7 @@ use myelin_compat::implementation::reference_program;
 use myelin_monitor::SnapshotSource;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use myelin_wire::peer::groups::{BULK_ACCOUNT, GroupServer, INTERNAL_ACCOUNTS, RAFT_ACCOUNT};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -163,28 +164,44 @@ fn members_find_each_other_lose_each_other_and_find_each_other_again() {
     [a, b, d].into_iter().for_each(Member::stop);
 }
 
-#[test]
-fn members_need_no_pool_and_may_compress() {
-    for (one, other) in [
-        ("pool_size: -1", ""),
-        ("", "pool_size: -1"),
-        ("pool_size: -1", "pool_size: -1"),
-        ("compression: s2_fast", "compression: s2_best"),
-        ("permissions { import: [\"a\"], export: [\"a\"] }", ""),
-        ("authorization { user: u, password: p }\nno_advertise: true", "no_advertise: true"),
-    ] {
-        let a = Member::start("A", None, one);
-        let login = if one.contains("user: u") { "u:p@" } else { "" };
-        let inner = format!("{other}\nroutes: [\"nats://{login}127.0.0.1:{}\"]", a.port());
-        let b = Member::start("B", None, &inner);
-        a.is_linked_to(&[&b]);
-        b.is_linked_to(&[&a]);
-        for account in INTERNAL_ACCOUNTS {
-            a.reaches(&b, account);
-            b.reaches(&a, account);
-        }
-        [a, b].into_iter().for_each(Member::stop);
+/// Two members with these in their `cluster{}`, of which the second logs in so, talk to each other.
+fn talk(one: &str, login: &str, other: &str) {
+    let a = Member::start("A", None, one);
+    let b = Member::start("B", None, &format!("{other}\nroutes: [\"nats://{login}127.0.0.1:{}\"]", a.port()));
+    a.is_linked_to(&[&b]);
+    b.is_linked_to(&[&a]);
+    for account in INTERNAL_ACCOUNTS {
+        a.reaches(&b, account);
+        b.reaches(&a, account);
     }
+    [a, b].into_iter().for_each(Member::stop);
+}
+
+#[test]
+fn members_talk_with_every_kind_of_route() {
+    talk("pool_size: -1", "", "");
+    talk("", "", "pool_size: -1");
+    talk("pool_size: -1", "", "pool_size: -1");
+    talk("compression: s2_fast", "", "compression: s2_best");
+    talk("permissions { import: [\"a\"], export: [\"a\"] }", "", "");
+    talk("authorization { user: u, password: p }\nno_advertise: true", "u:p@", "");
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    write("ca.pem", params.self_signed(&key).unwrap().pem());
+    let authority = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    write("own.pem", params.signed_by(&key, &authority).unwrap().pem());
+    write("own.key", key.serialize_pem());
+    let at = folder.path().display();
+    let tls = format!(
+        "tls {{ cert_file: \"{at}/own.pem\", key_file: \"{at}/own.key\", ca_file: \"{at}/ca.pem\" }}\n"
+    );
+    talk(&tls, "", &tls);
+    talk(&format!("{tls}compression: s2_fast"), "", &format!("{tls}pool_size: -1"));
 }
 
 #[test]
@@ -203,6 +220,9 @@ fn links_of_members_are_routes_and_their_accounts_are_nowhere() {
     assert!(INTERNAL_ACCOUNTS.iter().all(|account| !monitor.has_account(account)));
     let wanted: Vec<_> = monitor.remote_interest().into_values().flatten().map(|sub| sub.subject).collect();
     assert_eq!(wanted.iter().filter(|subject| *subject == "SB.*").count(), 2, "{wanted:?}");
+    let cluster = a.server.cluster.as_ref().unwrap();
+    let reloaded = cluster.prepare(&a.server.loaded.options, &a.server.broker, None).unwrap();
+    assert_eq!(reloaded.info, cluster.mesh.config().info, "a reload leaves the part in groups as it is");
     [a, b].into_iter().for_each(Member::stop);
 }
 
