@@ -2,7 +2,8 @@
 //! through a broker and a mesh without sockets.
 //!
 //! The first byte of the input chooses ([`LinkHouse::new`]) who has dialled, whether there is a
-//! pool and a password, compression, and a log of the protocol; and whether the handshake is done
+//! pool and a password, compression, and a log of the protocol, whether the server takes part in
+//! groups; and whether the handshake is done
 //! before the rest comes, which is what the other side sends. Where compression was agreed on that
 //! is a stream of S2.
 //! Promised: nobody panics; the client and the other side hear the same for every way in which the
@@ -18,7 +19,7 @@ use house::LinkHouse;
 use std::cell::RefCell;
 
 /// Bits of the first byte that mean something.
-const CHOICES: usize = 64;
+const CHOICES: usize = 128;
 
 thread_local! {
     static HOUSES: RefCell<[Option<LinkHouse>; CHOICES]> =

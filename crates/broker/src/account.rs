@@ -1,7 +1,7 @@
 //! An account: the space inside which subjects are routed.
 
 use crate::closed::PastTraffic;
-use crate::cluster::Cluster;
+use crate::cluster::{AccountPlace, Cluster};
 use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
@@ -71,6 +71,12 @@ impl Account {
         };
         account.count_mappings();
         account
+    }
+
+    /// An account of the server itself.
+    pub(crate) fn internal(id: u32, name: &str, cluster: &Arc<Cluster>) -> Self {
+        let account = Self::new(id, false, AccountConfig::named(name), cluster);
+        Self { announced: Announced::internal(name, Arc::clone(cluster)), ..account }
     }
 
     /// The configured name, `$G` for the global account.
@@ -337,9 +343,8 @@ impl Account {
         });
     }
 
-    /// Place of the account in a pool of links; `None` where it has links of its own, or there are
-    /// none.
-    pub(crate) fn pool_place(&self) -> Option<u32> {
+    /// Place of the account among the links to each server.
+    pub(crate) fn place_on_links(&self) -> AccountPlace {
         self.announced.place(&self.name)
     }
 

@@ -7,7 +7,7 @@ use crate::imports::{AccountConfig, furnish};
 use myelin_auth::AuthConfig;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Where everybody is who is in no configured account.
 const GLOBAL_ACCOUNT: &str = "$G";
@@ -41,6 +41,8 @@ pub(crate) struct AuthAndAccounts {
     gone: BTreeMap<String, Weak<Account>>,
     /// Ids are part of the keys of cached routes, so none is given twice.
     next_id: u32,
+    /// Accounts of the server itself, the same for all directories of a broker.
+    internal: Arc<OnceLock<Box<[Arc<Account>]>>>,
 }
 
 impl AuthAndAccounts {
@@ -62,6 +64,7 @@ impl AuthAndAccounts {
             cluster: Arc::default(),
             gone: BTreeMap::new(),
             next_id: 0,
+            internal: Arc::default(),
         };
         Ok(empty.next(auth, accounts)?.take_effect())
     }
@@ -95,6 +98,7 @@ impl AuthAndAccounts {
             cluster: Arc::clone(&self.cluster),
             gone: self.gone.clone(),
             next_id: self.next_id,
+            internal: Arc::clone(&self.internal),
         };
         let configs = wanted
             .into_iter()
@@ -120,6 +124,22 @@ impl AuthAndAccounts {
         });
         self.accounts.insert(name.to_owned(), Arc::clone(&account));
         account
+    }
+
+    /// Makes the server's own accounts. Only the first call counts.
+    pub(crate) fn make_internal(&self, names: &[&str]) {
+        let of_name = |(at, name): (usize, &&str)| {
+            // Far from those of configured accounts, and of those with tokens.
+            let id = u32::MAX - u32::try_from(at).unwrap_or(u32::MAX);
+            Arc::new(Account::internal(id, name, &self.cluster))
+        };
+        self.internal.get_or_init(|| names.iter().enumerate().map(of_name).collect());
+    }
+
+    /// The server's own accounts, which are among no others and found by no name that somebody
+    /// else has chosen.
+    pub(crate) fn internal(&self) -> &[Arc<Account>] {
+        self.internal.get().map_or(&[], |internal| internal)
     }
 
     pub(crate) fn account(&self, name: &str) -> Option<&Arc<Account>> {

@@ -163,6 +163,23 @@ impl Broker {
         self.auth_and_accounts.load().account(name).cloned()
     }
 
+    /// An account of the server itself, by which it talks to others of its cluster over
+    /// [links](crate::LinkScope::Internal) that are for nothing else. No client, leaf node, token or
+    /// configuration can name, enter or import from it, and it is in no list of accounts.
+    pub fn internal_account(&self, name: &str) -> Option<Arc<Account>> {
+        self.internal_accounts().into_iter().find(|account| account.name() == name)
+    }
+
+    /// Makes [internal](Self::internal_account) accounts. To be called once, at the start.
+    pub fn make_internal_accounts(&self, names: &[&str]) {
+        self.auth_and_accounts.load().make_internal(names);
+    }
+
+    /// All accounts of the server itself.
+    pub fn internal_accounts(&self) -> Vec<Arc<Account>> {
+        self.auth_and_accounts.load().internal().to_vec()
+    }
+
     /// The system account, if there is one.
     pub fn system_account(&self) -> Option<Arc<Account>> {
         let auth_and_accounts = self.auth_and_accounts.load();
@@ -533,7 +550,7 @@ impl Drop for Broker {
         self.registry.open().iter().for_each(|conn| drop(conn.take_subscriptions()));
         let accounts = self.accounts();
         accounts.iter().for_each(Account::unlink);
-        accounts.iter().for_each(|account| account.forget_services());
+        accounts.iter().chain(&self.internal_accounts()).for_each(|account| account.forget_services());
         let asked = std::mem::take(&mut lock(&self.asked).accounts);
         asked.iter().filter_map(Weak::upgrade).for_each(|account| account.imports.replies.forget_all());
     }

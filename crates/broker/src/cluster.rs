@@ -34,6 +34,17 @@ pub struct LinkTerms {
     pub dedicated: Vec<String>,
 }
 
+/// The links that carry what concerns an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccountPlace {
+    /// Those with this place in the pool.
+    Pooled(u32),
+    /// Those of its own, or the only one where there is no pool; or there are no other servers.
+    Alone,
+    /// Those of this internal account, and never another.
+    Internal,
+}
+
 /// Tells other servers what is wanted here.
 pub(crate) trait Announcer: Send + Sync {
     /// Tells a change. Called under the lock of a part of the account's interest, so that the last
@@ -45,8 +56,7 @@ pub(crate) trait Announcer: Send + Sync {
 /// servers hear.
 pub(crate) struct InterestChange<'a> {
     pub(crate) account: &'a str,
-    /// Place of the account in a pool of links, unless it has links of its own.
-    pub(crate) place: Option<u32>,
+    pub(crate) place: AccountPlace,
     pub(crate) subject: &'a [u8],
     pub(crate) queue: Option<&'a [u8]>,
     /// How many want it now.

@@ -30,7 +30,8 @@
 //! - Which accounts' tokens are in force, and what follows from another one: `jwt_accounts.rs`,
 //!   `session/reload.rs`.
 //! - Who hears that somebody begins or ends to listen: `watch.rs`.
-//! - Other servers of the cluster: `link/`, `shard/{remote,routed}.rs`.
+//! - Other servers of the cluster: `link/`, `shard/{remote,routed}.rs`. What servers say to each
+//!   other for themselves: [`Broker::internal_account`].
 //! - What is told of a traced message: `message_trace.rs`, `shard/fanout/traced.rs`.
 //! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
 //!   events: `server_info.rs`.
@@ -96,6 +97,7 @@ pub use link::leaf::LeafFault;
 pub use link::leaf_announcements::LeafAnnouncing;
 pub use link::leaf_end::{LeafDenials, LeafDialler, LeafPermissions, LeafRole, LeafTerms};
 pub use link::leaf_login::LeafLogin;
+pub use link::linked_peer::{LinkedPeer, PeerObserver, SaidPeer};
 pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};

@@ -5,6 +5,7 @@
 //! reached over an explicit one, behind which others may be who have not heard.
 
 use crate::config::{MeshConfig, RouteUrl};
+use crate::members::is_name_of_internal;
 use crate::peers::{Dial, LinkState, Mesh};
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
@@ -17,7 +18,8 @@ use std::sync::{Arc, Mutex};
 /// once.
 pub(crate) const MOST_DIALS: usize = 4096;
 
-/// Dials that gossip has brought about and that have led to nothing yet, by address and account.
+/// Dials that gossip has brought about and that have led to nothing yet, by address and account; or
+/// those to servers that take part in groups, by id and account.
 #[derive(Debug, Default)]
 pub(crate) struct GossipDials(Mutex<HashSet<(String, Option<String>)>>);
 
@@ -50,8 +52,12 @@ enum NotDialled {
 }
 
 impl GossipDials {
-    fn enter(self: &Arc<Self>, url: &RouteUrl, account: Option<&str>) -> Result<DialPlace, NotDialled> {
-        let key = (url.address(), account.map(str::to_owned));
+    /// Takes the place of a dial to the server of this id; `None` while there is one.
+    pub(crate) fn begin(self: &Arc<Self>, id: &str, account: &str) -> Option<Arc<DialPlace>> {
+        self.enter((id.to_owned(), Some(account.to_owned()))).ok().map(Arc::new)
+    }
+
+    fn enter(self: &Arc<Self>, key: (String, Option<String>)) -> Result<DialPlace, NotDialled> {
         let mut dials = lock(&self.0);
         if dials.contains(&key) {
             return Err(NotDialled::Already);
@@ -118,6 +124,7 @@ impl Mesh {
         let config = self.config();
         let account = Some(info.route_account.clone()).filter(|account| !account.is_empty());
         let is_known = info.id == config.info.id
+            || account.as_deref().is_some_and(is_name_of_internal)
             || account.is_some() && !config.is_pooled()
             || self.is_linked(&info.id, account.as_deref())
             || config.has_configured(info);
@@ -132,7 +139,7 @@ impl Mesh {
             url.login = config.login.as_ref().map(|login| (login.user.clone(), login.own.clone()));
         }
         let mode = GossipMode::from_number(info.gossip_mode);
-        let dial = Dial { url, is_explicit: false, is_first: true, mode, account, place: None };
+        let dial = Dial { url, is_explicit: false, is_first: true, mode, account, place: None, server: None };
         // Of a server without a pool nobody hears which accounts have their own links.
         let is_silent = from.has_no_pool() && dial.account.is_none();
         if is_silent {
@@ -145,7 +152,7 @@ impl Mesh {
 
     /// Dials a server that another has told of, unless that is under way.
     fn follow(&self, dial: Dial) {
-        match self.gossip_dials.enter(&dial.url, dial.account.as_deref()) {
+        match self.gossip_dials.enter((dial.url.address(), dial.account.clone())) {
             Ok(place) => self.host().dial(Dial { place: Some(Arc::new(place)), ..dial }),
             Err(NotDialled::Already) => {}
             Err(NotDialled::TooMany) => self.complain(format_args!(

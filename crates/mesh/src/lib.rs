@@ -11,6 +11,7 @@
 //! - [`peers`]: the servers that are known and the links to each: duplicates, places of a pool, who
 //!   dials again when a link ends.
 //! - [`gossip`]: what a new link makes others know, and what follows when others know of a server.
+//! - `members`: servers that take part in groups of replicas, and their own links.
 //! - `advertised`: addresses that clients and leaf nodes are told.
 //! - `names`: what a name of another server may be.
 //! - [`leaf`]: leaf nodes, and the hubs to which this server is one.
@@ -20,7 +21,7 @@
 //!
 //! Two servers have as many links as the larger of their pools, each with a place, and accounts are
 //! spread over them; beside that, one for each account that has its own (the system account, and
-//! those that are configured). Only who dialled a link knows its place and says so in INFO. One
+//! those that are configured; the internal ones, if both take part in groups). Only who dialled a link knows its place and says so in INFO. One
 //! link is enough to begin: whoever dialled it dials the next when the first PONG has come, which
 //! shows that it was let in.
 
@@ -31,6 +32,7 @@ pub mod certificate;
 pub mod config;
 pub mod gossip;
 pub mod leaf;
+mod members;
 mod names;
 pub mod peer_session;
 pub mod peers;

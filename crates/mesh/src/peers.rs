@@ -6,7 +6,8 @@
 
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::{self, DialPlace, GossipDials, Making};
-use myelin_broker::{Conn, LinkScope};
+use crate::members::MemberLinks;
+use myelin_broker::{Conn, LinkScope, LinkedPeer};
 use myelin_stdx::sync::{lock, read_lock};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
@@ -36,6 +37,9 @@ pub struct Dial {
     /// Place among the dials of gossip, of which there are only so many: given back when the dial
     /// has led to a link that has its place, or to nothing.
     pub place: Option<Arc<DialPlace>>,
+    /// Id of the server, where the link is to be for an internal account: it is dialled as long as
+    /// that server [wants](Mesh::is_wanted) one.
+    pub server: Option<String>,
 }
 
 /// Services that the cluster needs from the server around it.
@@ -58,6 +62,17 @@ pub trait MeshHost: Send + Sync {
 
     /// Something is wrong that is of no link.
     fn complain(&self, line: Arguments<'_>);
+
+    /// There is a link for an internal account to this server now, which may take the place of one
+    /// that there was: frames can be sent. What is sent before the other's interest has come is
+    /// lost, as on any network. Called in the order of what happens, on a shard's thread and under
+    /// a lock of the mesh: must be short, and call nothing of the mesh.
+    fn peer_linked(&self, _: &LinkedPeer) {}
+
+    /// A link of which [`peer_linked`](Self::peer_linked) has told has ended, and none has taken its
+    /// place. Another link may lead to another life of the same store: compare with
+    /// [`LinkedPeer::is_same_link`]. Called as that is.
+    fn peer_unlinked(&self, _: &LinkedPeer) {}
 }
 
 /// Facts about a link, for whoever lists links.
@@ -119,12 +134,18 @@ impl ToldUrls {
 /// One link, as the others know it.
 pub struct LinkState {
     conn: Arc<Conn>,
+    /// Id of the server for which it was dialled, if only for one.
+    sought: Option<String>,
     facts: Mutex<LinkFacts>,
 }
 
 impl LinkState {
-    pub(crate) fn new(conn: &Arc<Conn>, facts: LinkFacts) -> Arc<Self> {
-        Arc::new(Self { conn: Arc::clone(conn), facts: Mutex::new(facts) })
+    pub(crate) fn new(conn: &Arc<Conn>, sought: Option<String>, facts: LinkFacts) -> Arc<Self> {
+        Arc::new(Self { conn: Arc::clone(conn), sought, facts: Mutex::new(facts) })
+    }
+
+    pub(crate) fn sought(&self) -> Option<&str> {
+        self.sought.as_deref()
     }
 
     /// The connection.
@@ -163,8 +184,8 @@ pub(crate) struct Entered {
     pub(crate) scope: LinkScope,
     /// Place in the pool to say in an INFO that was held back until now.
     pub(crate) place: usize,
-    /// The next link to dial once the first PONG has come.
-    pub(crate) next: Option<Dial>,
+    /// Links to dial once the first PONG has come.
+    pub(crate) next: Vec<Dial>,
 }
 
 /// A link was not entered.
@@ -184,6 +205,10 @@ pub struct Mesh {
     /// Held while clients are told addresses: what is older must not come later.
     pub(crate) advertising: Mutex<()>,
     pub(crate) gossip_dials: Arc<GossipDials>,
+    /// Dials for internal accounts.
+    pub(crate) member_dials: Arc<GossipDials>,
+    /// Held while a link for an internal account comes or goes and the server is told.
+    pub(crate) telling: Mutex<()>,
 }
 
 pub(crate) struct Servers {
@@ -191,7 +216,7 @@ pub(crate) struct Servers {
     pub(crate) is_dynamic: bool,
     /// Routes that a reload has taken away: nobody goes on dialling them.
     pub(crate) removed: Vec<RouteUrl>,
-    is_stopping: bool,
+    pub(crate) is_stopping: bool,
     /// Clients are to go to other servers.
     pub(crate) is_lame_duck: bool,
     /// Clients, and those of WebSocket, have been told of other servers.
@@ -202,6 +227,8 @@ pub(crate) struct Servers {
     pooled: BTreeMap<String, Vec<Option<Arc<LinkState>>>>,
     /// Links of accounts by account, then by the other server's id.
     pub(crate) dedicated: BTreeMap<String, BTreeMap<String, Arc<LinkState>>>,
+    /// Links of internal accounts.
+    pub(crate) internal: MemberLinks,
     /// Configured servers that have refused links for accounts, for they had no pool.
     without_pool: HashSet<RouteUrl>,
 }
@@ -219,6 +246,7 @@ impl Mesh {
             own_urls,
             pooled: BTreeMap::new(),
             without_pool: HashSet::new(),
+            internal: MemberLinks::default(),
             dedicated: config.dedicated.iter().map(|account| (account.clone(), BTreeMap::new())).collect(),
         };
         Arc::new(Self {
@@ -227,6 +255,8 @@ impl Mesh {
             state: Mutex::new(state),
             advertising: Mutex::default(),
             gossip_dials: Arc::default(),
+            member_dials: Arc::default(),
+            telling: Mutex::default(),
         })
     }
 
@@ -266,6 +296,7 @@ impl Mesh {
                     mode: GossipMode::Default,
                     account: account.clone(),
                     place: None,
+                    server: None,
                 });
             }
         }
@@ -291,7 +322,8 @@ impl Mesh {
     pub fn links(&self) -> Vec<Arc<LinkState>> {
         let state = self.state();
         let pooled = state.pooled.values().flatten().flatten();
-        pooled.chain(state.dedicated.values().flat_map(BTreeMap::values)).cloned().collect()
+        let dedicated = state.dedicated.values().flat_map(BTreeMap::values);
+        pooled.chain(dedicated).chain(state.internal.all()).cloned().collect()
     }
 
     /// Other servers to which there are links, by id and name.
@@ -341,7 +373,8 @@ impl Mesh {
             let others = others.flat_map(|(_, links)| links.iter().flatten());
             let dedicated = state.dedicated.values().flatten();
             let dedicated = dedicated.filter(|(id, _)| *id != remote_id).map(|(_, link)| link);
-            others.chain(dedicated).cloned().collect::<Vec<_>>()
+            let internal = state.internal.all().filter(|link| link.facts().remote_id != remote_id);
+            others.chain(dedicated).chain(internal).cloned().collect::<Vec<_>>()
         };
         self.host.renamed(name);
         others.iter().for_each(|link| link.conn.close(CloseReason::ClusterNameConflict));
@@ -362,13 +395,19 @@ impl Mesh {
         let size = own_pool.max(pool);
         let is_pooled = own_pool > 0 && pool > 0;
         let account = facts.account.as_deref();
+        if let Some(account) = account.filter(|account| self.config().is_internal(Some(account))) {
+            return self.enter_internal(link, &info, account);
+        }
         self.check(&info, (is_pooled, size), making, account, link)?;
         let outcome = match account {
             Some(account) => self.enter_dedicated(link, &info, account),
             None if is_pooled => self.enter_pool(link, &info, size, making),
             None => self.enter_alone(link, &info, making),
         };
-        let (entered, is_first) = outcome?;
+        let (mut entered, is_first) = outcome?;
+        if account.is_none() {
+            entered.next.extend(self.hear_of_part(link, &info));
+        }
         if is_first {
             self.spread(&info, making, link);
             if account.is_none() {
@@ -397,6 +436,7 @@ impl Mesh {
                 mode: making.mode,
                 account: Some(account),
                 place: None,
+                server: None,
             });
         }
     }
@@ -453,7 +493,7 @@ impl Mesh {
         }
         links.insert(info.id.clone(), Arc::clone(link));
         let scope = LinkScope::Dedicated(account.to_owned());
-        Ok((Entered { scope, place: 0, next: None }, links.len() > 1))
+        Ok((Entered { scope, place: 0, next: Vec::new() }, links.len() > 1))
     }
 
     /// A place in the pool: the one that the other side has chosen, or the first that is free.
@@ -507,7 +547,9 @@ impl Mesh {
             mode: making.mode,
             account: None,
             place: None,
+            server: None,
         });
+        let next = next.into_iter().collect();
         let entered = Entered { scope: LinkScope::Pooled(place as u32), place, next };
         Ok((entered, count == 1))
     }
@@ -533,7 +575,7 @@ impl Mesh {
             facts.place = Some(0);
             facts.urls = ToldUrls::of(info);
         });
-        Ok((Entered { scope: LinkScope::All, place: 0, next: None }, true))
+        Ok((Entered { scope: LinkScope::All, place: 0, next: Vec::new() }, true))
     }
 
     /// Tells the servers that are known of a new one.
@@ -558,7 +600,8 @@ impl Mesh {
                 continue;
             }
             let mode = gossip::mode_for(making, facts.is_explicit);
-            let told = PeerInfo { nonce: String::new(), gossip_mode: mode.number(), ..info.clone() };
+            let gossip_mode = mode.number();
+            let told = PeerInfo { nonce: String::new(), gossip_mode, myelin: None, ..info.clone() };
             other.conn.say(&told.line());
         }
     }
@@ -578,6 +621,11 @@ impl Mesh {
     /// A link has ended: its place is free, and it is dialled again if that is this server's part.
     pub(crate) fn leave(&self, link: &Arc<LinkState>) {
         let facts = link.facts();
+        if let Some(account) = &facts.account
+            && self.config().is_internal(Some(account))
+        {
+            return self.leave_internal(link, account);
+        }
         let (was_last, is_stopping) = {
             let mut state = self.state();
             (state.remove(link, &facts), state.is_stopping)
@@ -592,7 +640,8 @@ impl Mesh {
         if let Some(url) = facts.url {
             let (is_explicit, account) = (facts.is_explicit, facts.account);
             let mode = GossipMode::Default;
-            self.host.dial(Dial { url, is_explicit, is_first: false, mode, account, place: None });
+            let (is_first, place, server) = (false, None, None);
+            self.host.dial(Dial { url, is_explicit, is_first, mode, account, place, server });
         }
     }
 }
@@ -618,6 +667,7 @@ impl Servers {
         let is_last = links.iter().all(Option::is_none);
         if is_last {
             self.pooled.remove(&facts.remote_id);
+            self.internal.forget(&facts.remote_id);
         }
         is_last
     }

@@ -36,8 +36,8 @@ impl Mesh {
         self.dial_all(&without(&next.routes, &before.routes));
     }
 
-    /// Whether a reload has taken the route away. Who dials it without end asks.
-    pub fn has_removed(&self, url: &RouteUrl) -> bool {
+    /// Whether a reload has taken the route away.
+    pub(crate) fn has_removed(&self, url: &RouteUrl) -> bool {
         self.state().removed.contains(url)
     }
 
@@ -103,7 +103,8 @@ impl Mesh {
         for (url, is_explicit) in urls {
             let account = Some(account.to_owned());
             let mode = GossipMode::Default;
-            self.host().dial(Dial { url, is_explicit, is_first: true, mode, account, place: None });
+            let (is_first, place, server) = (true, None, None);
+            self.host().dial(Dial { url, is_explicit, is_first, mode, account, place, server });
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Two servers in memory: their links exchange bytes, and their clients are told apart from nobody.
 
+mod members;
+
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::MOST_DIALS;
 use crate::peer_session::Next;
 use crate::peers::{Dial, Mesh, MeshHost};
 use crate::session::{LinkSession, LinkSide};
 use myelin_auth::AuthConfig;
-use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, Log, Settings, Shard, Transport};
+use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, LinkedPeer, Log, Settings, Shard, Transport};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
@@ -54,6 +56,8 @@ struct HostNotes {
     dials: Mutex<Vec<Dial>>,
     urls: Mutex<Vec<String>>,
     leaf_urls: Mutex<Vec<String>>,
+    /// Servers that are linked for an internal account from now on, or no more.
+    peers: Mutex<Vec<(bool, LinkedPeer)>>,
     gate: Mutex<Option<Gate>>,
 }
 
@@ -88,6 +92,14 @@ impl MeshHost for HostNotes {
     fn renamed(&self, _: &str) {}
 
     fn complain(&self, _: Arguments<'_>) {}
+
+    fn peer_linked(&self, peer: &LinkedPeer) {
+        self.peers.lock().unwrap().push((true, peer.clone()));
+    }
+
+    fn peer_unlinked(&self, peer: &LinkedPeer) {
+        self.peers.lock().unwrap().push((false, peer.clone()));
+    }
 }
 
 impl HostNotes {
@@ -112,6 +124,15 @@ pub(crate) fn broker(name: &str) -> Arc<Broker> {
 
 impl Node {
     fn new(name: &str, cluster: &str, is_dynamic: bool, pool_size: u32) -> Self {
+        Self::with((name, cluster), is_dynamic, pool_size, |_| {})
+    }
+
+    fn with(
+        (name, cluster): (&str, &str),
+        is_dynamic: bool,
+        pool_size: u32,
+        configure: impl FnOnce(&mut MeshConfig),
+    ) -> Self {
         let broker = broker(name);
         let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
         broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
@@ -125,7 +146,8 @@ impl Node {
             ln: true,
             ..PeerInfo::default()
         };
-        let config = MeshConfig { is_dynamic, pool_size, dedicated, ..MeshConfig::plain(info) };
+        let mut config = MeshConfig { is_dynamic, pool_size, dedicated, ..MeshConfig::plain(info) };
+        configure(&mut config);
         let notes = Arc::<HostNotes>::default();
         let mesh = Mesh::new(config, [vec![format!("{name}:4222")], Vec::new()], Arc::clone(&notes) as _);
         Self { shard: Shard::new(&broker, 7), broker, mesh, notes }
@@ -152,7 +174,8 @@ struct LinkPair {
 fn dial(account: Option<&str>) -> Dial {
     let url = RouteUrl { host: "10.0.0.9".into(), port: 1, login: None };
     let account = account.map(str::to_owned);
-    Dial { url, is_explicit: true, is_first: true, mode: GossipMode::Default, account, place: None }
+    let mode = GossipMode::Default;
+    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None }
 }
 
 impl LinkPair {

@@ -2,8 +2,10 @@
 
 mod addresses;
 mod control;
+mod links;
 mod log;
 
+use crate::cluster::GroupPart;
 use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
@@ -20,10 +22,10 @@ use crate::{
     banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
     websocket,
 };
-use control::Control;
+pub(crate) use control::Control;
 use log::BrokerLog;
 use myelin_auth::callout::ServerKeys;
-use myelin_broker::{Broker, LinkTerms};
+use myelin_broker::Broker;
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, Options};
 use myelin_monitor::Pages;
@@ -41,6 +43,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub(crate) use addresses::BoundAddresses;
+pub(crate) use links::link_offer;
 pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -109,7 +112,8 @@ fn start(loaded: Loaded, log: &Arc<Logger>, read_again: ReadAgain<'_>) -> Result
         let _inside = control.enter();
         Signals::install().map_err(failed("cannot handle signals"))?
     };
-    let server = supervise::or_end_process(SupervisedPart::Main, || Server::start(loaded, log, &control))?;
+    let started = || Server::start(loaded, (log, &control), None);
+    let server = supervise::or_end_process(SupervisedPart::Main, started)?;
     supervise::or_end_process(SupervisedPart::Main, || server.serve(&control, signals, read_again));
     Ok(())
 }
@@ -144,16 +148,21 @@ struct SystemServices {
 }
 
 impl Server {
-    fn start(loaded: Loaded, log: &Arc<Logger>, control: &Control) -> Result<Self, StartError> {
+    /// `groups`: the server's part in groups of replicas; `None` in production, for now.
+    pub(crate) fn start(
+        loaded: Loaded,
+        (log, control): (&Arc<Logger>, &Control),
+        groups: Option<GroupPart>,
+    ) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let links = leaf::check(options).and_then(|()| cluster::terms(options)).map_err(StartError::new)?;
+        let links = links::terms(options, groups.is_some()).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
-        let is_dynamic = form_cluster(&broker, links, options);
+        let is_dynamic = links::form(&broker, links, (options, groups.as_ref()));
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
@@ -184,14 +193,9 @@ impl Server {
         let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
-        monitor.set_addresses(Addresses {
-            client: address.port(),
-            websocket: websocket_address.map(|address| address.port()),
-        });
-        if let Some(path) = &options.server.pid_file {
-            // Behind all that may fail: the file may be that of a server whose ports it wants.
-            pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))?;
-        }
+        let websocket_port = websocket_address.map(|address| address.port());
+        monitor.set_addresses(Addresses { client: address.port(), websocket: websocket_port });
+        write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
@@ -202,10 +206,11 @@ impl Server {
             control: control.handle(),
             is_dynamic,
             tls: link_offer,
-            websocket: websocket_address.map(|address| address.port()),
+            websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
+            groups,
         };
-        let cluster = start_cluster(cluster_parts, &monitor)?;
+        let cluster = links::start(cluster_parts, &monitor)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
@@ -321,7 +326,7 @@ impl Server {
         }
     }
 
-    fn stop(self) {
+    pub(crate) fn stop(self) {
         if let Some(jetstream) = &self.jetstream {
             jetstream.announce_shutdown();
         }
@@ -349,6 +354,12 @@ impl Server {
         self.ocsp.save();
         self.log.info("Server Exiting..");
     }
+}
+
+/// Behind all that may fail: the file may be that of a server whose ports it wants.
+fn write_pid_file(options: &Options) -> Result<(), StartError> {
+    let Some(path) = &options.server.pid_file else { return Ok(()) };
+    pidfile::write(path, std::process::id()).map_err(failed("Could not write pidfile"))
 }
 
 fn new_broker(
@@ -382,22 +393,6 @@ fn new_broker(
     broker.set_keys(keys);
     setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)
-}
-
-/// Gives the broker what clusters need of it, and a name to the cluster where the options have
-/// none: then that is made up.
-fn form_cluster(broker: &Broker, links: Option<LinkTerms>, options: &Options) -> bool {
-    if leaf::is_wanted(options) {
-        broker.form_leaf_nodes();
-    }
-    let is_dynamic = links.is_some() && options.cluster.name.is_none();
-    if let Some(links) = links {
-        broker.form_cluster(links);
-    }
-    if is_dynamic {
-        broker.set_cluster(&cluster::dynamic_name());
-    }
-    is_dynamic
 }
 
 /// TLS of WebSocket, with what the operator should know.
@@ -447,26 +442,6 @@ impl SystemServices {
         .map_err(failed("cannot start threads"))?;
         Ok(Self { running, orders })
     }
-}
-
-/// TLS between servers, where there is a cluster that others can reach.
-pub(crate) fn link_offer(options: &Options) -> Result<Option<tls::LinkOffer>, String> {
-    if options.cluster.listener.port.is_none() {
-        return Ok(None);
-    }
-    tls::LinkOffer::of(&options.cluster)
-}
-
-fn start_cluster(
-    parts: cluster::ClusterParts<'_>,
-    monitor: &Monitor,
-) -> Result<Option<cluster::RunningCluster>, StartError> {
-    if parts.options.cluster.listener.port.is_none() {
-        return Ok(None);
-    }
-    let running = cluster::RunningCluster::start(parts).map_err(StartError::new)?;
-    monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
-    Ok(Some(running))
 }
 
 /// Applies an account's token beyond the broker: to JetStream, and to the account's connections.

@@ -455,7 +455,7 @@ impl SnapshotSource for Monitor {
         let links = self.cluster.get().map(|(mesh, _)| mesh.links()).unwrap_or_default();
         let dedicated = links.iter().filter(|link| link.facts().account.is_some());
         let dedicated: HashSet<u64> = dedicated.map(|link| link.conn().cid()).collect();
-        for account in self.broker.accounts() {
+        for account in self.broker.accounts().into_iter().chain(self.broker.internal_accounts()) {
             account.for_each_remote(|conn, subject, queue| {
                 let name = Some(account.name()).filter(|_| !dedicated.contains(&conn.cid()));
                 let wanted = connections::remote_subscription(name, conn, subject, queue);

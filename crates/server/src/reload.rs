@@ -254,7 +254,7 @@ impl Server {
         let Some(running) = &self.cluster else { return Ok(None) };
         let config =
             running.prepare(new, &self.broker, self.leaf_nodes.as_ref().map(|running| &running.nodes))?;
-        cluster::terms(new)?;
+        cluster::terms(new, running.takes_part_in_groups())?;
         let (old, new) = (&self.loaded.options.cluster, &new.cluster);
         for account in new.pinned_accounts.iter().filter(|account| !old.pinned_accounts.contains(account)) {
             if self.broker.account(account).is_none() {

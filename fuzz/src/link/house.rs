@@ -5,6 +5,7 @@ use crate::stage::{Stage, Written, broker, endpoint};
 use myelin_auth::{Secret, StoredSecret};
 use myelin_broker::LinkTerms;
 use myelin_mesh::{Dial, LinkSession, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
+use myelin_wire::peer::groups::{GroupServer, INTERNAL_ACCOUNTS};
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use myelin_wire::s2::S2Level;
 use myelin_wire::s2::mode::CompressionMode;
@@ -30,7 +31,8 @@ pub(super) struct LinkHouse {
 
 impl LinkHouse {
     /// The bits of `choice`: this server has dialled, it has a pool, it wants a password, it
-    /// compresses, the handshake is done for the input; it logs the protocol.
+    /// compresses, the handshake is done for the input; it logs the protocol; it takes part in
+    /// groups.
     pub(super) fn new(choice: u8) -> Self {
         let has = |bit: u8| choice & bit != 0;
         let pool_size = if has(2) { 3 } else { 0 };
@@ -38,7 +40,11 @@ impl LinkHouse {
         let dedicated = if pool_size > 0 { vec!["$SYS".to_owned()] } else { Vec::new() };
         broker.form_cluster(LinkTerms { pool_size, dedicated: dedicated.clone() });
         let dials = Arc::<Dials>::default();
-        let config = config((pool_size, dedicated), has(4), has(8));
+        let mut config = config((pool_size, dedicated), has(4), has(8));
+        if has(64) {
+            broker.make_internal_accounts(&INTERNAL_ACCOUNTS);
+            config.info.myelin = Some(GroupServer { store: "SA".into(), incarnation: 1 });
+        }
         let mesh = Mesh::new(config, [vec!["A:4222".to_owned()], Vec::new()], Arc::clone(&dials) as _);
         let (has_dialled, is_compressed, shakes_hands) = (has(1), has(8), has(16));
         Self { stage: Stage::new(broker), mesh, dials, has_dialled, is_compressed, shakes_hands }
@@ -63,6 +69,8 @@ impl LinkHouse {
             peer
         });
         assert!(self.mesh.links().is_empty(), "a link that has ended is still listed");
+        let is_linked = |account: &&str| !self.mesh.linked_peers(account).is_empty();
+        assert!(!INTERNAL_ACCOUNTS.iter().any(is_linked), "a server that has gone is still linked");
         assert!(self.dials.now.swap(0, Relaxed) <= MOST_DIALS);
         outcome
     }
@@ -88,7 +96,8 @@ impl LinkHouse {
 
 fn dial() -> Dial {
     let url = RouteUrl { host: "127.0.0.1".into(), port: 1, login: None };
-    Dial { url, is_explicit: true, is_first: true, mode: GossipMode::Default, account: None, place: None }
+    let (mode, account) = (GossipMode::Default, None);
+    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None }
 }
 
 fn config((pool_size, dedicated): (u32, Vec<String>), has_login: bool, compresses: bool) -> MeshConfig {

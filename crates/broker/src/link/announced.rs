@@ -7,7 +7,7 @@
 
 use super::interest_part::{InterestKey, InterestPart};
 use crate::closed::PastTraffic;
-use crate::cluster::{Cluster, InterestChange};
+use crate::cluster::{AccountPlace, Cluster, InterestChange};
 use crate::conn::Conn;
 use arc_swap::ArcSwap;
 use myelin_stdx::sync::lock;
@@ -26,6 +26,8 @@ pub(crate) struct Announced {
     parts: OnceLock<Box<[Mutex<InterestPart>]>>,
     /// Hash of the account's name, which gives its place in a pool.
     hash: u32,
+    /// Of an internal account.
+    is_internal: bool,
     /// Links with leaf nodes and hubs.
     pub(crate) leafs: ArcSwap<Vec<Arc<Conn>>>,
     /// The subject that finds circles of leaf nodes, made for the first of them.
@@ -42,6 +44,7 @@ impl Announced {
             cluster,
             parts: OnceLock::new(),
             hash: account_hash(account),
+            is_internal: false,
             leafs: ArcSwap::default(),
             loop_subject: OnceLock::new(),
             past_leafs: Mutex::default(),
@@ -49,12 +52,23 @@ impl Announced {
         }
     }
 
-    /// Place of the account among the links to each server, unless it has links of its own.
-    pub(crate) fn place(&self, account: &str) -> Option<u32> {
+    /// Those of an internal account.
+    pub(crate) fn internal(account: &str, cluster: Arc<Cluster>) -> Self {
+        Self { is_internal: true, ..Self::new(account, cluster) }
+    }
+
+    /// Place of the account among the links to each server.
+    pub(crate) fn place(&self, account: &str) -> AccountPlace {
+        if self.is_internal {
+            return AccountPlace::Internal;
+        }
         let terms = self.cluster.terms();
-        let terms = terms.as_ref()?;
-        let is_dedicated = terms.dedicated.iter().any(|name| name == account);
-        (!is_dedicated).then(|| if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
+        match terms.as_ref() {
+            Some(terms) if !terms.dedicated.iter().any(|name| name == account) => {
+                AccountPlace::Pooled(if terms.pool_size <= 1 { 0 } else { self.hash % terms.pool_size })
+            }
+            _ => AccountPlace::Alone,
+        }
     }
 
     /// Whether anything of this server's own interest is counted.

@@ -12,7 +12,7 @@ use super::interest_part::{InterestKey, leaf_keys, tell_route, write_for_route};
 use super::links::Links;
 use crate::account::Account;
 use crate::broker::Broker;
-use crate::cluster::{Announcer, InterestChange};
+use crate::cluster::{AccountPlace, Announcer, InterestChange};
 use crate::conn::Conn;
 use crate::log::{Level, write_of_link};
 use myelin_wire::peer::encode;
@@ -59,7 +59,7 @@ impl Links {
 /// Tells one link what `write` writes of an account, about `room` bytes, if it is for that account,
 /// and returns what it was told.
 fn tell(
-    (account, place): (&str, Option<u32>),
+    (account, place): (&str, AccountPlace),
     conn: &Arc<Conn>,
     room: usize,
     write: impl FnOnce(&LinkEnd, &mut Vec<u8>),
@@ -84,7 +84,7 @@ fn tell_all(
     conn: &Arc<Conn>,
     choose: &dyn Fn(&[u8]) -> Option<bool>,
 ) {
-    let place = account.pool_place();
+    let place = account.place_on_links();
     announced.for_each_part(|part| {
         let _ = tell((account.name(), place), conn, LINE * part.local.len(), |link, out| {
             let named = link.named(account.name());
@@ -123,8 +123,9 @@ impl Announcing {
 
     pub(super) fn new(broker: &Broker, conn: &Arc<Conn>) -> Self {
         let mut accounts = broker.accounts();
+        accounts.extend(broker.internal_accounts());
         accounts.retain(|account| {
-            conn.link().is_some_and(|link| link.carries(account.name(), account.pool_place()))
+            conn.link().is_some_and(|link| link.carries(account.name(), account.place_on_links()))
         });
         Self { accounts, conn: Arc::clone(conn) }
     }

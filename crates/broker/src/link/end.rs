@@ -3,6 +3,7 @@
 
 use super::complaints::Complaints;
 use super::leaf_end::LeafEnd;
+use crate::cluster::AccountPlace;
 use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
 use arc_swap::ArcSwapOption;
 use myelin_auth::Permissions;
@@ -18,7 +19,9 @@ pub enum LinkScope {
     Pooled(u32),
     /// One account only, whose name is left out of what is said.
     Dedicated(String),
-    /// All: there is but one link to the other server.
+    /// One [internal](crate::Broker::internal_account) account, whose name is left out, too.
+    Internal(String),
+    /// All but those: there is but one link to the other server beside theirs.
     All,
 }
 
@@ -94,20 +97,26 @@ impl LinkEnd {
         outbox.append(segments, load, memory)
     }
 
-    /// Whether what concerns an account goes over this link. `place`: that of the account in a pool
-    /// of links, unless it has links of its own.
-    pub(crate) fn carries(&self, account: &str, place: Option<u32>) -> bool {
+    /// Whether what concerns an account, which has this place, goes over this link.
+    pub(crate) fn carries(&self, account: &str, place: AccountPlace) -> bool {
+        let is_internal = place == AccountPlace::Internal;
         match self.scope.get() {
             None => false,
-            Some(LinkScope::All) => true,
-            Some(LinkScope::Dedicated(name)) => account == name,
-            Some(LinkScope::Pooled(at)) => place == Some(*at),
+            Some(LinkScope::All) => !is_internal,
+            Some(LinkScope::Dedicated(name)) => !is_internal && account == name,
+            Some(LinkScope::Internal(name)) => is_internal && account == name,
+            Some(LinkScope::Pooled(at)) => place == AccountPlace::Pooled(*at),
         }
+    }
+
+    /// Whether the link is for an internal account.
+    pub(crate) fn is_internal(&self) -> bool {
+        matches!(self.scope.get(), Some(LinkScope::Internal(_)))
     }
 
     /// The account's name as it is said on this link.
     pub(crate) fn named<'a>(&self, account: &'a str) -> Option<&'a [u8]> {
-        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_)));
+        let is_dedicated = matches!(self.scope.get(), Some(LinkScope::Dedicated(_) | LinkScope::Internal(_)));
         (!is_dedicated).then_some(account.as_bytes())
     }
 

@@ -31,6 +31,7 @@ pub(crate) mod leaf_end;
 mod leaf_interest;
 mod leaf_limits;
 pub(crate) mod leaf_login;
+pub(crate) mod linked_peer;
 pub(crate) mod links;
 mod protocol_log;
 mod remote_groups;
@@ -45,6 +46,7 @@ use crate::log::Level;
 use crate::shard::Shard;
 use announcements::Announcing;
 use bytes::Bytes;
+use end::LinkEnd;
 pub use end::LinkScope;
 use hashbrown::HashMap;
 use myelin_stdx::equal::equal;
@@ -202,8 +204,12 @@ impl Link {
     /// # Errors
     /// When the link is dedicated to an account that is not known here.
     pub fn begin(&mut self, scope: LinkScope, headers: bool) -> Result<Announcing, String> {
-        if let LinkScope::Dedicated(name) = &scope {
-            let account = self.broker.account(name);
+        let sought = match &scope {
+            LinkScope::Dedicated(name) => Some((name, self.broker.account(name))),
+            LinkScope::Internal(name) => Some((name, self.broker.internal_account(name))),
+            LinkScope::Pooled(_) | LinkScope::All => None,
+        };
+        if let Some((name, account)) = sought {
             self.account = Some(
                 account
                     .ok_or_else(|| format!("Unable to lookup account {name:?}: nats: account not found"))?,
@@ -287,11 +293,14 @@ impl Link {
         shard.publish_routed(&self.conn, account, (message, backing), &mut self.buffers, now);
     }
 
-    /// Counts messages and bytes that have come.
+    /// Counts messages and bytes that have come. What servers say to each other for themselves
+    /// counts for the link only.
     pub fn count_in(&self, shard: &mut Shard, msgs: u64, bytes: u64) {
         self.conn.traffic.in_msgs.add(msgs);
         self.conn.traffic.in_bytes.add(bytes);
-        shard.count_in_from_link(msgs, bytes);
+        if !self.conn.link().is_some_and(LinkEnd::is_internal) {
+            shard.count_in_from_link(msgs, bytes);
+        }
     }
 
     /// Notes that something has come at this moment.

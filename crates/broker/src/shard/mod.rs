@@ -28,6 +28,7 @@ mod staging;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
+use crate::link::end::LinkEnd;
 use crate::log::Level;
 use crate::outbox::{Drained, Queued};
 use crate::service::Service;
@@ -314,12 +315,16 @@ impl Shard {
         let (mut msgs, mut payload) = (0, 0);
         while let Some(mut stage) = self.staging.pop() {
             let load = stage.close_chunk();
-            msgs += load.msgs;
-            payload += load.payload;
             let queued = stage.conn.queue(&mut stage.segments, load);
-            if stage.conn.link().is_some() {
-                self.traffic.links[2].add(load.msgs);
-                self.traffic.links[3].add(load.payload);
+            let link = stage.conn.link();
+            // What servers say to each other for themselves counts for the link only.
+            if !link.is_some_and(LinkEnd::is_internal) {
+                msgs += load.msgs;
+                payload += load.payload;
+                if link.is_some() {
+                    self.traffic.links[2].add(load.msgs);
+                    self.traffic.links[3].add(load.payload);
+                }
             }
             if queued == Queued::Claimed {
                 self.claimed.push_back(Arc::clone(&stage.conn));

@@ -10,6 +10,7 @@ mod fanout;
 mod freed;
 mod imports;
 mod imports_model;
+mod internal;
 mod leaf_imports;
 mod leaf_interest;
 mod leafs;

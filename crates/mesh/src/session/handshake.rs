@@ -177,8 +177,10 @@ impl LinkSession {
         self.limits.names_origin = info.lnocu || info.ln;
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
         let config = self.mesh.config();
-        self.rules.clone_from(&config.permissions);
-        self.link.set_rules(config.permissions.clone());
+        // What is configured is about clients.
+        let rules = config.permissions.as_ref().filter(|_| !config.is_internal(account.as_deref()));
+        self.rules = rules.cloned();
+        self.link.set_rules(self.rules.clone());
         self.note_filters(info);
         self.spread.dedicated.clone_from(&config.dedicated);
         self.spread.their_pool = u32::try_from(info.route_pool_size).unwrap_or(0);
@@ -198,14 +200,14 @@ impl LinkSession {
             None => self.log(Level::Debug, format_args!("Registering remote route {:?}", info.id)),
         }
         self.timers.ready(now);
-        if entered.next.is_some() {
+        if !entered.next.is_empty() {
             // Its PONG shows that the other side has let this server in.
             self.link.say(b"PING\r\n");
             self.link.log_out("PING");
             self.timers.pinged(now);
         }
         self.dial_place = None;
-        self.state = LinkPhase::Ready(entered.next.map(Box::new));
+        self.state = LinkPhase::Ready(entered.next);
         Ok(())
     }
 }

@@ -95,8 +95,8 @@ enum LinkPhase {
     AwaitConnect,
     /// The other server must say what it is like.
     AwaitInfo,
-    /// The link has its place. The next one may be dialled once a PONG has come.
-    Ready(Option<Box<Dial>>),
+    /// The link has its place. The next ones may be dialled once a PONG has come.
+    Ready(Vec<Dial>),
     /// Nothing more happens.
     Closed,
 }
@@ -115,12 +115,12 @@ impl LinkSession {
         now: Instant,
     ) -> Self {
         let config = mesh.config();
-        let (facts, making, state, dial_place) = match side {
+        let (facts, making, state, (dial_place, sought)) = match side {
             LinkSide::Accepted => {
                 let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
-                (LinkFacts::default(), making, LinkPhase::AwaitConnect, None)
+                (LinkFacts::default(), making, LinkPhase::AwaitConnect, (None, None))
             }
-            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, .. }) => {
+            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, server, .. }) => {
                 let making = Making { did_solicit: true, is_explicit, mode };
                 let facts = LinkFacts {
                     did_solicit: true,
@@ -129,13 +129,13 @@ impl LinkSession {
                     url: Some(url),
                     ..LinkFacts::default()
                 };
-                (facts, making, LinkPhase::AwaitInfo, place)
+                (facts, making, LinkPhase::AwaitInfo, (place, server))
             }
         };
         Self {
             link: Link::new(broker, conn),
             mesh: Arc::clone(mesh),
-            known: LinkState::new(conn, facts),
+            known: LinkState::new(conn, sought, facts),
             state,
             limits: PeerLimits {
                 max_line: HANDSHAKE_LINE,
@@ -279,9 +279,7 @@ impl LinkSession {
             (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Account(_)) | (_, PeerOp::Ok) => Ok(()),
             (LinkPhase::Ready(next), PeerOp::Pong) => {
                 self.timers.ponged(now);
-                if let Some(dial) = next.take() {
-                    self.mesh.host().dial(*dial);
-                }
+                std::mem::take(next).into_iter().for_each(|dial| self.mesh.host().dial(dial));
                 self.follow_round_trip(self.timers.rtt());
                 Ok(())
             }
@@ -325,6 +323,7 @@ impl LinkSession {
             self.mesh.is_leaving(&self.known);
         } else {
             self.note_filters(&info);
+            self.note_part(&info);
         }
         Ok(())
     }

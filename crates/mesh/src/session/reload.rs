@@ -29,7 +29,8 @@ impl LinkSession {
         self.timers.change(config.ping_interval.min(LONGEST_INTERVAL), config.ping_max);
         self.change_compression()?;
         self.move_accounts(&config);
-        if !same_rules(self.rules.as_deref(), config.permissions.as_deref()) {
+        let is_internal = config.is_internal(self.known.facts().account.as_deref());
+        if !is_internal && !same_rules(self.rules.as_deref(), config.permissions.as_deref()) {
             self.rules.clone_from(&config.permissions);
             let info =
                 PeerInfo { compression: String::new(), ..self.mesh.info(0, None, GossipMode::Default) };
@@ -82,6 +83,14 @@ impl LinkSession {
         self.mesh.dedicate(&account);
         self.link.forget_account(&account);
         self.link.say(&info.line());
+    }
+
+    /// The other side has said whether it takes part in groups.
+    pub(super) fn note_part(&self, info: &PeerInfo) {
+        if self.known.facts().account.is_none() {
+            let dials = self.mesh.hear_of_part(&self.known, info);
+            dials.into_iter().for_each(|dial| self.mesh.host().dial(dial));
+        }
     }
 
     fn is_still_admitted(&self) -> bool {

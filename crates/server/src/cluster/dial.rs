@@ -74,7 +74,7 @@ impl Dialler {
 
     async fn run(&self, dial: Dial) {
         if !dial.is_first {
-            let again = if dial.is_explicit { AGAIN } else { Duration::ZERO };
+            let again = if dial.is_explicit || dial.server.is_some() { AGAIN } else { Duration::ZERO };
             let jitter = RandomState::new().hash_one(&dial.url) % JITTER;
             self.log
                 .debug(format_args!("Attempting reconnect for solicited route {:?}", dial.url.redacted()));
@@ -82,7 +82,7 @@ impl Dialler {
         }
         let (mut attempts, mut pause) = (0_u32, PAUSE);
         while let Some(mesh) = self.mesh() {
-            if dial.is_explicit && mesh.has_removed(&dial.url) {
+            if !mesh.is_wanted(&dial) {
                 return;
             }
             let config = mesh.config();
@@ -98,11 +98,13 @@ impl Dialler {
                 if dial.is_first { config.connect_error_reports } else { config.reconnect_error_reports };
             let is_reported = attempts == 1 || attempts.is_multiple_of(one_of.max(1));
             self.report(is_reported, attempts, &error);
-            if !dial.is_explicit && attempts > config.connect_retries {
+            let goes_on = dial.is_explicit || dial.server.is_some();
+            if !goes_on && attempts > config.connect_retries {
                 return;
             }
             tokio::time::sleep(pause).await;
-            if config.connect_backoff {
+            // A server that has other links answers soon, or is not wanted any more.
+            if config.connect_backoff && dial.server.is_none() {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }

@@ -6,7 +6,10 @@
 //! message.
 
 mod dial;
+mod groups;
 pub(crate) mod own_urls;
+#[cfg(test)]
+mod tests;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
@@ -15,8 +18,9 @@ use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use crate::{os_error, setup};
 use dial::Dialler;
+pub(crate) use groups::GroupPart;
 use myelin_auth::StoredSecret;
-use myelin_broker::{Broker, LinkTerms};
+use myelin_broker::{Broker, LinkTerms, LinkedPeer};
 use myelin_conf::options::{
     ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
 };
@@ -43,17 +47,22 @@ pub(crate) struct RunningCluster {
     pub(crate) mesh: Arc<Mesh>,
     pub(crate) address: SocketAddr,
     pub(crate) tls: Arc<LinkTls>,
+    groups: Option<GroupPart>,
     accepting: JoinHandle<()>,
 }
 
 /// The accounts and links of the cluster that the options describe; `None` without a port.
+/// `takes_part`: the server has internal accounts for groups of replicas.
 ///
 /// # Errors
 /// When it cannot be had together with the rest, in the reference's words where these exist.
-pub(crate) fn terms(options: &Options) -> Result<Option<LinkTerms>, String> {
+pub(crate) fn terms(options: &Options, takes_part: bool) -> Result<Option<LinkTerms>, String> {
     let cluster = &options.cluster;
     if cluster.listener.port.is_none() {
         return Ok(None);
+    }
+    if takes_part {
+        groups::check_names(options)?;
     }
     if options.jetstream.enabled {
         return Err(why_no_jetstream(options));
@@ -107,6 +116,8 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) websocket: Option<u16>,
     /// Leaf nodes of this server, which are told of the others.
     pub(crate) leaf_nodes: Option<&'a Arc<LeafNodes>>,
+    /// The server's part in groups of replicas, if it takes part.
+    pub(crate) groups: Option<GroupPart>,
 }
 
 impl RunningCluster {
@@ -116,7 +127,7 @@ impl RunningCluster {
     /// When the port cannot be had.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
         let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, .. } = parts;
-        let (websocket, leaf_nodes) = (parts.websocket, parts.leaf_nodes);
+        let (websocket, leaf_nodes, groups) = (parts.websocket, parts.leaf_nodes, parts.groups);
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));
@@ -130,7 +141,7 @@ impl RunningCluster {
         let address = listener.local_addr().map_err(|error| format!("no address for routes: {error}"))?;
         let shown = os_error::with_port(host, address.port());
         log.info(format_args!("Listening for route connections on {shown}"));
-        let config = config(options, (broker, leaf_nodes), address.port(), is_dynamic)?;
+        let config = config(options, (broker, leaf_nodes, groups.as_ref()), address.port(), is_dynamic)?;
         let tls = Arc::<LinkTls>::default();
         offer.iter().flat_map(|offer| &offer.notes).for_each(|note| log.warn(note));
         tls.set(offer);
@@ -143,6 +154,7 @@ impl RunningCluster {
             dialler: Arc::clone(&dialler),
             told: OnceLock::new(),
             leaf_nodes: leaf_nodes.cloned(),
+            groups: groups.clone(),
         });
         let info = broker.info();
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
@@ -153,7 +165,7 @@ impl RunningCluster {
             accept(acceptor, (Arc::clone(&mesh), Arc::clone(&tls)), mailboxes.to_vec(), Arc::clone(log));
         let accepting = supervise::spawn_guarding(accepting);
         mesh.solicit();
-        Ok(Self { mesh, address, tls, accepting })
+        Ok(Self { mesh, address, tls, groups, accepting })
     }
 
     /// The configuration that new options make of the cluster.
@@ -167,9 +179,15 @@ impl RunningCluster {
         leaf_nodes: Option<&Arc<LeafNodes>>,
     ) -> Result<MeshConfig, String> {
         let (_, is_dynamic) = self.mesh.cluster();
-        let prepared = config(options, (broker, leaf_nodes), self.address.port(), is_dynamic);
+        let parts = (broker, leaf_nodes, self.groups.as_ref());
+        let prepared = config(options, parts, self.address.port(), is_dynamic);
         // Compat: other words than at the start.
         prepared.map_err(|error| error.replace("Error setting route INFO with", "invalid"))
+    }
+
+    /// Whether the server takes part in groups of replicas.
+    pub(crate) fn takes_part_in_groups(&self) -> bool {
+        self.groups.is_some()
     }
 
     /// Takes over a configuration, with TLS for links from now on.
@@ -188,7 +206,7 @@ impl RunningCluster {
 /// Configuration of the mesh, from the options.
 fn config(
     options: &Options,
-    (broker, leaf_nodes): (&Broker, Option<&Arc<LeafNodes>>),
+    (broker, leaf_nodes, groups): (&Broker, Option<&Arc<LeafNodes>>, Option<&GroupPart>),
     port: u16,
     is_dynamic: bool,
 ) -> Result<MeshConfig, String> {
@@ -200,6 +218,7 @@ fn config(
     let (compression, thresholds) = compression(cluster)?;
     Ok(MeshConfig {
         info: PeerInfo {
+            myelin: groups.map(|groups| groups.server.clone()),
             leafnode_urls: leaf_nodes.and_then(|nodes| nodes.address()).into_iter().collect(),
             ..peer_info(cluster, broker.info(), port)?
         },
@@ -358,6 +377,7 @@ struct Host {
     /// Addresses that clients were told last, and those that clients of WebSocket were told.
     told: OnceLock<std::sync::Mutex<[Vec<String>; 2]>>,
     leaf_nodes: Option<Arc<LeafNodes>>,
+    groups: Option<GroupPart>,
 }
 
 impl MeshHost for Host {
@@ -395,5 +415,13 @@ impl MeshHost for Host {
 
     fn complain(&self, line: Arguments<'_>) {
         self.log.error(line);
+    }
+
+    fn peer_linked(&self, peer: &LinkedPeer) {
+        self.groups.iter().for_each(|groups| groups.observer.peer_linked(peer));
+    }
+
+    fn peer_unlinked(&self, peer: &LinkedPeer) {
+        self.groups.iter().for_each(|groups| groups.observer.peer_unlinked(peer));
     }
 }

@@ -19,7 +19,7 @@ const BLOCKING_THREADS: usize = 4;
 
 /// The running control runtime. When it is dropped its tasks are, too.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(crate) struct Control {
     handle: Handle,
     /// The thread with what ends it; `None` at the very end.
     thread: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
@@ -28,7 +28,7 @@ pub(super) struct Control {
 impl Control {
     /// # Errors
     /// When the operating system refuses.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(2 * process::cores() + LOOKUPS + BLOCKING_THREADS)
             .thread_name("control")

@@ -3,6 +3,7 @@
 //! Fields that a peer leaves out, and fields that nobody here knows, are no error: servers of
 //! several versions form one cluster.
 
+use super::groups::{self, GroupServer};
 use serde::{Deserialize, Serialize};
 
 /// Subjects that may cross a link, or may not.
@@ -101,6 +102,9 @@ pub struct PeerInfo {
     pub gateway_url: String,
     #[serde(skip_serializing_if = "is_empty", deserialize_with = "list")]
     pub leafnode_urls: Vec<String>,
+    /// Of Myelin only. Read by [`PeerInfo::parse`], for what is wrong in it is no error.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
+    pub myelin: Option<GroupServer>,
 }
 
 /// CONNECT of the server that dialled, in the reference's order.
@@ -166,12 +170,14 @@ impl GossipMode {
 }
 
 impl PeerInfo {
-    /// Reads the JSON of an INFO.
+    /// Reads the JSON of an INFO. A server whose field `myelin` cannot be understood, or is of
+    /// another version, takes no part in groups, and that is no error.
     ///
     /// # Errors
-    /// When it is no JSON object, or a field has another type.
+    /// When it is no JSON object, or another field has another type.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(json)
+        let info: Self = serde_json::from_slice(json)?;
+        Ok(Self { myelin: groups::read(json), ..info })
     }
 
     /// The whole line. `Compat:` a blank stands between the JSON and CRLF.

@@ -6,10 +6,14 @@
 //!
 //! A link that is *dedicated* to one account leaves that account's name out of every operation.
 //!
+//! Servers of Myelin that take part in groups of replicas say so in their INFO, and have links of
+//! their own beside the others: [`groups`].
+//!
 //! Leaf nodes and their hubs speak a dialect of it, of one account and with verbs of their own:
 //! [`leaf`] has what is not the same.
 
 pub mod encode;
+pub mod groups;
 pub mod info;
 pub mod leaf;
 pub mod parser;

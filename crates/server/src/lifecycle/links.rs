@@ -1,0 +1,61 @@
+//! The parts of a start that are about other servers.
+
+use super::StartError;
+use crate::cluster::{self, GroupPart};
+use crate::monitoring::Monitor;
+use crate::{leaf, tls};
+use myelin_broker::{Broker, LinkTerms};
+use myelin_conf::options::Options;
+use std::sync::Arc;
+
+/// The accounts and links of the cluster, where there is one.
+///
+/// # Errors
+/// When the options about other servers cannot be had together with the rest.
+pub(super) fn terms(options: &Options, takes_part_in_groups: bool) -> Result<Option<LinkTerms>, String> {
+    leaf::check(options).and_then(|()| cluster::terms(options, takes_part_in_groups))
+}
+
+/// Gives the broker what clusters need of it, and a name to the cluster where the options have
+/// none: then that is made up.
+pub(super) fn form(
+    broker: &Broker,
+    links: Option<LinkTerms>,
+    (options, groups): (&Options, Option<&GroupPart>),
+) -> bool {
+    if groups.is_some() {
+        GroupPart::prepare(broker);
+    }
+    if leaf::is_wanted(options) {
+        broker.form_leaf_nodes();
+    }
+    let is_dynamic = links.is_some() && options.cluster.name.is_none();
+    if let Some(links) = links {
+        broker.form_cluster(links);
+    }
+    if is_dynamic {
+        broker.set_cluster(&cluster::dynamic_name());
+    }
+    is_dynamic
+}
+
+/// TLS between servers, where there is a cluster that others can reach.
+pub(crate) fn link_offer(options: &Options) -> Result<Option<tls::LinkOffer>, String> {
+    if options.cluster.listener.port.is_none() {
+        return Ok(None);
+    }
+    tls::LinkOffer::of(&options.cluster)
+}
+
+/// Listens for other servers and dials them, where there is a cluster.
+pub(super) fn start(
+    parts: cluster::ClusterParts<'_>,
+    monitor: &Monitor,
+) -> Result<Option<cluster::RunningCluster>, StartError> {
+    if parts.options.cluster.listener.port.is_none() {
+        return Ok(None);
+    }
+    let running = cluster::RunningCluster::start(parts).map_err(StartError::new)?;
+    monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
+    Ok(Some(running))
+}
