@@ -52,5 +52,5 @@ mod engine;
 pub use engine::{
     AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, GroupConfig,
     GroupSettings, Host, JetStream, JetStreamSettings, LiveConsumer, LiveStream, ServerLimits,
-    StreamConsumers, Task, Timer,
+    StreamConsumers, Task, Timer, peer_id,
 };

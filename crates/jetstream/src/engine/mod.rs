@@ -58,6 +58,7 @@ pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, Task, Timer};
 use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
+pub use meta::peer_of as peer_id;
 use meta::{AnswerKind, MetaCell};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
@@ -163,19 +164,24 @@ impl JetStream {
         self.limits.store(Arc::new(limits));
     }
 
-    /// Takes part in groups from now on, as this server. To be called once.
+    /// Takes part in groups from now on, as this server: answers the number of the store's life that
+    /// begins with that. To be called once.
     ///
     /// # Errors
     /// Words for why its votes cannot be read or written: a member that forgets a vote could vote
     /// twice.
-    pub fn begin_groups(&self, settings: GroupSettings) -> Result<(), String> {
+    pub fn begin_groups(&self, settings: GroupSettings) -> Result<u64, String> {
         let groups = Groups::begin(self, settings)?;
-        self.groups.set(groups).map_err(|_| "groups have begun already".to_owned())
+        let incarnation = groups.incarnation();
+        let is_first = self.groups.set(groups).is_ok();
+        is_first.then_some(incarnation).ok_or_else(|| "groups have begun already".to_owned())
     }
 
     /// Another server's connection for frames has ended, and its process perhaps, too.
     pub fn peer_unlinked(&self, peer: Peer) {
-        self.groups.get().into_iter().for_each(|groups| groups.is_unlinked(peer));
+        if let Some(groups) = self.groups.get().cloned() {
+            self.host.spawn_sync(Box::new(move || groups.is_unlinked(peer)));
+        }
     }
 
     /// Makes a stream of this server a member of a group. One that is of none yet has to be as all

@@ -6,11 +6,7 @@ use myelin_conf::options::Options;
 use myelin_wire::peer::groups::{GroupServer, INTERNAL_ACCOUNTS};
 use std::sync::Arc;
 
-/// The server's part in groups of replicas. Nothing in production makes it yet.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "whoever drives members of groups makes it, and is to come")
-)]
+/// The server's part in groups of replicas.
 #[derive(Clone)]
 pub(crate) struct GroupPart {
     /// Terms that stand in INFO.
@@ -25,6 +21,11 @@ impl GroupPart {
     pub(crate) fn prepare(broker: &Broker) {
         broker.make_internal_accounts(&INTERNAL_ACCOUNTS);
     }
+}
+
+/// Whether a server with these options takes part in groups: it has JetStream, and is in a cluster.
+pub(crate) fn takes_part(options: &Options) -> bool {
+    options.jetstream.enabled && options.cluster.listener.port.is_some()
 }
 
 /// Checks that no account is called as one of the server's own.

@@ -18,7 +18,7 @@ use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use crate::{os_error, setup};
 use dial::Dialler;
-pub(crate) use groups::GroupPart;
+pub(crate) use groups::{GroupPart, takes_part};
 use myelin_auth::StoredSecret;
 use myelin_broker::{Broker, LinkTerms, LinkedPeer};
 use myelin_conf::options::{
@@ -65,14 +65,16 @@ pub(crate) fn terms(options: &Options, takes_part: bool) -> Result<Option<LinkTe
         groups::check_names(options)?;
     }
     if options.jetstream.enabled {
-        return Err(why_no_jetstream(options));
+        check_jetstream(options)?;
+        if !takes_part {
+            return Err("JetStream in a cluster needs a restart of the server".to_owned());
+        }
     }
     Ok(Some(LinkTerms { pool_size: pool_size(cluster), dedicated: dedicated(options) }))
 }
 
-/// JetStream in a cluster needs replication. Compat: what the reference complains of is said in its
-/// words.
-fn why_no_jetstream(options: &Options) -> String {
+/// Checks that JetStream can be in the cluster, in the reference's words.
+fn check_jetstream(options: &Options) -> Result<(), String> {
     let text = if options.server.name.is_none() {
         "jetstream cluster requires `server_name` to be set"
     } else if options.cluster.name.is_none() {
@@ -80,9 +82,9 @@ fn why_no_jetstream(options: &Options) -> String {
     } else if options.cluster.routes.is_empty() {
         "JetStream cluster requires configured routes or solicited leafnode for the system account"
     } else {
-        "JetStream in a cluster needs replication, which this version of Myelin does not have"
+        return Ok(());
     };
-    text.to_owned()
+    Err(text.to_owned())
 }
 
 fn pool_size(cluster: &ClusterOptions) -> u32 {

@@ -363,6 +363,11 @@ impl Host for Threads {
         self.upkeep.put(UpkeepOrder::Run(task));
     }
 
+    fn boot_id(&self) -> String {
+        // Where there is none each start is taken for one of another run.
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+    }
+
     fn system_account(&self) -> Option<Arc<Account>> {
         self.broker.system_account()
     }

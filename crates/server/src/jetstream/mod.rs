@@ -12,6 +12,7 @@
 mod alarms;
 mod capacity;
 mod disk;
+mod formation;
 mod host;
 mod on_demand;
 mod settings;

@@ -21,9 +21,9 @@ pub(super) fn terms(options: &Options, takes_part_in_groups: bool) -> Result<Opt
 pub(super) fn form(
     broker: &Broker,
     links: Option<LinkTerms>,
-    (options, groups): (&Options, Option<&GroupPart>),
+    (options, takes_part_in_groups): (&Options, bool),
 ) -> bool {
-    if groups.is_some() {
+    if takes_part_in_groups {
         GroupPart::prepare(broker);
     }
     if leaf::is_wanted(options) {

@@ -31,7 +31,7 @@ pub(in crate::engine) fn write_frames(
         let to = message.to;
         let body = FrameBody::Raft(place, message);
         let known_life = lives.get(&to).copied().unwrap_or(0);
-        PeerFrame { incarnation: groups.incarnation(), known_life, body }.write(&mut bytes);
+        PeerFrame { incarnation: groups.life(), known_life, body }.write(&mut bytes);
         let is_last = messages.peek().is_none_or(|next| next.to != to);
         if is_last || bytes.len() >= FULL_MESSAGE {
             push(groups, to, &bytes, out);
@@ -48,7 +48,7 @@ fn push(groups: &Groups, to: Peer, bytes: &[u8], out: &mut MessageBuf) {
 /// Puts one frame that is no message of Raft into a message.
 pub(in crate::engine) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut MessageBuf) {
     let mut bytes = Vec::new();
-    PeerFrame { incarnation: groups.incarnation(), known_life: 0, body }.write(&mut bytes);
+    PeerFrame { incarnation: groups.life(), known_life: 0, body }.write(&mut bytes);
     push(groups, to, &bytes, out);
 }
 

@@ -198,9 +198,9 @@ impl Groups {
         lock(&self.peers).lives().clone()
     }
 
-    /// The life of this store, as frames have it.
+    /// The life of this store, as frames have it: the low half.
     pub(super) fn life(&self) -> u32 {
-        self.incarnation()
+        (self.incarnation & u64::from(u32::MAX)) as u32
     }
 
     /// Outbox for the frames of one member.
@@ -208,9 +208,9 @@ impl Groups {
         FrameOutbox::new(&self.account, &self.host)
     }
 
-    /// The life of the store, as frames have it: the low half.
-    fn incarnation(&self) -> u32 {
-        (self.incarnation & u64::from(u32::MAX)) as u32
+    /// The life of the store.
+    pub(super) fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Nanoseconds since this life began, by the clock that only goes forward.

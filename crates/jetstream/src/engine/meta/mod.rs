@@ -84,8 +84,9 @@ pub(super) enum Route {
     Unavailable,
 }
 
-/// The peer id of a server, by its name.
-pub(super) fn peer_of(server: &str) -> Option<Peer> {
+/// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server has
+/// it. `None` for a name that gives none.
+pub fn peer_of(server: &str) -> Option<Peer> {
     Peer::parse(&account_hash(server))
 }
 
@@ -337,6 +338,19 @@ impl JetStream {
         let groups = self.groups.get().ok_or("groups have not begun")?;
         let meta = Meta::begin(self, groups, servers)?;
         self.meta.set(meta).map_err(|_| "the meta group has begun already".to_owned())
+    }
+
+    /// As [`JetStream::begin_meta`], on the thread of the API, when it comes to it; what goes wrong is
+    /// in the log.
+    pub fn begin_meta_later(self: &Arc<Self>, servers: Vec<String>) {
+        let jetstream = Arc::clone(self);
+        let begin = move || {
+            if let Err(error) = jetstream.begin_meta(&servers) {
+                let line = format_args!("JetStream cannot take part in its cluster: {error}");
+                jetstream.host.log(Level::Error, line);
+            }
+        };
+        self.host.spawn_api(CallScope::Nothing, Box::new(begin));
     }
 
     /// Whether this store was in a cluster before: names of the servers of its meta group.

@@ -1,0 +1,99 @@
+//! Formation of the cluster's JetStream: which servers make the meta group, and when.
+//!
+//! A store that was in a cluster before knows the members of its meta group. A new one waits until
+//! as many servers are linked as routes are configured, and takes these.
+
+use super::RunningJetStream;
+use crate::cluster::{GroupPart, takes_part};
+use myelin_broker::{Broker, LinkedPeer, PeerObserver};
+use myelin_conf::options::Options;
+use myelin_jetstream::{GroupSettings, JetStream, peer_id};
+use myelin_replica::Peer;
+use myelin_stdx::sync::lock;
+use myelin_wire::peer::groups::{GroupServer, RAFT_ACCOUNT};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// Servers of a meta group that is to be made.
+struct Formation {
+    jetstream: Arc<JetStream>,
+    /// Servers that the routes lead to, and this one.
+    expected: usize,
+    /// Servers that are or were linked, and this one; `None`: the group is made.
+    known: Mutex<Option<BTreeSet<String>>>,
+}
+
+impl RunningJetStream {
+    /// Takes part in groups, where the server is in a cluster. `None`: it is in none.
+    ///
+    /// # Errors
+    /// Words for why the votes or the meta group cannot be read or written.
+    pub(crate) fn join_groups(
+        &self,
+        options: &Options,
+        broker: &Broker,
+    ) -> Result<Option<GroupPart>, String> {
+        if !takes_part(options) {
+            return Ok(None);
+        }
+        let name = broker.info().server_name;
+        let (Some(me), Some(account)) = (peer_id(&name), broker.internal_account(RAFT_ACCOUNT)) else {
+            return Err("the server has no account for groups".to_owned());
+        };
+        let incarnation = self.jetstream.begin_groups(GroupSettings { me, account })?;
+        let is_known = self.jetstream.has_meta(RAFT_ACCOUNT);
+        if is_known {
+            self.jetstream.begin_meta(&[])?;
+        }
+        let formation = Formation {
+            jetstream: Arc::clone(&self.jetstream),
+            expected: expected(options),
+            known: Mutex::new((!is_known).then(|| [name].into())),
+        };
+        let server = GroupServer { store: me.to_string(), incarnation };
+        Ok(Some(GroupPart { server, observer: Arc::new(formation) }))
+    }
+}
+
+/// How many servers a new cluster has: those that the routes lead to, and this one, which may be
+/// among them.
+fn expected(options: &Options) -> usize {
+    let cluster = &options.cluster;
+    let own_port = cluster.listener.port.map(|port| port.to_bind());
+    let is_own = |host: &str, port: Option<u16>| {
+        port == own_port
+            && (host == cluster.listener.host || ["localhost", "127.0.0.1", "::1"].contains(&host))
+    };
+    let routes: BTreeSet<_> = cluster
+        .routes
+        .iter()
+        .map(|route| (route.host().to_ascii_lowercase(), route.port().and_then(|port| port.parse().ok())))
+        .filter(|(host, port)| !is_own(host, *port))
+        .collect();
+    routes.len() + 1
+}
+
+impl PeerObserver for Formation {
+    fn peer_linked(&self, peer: &LinkedPeer) {
+        let said = peer.said();
+        let mut known = lock(&self.known);
+        let Some(servers) = &mut *known else { return };
+        if said.account == RAFT_ACCOUNT {
+            servers.insert(said.name.clone());
+        }
+        if servers.len() >= self.expected {
+            let servers: Vec<String> = known.take().into_iter().flatten().collect();
+            drop(known);
+            self.jetstream.begin_meta_later(servers);
+        }
+    }
+
+    fn peer_unlinked(&self, peer: &LinkedPeer) {
+        let said = peer.said();
+        if said.account == RAFT_ACCOUNT
+            && let Some(peer) = Peer::parse(&said.store)
+        {
+            self.jetstream.peer_unlinked(peer);
+        }
+    }
+}
