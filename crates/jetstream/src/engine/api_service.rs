@@ -43,7 +43,7 @@ impl ApiService {
 
 impl Service for ApiService {
     fn reach(&self) -> Reach {
-        Reach::Offered
+        self.account.upgrade().map_or(Reach::Offered, |account| account.host().reach())
     }
 
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {

@@ -192,7 +192,7 @@ impl DirectGets {
 
 impl Service for DirectGets {
     fn reach(&self) -> Reach {
-        Reach::Offered
+        self.host.reach()
     }
 
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {

@@ -29,7 +29,7 @@ impl DomainBuckets {
 
 impl Service for DomainBuckets {
     fn reach(&self) -> Reach {
-        Reach::Offered
+        self.host.reach()
     }
 
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {

@@ -2,7 +2,7 @@
 
 use super::api_request::ApiRequest;
 use super::calls::CallScope;
-use myelin_broker::{Account, Level, Service};
+use myelin_broker::{Account, Level, Reach, Service};
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
 use std::any::Any;
@@ -92,6 +92,12 @@ pub trait Host: Send + Sync {
     /// as one of another run.
     fn boot_id(&self) -> String {
         String::new()
+    }
+
+    /// Servers that are told of the subjects of the API, of consumers and of direct gets: leaf nodes
+    /// and hubs by what accounts offer, and in a cluster that shares JetStream all of it.
+    fn reach(&self) -> Reach {
+        Reach::Offered
     }
 
     /// The account of the server itself, if there is one.

@@ -6,11 +6,12 @@ use crate::logging::Logger;
 use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
-use myelin_broker::{Account, Broker, Level, Service};
+use myelin_broker::{Account, Broker, Level, Reach, Service};
 use myelin_jetstream::{ApiCalls, ApiRequest, CallScope, Host, JetStream, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
+use myelin_wire::peer::groups::RAFT_ACCOUNT;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -83,6 +84,8 @@ impl<T> ThreadQueue<T> {
 pub(crate) struct Threads {
     mailboxes: Vec<Mailbox>,
     broker: Arc<Broker>,
+    /// Whether the servers of the cluster share JetStream.
+    is_clustered: bool,
     log: Arc<Logger>,
     calls: Sender<Call>,
     /// Requests to the API that wait.
@@ -122,6 +125,7 @@ impl Threads {
         let on_demand = |part| OnDemand::new(part, log);
         let threads = Arc::new(Self {
             mailboxes,
+            is_clustered: broker.internal_account(RAFT_ACCOUNT).is_some(),
             broker: Arc::clone(broker),
             log: Arc::clone(log),
             calls,
@@ -361,6 +365,10 @@ impl Host for Threads {
 
     fn spawn_upkeep(&self, task: Task) {
         self.upkeep.put(UpkeepOrder::Run(task));
+    }
+
+    fn reach(&self) -> Reach {
+        if self.is_clustered { Reach::Everywhere } else { Reach::Offered }
     }
 
     fn boot_id(&self) -> String {

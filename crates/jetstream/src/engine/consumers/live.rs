@@ -642,7 +642,7 @@ fn caught<T>(step: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
 
 impl Service for LiveConsumer {
     fn reach(&self) -> Reach {
-        Reach::Offered
+        self.host.reach()
     }
 
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
