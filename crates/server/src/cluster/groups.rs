@@ -6,11 +6,7 @@ use myelin_conf::options::Options;
 use myelin_wire::peer::groups::{GroupServer, INTERNAL_ACCOUNTS};
 use std::sync::Arc;
 
-/// The server's part in groups of replicas. Nothing in production makes it yet.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "whoever drives members of groups makes it, and is to come")
-)]
+/// The server's part in groups of replicas.
 #[derive(Clone)]
 pub(crate) struct GroupPart {
     /// Terms that stand in INFO.
