@@ -164,8 +164,8 @@ impl Broker {
     }
 
     /// An account of the server itself, by which it talks to others of its cluster over
-    /// [links](crate::LinkScope::Internal) that are for nothing else. No client, leaf node, token or
-    /// configuration can name, enter or import from it, and it is in no list of accounts.
+    /// [links](crate::LinkScope::Internal) that are for nothing else. No client, leaf node, token
+    /// or configuration can name, enter or import from it, and it is in no list of accounts.
     pub fn internal_account(&self, name: &str) -> Option<Arc<Account>> {
         self.internal_accounts().into_iter().find(|account| account.name() == name)
     }

@@ -37,11 +37,11 @@ pub struct LinkTerms {
 /// The links that carry what concerns an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccountPlace {
-    /// Those with this place in the pool.
+    /// Links with this place in the pool.
     Pooled(u32),
-    /// Those of its own, or the only one where there is no pool; or there are no other servers.
+    /// Links of its own, or the only one where there is no pool; or there are no other servers.
     Alone,
-    /// Those of this internal account, and never another.
+    /// Links of this internal account, and never another.
     Internal,
 }
 

@@ -21,9 +21,9 @@
 //!
 //! Two servers have as many links as the larger of their pools, each with a place, and accounts are
 //! spread over them; beside that, one for each account that has its own (the system account, and
-//! those that are configured; the internal ones, if both take part in groups). Only who dialled a link knows its place and says so in INFO. One
-//! link is enough to begin: whoever dialled it dials the next when the first PONG has come, which
-//! shows that it was let in.
+//! those that are configured; the internal ones, if both take part in groups). Only who dialled a
+//! link knows its place and says so in INFO. One link is enough to begin: whoever dialled it dials
+//! the next when the first PONG has come, which shows that it was let in.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::iter_over_hash_type))]
 

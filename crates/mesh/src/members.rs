@@ -2,10 +2,10 @@
 //! they talk to each other ([`groups`]).
 //!
 //! Whether another server takes part stands in its INFO. Only when such an INFO has come on a link
-//! of the pool does the side that has dialled that link dial one more for each internal account, and
-//! goes on to dial as long as there are links of the pool. A server that takes no part never sees
-//! one. These links are beside the pool: it does not matter how large that is, and whether there is
-//! one.
+//! of the pool does the side that has dialled that link dial one more for each internal account,
+//! and goes on to dial as long as there are links of the pool. A server that takes no part never
+//! sees one. These links are beside the pool: it does not matter how large that is, and whether
+//! there is one.
 //!
 //! A server dials only if it has no such link and is dialling none. So a new link of the same
 //! dialler is there because the one before has ended for it, and takes its place, although this
@@ -43,7 +43,7 @@ impl MemberLinks {
         self.links.values().map(|entry| &entry.link)
     }
 
-    /// There is no link of the pool to a server any more.
+    /// Takes a server for gone: there is no link of the pool to it any more.
     pub(crate) fn forget(&mut self, id: &str) {
         self.members.remove(id);
     }

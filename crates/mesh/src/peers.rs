@@ -63,14 +63,14 @@ pub trait MeshHost: Send + Sync {
     /// Something is wrong that is of no link.
     fn complain(&self, line: Arguments<'_>);
 
-    /// There is a link for an internal account to this server now, which may take the place of one
-    /// that there was: frames can be sent. What is sent before the other's interest has come is
-    /// lost, as on any network. Called in the order of what happens, on a shard's thread and under
-    /// a lock of the mesh: must be short, and call nothing of the mesh.
+    /// A link for an internal account to this server has its place, and may have taken that of one
+    /// that there was: frames can be sent. Those that are sent before the other's interest has come
+    /// are lost, as on any network. Called in the order of what happens, on a shard's thread and
+    /// under a lock of the mesh: must be short, and call nothing of the mesh.
     fn peer_linked(&self, _: &LinkedPeer) {}
 
-    /// A link of which [`peer_linked`](Self::peer_linked) has told has ended, and none has taken its
-    /// place. Another link may lead to another life of the same store: compare with
+    /// A link of which [`peer_linked`](Self::peer_linked) has told has ended, and none has taken
+    /// its place. Another link may lead to another life of the same store: compare with
     /// [`LinkedPeer::is_same_link`]. Called as that is.
     fn peer_unlinked(&self, _: &LinkedPeer) {}
 }

@@ -214,7 +214,7 @@ impl Server {
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
             groups: groups.or(of_jetstream),
         };
-        let cluster = links::start(cluster_parts, &monitor)?;
+        let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);

@@ -52,7 +52,7 @@ impl Announced {
         }
     }
 
-    /// Those of an internal account.
+    /// Counts of an internal account.
     pub(crate) fn internal(account: &str, cluster: Arc<Cluster>) -> Self {
         Self { is_internal: true, ..Self::new(account, cluster) }
     }

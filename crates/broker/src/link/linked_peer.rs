@@ -31,12 +31,13 @@ pub struct SaidPeer {
 /// Hears which servers are linked for internal accounts. Told on shards' threads, in the order of
 /// what happens; must not wait.
 pub trait PeerObserver: Send + Sync {
-    /// There is a link to this server for an account now. It may take the place of one that there
-    /// was, and frames that are sent before the other's interest has come are lost.
+    /// A link to this server for an account has its place. It may take that of one that there was,
+    /// and frames that are sent before the other's interest has come are lost.
     fn peer_linked(&self, peer: &LinkedPeer);
 
-    /// That link has ended, and none has taken its place. Another one may lead to another life of
-    /// the same store, and be told of before: compare with [`LinkedPeer::is_same_link`].
+    /// A link that was told of has ended, and none has taken its place. Another one may lead to
+    /// another life of the same store, and be told of before: compare with
+    /// [`LinkedPeer::is_same_link`].
     fn peer_unlinked(&self, peer: &LinkedPeer);
 }
 
@@ -51,9 +52,9 @@ impl LinkedPeer {
         &self.said
     }
 
-    /// Bytes that wait for the server's socket, of all that was flushed. Nothing bounds them: a link
-    /// to a server of the cluster is not ended for what waits, so whoever sends has to ask before.
-    /// Costs one load.
+    /// Bytes that wait for the server's socket, of all that was flushed. Nothing bounds them: a
+    /// link to a server of the cluster is not ended for what waits, so whoever sends has to ask
+    /// before. Costs one load.
     pub fn waiting(&self) -> usize {
         self.conn.pending()
     }

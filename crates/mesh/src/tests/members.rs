@@ -144,7 +144,7 @@ fn a_server_that_takes_no_part_sees_nothing_of_it() {
 fn a_link_that_ends_is_told_and_dialled_again_while_the_server_is_there() {
     let [mut a, mut b] = ["A", "B"].map(|name| member(name, 1));
     let mut pairs = follow(&mut a, &mut b, dial(None));
-    (a.heard(), b.heard());
+    let _ = (a.heard(), b.heard());
     let end = |pair: &mut LinkPair| {
         pair.dialler.0.end(CloseReason::ReadError).expect("it was open").run();
         pair.acceptor.0.end(CloseReason::ClientClosed).expect("it was open").run();
@@ -227,7 +227,7 @@ fn members_that_dial_each_other_at_once_keep_one_link() {
 fn a_new_link_takes_the_place_of_one_that_its_dialler_has_lost() {
     let [mut a, mut b] = ["A", "B"].map(|name| member(name, 1));
     let mut pairs = follow(&mut a, &mut b, dial(None));
-    (a.heard(), b.heard());
+    let _ = (a.heard(), b.heard());
     let lost = of(&mut pairs, RAFT_ACCOUNT);
     lost.dialler.0.end(CloseReason::ReadError).expect("it was open").run();
     let again = a.notes.take().pop().expect("it is dialled again");

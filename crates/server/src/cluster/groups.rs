@@ -1,5 +1,5 @@
-//! The server's part in groups of replicas: what other servers are told of it, and who hears which of
-//! them are linked.
+//! The server's part in groups of replicas: what other servers are told of it, and who hears which
+//! of them are linked.
 
 use myelin_broker::{Broker, PeerObserver};
 use myelin_conf::options::Options;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a member hears.
+/// News that a member hears.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     /// A link for an account to a store has begun.

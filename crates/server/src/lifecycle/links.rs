@@ -1,6 +1,5 @@
 //! The parts of a start that are about other servers.
 
-use super::StartError;
 use crate::cluster::{self, GroupPart};
 use crate::monitoring::Monitor;
 use crate::{leaf, tls};
@@ -48,14 +47,17 @@ pub(crate) fn link_offer(options: &Options) -> Result<Option<tls::LinkOffer>, St
 }
 
 /// Listens for other servers and dials them, where there is a cluster.
+///
+/// # Errors
+/// When the port cannot be had.
 pub(super) fn start(
     parts: cluster::ClusterParts<'_>,
     monitor: &Monitor,
-) -> Result<Option<cluster::RunningCluster>, StartError> {
+) -> Result<Option<cluster::RunningCluster>, String> {
     if parts.options.cluster.listener.port.is_none() {
         return Ok(None);
     }
-    let running = cluster::RunningCluster::start(parts).map_err(StartError::new)?;
+    let running = cluster::RunningCluster::start(parts)?;
     monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
     Ok(Some(running))
 }

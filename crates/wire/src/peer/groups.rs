@@ -26,7 +26,8 @@ const LONGEST_STORE: usize = 64;
 /// A server that takes part in groups, as its INFO says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GroupServer {
-    /// Id of its store, which it keeps from one life to the next: 1 to 64 ASCII letters and digits.
+    /// Id of its store, which it keeps from one life to the next: 1 to 64 characters from `a` to
+    /// `z`, `A` to `Z` and `0` to `9`.
     pub store: String,
     /// Number of its life: greater with each start on that store.
     pub incarnation: u64,
