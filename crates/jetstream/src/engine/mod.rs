@@ -248,6 +248,7 @@ impl JetStream {
         // Streams that were opened have looked for what they copy when the account was not there.
         self.seek_origins();
         self.sweep_linked();
+        self.meta().into_iter().for_each(|meta| meta.account_is_there(account.name()));
     }
 
     /// An account is gone: nothing of its streams hears or tells anything, until it is

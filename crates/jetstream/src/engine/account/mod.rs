@@ -327,7 +327,7 @@ impl OtherStreams for AccountStreams {
 }
 
 /// A stream of an account that may not use JetStream now.
-fn suspend_stream(stream: &LiveStream) {
+pub(super) fn suspend_stream(stream: &LiveStream) {
     stream.unbind();
     stream.consumers().suspend();
     stream.sourcing().suspend();

@@ -5,7 +5,7 @@
 //! silent, as with nats-server.
 
 use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{AccountView, AnswerKind, Assignment, Meta, Route, StreamKey, peer_of};
+use crate::engine::meta::{AccountView, AnswerKind, Assignment, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamInfo as Info};
@@ -14,7 +14,7 @@ use myelin_jsapi::api::response::{
     ApiResponse, Paging, StreamCreate, StreamDelete, StreamList, StreamNames, StreamUpdate, refused,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
-use myelin_jsapi::config::{self, Created, Storage, StreamConfig, StreamConfigRequest};
+use myelin_jsapi::config::{self, Created, StreamConfigRequest};
 use myelin_replica::{Peer, Status};
 use serde::Serialize;
 use std::sync::Arc;
@@ -119,7 +119,9 @@ impl Call {
                 let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
                 let peers = meta.place(replicas)?;
                 let now = self.jetstream.host.now();
-                self.proposal(AnswerKind::Create, self.new_assignment(*config, peers, now))
+                let replaces = meta.view().removed(self.account.account().name(), name);
+                let made = self.jetstream.new_assignment(self.account.account().name(), *config, peers, now);
+                self.proposal(AnswerKind::Create, Assignment { replaces, ..made })
             }
         };
         meta.propose(&assignment).await?;
@@ -149,28 +151,6 @@ impl Call {
         let removed = Assignment { is_removed: true, ..(*known).clone() };
         meta.propose(&self.proposal(AnswerKind::Delete, removed)).await?;
         Ok(Never::default())
-    }
-
-    fn new_assignment(&self, config: StreamConfig, peers: Vec<String>, created: i64) -> Assignment {
-        let storage = match config.storage {
-            Storage::File => 'F',
-            Storage::Memory => 'M',
-        };
-        let id = self.jetstream.host.unique_id();
-        let name: String = id.chars().rev().take(8).collect();
-        Assignment {
-            key: StreamKey::new(self.account.account().name(), &config.name),
-            // The lowest ones are of groups that are no streams.
-            id: self.jetstream.seed() | 1 << 63,
-            group: format!("S-R{}{storage}-{name}", peers.len()),
-            peers,
-            created,
-            config,
-            is_removed: false,
-            nonce: 0,
-            reply: String::new(),
-            answer: AnswerKind::Create,
-        }
     }
 
     /// An assignment as this call proposes it.

@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const BEAT: Timestamp = 50_000_000;
 /// Beats in a tick of members.
 const TICK_BEATS: u64 = 2;
+/// Beats between two looks of the observer.
+const OBSERVER_BEATS: u64 = 40;
 
 impl Groups {
     /// Has the next beat come.
@@ -41,8 +43,12 @@ impl Groups {
 impl Timer for Groups {
     fn fire(&self) {
         self.ask_peers();
-        if self.beats.fetch_add(1, Relaxed) % TICK_BEATS == 0 {
+        let beats = self.beats.fetch_add(1, Relaxed);
+        if beats % TICK_BEATS == 0 {
             self.tell_all(MemberEvent::Tick);
+        }
+        if beats % OBSERVER_BEATS == 0 {
+            self.observer().into_iter().for_each(|observer| observer.passes());
         }
         if let Some(groups) = self.me_weak.upgrade()
             && groups.votes.is_waiting()

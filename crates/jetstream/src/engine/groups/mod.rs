@@ -93,6 +93,9 @@ pub(super) trait CommitWatcher: Send + Sync {
 pub(super) trait RoleObserver: Send + Sync {
     /// A stream has this role from now on. Called on a thread that may wait.
     fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole);
+
+    /// Some two seconds have passed. Called on a thread that may wait.
+    fn passes(&self);
 }
 
 impl Groups {
@@ -143,8 +146,11 @@ impl Groups {
 
     /// A stream has another role now.
     pub(super) fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole) {
-        let observer = read_lock(&self.observer).as_ref().and_then(Weak::upgrade);
-        observer.into_iter().for_each(|observer| observer.has_role(live, role));
+        self.observer().into_iter().for_each(|observer| observer.has_role(live, role));
+    }
+
+    fn observer(&self) -> Option<Arc<dyn RoleObserver>> {
+        read_lock(&self.observer).as_ref().and_then(Weak::upgrade)
     }
 
     /// Whether another server is there: it supports this one, as far as is known.

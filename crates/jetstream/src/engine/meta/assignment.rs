@@ -39,6 +39,9 @@ pub(in crate::engine) struct Assignment {
     /// Name of the group, as tools show it: `S-R3F-` and eight characters.
     pub(in crate::engine) group: String,
     pub(in crate::engine) created: Timestamp,
+    /// When streams of this name were created that are removed, the last ones: a server that was
+    /// away removes what it has of them, and nothing else.
+    pub(in crate::engine) replaces: Vec<Timestamp>,
     pub(in crate::engine) config: StreamConfig,
     /// Whether the stream is removed.
     pub(in crate::engine) is_removed: bool,
@@ -58,6 +61,7 @@ struct Head {
     id: u64,
     peers: Vec<String>,
     group: String,
+    replaces: Vec<Timestamp>,
     removed: bool,
     nonce: u64,
     reply: String,
@@ -87,8 +91,10 @@ impl Assignment {
     /// The payload of its message: length of the head, the head, and the configuration as stores
     /// keep it.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Self { key, id, peers, group, created, config, is_removed, nonce, reply, answer } = self.clone();
-        let head = Head { v: VERSION, key, id, peers, group, removed: is_removed, nonce, reply, answer };
+        let Self { key, id, peers, group, created, replaces, config, is_removed, nonce, reply, answer } =
+            self.clone();
+        let head =
+            Head { v: VERSION, key, id, peers, group, replaces, removed: is_removed, nonce, reply, answer };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let stored = Stored { created, config, ..Stored::default() }.encode();
         let mut bytes = u32::try_from(head.len()).unwrap_or(0).to_le_bytes().to_vec();
@@ -102,11 +108,12 @@ impl Assignment {
         let (size, rest) = bytes.split_first_chunk()?;
         let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
         let (head, stored) = rest.split_at_checked(size)?;
-        let Head { v, key, id, peers, group, removed, nonce, reply, answer } =
+        let Head { v, key, id, peers, group, replaces, removed, nonce, reply, answer } =
             serde_json::from_slice(head).ok()?;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
-        let assignment = Self { key, id, peers, group, created, config, is_removed, nonce, reply, answer };
+        let assignment =
+            Self { key, id, peers, group, created, replaces, config, is_removed, nonce, reply, answer };
         (v == VERSION).then_some(assignment)
     }
 }
@@ -123,6 +130,7 @@ mod tests {
             peers: vec!["n1".to_owned(), "n2".to_owned()],
             group: "S-R2F-abcdefgh".to_owned(),
             created: 1_700_000_000_123_456_789,
+            replaces: vec![1, 2],
             config: StreamConfig {
                 name: "ORDERS".to_owned(),
                 subjects: vec!["orders.>".to_owned()],

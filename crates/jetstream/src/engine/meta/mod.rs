@@ -283,6 +283,18 @@ impl Meta {
         self.waits.wake();
     }
 
+    /// An account may use JetStream here from now on: its streams are made that were assigned before.
+    pub(super) fn account_is_there(&self, account: &str) {
+        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        let assigned = self.view().of_account(account);
+        let task = move || {
+            if let Some(jetstream) = meta.jetstream.upgrade() {
+                assigned.iter().for_each(|assignment| meta.reconcile(&jetstream, assignment, false));
+            }
+        };
+        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+    }
+
     /// A stream of this server leads its group now, or the meta stream does.
     fn is_leading(&self, live: &Arc<LiveStream>) {
         if Arc::ptr_eq(live, &self.live) {
@@ -305,6 +317,19 @@ impl RoleObserver for Meta {
             self.is_leading(live);
         } else if Arc::ptr_eq(live, &self.live) {
             self.waits.send_away();
+        }
+    }
+
+    fn passes(&self) {
+        let has_leader = self.live.group_status().is_some_and(|status| status.leader.is_some());
+        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        if has_leader {
+            let task = move || {
+                if let Some(jetstream) = meta.jetstream.upgrade() {
+                    meta.offer_local(&jetstream);
+                }
+            };
+            jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
         }
     }
 }

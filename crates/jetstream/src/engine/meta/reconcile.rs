@@ -1,19 +1,80 @@
 //! What a server does about an assignment: replicas are made, changed and removed as it says.
 
-use super::{Assignment, LiveStream, Meta, peer_of};
-use crate::engine::account::AccountStreams;
+use super::{Assignment, LiveStream, Meta, StreamKey, peer_of};
+use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
 use crate::engine::waits::block_on;
 use crate::engine::{AnswerKind, JetStream};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
+use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_replica::GroupId;
 use myelin_replica::frame::GroupPlace;
-use myelin_wire::message_buf::MessageBuf;
+use myelin_store::Timestamp;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
 
+impl JetStream {
+    /// An assignment of a stream with this configuration, which has an id from here on.
+    pub(in crate::engine) fn new_assignment(
+        &self,
+        account: &str,
+        config: StreamConfig,
+        peers: Vec<String>,
+        created: Timestamp,
+    ) -> Assignment {
+        let storage = match config.storage {
+            Storage::File => 'F',
+            Storage::Memory => 'M',
+        };
+        let id = self.host.unique_id();
+        let name: String = id.chars().rev().take(8).collect();
+        Assignment {
+            key: StreamKey::new(account, &config.name),
+            // The lowest ones are of groups that are no streams.
+            id: self.seed() | 1 << 63,
+            group: format!("S-R{}{storage}-{name}", peers.len()),
+            peers,
+            created,
+            replaces: Vec::new(),
+            config,
+            is_removed: false,
+            nonce: self.seed(),
+            reply: String::new(),
+            answer: AnswerKind::Create,
+        }
+    }
+}
+
 impl Meta {
+    /// Proposes streams that are on this server only, and that no assignment names: they were there
+    /// before the server was in a cluster. The first proposal for a name counts.
+    pub(super) fn offer_local(&self, jetstream: &JetStream) {
+        let mut out = MessageBuf::default();
+        for account in jetstream.accounts() {
+            for live in account.streams() {
+                let name = account.account().name();
+                let is_offered = live.consumers().is_of_group() || self.view().is_known(name, live.name());
+                if is_offered {
+                    continue;
+                }
+                let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
+                let assignment = jetstream.new_assignment(name, config, peers, live.created());
+                let subject = assignment.key.subject();
+                out.push(MessageRef {
+                    subject: subject.as_bytes(),
+                    headers: b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n",
+                    payload: &assignment.encode(),
+                    ..MessageRef::default()
+                });
+            }
+        }
+        if !out.is_empty() {
+            jetstream.host.publish(&self.groups.account, out);
+        }
+    }
+
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while this
     /// server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
@@ -28,7 +89,16 @@ impl Meta {
                 }
                 return self.remove(jetstream, &account, (assignment, is_new), &live);
             }
-            _ if assignment.is_removed || !is_mine => return,
+            _ if assignment.is_removed => return,
+            Some(live)
+                if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
+            {
+                suspend_stream(&live);
+                let text =
+                    "this server has another stream of its name, which is not served and stays as it is";
+                Err(ApiError::stream_create(text))
+            }
+            _ if !is_mine => return,
             Some(live) if live.created() == assignment.created => {
                 self.seat(jetstream, assignment, &live).and_then(|()| {
                     let is_changed = *live.config() != assignment.config;

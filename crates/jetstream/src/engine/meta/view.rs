@@ -2,9 +2,12 @@
 
 use super::assignment::{Assignment, StreamKey};
 use myelin_jsapi::config::{OtherStreams, Storage, StreamConfig};
-use myelin_store::Seq;
+use myelin_store::{Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// So many removed streams of one name are remembered.
+const MOST_REPLACED: usize = 64;
 
 /// Streams of the cluster as the meta stream has them.
 #[derive(Default)]
@@ -34,9 +37,23 @@ impl Assignments {
         (!found.is_removed).then(|| Arc::clone(found))
     }
 
+    /// When streams of this name were created that are removed, the newest last.
+    pub(in crate::engine) fn removed(&self, account: &str, stream: &str) -> Vec<Timestamp> {
+        let Some(last) = self.all.get(&StreamKey::new(account, stream)) else { return Vec::new() };
+        let mut removed = last.replaces.clone();
+        removed.extend(last.is_removed.then_some(last.created));
+        removed.drain(..removed.len().saturating_sub(MOST_REPLACED));
+        removed
+    }
+
     /// The proposal that was committed last for a stream.
     pub(super) fn nonce(&self, key: &StreamKey) -> Option<u64> {
         self.all.get(key).map(|assignment| assignment.nonce)
+    }
+
+    /// Whether a stream of this name is or was assigned.
+    pub(super) fn is_known(&self, account: &str, stream: &str) -> bool {
+        self.all.contains_key(&StreamKey::new(account, stream))
     }
 
     /// Streams of an account, by name.

@@ -1,16 +1,22 @@
 //! The meta group: streams are made, changed and removed on all servers by one request.
 
 use super::cluster::Cluster;
+use super::house::stream;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
 
 /// Servers whose meta group has a leader.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::with_meta(3);
+    wait_for_leader(&mut cluster);
+    cluster
+}
+
+fn wait_for_leader(cluster: &mut Cluster) {
     for _ in 0..200 {
         cluster.pass(1);
         if cluster.meta_leader().is_some() {
-            return cluster;
+            return;
         }
     }
     panic!("nobody leads the meta group");
@@ -119,4 +125,36 @@ fn a_server_that_was_away_makes_and_removes_what_was_assigned_meanwhile() {
     let streams = cluster.house(away).streams();
     assert!(streams.stream("S").is_none());
     assert!(streams.stream("T").is_some());
+}
+
+#[test]
+fn a_stream_that_was_there_before_is_assigned_to_its_server() {
+    let mut cluster = Cluster::with_meta(3);
+    cluster.house(1).create(stream("OLD"));
+    cluster.house(1).publish("OLD.a");
+    wait_for_leader(&mut cluster);
+    cluster.pass(100);
+    let names = ask(&mut cluster, "STREAM.NAMES", "");
+    assert!(names.contains(r#""streams":["OLD"]"#), "{names}");
+    let info = ask(&mut cluster, "STREAM.INFO.OLD", "");
+    assert!(info.contains(r#""messages":1"#) && info.contains(r#""leader":"n2""#), "{info}");
+}
+
+#[test]
+fn another_stream_of_an_assigned_name_stays_as_it_is_and_is_not_served() {
+    let mut cluster = cluster();
+    cluster.kill(2);
+    cluster.pass(60);
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let mut alone = cluster.alone(2);
+    alone.create(stream("S"));
+    alone.publish("S.mine");
+    drop(alone);
+    cluster.begin(2);
+    cluster.pass(60);
+    let (leader, ours) = (cluster.leader().expect("two are enough"), cluster.house(2).stream("S"));
+    assert!(leader != 2 && ours.group_status().is_none());
+    let house = cluster.house(2);
+    house.publish("S.more");
+    assert_eq!(house.contents("S"), (1, 1), "it hears nothing, and keeps what it has");
 }

@@ -18,13 +18,14 @@ const BEAT: i64 = 50_000_000;
 const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
 const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
-/// Frames that have left a server: subject and bytes.
+/// Frames that have left a server: subject, headers and bytes.
 #[derive(Default)]
-struct Wire(Mutex<Vec<(Vec<u8>, Vec<u8>)>>);
+struct Wire(Mutex<Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>);
 
 impl Service for Wire {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let frames = msgs.iter().map(|msg| (msg.subject.to_vec(), msg.payload.to_vec()));
+        let frames =
+            msgs.iter().map(|msg| (msg.subject.to_vec(), msg.headers.to_vec(), msg.payload.to_vec()));
         lock(&self.0).extend(frames);
         msgs.clear();
     }
@@ -117,6 +118,7 @@ impl Cluster {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
+        let _ = house.frames.bind(b"_meta_.>", Arc::clone(&server.wire) as Arc<dyn Service>);
         server.acks.push(house.record("acks"));
         server.answers.push(house.record("answers"));
         if self.has_meta {
@@ -137,6 +139,11 @@ impl Cluster {
         let config = GroupConfig { place: PLACE, voters };
         house.jetstream.join_group("$G", &self.config.name, &config).expect("it is there");
         server.house = Some(house);
+    }
+
+    /// A server alone on what the disk of one that has ended holds: as before it was in a cluster.
+    pub(super) fn alone(&self, number: usize) -> House {
+        House::named(&self.servers[number].disk, NAMES[number], 77)
     }
 
     /// Ends a server's process.
@@ -162,7 +169,7 @@ impl Cluster {
             for from in 0..self.servers.len() {
                 let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
                 has_any |= !frames.is_empty();
-                frames.iter().for_each(|(subject, bytes)| self.carry(from, subject, bytes));
+                frames.iter().for_each(|frame| self.carry(from, &frame.0, (&frame.1, &frame.2)));
             }
             if !has_any {
                 return;
@@ -170,15 +177,19 @@ impl Cluster {
         }
     }
 
-    fn carry(&mut self, from: usize, subject: &[u8], bytes: &[u8]) {
+    /// Carries a message: to the server that its subject names, or to the leader of the meta group,
+    /// which alone has interest in it.
+    fn carry(&mut self, from: usize, subject: &[u8], (headers, bytes): (&[u8], &[u8])) {
         let is_for = |number: &usize| subject.starts_with(peer(*number).to_string().as_bytes());
-        let to = (0..self.servers.len()).find(is_for).expect("a server");
+        let is_for_meta = subject.starts_with(b"_meta_.");
+        let to = if is_for_meta { self.meta_leader() } else { (0..self.servers.len()).find(is_for) };
+        let Some(to) = to.filter(|&to| to != from) else { return };
         if self.isolated.contains(&from) || self.isolated.contains(&to) {
             return;
         }
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
-            msgs.push(MessageRef { subject, payload: bytes, ..MessageRef::default() });
+            msgs.push(MessageRef { subject, headers, payload: bytes, ..MessageRef::default() });
             let account = Arc::clone(&house.frames);
             house.send_in(&account, &mut msgs);
         }
