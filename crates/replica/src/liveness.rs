@@ -156,6 +156,14 @@ impl Liveness {
         self.peers.get(&peer).is_some_and(|of| now < of.counted_until)
     }
 
+    /// Nanoseconds since the last word to another server that it has answered with its support;
+    /// `None` if it has answered none.
+    #[must_use]
+    pub fn answered_ago(&self, peer: Peer, now: u64) -> Option<u64> {
+        let until = self.peers.get(&peer)?.counted_until;
+        (until > 0).then(|| now.saturating_sub(until - nanoseconds(COUNTED_ON)))
+    }
+
     /// Whether this server may vote at all, and stand for election: an earlier life of it has
     /// promised nothing any more.
     #[must_use]

@@ -48,6 +48,9 @@ impl Call {
     pub(super) async fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<CallResponse> {
         let not_enabled = |body| CallResponse::audited(body, true);
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
+        if let ["META", "LEADER", "STEPDOWN"] = tokens {
+            return self.step_down_of_meta();
+        }
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
             ["ACCOUNT", "PURGE", name] => respond_to_any(self.purge_account(name).await),

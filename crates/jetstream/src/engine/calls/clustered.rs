@@ -11,10 +11,11 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamInfo as Info};
 use myelin_jsapi::api::request::{StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
-    ApiResponse, Paging, StreamCreate, StreamDelete, StreamList, StreamNames, StreamUpdate, refused,
+    AccountInfo, ApiResponse, Paging, StreamCreate, StreamDelete, StreamList, StreamNames, StreamUpdate,
+    refused,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
-use myelin_jsapi::config::{self, Created, StreamConfigRequest};
+use myelin_jsapi::config::{self, Created, Storage, StreamConfigRequest};
 use myelin_replica::{Peer, Status};
 use serde::Serialize;
 use std::sync::Arc;
@@ -35,15 +36,38 @@ impl ApiResponse for Unavailable {
     const TYPE: &'static str = "io.nats.jetstream.api.v1.error_response";
 }
 
-/// To `STREAM.LEADER.STEPDOWN`.
+/// Another server is to lead.
 #[derive(Default, Serialize)]
 struct SteppedDown {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     success: bool,
 }
 
-impl ApiResponse for SteppedDown {
-    const TYPE: &'static str = "io.nats.jetstream.api.v1.stream_leader_stepdown_response";
+/// Answers that say so, each of its own type.
+macro_rules! stepped_down {
+    ($($answer:ident: $name:literal,)*) => {
+        $(#[derive(Default, Serialize)]
+        struct $answer {
+            #[serde(flatten)]
+            done: SteppedDown,
+        }
+
+        impl From<SteppedDown> for $answer {
+            fn from(done: SteppedDown) -> Self {
+                Self { done }
+            }
+        }
+
+        impl ApiResponse for $answer {
+            const TYPE: &'static str = concat!("io.nats.jetstream.api.v1.", $name, "_leader_stepdown_response");
+        })*
+    };
+}
+
+stepped_down! {
+    StreamSteppedDown: "stream",
+    ConsumerSteppedDown: "consumer",
+    MetaSteppedDown: "meta",
 }
 
 impl Call {
@@ -83,8 +107,12 @@ impl Call {
             ["STREAM", "NAMES"] => Some(self.respond(async |call| call.assigned_names(meta)).await),
             ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta)).await),
             ["STREAM", "LEADER", "STEPDOWN", name] => {
-                Some(self.respond(async |call| call.step_down(name)).await)
+                Some(self.respond(async |call| call.step_down::<StreamSteppedDown>(name)).await)
             }
+            ["CONSUMER", "LEADER", "STEPDOWN", name, consumer] => {
+                Some(self.respond(async |call| call.step_down_of_consumer(name, consumer)).await)
+            }
+            ["INFO"] => Some(self.respond(async |call| call.clustered_account_info(meta)).await),
             _ => return Handled::Usual,
         })
     }
@@ -201,11 +229,55 @@ impl Call {
         (Paging { total, offset, limit }, page)
     }
 
-    /// Has another server lead the stream.
-    fn step_down(&mut self, name: &str) -> Result<SteppedDown, ApiError> {
+    /// Has another server lead the stream, and all of its consumers.
+    fn step_down<A: From<SteppedDown>>(&mut self, name: &str) -> Result<A, ApiError> {
         let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
         live.hand_over();
-        Ok(SteppedDown { success: true })
+        Ok(SteppedDown { success: true }.into())
+    }
+
+    /// Has another server lead one of the stream's consumers: they are where the stream is led.
+    fn step_down_of_consumer(&mut self, name: &str, consumer: &str) -> Result<ConsumerSteppedDown, ApiError> {
+        let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
+        live.consumers().find(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        self.step_down(name)
+    }
+
+    /// Has another server lead the meta group; `None`: that is not for this one to answer.
+    pub(super) fn step_down_of_meta(&mut self) -> Option<CallResponse> {
+        let meta = self.jetstream.meta()?;
+        if !meta.leads() {
+            return None;
+        }
+        meta.live().hand_over();
+        Some(respond_to_any(Ok(MetaSteppedDown::from(SteppedDown { success: true }))))
+    }
+
+    /// Use of JetStream by the account: its streams in the cluster, and what this server knows of
+    /// their sizes.
+    fn clustered_account_info(&mut self, meta: &Meta) -> Result<AccountInfo, ApiError> {
+        let mut info = self.account.info(&self.jetstream.settings.domain);
+        let assigned = self.assigned(meta).0;
+        let (mut memory, mut storage) = (0, 0);
+        for one in &assigned {
+            let Some(live) = self.account.stream(&one.key.stream) else { continue };
+            let bytes = live.state(false).bytes * one.peers.len() as u64;
+            match one.config.storage {
+                Storage::Memory => memory += bytes,
+                Storage::File => storage += bytes,
+            }
+        }
+        info.whole.streams = assigned.len() as u64;
+        (info.whole.memory, info.whole.storage) = (memory, storage);
+        Ok(AccountInfo { info: Some(info) })
+    }
+
+    /// Where the consumers of a stream are; `None` where the server is alone.
+    pub(super) fn place_of_consumers(&self, stream: &LiveStream) -> Option<ClusterInfo> {
+        self.jetstream.meta()?;
+        let ClusterInfo { raft_group, .. } = self.jetstream.cluster_info(stream);
+        let raft_group = raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}")).unwrap_or_default();
+        Some(ClusterInfo { raft_group, ..self.jetstream.cluster_info(stream) })
     }
 }
 
@@ -247,7 +319,7 @@ impl JetStream {
             name: server.to_owned(),
             current: is_there && lag == 0,
             offline: !is_there,
-            active: 0,
+            active: meta.heard_ago(peer),
             lag: i64::try_from(lag).unwrap_or(i64::MAX),
             peer: peer.to_string(),
         }

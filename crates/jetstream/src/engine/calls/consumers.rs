@@ -89,7 +89,7 @@ impl Call {
             consumers.add_pause_advisory(&config, &mut self.out);
         }
         identity.iter().for_each(|identity| self.add_identity_header(identity));
-        Ok(ConsumerCreate { info: Some(shown(info)) })
+        Ok(ConsumerCreate { info: Some(self.shown_of(&stream, info)) })
     }
 
     /// Checks what a request would make of the stream's consumers, if it may.
@@ -158,7 +158,13 @@ impl Call {
 
     /// How a consumer stands, as answers about one say it.
     async fn info_of(&self, stream: &LiveStream, live: &LiveConsumer) -> Result<Info, ApiError> {
-        stream.consumers().ask_info(live).await.map(shown).ok_or(ApiError::CONSUMER_NOT_FOUND)
+        let info = stream.consumers().ask_info(live).await;
+        info.map(|info| self.shown_of(stream, info)).ok_or(ApiError::CONSUMER_NOT_FOUND)
+    }
+
+    /// How a consumer stands, with where it is.
+    fn shown_of(&self, stream: &LiveStream, info: Info) -> Info {
+        Info { cluster: self.place_of_consumers(stream), ..shown(info) }
     }
 
     async fn find_consumer(
@@ -183,7 +189,8 @@ impl Call {
         let stream = self.find(stream).await?;
         let mut consumers = Vec::with_capacity(page.len());
         for live in &page {
-            consumers.extend(stream.consumers().ask_info(live).await);
+            let info = stream.consumers().ask_info(live).await;
+            consumers.extend(info.map(|info| Info { cluster: self.place_of_consumers(&stream), ..info }));
         }
         Ok(ConsumerList { paging, consumers, ..ConsumerList::default() })
     }

@@ -158,6 +158,12 @@ impl Groups {
         lock(&self.peers).is_there(peer, self.nanoseconds())
     }
 
+    /// Nanoseconds since another server was there for certain; 0 where it is not known to have been.
+    pub(super) fn heard_ago(&self, peer: Peer) -> i64 {
+        let ago = lock(&self.peers).heard_ago(peer, self.nanoseconds());
+        i64::try_from(ago.unwrap_or(0)).unwrap_or(i64::MAX)
+    }
+
     /// Forgets a group whose stream is removed.
     pub(super) fn remove(&self, group: GroupId) {
         write_lock(&self.members).remove(&group);

@@ -77,6 +77,10 @@ impl Peers {
         self.liveness.is_supported_by(peer, now)
     }
 
+    pub(super) fn heard_ago(&self, peer: Peer, now: u64) -> Option<u64> {
+        self.liveness.answered_ago(peer, now)
+    }
+
     pub(super) fn may_vote(&self, now: u64) -> bool {
         self.liveness.may_vote(now)
     }

@@ -156,6 +156,11 @@ impl Meta {
         Arc::clone(&self.live)
     }
 
+    /// Nanoseconds since another server was there for certain.
+    pub(super) fn heard_ago(&self, peer: Peer) -> i64 {
+        self.groups.heard_ago(peer)
+    }
+
     /// Whether another server is there, as far as this one knows.
     pub(super) fn is_there(&self, peer: Peer) -> bool {
         self.groups.is_there(peer)
@@ -306,6 +311,11 @@ impl Meta {
                 );
             }
             return;
+        }
+        if let Some(jetstream) = self.jetstream.upgrade() {
+            let (account, stream) = (live.account_name(), live.name());
+            let line = format_args!("JetStream cluster new stream leader for '{account} > {stream}'");
+            jetstream.host.log(Level::Info, line);
         }
         self.answer_pending(live, false);
     }
