@@ -137,6 +137,13 @@ impl LinkSession {
             self.log(Level::Error, line);
             return Err(CloseReason::DuplicateServerName);
         }
+        if config.info.shares_jetstream_in_vain(&info) {
+            let name = &info.name;
+            self.fail(format_args!(
+                "JetStream of server {name:?} is not Myelin's, and cannot share a cluster and a domain with it"
+            ));
+            return Err(CloseReason::ProtocolViolation);
+        }
         if self.negotiates(&info, now)? {
             return Ok(());
         }

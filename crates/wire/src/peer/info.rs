@@ -170,6 +170,12 @@ impl GossipMode {
 }
 
 impl PeerInfo {
+    /// Whether both servers have JetStream in one domain and the other one's takes no part in our
+    /// groups: both would answer what is asked of the API.
+    pub fn shares_jetstream_in_vain(&self, other: &Self) -> bool {
+        self.myelin.is_some() && other.myelin.is_none() && other.jetstream && other.domain == self.domain
+    }
+
     /// Reads the JSON of an INFO. A server whose field `myelin` cannot be understood, or is of
     /// another version, takes no part in groups, and that is no error.
     ///
