@@ -90,6 +90,16 @@ pub struct StreamNames {
     pub streams: Option<Vec<String>>,
 }
 
+/// A stream in a list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum ListedStream {
+    /// One of this server.
+    Here(Box<Info>),
+    /// One of another server, in its words.
+    Elsewhere(Box<serde_json::value::RawValue>),
+}
+
 /// To `STREAM.LIST`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamList {
@@ -98,7 +108,7 @@ pub struct StreamList {
     pub paging: Paging,
     /// Sorted by name. Compat: their configurations are shown without versions, and without
     /// `cluster`.
-    pub streams: Vec<Info>,
+    pub streams: Vec<ListedStream>,
     /// Streams that did not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,

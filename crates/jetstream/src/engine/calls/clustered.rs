@@ -11,13 +11,14 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamInfo as Info};
 use myelin_jsapi::api::request::{StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
-    AccountInfo, ApiResponse, Paging, StreamCreate, StreamDelete, StreamList, StreamNames, StreamUpdate,
-    refused,
+    AccountInfo, ApiResponse, ListedStream, Paging, StreamCreate, StreamDelete, StreamList, StreamNames,
+    StreamUpdate, refused,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::config::{self, Created, Storage, StreamConfigRequest};
 use myelin_replica::{Peer, Status};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What became of a call that may be another server's.
@@ -105,7 +106,7 @@ impl Call {
                 Some(CallResponse::audited(body, true))
             }
             ["STREAM", "NAMES"] => Some(self.respond(async |call| call.assigned_names(meta)).await),
-            ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta)).await),
+            ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta).await).await),
             ["STREAM", "LEADER", "STEPDOWN", name] => {
                 Some(self.respond(async |call| call.step_down::<StreamSteppedDown>(name)).await)
             }
@@ -194,18 +195,29 @@ impl Call {
         Ok(StreamNames { paging, streams: (!names.is_empty()).then_some(names) })
     }
 
-    /// What this server has replicas of; the names of the others.
-    fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
+    /// Streams of the account on all servers: what this one has no replica of it asks others for.
+    async fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
         let (paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
+        let mut by_server = BTreeMap::<String, Vec<String>>::new();
+        let elsewhere = page.iter().filter(|one| self.account.stream(&one.key.stream).is_none());
+        for one in elsewhere {
+            if let Some(server) = one.peers.first() {
+                by_server.entry(server.clone()).or_default().push(one.key.stream.clone());
+            }
+        }
+        let account = self.account.account().name();
+        let mut found = meta.gather(&self.jetstream, account, by_server).await;
         let (mut streams, mut missing) = (Vec::new(), Vec::new());
         for one in page {
-            match self.account.stream(&one.key.stream) {
-                Some(live) => streams.push(Info {
-                    config: (*live.config()).clone(),
-                    ..self.jetstream.clustered_info(&live, false)
-                }),
-                None => missing.push(one.key.stream.clone()),
+            match (self.account.stream(&one.key.stream), found.remove(&one.key.stream)) {
+                (Some(live), _) => {
+                    let config = (*live.config()).clone();
+                    let info = Info { config, ..self.jetstream.clustered_info(&live, false) };
+                    streams.push(ListedStream::Here(Box::new(info)));
+                }
+                (None, Some(info)) => streams.push(ListedStream::Elsewhere(info)),
+                (None, None) => missing.push(one.key.stream.clone()),
             }
         }
         Ok(StreamList { paging, streams, missing, ..StreamList::default() })

@@ -5,7 +5,7 @@ use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::StreamInfo as Info;
 use myelin_jsapi::api::request::{StreamInfoRequest, StreamsRequest};
-use myelin_jsapi::api::response::{Paging, StreamInfo, StreamList, StreamNames};
+use myelin_jsapi::api::response::{ListedStream, Paging, StreamInfo, StreamList, StreamNames};
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::config::with_versions;
 use myelin_streams::read::{SUBJECTS_PER_PAGE, subject_page};
@@ -22,9 +22,9 @@ impl Call {
     pub(super) fn stream_list(&mut self) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
         let (paging, streams) = self.page(&request, LIST_LIMIT);
-        let info = |stream: &Arc<LiveStream>| Info {
-            config: (*stream.config()).clone(),
-            ..self.info(stream, false)
+        let info = |stream: &Arc<LiveStream>| {
+            let config = (*stream.config()).clone();
+            ListedStream::Here(Box::new(Info { config, ..self.info(stream, false) }))
         };
         Ok(StreamList { paging, streams: streams.iter().map(info).collect(), ..StreamList::default() })
     }

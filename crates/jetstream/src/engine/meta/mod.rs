@@ -17,6 +17,7 @@
 
 mod answers;
 mod assignment;
+mod gather;
 mod reconcile;
 mod view;
 
@@ -26,7 +27,8 @@ use super::live::LiveStream;
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
-use myelin_broker::Level;
+use gather::AskService;
+use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_replica::frame::GroupPlace;
@@ -136,6 +138,10 @@ impl Meta {
             me: Weak::clone(me),
         });
         groups.observe(Arc::downgrade(&meta) as Weak<dyn RoleObserver>);
+        let asked = format!("_ask_.{}", groups.me);
+        let service: Arc<dyn Service> = Arc::new(AskService(Arc::downgrade(&meta)));
+        // As long as the account is there, which is for ever.
+        let _ = groups.account.bind(asked.as_bytes(), service);
         meta.live.watch_commits(Arc::downgrade(&meta) as Weak<dyn CommitWatcher>);
         // What is there from earlier lives was answered then.
         meta.apply(false);

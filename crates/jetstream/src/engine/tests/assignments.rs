@@ -158,3 +158,22 @@ fn another_stream_of_an_assigned_name_stays_as_it_is_and_is_not_served() {
     house.publish("S.more");
     assert_eq!(house.contents("S"), (1, 1), "it hears nothing, and keeps what it has");
 }
+
+#[test]
+fn a_list_has_the_streams_of_all_servers() {
+    let mut cluster = cluster();
+    for name in ["A", "B", "C", "D"] {
+        let one = CREATE.replace('S', name).replace(":3", ":1");
+        ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &one);
+    }
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    assert_eq!(list.matches(r#""created":"#).count(), 4, "{list}");
+    assert!(!list.contains("missing"), "{list}");
+    let leaders: std::collections::BTreeSet<_> =
+        (1..4).filter(|number| list.contains(&format!(r#""leader":"n{number}""#))).collect();
+    assert_eq!(leaders.len(), 3, "each has one: {list}");
+    let away = (cluster.meta_leader().expect("it has one") + 1) % 3;
+    cluster.kill(away);
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    assert!(list.contains("missing"), "{list}");
+}

@@ -18,14 +18,26 @@ const BEAT: i64 = 50_000_000;
 const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
 const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
-/// Frames that have left a server: subject, headers and bytes.
+/// A message between servers.
+struct CarriedMessage {
+    subject: Vec<u8>,
+    reply: Vec<u8>,
+    headers: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+/// Messages that have left a server.
 #[derive(Default)]
-struct Wire(Mutex<Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>>);
+struct Wire(Mutex<Vec<CarriedMessage>>);
 
 impl Service for Wire {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let frames =
-            msgs.iter().map(|msg| (msg.subject.to_vec(), msg.headers.to_vec(), msg.payload.to_vec()));
+        let frames = msgs.iter().map(|msg| CarriedMessage {
+            subject: msg.subject.to_vec(),
+            reply: msg.reply.to_vec(),
+            headers: msg.headers.to_vec(),
+            payload: msg.payload.to_vec(),
+        });
         lock(&self.0).extend(frames);
         msgs.clear();
     }
@@ -118,7 +130,9 @@ impl Cluster {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
-        let _ = house.frames.bind(b"_meta_.>", Arc::clone(&server.wire) as Arc<dyn Service>);
+        for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
+            let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
+        }
         server.acks.push(house.record("acks"));
         server.answers.push(house.record("answers"));
         if self.has_meta {
@@ -169,7 +183,7 @@ impl Cluster {
             for from in 0..self.servers.len() {
                 let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
                 has_any |= !frames.is_empty();
-                frames.iter().for_each(|frame| self.carry(from, &frame.0, (&frame.1, &frame.2)));
+                frames.iter().for_each(|frame| self.carry(from, frame));
             }
             if !has_any {
                 return;
@@ -179,8 +193,11 @@ impl Cluster {
 
     /// Carries a message: to the server that its subject names, or to the leader of the meta group,
     /// which alone has interest in it.
-    fn carry(&mut self, from: usize, subject: &[u8], (headers, bytes): (&[u8], &[u8])) {
-        let is_for = |number: &usize| subject.starts_with(peer(*number).to_string().as_bytes());
+    fn carry(&mut self, from: usize, carried: &CarriedMessage) {
+        let CarriedMessage { subject, reply, headers, payload } = carried;
+        let text = String::from_utf8_lossy(subject);
+        let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
+        let is_for = |number: &usize| named.starts_with(&peer(*number).to_string());
         let is_for_meta = subject.starts_with(b"_meta_.");
         let to = if is_for_meta { self.meta_leader() } else { (0..self.servers.len()).find(is_for) };
         let Some(to) = to.filter(|&to| to != from) else { return };
@@ -189,7 +206,7 @@ impl Cluster {
         }
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
-            msgs.push(MessageRef { subject, headers, payload: bytes, ..MessageRef::default() });
+            msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
             let account = Arc::clone(&house.frames);
             house.send_in(&account, &mut msgs);
         }

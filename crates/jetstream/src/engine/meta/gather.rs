@@ -1,0 +1,147 @@
+//! Lists over all servers: who is asked for one asks the servers that have what is not here.
+//!
+//! A question is a message to `_ask_.<peer>` in the account of frames, its answer goes to a subject
+//! of its own. Servers that do not answer in time are left out.
+
+use super::{Meta, peer_of};
+use crate::engine::host::Timer;
+use crate::engine::waits::{Promise, promise};
+use crate::engine::{CallScope, JetStream};
+use myelin_broker::{Service, ServiceBatch, ServiceShard};
+use myelin_jsapi::api::info::StreamInfo;
+use myelin_stdx::sync::lock;
+use myelin_store::Timestamp;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+/// Other servers have so many nanoseconds to answer. Compat: so long the reference waits.
+const PATIENCE: Timestamp = 4_000_000_000;
+
+/// Question to another server: streams of an account of which it is to say how they stand.
+#[derive(Serialize, Deserialize)]
+struct StreamsQuestion {
+    account: String,
+    streams: Vec<String>,
+}
+
+/// How streams of other servers stand, as JSON, by name.
+pub(in crate::engine) type StreamsElsewhere = BTreeMap<String, Box<RawValue>>;
+
+/// Answers that are waited for.
+struct Gathering(Mutex<GatherState>);
+
+struct GatherState {
+    left: usize,
+    found: StreamsElsewhere,
+    promise: Option<Promise<()>>,
+}
+
+impl Gathering {
+    fn end(state: &mut GatherState) {
+        state.promise.take().into_iter().for_each(|promise| promise.keep(()));
+    }
+}
+
+impl Service for Gathering {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let mut state = lock(&self.0);
+        for msg in batch.iter() {
+            // What another version says in another way is as if it had not answered.
+            let found: StreamsElsewhere = serde_json::from_slice(msg.payload).unwrap_or_default();
+            state.found.extend(found);
+            state.left = state.left.saturating_sub(1);
+        }
+        if !batch.is_empty() && state.left == 0 {
+            Self::end(&mut state);
+        }
+        batch.clear();
+    }
+}
+
+impl Timer for Gathering {
+    fn fire(&self) {
+        Self::end(&mut lock(&self.0));
+    }
+}
+
+/// Takes the questions of other servers.
+pub(super) struct AskService(pub(super) Weak<Meta>);
+
+impl Service for AskService {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let meta = self.0.upgrade();
+        for msg in batch.iter() {
+            let question: Option<StreamsQuestion> = serde_json::from_slice(msg.payload).ok();
+            let jetstream = meta.as_ref().and_then(|meta| meta.jetstream.upgrade());
+            let (Some(meta), Some(question), Some(jetstream)) = (&meta, question, jetstream) else {
+                continue;
+            };
+            let (meta, reply) = (Arc::clone(meta), msg.reply.to_vec());
+            let host = Arc::clone(&jetstream.host);
+            let task = move || meta.answer_question(&jetstream, &question, &reply);
+            host.spawn_api(CallScope::Nothing, Box::new(task));
+        }
+        batch.clear();
+    }
+}
+
+impl Meta {
+    /// Asks servers how streams of an account stand: those of each server by its name. Waits until
+    /// all have answered, or for four seconds.
+    pub(in crate::engine) async fn gather(
+        &self,
+        jetstream: &JetStream,
+        account: &str,
+        by_server: BTreeMap<String, Vec<String>>,
+    ) -> StreamsElsewhere {
+        let by_peer: Vec<_> = by_server
+            .into_iter()
+            .filter_map(|(server, streams)| Some((peer_of(&server)?, streams)))
+            .collect();
+        if by_peer.is_empty() {
+            return StreamsElsewhere::new();
+        }
+        let (promise, promised) = promise();
+        let state = GatherState { left: by_peer.len(), found: BTreeMap::new(), promise: Some(promise) };
+        let gathering = Arc::new(Gathering(Mutex::new(state)));
+        let reply = format!("_answer_.{}.{}", self.groups.me, jetstream.host.unique_id());
+        let service: Arc<dyn Service> = Arc::clone(&gathering) as Arc<dyn Service>;
+        let binding = self.groups.account.bind(reply.as_bytes(), service);
+        let mut out = MessageBuf::default();
+        for (peer, streams) in by_peer {
+            let question = StreamsQuestion { account: account.to_owned(), streams };
+            let payload = serde_json::to_vec(&question).unwrap_or_default();
+            let subject = format!("_ask_.{peer}");
+            out.push(MessageRef {
+                subject: subject.as_bytes(),
+                reply: reply.as_bytes(),
+                payload: &payload,
+                ..MessageRef::default()
+            });
+        }
+        jetstream.host.publish(&self.groups.account, out);
+        let timer = Arc::downgrade(&gathering) as Weak<dyn Timer>;
+        jetstream.host.schedule(jetstream.host.now() + PATIENCE, timer);
+        promised.await;
+        self.groups.account.unbind(&binding);
+        std::mem::take(&mut lock(&gathering.0).found)
+    }
+
+    fn answer_question(&self, jetstream: &JetStream, question: &StreamsQuestion, reply: &[u8]) {
+        let Some(account) = jetstream.account(&question.account) else { return };
+        let streams = question.streams.iter().filter_map(|name| account.stream(name));
+        let found: BTreeMap<String, StreamInfo> = streams
+            .map(|live| {
+                let config = (*live.config()).clone();
+                (live.name().to_owned(), StreamInfo { config, ..jetstream.clustered_info(&live, false) })
+            })
+            .collect();
+        let payload = serde_json::to_vec(&found).unwrap_or_default();
+        let mut out = MessageBuf::default();
+        out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
+        jetstream.host.publish(&self.groups.account, out);
+    }
+}
