@@ -26,7 +26,7 @@ mod waits;
 mod wakeup;
 
 use arc_swap::ArcSwap;
-use myelin_broker::{Account, Level};
+use myelin_broker::{Account, Level, LinkedPeer};
 use myelin_disk::Disk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -177,10 +177,16 @@ impl JetStream {
         is_first.then_some(incarnation).ok_or_else(|| "groups have begun already".to_owned())
     }
 
-    /// Another server's connection for frames has ended, and its process perhaps, too.
-    pub fn peer_unlinked(&self, peer: Peer) {
-        if let Some(groups) = self.groups.get().cloned() {
-            self.host.spawn_sync(Box::new(move || groups.is_unlinked(peer)));
+    /// There is a link for frames to another server.
+    pub fn peer_linked(&self, peer: Peer, link: &LinkedPeer) {
+        self.groups.get().into_iter().for_each(|groups| groups.is_linked(peer, link));
+    }
+
+    /// A link for frames to another server has ended, and its process perhaps, too.
+    pub fn peer_unlinked(&self, peer: Peer, link: &LinkedPeer) {
+        let groups = self.groups.get().filter(|groups| groups.is_unlinked(peer, link)).cloned();
+        if let Some(groups) = groups {
+            self.host.spawn_sync(Box::new(move || groups.is_lost(peer)));
         }
     }
 

@@ -164,11 +164,11 @@ impl Consensus {
     }
 
     /// Whether nothing is left to do in the group, as its leader sees it: all members have the same
-    /// log, all of it is committed, and all were heard lately.
+    /// log, and all of it is committed. Whether their servers are there is for whoever asks.
     #[must_use]
     pub fn can_rest(&self) -> bool {
         let Status { role, last, persisted, committed, members, .. } = self.status();
-        let has_all = |member: &MemberProgress| member.matched == last && member.is_active;
+        let has_all = |member: &MemberProgress| member.matched == last;
         role == RaftRole::Leader
             && self.can_propose()
             && (persisted, committed) == (last, last)

@@ -76,11 +76,15 @@ fn expected(options: &Options) -> usize {
 impl PeerObserver for Formation {
     fn peer_linked(&self, peer: &LinkedPeer) {
         let said = peer.said();
+        if said.account != RAFT_ACCOUNT {
+            return;
+        }
+        if let Some(id) = Peer::parse(&said.store) {
+            self.jetstream.peer_linked(id, peer);
+        }
         let mut known = lock(&self.known);
         let Some(servers) = &mut *known else { return };
-        if said.account == RAFT_ACCOUNT {
-            servers.insert(said.name.clone());
-        }
+        servers.insert(said.name.clone());
         if servers.len() >= self.expected {
             let servers: Vec<String> = known.take().into_iter().flatten().collect();
             drop(known);
@@ -91,9 +95,9 @@ impl PeerObserver for Formation {
     fn peer_unlinked(&self, peer: &LinkedPeer) {
         let said = peer.said();
         if said.account == RAFT_ACCOUNT
-            && let Some(peer) = Peer::parse(&said.store)
+            && let Some(id) = Peer::parse(&said.store)
         {
-            self.jetstream.peer_unlinked(peer);
+            self.jetstream.peer_unlinked(id, peer);
         }
     }
 }

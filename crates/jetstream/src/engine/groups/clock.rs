@@ -45,7 +45,7 @@ impl Timer for Groups {
         self.ask_peers();
         let beats = self.beats.fetch_add(1, Relaxed);
         if beats % TICK_BEATS == 0 {
-            self.tell_all(MemberEvent::Tick);
+            self.tick();
         }
         if beats % OBSERVER_BEATS == 0 {
             self.observer().into_iter().for_each(|observer| observer.passes());

@@ -23,6 +23,8 @@ pub(in crate::engine) fn write_frames(
     mut messages: Vec<RaftMessage>,
     out: &mut MessageBuf,
 ) {
+    // Whoever takes them too slowly is asked again where its log ends.
+    messages.retain(|message| message.entries.is_empty() || !groups.is_behind(message.to));
     // What is for one server stays in order.
     messages.sort_by_key(|message| message.to);
     let mut bytes = Vec::new();
@@ -149,7 +151,13 @@ impl FrameIntake<'_> {
                 }
             }
             FrameBody::Answer(answer) => lock(&self.groups.peers).answered(from, answer, now),
-            FrameBody::Raft(..) | FrameBody::Rest(..) => {}
+            FrameBody::Rest(place, word) => {
+                if let Some(live) = self.groups.member(place.group) {
+                    live.tell_member(MemberEvent::Rest(place.epoch, from, word));
+                    self.serve_later(live);
+                }
+            }
+            FrameBody::Raft(..) => {}
         }
     }
 

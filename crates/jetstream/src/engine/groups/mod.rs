@@ -24,7 +24,7 @@ use super::host::Host;
 use super::live::{LiveStream, MemberEvent};
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
-use myelin_broker::{Account, Binding, Level, Service};
+use myelin_broker::{Account, Binding, Level, LinkedPeer, Service};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_replica::{GroupId, Peer, Vote};
@@ -40,6 +40,9 @@ use std::time::Instant;
 
 pub(super) use frame_outbox::FrameOutbox;
 pub(super) use frames::{write_frame, write_frames};
+
+/// Bytes that may wait for another server before it gets no more entries.
+const MOST_WAITING: usize = 32 << 20;
 
 /// Facts about this server as one that has replicas.
 #[derive(Clone)]
@@ -278,11 +281,41 @@ impl Groups {
         }
     }
 
+    /// Whether so much waits for another server that it gets no more entries for now.
+    fn is_behind(&self, peer: Peer) -> bool {
+        lock(&self.peers).waiting(peer) > MOST_WAITING
+    }
+
+    /// There is a link for frames to another server.
+    pub(super) fn is_linked(&self, peer: Peer, link: &LinkedPeer) {
+        lock(&self.peers).link(peer, link);
+    }
+
+    /// The link for frames to another server has ended. Answers whether there is no other one.
+    pub(super) fn is_unlinked(&self, peer: Peer, link: &LinkedPeer) -> bool {
+        lock(&self.peers).unlink(peer, link)
+    }
+
     /// Another server's process has ended, or nobody can say that it has not: its connections are
     /// closed.
-    pub(super) fn is_unlinked(&self, peer: Peer) {
+    pub(super) fn is_lost(&self, peer: Peer) {
         lock(&self.peers).withdraw(peer);
         self.tell_all(MemberEvent::Lost(peer));
+    }
+
+    /// Has time pass for all members that do not rest.
+    fn tick(&self) {
+        for member in self.members().into_iter().filter(|member| !member.is_member_resting()) {
+            member.tell_member(MemberEvent::Tick);
+            member.serve_member_off_shard();
+        }
+    }
+
+    /// Whether all of these servers support this one: one that is lost is noticed without a word in
+    /// each group.
+    pub(super) fn are_there(&self, peers: &[Peer]) -> bool {
+        let (table, now) = (lock(&self.peers), self.nanoseconds());
+        peers.iter().all(|&peer| peer == self.me || table.is_there(peer, now))
     }
 
     /// Has all members hear of something, on a thread that may wait.

@@ -1,5 +1,6 @@
 //! Other servers: which life of each is known, and whether it is there.
 
+use myelin_broker::LinkedPeer;
 use myelin_replica::Peer;
 use myelin_replica::liveness::{Liveness, SupportAnswer, SupportRequest};
 use std::collections::BTreeMap;
@@ -20,11 +21,13 @@ pub(super) struct Peers {
     liveness: Liveness,
     /// Low halves of the numbers of their lives.
     lives: BTreeMap<Peer, u32>,
+    /// Links for frames.
+    links: BTreeMap<Peer, LinkedPeer>,
 }
 
 impl Peers {
     pub(super) fn new(incarnation: u64) -> Self {
-        Self { liveness: Liveness::new(incarnation, &[], 0), lives: BTreeMap::new() }
+        Self { liveness: Liveness::new(incarnation, &[], 0), lives: BTreeMap::new(), links: BTreeMap::new() }
     }
 
     pub(super) fn know(&mut self, peer: Peer, now: u64) {
@@ -46,6 +49,25 @@ impl Peers {
         }
         self.lives.insert(peer, incarnation);
         PeerLife::New
+    }
+
+    /// There is a link to a server.
+    pub(super) fn link(&mut self, peer: Peer, link: &LinkedPeer) {
+        self.links.insert(peer, link.clone());
+    }
+
+    /// A link has ended. Answers whether it was the one to that server.
+    pub(super) fn unlink(&mut self, peer: Peer, link: &LinkedPeer) -> bool {
+        let is_last = self.links.get(&peer).is_some_and(|known| known.is_same_link(link));
+        if is_last {
+            self.links.remove(&peer);
+        }
+        is_last
+    }
+
+    /// Bytes that wait for a server's socket.
+    pub(super) fn waiting(&self, peer: Peer) -> usize {
+        self.links.get(&peer).map_or(0, LinkedPeer::waiting)
     }
 
     /// Lives of all that were heard.

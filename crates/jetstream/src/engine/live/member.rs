@@ -5,12 +5,13 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
+use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{CommitWatcher, FrameOutbox, GroupConfig, Groups, write_frame, write_frames};
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
-use myelin_replica::frame::{FrameBody, GroupPlace, LogWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, Status, Vote};
+use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
+use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Status, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, Timestamp};
@@ -30,6 +31,8 @@ pub(in crate::engine) enum MemberEvent {
     Message(u32, u32, RaftMessage),
     /// Another member of its group of this epoch has said where its log ends.
     Log(u32, Peer, LogWord),
+    /// The leader of its group of this epoch has nothing to do any more.
+    Rest(u32, Peer, RestWord),
     /// Time has passed.
     Tick,
     /// What it was to remember is durable.
@@ -44,11 +47,25 @@ pub(in crate::engine) enum MemberEvent {
     HandOver,
 }
 
+impl MemberEvent {
+    /// Whether a member that rests has something to do because of it. The answer to a last heartbeat
+    /// is none.
+    fn wakes(&self) -> bool {
+        match self {
+            Self::Message(.., message) => message.kind != RaftMessageKind::HeartbeatAnswer,
+            Self::Tick | Self::Rest(..) => false,
+            _ => true,
+        }
+    }
+}
+
 /// Place of a member beside its stream.
 #[derive(Default)]
 pub(super) struct MemberSeat {
     /// Perf: each turn looks here, and most streams have no group.
     is_taken: AtomicBool,
+    /// Whether the member needs no ticks.
+    is_resting: AtomicBool,
     inbox: Mutex<Vec<MemberEvent>>,
     member: Mutex<Option<SeatedMember>>,
     role: Mutex<RoleChange>,
@@ -70,6 +87,9 @@ struct SeatedMember {
     askers: Vec<Peer>,
     /// Whether it has said last that it may have lost something.
     was_amnesiac: bool,
+    resting: Resting,
+    /// Whether others are to be told that it rests.
+    tells_of_rest: bool,
 }
 
 /// Role that the stream is to have and has not yet.
@@ -99,8 +119,25 @@ impl MemberSeat {
 }
 
 impl SeatedMember {
-    fn hear(&mut self, event: MemberEvent, now: Timestamp) -> Result<(), MemberFailed> {
+    fn hear(
+        &mut self,
+        event: MemberEvent,
+        end: Option<RestWord>,
+        now: Timestamp,
+    ) -> Result<(), MemberFailed> {
+        if event.wakes() && self.resting.end() {
+            self.member.consensus_mut().wake(false)?;
+        }
         match event {
+            MemberEvent::Rest(epoch, peer, word) => {
+                let consensus = self.member.consensus();
+                let is_leader = epoch == self.place.epoch && consensus.leader() == Some(peer);
+                let agrees = end == Some(word) && consensus.committed() == word.index;
+                if is_leader && agrees && self.amnesia.is_none() {
+                    self.resting.begin(word);
+                    self.member.consensus_mut().rest();
+                }
+            }
             MemberEvent::Message(epoch, life, message) => {
                 if epoch == self.place.epoch && self.may_hear(&message) {
                     self.note_committed(life, &message);
@@ -109,15 +146,30 @@ impl SeatedMember {
             }
             MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
             MemberEvent::Log(..) => {}
+            MemberEvent::Tick if self.resting.is_under_way() => {}
             MemberEvent::Tick => {
                 if self.groups.may_vote() {
                     self.member.tick()?;
                 }
                 self.look_at_logs(now)?;
+                let is_idle =
+                    self.member.consensus().role() == RaftRole::Leader && self.member.consensus().can_rest();
+                if self.resting.tick(is_idle, self.member.consensus().last().1)
+                    && self.groups.are_there(&self.start.voters)
+                    && let Some(end) = end
+                {
+                    self.resting.begin(end);
+                    self.member.consensus_mut().rest();
+                    self.tells_of_rest = true;
+                }
             }
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
             MemberEvent::NewLife(peer, life) => {
-                self.lives.insert(peer, life);
+                let is_leader = self.member.consensus().leader() == Some(peer);
+                let is_news = self.lives.insert(peer, life).is_some();
+                if is_leader && is_news {
+                    self.member.consensus_mut().wake(true)?;
+                }
                 self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
                 self.member.consensus_mut().reset_peer(peer)?;
             }
@@ -180,6 +232,17 @@ impl SeatedMember {
     fn remember(&mut self) {
         self.amnesia = None;
         self.member.consensus_mut().recovered();
+    }
+
+    /// Has others rest that have what this leader has.
+    fn tell_of_rest(&mut self, end: Option<RestWord>, out: &mut MessageBuf) {
+        if !std::mem::take(&mut self.tells_of_rest) || !self.resting.is_under_way() {
+            return;
+        }
+        let Some(end) = end else { return };
+        for &peer in self.start.voters.iter().filter(|&&peer| peer != self.groups.me) {
+            write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
     }
 
     /// Writes down for others where its log ends, if they are to know.
@@ -251,6 +314,8 @@ impl LiveStream {
             amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
+            resting: Resting::default(),
+            tells_of_rest: false,
         };
         *lock(&self.seat.member) = Some(seated);
         self.seat.is_taken.store(true, Release);
@@ -290,6 +355,11 @@ impl LiveStream {
         outline.is_ok_and(|outline| outline.is_none_or(|log| log.base.0 == 0 && log.terms.len() <= 1))
     }
 
+    /// Whether its member needs no ticks.
+    pub(in crate::engine) fn is_member_resting(&self) -> bool {
+        self.seat.is_resting.load(Acquire)
+    }
+
     /// Leaves news for its member. Somebody has to [serve](Self::serve_member) it then.
     pub(in crate::engine) fn tell_member(&self, event: MemberEvent) {
         lock(&self.seat.inbox).push(event);
@@ -318,8 +388,16 @@ impl LiveStream {
         }
         let events = std::mem::take(&mut *lock(&self.seat.inbox));
         let now = self.scope.host.now();
-        let heard = events.into_iter().try_for_each(|event| seated.hear(event, now));
+        let end = end_of_log(core);
+        let heard = events.into_iter().try_for_each(|event| seated.hear(event, end, now));
         let advanced = heard.and_then(|()| seated.member.advance(core, now, &mut after.effects));
+        let advanced = advanced.and_then(|work| {
+            if seated.resting.is_past(seated.member.consensus().last().1) && seated.resting.end() {
+                seated.member.consensus_mut().wake(false)?;
+            }
+            Ok(work)
+        });
+        self.seat.is_resting.store(seated.resting.is_under_way(), Release);
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
@@ -329,6 +407,7 @@ impl LiveStream {
                     seated.remember();
                 }
                 seated.answer_askers(&mut frames);
+                seated.tell_of_rest(end, &mut frames);
                 let is_amnesiac = seated.amnesia.is_some();
                 let is_news = std::mem::replace(&mut seated.was_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| seated.member.consensus().vote());
@@ -417,4 +496,10 @@ impl LiveStream {
             (None, _) => {}
         }
     }
+}
+
+/// Where the log of a stream's group ends.
+fn end_of_log(core: &StreamCore) -> Option<RestWord> {
+    let GroupPosition { term, index, chain, .. } = core.store().group()?;
+    Some(RestWord { term, index, chain })
 }

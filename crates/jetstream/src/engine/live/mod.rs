@@ -27,6 +27,7 @@ mod own_stream;
 mod release_waits;
 mod repair;
 mod reports;
+mod resting;
 mod scope;
 mod sourcing;
 mod traces;

@@ -62,6 +62,8 @@ pub(super) struct Cluster {
     has_meta: bool,
     /// Servers that nobody hears, and that hear nobody.
     pub(super) isolated: Vec<usize>,
+    /// Messages that were carried between servers.
+    pub(super) carried: usize,
 }
 
 /// The server with this number.
@@ -114,7 +116,7 @@ impl Cluster {
             calls: None,
         };
         let servers = (0..size).map(server).collect();
-        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new() };
+        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new(), carried: 0 };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
     }
@@ -204,6 +206,7 @@ impl Cluster {
         if self.isolated.contains(&from) || self.isolated.contains(&to) {
             return;
         }
+        self.carried += 1;
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
             msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
@@ -293,6 +296,12 @@ impl Cluster {
     pub(super) fn contents(&self) -> Vec<(u64, u64)> {
         let houses = self.servers.iter().filter_map(|server| server.house.as_ref());
         houses.map(|house| house.contents(&self.config.name)).collect()
+    }
+
+    /// Whether a server's member rests.
+    pub(super) fn rests(&mut self, number: usize) -> bool {
+        let name = self.config.name.clone();
+        self.house(number).stream(&name).is_member_resting()
     }
 
     /// Part that a server's member has.
