@@ -98,6 +98,11 @@ impl HardStates {
         self.states.get(&group).copied()
     }
 
+    /// All groups, with the states of their members.
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, HardState)> {
+        self.states.iter().map(|(&group, &state)| (group, state))
+    }
+
     /// Bytes that a file has which says the same and nothing twice.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
