@@ -24,8 +24,8 @@ const AMNESIAC: u32 = 1;
 const DAMAGED: u32 = 2;
 const REMOVED: u32 = 4;
 /// Group under whose number the record of the store itself stands: its `incarnation` is the life
-/// that has begun last, `membership` tells the run of the machine in which it did, and `is_amnesiac`
-/// is set until that life has ended with everything synced.
+/// that has begun last, `membership` tells the run of the machine in which it did, and
+/// `is_amnesiac` is set until that life has ended with everything synced.
 pub const OF_STORE: GroupId = GroupId(0);
 /// Number that no group has.
 const NO_GROUP: GroupId = GroupId(u64::MAX);

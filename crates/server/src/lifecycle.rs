@@ -156,14 +156,13 @@ impl Server {
     ) -> Result<Self, StartError> {
         let _inside = control.enter();
         let options = &loaded.options;
-        let takes_part = groups.is_some() || cluster::takes_part(options);
-        let links = links::terms(options, takes_part).map_err(StartError::new)?;
+        let links = links::terms(options, groups.is_some()).map_err(StartError::new)?;
         let keys = ServerKeys::random(&OsEntropy);
         let id = keys.signing.public();
         let name = options.server.name.clone().unwrap_or_else(|| id.clone());
         banner::print(log, &loaded, &name, &id);
         let broker = new_broker(options, keys, name, log)?;
-        let is_dynamic = links::form(&broker, links, (options, takes_part));
+        let is_dynamic = links::form(&broker, links, (options, groups.is_some()));
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
@@ -183,9 +182,7 @@ impl Server {
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
-        let of_jetstream =
-            jetstream.iter().find_map(|running| running.join_groups(options, &broker).transpose());
-        let of_jetstream = of_jetstream.transpose().map_err(failed("Can't start JetStream"))?;
+        let groups = links::join_groups(groups, jetstream.as_ref(), (options, &broker))?;
         observe_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         show_mail(&mailboxes, &monitor);
@@ -212,7 +209,7 @@ impl Server {
             tls: link_offer,
             websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
-            groups: groups.or(of_jetstream),
+            groups,
         };
         let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;
         let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));

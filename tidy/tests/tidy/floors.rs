@@ -34,6 +34,7 @@ const FLOORS: [(&str, &[&str]); 25] = [
             "mesh",
             "monitor",
             "natsfiles",
+            "replica",
             "stdx",
             "store",
             "streams",

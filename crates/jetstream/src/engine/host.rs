@@ -94,8 +94,8 @@ pub trait Host: Send + Sync {
         String::new()
     }
 
-    /// Servers that are told of the subjects of the API, of consumers and of direct gets: leaf nodes
-    /// and hubs by what accounts offer, and in a cluster that shares JetStream all of it.
+    /// Servers that are told of the subjects of the API, of consumers and of direct gets: leaf
+    /// nodes and hubs by what accounts offer, and in a cluster that shares JetStream all of it.
     fn reach(&self) -> Reach {
         Reach::Offered
     }

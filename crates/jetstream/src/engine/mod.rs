@@ -6,6 +6,7 @@ mod api_request;
 mod api_service;
 mod backup;
 mod calls;
+mod cluster;
 mod consumers;
 mod direct;
 mod domain_buckets;
@@ -43,13 +44,14 @@ use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 pub use account::AccountStreams;
 use api_counters::ApiCounters;
 pub use api_request::ApiRequest;
 pub use calls::{ApiCalls, CallGuard, CallScope};
+use cluster::ClusterPart;
 use consumers::{CreateContext, LogListener, OpenedConsumers, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
@@ -59,7 +61,6 @@ pub use host::{Host, Task, Timer};
 use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
 pub use meta::peer_of as peer_id;
-use meta::{AnswerKind, MetaCell};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
 
@@ -80,8 +81,7 @@ pub struct JetStream {
     pub(crate) host: Arc<dyn Host>,
     entropy: Arc<dyn Entropy>,
     accounts: RwLock<BTreeMap<String, Arc<AccountStreams>>>,
-    /// Streams in the store whose accounts were not enabled yet.
-    found: Mutex<BTreeMap<String, Vec<FoundStream>>>,
+    found: FoundStreams,
     /// Budgets of all streams in memory and in files, against the limits of the server.
     pub(crate) memory: Arc<StorageBudget>,
     pub(crate) files: Arc<StorageBudget>,
@@ -90,16 +90,19 @@ pub struct JetStream {
     /// Requests to the API, and those that were answered by an error.
     pub(crate) calls: ApiCounters,
     unlinked: sourcing::Unlinked,
-    /// Whether the store holds streams of which not even the names can be read.
-    pub(crate) has_unreadable: bool,
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
     promises: resources::Promises,
     removals: Arc<Removals>,
-    /// Members of groups, if this server takes part in any.
-    groups: OnceLock<Arc<Groups>>,
-    /// The meta group, if it is in a cluster.
-    meta: MetaCell,
+    cluster: ClusterPart,
+}
+
+/// Streams that the store had at the start.
+struct FoundStreams {
+    /// Of accounts that were not enabled yet.
+    by_account: Mutex<BTreeMap<String, Vec<FoundStream>>>,
+    /// Whether there are some of which not even the names can be read.
+    has_unreadable: bool,
 }
 
 fn saturated(bytes: u64) -> i64 {
@@ -139,15 +142,16 @@ impl JetStream {
             host,
             entropy,
             accounts: RwLock::default(),
-            found: Mutex::new(found),
+            found: FoundStreams {
+                by_account: Mutex::new(found),
+                has_unreadable: !report.unreadable.is_empty(),
+            },
             calls: ApiCounters::default(),
             unlinked: sourcing::Unlinked::default(),
-            has_unreadable: !report.unreadable.is_empty(),
             restores: Arc::default(),
             promises: resources::Promises::default(),
             removals: Arc::default(),
-            groups: OnceLock::new(),
-            meta: OnceLock::new(),
+            cluster: ClusterPart::default(),
         }))
     }
 
@@ -164,27 +168,27 @@ impl JetStream {
         self.limits.store(Arc::new(limits));
     }
 
-    /// Takes part in groups from now on, as this server: answers the number of the store's life that
-    /// begins with that. To be called once.
+    /// Takes part in groups from now on, as this server: answers the number of the store's life
+    /// that begins with that. To be called once.
     ///
     /// # Errors
     /// Words for why its votes cannot be read or written: a member that forgets a vote could vote
     /// twice.
     pub fn begin_groups(&self, settings: GroupSettings) -> Result<u64, String> {
-        let groups = Groups::begin(self, settings)?;
+        let groups = Groups::begin(&self.store, &self.host, settings)?;
         let incarnation = groups.incarnation();
-        let is_first = self.groups.set(groups).is_ok();
+        let is_first = self.cluster.groups.set(groups).is_ok();
         is_first.then_some(incarnation).ok_or_else(|| "groups have begun already".to_owned())
     }
 
     /// There is a link for frames to another server.
     pub fn peer_linked(&self, peer: Peer, link: &LinkedPeer) {
-        self.groups.get().into_iter().for_each(|groups| groups.is_linked(peer, link));
+        self.cluster.groups.get().into_iter().for_each(|groups| groups.is_linked(peer, link));
     }
 
     /// A link for frames to another server has ended, and its process perhaps, too.
     pub fn peer_unlinked(&self, peer: Peer, link: &LinkedPeer) {
-        let groups = self.groups.get().filter(|groups| groups.is_unlinked(peer, link)).cloned();
+        let groups = self.cluster.groups.get().filter(|groups| groups.is_unlinked(peer, link)).cloned();
         if let Some(groups) = groups {
             self.host.spawn_sync(Box::new(move || groups.is_lost(peer)));
         }
@@ -196,11 +200,11 @@ impl JetStream {
     /// # Errors
     /// The stream is not there, cannot be made a member, or this server takes part in no groups.
     pub fn join_group(&self, account: &str, stream: &str, config: &GroupConfig) -> Result<(), ApiError> {
-        let groups = self.groups.get().ok_or(ApiError::CLUSTER_NOT_AVAIL)?;
+        let groups = self.cluster.groups.get().ok_or(ApiError::CLUSTER_NOT_AVAIL)?;
         let live = self.account(account).and_then(|account| account.stream(stream));
         let live = live.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let is_synced = self.settings.sync_always && live.is_stored();
-        live.take_seat(groups, config, (self.seed(), is_synced))
+        live.join(groups, config, (self.seed(), is_synced))
     }
 
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store.
@@ -239,7 +243,7 @@ impl JetStream {
         let present = self.account(account.name());
         let streams = present.clone().unwrap_or_else(|| AccountStreams::new(self, account, limits.clone()));
         if limits.is_some() {
-            let found = lock(&self.found).remove(account.name());
+            let found = lock(&self.found.by_account).remove(account.name());
             let mut found = found.unwrap_or_default();
             found.sort_by_key(|stream| (stream.meta.created, stream.id));
             found.into_iter().for_each(|stream| streams.restore(stream));
@@ -254,7 +258,7 @@ impl JetStream {
         // Streams that were opened have looked for what they copy when the account was not there.
         self.seek_origins();
         self.sweep_linked();
-        self.meta().into_iter().for_each(|meta| meta.account_is_there(account.name()));
+        self.cluster.meta.get().into_iter().for_each(|meta| meta.account_is_there(account.name()));
     }
 
     /// An account is gone: nothing of its streams hears or tells anything, until it is
@@ -270,13 +274,13 @@ impl JetStream {
 
     /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.
     pub fn unopened(&self) -> Vec<String> {
-        let found = lock(&self.found);
+        let found = lock(&self.found.by_account);
         found.keys().cloned().collect()
     }
 
     /// Removes the streams in the store whose account was not enabled yet, or without limits.
     pub(crate) fn delete_unopened(&self, account: &str) -> Result<(), ApiError> {
-        let mut all = lock(&self.found);
+        let mut all = lock(&self.found.by_account);
         let Some(found) = all.get_mut(account) else { return Ok(()) };
         while let Some(stream) = found.last() {
             self.store.delete_unopened(stream.id).map_err(ApiError::stream_delete)?;
@@ -333,7 +337,7 @@ impl JetStream {
             }
         }
         self.store.close(&|| self.host.now().unsigned_abs())?;
-        if let Some(Err(error)) = self.groups.get().map(|groups| groups.end_life()) {
+        if let Some(Err(error)) = self.cluster.groups.get().map(|groups| groups.end_life()) {
             self.host.log(Level::Error, format_args!("JetStream: the end of groups is not durable: {error}"));
         }
         Ok(())
@@ -466,7 +470,13 @@ impl JetStream {
     /// another one of its name that has not failed.
     pub fn repair(&self, account: &str, stream: &str) {
         let found = self.account(account).and_then(|account| account.stream(stream));
-        let of_meta = || self.meta().map(|meta| meta.live()).filter(|live| live.account_name() == account);
+        let of_meta = || {
+            self.cluster
+                .meta
+                .get()
+                .map(|meta| meta.meta_stream())
+                .filter(|live| live.account_name() == account)
+        };
         if let Some(stream) = found.or_else(of_meta) {
             stream.repair(&self.store);
         }

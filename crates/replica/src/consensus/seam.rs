@@ -1,6 +1,6 @@
 //! Work that a member asks for: to write, to send, to read.
 
-use raft::eraftpb;
+use raft::{RaftLog, Storage, eraftpb};
 
 use super::entry::RaftEntry;
 use super::{Broken, Consensus, MAX_MESSAGE_BYTES, Vote};
@@ -86,7 +86,9 @@ impl Consensus {
             done.number = ready.number();
             done.append = ready.entries().iter().map(RaftEntry::of_raft).collect();
             let confirmed = node.raft.prs().iter().map(|(_, progress)| progress.matched).min();
-            done.now = messages(ready.take_messages(), confirmed.unwrap_or(0));
+            let mut now = ready.take_messages();
+            now.retain_mut(|message| is_in_place(message, &node.raft.raft_log));
+            done.now = messages(now, confirmed.unwrap_or(0));
             done.after = messages(ready.take_persisted_messages(), 0);
             let applied = ready.take_committed_entries().last().map(|entry| entry.index);
             node.mut_store().append(&done.append);
@@ -150,6 +152,18 @@ impl Consensus {
             node.mut_store().lend(Vec::new());
         })
     }
+}
+
+/// Whether a message says which entry is before the first one that it has. The library puts entries
+/// into a message that waits for the same member, and that said so of others if it had none: a
+/// member whose answers come between is asked for two places at once.
+fn is_in_place<S: Storage>(message: &mut eraftpb::Message, log: &RaftLog<S>) -> bool {
+    let Some(before) = message.entries.first().map(|first| first.index - 1) else { return true };
+    if before != message.index {
+        let Ok(term) = log.term(before) else { return false };
+        (message.index, message.log_term) = (before, term);
+    }
+    true
 }
 
 /// Messages that the library wants to be sent; a leader's heartbeats say what all have confirmed.

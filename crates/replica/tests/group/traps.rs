@@ -256,6 +256,36 @@ fn entries_share_messages() {
     assert!(sent < 100, "{sent} frames");
 }
 
+/// Two answers between which nobody looks: one that lets a member know of a commit, and its own
+/// that it lacks what is before. The library puts both into one message.
+#[test]
+fn a_message_says_what_is_before_its_entries() {
+    let mut network = led_by_the_first();
+    network.die(2, false);
+    store(&mut network, 0, 5, 10);
+    let last = network.consensus(0).status().last;
+    let of_the_dead = message(&mut network, RaftMessageKind::AppendAnswer, 0, 0);
+    let of_the_dead = RaftMessage { from: peer(2), ..of_the_dead };
+    network.consensus(0).step(RaftMessage { index: 1, ..of_the_dead.clone() }).expect("a sound group");
+    while network.consensus(0).ready().expect("a sound group").is_some() {}
+    network.consensus(0).propose(last + 1, Bytes::from("x")).expect("it leads");
+    while network.consensus(0).ready().expect("a sound group").is_some() {}
+    let other = message(&mut network, RaftMessageKind::AppendAnswer, 1, 0);
+    network.consensus(0).persisted(u64::MAX).expect("a sound group");
+    network.consensus(0).step(RaftMessage { index: last + 1, ..other }).expect("a sound group");
+    let refusal = RaftMessage { index: last, is_refused: true, reject_hint: 1, log_term: 1, ..of_the_dead };
+    network.consensus(0).step(refusal).expect("a sound group");
+    let mut entries = 0;
+    while let Some(ready) = network.consensus(0).ready().expect("a sound group") {
+        for message in ready.now.iter().filter(|message| message.to == peer(2)) {
+            entries += message.entries.len();
+            let first = message.entries.first().map_or(message.index + 1, |entry| entry.index);
+            assert_eq!(first, message.index + 1, "{message:?}");
+        }
+    }
+    assert!(entries > 0, "it is sent what it lacks");
+}
+
 /// An entry is written when it is proposed; the library would count it and refuse.
 #[test]
 fn whoever_can_propose_can_propose_the_largest_message() {

@@ -21,11 +21,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What became of a call that may be another server's.
+/// Outcome of a look at a call that may be another server's.
 pub(super) enum Handled {
-    /// It is for this server, and answered as on a server alone.
+    /// The call is for this server, and answered as on a server alone.
     Usual,
-    /// It has this answer, or none.
+    /// The call has this answer, or none.
     Done(Option<CallResponse>),
 }
 
@@ -317,8 +317,9 @@ impl JetStream {
         let (Some(status), Some(assignment)) = (live.group_status(), assignment) else { return alone };
         let leader = status.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
         let others = assignment.peers.iter().filter(|peer| **peer != leader);
-        let mut replicas: Vec<_> =
-            others.filter_map(|server| Some(self.replica(meta, &status, server, peer_of(server)?))).collect();
+        let mut replicas: Vec<_> = others
+            .filter_map(|server| Some(self.replica(&meta, &status, server, peer_of(server)?)))
+            .collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
         ClusterInfo { name, raft_group: assignment.group.clone(), leader, replicas }
     }

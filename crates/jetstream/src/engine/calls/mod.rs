@@ -151,7 +151,7 @@ impl Call {
         if self.account.account().is_system() {
             return self.dispatch_of_system(&tokens).await;
         }
-        if let Some(meta) = self.jetstream.meta().cloned()
+        if let Some(meta) = self.jetstream.meta()
             && let Handled::Done(response) = self.dispatch_clustered(&meta, &tokens).await
         {
             return response;

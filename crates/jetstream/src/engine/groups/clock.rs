@@ -2,8 +2,8 @@
 
 use super::Groups;
 use super::frames::write_frame;
+use super::replica::MemberEvent;
 use crate::engine::host::Timer;
-use crate::engine::live::MemberEvent;
 use myelin_replica::frame::FrameBody;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;

@@ -1,6 +1,6 @@
 //! Votes and entries that have to be durable before a member's word counts: many share one sync.
 
-use crate::engine::live::{LiveStream, MemberEvent};
+use super::replica::{GroupReplica, MemberEvent};
 use myelin_replica::GroupId;
 use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_stdx::sync::lock;
@@ -24,7 +24,7 @@ pub(super) struct VoteRequests {
 struct VoteRequest {
     group: GroupId,
     state: HardState,
-    live: Weak<LiveStream>,
+    live: Weak<dyn GroupReplica>,
 }
 
 impl VoteRequests {
@@ -46,7 +46,7 @@ impl VoteRequests {
 
     /// Adds a vote. Answers whether [`VoteRequests::write`] has to be called.
     #[must_use = "nobody else writes it"]
-    pub(super) fn add(&self, group: GroupId, state: HardState, live: &Arc<LiveStream>) -> bool {
+    pub(super) fn add(&self, group: GroupId, state: HardState, live: &Arc<dyn GroupReplica>) -> bool {
         lock(&self.waiting).push(VoteRequest { group, state, live: Arc::downgrade(live) });
         !self.is_asked.swap(true, AcqRel)
     }
@@ -74,8 +74,8 @@ impl VoteRequests {
         drop(file);
         for VoteRequest { state, live, .. } in requests {
             if let Some(live) = live.upgrade() {
-                live.tell_member(MemberEvent::VotePersisted(state.vote));
-                live.serve_member_off_shard();
+                live.tell(MemberEvent::VotePersisted(state.vote));
+                live.serve_off_shard();
             }
         }
         Ok(())
@@ -85,7 +85,7 @@ impl VoteRequests {
 /// Streams whose members wait for what they have written to be synced.
 pub(super) struct SyncRequests {
     journal: Arc<Journal>,
-    waiting: Mutex<Vec<Weak<LiveStream>>>,
+    waiting: Mutex<Vec<Weak<dyn GroupReplica>>>,
     is_asked: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ impl SyncRequests {
 
     /// Adds a stream. Answers whether [`SyncRequests::run`] has to be called.
     #[must_use = "nobody else syncs it"]
-    pub(super) fn add(&self, live: &Arc<LiveStream>) -> bool {
+    pub(super) fn add(&self, live: &Arc<dyn GroupReplica>) -> bool {
         let live = Arc::downgrade(live);
         let mut waiting = lock(&self.waiting);
         if !waiting.iter().any(|other| other.ptr_eq(&live)) {
@@ -112,6 +112,6 @@ impl SyncRequests {
         let streams = std::mem::take(&mut *lock(&self.waiting));
         // A round that fails has its streams fail, which their members see.
         let _ = self.journal.round_now(&|| now.unsigned_abs());
-        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_member_off_shard());
+        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_off_shard());
     }
 }

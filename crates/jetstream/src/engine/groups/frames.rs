@@ -2,7 +2,7 @@
 
 use super::Groups;
 use super::peers::PeerLife;
-use crate::engine::live::{LiveStream, MemberEvent};
+use super::replica::{GroupReplica, MemberEvent};
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
 use myelin_replica::{GroupId, Peer, RaftMessage};
@@ -85,7 +85,7 @@ impl Service for FrameService {
             shard.send(&groups.account, &mut answers, groups.host.instant());
         }
         shard.keep_buf(answers);
-        told.iter().for_each(|live| live.serve_member(shard));
+        told.iter().for_each(|live| live.serve_on(shard));
     }
 }
 
@@ -93,7 +93,7 @@ impl Service for FrameService {
 struct FrameIntake<'a> {
     groups: &'a Groups,
     /// Streams whose members have something to hear.
-    told: Vec<Arc<LiveStream>>,
+    told: Vec<Arc<dyn GroupReplica>>,
     answers: MessageBuf,
 }
 
@@ -132,7 +132,7 @@ impl FrameIntake<'_> {
                 let event = MemberEvent::Message(place.epoch, known_life, message);
                 match self.groups.member(place.group) {
                     Some(live) => {
-                        live.tell_member(event);
+                        live.tell(event);
                         self.serve_later(live);
                     }
                     None => self.groups.keep_early(place.group, event),
@@ -140,7 +140,7 @@ impl FrameIntake<'_> {
             }
             FrameBody::Log(place, word) => {
                 if let Some(live) = self.groups.member(place.group) {
-                    live.tell_member(MemberEvent::Log(place.epoch, from, word));
+                    live.tell(MemberEvent::Log(place.epoch, from, word));
                     self.serve_later(live);
                 }
             }
@@ -153,7 +153,7 @@ impl FrameIntake<'_> {
             FrameBody::Answer(answer) => lock(&self.groups.peers).answered(from, answer, now),
             FrameBody::Rest(place, word) => {
                 if let Some(live) = self.groups.member(place.group) {
-                    live.tell_member(MemberEvent::Rest(place.epoch, from, word));
+                    live.tell(MemberEvent::Rest(place.epoch, from, word));
                     self.serve_later(live);
                 }
             }
@@ -163,12 +163,12 @@ impl FrameIntake<'_> {
 
     fn begin_life(&mut self, peer: Peer, life: u32) {
         for live in self.groups.members() {
-            live.tell_member(MemberEvent::NewLife(peer, life));
+            live.tell(MemberEvent::NewLife(peer, life));
             self.serve_later(live);
         }
     }
 
-    fn serve_later(&mut self, live: Arc<LiveStream>) {
+    fn serve_later(&mut self, live: Arc<dyn GroupReplica>) {
         if !self.told.iter().any(|told| Arc::ptr_eq(told, &live)) {
             self.told.push(live);
         }

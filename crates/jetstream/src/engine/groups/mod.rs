@@ -18,10 +18,9 @@ mod durable;
 mod frame_outbox;
 mod frames;
 mod peers;
+mod replica;
 
-use super::JetStream;
 use super::host::Host;
-use super::live::{LiveStream, MemberEvent};
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
 use myelin_broker::{Account, Binding, Level, LinkedPeer, Service};
@@ -29,7 +28,7 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use myelin_streams::ReplicaRole;
+use myelin_store::Store;
 use myelin_streams::group::GroupVotes;
 use peers::Peers;
 use std::collections::BTreeMap;
@@ -40,6 +39,7 @@ use std::time::Instant;
 
 pub(super) use frame_outbox::FrameOutbox;
 pub(super) use frames::{write_frame, write_frames};
+pub(super) use replica::{GroupReplica, MemberEvent};
 
 /// Bytes that may wait for another server before it gets no more entries.
 const MOST_WAITING: usize = 32 << 20;
@@ -70,7 +70,7 @@ pub(super) struct Groups {
     pub(super) account: Arc<Account>,
     host: Arc<dyn Host>,
     began: Instant,
-    members: RwLock<BTreeMap<GroupId, Weak<LiveStream>>>,
+    members: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
     peers: Mutex<Peers>,
     votes: VoteRequests,
     syncs: SyncRequests,
@@ -80,23 +80,14 @@ pub(super) struct Groups {
     beats: AtomicU64,
     /// Held as long as frames are to come.
     binding: Mutex<Option<Arc<Binding>>>,
-    observer: RwLock<Option<Weak<dyn RoleObserver>>>,
-    /// What was said to members that are not here yet: other servers may be quicker to make a group.
+    observer: RwLock<Option<Weak<dyn GroupsObserver>>>,
+    /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
     me_weak: Weak<Self>,
 }
 
-/// Whoever wants to know that more of a stream is committed.
-pub(super) trait CommitWatcher: Send + Sync {
-    /// Something may be. Called behind each turn, and must not wait.
-    fn committed(&self);
-}
-
-/// Whoever wants to know which streams lead.
-pub(super) trait RoleObserver: Send + Sync {
-    /// A stream has this role from now on. Called on a thread that may wait.
-    fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole);
-
+/// Whoever wants to look at the groups now and then.
+pub(super) trait GroupsObserver: Send + Sync {
     /// Some two seconds have passed. Called on a thread that may wait.
     fn passes(&self);
 }
@@ -106,10 +97,14 @@ impl Groups {
     ///
     /// # Errors
     /// Words for why the file of votes cannot be read or written.
-    pub(super) fn begin(jetstream: &JetStream, settings: GroupSettings) -> Result<Arc<Self>, String> {
+    pub(super) fn begin(
+        store: &Store,
+        host: &Arc<dyn Host>,
+        settings: GroupSettings,
+    ) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account } = settings;
-        let mut votes = GroupVotes::open(&jetstream.store).map_err(|error| error.to_string())?;
-        let host = Arc::clone(&jetstream.host);
+        let mut votes = GroupVotes::open(store).map_err(|error| error.to_string())?;
+        let host = Arc::clone(host);
         let (state, is_amnesiac) =
             begin_life(&mut votes, &host.boot_id()).map_err(|error| error.to_string())?;
         if is_amnesiac {
@@ -126,7 +121,7 @@ impl Groups {
             members: RwLock::default(),
             peers: Mutex::new(Peers::new(state.incarnation)),
             votes: VoteRequests::new(votes),
-            syncs: SyncRequests::new(Arc::clone(jetstream.journal())),
+            syncs: SyncRequests::new(Arc::clone(store.journal())),
             is_amnesiac,
             beats: AtomicU64::new(0),
             binding: Mutex::default(),
@@ -142,17 +137,12 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Has somebody told which streams lead and which follow.
-    pub(super) fn observe(&self, observer: Weak<dyn RoleObserver>) {
+    /// Has somebody told that time passes.
+    pub(super) fn observe(&self, observer: Weak<dyn GroupsObserver>) {
         *write_lock(&self.observer) = Some(observer);
     }
 
-    /// A stream has another role now.
-    pub(super) fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole) {
-        self.observer().into_iter().for_each(|observer| observer.has_role(live, role));
-    }
-
-    fn observer(&self) -> Option<Arc<dyn RoleObserver>> {
+    fn observer(&self) -> Option<Arc<dyn GroupsObserver>> {
         read_lock(&self.observer).as_ref().and_then(Weak::upgrade)
     }
 
@@ -161,7 +151,8 @@ impl Groups {
         lock(&self.peers).is_there(peer, self.nanoseconds())
     }
 
-    /// Nanoseconds since another server was there for certain; 0 where it is not known to have been.
+    /// Nanoseconds since another server was there for certain; 0 where it is not known to have
+    /// been.
     pub(super) fn heard_ago(&self, peer: Peer) -> i64 {
         let ago = lock(&self.peers).heard_ago(peer, self.nanoseconds());
         i64::try_from(ago.unwrap_or(0)).unwrap_or(i64::MAX)
@@ -173,7 +164,7 @@ impl Groups {
     }
 
     /// Makes a stream known as a member of a group.
-    pub(super) fn add(&self, config: &GroupConfig, live: &Arc<LiveStream>) {
+    pub(super) fn add(&self, config: &GroupConfig, live: &Arc<dyn GroupReplica>) {
         let now = self.nanoseconds();
         let mut peers = lock(&self.peers);
         config.voters.iter().filter(|&&peer| peer != self.me).for_each(|&peer| peers.know(peer, now));
@@ -181,7 +172,7 @@ impl Groups {
         write_lock(&self.members).insert(config.place.group, Arc::downgrade(live));
         let mut early = lock(&self.early);
         let of_group = early.extract_if(.., |(group, _)| *group == config.place.group);
-        of_group.for_each(|(_, event)| live.tell_member(event));
+        of_group.for_each(|(_, event)| live.tell(event));
     }
 
     /// The vote that a member of a group remembers, and whether it may have lost what it has
@@ -240,11 +231,11 @@ impl Groups {
         lock(&self.peers).may_vote(self.nanoseconds())
     }
 
-    fn member(&self, group: GroupId) -> Option<Arc<LiveStream>> {
+    fn member(&self, group: GroupId) -> Option<Arc<dyn GroupReplica>> {
         read_lock(&self.members).get(&group)?.upgrade()
     }
 
-    fn members(&self) -> Vec<Arc<LiveStream>> {
+    fn members(&self) -> Vec<Arc<dyn GroupReplica>> {
         read_lock(&self.members).values().filter_map(Weak::upgrade).collect()
     }
 
@@ -253,7 +244,7 @@ impl Groups {
         self: &Arc<Self>,
         place: GroupPlace,
         (vote, is_amnesiac): (Vote, bool),
-        live: &Arc<LiveStream>,
+        live: &Arc<dyn GroupReplica>,
     ) {
         let (epoch, incarnation) = (place.epoch, self.incarnation);
         let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
@@ -274,7 +265,7 @@ impl Groups {
     }
 
     /// Has what a stream has written synced, and its member told.
-    pub(super) fn sync(self: &Arc<Self>, live: &Arc<LiveStream>) {
+    pub(super) fn sync(self: &Arc<Self>, live: &Arc<dyn GroupReplica>) {
         if self.syncs.add(live) {
             let groups = Arc::clone(self);
             self.host.spawn_sync(Box::new(move || groups.syncs.run(groups.host.now())));
@@ -305,9 +296,9 @@ impl Groups {
 
     /// Has time pass for all members that do not rest.
     fn tick(&self) {
-        for member in self.members().into_iter().filter(|member| !member.is_member_resting()) {
-            member.tell_member(MemberEvent::Tick);
-            member.serve_member_off_shard();
+        for member in self.members().into_iter().filter(|member| !member.is_resting()) {
+            member.tell(MemberEvent::Tick);
+            member.serve_off_shard();
         }
     }
 
@@ -321,14 +312,15 @@ impl Groups {
     /// Has all members hear of something, on a thread that may wait.
     fn tell_all(&self, event: MemberEvent) {
         for member in self.members() {
-            member.tell_member(event.clone());
-            member.serve_member_off_shard();
+            member.tell(event.clone());
+            member.serve_off_shard();
         }
     }
 }
 
 /// Begins a life, durably. Answers the record of the store, and whether what was confirmed in the
-/// life before may be lost: the machine runs anew, and that life did not end with everything synced.
+/// life before may be lost: the machine runs anew, and that life did not end with everything
+/// synced.
 fn begin_life(votes: &mut GroupVotes, boot_id: &str) -> io::Result<(HardState, bool)> {
     let before = votes.get(OF_STORE).unwrap_or_default();
     let boot = u64::from(crc32c::crc32c(boot_id.as_bytes()));

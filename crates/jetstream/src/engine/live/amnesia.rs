@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// After so many nanoseconds a majority decides without those that are not there.
 const RECOVERY_WAIT: Timestamp = 60_000_000_000;
 
-/// What a member that may have lost entries knows of its group.
+/// Knowledge of a member that may have lost entries about its group.
 #[derive(Debug)]
 pub(super) struct Amnesia {
     since: Timestamp,
@@ -24,9 +24,9 @@ pub(super) struct Amnesia {
     logs: BTreeMap<Peer, LogWord>,
 }
 
-/// Decision of members of which too few remember everything.
+/// AmnesiaDecision of members of which too few remember everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Decision {
+pub(super) struct AmnesiaDecision {
     /// Whether this member is to stand for election: it has the most.
     pub(super) stands: bool,
     /// Whether members were missing, which may have had more.
@@ -58,13 +58,13 @@ impl Amnesia {
         self.logs.remove(&peer);
     }
 
-    /// What follows from what all have said, if anything does. `mine`: where this member's log ends.
+    /// Consequence of what all have said, if there is one. `mine`: where this member's log ends.
     pub(super) fn decide(
         &self,
         (me, mine): (Peer, LogWord),
         voters: &[Peer],
         now: Timestamp,
-    ) -> Option<Decision> {
+    ) -> Option<AmnesiaDecision> {
         let others = voters.iter().filter(|&&voter| voter != me);
         let healthy = others.clone().filter(|voter| self.logs.get(voter).is_some_and(|log| !log.is_amnesiac));
         if healthy.count() * 2 > voters.len() {
@@ -79,7 +79,7 @@ impl Amnesia {
         let place = |peer: Peer, log: LogWord| (log.term, log.index, peer);
         let most = self.logs.iter().map(|(&peer, &log)| place(peer, log)).max();
         let stands = most.is_none_or(|most| most < place(me, mine));
-        Some(Decision { stands, lacks_some: known < voters.len() })
+        Some(AmnesiaDecision { stands, lacks_some: known < voters.len() })
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         amnesia.hear(peer(2), log(3, 9, true));
         assert_eq!(decide(&amnesia, log(3, 9, true)), None, "one is not there");
         amnesia.hear(peer(3), log(2, 20, false));
-        let stands = |stands| Some(Decision { stands, lacks_some: false });
+        let stands = |stands| Some(AmnesiaDecision { stands, lacks_some: false });
         assert_eq!(decide(&amnesia, log(3, 10, true)), stands(true));
         assert_eq!(decide(&amnesia, log(3, 8, true)), stands(false));
         assert_eq!(decide(&amnesia, log(3, 9, true)), stands(false), "the greater id of two that are equal");
@@ -140,6 +140,6 @@ mod tests {
         assert_eq!(decide(&amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
         amnesia.hear(peer(2), log(1, 0, true));
         assert_eq!(decide(&amnesia, RECOVERY_WAIT - 1), None);
-        assert_eq!(decide(&amnesia, RECOVERY_WAIT), Some(Decision { stands: true, lacks_some: true }));
+        assert_eq!(decide(&amnesia, RECOVERY_WAIT), Some(AmnesiaDecision { stands: true, lacks_some: true }));
     }
 }

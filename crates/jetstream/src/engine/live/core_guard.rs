@@ -57,7 +57,7 @@ impl Drop for CoreGuard<'_> {
                     core.store().give_up("a panic while it worked");
                 }
                 stream.report_drops(core, &mut after);
-                if stream.seat.is_taken() {
+                if stream.membership.is_taken() {
                     stream.advance_member(core, &mut after);
                 }
                 stream.collect_followups(core, stream.scope.host.now(), &mut after);

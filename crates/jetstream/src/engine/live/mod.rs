@@ -23,6 +23,7 @@ mod health;
 mod ingress;
 mod lost;
 mod member;
+mod membership;
 mod own_stream;
 mod release_waits;
 mod repair;
@@ -44,7 +45,7 @@ use core_cell::CoreCell;
 use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
-use member::MemberSeat;
+use membership::Membership;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
@@ -61,12 +62,12 @@ use reports::RateLimitedReports;
 use scope::{StreamScope, identity};
 use sourcing::SourcingMarks;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
-pub(super) use member::MemberEvent;
+pub(super) use membership::MemberWatcher;
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.
@@ -97,8 +98,7 @@ pub struct LiveStream {
     sourcing: Box<dyn Sourcing>,
     sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
-    seat: MemberSeat,
-    opened: Instant,
+    membership: Membership,
     me: Weak<Self>,
 }
 
@@ -121,6 +121,7 @@ impl LiveStream {
             server_name: server.name.into(),
             server_id: server.id.into(),
             created,
+            opened: host.instant(),
             account: Arc::clone(account),
             host: Arc::clone(host),
         };
@@ -139,8 +140,7 @@ impl LiveStream {
             sourcing,
             sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
-            seat: MemberSeat::default(),
-            opened: host.instant(),
+            membership: Membership::default(),
             me: Weak::clone(me),
         })
     }
@@ -206,7 +206,7 @@ impl LiveStream {
 
     /// Whether it was opened within so long.
     pub(super) fn began_within(&self, time: Duration) -> bool {
-        self.scope.host.instant().saturating_duration_since(self.opened) < time
+        self.scope.host.instant().saturating_duration_since(self.scope.opened) < time
     }
 
     /// Whether this replica decides.

@@ -1,8 +1,9 @@
 //! Rest of a member: a group in which nothing happens has no ticks and no heartbeats.
 //!
-//! Its leader says so when all have the same log, all of it committed, and all their servers support
-//! it; who has just that log rests, too. Whatever comes for the group wakes it, and the loss of a
-//! server that has a member wakes the others: they hear of it by the words between servers.
+//! Its leader says so when all have the same log, all of it committed, and all their servers
+//! support it; who has just that log rests, too. Whatever comes for the group wakes it, and the
+//! loss of a server that has a member wakes the others: they hear of it by the words between
+//! servers.
 
 use myelin_replica::frame::RestWord;
 
@@ -20,20 +21,20 @@ pub(super) struct Resting {
 }
 
 impl Resting {
-    /// A tick has passed, after which the member, a leader, has something to do or not, and `last` is
-    /// the last entry. Answers whether it has had nothing to do for long enough.
+    /// A tick has passed, after which the member, a leader, has something to do or not, and `last`
+    /// is the last entry. Answers whether it has had nothing to do for long enough.
     pub(super) fn tick(&mut self, is_idle: bool, last: u64) -> bool {
         let is_idle = is_idle && last == std::mem::replace(&mut self.last, last);
         self.idle_ticks = if is_idle { self.idle_ticks + 1 } else { 0 };
         self.idle_ticks >= IDLE_TICKS
     }
 
-    /// It rests from here on.
+    /// Rests from here on.
     pub(super) fn begin(&mut self, at: RestWord) {
         self.at = Some(at);
     }
 
-    /// It has something to do. Answers whether it was at rest.
+    /// Has something to do again. Answers whether it was at rest.
     pub(super) fn end(&mut self) -> bool {
         let was_under_way = self.at.take().is_some();
         if was_under_way {

@@ -8,6 +8,7 @@ use myelin_store::Timestamp;
 use myelin_streams::consumer::account_hash as hash;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Names, account and host of one stream, none of which ever changes.
 pub(super) struct StreamScope {
@@ -18,6 +19,8 @@ pub(super) struct StreamScope {
     pub(super) server_id: Box<str>,
     /// When the stream was created, which tells it from another one of its name.
     pub(super) created: Timestamp,
+    /// When it was opened, by the clock that only goes forward.
+    pub(super) opened: Instant,
     pub(super) account: Arc<Account>,
     pub(super) host: Arc<dyn Host>,
 }

@@ -2,7 +2,7 @@
 
 use super::LiveStream;
 use super::core_cell::CoreSlot;
-use super::member::MemberWork;
+use super::membership::MemberWork;
 use super::sourcing::{NextAction, SourceRun};
 use super::traces::BatchTraces;
 use crate::engine::host::Timer;
@@ -148,7 +148,7 @@ impl LiveStream {
     /// Works off what it can; what there is to say is in order when this returns.
     fn run_turn(&self, slot: &mut CoreSlot, batch: &mut VecDeque<StreamWork>, after: &mut TurnResult) {
         self.drain_inbox(slot, batch, after);
-        if self.seat.is_taken()
+        if self.membership.is_taken()
             && let CoreSlot::Here(core) = slot
         {
             self.guard_panics(core, after, |core, after| {
@@ -375,7 +375,7 @@ impl LiveStream {
         if std::mem::take(&mut after.effects.is_image_due) {
             self.consumers.rewrite_later();
         }
-        if self.seat.is_taken() {
+        if self.membership.is_taken() {
             self.apply_member_work(&mut after.member);
         }
         debug_assert!(after.due.is_none() && after.job.is_none(), "what a turn wants is done once");

@@ -52,9 +52,9 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) answer: AnswerKind,
 }
 
-/// Head of an assignment as JSON, in front of the configuration.
+/// AssignmentHead of an assignment as JSON, in front of the configuration.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct AssignmentHead {
     v: u32,
     #[serde(flatten)]
     key: StreamKey,
@@ -93,8 +93,18 @@ impl Assignment {
     pub(super) fn encode(&self) -> Vec<u8> {
         let Self { key, id, peers, group, created, replaces, config, is_removed, nonce, reply, answer } =
             self.clone();
-        let head =
-            Head { v: VERSION, key, id, peers, group, replaces, removed: is_removed, nonce, reply, answer };
+        let head = AssignmentHead {
+            v: VERSION,
+            key,
+            id,
+            peers,
+            group,
+            replaces,
+            removed: is_removed,
+            nonce,
+            reply,
+            answer,
+        };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let stored = Stored { created, config, ..Stored::default() }.encode();
         let mut bytes = u32::try_from(head.len()).unwrap_or(0).to_le_bytes().to_vec();
@@ -108,7 +118,7 @@ impl Assignment {
         let (size, rest) = bytes.split_first_chunk()?;
         let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
         let (head, stored) = rest.split_at_checked(size)?;
-        let Head { v, key, id, peers, group, replaces, removed, nonce, reply, answer } =
+        let AssignmentHead { v, key, id, peers, group, replaces, removed, nonce, reply, answer } =
             serde_json::from_slice(head).ok()?;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;

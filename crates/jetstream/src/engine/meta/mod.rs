@@ -1,19 +1,20 @@
 //! The meta group: which streams there are in the cluster, on which servers, with which
 //! configuration.
 //!
-//! Owns the *assignments*: each is a message of the internal stream `_meta_`, of which all servers of
-//! the cluster that take part in groups have a replica. Whoever leads it decides on requests that
-//! make, change and remove streams; every server does what is committed, in order. What a stream
-//! answers is for the stream's own leader. Must never remove anything for want of an assignment:
-//! only a committed one that says so does.
+//! Owns the *assignments*: each is a message of the internal stream `_meta_`, of which all servers
+//! of the cluster that take part in groups have a replica. Whoever leads it decides on requests
+//! that make, change and remove streams; every server does what is committed, in order. What a
+//! stream answers is for the stream's own leader. Must never remove anything for want of an
+//! assignment: only a committed one that says so does.
 //!
 //! # One stream is made
 //!
-//! 1. `STREAM.CREATE` reaches all servers; the meta leader checks it, chooses servers, and publishes
+//! 1. `STREAM.CREATE` reaches all servers; the meta leader checks it, chooses servers, and
+//!    publishes
 //!    the assignment to `_meta_` (`engine/calls/clustered.rs`). The others are silent.
 //! 2. When it is committed each server looks at it (`Meta::apply`); those that are named make a
 //!    replica, and the first of them stands for election.
-//! 3. Whoever leads the stream first answers the client (`Meta::is_leading`).
+//! 3. Whoever leads the stream first answers the client (`Meta::answer_pending`).
 
 mod answers;
 mod assignment;
@@ -22,8 +23,9 @@ mod reconcile;
 mod view;
 
 use super::account::AccountStreams;
-use super::groups::{CommitWatcher, GroupConfig, Groups, RoleObserver};
-use super::live::LiveStream;
+use super::cluster::ClusterMember;
+use super::groups::{GroupConfig, Groups, GroupsObserver};
+use super::live::{LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
@@ -38,9 +40,10 @@ use myelin_store::Wait;
 use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::account_hash;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::any::Any;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
@@ -78,7 +81,7 @@ pub(super) struct Meta {
 /// Whether a request is for this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// It is to be answered here.
+    /// Answered here.
     Here,
     /// Another server answers, or nobody.
     Silent,
@@ -86,8 +89,8 @@ pub(super) enum Route {
     Unavailable,
 }
 
-/// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server has
-/// it. `None` for a name that gives none.
+/// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server
+/// has it. `None` for a name that gives none.
 pub fn peer_of(server: &str) -> Option<Peer> {
     Peer::parse(&account_hash(server))
 }
@@ -104,7 +107,7 @@ impl Meta {
         servers: &[String],
     ) -> Result<Arc<Self>, String> {
         let account = AccountStreams::new(jetstream, &groups.account, Some(AccountLimits::default()));
-        let found = lock(&jetstream.found).remove(groups.account.name()).unwrap_or_default();
+        let found = lock(&jetstream.found.by_account).remove(groups.account.name()).unwrap_or_default();
         found.into_iter().for_each(|stream| account.restore(stream));
         let live = match account.stream(META) {
             Some(live) => live,
@@ -121,8 +124,8 @@ impl Meta {
         // Servers that were told of others than these are no members of this group.
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
-        let seat = (jetstream.seed(), jetstream.settings.sync_always);
-        live.take_seat(groups, &GroupConfig { place, voters }, seat).map_err(|error| error.to_string())?;
+        let join = (jetstream.seed(), jetstream.settings.sync_always);
+        live.join(groups, &GroupConfig { place, voters }, join).map_err(|error| error.to_string())?;
         let meta = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
@@ -137,12 +140,12 @@ impl Meta {
             leaderless: Mutex::new(Some(jetstream.host.instant())),
             me: Weak::clone(me),
         });
-        groups.observe(Arc::downgrade(&meta) as Weak<dyn RoleObserver>);
+        groups.observe(Arc::downgrade(&meta) as Weak<dyn GroupsObserver>);
         let asked = format!("_ask_.{}", groups.me);
         let service: Arc<dyn Service> = Arc::new(AskService(Arc::downgrade(&meta)));
         // As long as the account is there, which is for ever.
         let _ = groups.account.bind(asked.as_bytes(), service);
-        meta.live.watch_commits(Arc::downgrade(&meta) as Weak<dyn CommitWatcher>);
+        meta.live.watch_member(Arc::downgrade(&meta) as Weak<dyn MemberWatcher>);
         // What is there from earlier lives was answered then.
         meta.apply(false);
         Ok(meta)
@@ -294,8 +297,39 @@ impl Meta {
         self.waits.wake();
     }
 
-    /// An account may use JetStream here from now on: its streams are made that were assigned before.
-    pub(super) fn account_is_there(&self, account: &str) {
+    /// Whether this is the meta stream.
+    fn is_meta(&self, account: &str, stream: &str) -> bool {
+        stream == META && account == self.groups.account.name()
+    }
+
+    /// This server leads the meta group now.
+    fn is_leading(&self) {
+        if let Some(jetstream) = self.jetstream.upgrade() {
+            let (name, cluster) = (&self.name, jetstream.host.cluster());
+            jetstream.host.log(
+                Level::Info,
+                format_args!("Self is new JetStream cluster metadata leader: {name}/{cluster}"),
+            );
+        }
+    }
+
+    /// A stream of this server leads its group now.
+    fn is_led_here(&self, account: &str, stream: &str) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let line = format_args!("JetStream cluster new stream leader for '{account} > {stream}'");
+        jetstream.host.log(Level::Info, line);
+        if let Some(live) = jetstream.account(account).and_then(|account| account.stream(stream)) {
+            self.answer_pending(&live, false);
+        }
+    }
+}
+
+impl ClusterMember for Meta {
+    fn meta_stream(&self) -> Arc<LiveStream> {
+        self.live()
+    }
+
+    fn account_is_there(&self, account: &str) {
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
         let assigned = self.view().of_account(account);
         let task = move || {
@@ -305,37 +339,9 @@ impl Meta {
         };
         jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
     }
-
-    /// A stream of this server leads its group now, or the meta stream does.
-    fn is_leading(&self, live: &Arc<LiveStream>) {
-        if Arc::ptr_eq(live, &self.live) {
-            if let Some(jetstream) = self.jetstream.upgrade() {
-                let (name, cluster) = (&self.name, jetstream.host.cluster());
-                jetstream.host.log(
-                    Level::Info,
-                    format_args!("Self is new JetStream cluster metadata leader: {name}/{cluster}"),
-                );
-            }
-            return;
-        }
-        if let Some(jetstream) = self.jetstream.upgrade() {
-            let (account, stream) = (live.account_name(), live.name());
-            let line = format_args!("JetStream cluster new stream leader for '{account} > {stream}'");
-            jetstream.host.log(Level::Info, line);
-        }
-        self.answer_pending(live, false);
-    }
 }
 
-impl RoleObserver for Meta {
-    fn has_role(&self, live: &Arc<LiveStream>, role: ReplicaRole) {
-        if role.leads() {
-            self.is_leading(live);
-        } else if Arc::ptr_eq(live, &self.live) {
-            self.waits.send_away();
-        }
-    }
-
+impl GroupsObserver for Meta {
     fn passes(&self) {
         let has_leader = self.live.group_status().is_some_and(|status| status.leader.is_some());
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
@@ -350,9 +356,21 @@ impl RoleObserver for Meta {
     }
 }
 
-impl CommitWatcher for Meta {
-    fn committed(&self) {
-        if self.live.released() <= self.view().seen() || self.is_apply_queued.swap(true, AcqRel) {
+impl MemberWatcher for Meta {
+    fn has_role(&self, account: &str, stream: &str, role: ReplicaRole) {
+        match (self.is_meta(account, stream), role.leads()) {
+            (true, true) => self.is_leading(),
+            (true, false) => self.waits.send_away(),
+            (false, true) => self.is_led_here(account, stream),
+            (false, false) => {}
+        }
+    }
+
+    fn committed(&self, account: &str, stream: &str) {
+        if !self.is_meta(account, stream)
+            || self.live.released() <= self.view().seen()
+            || self.is_apply_queued.swap(true, AcqRel)
+        {
             return;
         }
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
@@ -366,23 +384,27 @@ impl CommitWatcher for Meta {
 
 impl JetStream {
     /// The meta group, if this server is in a cluster.
-    pub(super) fn meta(&self) -> Option<&Arc<Meta>> {
-        self.meta.get()
+    pub(super) fn meta(&self) -> Option<Arc<Meta>> {
+        let member: Arc<dyn Any + Send + Sync> = Arc::clone(self.cluster.meta.get()?) as _;
+        member.downcast().ok()
     }
 
-    /// Takes part in the cluster's meta group, and so in the cluster's JetStream: to be called once,
-    /// behind [`JetStream::begin_groups`].
+    /// Takes part in the cluster's meta group, and so in the cluster's JetStream: to be called
+    /// once, behind [`JetStream::begin_groups`].
     ///
     /// # Errors
     /// Words for why not.
     pub fn begin_meta(self: &Arc<Self>, servers: &[String]) -> Result<(), String> {
-        let groups = self.groups.get().ok_or("groups have not begun")?;
+        let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
         let meta = Meta::begin(self, groups, servers)?;
-        self.meta.set(meta).map_err(|_| "the meta group has begun already".to_owned())
+        self.cluster
+            .meta
+            .set(meta as Arc<dyn ClusterMember>)
+            .map_err(|_| "the meta group has begun already".to_owned())
     }
 
-    /// As [`JetStream::begin_meta`], on the thread of the API, when it comes to it; what goes wrong is
-    /// in the log.
+    /// As [`JetStream::begin_meta`], on the thread of the API, when it comes to it; what goes wrong
+    /// is in the log.
     pub fn begin_meta_later(self: &Arc<Self>, servers: Vec<String>) {
         let jetstream = Arc::clone(self);
         let begin = move || {
@@ -396,7 +418,9 @@ impl JetStream {
 
     /// Whether this store was in a cluster before: names of the servers of its meta group.
     pub fn has_meta(&self, account: &str) -> bool {
-        lock(&self.found).get(account).is_some_and(|found| found.iter().any(|one| one.meta.name == META))
+        lock(&self.found.by_account)
+            .get(account)
+            .is_some_and(|found| found.iter().any(|one| one.meta.name == META))
     }
 }
 
@@ -419,6 +443,3 @@ fn config(servers: &[String]) -> StreamConfig {
         ..StreamConfig::default()
     }
 }
-
-/// Observer of leaderships of groups: set once, where there is a meta group.
-pub(super) type MetaCell = OnceLock<Arc<Meta>>;

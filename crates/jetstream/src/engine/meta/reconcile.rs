@@ -1,10 +1,11 @@
-//! What a server does about an assignment: replicas are made, changed and removed as it says.
+//! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::{Assignment, LiveStream, Meta, StreamKey, peer_of};
+use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peer_of};
+use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
+use crate::engine::live::MemberWatcher;
 use crate::engine::waits::block_on;
-use crate::engine::{AnswerKind, JetStream};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
@@ -13,7 +14,7 @@ use myelin_replica::GroupId;
 use myelin_replica::frame::GroupPlace;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 impl JetStream {
     /// An assignment of a stream with this configuration, which has an id from here on.
@@ -75,8 +76,8 @@ impl Meta {
         }
     }
 
-    /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while this
-    /// server looked, and somebody may wait for an answer.
+    /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
+    /// this server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
@@ -100,7 +101,7 @@ impl Meta {
             }
             _ if !is_mine => return,
             Some(live) if live.created() == assignment.created => {
-                self.seat(jetstream, assignment, &live).and_then(|()| {
+                self.join(jetstream, assignment, &live).and_then(|()| {
                     let is_changed = *live.config() != assignment.config;
                     if is_changed {
                         block_on(account.update(jetstream, &live, assignment.config.clone()))?;
@@ -150,12 +151,12 @@ impl Meta {
             account.create(jetstream, assignment.config.clone(), assignment.created)?
         };
         jetstream.settle().map_err(ApiError::stream_create)?;
-        self.seat(jetstream, assignment, &live)?;
+        self.join(jetstream, assignment, &live)?;
         Ok(live)
     }
 
     /// Makes a replica a member of its group, if it has one and is none yet.
-    fn seat(
+    fn join(
         &self,
         jetstream: &JetStream,
         assignment: &Assignment,
@@ -167,7 +168,8 @@ impl Meta {
         let place = GroupPlace { group: GroupId(assignment.id), epoch: 1 };
         let voters = assignment.peers.iter().filter_map(|server| peer_of(server)).collect();
         let is_synced = jetstream.settings.sync_always && live.is_stored();
-        live.take_seat(&self.groups, &GroupConfig { place, voters }, (jetstream.seed(), is_synced))?;
+        live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
+        live.join(&self.groups, &GroupConfig { place, voters }, (jetstream.seed(), is_synced))?;
         if assignment.peers.first() == Some(&self.name) {
             live.stand_first();
         }

@@ -6,7 +6,7 @@ use myelin_store::{Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many removed streams of one name are remembered.
+/// Removed streams of one name that are remembered.
 const MOST_REPLACED: usize = 64;
 
 /// Streams of the cluster as the meta stream has them.

@@ -100,7 +100,7 @@ fn is_needed(
             .is_some_and(|(of, config)| of.name() == account.account().name() && config.name == stream);
         // The store may have it under a name that cannot be read, and an operator may bring it
         // back.
-        return if jetstream.has_unreadable && !was_seen { None } else { Some(false) };
+        return if jetstream.found.has_unreadable && !was_seen { None } else { Some(false) };
     };
     let config = stream.config();
     let sources = if is_mirror { config.mirror.as_slice() } else { config.sources.as_slice() };

@@ -2,6 +2,7 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
+use crate::engine::groups::GroupReplica;
 use crate::engine::meta::peer_of;
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
@@ -91,17 +92,17 @@ impl Server {
 }
 
 impl Cluster {
-    /// So many servers with an empty stream S each.
+    /// Servers with an empty stream S each.
     pub(super) fn new(size: usize) -> Self {
         Self::with(size, stream("S"))
     }
 
-    /// So many servers with an empty stream each.
+    /// Servers with an empty stream each.
     pub(super) fn with(size: usize, config: StreamConfig) -> Self {
         Self::begun(size, config, false)
     }
 
-    /// So many servers with a meta group and no stream; `stream` is the one that tests look at.
+    /// Servers with a meta group and no stream; `stream` is the one that tests look at.
     pub(super) fn with_meta(size: usize) -> Self {
         Self::begun(size, stream("S"), true)
     }
@@ -301,7 +302,7 @@ impl Cluster {
     /// Whether a server's member rests.
     pub(super) fn rests(&mut self, number: usize) -> bool {
         let name = self.config.name.clone();
-        self.house(number).stream(&name).is_member_resting()
+        self.house(number).stream(&name).is_resting()
     }
 
     /// Part that a server's member has.

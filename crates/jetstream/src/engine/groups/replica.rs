@@ -1,0 +1,43 @@
+//! Replica of a group as this room knows it: somebody to tell news, and to call when there is some.
+
+use myelin_broker::ServiceShard;
+use myelin_replica::frame::{LogWord, RestWord};
+use myelin_replica::{Peer, RaftMessage, Vote};
+
+/// News for a member of a group.
+#[derive(Clone, Debug)]
+pub(in crate::engine) enum MemberEvent {
+    /// Another member of its group of this epoch has said something, to this life of this server.
+    Message(u32, u32, RaftMessage),
+    /// Another member of its group of this epoch has said where its log ends.
+    Log(u32, Peer, LogWord),
+    /// The leader of its group of this epoch has nothing to do any more.
+    Rest(u32, Peer, RestWord),
+    /// Time has passed.
+    Tick,
+    /// A vote that it was to remember is durable.
+    VotePersisted(Vote),
+    /// Another server has begun a new life.
+    NewLife(Peer, u32),
+    /// Another server is gone.
+    Lost(Peer),
+    /// Nobody has led the group yet, and this member is to be the first.
+    Stand,
+    /// Another member is to lead.
+    HandOver,
+}
+
+/// Stream of this server that is a member of a group.
+pub(in crate::engine) trait GroupReplica: Send + Sync {
+    /// Leaves news for its member. Somebody has to serve it then.
+    fn tell(&self, event: MemberEvent);
+
+    /// Has its member see what was left for it. For shards that hold no turn.
+    fn serve_on(&self, shard: &mut ServiceShard);
+
+    /// Has its member see what was left for it. For threads that may wait.
+    fn serve_off_shard(&self);
+
+    /// Whether its member needs no ticks.
+    fn is_resting(&self) -> bool;
+}

@@ -1,0 +1,258 @@
+//! Membership of a stream in a group: its member, what others tell it, and what it wants done.
+//!
+//! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
+
+use super::amnesia::Amnesia;
+use super::resting::Resting;
+use crate::engine::groups::{FrameOutbox, Groups, MemberEvent, write_frame};
+use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
+use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
+use myelin_store::Timestamp;
+use myelin_streams::ReplicaRole;
+use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
+use myelin_wire::message_buf::MessageBuf;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Whether a member that rests has something to do because of it. The answer to a last heartbeat is
+/// none.
+fn wakes(event: &MemberEvent) -> bool {
+    match event {
+        MemberEvent::Message(.., message) => message.kind != RaftMessageKind::HeartbeatAnswer,
+        MemberEvent::Tick | MemberEvent::Rest(..) => false,
+        _ => true,
+    }
+}
+
+/// Whoever wants to know what becomes of a member.
+pub(in crate::engine) trait MemberWatcher: Send + Sync {
+    /// More may be committed. Called behind each turn, and must not wait.
+    fn committed(&self, account: &str, stream: &str);
+
+    /// The stream has this role from now on. Called on a thread that may wait.
+    fn has_role(&self, account: &str, stream: &str, role: ReplicaRole);
+}
+
+/// A stream's part in a group, if it has one.
+#[derive(Default)]
+pub(super) struct Membership {
+    /// Perf: each turn looks here, and most streams have no group.
+    pub(super) is_taken: AtomicBool,
+    /// Whether the member needs no ticks.
+    pub(super) is_resting: AtomicBool,
+    pub(super) inbox: Mutex<Vec<MemberEvent>>,
+    pub(super) member: Mutex<Option<JoinedMember>>,
+    pub(super) role: Mutex<RoleChange>,
+    /// Told what becomes of the member.
+    pub(super) watcher: OnceLock<Weak<dyn MemberWatcher>>,
+}
+
+pub(super) struct JoinedMember {
+    pub(super) member: GroupMember,
+    pub(super) place: GroupPlace,
+    pub(super) groups: Arc<Groups>,
+    pub(super) frames: Arc<FrameOutbox>,
+    pub(super) start: GroupStart,
+    /// Lives of other servers, as this member has heard of them.
+    pub(super) lives: BTreeMap<Peer, u32>,
+    /// As long as it may have lost what it has confirmed.
+    pub(super) amnesia: Option<Amnesia>,
+    /// Other members that want to know where its log ends.
+    pub(super) askers: Vec<Peer>,
+    /// Whether it has said last that it may have lost something.
+    pub(super) was_amnesiac: bool,
+    pub(super) resting: Resting,
+    /// Whether others are to be told that it rests.
+    pub(super) tells_of_rest: bool,
+}
+
+/// Role that the stream is to have and has not yet.
+#[derive(Default)]
+pub(super) struct RoleChange {
+    pub(super) wanted: Option<ReplicaRole>,
+    /// Whether a thread is at it.
+    pub(super) is_under_way: bool,
+}
+
+/// Work that a member wants done after a turn, beside its messages.
+#[derive(Default)]
+pub(super) struct MemberWork {
+    pub(super) role: Option<ReplicaRole>,
+    /// With whether it may have lost what it has confirmed.
+    pub(super) vote: Option<(Vote, bool)>,
+    pub(super) needs_sync: bool,
+    /// Its frames have to be sent by whoever held the turn.
+    pub(super) must_send: bool,
+}
+
+impl Membership {
+    /// Whether the stream is a member of a group.
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_taken.load(Acquire)
+    }
+}
+
+impl JoinedMember {
+    pub(super) fn hear(
+        &mut self,
+        event: MemberEvent,
+        end: Option<RestWord>,
+        now: Timestamp,
+    ) -> Result<(), MemberFailed> {
+        if wakes(&event) && self.resting.end() {
+            self.member.consensus_mut().wake(false)?;
+        }
+        match event {
+            MemberEvent::Rest(epoch, peer, word) => self.hear_rest((epoch, peer, word), end),
+            MemberEvent::Message(epoch, life, message) => {
+                if epoch == self.place.epoch && self.may_hear(&message) {
+                    self.note_committed(life, &message);
+                    self.member.step(message)?;
+                }
+            }
+            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
+            MemberEvent::Log(..) => {}
+            MemberEvent::Tick if self.resting.is_under_way() => {}
+            MemberEvent::Tick => self.tick(end, now)?,
+            MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
+            MemberEvent::NewLife(peer, life) => self.hear_of_life(peer, life)?,
+            MemberEvent::Lost(peer) if self.member.consensus().leader() == Some(peer) => {
+                self.member.consensus_mut().wake(true)?;
+            }
+            MemberEvent::Stand if self.member.consensus().term() == 0 => {
+                self.member.consensus_mut().campaign()?;
+            }
+            MemberEvent::HandOver => self.hand_over()?,
+            MemberEvent::Lost(_) | MemberEvent::Stand => {}
+        }
+        Ok(())
+    }
+
+    /// A leader says what is committed, and knows of this life: what it counts on is what this
+    /// member has confirmed in this life.
+    fn note_committed(&mut self, life: u32, message: &RaftMessage) {
+        let is_of_leader =
+            message.kind == RaftMessageKind::Append && message.term >= self.member.consensus().term();
+        if is_of_leader && life == self.groups.life() {
+            self.amnesia.iter_mut().for_each(|amnesia| amnesia.want(message.commit));
+        }
+    }
+
+    /// Where its log ends.
+    fn log(&self) -> LogWord {
+        let (term, index) = self.member.consensus().last();
+        LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
+    }
+
+    fn hear_log(&mut self, peer: Peer, word: LogWord) {
+        match &mut self.amnesia {
+            Some(amnesia) => amnesia.hear(peer, word),
+            None if word.is_amnesiac => self.askers.push(peer),
+            None => {}
+        }
+    }
+
+    /// Has members that may have lost something find a leader, where they have none.
+    fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
+        let Some(amnesia) = &self.amnesia else { return Ok(()) };
+        if self.member.consensus().leader().is_some() || !self.groups.may_vote() {
+            return Ok(());
+        }
+        let me = self.groups.me;
+        self.askers.extend(self.start.voters.iter().filter(|&&voter| voter != me));
+        let Some(decision) = amnesia.decide((me, self.log()), &self.start.voters, now) else { return Ok(()) };
+        if decision.lacks_some {
+            self.groups.warn_of_loss(self.place.group);
+        }
+        self.remember();
+        if decision.stands {
+            self.member.consensus_mut().campaign()?;
+        }
+        Ok(())
+    }
+
+    /// Votes from here on.
+    pub(super) fn remember(&mut self) {
+        self.amnesia = None;
+        self.member.consensus_mut().recovered();
+    }
+
+    /// Has others rest that have what this leader has.
+    pub(super) fn tell_of_rest(&mut self, end: Option<RestWord>, out: &mut MessageBuf) {
+        if !std::mem::take(&mut self.tells_of_rest) || !self.resting.is_under_way() {
+            return;
+        }
+        let Some(end) = end else { return };
+        for &peer in self.start.voters.iter().filter(|&&peer| peer != self.groups.me) {
+            write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
+    }
+
+    /// Writes down for others where its log ends, if they are to know.
+    pub(super) fn answer_askers(&mut self, out: &mut MessageBuf) {
+        let word = self.log();
+        for peer in self.askers.drain(..) {
+            write_frame(&self.groups, peer, FrameBody::Log(self.place, word), out);
+        }
+    }
+
+    /// The leader has nothing to do any more: whoever has just its log neither.
+    fn hear_rest(&mut self, (epoch, peer, word): (u32, Peer, RestWord), end: Option<RestWord>) {
+        let consensus = self.member.consensus();
+        let is_of_leader = epoch == self.place.epoch && consensus.leader() == Some(peer);
+        let agrees = end == Some(word) && consensus.committed() == word.index;
+        if is_of_leader && agrees && self.amnesia.is_none() {
+            self.resting.begin(word);
+            self.member.consensus_mut().rest();
+        }
+    }
+
+    /// Time has passed for a member that does not rest.
+    fn tick(&mut self, end: Option<RestWord>, now: Timestamp) -> Result<(), MemberFailed> {
+        if self.groups.may_vote() {
+            self.member.tick()?;
+        }
+        self.look_at_logs(now)?;
+        let consensus = self.member.consensus();
+        let is_idle = consensus.role() == RaftRole::Leader && consensus.can_rest();
+        if self.resting.tick(is_idle, consensus.last().1)
+            && self.groups.are_there(&self.start.voters)
+            && let Some(end) = end
+        {
+            self.resting.begin(end);
+            self.member.consensus_mut().rest();
+            self.tells_of_rest = true;
+        }
+        Ok(())
+    }
+
+    /// Another server has begun a new life: what it has confirmed counts no more.
+    fn hear_of_life(&mut self, peer: Peer, life: u32) -> Result<(), MemberFailed> {
+        let was_leader = self.member.consensus().leader() == Some(peer);
+        let is_another = self.lives.insert(peer, life).is_some();
+        if was_leader && is_another {
+            self.member.consensus_mut().wake(true)?;
+        }
+        self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
+        Ok(self.member.consensus_mut().reset_peer(peer)?)
+    }
+
+    /// Hands over to the member that has the most of the log.
+    fn hand_over(&mut self) -> Result<(), MemberFailed> {
+        let me = self.groups.me;
+        let others = self.member.status().members.into_iter().filter(|member| member.peer != me);
+        let heir = others.max_by_key(|member| (member.is_active, member.matched));
+        if let Some(heir) = heir {
+            self.member.consensus_mut().transfer(heir.peer)?;
+        }
+        Ok(())
+    }
+
+    /// A server that has just begun does not vote, but where a leader hands over.
+    fn may_hear(&self, message: &RaftMessage) -> bool {
+        let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);
+        !asks || message.is_transfer || self.groups.may_vote()
+    }
+}
