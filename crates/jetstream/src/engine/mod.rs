@@ -93,6 +93,8 @@ pub struct JetStream {
     pub(crate) restores: Arc<backup::Restores>,
     promises: resources::Promises,
     removals: Arc<Removals>,
+    /// Run of the machine, if that is known.
+    boot: Option<u64>,
     /// Members of groups, if this server takes part in any.
     groups: OnceLock<Arc<Groups>>,
 }
@@ -116,6 +118,7 @@ impl JetStream {
         // Where each message is synced, no stream has to go on behind what may have been lost.
         let reserve = if settings.sync_always { Reserve::Ahead(0) } else { store.reserve };
         let store = StoreOptions { reserve, ..store };
+        let boot = disk.boot();
         let (store, report) = Store::open(disk, store, Arc::clone(&entropy))?;
         log_report(&*host, &report);
         let mut found: BTreeMap<String, Vec<FoundStream>> = BTreeMap::new();
@@ -141,6 +144,7 @@ impl JetStream {
             restores: Arc::default(),
             promises: resources::Promises::default(),
             removals: Arc::default(),
+            boot,
             groups: OnceLock::new(),
         }))
     }

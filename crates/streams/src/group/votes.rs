@@ -47,6 +47,11 @@ impl GroupVotes {
         self.states.get(group)
     }
 
+    /// All groups whose members remember something, with their states.
+    pub fn all(&self) -> impl Iterator<Item = (GroupId, HardState)> {
+        self.states.iter()
+    }
+
     /// Has these groups remember this, durably: one write, one sync.
     ///
     /// # Errors

@@ -1,12 +1,14 @@
 //! Votes and entries that have to be durable before a member's word counts: many share one sync.
 
 use crate::engine::live::{LiveStream, MemberEvent};
-use myelin_replica::GroupId;
+use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::HardState;
+use myelin_replica::{GroupId, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_store::journal::Journal;
 use myelin_streams::group::GroupVotes;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -21,10 +23,32 @@ pub(super) struct VoteRequests {
     is_asked: AtomicBool,
 }
 
-struct VoteRequest {
-    group: GroupId,
-    state: HardState,
+/// State of a member that is to be made durable.
+pub(super) struct VoteRequest {
+    place: GroupPlace,
+    /// `None`: the last one.
+    vote: Option<Vote>,
+    is_amnesiac: bool,
+    incarnation: u64,
     live: Weak<LiveStream>,
+}
+
+impl VoteRequest {
+    pub(super) fn new(
+        place: GroupPlace,
+        (vote, is_amnesiac): (Option<Vote>, bool),
+        incarnation: u64,
+        live: &Arc<LiveStream>,
+    ) -> Self {
+        Self { place, vote, is_amnesiac, incarnation, live: Arc::downgrade(live) }
+    }
+
+    /// The state that its group has then.
+    fn behind(&self, before: HardState) -> HardState {
+        let vote = self.vote.unwrap_or(before.vote);
+        let Self { is_amnesiac, incarnation, .. } = *self;
+        HardState { epoch: self.place.epoch, vote, incarnation, is_amnesiac, ..before }
+    }
 }
 
 impl VoteRequests {
@@ -39,8 +63,8 @@ impl VoteRequests {
 
     /// Adds a vote. Answers whether [`VoteRequests::write`] has to be called.
     #[must_use = "nobody else writes it"]
-    pub(super) fn add(&self, group: GroupId, state: HardState, live: &Arc<LiveStream>) -> bool {
-        lock(&self.waiting).push(VoteRequest { group, state, live: Arc::downgrade(live) });
+    pub(super) fn add(&self, request: VoteRequest) -> bool {
+        lock(&self.waiting).push(request);
         !self.is_asked.swap(true, AcqRel)
     }
 
@@ -59,15 +83,21 @@ impl VoteRequests {
         self.is_asked.store(false, Release);
         let mut file = lock(&self.file);
         let requests = std::mem::take(&mut *lock(&self.waiting));
-        let changes: Vec<_> = requests.iter().map(|request| (request.group, request.state)).collect();
+        let mut states = BTreeMap::new();
+        for request in &requests {
+            let group = request.place.group;
+            let before = states.get(&group).copied().or_else(|| file.get(group)).unwrap_or_default();
+            states.insert(group, request.behind(before));
+        }
+        let changes: Vec<_> = states.into_iter().collect();
         if let Err(error) = file.set(&changes) {
             lock(&self.waiting).splice(..0, requests);
             return Err(error);
         }
         drop(file);
-        for VoteRequest { state, live, .. } in requests {
-            if let Some(live) = live.upgrade() {
-                live.tell_member(MemberEvent::VotePersisted(state.vote));
+        for VoteRequest { vote, live, .. } in requests {
+            if let (Some(vote), Some(live)) = (vote, live.upgrade()) {
+                live.tell_member(MemberEvent::VotePersisted(vote));
                 live.serve_member_off_shard();
             }
         }
@@ -103,8 +133,12 @@ impl SyncRequests {
     pub(super) fn run(&self, now: Timestamp) {
         self.is_asked.store(false, Release);
         let streams = std::mem::take(&mut *lock(&self.waiting));
+        self.round(now);
+        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_member_off_shard());
+    }
+    /// Syncs everything that is written, once. For threads that may wait.
+    pub(super) fn round(&self, now: Timestamp) {
         // A round that fails has its streams fail, which their members see.
         let _ = self.journal.round_now(&|| now.unsigned_abs());
-        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_member_off_shard());
     }
 }

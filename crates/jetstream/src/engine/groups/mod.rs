@@ -22,7 +22,7 @@ mod peers;
 use super::JetStream;
 use super::host::Host;
 use super::live::{LiveStream, MemberEvent};
-use durable::{SyncRequests, VoteRequests};
+use durable::{SyncRequests, VoteRequest, VoteRequests};
 use frames::FrameService;
 use myelin_broker::{Account, Binding, Level, Service};
 use myelin_replica::frame::GroupPlace;
@@ -39,7 +39,8 @@ use std::time::Instant;
 pub(super) use frame_outbox::FrameOutbox;
 pub(super) use frames::write_frames;
 
-/// Group under whose name the file of votes keeps what is of the whole store.
+/// Group under whose name the file of votes keeps what is of the whole store: the number of its
+/// life, and as a term the run of the machine in which that was.
 const OF_STORE: GroupId = GroupId(0);
 
 /// Facts about this server as one that has replicas.
@@ -79,6 +80,23 @@ pub(super) struct Groups {
     me_weak: Weak<Self>,
 }
 
+/// Notes that the store begins a new life. In another run of the machine than the last one members
+/// may have lost what they have confirmed, unless they confirm nothing before it is synced: whoever
+/// reads the file hears of both, or of neither.
+fn begin_life(jetstream: &JetStream, votes: &mut GroupVotes) -> std::io::Result<HardState> {
+    let before = votes.get(OF_STORE).unwrap_or_default();
+    let boot = Vote { term: jetstream.boot.unwrap_or(0), voted_for: None };
+    let state = HardState { incarnation: before.incarnation + 1, vote: boot, ..HardState::default() };
+    let is_same_run = jetstream.boot.is_some() && boot == before.vote;
+    let may_have_lost = !is_same_run && !jetstream.settings.sync_always;
+    let forgetful = votes.all().filter(|(group, _)| may_have_lost && *group != OF_STORE);
+    let mut changes: Vec<_> =
+        forgetful.map(|(group, state)| (group, HardState { is_amnesiac: true, ..state })).collect();
+    changes.push((OF_STORE, state));
+    votes.set(&changes)?;
+    Ok(state)
+}
+
 impl Groups {
     /// Takes part in groups from now on: a new life begins, which is durable.
     ///
@@ -87,9 +105,7 @@ impl Groups {
     pub(super) fn begin(jetstream: &JetStream, settings: GroupSettings) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account } = settings;
         let mut votes = GroupVotes::open(&jetstream.store).map_err(|error| error.to_string())?;
-        let before = votes.get(OF_STORE).map_or(0, |state| state.incarnation);
-        let state = HardState { incarnation: before + 1, ..HardState::default() };
-        votes.set(&[(OF_STORE, state)]).map_err(|error| error.to_string())?;
+        let state = begin_life(jetstream, &mut votes).map_err(|error| error.to_string())?;
         let host = Arc::clone(&jetstream.host);
         let began = host.instant();
         let groups = Arc::new_cyclic(|me_weak| Self {
@@ -122,9 +138,9 @@ impl Groups {
         write_lock(&self.members).insert(config.place.group, Arc::downgrade(live));
     }
 
-    /// The vote that a member of a group remembers.
-    pub(super) fn vote(&self, group: GroupId) -> Vote {
-        self.votes.get(group).map_or(Vote::default(), |state| state.vote)
+    /// State that a member of a group remembers; `None`: nothing yet.
+    pub(super) fn state(&self, group: GroupId) -> Option<HardState> {
+        self.votes.get(group)
     }
 
     /// Outbox for the frames of one member.
@@ -138,7 +154,7 @@ impl Groups {
     }
 
     /// Nanoseconds since this life began, by the clock that only goes forward.
-    fn nanoseconds(&self) -> u64 {
+    pub(super) fn nanoseconds(&self) -> u64 {
         let passed = self.host.instant().saturating_duration_since(self.began);
         u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -149,6 +165,12 @@ impl Groups {
         lock(&self.peers).may_vote(self.nanoseconds())
     }
 
+    /// Whether all these servers have answered this one lately.
+    pub(super) fn are_there(&self, peers: &[Peer]) -> bool {
+        let (now, known) = (self.nanoseconds(), lock(&self.peers));
+        peers.iter().all(|&peer| peer == self.me || known.is_supported_by(peer, now))
+    }
+
     fn member(&self, group: GroupId) -> Option<Arc<LiveStream>> {
         read_lock(&self.members).get(&group)?.upgrade()
     }
@@ -157,11 +179,16 @@ impl Groups {
         read_lock(&self.members).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has a vote made durable, and the member told.
-    pub(super) fn persist_vote(self: &Arc<Self>, place: GroupPlace, vote: Vote, live: &Arc<LiveStream>) {
-        let state =
-            HardState { epoch: place.epoch, vote, incarnation: self.incarnation, ..HardState::default() };
-        if self.votes.add(place.group, state, live) {
+    /// Has a vote made durable, and the member told; and whether the member may have lost what it
+    /// has confirmed.
+    pub(super) fn persist_vote(
+        self: &Arc<Self>,
+        place: GroupPlace,
+        (vote, is_amnesiac): (Option<Vote>, bool),
+        live: &Arc<LiveStream>,
+    ) {
+        let request = VoteRequest::new(place, (vote, is_amnesiac), self.incarnation, live);
+        if self.votes.add(request) {
             self.write_votes();
         }
     }
@@ -183,6 +210,12 @@ impl Groups {
             let groups = Arc::clone(self);
             self.host.spawn_sync(Box::new(move || groups.syncs.run(groups.host.now())));
         }
+    }
+
+    /// Syncs everything that is written. For threads that may wait.
+    pub(super) fn sync_now(&self) {
+        // Where it fails a member that counts on it does not begin, and says why.
+        self.syncs.round(self.host.now());
     }
 
     /// Another server's process has ended, or nobody can say that it has not: its connections are

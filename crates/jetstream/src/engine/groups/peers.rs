@@ -65,6 +65,10 @@ impl Peers {
         self.liveness.withdraw(peer);
     }
 
+    pub(super) fn is_supported_by(&self, peer: Peer, now: u64) -> bool {
+        self.liveness.is_supported_by(peer, now)
+    }
+
     pub(super) fn may_vote(&self, now: u64) -> bool {
         self.liveness.may_vote(now)
     }

@@ -4,6 +4,7 @@
 //! the turn, and a thread to which the core was lent. What others tell the member waits until then.
 
 use super::LiveStream;
+use super::amnesia::Amnesia;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{FrameOutbox, GroupConfig, Groups, write_frames};
 use myelin_broker::{Level, ServiceShard};
@@ -52,6 +53,7 @@ struct SeatedMember {
     groups: Arc<Groups>,
     frames: Arc<FrameOutbox>,
     start: GroupStart,
+    amnesia: Option<Amnesia>,
 }
 
 /// Role that the stream is to have and has not yet.
@@ -67,6 +69,8 @@ struct RoleChange {
 pub(super) struct MemberWork {
     role: Option<ReplicaRole>,
     vote: Option<Vote>,
+    /// It remembers again what it has confirmed, which is to be remembered.
+    is_recovered: bool,
     needs_sync: bool,
     /// Its frames have to be sent by whoever held the turn.
     must_send: bool,
@@ -84,6 +88,9 @@ impl SeatedMember {
         match event {
             MemberEvent::Message(epoch, message) => {
                 if epoch == self.place.epoch && self.may_hear(&message) {
+                    if let Some(amnesia) = &mut self.amnesia {
+                        amnesia.hear(&message, self.member.consensus(), self.groups.nanoseconds());
+                    }
                     self.member.step(message)?;
                 }
             }
@@ -97,6 +104,21 @@ impl SeatedMember {
             MemberEvent::Lost(_) => {}
         }
         Ok(())
+    }
+
+    /// Has it vote again, if it may. Answers whether that is so from now on, and whether it is
+    /// because nobody is left who would remember.
+    fn recover(&mut self) -> Option<bool> {
+        let amnesia = self.amnesia.as_ref()?;
+        let is_over = amnesia.is_over(self.member.consensus());
+        let is_in_vain =
+            || amnesia.is_in_vain(self.groups.nanoseconds(), self.groups.are_there(&self.start.voters));
+        if !is_over && !is_in_vain() {
+            return None;
+        }
+        self.member.consensus_mut().recovered();
+        (self.start.is_amnesiac, self.amnesia) = (false, None);
+        Some(!is_over)
     }
 
     /// A server that has just begun does not vote, but where a leader hands over.
@@ -125,14 +147,21 @@ impl LiveStream {
             self.join_group(position, GroupConsumers::in_memory(0))?;
         }
         self.set_role(ReplicaRole::Follower);
+        let known = groups.state(place.group);
+        // A stream in memory is as it was before it was a member.
+        let is_amnesiac = known.is_some_and(|state| state.is_amnesiac || !self.is_stored());
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
-            vote: groups.vote(place.group),
-            is_amnesiac: false,
+            vote: known.unwrap_or_default().vote,
+            is_amnesiac,
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
         };
+        if is_synced {
+            // What a member begins with counts as synced.
+            groups.sync_now();
+        }
         let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
         let (core, _) = guard.parts();
         let member = GroupMember::open(core, start.clone()).map_err(ApiError::stream_general)?;
@@ -141,6 +170,7 @@ impl LiveStream {
             place: *place,
             groups: Arc::clone(groups),
             frames: groups.outbox(),
+            amnesia: is_amnesiac.then(|| Amnesia::new(groups.nanoseconds())),
             start,
         };
         *lock(&self.seat.member) = Some(seated);
@@ -187,9 +217,13 @@ impl LiveStream {
         let advanced = heard.and_then(|()| seated.member.advance(core, now, &mut after.effects));
         match advanced {
             Ok(work) => {
+                if let Some(is_lost) = seated.recover() {
+                    after.member.is_recovered = true;
+                    self.report_recovery(is_lost);
+                }
                 let mut frames = MessageBuf::default();
                 write_frames(&seated.groups, seated.place, work.messages, &mut frames);
-                let MemberWork { role, vote, needs_sync, must_send } = &mut after.member;
+                let MemberWork { role, vote, needs_sync, must_send, .. } = &mut after.member;
                 *must_send |= seated.frames.add(&mut frames);
                 *role = work.role.or(*role);
                 *vote = work.vote.or(*vote);
@@ -202,12 +236,32 @@ impl LiveStream {
         }
     }
 
+    /// Whether the stream may begin to decide, as far as it is for its member to say.
+    pub(super) fn may_lead(&self, core: &StreamCore) -> bool {
+        lock(&self.seat.member).as_ref().is_none_or(|seated| seated.member.may_lead(core))
+    }
+
+    fn report_recovery(&self, is_lost: bool) {
+        if is_lost {
+            let (account, name) = (self.scope.account.name(), &self.scope.name);
+            let line = format_args!(
+                "JetStream stream '{account} > {name}' has no leader, and too few of its replicas have been \
+                 running on: it goes on with what they have; what was acknowledged last may be lost"
+            );
+            self.scope.host.log(Level::Error, line);
+        }
+    }
+
     /// Opens its member anew, with a stream that was.
     pub(super) fn reopen_member(&self, core: &mut StreamCore) {
         let mut seat = lock(&self.seat.member);
         let Some(seated) = &mut *seat else { return };
         lock(&self.seat.inbox).clear();
-        let start = GroupStart { vote: seated.groups.vote(seated.place.group), ..seated.start.clone() };
+        if seated.start.persistence == Persistence::Synced {
+            seated.groups.sync_now();
+        }
+        let vote = seated.groups.state(seated.place.group).unwrap_or_default().vote;
+        let start = GroupStart { vote, ..seated.start.clone() };
         match GroupMember::open(core, start) {
             Ok(member) => seated.member = member,
             Err(error) => {
@@ -222,10 +276,12 @@ impl LiveStream {
     pub(super) fn apply_member_work(&self, work: &mut MemberWork) {
         let seat = lock(&self.seat.member);
         let (Some(seated), Some(me)) = (&*seat, self.me.upgrade()) else { return };
-        let (groups, place) = (Arc::clone(&seated.groups), seated.place);
+        let (groups, place, is_amnesiac) =
+            (Arc::clone(&seated.groups), seated.place, seated.amnesia.is_some());
         drop(seat);
-        if let Some(vote) = work.vote.take() {
-            groups.persist_vote(place, vote, &me);
+        let vote = work.vote.take();
+        if std::mem::take(&mut work.is_recovered) || vote.is_some() {
+            groups.persist_vote(place, (vote, is_amnesiac), &me);
         }
         if std::mem::take(&mut work.needs_sync) {
             groups.sync(&me);

@@ -15,6 +15,7 @@
 //! together.
 
 mod advisories;
+mod amnesia;
 mod core_cell;
 mod core_guard;
 mod downstreams;
@@ -327,6 +328,9 @@ impl LiveStream {
         }
         let Some(mut guard) = self.lock_core() else { return };
         let (core, effects) = guard.parts();
+        if role.leads() && !self.may_lead(core) {
+            return;
+        }
         core.set_role(role, self.scope.host.now(), effects);
         drop(guard);
         if role.leads() {
