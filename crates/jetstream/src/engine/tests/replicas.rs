@@ -1,6 +1,11 @@
 //! Streams on several servers that are one group: what is acknowledged is on a majority, and goes
 //! on when a server is gone.
 
+mod consumers;
+mod faults;
+mod lives;
+mod messages;
+
 use super::cluster::Cluster;
 use myelin_replica::RaftRole;
 
