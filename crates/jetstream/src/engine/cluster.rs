@@ -20,6 +20,8 @@ pub(super) trait ClusterMember: Any + Send + Sync {
 /// The server's part in a cluster, if it is in one: each is set once.
 #[derive(Default)]
 pub(super) struct ClusterPart {
+    /// Run of the machine, if that is known: see [`Disk::boot`](myelin_disk::Disk::boot).
+    pub(super) boot: Option<u64>,
     /// Members of groups.
     pub(super) groups: OnceLock<Arc<Groups>>,
     /// The meta group.

@@ -88,12 +88,6 @@ pub trait Host: Send + Sync {
     /// do, in the order of calls.
     fn spawn_upkeep(&self, task: Task);
 
-    /// Tells this run of the machine from any other; empty where nobody can: then each start counts
-    /// as one of another run.
-    fn boot_id(&self) -> String {
-        String::new()
-    }
-
     /// Servers that are told of the subjects of the API, of consumers and of direct gets: leaf
     /// nodes and hubs by what accounts offer, and in a cluster that shares JetStream all of it.
     fn reach(&self) -> Reach {

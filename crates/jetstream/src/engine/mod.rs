@@ -124,6 +124,7 @@ impl JetStream {
         // Where each message is synced, no stream has to go on behind what may have been lost.
         let reserve = if settings.sync_always { Reserve::Ahead(0) } else { store.reserve };
         let store = StoreOptions { reserve, ..store };
+        let boot = disk.boot();
         let (store, report) = Store::open(disk, store, Arc::clone(&entropy))?;
         log_report(&*host, &report);
         let mut found: BTreeMap<String, Vec<FoundStream>> = BTreeMap::new();
@@ -151,7 +152,7 @@ impl JetStream {
             restores: Arc::default(),
             promises: resources::Promises::default(),
             removals: Arc::default(),
-            cluster: ClusterPart::default(),
+            cluster: ClusterPart { boot, ..ClusterPart::default() },
         }))
     }
 
@@ -175,7 +176,7 @@ impl JetStream {
     /// Words for why its votes cannot be read or written: a member that forgets a vote could vote
     /// twice.
     pub fn begin_groups(&self, settings: GroupSettings) -> Result<u64, String> {
-        let groups = Groups::begin(&self.store, &self.host, settings)?;
+        let groups = Groups::begin(&self.store, &self.host, (settings, self.cluster.boot))?;
         let incarnation = groups.incarnation();
         let is_first = self.cluster.groups.set(groups).is_ok();
         is_first.then_some(incarnation).ok_or_else(|| "groups have begun already".to_owned())

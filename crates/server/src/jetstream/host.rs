@@ -371,11 +371,6 @@ impl Host for Threads {
         if self.is_clustered { Reach::Everywhere } else { Reach::Offered }
     }
 
-    fn boot_id(&self) -> String {
-        // Where there is none each start is taken for one of another run.
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
-    }
-
     fn system_account(&self) -> Option<Arc<Account>> {
         self.broker.system_account()
     }

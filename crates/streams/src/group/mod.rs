@@ -112,6 +112,13 @@ impl GroupMember {
         self.consensus.status()
     }
 
+    /// Whether its stream may begin to decide, as [`GroupWork::role`] has asked for: that may be
+    /// over when somebody comes to it.
+    #[must_use]
+    pub fn may_lead(&self, stream: &StreamCore) -> bool {
+        stream.store().group().is_some_and(|position| self.may_lead_behind(position))
+    }
+
     /// The consensus behind it, to look at.
     #[must_use]
     pub fn consensus(&self) -> &Consensus {
@@ -173,7 +180,7 @@ impl GroupMember {
         stream.store_mut().keep_log_behind(kept_behind);
         let position = stream.store().group().ok_or(MemberFailed::NoGroup)?;
         debug_assert_eq!(position.index, self.known + self.unproposed.len() as u64, "one log");
-        if !stream.role().leads() && self.may_lead(position) {
+        if !stream.role().leads() && self.may_lead_behind(position) {
             stream.store_mut().lead(position.term);
             work.role = Some(ReplicaRole::Leader);
         }
@@ -187,7 +194,7 @@ impl GroupMember {
 
     /// Whether its stream may begin to decide: the first entry of its term is in the log, and
     /// everything in it is committed.
-    fn may_lead(&self, position: GroupPosition) -> bool {
+    fn may_lead_behind(&self, position: GroupPosition) -> bool {
         self.leads() && position.term == self.elected && position.commit >= position.index
     }
 

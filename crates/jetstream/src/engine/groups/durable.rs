@@ -110,8 +110,13 @@ impl SyncRequests {
     pub(super) fn run(&self, now: Timestamp) {
         self.is_asked.store(false, Release);
         let streams = std::mem::take(&mut *lock(&self.waiting));
+        self.round(now);
+        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_off_shard());
+    }
+
+    /// Syncs everything that is written, once. For threads that may wait.
+    pub(super) fn round(&self, now: Timestamp) {
         // A round that fails has its streams fail, which their members see.
         let _ = self.journal.round_now(&|| now.unsigned_abs());
-        streams.iter().filter_map(Weak::upgrade).for_each(|live| live.serve_off_shard());
     }
 }

@@ -100,13 +100,12 @@ impl Groups {
     pub(super) fn begin(
         store: &Store,
         host: &Arc<dyn Host>,
-        settings: GroupSettings,
+        (settings, boot): (GroupSettings, Option<u64>),
     ) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account } = settings;
         let mut votes = GroupVotes::open(store).map_err(|error| error.to_string())?;
         let host = Arc::clone(host);
-        let (state, is_amnesiac) =
-            begin_life(&mut votes, &host.boot_id()).map_err(|error| error.to_string())?;
+        let (state, is_amnesiac) = begin_life(&mut votes, boot).map_err(|error| error.to_string())?;
         if is_amnesiac {
             let line = "JetStream: the machine has ended without this server: replicas vote when they \
                         have what was committed";
@@ -253,6 +252,11 @@ impl Groups {
         }
     }
 
+    /// Has everything synced that is written. For threads that may wait.
+    pub(super) fn sync_now(&self) {
+        self.syncs.round(self.host.now());
+    }
+
     fn write_votes(self: &Arc<Self>) {
         let groups = Arc::clone(self);
         self.host.spawn_sync(Box::new(move || {
@@ -321,14 +325,13 @@ impl Groups {
 /// Begins a life, durably. Answers the record of the store, and whether what was confirmed in the
 /// life before may be lost: the machine runs anew, and that life did not end with everything
 /// synced.
-fn begin_life(votes: &mut GroupVotes, boot_id: &str) -> io::Result<(HardState, bool)> {
+fn begin_life(votes: &mut GroupVotes, boot: Option<u64>) -> io::Result<(HardState, bool)> {
     let before = votes.get(OF_STORE).unwrap_or_default();
-    let boot = u64::from(crc32c::crc32c(boot_id.as_bytes()));
-    let is_other_run = boot_id.is_empty() || before.membership != boot;
+    let is_other_run = boot.is_none_or(|boot| before.membership != boot);
     let is_amnesiac = before.is_amnesiac && is_other_run;
     let state = HardState {
         incarnation: before.incarnation + 1,
-        membership: boot,
+        membership: boot.unwrap_or(0),
         is_amnesiac: true,
         ..HardState::default()
     };

@@ -54,6 +54,10 @@ impl LiveStream {
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
         };
+        if is_synced {
+            // What a member begins with counts as synced.
+            groups.sync_now();
+        }
         let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
         let (core, _) = guard.parts();
         let member = GroupMember::open(core, start.clone()).map_err(ApiError::stream_general)?;
@@ -160,6 +164,9 @@ impl LiveStream {
         let mut membership = lock(&self.membership.member);
         let Some(joined) = &mut *membership else { return };
         lock(&self.membership.inbox).clear();
+        if joined.start.persistence == Persistence::Synced {
+            joined.groups.sync_now();
+        }
         let (vote, _) = joined.groups.recall(joined.place.group, self.is_stored());
         let start = GroupStart { vote, is_amnesiac: joined.amnesia.is_some(), ..joined.start.clone() };
         match GroupMember::open(core, start) {
@@ -196,6 +203,11 @@ impl LiveStream {
                 self.scope.host.spawn_sync(Box::new(move || me.change_role()));
             }
         }
+    }
+
+    /// Whether the stream may begin to decide, as far as it is for its member to say.
+    pub(super) fn may_lead(&self, core: &StreamCore) -> bool {
+        lock(&self.membership.member).as_ref().is_none_or(|joined| joined.member.may_lead(core))
     }
 
     /// Gives the stream the role that its member wants, and the one that it wants then.

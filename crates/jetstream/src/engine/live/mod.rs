@@ -337,6 +337,9 @@ impl LiveStream {
         }
         let Some(mut guard) = self.lock_core() else { return };
         let (core, effects) = guard.parts();
+        if role.leads() && !self.may_lead(core) {
+            return;
+        }
         core.set_role(role, self.scope.host.now(), effects);
         drop(guard);
         if role.leads() {

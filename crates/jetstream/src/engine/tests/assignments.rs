@@ -1,18 +1,18 @@
 //! The meta group: streams are made, changed and removed on all servers by one request.
 
-use super::cluster::Cluster;
 use super::house::stream;
+use super::meta_cluster::MetaCluster;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
 
 /// Servers whose meta group has a leader.
-fn cluster() -> Cluster {
-    let mut cluster = Cluster::with_meta(3);
+fn cluster() -> MetaCluster {
+    let mut cluster = MetaCluster::with_meta(3);
     wait_for_leader(&mut cluster);
     cluster
 }
 
-fn wait_for_leader(cluster: &mut Cluster) {
+fn wait_for_leader(cluster: &mut MetaCluster) {
     for _ in 0..200 {
         cluster.pass(1);
         if cluster.meta_leader().is_some() {
@@ -23,7 +23,7 @@ fn wait_for_leader(cluster: &mut Cluster) {
 }
 
 /// The one answer to a request.
-fn ask(cluster: &mut Cluster, subject: &str, body: &str) -> String {
+fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
     cluster.ask(subject, body);
     for _ in 0..100 {
         let answers = cluster.take_answers();
@@ -129,7 +129,7 @@ fn a_server_that_was_away_makes_and_removes_what_was_assigned_meanwhile() {
 
 #[test]
 fn a_stream_that_was_there_before_is_assigned_to_its_server() {
-    let mut cluster = Cluster::with_meta(3);
+    let mut cluster = MetaCluster::with_meta(3);
     cluster.house(1).create(stream("OLD"));
     cluster.house(1).publish("OLD.a");
     wait_for_leader(&mut cluster);

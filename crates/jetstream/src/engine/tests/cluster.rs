@@ -2,46 +2,42 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
-use crate::engine::groups::GroupReplica;
-use crate::engine::meta::peer_of;
-use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings};
+use crate::engine::{GroupConfig, GroupSettings};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
-use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer, RaftRole};
 use myelin_stdx::sync::lock;
+use myelin_store::{Seq, Wait};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const BEAT: i64 = 50_000_000;
-const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
+pub(super) const BEAT: i64 = 50_000_000;
+const NAMES: [&str; 5] = ["server-A", "server-B", "server-C", "server-D", "server-E"];
 const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
-/// A message between servers.
-struct CarriedMessage {
-    subject: Vec<u8>,
-    reply: Vec<u8>,
-    headers: Vec<u8>,
-    payload: Vec<u8>,
-}
-
-/// Messages that have left a server.
+/// Frames that have left a server: subject and bytes.
 #[derive(Default)]
-struct Wire(Mutex<Vec<CarriedMessage>>);
+struct Wire(Mutex<Vec<(Vec<u8>, Vec<u8>)>>);
 
 impl Service for Wire {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let frames = msgs.iter().map(|msg| CarriedMessage {
-            subject: msg.subject.to_vec(),
-            reply: msg.reply.to_vec(),
-            headers: msg.headers.to_vec(),
-            payload: msg.payload.to_vec(),
-        });
+        let frames = msgs.iter().map(|msg| (msg.subject.to_vec(), msg.payload.to_vec()));
         lock(&self.0).extend(frames);
         msgs.clear();
     }
+}
+
+/// Frames on their way.
+#[derive(Clone)]
+pub(super) struct Parcel {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    subject: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 struct Server {
@@ -50,74 +46,56 @@ struct Server {
     wire: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
-    /// Answers of the API, in all lives.
-    answers: Vec<Arc<Mutex<Vec<Heard>>>>,
-    calls: Option<ApiCalls>,
+    /// What consumers have delivered here, in all lives.
+    deliveries: Vec<Arc<Mutex<Vec<Heard>>>>,
+    /// Lives so far.
+    lives: u64,
+    /// Time that has passed for it.
+    now: i64,
 }
 
 /// Servers of one cluster.
 pub(super) struct Cluster {
     servers: Vec<Server>,
     config: StreamConfig,
-    /// Whether streams are made by the API, and not by the test.
-    has_meta: bool,
+    sync_always: bool,
+    seed: u64,
     /// Servers that nobody hears, and that hear nobody.
     pub(super) isolated: Vec<usize>,
-    /// Messages that were carried between servers.
-    pub(super) carried: usize,
+    /// Servers whose disk has not synced yet what it was asked to.
+    pub(super) are_syncs_held: bool,
 }
 
 /// The server with this number.
 fn peer(number: usize) -> Peer {
-    peer_of(NAMES[number]).expect("eight characters")
-}
-
-impl Server {
-    /// Goes on with calls of the API. Answers whether something was said or done.
-    fn go_on_with_calls(&mut self) -> bool {
-        let (Some(calls), Some(house)) = (&mut self.calls, &mut self.house) else { return false };
-        calls.resume();
-        calls.flush();
-        let mut has_any = false;
-        while let Some((account, mut out)) = calls.next_answer() {
-            has_any |= !out.is_empty();
-            house.send_in(&account, &mut out);
-        }
-        while calls.run_task() {
-            has_any = true;
-        }
-        house.settle();
-        has_any
-    }
+    Peer::parse(NAMES[number]).expect("eight characters")
 }
 
 impl Cluster {
-    /// Servers with an empty stream S each.
+    /// So many servers with an empty stream S each.
     pub(super) fn new(size: usize) -> Self {
         Self::with(size, stream("S"))
     }
 
-    /// Servers with an empty stream each.
+    /// So many servers with an empty stream each.
     pub(super) fn with(size: usize, config: StreamConfig) -> Self {
-        Self::begun(size, config, false)
+        Self::seeded(size, config, false, 1)
     }
 
-    /// Servers with a meta group and no stream; `stream` is the one that tests look at.
-    pub(super) fn with_meta(size: usize) -> Self {
-        Self::begun(size, stream("S"), true)
-    }
-
-    fn begun(size: usize, config: StreamConfig, has_meta: bool) -> Self {
+    /// The same, with what counts as persisted and all that is random.
+    pub(super) fn seeded(size: usize, config: StreamConfig, sync_always: bool, seed: u64) -> Self {
         let server = |number: usize| Server {
-            disk: FaultyDisk::new(number as u64 + 1),
+            disk: FaultyDisk::new(seed + number as u64),
             house: None,
             wire: Arc::default(),
             acks: Vec::new(),
-            answers: Vec::new(),
-            calls: None,
+            deliveries: Vec::new(),
+            lives: 0,
+            now: 0,
         };
         let servers = (0..size).map(server).collect();
-        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new(), carried: 0 };
+        let (isolated, are_syncs_held) = (Vec::new(), false);
+        let mut cluster = Self { servers, config, sync_always, seed, isolated, are_syncs_held };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
     }
@@ -126,27 +104,17 @@ impl Cluster {
     pub(super) fn begin(&mut self, number: usize) {
         let size = self.servers.len();
         let server = &mut self.servers[number];
-        let mut house =
-            House::named(&server.disk, NAMES[number], number as u64 + 1 + 100 * server.acks.len() as u64);
+        server.lives += 1;
+        let seed = self.seed.wrapping_mul(1000) + server.lives * 8 + number as u64;
+        let mut house = House::member(&server.disk, (seed, server.now), self.sync_always);
         house.host.stand_still();
+        house.host.has_sync_thread.store(true, Relaxed);
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
-        for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
-            let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
-        }
-        server.acks.push(house.record("acks"));
-        server.answers.push(house.record("answers"));
-        if self.has_meta {
-            let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
-            house.jetstream.begin_groups(settings).expect("a healthy disk");
-            let servers: Vec<String> = NAMES[..size].iter().map(|&name| name.to_owned()).collect();
-            house.jetstream.begin_meta(&servers).expect("a healthy disk");
-            server.calls = Some(ApiCalls::new(&house.jetstream, Box::new(|call| call())));
-            server.house = Some(house);
-            return;
-        }
+        server.acks.push(house.record("acks.>"));
+        server.deliveries.push(house.record("to.me"));
         if house.streams().stream(&self.config.name).is_none() {
             house.create(self.config.clone());
         }
@@ -158,139 +126,192 @@ impl Cluster {
         server.house = Some(house);
     }
 
-    /// A server alone on what the disk of one that has ended holds: as before it was in a cluster.
-    pub(super) fn alone(&self, number: usize) -> House {
-        House::named(&self.servers[number].disk, NAMES[number], 77)
-    }
-
     /// Ends a server's process.
     pub(super) fn kill(&mut self, number: usize) {
+        let disk = self.servers[number].disk.kill();
+        self.end(number, disk);
+    }
+
+    /// Ends a server, and of what its disk has not synced `survival` is left.
+    pub(super) fn lose_power(&mut self, number: usize, survival: Survival) {
+        let disk = self.servers[number].disk.power_cycle(survival);
+        self.end(number, disk);
+    }
+
+    fn end(&mut self, number: usize, disk: FaultyDisk) {
         let server = &mut self.servers[number];
-        (server.house, server.calls) = (None, None);
-        server.disk = server.disk.kill();
+        server.disk = disk;
+        if let Some(house) = server.house.take() {
+            server.now = house.host.now.load(Relaxed);
+            house.end();
+        }
         lock(&server.wire.0).clear();
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.servers.len()
+    }
+
+    pub(super) fn disk(&self, number: usize) -> &FaultyDisk {
+        &self.servers[number].disk
     }
 
     pub(super) fn house(&mut self, number: usize) -> &mut House {
         self.servers[number].house.as_mut().expect("it runs")
     }
 
+    pub(super) fn runs(&self, number: usize) -> bool {
+        self.servers[number].house.is_some()
+    }
+
     /// Does what there is to do everywhere, until there is nothing.
     pub(super) fn settle(&mut self) {
         loop {
-            let mut has_any = false;
-            for server in &mut self.servers {
-                server.house.iter_mut().for_each(House::settle);
-                has_any |= server.go_on_with_calls();
+            (0..self.size()).for_each(|number| self.settle_one(number));
+            let parcels = self.collect();
+            if parcels.is_empty() {
+                return;
             }
-            for from in 0..self.servers.len() {
-                let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
-                has_any |= !frames.is_empty();
-                frames.iter().for_each(|frame| self.carry(from, frame));
-            }
-            if !has_any {
+            parcels.into_iter().for_each(|parcel| self.carry(parcel));
+        }
+    }
+
+    /// Does what there is to do at one server.
+    pub(super) fn settle_one(&mut self, number: usize) {
+        let are_syncs_held = self.are_syncs_held;
+        let Some(house) = &mut self.servers[number].house else { return };
+        loop {
+            house.settle();
+            if !house.run_repairs() && (are_syncs_held || !house.run_sync()) {
                 return;
             }
         }
     }
 
-    /// Carries a message: to the server that its subject names, or to the leader of the meta group,
-    /// which alone has interest in it.
-    fn carry(&mut self, from: usize, carried: &CarriedMessage) {
-        let CarriedMessage { subject, reply, headers, payload } = carried;
-        let text = String::from_utf8_lossy(subject);
-        let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
-        let is_for = |number: &usize| named.starts_with(&peer(*number).to_string());
-        let is_for_meta = subject.starts_with(b"_meta_.");
-        let to = if is_for_meta { self.meta_leader() } else { (0..self.servers.len()).find(is_for) };
-        let Some(to) = to.filter(|&to| to != from) else { return };
+    /// Frames that have left a server.
+    pub(super) fn collect(&mut self) -> Vec<Parcel> {
+        let mut parcels = Vec::new();
+        for from in 0..self.servers.len() {
+            for (subject, bytes) in std::mem::take(&mut *lock(&self.servers[from].wire.0)) {
+                let is_for = |number: &usize| subject.starts_with(peer(*number).to_string().as_bytes());
+                let to = (0..self.servers.len()).find(is_for).expect("a server");
+                parcels.push(Parcel { from, to, subject, bytes });
+            }
+        }
+        parcels
+    }
+
+    /// Brings frames to the server that they are for.
+    pub(super) fn carry(&mut self, Parcel { from, to, subject, bytes }: Parcel) {
         if self.isolated.contains(&from) || self.isolated.contains(&to) {
             return;
         }
-        self.carried += 1;
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
-            msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
+            msgs.push(MessageRef { subject: &subject, payload: &bytes, ..MessageRef::default() });
             let account = Arc::clone(&house.frames);
             house.send_in(&account, &mut msgs);
         }
     }
 
+    /// Lets a beat pass at one server, and does nothing of what follows.
+    pub(super) fn beat(&mut self, number: usize) {
+        let Some(house) = &mut self.servers[number].house else { return };
+        house.host.sleep(Duration::from_nanos(BEAT.unsigned_abs()));
+        house.ring(BEAT);
+    }
+
     /// Lets time pass everywhere.
     pub(super) fn pass(&mut self, beats: usize) {
         for _ in 0..beats {
-            for house in self.servers.iter_mut().filter_map(|server| server.house.as_mut()) {
-                house.host.sleep(Duration::from_nanos(BEAT.unsigned_abs()));
-                house.pass(BEAT);
-            }
+            (0..self.size()).for_each(|number| self.beat(number));
             self.settle();
         }
     }
 
-    /// The server whose stream leads, if others hear of it.
-    pub(super) fn leader(&self) -> Option<usize> {
-        (0..self.servers.len()).find(|number| {
-            let server = &self.servers[*number];
-            let live = server.house.as_ref().and_then(|house| house.streams().stream(&self.config.name));
-            let leads = live.is_some_and(|live| live.role().leads());
-            leads && !self.isolated.contains(number)
-        })
+    /// Whether the stream of a server leads.
+    pub(super) fn leads(&self, number: usize) -> bool {
+        let house = self.servers[number].house.as_ref();
+        house.is_some_and(|house| house.stream(&self.config.name).role().leads())
     }
 
-    /// The server that leads the meta group.
-    pub(super) fn meta_leader(&self) -> Option<usize> {
-        (0..self.servers.len()).find(|number| {
-            let house = self.servers[*number].house.as_ref();
-            house.and_then(|house| house.jetstream.meta()).is_some_and(|meta| meta.leads())
-        })
+    /// The server whose stream leads, if others hear of it.
+    pub(super) fn leader(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|number| self.leads(*number) && !self.isolated.contains(number))
     }
 
     /// Waits for a leader.
     pub(super) fn elect(&mut self) -> usize {
-        for _ in 0..200 {
+        for _ in 0..300 {
             if let Some(leader) = self.leader() {
                 return leader;
             }
             self.pass(1);
         }
-        panic!("nobody leads");
+        panic!("nobody leads: {:?}", self.statuses());
     }
 
-    /// Asks the API at all servers that run, as each hears every request.
-    pub(super) fn ask(&mut self, subject: &str, body: &str) {
-        for (number, server) in self.servers.iter_mut().enumerate() {
-            let (Some(calls), Some(house)) = (&mut server.calls, &server.house) else { continue };
-            if !self.isolated.contains(&number) {
-                calls.begin(ApiRequest {
-                    account: Arc::clone(&house.account),
-                    subject: format!("$JS.API.{subject}").into_bytes().into(),
-                    reply: (*b"answers").into(),
-                    headers: Box::default(),
-                    payload: body.as_bytes().into(),
-                    origin: None,
-                });
-            }
-        }
-        self.settle();
-    }
-
-    /// Answers that have come since the last look, at all servers.
-    pub(super) fn take_answers(&mut self) -> Vec<String> {
-        let all = self.servers.iter().flat_map(|server| &server.answers);
-        all.flat_map(|answers| std::mem::take(&mut *lock(answers))).map(|heard| heard.payload).collect()
+    /// How members see their group, and why their streams have failed.
+    pub(super) fn statuses(&self) -> Vec<String> {
+        let houses = self.servers.iter().map(|server| server.house.as_ref());
+        let words = houses.map(|house| {
+            house.map_or("ended".to_owned(), |house| {
+                let live = house.stream(&self.config.name);
+                let warnings = lock(&house.host.warnings).clone();
+                let panics = lock(&house.host.panics).clone();
+                format!(
+                    "{:?} {:?} {:?} {warnings:?} {panics:?}",
+                    live.group_status(),
+                    live.failure(),
+                    live.role()
+                )
+            })
+        });
+        words.collect()
     }
 
     /// Publishes at one server.
     pub(super) fn publish(&mut self, number: usize, payload: &str) {
-        let subject = format!("{}.a", self.config.name);
-        self.house(number).say(&subject, "acks", payload);
+        self.publish_with(number, "acks.x", "", payload);
+    }
+
+    /// Publishes with these lines of headers.
+    pub(super) fn publish_with(&mut self, number: usize, reply: &str, headers: &str, payload: &str) {
+        self.say_with(number, reply, headers, payload);
         self.settle();
+    }
+
+    /// The same, and nothing of what follows is done.
+    pub(super) fn say_with(&mut self, number: usize, reply: &str, headers: &str, payload: &str) {
+        let subject = format!("{}.a", self.config.name);
+        let headers =
+            if headers.is_empty() { String::new() } else { format!("NATS/1.0\r\n{headers}\r\n\r\n") };
+        let (subject, reply) = (subject.as_bytes(), reply.as_bytes());
+        let (headers, payload) = (headers.as_bytes(), payload.as_bytes());
+        self.house(number).send(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
     }
 
     /// How many acknowledgements came, at all servers in all lives.
     pub(super) fn acks(&self) -> usize {
+        self.answers()
+            .iter()
+            .filter(|(_, payload)| payload.contains(r#""seq""#) && !payload.contains("error"))
+            .count()
+    }
+
+    /// Answers to publishes, at all servers in all lives: where they went and what they say.
+    pub(super) fn answers(&self) -> Vec<(String, String)> {
         let all = self.servers.iter().flat_map(|server| &server.acks);
-        all.map(|acks| lock(acks).iter().filter(|ack| ack.payload.contains(r#""seq""#)).count()).sum()
+        all.flat_map(|acks| {
+            lock(acks).iter().map(|ack| (ack.subject.clone(), ack.payload.clone())).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Takes what consumers have delivered at a server since the last call.
+    pub(super) fn delivered(&mut self, number: usize) -> Vec<Heard> {
+        let all = &self.servers[number].deliveries;
+        all.iter().flat_map(|heard| std::mem::take(&mut *lock(heard))).collect()
     }
 
     /// Messages and last sequence of the stream of each server that runs.
@@ -299,10 +320,27 @@ impl Cluster {
         houses.map(|house| house.contents(&self.config.name)).collect()
     }
 
-    /// Whether a server's member rests.
-    pub(super) fn rests(&mut self, number: usize) -> bool {
-        let name = self.config.name.clone();
-        self.house(number).stream(&name).is_resting()
+    /// Messages that a reader finds at a server.
+    pub(super) fn payloads(&self, number: usize) -> Vec<(Seq, String)> {
+        let house = self.servers[number].house.as_ref().expect("it runs");
+        let reader = house.stream(&self.config.name).reader();
+        let totals = reader.state().totals;
+        let read = |seq| {
+            let mut buffer = Vec::new();
+            let found = reader.get(seq, Wait::Allowed, &mut buffer).expect("a healthy disk")?;
+            Some((seq, String::from_utf8_lossy(found.payload).into_owned()))
+        };
+        (totals.first_seq..=totals.last_seq).filter_map(read).collect()
+    }
+
+    /// The members that lead, with their terms.
+    pub(super) fn raft_leaders(&self) -> Vec<(usize, u64)> {
+        let status = |number: usize| {
+            let house = self.servers[number].house.as_ref()?;
+            let status = house.stream(&self.config.name).group_status()?;
+            (status.role == RaftRole::Leader).then_some((number, status.term))
+        };
+        (0..self.size()).filter_map(status).collect()
     }
 
     /// Part that a server's member has.

@@ -61,6 +61,8 @@ pub(super) struct TestHost {
     /// Whether what waits for a disk is done when somebody says so, not where it is asked for.
     pub(super) has_sync_thread: AtomicBool,
     pub(super) syncs: Mutex<VecDeque<Task>>,
+    /// Streams that are to be opened anew: their accounts and names.
+    pub(super) repairs: Mutex<Vec<(String, String)>>,
 }
 
 impl fmt::Debug for TestHost {
@@ -135,7 +137,9 @@ impl Host for TestHost {
         }
     }
 
-    fn repair(&self, _: &str, _: &str) {}
+    fn repair(&self, account: &str, stream: &str) {
+        lock(&self.repairs).push((account.to_owned(), stream.to_owned()));
+    }
 
     fn schedule(&self, at: Timestamp, timer: Weak<dyn Timer>) {
         lock(&self.alarms).push((at, timer));
@@ -277,6 +281,16 @@ impl House {
         let house = Self::open(Arc::new(disk.clone()), &host, (options, settings()), seed);
         host.is_prompt.store(false, Relaxed);
         house.settled()
+    }
+
+    /// As a server of a cluster: with all that is random drawn from `seed`, when so much time has
+    /// passed.
+    pub(super) fn member(disk: &FaultyDisk, (seed, now): (u64, i64), sync_always: bool) -> Self {
+        let settings = JetStreamSettings { sync_always, ..settings() };
+        let options = (StoreOptions::new("/store"), settings);
+        let host = Arc::<TestHost>::default();
+        host.now.store(now, Relaxed);
+        Self::open(Arc::new(disk.clone()), &host, options, seed).settled()
     }
 
     /// On any disk and with a host of the test's.
@@ -439,6 +453,29 @@ impl House {
         self.settle();
     }
 
+    /// Runs one task that waits for the disk. Answers whether there was one.
+    pub(super) fn run_sync(&mut self) -> bool {
+        let task = lock(&self.host.syncs).pop_front();
+        task.map(|task| task()).is_some()
+    }
+
+    /// Opens the streams anew that have failed. Answers whether there were any.
+    pub(super) fn run_repairs(&mut self) -> bool {
+        let repairs = std::mem::take(&mut *lock(&self.host.repairs));
+        repairs.iter().for_each(|(account, stream)| self.jetstream.repair(account, stream));
+        !repairs.is_empty()
+    }
+
+    /// Lets go of all work that was asked for: its process has ended.
+    pub(super) fn end(self) {
+        let TestHost { tasks, reads, woken, jobs, alarms, bufs, syncs, .. } = &*self.host;
+        drop(std::mem::take(&mut *lock(tasks)));
+        [reads, jobs, syncs].into_iter().for_each(|tasks| drop(std::mem::take(&mut *lock(tasks))));
+        drop(std::mem::take(&mut *lock(woken)));
+        drop(std::mem::take(&mut *lock(alarms)));
+        drop(std::mem::take(&mut *lock(bufs)));
+    }
+
     /// Messages that a stream holds, and the last sequence that it gave out.
     pub(super) fn contents(&self, stream: &str) -> (u64, u64) {
         let totals = self.stream(stream).reader().state().totals;
@@ -501,18 +538,22 @@ impl House {
 
     /// Lets time pass, and all alarms ring that are due then.
     pub(super) fn pass(&mut self, time: Timestamp) {
+        self.ring(time);
+        self.settle();
+    }
+
+    /// Lets time pass, has all alarms ring that are due then, and does nothing of what follows.
+    pub(super) fn ring(&mut self, time: Timestamp) {
         let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
         let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
         due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
-        self.settle();
     }
 
     /// Lets time pass while all other threads are busy. Returns how many requests wait for the
     /// API's, and how many alarms are due again.
     pub(super) fn pass_while_busy(&mut self, time: Timestamp) -> (usize, usize) {
-        let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
-        let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
-        due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
+        self.ring(time);
+        let now = BEGAN + self.host.now.load(Relaxed);
         loop {
             self.shard.flush();
             let woken = lock(&self.host.woken).pop_front();

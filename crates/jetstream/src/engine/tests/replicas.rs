@@ -1,6 +1,11 @@
 //! Streams on several servers that are one group: what is acknowledged is on a majority, and goes
 //! on when a server is gone.
 
+mod consumers;
+mod faults;
+mod lives;
+mod messages;
+
 use super::cluster::Cluster;
 use myelin_replica::RaftRole;
 
@@ -70,49 +75,4 @@ fn all_servers_end_and_come_back() {
     cluster.publish(leader, "y");
     cluster.pass(4);
     assert_eq!((cluster.acks(), cluster.contents()), (11, vec![(11, 11); 3]));
-}
-
-#[test]
-fn a_group_in_which_nothing_happens_rests_and_goes_on() {
-    let mut cluster = Cluster::new(3);
-    let first = cluster.elect();
-    cluster.publish(first, "one");
-    cluster.pass(100);
-    assert!((0..3).all(|number| cluster.rests(number)), "nothing happens");
-    let before = cluster.carried;
-    cluster.pass(40);
-    // Four words and four answers a second between each two servers.
-    assert!(cluster.carried - before <= 2 * 6 * 2 * 5, "{} frames", cluster.carried - before);
-    assert_eq!(cluster.leader(), Some(first));
-    cluster.publish(first, "two");
-    assert_eq!(cluster.acks(), 2);
-    cluster.pass(100);
-    assert!((0..3).all(|number| cluster.rests(number)), "it rests again");
-    cluster.kill(first);
-    for _ in 0..70 {
-        cluster.pass(1);
-    }
-    let second = cluster.leader().expect("the loss of a server wakes its groups");
-    cluster.publish(second, "three");
-    assert_eq!(cluster.acks(), 3);
-    cluster.begin(first);
-    cluster.pass(160);
-    assert_eq!(cluster.contents(), [(3, 3); 3]);
-    assert!((0..3).all(|number| cluster.rests(number)), "with all of them");
-}
-
-#[test]
-fn a_member_that_lacks_something_does_not_rest() {
-    let mut cluster = Cluster::new(3);
-    let leader = cluster.elect();
-    let away = (leader + 1) % 3;
-    cluster.pass(10);
-    cluster.isolated.push(away);
-    cluster.publish(leader, "one");
-    cluster.pass(100);
-    assert!(!cluster.rests(leader) && !cluster.rests(away));
-    cluster.isolated.clear();
-    cluster.pass(160);
-    assert!((0..3).all(|number| cluster.rests(number)));
-    assert_eq!(cluster.contents(), [(1, 1); 3]);
 }

@@ -1,0 +1,307 @@
+//! Servers with a meta group, or with a stream in one group: each a house with the calls of its API,
+//! and between them what carries messages.
+
+use super::house::{Heard, House, stream};
+use crate::engine::groups::GroupReplica;
+use crate::engine::meta::peer_of;
+use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings};
+use myelin_broker::{Service, ServiceBatch, ServiceShard};
+use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::config::StreamConfig;
+use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
+use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const BEAT: i64 = 50_000_000;
+const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
+const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
+
+/// A message between servers.
+struct CarriedMessage {
+    subject: Vec<u8>,
+    reply: Vec<u8>,
+    headers: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+/// Messages that have left a server.
+#[derive(Default)]
+struct Wire(Mutex<Vec<CarriedMessage>>);
+
+impl Service for Wire {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
+        let frames = msgs.iter().map(|msg| CarriedMessage {
+            subject: msg.subject.to_vec(),
+            reply: msg.reply.to_vec(),
+            headers: msg.headers.to_vec(),
+            payload: msg.payload.to_vec(),
+        });
+        lock(&self.0).extend(frames);
+        msgs.clear();
+    }
+}
+
+struct Server {
+    disk: FaultyDisk,
+    house: Option<House>,
+    wire: Arc<Wire>,
+    /// Answers to what was published here, in all lives.
+    acks: Vec<Arc<Mutex<Vec<Heard>>>>,
+    /// Answers of the API, in all lives.
+    answers: Vec<Arc<Mutex<Vec<Heard>>>>,
+    calls: Option<ApiCalls>,
+}
+
+/// Servers of one cluster.
+pub(super) struct MetaCluster {
+    servers: Vec<Server>,
+    config: StreamConfig,
+    /// Whether streams are made by the API, and not by the test.
+    has_meta: bool,
+    /// Servers that nobody hears, and that hear nobody.
+    pub(super) isolated: Vec<usize>,
+    /// Messages that were carried between servers.
+    pub(super) carried: usize,
+}
+
+/// The server with this number.
+fn peer(number: usize) -> Peer {
+    peer_of(NAMES[number]).expect("eight characters")
+}
+
+impl Server {
+    /// Goes on with calls of the API. Answers whether something was said or done.
+    fn go_on_with_calls(&mut self) -> bool {
+        let (Some(calls), Some(house)) = (&mut self.calls, &mut self.house) else { return false };
+        calls.resume();
+        calls.flush();
+        let mut has_any = false;
+        while let Some((account, mut out)) = calls.next_answer() {
+            has_any |= !out.is_empty();
+            house.send_in(&account, &mut out);
+        }
+        while calls.run_task() {
+            has_any = true;
+        }
+        house.settle();
+        has_any
+    }
+}
+
+impl MetaCluster {
+    /// Servers with an empty stream S each.
+    pub(super) fn new(size: usize) -> Self {
+        Self::with(size, stream("S"))
+    }
+
+    /// Servers with an empty stream each.
+    pub(super) fn with(size: usize, config: StreamConfig) -> Self {
+        Self::begun(size, config, false)
+    }
+
+    /// Servers with a meta group and no stream; `stream` is the one that tests look at.
+    pub(super) fn with_meta(size: usize) -> Self {
+        Self::begun(size, stream("S"), true)
+    }
+
+    fn begun(size: usize, config: StreamConfig, has_meta: bool) -> Self {
+        let server = |number: usize| Server {
+            disk: FaultyDisk::new(number as u64 + 1),
+            house: None,
+            wire: Arc::default(),
+            acks: Vec::new(),
+            answers: Vec::new(),
+            calls: None,
+        };
+        let servers = (0..size).map(server).collect();
+        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new(), carried: 0 };
+        (0..size).for_each(|number| cluster.begin(number));
+        cluster
+    }
+
+    /// Begins a server on what its disk has.
+    pub(super) fn begin(&mut self, number: usize) {
+        let size = self.servers.len();
+        let server = &mut self.servers[number];
+        let mut house =
+            House::named(&server.disk, NAMES[number], number as u64 + 1 + 100 * server.acks.len() as u64);
+        house.host.stand_still();
+        for other in (0..size).filter(|other| *other != number) {
+            let subject = format!("{}.*", peer(other));
+            let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
+        }
+        for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
+            let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
+        }
+        server.acks.push(house.record("acks"));
+        server.answers.push(house.record("answers"));
+        if self.has_meta {
+            let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
+            house.jetstream.begin_groups(settings).expect("a healthy disk");
+            let servers: Vec<String> = NAMES[..size].iter().map(|&name| name.to_owned()).collect();
+            house.jetstream.begin_meta(&servers).expect("a healthy disk");
+            server.calls = Some(ApiCalls::new(&house.jetstream, Box::new(|call| call())));
+            server.house = Some(house);
+            return;
+        }
+        if house.streams().stream(&self.config.name).is_none() {
+            house.create(self.config.clone());
+        }
+        let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
+        house.jetstream.begin_groups(settings).expect("a healthy disk");
+        let voters = (0..size).map(peer).collect();
+        let config = GroupConfig { place: PLACE, voters };
+        house.jetstream.join_group("$G", &self.config.name, &config).expect("it is there");
+        server.house = Some(house);
+    }
+
+    /// A server alone on what the disk of one that has ended holds: as before it was in a cluster.
+    pub(super) fn alone(&self, number: usize) -> House {
+        House::named(&self.servers[number].disk, NAMES[number], 77)
+    }
+
+    /// Ends a server's process.
+    pub(super) fn kill(&mut self, number: usize) {
+        let server = &mut self.servers[number];
+        (server.house, server.calls) = (None, None);
+        server.disk = server.disk.kill();
+        lock(&server.wire.0).clear();
+    }
+
+    pub(super) fn house(&mut self, number: usize) -> &mut House {
+        self.servers[number].house.as_mut().expect("it runs")
+    }
+
+    /// Does what there is to do everywhere, until there is nothing.
+    pub(super) fn settle(&mut self) {
+        loop {
+            let mut has_any = false;
+            for server in &mut self.servers {
+                server.house.iter_mut().for_each(House::settle);
+                has_any |= server.go_on_with_calls();
+            }
+            for from in 0..self.servers.len() {
+                let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
+                has_any |= !frames.is_empty();
+                frames.iter().for_each(|frame| self.carry(from, frame));
+            }
+            if !has_any {
+                return;
+            }
+        }
+    }
+
+    /// Carries a message: to the server that its subject names, or to the leader of the meta group,
+    /// which alone has interest in it.
+    fn carry(&mut self, from: usize, carried: &CarriedMessage) {
+        let CarriedMessage { subject, reply, headers, payload } = carried;
+        let text = String::from_utf8_lossy(subject);
+        let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
+        let is_for = |number: &usize| named.starts_with(&peer(*number).to_string());
+        let is_for_meta = subject.starts_with(b"_meta_.");
+        let to = if is_for_meta { self.meta_leader() } else { (0..self.servers.len()).find(is_for) };
+        let Some(to) = to.filter(|&to| to != from) else { return };
+        if self.isolated.contains(&from) || self.isolated.contains(&to) {
+            return;
+        }
+        self.carried += 1;
+        if let Some(house) = &mut self.servers[to].house {
+            let mut msgs = MessageBuf::default();
+            msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
+            let account = Arc::clone(&house.frames);
+            house.send_in(&account, &mut msgs);
+        }
+    }
+
+    /// Lets time pass everywhere.
+    pub(super) fn pass(&mut self, beats: usize) {
+        for _ in 0..beats {
+            for house in self.servers.iter_mut().filter_map(|server| server.house.as_mut()) {
+                house.host.sleep(Duration::from_nanos(BEAT.unsigned_abs()));
+                house.pass(BEAT);
+            }
+            self.settle();
+        }
+    }
+
+    /// The server whose stream leads, if others hear of it.
+    pub(super) fn leader(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|number| {
+            let server = &self.servers[*number];
+            let live = server.house.as_ref().and_then(|house| house.streams().stream(&self.config.name));
+            let leads = live.is_some_and(|live| live.role().leads());
+            leads && !self.isolated.contains(number)
+        })
+    }
+
+    /// The server that leads the meta group.
+    pub(super) fn meta_leader(&self) -> Option<usize> {
+        (0..self.servers.len()).find(|number| {
+            let house = self.servers[*number].house.as_ref();
+            house.and_then(|house| house.jetstream.meta()).is_some_and(|meta| meta.leads())
+        })
+    }
+
+    /// Waits for a leader.
+    pub(super) fn elect(&mut self) -> usize {
+        for _ in 0..200 {
+            if let Some(leader) = self.leader() {
+                return leader;
+            }
+            self.pass(1);
+        }
+        panic!("nobody leads");
+    }
+
+    /// Asks the API at all servers that run, as each hears every request.
+    pub(super) fn ask(&mut self, subject: &str, body: &str) {
+        for (number, server) in self.servers.iter_mut().enumerate() {
+            let (Some(calls), Some(house)) = (&mut server.calls, &server.house) else { continue };
+            if !self.isolated.contains(&number) {
+                calls.begin(ApiRequest {
+                    account: Arc::clone(&house.account),
+                    subject: format!("$JS.API.{subject}").into_bytes().into(),
+                    reply: (*b"answers").into(),
+                    headers: Box::default(),
+                    payload: body.as_bytes().into(),
+                    origin: None,
+                });
+            }
+        }
+        self.settle();
+    }
+
+    /// Answers that have come since the last look, at all servers.
+    pub(super) fn take_answers(&mut self) -> Vec<String> {
+        let all = self.servers.iter().flat_map(|server| &server.answers);
+        all.flat_map(|answers| std::mem::take(&mut *lock(answers))).map(|heard| heard.payload).collect()
+    }
+
+    /// Publishes at one server.
+    pub(super) fn publish(&mut self, number: usize, payload: &str) {
+        let subject = format!("{}.a", self.config.name);
+        self.house(number).say(&subject, "acks", payload);
+        self.settle();
+    }
+
+    /// How many acknowledgements came, at all servers in all lives.
+    pub(super) fn acks(&self) -> usize {
+        let all = self.servers.iter().flat_map(|server| &server.acks);
+        all.map(|acks| lock(acks).iter().filter(|ack| ack.payload.contains(r#""seq""#)).count()).sum()
+    }
+
+    /// Messages and last sequence of the stream of each server that runs.
+    pub(super) fn contents(&self) -> Vec<(u64, u64)> {
+        let houses = self.servers.iter().filter_map(|server| server.house.as_ref());
+        houses.map(|house| house.contents(&self.config.name)).collect()
+    }
+
+    /// Whether a server's member rests.
+    pub(super) fn rests(&mut self, number: usize) -> bool {
+        let name = self.config.name.clone();
+        self.house(number).stream(&name).is_resting()
+    }
+}

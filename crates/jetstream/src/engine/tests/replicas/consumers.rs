@@ -1,0 +1,179 @@
+//! Consumers of a stream on several servers: what they have delivered and what was acknowledged
+//! outlives the leader.
+
+use super::super::cluster::Cluster;
+use super::super::house::{Heard, stream};
+use myelin_jsapi::config::{Retention, StreamConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+
+const SECOND: i64 = 1_000_000_000;
+
+pub(super) fn consumer(name: &str) -> ConsumerConfig {
+    ConsumerConfig {
+        name: name.into(),
+        durable_name: name.into(),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: SECOND,
+        ..ConsumerConfig::default()
+    }
+}
+
+/// Asks a consumer for messages, where it is served.
+pub(super) fn ask(cluster: &mut Cluster, number: usize, name: &str, batch: u64) {
+    let subject = format!("$JS.API.CONSUMER.MSG.NEXT.S.{name}");
+    cluster.house(number).say(&subject, "to.me", &format!(r#"{{"batch":{batch},"expires":3600000000000}}"#));
+}
+
+/// Sequence of the stream that a delivery has; `None` for a status.
+pub(super) fn seq_of(heard: &Heard) -> Option<u64> {
+    heard.reply.split('.').nth(5)?.parse().ok()
+}
+
+fn seqs(heard: &[Heard]) -> Vec<u64> {
+    heard.iter().filter_map(seq_of).collect()
+}
+
+/// Acknowledges a delivery, and waits for the answer.
+fn acknowledge(cluster: &mut Cluster, number: usize, heard: &Heard) {
+    cluster.house(number).say(&heard.reply, "acks.confirmed", "+ACK");
+    cluster.settle();
+}
+
+fn confirmed(cluster: &Cluster) -> usize {
+    cluster.answers().iter().filter(|(subject, _)| subject == "acks.confirmed").count()
+}
+
+/// Three servers with so many messages and a consumer, and who leads.
+fn cluster(config: StreamConfig, messages: usize) -> (Cluster, usize) {
+    let mut cluster = Cluster::with(3, config);
+    let leader = cluster.elect();
+    cluster.house(leader).consume("S", consumer("C"));
+    cluster.settle();
+    for n in 0..messages {
+        cluster.publish(leader, &format!("m{n}"));
+    }
+    cluster.pass(2);
+    (cluster, leader)
+}
+
+#[test]
+fn nothing_is_delivered_of_which_nobody_else_knows() {
+    let (mut cluster, leader) = cluster(stream("S"), 1);
+    cluster.isolated.push(leader);
+    ask(&mut cluster, leader, "C", 1);
+    cluster.pass(2);
+    assert!(seqs(&cluster.delivered(leader)).is_empty());
+    cluster.isolated.clear();
+    cluster.pass(10);
+    let heard = cluster.delivered(leader);
+    assert_eq!(seqs(&heard), [1]);
+    cluster.isolated.push(leader);
+    acknowledge(&mut cluster, leader, &heard[0]);
+    assert_eq!(confirmed(&cluster), 0);
+    cluster.isolated.clear();
+    cluster.pass(10);
+    assert_eq!(confirmed(&cluster), 1);
+}
+
+#[test]
+fn another_leader_goes_on_where_the_last_one_has_ended() {
+    let (mut cluster, first) = cluster(stream("S"), 5);
+    ask(&mut cluster, first, "C", 4);
+    cluster.settle();
+    let heard = cluster.delivered(first);
+    assert_eq!(seqs(&heard), [1, 2, 3, 4]);
+    acknowledge(&mut cluster, first, &heard[0]);
+    acknowledge(&mut cluster, first, &heard[2]);
+    assert_eq!(confirmed(&cluster), 2);
+    cluster.kill(first);
+    let second = cluster.elect();
+    ask(&mut cluster, second, "C", 9);
+    cluster.pass(40);
+    let mut again = seqs(&cluster.delivered(second));
+    again.sort_unstable();
+    again.dedup();
+    assert_eq!(again, [2, 4, 5], "what was acknowledged does not come again");
+    cluster.begin(first);
+    cluster.pass(40);
+    assert_eq!(cluster.contents(), [(5, 5); 3]);
+}
+
+#[test]
+fn consumers_are_on_all_servers() {
+    let (mut cluster, first) = cluster(stream("S"), 2);
+    cluster.house(first).consume("S", consumer("D"));
+    cluster.house(first).consume("S", consumer("E"));
+    cluster.settle();
+    let consumers = std::sync::Arc::clone(cluster.house(first).stream("S").consumers());
+    let live = consumers.find("E").expect("it is there");
+    let deleted = std::thread::spawn(move || {
+        let mut out = myelin_wire::message_buf::MessageBuf::default();
+        crate::engine::waits::block_on(consumers.delete(&live, &mut out))
+    });
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !deleted.is_finished() {
+        assert!(std::time::Instant::now() < deadline, "the group agrees");
+        cluster.settle();
+    }
+    assert!(matches!(deleted.join(), Ok(Ok(true))));
+    cluster.pass(4);
+    let leads_in_turn = |cluster: &mut Cluster, leader: usize, why: &str| {
+        let mut names = cluster.house(leader).consumers("S");
+        names.sort();
+        assert_eq!(names, ["C", "D"], "{why}");
+        for name in ["C", "D"] {
+            ask(cluster, leader, name, 2);
+            cluster.settle();
+            let heard = cluster.delivered(leader);
+            if why == "another leader" {
+                assert_eq!(seqs(&heard), [1, 2], "{name}, {why}");
+            }
+            heard
+                .iter()
+                .filter(|one| seq_of(one).is_some())
+                .for_each(|one| acknowledge(cluster, leader, one));
+        }
+    };
+    cluster.kill(first);
+    let second = cluster.elect();
+    leads_in_turn(&mut cluster, second, "another leader");
+    cluster.begin(first);
+    cluster.pass(40);
+    (0..3).for_each(|number| cluster.kill(number));
+    (0..3).for_each(|number| cluster.begin(number));
+    let third = cluster.elect();
+    leads_in_turn(&mut cluster, third, "all were begun anew");
+}
+
+#[test]
+fn what_a_work_queue_has_settled_is_gone_on_all_servers() {
+    let (mut cluster, first) = cluster(StreamConfig { retention: Retention::WorkQueue, ..stream("S") }, 3);
+    ask(&mut cluster, first, "C", 2);
+    cluster.settle();
+    let heard = cluster.delivered(first);
+    acknowledge(&mut cluster, first, &heard[0]);
+    cluster.pass(4);
+    assert_eq!((confirmed(&cluster), cluster.contents()), (1, vec![(2, 3); 3]));
+    cluster.kill(first);
+    let second = cluster.elect();
+    ask(&mut cluster, second, "C", 5);
+    cluster.pass(40);
+    let heard = cluster.delivered(second);
+    assert!(seqs(&heard).iter().all(|seq| [2, 3].contains(seq)), "{heard:?}");
+    heard.iter().for_each(|one| acknowledge(&mut cluster, second, one));
+    cluster.begin(first);
+    cluster.pass(60);
+    assert_eq!(cluster.contents(), [(0, 3); 3]);
+}
+
+#[test]
+fn who_waits_at_a_leader_that_leads_no_more_is_told() {
+    let (mut cluster, first) = cluster(stream("S"), 0);
+    ask(&mut cluster, first, "C", 1);
+    cluster.settle();
+    cluster.isolated.push(first);
+    cluster.elect();
+    cluster.pass(20);
+    let told: Vec<String> = cluster.delivered(first).into_iter().map(|heard| heard.headers).collect();
+    assert_eq!(told, ["NATS/1.0 409 Leadership Change\r\n\r\n"]);
+}

@@ -1,0 +1,175 @@
+//! Losses of power and disks that fail.
+
+use super::super::cluster::Cluster;
+use super::super::house::stream;
+use myelin_disk::faulty::{DiskFault, Survival};
+use myelin_stdx::sync::lock;
+use std::io::ErrorKind;
+
+fn always() -> Cluster {
+    Cluster::seeded(3, stream("S"), true, 1)
+}
+
+#[test]
+fn with_always_a_loss_of_power_of_all_loses_nothing() {
+    let mut cluster = always();
+    for life in 1..=3 {
+        let leader = cluster.elect();
+        for n in 0..5 {
+            cluster.publish(leader, &format!("{life}.{n}"));
+        }
+        assert_eq!(cluster.acks(), 5 * life);
+        (0..3).for_each(|number| cluster.lose_power(number, Survival::None));
+        (0..3).for_each(|number| cluster.begin(number));
+        cluster.elect();
+        cluster.pass(10);
+        assert_eq!(cluster.contents(), [(5 * life as u64, 5 * life as u64); 3]);
+    }
+}
+
+#[test]
+fn with_always_nothing_is_acknowledged_that_a_majority_has_not_synced() {
+    let mut cluster = always();
+    let leader = cluster.elect();
+    cluster.publish(leader, "first");
+    cluster.are_syncs_held = true;
+    cluster.publish(leader, "second");
+    assert_eq!(cluster.acks(), 1, "nobody has synced it");
+    cluster.are_syncs_held = false;
+    cluster.settle();
+    assert_eq!(cluster.acks(), 2);
+}
+
+#[test]
+fn with_always_servers_lose_power_in_turn() {
+    let mut cluster = always();
+    let mut published = 0;
+    for round in 0..6 {
+        let leader = cluster.elect();
+        for _ in 0..3 {
+            published += 1;
+            cluster.publish(leader, &format!("m{published}"));
+        }
+        let victim = if round % 2 == 0 { leader } else { (leader + 1) % 3 };
+        cluster.lose_power(victim, Survival::None);
+        let leader = cluster.elect();
+        published += 1;
+        cluster.publish(leader, &format!("m{published}"));
+        cluster.begin(victim);
+    }
+    cluster.elect();
+    cluster.pass(60);
+    let all = published as u64;
+    assert_eq!((cluster.acks(), cluster.contents()), (published, vec![(all, all); 3]));
+}
+
+/// In the default mode one server that loses power has lost what it had confirmed, and is given it
+/// again.
+#[test]
+fn a_server_that_has_lost_power_is_given_what_it_had() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    for n in 0..10 {
+        cluster.publish(leader, &format!("m{n}"));
+    }
+    for victim in [(leader + 1) % 3, leader] {
+        cluster.lose_power(victim, Survival::None);
+        cluster.elect();
+        cluster.begin(victim);
+        cluster.pass(60);
+    }
+    let leader = cluster.elect();
+    cluster.publish(leader, "last");
+    cluster.pass(60);
+    assert_eq!((cluster.acks(), cluster.contents()), (11, vec![(11, 11); 3]));
+}
+
+fn break_disk(cluster: &Cluster, number: usize) {
+    let disk = cluster.disk(number);
+    disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
+}
+
+#[test]
+fn a_leader_whose_disk_fails_leads_no_more_and_is_repaired() {
+    for sync_always in [false, true] {
+        let mut cluster = Cluster::seeded(3, stream("S"), sync_always, 1);
+        let first = cluster.elect();
+        cluster.publish(first, "one");
+        break_disk(&cluster, first);
+        cluster.publish(first, "two");
+        cluster.pass(4);
+        assert!(!cluster.leads(first), "{sync_always}: {:?}", cluster.statuses());
+        let second = cluster.elect();
+        let before = cluster.acks();
+        cluster.publish(second, "three");
+        assert_eq!(cluster.acks(), before + 1, "{sync_always}");
+        cluster.disk(first).heal();
+        cluster.pass(2400);
+        let [one, two, three] = cluster.contents()[..] else { panic!("three servers") };
+        assert!(
+            one == two && two == three,
+            "{sync_always}: {:?} {:?}",
+            cluster.contents(),
+            cluster.statuses()
+        );
+    }
+}
+
+#[test]
+fn a_follower_whose_disk_fails_is_repaired() {
+    for sync_always in [false, true] {
+        let mut cluster = Cluster::seeded(3, stream("S"), sync_always, 1);
+        let leader = cluster.elect();
+        cluster.publish(leader, "one");
+        let victim = (leader + 1) % 3;
+        break_disk(&cluster, victim);
+        for n in 0..5 {
+            cluster.publish(leader, &format!("m{n}"));
+        }
+        assert_eq!(cluster.acks(), 6, "{sync_always}");
+        cluster.disk(victim).heal();
+        cluster.pass(2400);
+        assert_eq!(cluster.contents(), [(6, 6); 3], "{sync_always}: {:?}", cluster.statuses());
+    }
+}
+
+/// One write that fails is one repair.
+#[test]
+fn a_write_that_fails_once_is_mended() {
+    for sync_always in [false, true] {
+        let mut cluster = Cluster::seeded(3, stream("S"), sync_always, 1);
+        let leader = cluster.elect();
+        let disk = cluster.disk((leader + 1) % 3);
+        disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+        for n in 0..5 {
+            cluster.publish(leader, &format!("m{n}"));
+        }
+        cluster.pass(60);
+        let contents = cluster.contents();
+        assert_eq!(
+            (cluster.acks(), contents),
+            (5, vec![(5, 5); 3]),
+            "{sync_always}: {:?}",
+            cluster.statuses()
+        );
+    }
+}
+
+/// Nobody leads whose vote is not on a disk; when the disk takes it somebody does.
+#[test]
+fn votes_that_cannot_be_written_are_written_later() {
+    let mut cluster = Cluster::new(3);
+    (0..3).for_each(|number| break_disk(&cluster, number));
+    cluster.pass(80);
+    assert_eq!(cluster.raft_leaders(), []);
+    for number in 0..3 {
+        let warnings = lock(&cluster.house(number).host.warnings).clone();
+        let is_told =
+            warnings.iter().any(|line| line.starts_with("JetStream: votes of groups cannot be written"));
+        assert!(is_told || warnings.is_empty(), "{warnings:?}");
+        cluster.disk(number).heal();
+    }
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    assert_eq!(cluster.acks(), 1);
+}
