@@ -51,6 +51,8 @@ pub struct SubjectIndex {
     order: SubjectOrder,
     /// Subjects with messages.
     live: usize,
+    /// Messages of all subjects.
+    messages: u64,
     touched: Vec<SubjectId>,
     /// Entered last, without message so far.
     entered: Option<SubjectId>,
@@ -88,6 +90,7 @@ impl SubjectIndex {
             table: IdTable::new(),
             order: SubjectOrder::default(),
             live: 0,
+            messages: 0,
             touched: Vec::new(),
             entered: None,
             idle: Vec::new(),
@@ -108,6 +111,12 @@ impl SubjectIndex {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live == 0
+    }
+
+    /// Messages of all subjects.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.messages
     }
 
     /// The id of a subject that has messages.
@@ -300,6 +309,7 @@ impl SubjectIndex {
             let id = self.insert(self.hash(text), text);
             self.order.push_last(id);
             self.live += 1;
+            self.messages = self.messages.saturating_add(state.count);
             self.write(id, state, 0);
             last = Some(id);
         }
@@ -451,6 +461,8 @@ impl SubjectIndex {
         debug_assert!(count == 0 || self.live > 0, "a subject with messages is counted");
         self.live += usize::from(count == 0 && state.count > 0);
         self.live -= usize::from(count > 0 && state.count == 0);
+        // Counts that damage has made up may be any number.
+        self.messages = self.messages.saturating_sub(count).saturating_add(state.count);
         if flags & flag::TOUCHED == 0 {
             flags |= flag::TOUCHED;
             self.touched.push(id);

@@ -96,9 +96,12 @@ impl StreamShared {
     }
 
     fn tell(&self, lost: &Lost) {
-        if let Some(count) = self.met.add(lost)
-            && let Some(ReleaseListener(listener)) = self.on_release.get()
-        {
+        let Some(count) = self.met.add(lost) else { return };
+        if lost.bytes == 0 {
+            // No table names it, and its subject goes on to count it.
+            self.catalog_mut().note_lost();
+        }
+        if let Some(ReleaseListener(listener)) = self.on_release.get() {
             listener.damaged(self.id, lost, count);
         }
     }

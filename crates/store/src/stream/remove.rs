@@ -11,12 +11,17 @@ use crate::record::Control;
 use crate::{Seq, Timestamp};
 
 use super::Stream;
+use super::append::room_for;
 use super::catalog::{Catalog, Decided, Removed};
 use super::errors::{ReadError, StoreError};
 use super::lookup::Filter;
+use super::new_message::NewMessage;
 use super::segment_storage::CONTROL_ROOM;
 
 pub use myelin_stdx::seq::MAX_SEQ;
+
+/// Bytes that a deletion takes for one message, at most.
+const RANGE_ROOM: u64 = 20;
 
 /// Way to do what a batch says to the catalog.
 pub(super) type FollowBatch = fn(&mut Catalog) -> Result<Removed, ReadError>;
@@ -63,8 +68,7 @@ impl Stream {
     /// All of them are still there, unless the stream has failed.
     pub fn delete_all(&mut self, seqs: &[Seq], now: Timestamp) -> Result<Removed, StoreError> {
         self.check()?;
-        let room = 2 * CONTROL_ROOM + 20 * seqs.len() as u64 + self.room_for_log_entry();
-        self.make_room_for_removal(room, now)?;
+        self.make_room_for_removal(self.room_for_deletion(seqs.len() as u64), now)?;
         let catalog = self.shared.catalog();
         if catalog.has_unreleased() {
             let controls = removal_behind_waiting(catalog.decided(), seqs);
@@ -277,10 +281,45 @@ impl Stream {
         self.log(&[Control::Skip { last }], now, Some(|_: &mut Catalog| Ok(Removed::default()))).map(drop)
     }
 
+    /// Sees to it that there is room for messages which take the place of others, and for the
+    /// removal of these behind them: up to `slice` of those that pass each filter, besides what is
+    /// among the messages. To be asked for without headroom ([`Stream::has_headroom`]): a full disk
+    /// may have room for the messages alone.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn make_room_for_rollups(
+        &mut self,
+        messages: &[NewMessage<'_>],
+        filters: &[Option<Filter>],
+        slice: u64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.check()?;
+        let mut room = room_for(messages, &self.config.limits) + self.room_in_group(messages);
+        room += RANGE_ROOM * messages.len() as u64;
+        for filter in filters {
+            // Without a filter what goes is one range.
+            let count =
+                filter.as_ref().map_or(Ok(0), |filter| self.shared.catalog().decided().count(filter, false));
+            room += self.room_for_deletion(count?.min(slice));
+        }
+        self.make_room(room, now)
+    }
+
+    fn room_for_deletion(&self, messages: u64) -> u64 {
+        2 * CONTROL_ROOM + RANGE_ROOM * messages + self.room_for_log_entry()
+    }
+
     /// As [`Stream::make_room`], for what makes the stream smaller: on a full disk it may use the
-    /// headroom.
+    /// headroom, and what is reserved in a segment that is as long as others.
     pub(super) fn make_room_for_removal(&mut self, bytes: u64, now: Timestamp) -> Result<(), StoreError> {
-        self.or_from_headroom(|stream| stream.make_room(bytes, now))
+        match self.or_from_headroom(|stream| stream.make_room(bytes, now)) {
+            Err(StoreError::Full) if !self.has_placeholder() && !self.is_unfinished() => {
+                self.active.file.reserve(bytes).map(drop).map_err(StoreError::from_io)
+            }
+            made => made,
+        }
     }
 
     /// `act` changes nothing when the disk is full.
@@ -292,6 +331,12 @@ impl Stream {
             Err(StoreError::Full) if self.release_headroom() => act(self),
             result => result,
         }
+    }
+
+    /// Whether a removal for which the disk is full gets room all the same.
+    #[must_use]
+    pub fn has_headroom(&self) -> bool {
+        self.segment_storage.files().is_none_or(|files| files.store_env.headroom.is_held())
     }
 
     pub(super) fn release_headroom(&self) -> bool {

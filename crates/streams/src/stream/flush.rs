@@ -4,11 +4,11 @@ use std::iter::repeat_n;
 use std::ops::Range;
 
 use myelin_store::{Admission, Filter, NewMessage, Purge, RemovalProgress, StoreError, Timestamp};
-use myelin_wire::message_buf::MessageBuf;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
 use super::admit::Ingest;
 use super::admit_batch::Batches;
-use super::append_run::MsgVerdict;
+use super::append_run::{MsgDraft, MsgVerdict};
 use super::batch::{FastBatches, FastPlace, FastRefusal, ReplySink};
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
@@ -53,6 +53,9 @@ impl StreamCore {
         if let Some(republish) = &mut self.outgoing.republish {
             republish.note_predecessors(&self.run, ingest.msgs, &self.store)?;
         }
+        if self.run.has_rollups() && !self.store.has_headroom() {
+            self.make_room_for_rollups(first, ingest)?;
+        }
         // The checks of a batch are stricter than the log's, which must not take a part of it.
         let admission = if ingest.closing.is_some() { Admission::Granted } else { Admission::Check };
         if self.run.has_unwanted() {
@@ -63,6 +66,31 @@ impl StreamCore {
             };
         }
         self.append(0..self.run.drafts(), admission, first, ingest)
+    }
+
+    /// Sees to it that what rollups take the place of can go: a full disk refuses them rather than
+    /// keep both. A removal that it refuses is tried again until the server ends, and no longer.
+    fn make_room_for_rollups(&mut self, first: Timestamp, ingest: &Ingest<'_>) -> Result<(), StoreError> {
+        let drafts = self.run.entries().iter().filter(|entry| entry.verdict == MsgVerdict::Store);
+        let filters: Vec<_> = drafts
+            .filter_map(|entry| {
+                let msg = ingest.msgs.get(entry.msg)?;
+                Some(self.rolled(entry.draft.rollup?, &entry.draft, msg))
+            })
+            .collect();
+        let mut messages = recycle(std::mem::take(&mut self.scratch.spare));
+        messages.extend(self.run.messages(ingest.msgs, first));
+        let made = self.store.make_room_for_rollups(&messages, &filters, ROLLUP_SLICE as u64, ingest.now);
+        self.scratch.spare = recycle(messages);
+        made
+    }
+
+    /// What a rollup takes the place of; everything without a filter.
+    fn rolled(&self, rollup: Rollup, draft: &MsgDraft, msg: MessageRef<'_>) -> Option<Filter> {
+        match rollup {
+            Rollup::Subject => Some(Filter::new(self.run.apply(draft, msg).subject)),
+            Rollup::All => None,
+        }
     }
 
     /// Stores some of the drafts as one batch.
@@ -249,10 +277,7 @@ impl StreamCore {
                 continue;
             };
             let Some(msg) = ingest.msgs.get(entry.msg) else { continue };
-            let filter = match rollup {
-                Rollup::Subject => Some(Filter::new(self.run.apply(&entry.draft, msg).subject)),
-                Rollup::All => None,
-            };
+            let filter = self.rolled(rollup, &entry.draft, msg);
             let slice = if filter.is_some() { ROLLUP_SLICE } else { usize::MAX };
             // Nothing is older than the first one, and 0 would stand for the last.
             let Some(through) = seq.checked_sub(1).filter(|&seq| seq > 0) else { continue };

@@ -14,14 +14,15 @@ use super::Catalog;
 use super::lost_messages::{LostBySubject, LostMessages};
 
 impl Catalog {
-    /// Notes that messages which count may have been lost.
+    /// Notes that messages which count may have been lost, or more of them than was known.
     pub(crate) fn note_lost(&mut self) {
-        self.lost.is_damaged = true;
+        self.lost = LostMessages { is_damaged: true, ..LostMessages::default() };
     }
 
-    /// Whether messages that count may have been lost.
+    /// Whether messages that count may have been lost. Their subjects go on to count them when they
+    /// were removed, which tells those who start later.
     pub(crate) fn may_have_lost(&self) -> bool {
-        self.lost.is_damaged
+        self.lost.is_damaged || self.subjects.index.messages() != self.totals.messages
     }
 
     /// How many messages of a subject count and are not there.
@@ -29,7 +30,7 @@ impl Catalog {
     /// # Errors
     /// A table of the stream cannot be read.
     pub(crate) fn lost_of(&self, id: SubjectId) -> Result<u64, ReadError> {
-        if !self.lost.is_damaged {
+        if !self.may_have_lost() {
             return Ok(0);
         }
         if let Some(known) = self.lost.by_subject.get() {

@@ -1,4 +1,4 @@
-//! Counts of messages that were lost before a stream was opened.
+//! Counts of messages that were lost before a stream was opened, or that a reader has missed since.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use crate::index::SubjectId;
 /// Lost messages of each subject that has any.
 pub(super) type LostBySubject = HashMap<SubjectId, u64, foldhash::fast::RandomState>;
 
-/// Messages that were lost before the stream was opened.
+/// Messages that count and are not there, as far as that is known.
 #[derive(Debug, Default)]
 pub(super) struct LostMessages {
     /// Whether there may be any.

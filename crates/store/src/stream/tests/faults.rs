@@ -9,7 +9,7 @@ use myelin_disk::File;
 use myelin_disk::faulty::{DiskFault, FaultyDisk};
 
 use super::*;
-use crate::config::Compression;
+use crate::config::{Compression, Limits};
 use crate::record::HEAD_BYTES;
 use crate::stream::reader::unpack;
 
@@ -344,6 +344,54 @@ fn messages_without_rows_are_told_when_a_cursor_passes_over_them() {
             assert_eq!(told.0.lock().unwrap().len(), 1, "it is told once");
         }
     }
+}
+
+/// They counted for ever, so that the oldest one that was left went for each new one.
+#[test]
+fn a_limit_per_subject_counts_no_messages_that_a_reader_has_missed() {
+    for is_behind_them in [false, true] {
+        let (disk, mut bench, mut stream) = packed();
+        let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
+        let SegmentFile::Packed(sealed, frames) = &segment.source else { panic!("it is not packed") };
+        let frame = frames.frames().last().expect("there are some").clone();
+        let (path, middle) = (sealed.path.clone(), (sealed.records_end + sealed.length) / 2);
+        // All that is left of the subject before it goes is in the last frame.
+        let first =
+            (1..=300).find(|seq| frame.raw().contains(&offset_of(&stream, *seq))).expect("it has some");
+        put(&mut stream, "b", "x", 301).unwrap();
+        stream.purge(&mut Purge { below: first, ..Purge::default() }, 1000, 301).unwrap();
+        let limits = Limits { messages_per_subject: Some(4), ..Limits::default() };
+        let config = StreamConfig { limits, ..*stream.config() };
+        drop((stream, segment));
+        bench.store.take().unwrap().close(&|| 2).unwrap();
+        disk.zero(&path, frame.file_offset..frame.file_offset + 40).unwrap();
+        // In the middle of the footer stands the table of messages.
+        disk.flip_bit(&path, middle, 0).unwrap();
+        let (mut stream, report) = bench.reopen(config);
+        assert_eq!(report.lost, [], "a start does not read sealed segments");
+        assert_eq!(sequences(&stream), [301]);
+        assert_eq!(stream.count_of(b"a"), 0);
+        if is_behind_them {
+            // They were removed, and the next start has nothing to miss.
+            stream.purge(&mut Purge { below: 301, ..Purge::default() }, 1000, 302).unwrap();
+            settle(&bench, &mut stream);
+            drop(stream);
+            bench.store.take().unwrap().close(&|| 303).unwrap();
+            (stream, _) = bench.reopen(config);
+            assert_eq!(stream.count_of(b"a"), 0);
+        }
+        for n in 1..=6 {
+            put(&mut stream, "a", "y", 303).unwrap();
+            let expected: Vec<Seq> = [301].into_iter().chain(302.max(298 + n)..=301 + n).collect();
+            assert_eq!(sequences(&stream), expected, "behind them: {is_behind_them}");
+        }
+    }
+}
+
+/// Brings what the stream is like onto the disk.
+fn settle(bench: &Bench, stream: &mut Stream) {
+    bench.store.as_ref().unwrap().journal().round_now(&|| 302).unwrap();
+    seal(stream, 302);
 }
 
 /// The removal of one of its messages stood in its footer alone.

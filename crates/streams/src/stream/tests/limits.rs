@@ -1,10 +1,12 @@
 //! Sizes, limits of streams and of accounts, and streams that keep nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use myelin_store::Wait;
+use myelin_store::{StoreOptions, Wait};
 use myelin_wire::message_buf::MessageRef;
 
+use super::release::on_disk_with;
 use super::{Bench, block, config, error, msg};
 use crate::stream::{StorageBudget, StreamSettings};
 use myelin_jsapi::config::{Discard, Retention, Storage, StreamConfig, SubjectTransform};
@@ -143,5 +145,31 @@ fn memory_for_ids_is_bounded_however_many_come_at_once() {
         bench.msgs(&refs);
         let ids = bench.core.known_ids();
         assert!(ids.bytes < 2 << 20 && ids.count <= 12_000, "{ids:?}");
+    }
+}
+
+/// Their removal was only remembered in memory, and what they had taken the place of was back after
+/// a start.
+#[test]
+fn a_full_disk_takes_no_rollup_without_the_removal_of_what_it_takes_the_place_of() {
+    for length in (0..2000).step_by(97) {
+        let config = StreamConfig { allow_rollup_hdrs: true, ..config() };
+        let options = StoreOptions { segment_bytes: Some(8 << 10), ..StoreOptions::new(Path::new("/store")) };
+        let (mut bench, store, disk) = on_disk_with(options, config, StreamSettings::default());
+        bench.publish("a", &[], "x");
+        store.headroom().release().expect("the disk works");
+        disk.set_capacity(Some(disk.used()));
+        let (mut stored, mut refused) = (0, 0);
+        while refused < 20 {
+            let said = bench.publish("a", &[], &"x".repeat(length + 97));
+            refused += u64::from(said.contains("insufficient resources"));
+            let said = bench.publish("a", &["Nats-Rollup: sub"], &"x".repeat(length));
+            if said.contains("insufficient resources") {
+                continue;
+            }
+            stored += 1;
+            assert_eq!(bench.core.state().totals.messages, 1, "{length} bytes: {said}");
+        }
+        assert!(stored > 0, "{length} bytes");
     }
 }
