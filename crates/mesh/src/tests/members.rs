@@ -225,20 +225,23 @@ fn members_that_dial_each_other_at_once_keep_one_link() {
 /// A reset that only one side sees.
 #[test]
 fn a_new_link_takes_the_place_of_one_that_its_dialler_has_lost() {
-    let [mut a, mut b] = ["A", "B"].map(|name| member(name, 1));
-    let mut pairs = follow(&mut a, &mut b, dial(None));
-    let _ = (a.heard(), b.heard());
-    let lost = of(&mut pairs, RAFT_ACCOUNT);
-    lost.dialler.0.end(CloseReason::ReadError).expect("it was open").run();
-    let again = a.notes.take().pop().expect("it is dialled again");
-    let pair = LinkPair::new(&mut a, &mut b, again);
-    assert_eq!(pair.ends, [None, None]);
-    let stale = &mut lost.acceptor.0;
-    assert_eq!(stale.conn().close_requested(), Some(CloseReason::DuplicateRoute));
-    stale.end(CloseReason::DuplicateRoute).expect("it was open").run();
-    assert_eq!(b.heard(), ["+$RAFT SA:3"], "it is never without one");
-    assert_eq!(a.heard(), ["-$RAFT SB:3", "+$RAFT SB:3"]);
-    assert!(b.mesh.linked_peers(RAFT_ACCOUNT)[0].is_open());
+    for names in [["A", "B"], ["B", "A"]] {
+        let [mut a, mut b] = names.map(|name| member(name, 1));
+        let [of_a, of_b] = names.map(|name| format!("$RAFT S{name}:3"));
+        let mut pairs = follow(&mut a, &mut b, dial(None));
+        let _ = (a.heard(), b.heard());
+        let lost = of(&mut pairs, RAFT_ACCOUNT);
+        lost.dialler.0.end(CloseReason::ReadError).expect("it was open").run();
+        let again = a.notes.take().pop().expect("it is dialled again");
+        let pair = LinkPair::new(&mut a, &mut b, again);
+        assert_eq!(pair.ends, [None, None]);
+        let stale = &mut lost.acceptor.0;
+        assert_eq!(stale.conn().close_requested(), Some(CloseReason::DuplicateRoute));
+        stale.end(CloseReason::DuplicateRoute).expect("it was open").run();
+        assert_eq!(b.heard(), [format!("+{of_a}")], "it is never without one");
+        assert_eq!(a.heard(), [format!("-{of_b}"), format!("+{of_b}")]);
+        assert!(b.mesh.linked_peers(RAFT_ACCOUNT)[0].is_open());
+    }
 }
 
 #[test]
