@@ -171,8 +171,7 @@ impl Server {
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
         let (proofs, tls) = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
-        client_tls.set(offer);
-        broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
+        offer_tls(&client_tls, offer, &broker);
         let permits = Permits::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
@@ -355,6 +354,12 @@ impl Server {
         self.ocsp.save();
         self.log.info("Server Exiting..");
     }
+}
+
+/// Offers TLS to clients, and says so in INFO.
+fn offer_tls(client_tls: &ClientTls, offer: Option<ClientOffer>, broker: &Broker) {
+    client_tls.set(offer);
+    broker.update_info(|info| ClientOffer::advertise(client_tls.get().as_deref(), info));
 }
 
 /// Behind all that may fail: the file may be that of a server whose ports it wants.

@@ -1,5 +1,5 @@
-//! Servers with a meta group, or with a stream in one group: each a house with the calls of its API,
-//! and between them what carries messages.
+//! Servers with a meta group, or with a stream in one group: each a house with the calls of its
+//! API, and between them what carries messages.
 
 use super::house::{Heard, House, stream};
 use crate::engine::groups::GroupReplica;

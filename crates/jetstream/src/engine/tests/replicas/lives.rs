@@ -19,7 +19,7 @@ struct Rules {
     disks_fail: bool,
 }
 
-/// What a client knows of one publish.
+/// Knowledge of a client about one publish.
 struct Publish {
     payload: String,
     id: Option<String>,

@@ -1,4 +1,4 @@
-//! What publishes, purges and deletions leave on all servers.
+//! Publishes, purges and deletions: what they leave on all servers.
 
 use super::super::cluster::Cluster;
 use super::super::house::stream;
