@@ -1,8 +1,8 @@
 //! Members that may have lost what they have confirmed: a stream in memory that begins anew, one in
 //! files that were not synced when power was lost.
 //!
-//! Owns when such a member may vote again. Until then it takes entries: the others elect nobody with
-//! its vote who lacks what is committed with its word.
+//! Owns when such a member may vote again. Until then it takes entries: nobody is elected with its
+//! vote who lacks what is committed with its word.
 
 use myelin_replica::{Consensus, RaftMessage, RaftMessageKind};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Nothing is heard of a leader for so long while all members are there: those that remember are no
 /// majority. What is lost is lost.
 const ALL_THERE: Duration = Duration::from_secs(10);
-/// The same while somebody is not there, who may remember.
+/// Nothing is heard of a leader for so long while somebody is not there, who may remember.
 const SOME_AWAY: Duration = Duration::from_secs(60);
 
 /// How far a member has come that may have lost what it has confirmed.

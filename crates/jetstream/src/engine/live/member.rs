@@ -29,7 +29,7 @@ pub(in crate::engine) enum MemberEvent {
     Message(u32, RaftMessage),
     /// Time has passed.
     Tick,
-    /// What it was to remember is durable.
+    /// Vote that it was to remember is durable.
     VotePersisted(Vote),
     /// Another server has begun a new life.
     NewLife(Peer),
@@ -69,7 +69,7 @@ struct RoleChange {
 pub(super) struct MemberWork {
     role: Option<ReplicaRole>,
     vote: Option<Vote>,
-    /// It remembers again what it has confirmed, which is to be remembered.
+    /// Whether it has again what it has confirmed, which is to be remembered.
     is_recovered: bool,
     needs_sync: bool,
     /// Its frames have to be sent by whoever held the turn.

@@ -46,7 +46,7 @@ struct Server {
     wire: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
-    /// What consumers have delivered here, in all lives.
+    /// Deliveries of consumers here, in all lives.
     deliveries: Vec<Arc<Mutex<Vec<Heard>>>>,
     /// Lives so far.
     lives: u64,
@@ -72,17 +72,17 @@ fn peer(number: usize) -> Peer {
 }
 
 impl Cluster {
-    /// So many servers with an empty stream S each.
+    /// Servers with an empty stream S each.
     pub(super) fn new(size: usize) -> Self {
         Self::with(size, stream("S"))
     }
 
-    /// So many servers with an empty stream each.
+    /// Servers with an empty stream each.
     pub(super) fn with(size: usize, config: StreamConfig) -> Self {
         Self::seeded(size, config, false, 1)
     }
 
-    /// The same, with what counts as persisted and all that is random.
+    /// Servers with a rule of what counts as persisted, and a seed of all that is random.
     pub(super) fn seeded(size: usize, config: StreamConfig, sync_always: bool, seed: u64) -> Self {
         let server = |number: usize| Server {
             disk: FaultyDisk::new(seed + number as u64),
@@ -281,7 +281,7 @@ impl Cluster {
         self.settle();
     }
 
-    /// The same, and nothing of what follows is done.
+    /// Publishes with these lines of headers, and does nothing of what follows from it.
     pub(super) fn say_with(&mut self, number: usize, reply: &str, headers: &str, payload: &str) {
         let subject = format!("{}.a", self.config.name);
         let headers =

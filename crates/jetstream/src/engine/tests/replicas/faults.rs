@@ -139,7 +139,7 @@ fn servers_that_all_have_lost_power_go_on() {
     assert!(warnings.iter().any(|line| line.contains("may be lost")), "{warnings:?}");
 }
 
-/// Who was asked to make it lead comes late, when its member follows again.
+/// A thread that was asked to make it lead comes late, when its member follows again.
 #[test]
 fn a_stream_does_not_lead_while_its_member_follows() {
     let mut cluster = Cluster::new(3);

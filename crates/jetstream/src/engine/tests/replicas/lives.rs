@@ -19,7 +19,7 @@ struct Rules {
     disks_fail: bool,
 }
 
-/// What a client knows of one publish.
+/// Publish of a client, and what it knows of it.
 struct Publish {
     payload: String,
     id: Option<String>,
