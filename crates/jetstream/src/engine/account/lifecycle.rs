@@ -142,7 +142,7 @@ impl AccountStreams {
         let opened = joined.map_err(ApiError::stream_create).and_then(|()| {
             jetstream.open_consumers(&store, whose, &listener).map_err(ApiError::stream_create)
         });
-        let states = opened.map_err(|error| {
+        let states = opened.inspect_err(|_| {
             // The next start must not find what was refused.
             if config.storage == Storage::File
                 && let Err(left) = jetstream.store.delete_stream(&mut store)
@@ -152,7 +152,6 @@ impl AccountStreams {
                     format_args!("JetStream stream '{account} > {name}' was not made, and is left: {left}");
                 self.host.log(Level::Error, what);
             }
-            error
         })?;
         let live = self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now));
         jetstream.seek_origins();

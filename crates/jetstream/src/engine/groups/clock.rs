@@ -44,10 +44,10 @@ impl Timer for Groups {
     fn fire(&self) {
         self.ask_peers();
         let beats = self.beats.fetch_add(1, Relaxed);
-        if beats % TICK_BEATS == 0 {
+        if beats.is_multiple_of(TICK_BEATS) {
             self.tick();
         }
-        if beats % OBSERVER_BEATS == 0 {
+        if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
         }
         if let Some(groups) = self.me_weak.upgrade()

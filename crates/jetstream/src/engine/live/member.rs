@@ -29,7 +29,7 @@ impl LiveStream {
     /// here on, until its member is elected. Only for threads that may wait.
     ///
     /// # Errors
-    /// The stream is gone or has failed, or what it has stored is no log of this group.
+    /// The stream is gone or has failed, or what it has stored is no log of a group.
     pub(in crate::engine) fn join(
         self: &Arc<Self>,
         groups: &Arc<Groups>,
@@ -38,6 +38,9 @@ impl LiveStream {
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
         if !self.consumers.is_of_group() {
+            if self.reader().state().totals.last_seq > 0 {
+                return Err(ApiError::stream_general("it has sequences that are of no group"));
+            }
             let position =
                 GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
             self.join_group(position, GroupConsumers::in_memory(0))?;
@@ -210,6 +213,14 @@ impl LiveStream {
         lock(&self.membership.member).as_ref().is_none_or(|joined| joined.member.may_lead(core))
     }
 
+    /// Gives the stream a role that it has not. One thread at a time does.
+    pub(super) fn take_role(self: &Arc<Self>, role: ReplicaRole) {
+        let _alone = lock(&self.membership.changing);
+        if role != self.role() {
+            self.set_role(role);
+        }
+    }
+
     /// Gives the stream the role that its member wants, and the one that it wants then.
     fn change_role(self: &Arc<Self>) {
         loop {
@@ -219,9 +230,7 @@ impl LiveStream {
                 change.wanted.take()
             };
             let Some(role) = wanted else { return };
-            if role != self.role() {
-                self.set_role(role);
-            }
+            self.take_role(role);
             self.serve_off_shard();
             let watcher = self.membership.watcher.get().and_then(Weak::upgrade);
             watcher.into_iter().for_each(|watcher| {

@@ -45,6 +45,8 @@ pub(super) struct Membership {
     pub(super) inbox: Mutex<Vec<MemberEvent>>,
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
+    /// Held by whoever gives the stream another role.
+    pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
     pub(super) watcher: OnceLock<Weak<dyn MemberWatcher>>,
 }

@@ -37,7 +37,7 @@ impl LiveStream {
     pub(in crate::engine) fn repair(self: &Arc<Self>, store: &Store) {
         let is_of_group = self.consumers.is_of_group();
         if is_of_group && self.health.failure().is_some() {
-            self.set_role(ReplicaRole::Follower);
+            self.take_role(ReplicaRole::Follower);
         }
         if self.reopen(store) && !is_of_group {
             // What the disk has refused, too, while it failed: the end of a consumer has nobody who

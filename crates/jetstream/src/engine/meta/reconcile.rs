@@ -100,6 +100,11 @@ impl Meta {
                 Err(ApiError::stream_create(text))
             }
             _ if !is_mine => return,
+            Some(live) if live.created() == assignment.created && lost_its_log(&live, assignment) => {
+                // What it had is with the others.
+                block_on(account.delete(jetstream, &live, &mut MessageBuf::default()))
+                    .and_then(|()| self.make(jetstream, &account, assignment))
+            }
             Some(live) if live.created() == assignment.created => {
                 self.join(jetstream, assignment, &live).and_then(|()| {
                     let is_changed = *live.config() != assignment.config;
@@ -202,4 +207,12 @@ impl Meta {
             self.answer_removed(jetstream, assignment, deleted.as_ref().err());
         }
     }
+}
+
+/// Whether a replica has lost its log to a loss of power, which came before the first sync: nothing
+/// says that it was in a group, and there is no message.
+fn lost_its_log(live: &LiveStream, assignment: &Assignment) -> bool {
+    assignment.peers.len() > 1
+        && !live.consumers().is_of_group()
+        && live.reader().state().totals.messages == 0
 }

@@ -2,7 +2,7 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
-use crate::engine::{GroupConfig, GroupSettings};
+use crate::engine::{GroupConfig, GroupSettings, LiveStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
@@ -116,6 +116,14 @@ impl Cluster {
         }
         server.acks.push(house.record("acks.>"));
         server.deliveries.push(house.record("to.me"));
+        let known = house.streams().stream(&self.config.name);
+        // As the meta group does it with a replica whose log was lost before its first sync.
+        let is_blank = |live: &Arc<LiveStream>| {
+            !live.consumers().is_of_group() && live.reader().state().totals.messages == 0
+        };
+        if known.as_ref().is_some_and(is_blank) {
+            house.delete(&self.config.name);
+        }
         if house.streams().stream(&self.config.name).is_none() {
             house.create(self.config.clone());
         }

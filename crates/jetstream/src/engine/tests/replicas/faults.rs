@@ -4,6 +4,7 @@ use super::super::cluster::Cluster;
 use super::super::house::stream;
 use myelin_disk::faulty::{DiskFault, Survival};
 use myelin_stdx::sync::lock;
+use myelin_streams::ReplicaRole;
 use std::io::ErrorKind;
 
 fn always() -> Cluster {
@@ -82,6 +83,90 @@ fn a_server_that_has_lost_power_is_given_what_it_had() {
     cluster.publish(leader, "last");
     cluster.pass(60);
     assert_eq!((cluster.acks(), cluster.contents()), (11, vec![(11, 11); 3]));
+}
+
+/// Whether it was one that lost power is told by the run of the machine; others must not elect
+/// somebody with its vote who lacks what it had confirmed.
+#[test]
+fn a_server_that_has_lost_power_does_not_vote_before_it_has_what_it_had() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    let (helper, away) = ((first + 1) % 3, (first + 2) % 3);
+    cluster.publish(first, "zero");
+    cluster.pass(10);
+    cluster.isolated.push(away);
+    for n in 1..10 {
+        cluster.publish(first, &format!("m{n}"));
+    }
+    cluster.isolated.push(first);
+    cluster.lose_power(helper, Survival::None);
+    cluster.begin(helper);
+    // It remembers that it may have forgotten something.
+    cluster.kill(helper);
+    cluster.begin(helper);
+    cluster.isolated.retain(|number| *number != away);
+    cluster.pass(100);
+    assert!(!cluster.leads(helper) && !cluster.leads(away), "{:?}", cluster.statuses());
+    cluster.isolated.clear();
+    cluster.elect();
+    cluster.pass(60);
+    assert_eq!((cluster.acks(), cluster.contents()), (10, vec![(10, 10); 3]));
+    // It votes again, also in its next life.
+    cluster.kill(helper);
+    cluster.begin(helper);
+    cluster.kill(first);
+    let leader = cluster.elect();
+    cluster.publish(leader, "last");
+    assert_eq!(cluster.acks(), 11);
+}
+
+#[test]
+fn servers_that_all_have_lost_power_go_on_when_all_are_there() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    cluster.pass(10);
+    (0..3).for_each(|number| cluster.lose_power(number, Survival::All));
+    (0..2).for_each(|number| cluster.begin(number));
+    cluster.pass(150);
+    assert_eq!(cluster.leader(), None, "the third may have more");
+    cluster.begin(2);
+    let leader = cluster.elect();
+    cluster.publish(leader, "two");
+    cluster.pass(10);
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]));
+    let warnings = lock(&cluster.house(leader).host.warnings).clone();
+    assert!(!warnings.iter().any(|line| line.contains("may be lost")), "{warnings:?}");
+}
+
+#[test]
+fn a_majority_that_has_lost_power_goes_on_alone_after_a_minute() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    cluster.pass(10);
+    (0..3).for_each(|number| cluster.lose_power(number, Survival::All));
+    (0..2).for_each(|number| cluster.begin(number));
+    cluster.pass(1_150);
+    assert_eq!(cluster.leader(), None, "the third may come back");
+    let leader = cluster.elect();
+    cluster.publish(leader, "two");
+    cluster.pass(10);
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 2]));
+    let warnings = lock(&cluster.house(leader).host.warnings).clone();
+    assert!(warnings.iter().any(|line| line.contains("may be lost")), "{warnings:?}");
+}
+
+/// A thread that was asked to make it lead comes late, when its member follows again.
+#[test]
+fn a_stream_does_not_lead_while_its_member_follows() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let other = (leader + 1) % 3;
+    cluster.house(other).stream("S").set_role(ReplicaRole::Leader);
+    assert!(!cluster.leads(other));
+    cluster.publish(other, "x");
+    assert_eq!((cluster.acks(), cluster.contents()), (0, vec![(0, 0); 3]));
 }
 
 fn break_disk(cluster: &Cluster, number: usize) {

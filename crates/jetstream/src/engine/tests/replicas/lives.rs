@@ -19,7 +19,7 @@ struct Rules {
     disks_fail: bool,
 }
 
-/// Knowledge of a client about one publish.
+/// Publish of a client, and what it knows of it.
 struct Publish {
     payload: String,
     id: Option<String>,
@@ -508,7 +508,7 @@ fn live(seed: u64) {
 fn random_lives_keep_what_was_acknowledged() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("MYELIN_LIVES_FROM").unwrap_or(1);
-    let count = number("MYELIN_LIVES").unwrap_or(10);
+    let count = number("MYELIN_LIVES").unwrap_or(6);
     let mut failed = Vec::new();
     for seed in first..first + count {
         if std::panic::catch_unwind(|| live(seed)).is_err() {

@@ -10,9 +10,9 @@ fn remembering() -> StreamConfig {
 }
 
 fn last_answer(cluster: &Cluster, to: &str) -> String {
-    let found =
+    let mut found =
         cluster.answers().into_iter().filter(|(subject, _)| subject == to).map(|(_, payload)| payload);
-    found.last().unwrap_or_default()
+    found.next_back().unwrap_or_default()
 }
 
 #[test]
