@@ -346,7 +346,7 @@ fn messages_without_rows_are_told_when_a_cursor_passes_over_them() {
     }
 }
 
-/// Lost messages counted for ever, so that the oldest one that was left went for each new one.
+/// Missed messages counted for ever, so that one too many went for each new one.
 #[test]
 fn a_limit_per_subject_counts_no_messages_that_a_reader_has_missed() {
     for is_behind_them in [false, true] {
