@@ -181,7 +181,7 @@ impl Server {
         let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
-        let groups = links::join_groups(groups, jetstream.as_ref(), (options, &broker))?;
+        let groups = join_groups(groups, jetstream.as_ref(), (options, &broker))?;
         observe_accounts(&broker, monitor.current_jetstream(), &shards);
         let mailboxes: Vec<Mailbox> = shards.iter().map(|shard| shard.mailbox.clone()).collect();
         show_mail(&mailboxes, &monitor);
@@ -354,6 +354,16 @@ impl Server {
         self.ocsp.save();
         self.log.info("Server Exiting..");
     }
+}
+
+/// The server's part in groups of replicas, if it has one.
+fn join_groups(
+    of_test: Option<GroupPart>,
+    jetstream: Option<&RunningJetStream>,
+    (options, broker): (&Options, &Broker),
+) -> Result<Option<GroupPart>, StartError> {
+    let joined = jetstream.map(|running| running.join_groups(options, broker)).transpose();
+    Ok(of_test.or(joined.map_err(failed("Can't start JetStream"))?.flatten()))
 }
 
 /// Offers TLS to clients, and says so in INFO.

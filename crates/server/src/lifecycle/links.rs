@@ -1,8 +1,6 @@
 //! The parts of a start that are about other servers.
 
-use super::StartError;
 use crate::cluster::{self, GroupPart};
-use crate::jetstream::RunningJetStream;
 use crate::monitoring::Monitor;
 use crate::{leaf, tls};
 use myelin_broker::{Broker, LinkTerms};
@@ -16,18 +14,6 @@ use std::sync::Arc;
 pub(super) fn terms(options: &Options, takes_part_in_groups: bool) -> Result<Option<LinkTerms>, String> {
     let takes_part = takes_part_in_groups || cluster::takes_part(options);
     leaf::check(options).and_then(|()| cluster::terms(options, takes_part))
-}
-
-/// The server's part in groups of replicas: that of a test, or the one that JetStream has in a
-/// cluster.
-pub(super) fn join_groups(
-    of_test: Option<GroupPart>,
-    jetstream: Option<&RunningJetStream>,
-    (options, broker): (&Options, &Broker),
-) -> Result<Option<GroupPart>, StartError> {
-    let joined = jetstream.map(|running| running.join_groups(options, broker)).transpose();
-    let joined = joined.map_err(|error| StartError::new(format!("Can't start JetStream: {error}")))?;
-    Ok(of_test.or(joined.flatten()))
 }
 
 /// Gives the broker what clusters need of it, and a name to the cluster where the options have

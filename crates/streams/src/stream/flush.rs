@@ -85,7 +85,7 @@ impl StreamCore {
         made
     }
 
-    /// Messages in whose place a rollup comes; everything without a filter.
+    /// Messages that a rollup takes the place of; all of them without a filter.
     fn rolled(&self, rollup: Rollup, draft: &MsgDraft, msg: MessageRef<'_>) -> Option<Filter> {
         match rollup {
             Rollup::Subject => Some(Filter::new(self.run.apply(draft, msg).subject)),

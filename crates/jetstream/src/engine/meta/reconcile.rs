@@ -124,21 +124,27 @@ impl Meta {
         match done {
             Ok(live) if is_new => self.answer_later(jetstream, assignment, &live),
             Ok(_) => {}
-            Err(error) => {
-                let (account, stream) = (&assignment.key.account, &assignment.key.stream);
-                jetstream.host.log(
-                    Level::Error,
-                    format_args!("JetStream stream '{account} > {stream}' is not as it is assigned: {error}"),
-                );
-                // Others may have what this server cannot have; the first one answers for all.
-                if is_new && assignment.peers.first() == Some(&self.name) {
-                    match assignment.answer {
-                        AnswerKind::Create => {
-                            self.answer_failed::<StreamCreate>(jetstream, assignment, &error)
-                        }
-                        _ => self.answer_failed::<StreamUpdate>(jetstream, assignment, &error),
-                    }
-                }
+            Err(error) => self.note_refused(jetstream, assignment, (&error, is_new)),
+        }
+    }
+
+    /// Tells that an assignment cannot be carried out here.
+    fn note_refused(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        (error, is_new): (&ApiError, bool),
+    ) {
+        let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+        jetstream.host.log(
+            Level::Error,
+            format_args!("JetStream stream '{account} > {stream}' is not as it is assigned: {error}"),
+        );
+        // Others may have what this server cannot have; the first one answers for all.
+        if is_new && assignment.peers.first() == Some(&self.name) {
+            match assignment.answer {
+                AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, assignment, error),
+                _ => self.answer_failed::<StreamUpdate>(jetstream, assignment, error),
             }
         }
     }

@@ -353,7 +353,7 @@ fn a_limit_per_subject_counts_no_messages_that_a_reader_has_missed() {
         let (disk, mut bench, mut stream) = packed();
         let segment = Arc::clone(&stream.shared.catalog().segments()[0].segment);
         let SegmentFile::Packed(sealed, frames) = &segment.source else { panic!("it is not packed") };
-        let frame = frames.frames().last().expect("there are some").clone();
+        let frame = *frames.frames().last().expect("there are some");
         let (path, middle) = (sealed.path.clone(), (sealed.records_end + sealed.length) / 2);
         // All that is left of the subject before it goes is in the last frame.
         let first =

@@ -148,8 +148,8 @@ fn memory_for_ids_is_bounded_however_many_come_at_once() {
     }
 }
 
-/// A removal without room was remembered in memory alone, and what the rollup had taken the place of
-/// was back after a start.
+/// A removal without room was remembered in memory alone: what the rollup had taken the place
+/// of was back after a start.
 #[test]
 fn a_full_disk_takes_no_rollup_without_the_removal_of_what_it_takes_the_place_of() {
     for length in (200..2000).step_by(97) {
