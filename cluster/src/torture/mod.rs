@@ -1,5 +1,6 @@
 //! Torture: three servers that share JetStream, under load, of which one after the other is killed,
-//! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all three.
+//! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all of
+//! them.
 //!
 //! The load is in `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
 

@@ -100,8 +100,8 @@ impl Requester {
         Ok(numbers)
     }
 
-    /// Pulls from a consumer, and answers the number of the pull. What it brings has subjects of its
-    /// own, and is known by its subscription.
+    /// Pulls from a consumer, and answers the number of the pull. What it brings has subjects of
+    /// its own, and is known by its subscription.
     pub(super) fn pull(&mut self, subject: &str, body: &str) -> io::Result<u64> {
         self.asked += 1;
         let (number, inbox, sid) = (self.asked, &self.inbox, self.asked + FIRST_PULL);
