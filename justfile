@@ -68,6 +68,11 @@ soak *ARGS:
     cargo build --release -p myelin-server -p myelin-soak
     target/release/myelin-soak {{ARGS}}
 
+# Three servers that share JetStream, one of them killed, stopped or paused every 20 s; fails if anything acknowledged is missing: just torture 300
+torture SECONDS *ARGS:
+    cargo build --release -p myelin-server -p myelin-cluster-test
+    target/release/myelin-torture --program target/release/myelin-server --seconds {{SECONDS}} {{ARGS}}
+
 # Instructions and system calls per message, which noise does not touch (docs/count.md; needs valgrind and strace)
 count *ARGS:
     cargo build --release -p myelin-server -p myelin-count

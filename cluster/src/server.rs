@@ -130,12 +130,20 @@ impl Server {
         }
     }
 
+    /// Sends the process a signal, if it runs.
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<(), Error> {
+        if let Some(child) = &mut self.child
+            && child.try_wait()?.is_none()
+        {
+            kill_process(Pid::from_child(child), signal)?;
+        }
+        Ok(())
+    }
+
     /// Has the process end in its own way, and waits for that.
     pub(crate) fn stop(&mut self) -> Result<(), Error> {
+        self.signal(Signal::INT)?;
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        if child.try_wait()?.is_none() {
-            kill_process(Pid::from_child(&child), Signal::INT)?;
-        }
         let ended = wait_for("a server that stops", || child.try_wait().ok().flatten());
         if ended.is_err() {
             let _ = child.kill();

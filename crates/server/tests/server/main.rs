@@ -13,6 +13,7 @@ mod capacity;
 mod certificates;
 mod client;
 mod cluster;
+mod cluster_jetstream;
 mod commandline;
 mod documented;
 mod floods;

@@ -11,6 +11,7 @@ use myelin_store::Timestamp;
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Acquire;
@@ -241,11 +242,13 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
-    /// Hands over to the member that has the most of the log.
+    /// Hands over to the member that has the most of the log. Where several have as much it is the
+    /// next one by id, so that leadership goes round.
     fn hand_over(&mut self) -> Result<(), MemberFailed> {
         let me = self.groups.me;
         let others = self.member.status().members.into_iter().filter(|member| member.peer != me);
-        let heir = others.max_by_key(|member| (member.is_active, member.matched));
+        let order = |peer: Peer| (peer > me, Reverse(peer));
+        let heir = others.max_by_key(|member| (member.is_active, member.matched, order(member.peer)));
         if let Some(heir) = heir {
             self.member.consensus_mut().transfer(heir.peer)?;
         }

@@ -8,6 +8,7 @@ mod messages;
 
 use super::cluster::Cluster;
 use myelin_replica::RaftRole;
+use std::collections::BTreeSet;
 
 #[test]
 fn a_publish_is_acknowledged_when_a_majority_has_it() {
@@ -75,4 +76,28 @@ fn all_servers_end_and_come_back() {
     cluster.publish(leader, "y");
     cluster.pass(4);
     assert_eq!((cluster.acks(), cluster.contents()), (11, vec![(11, 11); 3]));
+}
+
+#[test]
+fn leadership_that_is_handed_over_goes_round() {
+    let mut cluster = Cluster::new(3);
+    let mut leader = cluster.elect();
+    cluster.publish(leader, "x");
+    let mut led = BTreeSet::from([leader]);
+    for _ in 0..2 {
+        // So that both others have as much.
+        cluster.pass(4);
+        cluster.house(leader).stream("S").hand_over();
+        cluster.settle();
+        let before = leader;
+        for _ in 0..200 {
+            cluster.pass(1);
+            leader = cluster.elect();
+            if leader != before {
+                break;
+            }
+        }
+        led.insert(leader);
+    }
+    assert_eq!(led.len(), 3, "{led:?}");
 }

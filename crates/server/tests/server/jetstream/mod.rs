@@ -42,7 +42,7 @@ impl Home {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 

@@ -1,0 +1,50 @@
+//! `myelin-torture`: three servers that share JetStream, troubled under load; says what was lost.
+
+use clap::Parser;
+use myelin_cluster_test::torture::{TorturePlan, torture};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Trouble three servers that share JetStream, and count what they have promised and do not keep.
+#[derive(Debug, Parser)]
+#[command(name = "myelin-torture")]
+struct Flags {
+    /// Program of the servers.
+    #[arg(long)]
+    program: PathBuf,
+    /// For how long the load runs.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Seconds between two troubles.
+    #[arg(long, default_value_t = 20)]
+    every: u64,
+    /// Kill all servers together at times, too.
+    #[arg(long)]
+    all: bool,
+    /// The seed of another run, to make its choices again.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = flags.seed.unwrap_or(now.as_nanos() as u64 ^ u64::from(std::process::id()));
+    println!("seed {seed}");
+    let plan = TorturePlan {
+        program: flags.program,
+        duration: Duration::from_secs(flags.seconds),
+        interval: Duration::from_secs(flags.every),
+        seed,
+        kills_all: flags.all,
+    };
+    match torture(&plan) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Torture: three servers that share JetStream, under load, of which one after the other is killed,
+//! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all of
+//! them.
+//!
+//! The load is in `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
+
+mod ledger;
+mod load;
+mod requester;
+mod verify;
+
+use crate::Error;
+use crate::server::{Ports, Server};
+use crate::wait::wait_for;
+use ledger::Ledger;
+use load::{Shared, Worker};
+use myelin_stdx::rng::Rng;
+use myelin_stdx::sync::lock;
+use requester::Question;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use verify::Verdict;
+
+/// Streams of the load: two in files, and one in memory, which is only asked to go on.
+const STREAMS: [&str; 3] = [CONSUMED, "STRICT", MEMORY];
+/// Stream with a consumer.
+const CONSUMED: &str = "PULLED";
+const MEMORY: &str = "MEMORY";
+const CONSUMER: &str = "c";
+const SERVERS: usize = 3;
+/// How long a server stays away, in milliseconds: at least, and so much more at most.
+const AWAY: (u64, u64) = (500, 4500);
+const PAUSE: Duration = Duration::from_secs(3);
+/// Words of a log line, in lower case, that a server in order does not write.
+const ALARMS: [&str; 3] = ["[err]", "panic", "cannot"];
+
+/// How a life goes.
+#[derive(Clone, Debug)]
+pub struct TorturePlan {
+    /// Program of the servers.
+    pub program: PathBuf,
+    /// For how long the load runs.
+    pub duration: Duration,
+    /// Time between the beginnings of two troubles.
+    pub interval: Duration,
+    /// Choices are made from it; the time that servers take is not.
+    pub seed: u64,
+    /// Whether all servers are killed together at times, too.
+    pub kills_all: bool,
+}
+
+/// Something that happens to servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Kill,
+    Stop,
+    Pause,
+    KillAll,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kill => "SIGKILL",
+            Self::Stop => "SIGINT",
+            Self::Pause => "SIGSTOP for 3 s",
+            Self::KillAll => "SIGKILL of all",
+        })
+    }
+}
+
+/// The servers.
+struct Trio {
+    servers: Vec<Server>,
+    folder: TempDir,
+}
+
+/// Lets three servers live under load and trouble, and prints what happens. Answers whether
+/// everything that was promised was kept.
+///
+/// # Errors
+/// A server does not start or stop, or the cluster does not come about.
+pub fn torture(plan: &TorturePlan) -> Result<bool, Error> {
+    let mut rng = Rng::seeded(plan.seed);
+    let mut trio = Trio::start(plan)?;
+    let kept = trio.live(plan, &mut rng);
+    if !matches!(kept, Ok(true)) {
+        trio.folder.disable_cleanup(true);
+        println!("configurations, logs and stores: {}", trio.folder.path().display());
+    }
+    kept
+}
+
+impl Trio {
+    fn start(plan: &TorturePlan) -> Result<Self, Error> {
+        let folder = tempfile::Builder::new().prefix("myelin-torture-").tempdir()?;
+        // Ports of its own, even with a seed that another run has.
+        let mut rng = Rng::seeded(plan.seed ^ u64::from(std::process::id()) << 32);
+        let mut servers = Vec::new();
+        for at in 0..SERVERS {
+            let ports = Ports::free(&mut rng)?;
+            servers.push(Server::new(&plan.program, format!("n{}", at + 1), ports, folder.path()));
+        }
+        let routes: Vec<_> =
+            servers.iter().map(|server| format!("\"nats-route://{}\"", server.ports.routes)).collect();
+        let routes = routes.join(", ");
+        for server in &mut servers {
+            let store = folder.path().join(format!("{}-store", server.name));
+            let (store, listen) = (store.display(), server.ports.routes);
+            server.configure(&format!(
+                "jetstream {{ store_dir: \"{store}\" }}\n\
+                 cluster {{ name: torture, listen: \"{listen}\", routes: [ {routes} ] }}\n"
+            ))?;
+            server.start()?;
+        }
+        Ok(Self { servers, folder })
+    }
+
+    fn live(&mut self, plan: &TorturePlan, rng: &mut Rng) -> Result<bool, Error> {
+        let shared = Arc::new(Shared {
+            addresses: self.servers.iter().map(|server| server.ports.clients).collect(),
+            ledger: Mutex::new(Ledger::new(&STREAMS)),
+            is_over: AtomicBool::new(false),
+        });
+        let mut asker = Worker::new(&shared, rng.next_u64());
+        make_streams(&mut asker)?;
+        let workers = begin_load(&shared, rng);
+        let began = Instant::now();
+        let troubled = self.trouble(plan, &shared, rng);
+        println!("the load ran for {} s and ends", began.elapsed().as_secs());
+        shared.is_over.store(true, Relaxed);
+        let ended = workers.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
+        troubled?;
+        if ended > 0 {
+            return Err("a client has panicked".into());
+        }
+        let verdict = verify::verify(&mut asker, &self.names());
+        self.look_at_logs(&shared);
+        report(&shared, &verdict);
+        let is_kept = lock(&shared.ledger).fault_count == 0;
+        Ok(is_kept)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.name.clone()).collect()
+    }
+
+    /// Lets the load run, with a trouble in each interval, and says what it cost.
+    fn trouble(&mut self, plan: &TorturePlan, shared: &Shared, rng: &mut Rng) -> Result<(), Error> {
+        let end = Instant::now() + plan.duration;
+        thread::sleep(plan.interval.min(Duration::from_secs(5)));
+        while Instant::now() < end {
+            let next = Instant::now() + plan.interval;
+            let (trouble, at) = choose(plan, rng);
+            lock(&shared.ledger).begin_gap();
+            let began = Instant::now();
+            self.happen(trouble, at, rng)?;
+            let away = began.elapsed();
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+            let ledger = lock(&shared.ledger);
+            let (any, each) = ledger.gaps();
+            let each: Vec<_> =
+                each.iter().map(|(name, gap)| format!("{name} {} ms", gap.as_millis())).collect();
+            let total: usize = ledger.streams.values().map(|stream| stream.acknowledged.len()).sum();
+            drop(ledger);
+            println!(
+                "{trouble} of {} (back after {} ms): longest gap {} ms ({}); {total} acknowledged so far",
+                self.servers[at].name,
+                away.as_millis(),
+                any.as_millis(),
+                each.join(", ")
+            );
+            if let Some(crashed) =
+                self.servers.iter_mut().find_map(|one| one.has_crashed().then(|| one.name.clone()))
+            {
+                return Err(format!("{crashed} has ended by itself").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, trouble: Trouble, at: usize, rng: &mut Rng) -> Result<(), Error> {
+        let away = Duration::from_millis(AWAY.0 + rng.below(AWAY.1));
+        match trouble {
+            Trouble::Pause => {
+                self.servers[at].signal(Signal::STOP)?;
+                thread::sleep(PAUSE);
+                return self.servers[at].signal(Signal::CONT);
+            }
+            Trouble::Kill => self.servers[at].kill(),
+            Trouble::Stop => self.servers[at].stop()?,
+            Trouble::KillAll => self.servers.iter_mut().for_each(Server::kill),
+        }
+        thread::sleep(away);
+        self.servers.iter_mut().filter(|server| !server.is_running()).try_for_each(Server::start)
+    }
+
+    /// Says what servers have logged that they should not have.
+    fn look_at_logs(&self, shared: &Shared) {
+        for server in &self.servers {
+            let log = server.log();
+            let is_alarming = |line: &&str| {
+                let line = line.to_ascii_lowercase();
+                line.contains("jetstream") && ALARMS.iter().any(|alarm| line.contains(alarm))
+                    || line.contains("panic")
+            };
+            let lines: Vec<&str> = log.lines().filter(is_alarming).collect();
+            lines.iter().take(5).for_each(|line| println!("{} logged: {line}", server.name));
+            if lines.iter().any(|line| line.contains("panic")) {
+                lock(&shared.ledger).fault(format!("{} has panicked", server.name));
+            }
+        }
+    }
+}
+
+fn choose(plan: &TorturePlan, rng: &mut Rng) -> (Trouble, usize) {
+    let kinds = [Trouble::Kill, Trouble::Stop, Trouble::Pause, Trouble::KillAll];
+    let many = if plan.kills_all { kinds.len() } else { kinds.len() - 1 };
+    (kinds[rng.below(many as u64) as usize], rng.below(SERVERS as u64) as usize)
+}
+
+/// Asks the API until it answers without an error.
+fn api(asker: &mut Worker, operation: &str, body: &Value) -> Result<Value, Error> {
+    let payload = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let question = Question { subject: format!("$JS.API.{operation}"), payload, ..Question::default() };
+    let mut last = String::new();
+    wait_for(operation, || {
+        let answer = asker.ask(std::slice::from_ref(&question)).pop()??.json()?;
+        if let Some(error) = answer.get("error") {
+            last = error.to_string();
+            return None;
+        }
+        Some(answer)
+    })
+    .map_err(|why| format!("{why}; {last}").into())
+}
+
+fn make_streams(asker: &mut Worker) -> Result<(), Error> {
+    for name in STREAMS {
+        let config = json!({
+            "name": name, "subjects": [format!("{name}.>")], "num_replicas": SERVERS, "allow_direct": true,
+            "storage": if name == MEMORY { "memory" } else { "file" },
+            // A message is tried again as long as nobody has acknowledged it.
+            "duplicate_window": 600_000_000_000_u64,
+        });
+        api(asker, &format!("STREAM.CREATE.{name}"), &config)?;
+    }
+    let config = json!({
+        "durable_name": CONSUMER, "ack_policy": "explicit", "deliver_policy": "all",
+        "ack_wait": 5_000_000_000_u64, "max_ack_pending": 1000,
+    });
+    let request = json!({ "stream_name": CONSUMED, "config": config });
+    api(asker, &format!("CONSUMER.DURABLE.CREATE.{CONSUMED}.{CONSUMER}"), &request)?;
+    Ok(())
+}
+
+fn begin_load(shared: &Arc<Shared>, rng: &mut Rng) -> Vec<JoinHandle<()>> {
+    let mut workers = Vec::new();
+    let publishers =
+        [(CONSUMED, "a", 16), (CONSUMED, "b", 8), ("STRICT", "a", 1), ("STRICT", "b", 1), (MEMORY, "a", 4)];
+    for (stream, name, window) in publishers {
+        let worker = Worker::new(shared, rng.next_u64());
+        workers.push(thread::spawn(move || worker.publish(stream, name, window)));
+    }
+    for _ in 0..3 {
+        let worker = Worker::new(shared, rng.next_u64());
+        workers.push(thread::spawn(move || worker.consume()));
+    }
+    workers
+}
+
+fn report(shared: &Shared, verdict: &Verdict) {
+    let ledger = lock(&shared.ledger);
+    for (name, stream) in &ledger.streams {
+        let found = verdict.stored.get(name).copied().unwrap_or(0);
+        println!(
+            "{name}: {} acknowledged ({} as duplicates), {found} stored, {} lost, {} twice",
+            stream.acknowledged.len(),
+            stream.duplicates,
+            verdict.lost.get(name).copied().unwrap_or(0),
+            verdict.twice.get(name).copied().unwrap_or(0)
+        );
+    }
+    let consumer = &ledger.consumer;
+    println!(
+        "consumer: {} delivered, {} confirmed, {} deliveries again",
+        consumer.delivered.len(),
+        consumer.confirmed.len(),
+        consumer.again
+    );
+    ledger.refusals.iter().for_each(|(words, count)| println!("refused {count} times: {words}"));
+    println!("faults: {}", ledger.fault_count);
+}
