@@ -4,9 +4,10 @@
 //! [`Cluster`] starts processes of one or two programs, whose links all go through [`Links`]; which
 //! there are, and who hears of whom over them, is said by a [`Topology`].
 //! [`Client`] speaks the protocol as bytes. [`Model`] knows subscriptions and what was published,
-//! and says what is wrong with what came. [`random`] lets all of that live random lives; [`torture`]
-//! troubles three servers that share JetStream, and counts what they have promised. This room
-//! never imports a server, so that it can mix any programs that read nats-server's configuration.
+//! and says what is wrong with what came. [`random`] lets all of that live random lives;
+//! [`torture`] troubles three servers that share JetStream, and counts what they have promised.
+//! This room never imports a server, so that it can mix any programs that read nats-server's
+//! configuration.
 
 mod client;
 mod cluster;

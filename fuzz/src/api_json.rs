@@ -56,5 +56,5 @@ fn limits() -> Limits {
         storage_reserved: 0,
         duplicate_window: 0,
     };
-    Limits { account: AccountLimits::default(), server }
+    Limits { account: AccountLimits::default(), server, has_replicas: false }
 }

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// So many faults are kept with their words.
+/// Faults that are kept with their words, at most.
 const MOST_FAULTS: usize = 40;
 
-/// What is known of one stream.
+/// Knowledge of one stream.
 #[derive(Debug, Default)]
 pub(super) struct StreamLedger {
     /// Sequences, by message id.
@@ -18,7 +18,7 @@ pub(super) struct StreamLedger {
     longest: Duration,
 }
 
-/// What is known of the consumer.
+/// Knowledge of the consumer.
 #[derive(Debug, Default)]
 pub(super) struct ConsumerLedger {
     /// Stream sequences that came at least once.

@@ -23,7 +23,7 @@ const BATCH: usize = 10;
 /// Between two rounds of a publisher: everything has to be read in the end, three times.
 const PACE: Duration = Duration::from_millis(50);
 
-/// What all of the load shares.
+/// Parts that all of the load shares.
 pub(super) struct Shared {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) ledger: Mutex<Ledger>,
@@ -63,7 +63,7 @@ impl Worker {
         self.requester.as_mut()
     }
 
-    /// What came to each question. After a late answer the next connection is another one.
+    /// Answers to each question. After a late answer the next connection is another one.
     pub(super) fn ask(&mut self, questions: &[Question]) -> Vec<Option<Answer>> {
         let Some(requester) = self.connection() else { return vec![None; questions.len()] };
         let (answers, is_whole) = requester.ask(questions, PATIENCE);

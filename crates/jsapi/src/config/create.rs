@@ -98,7 +98,7 @@ mod tests {
     };
 
     fn ask(body: &[u8]) -> Result<Created, ApiError> {
-        let limits = Limits { account: AccountLimits::default(), server: LIMITS };
+        let limits = Limits { account: AccountLimits::default(), server: LIMITS, has_replicas: false };
         let none: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
         create(StreamConfigRequest::read(body, true)?, "S", &none, &limits)
     }

@@ -156,5 +156,8 @@ fn environment(config: &[&str]) -> (Limits, bool) {
         duplicate_window: config.iter().any(|line| line.contains("duplicate_window: \"90s\"")) as i64
             * 90_000_000_000,
     };
-    (Limits { account, server }, !config.iter().any(|line| line.contains("strict: false")))
+    (
+        Limits { account, server, has_replicas: false },
+        !config.iter().any(|line| line.contains("strict: false")),
+    )
 }

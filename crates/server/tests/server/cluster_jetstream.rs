@@ -109,7 +109,7 @@ async fn pull(client: &Client, subject: &str, body: &str) -> Option<Message> {
     tokio::time::timeout(ATTEMPT, messages.next()).await.ok()?
 }
 
-/// What the API answers, be it a refusal; asked again where nobody answers or nobody can.
+/// Answer of the API, be it a refusal; asked again where nobody answers or nobody can.
 async fn try_api(client: &Client, operation: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     until(operation, async || {
@@ -120,7 +120,7 @@ async fn try_api(client: &Client, operation: &str, body: &Value) -> Value {
     .await
 }
 
-/// What the API answers, which must not refuse.
+/// Answer of the API, which must not refuse.
 async fn api(client: &Client, operation: &str, body: &Value) -> Value {
     let answer = try_api(client, operation, body).await;
     assert!(answer.get("error").is_none(), "{operation} {body}: {answer}");
@@ -211,7 +211,8 @@ async fn leader(client: &Client, name: &str) -> String {
 /// Every message that the leader of a stream has, by sequence.
 async fn contents(client: &Client, name: &str) -> Vec<(u64, Value)> {
     let state = api(client, &format!("STREAM.INFO.{name}"), &Value::Null).await["state"].clone();
-    let (first, last) = (state["first_seq"].as_u64().unwrap(), state["last_seq"].as_u64().unwrap());
+    let (first, last) =
+        (state["first_seq"].as_u64().expect("a number"), state["last_seq"].as_u64().expect("a number"));
     let mut all = Vec::new();
     for seq in first..=last {
         let answer = try_api(client, &format!("STREAM.MSG.GET.{name}"), &json!({ "seq": seq })).await;
@@ -229,7 +230,7 @@ async fn same_everywhere(client: &Client, name: &str) -> usize {
     let deadline = Instant::now() + PATIENCE * 2;
     while led.len() < 3 {
         assert!(Instant::now() < deadline, "only {led:?} have led");
-        let now = settled(client, name).await["cluster"]["leader"].as_str().unwrap().to_owned();
+        let now = settled(client, name).await["cluster"]["leader"].as_str().expect("a name").to_owned();
         if led.insert(now.clone()) {
             let all = contents(client, name).await;
             let found = found.get_or_insert_with(|| all.clone());
