@@ -58,8 +58,8 @@ pub use direct::DirectGets;
 use groups::Groups;
 pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, Task, Timer};
-use live::ServerIdentity;
 pub use live::{CoreGuard, LiveStream};
+use live::{JoinTerms, ServerIdentity};
 pub use meta::peer_of as peer_id;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
@@ -205,7 +205,7 @@ impl JetStream {
         let live = self.account(account).and_then(|account| account.stream(stream));
         let live = live.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let is_synced = self.settings.sync_always && live.is_stored();
-        live.join(groups, config, (self.seed(), is_synced))
+        live.join(groups, config, JoinTerms { seed: self.seed(), is_synced, may_be_new: true })
     }
 
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store.

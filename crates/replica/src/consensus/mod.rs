@@ -83,6 +83,8 @@ pub struct Consensus {
     /// Term and role when the time-out was drawn last.
     drawn: (u64, StateRole),
     is_amnesiac: bool,
+    /// While it is: the one that it votes for all the same.
+    chosen: Option<Peer>,
     /// Whether ticks do not count: see [`rest`](Self::rest).
     is_resting: bool,
     /// As it was given to be persisted last.
@@ -134,6 +136,7 @@ impl Consensus {
             rng: Rng::seeded(*seed),
             timeout: 0,
             is_amnesiac: *is_amnesiac,
+            chosen: None,
             is_resting: false,
             vote: *vote,
             told: log.committed,
@@ -251,7 +254,8 @@ impl Consensus {
             RaftMessageKind::AppendAnswer => message.index > last,
             _ => false,
         };
-        let is_barred = self.is_amnesiac && message.kind.is_of_election();
+        let is_barred =
+            self.is_amnesiac && message.kind.is_of_election() && self.chosen != Some(message.from);
         is_of_group && message.is_plausible() && !counts_on_more && !is_barred
     }
 
@@ -344,7 +348,20 @@ impl Consensus {
 
     /// The member has everything that was committed when its life began, and may vote.
     pub fn recovered(&mut self) {
-        self.is_amnesiac = false;
+        (self.is_amnesiac, self.chosen) = (false, None);
+    }
+
+    /// A member that may have lost entries votes for this one, if anybody: too few remember
+    /// everything, and this one has the most of the log.
+    pub fn vote_for(&mut self, chosen: Option<Peer>) {
+        self.chosen = chosen;
+    }
+
+    /// Index of the first entry of its term; `None` if its log has none. What a leader says to be
+    /// committed before that is may be less than what its members had committed.
+    #[must_use]
+    pub fn begin_of_term(&self) -> Option<u64> {
+        self.node.raft.raft_log.store().begin_of(self.node.raft.term)
     }
 
     /// Entries before `first` can be read no more: members that lack them need the whole stream.

@@ -40,6 +40,9 @@ impl RunningJetStream {
         let (Some(me), Some(account)) = (peer_id(&name), broker.internal_account(RAFT_ACCOUNT)) else {
             return Err("the server has no account for groups".to_owned());
         };
+        if name.contains(',') {
+            return Err(format!("server_name {name:?} must not have a comma in a cluster with JetStream"));
+        }
         let incarnation = self.jetstream.begin_groups(GroupSettings { me, account })?;
         let is_known = self.jetstream.has_meta(RAFT_ACCOUNT);
         if is_known {

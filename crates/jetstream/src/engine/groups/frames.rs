@@ -5,7 +5,7 @@ use super::peers::PeerLife;
 use super::replica::{GroupReplica, MemberEvent};
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
-use myelin_replica::{GroupId, Peer, RaftMessage};
+use myelin_replica::{GroupId, Peer, RaftMessage, RaftMessageKind};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const LARGEST_FRAME: usize = 128 << 20;
 /// Puts what a member says into messages, several frames to one server into one.
 pub(in crate::engine) fn write_frames(
     groups: &Groups,
-    (place, lives): (GroupPlace, &BTreeMap<Peer, u32>),
+    (place, lives, begin): (GroupPlace, &BTreeMap<Peer, u32>, Option<u64>),
     mut messages: Vec<RaftMessage>,
     out: &mut MessageBuf,
 ) {
@@ -31,8 +31,11 @@ pub(in crate::engine) fn write_frames(
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
         let to = message.to;
+        // A leader that has committed nothing of its term may know of less than was committed.
+        let is_whole =
+            message.kind != RaftMessageKind::Append || begin.is_some_and(|begin| message.commit >= begin);
+        let known_life = lives.get(&to).copied().filter(|_| is_whole).unwrap_or(0);
         let body = FrameBody::Raft(place, message);
-        let known_life = lives.get(&to).copied().unwrap_or(0);
         PeerFrame { incarnation: groups.life(), known_life, body }.write(&mut bytes);
         let is_last = messages.peek().is_none_or(|next| next.to != to);
         if is_last || bytes.len() >= FULL_MESSAGE {

@@ -28,7 +28,7 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use myelin_store::Store;
+use myelin_store::{Store, Timestamp};
 use myelin_streams::group::GroupVotes;
 use peers::Peers;
 use std::collections::BTreeMap;
@@ -105,7 +105,8 @@ impl Groups {
         let GroupSettings { me, account } = settings;
         let mut votes = GroupVotes::open(store).map_err(|error| error.to_string())?;
         let host = Arc::clone(host);
-        let (state, is_amnesiac) = begin_life(&mut votes, boot).map_err(|error| error.to_string())?;
+        let (state, is_amnesiac) =
+            begin_life(&mut votes, boot, host.now()).map_err(|error| error.to_string())?;
         if is_amnesiac {
             let line = "JetStream: the machine has ended without this server: replicas vote when they \
                         have what was committed";
@@ -175,12 +176,20 @@ impl Groups {
     }
 
     /// The vote that a member of a group remembers, and whether it may have lost what it has
-    /// confirmed. `outlives`: whether its log outlives the process; else it has, if it was there.
-    pub(super) fn recall(&self, group: GroupId, outlives: bool) -> (Vote, bool) {
-        match self.votes.get(group) {
-            Some(state) => (state.vote, state.is_amnesiac || (!outlives && state.vote.term > 0)),
-            None => (Vote::default(), self.is_amnesiac),
-        }
+    /// confirmed. Without a log (`has_log`) it has, if it has voted, or its group was made before
+    /// this life (`may_be_new`): its disk may be another one now.
+    pub(super) fn recall(&self, group: GroupId, has_log: bool, may_be_new: bool) -> (Vote, bool) {
+        let state = self.votes.get(group);
+        let may_have_had_one = state.map_or(!may_be_new, |state| state.vote.term > 0);
+        let is_marked = state.map_or(self.is_amnesiac, |state| state.is_amnesiac);
+        let vote = state.map_or(Vote::default(), |state| state.vote);
+        (vote, is_marked || (!has_log && may_have_had_one))
+    }
+
+    /// Whether something that was made at this time was made in this life, by the time of day.
+    pub(super) fn has_begun_before(&self, time: Timestamp) -> bool {
+        let lived = i64::try_from(self.nanoseconds()).unwrap_or(i64::MAX);
+        time >= self.host.now().saturating_sub(lived)
     }
 
     /// Everything is synced, and nothing comes any more: the next life has lost nothing.
@@ -325,12 +334,13 @@ impl Groups {
 /// Begins a life, durably. Answers the record of the store, and whether what was confirmed in the
 /// life before may be lost: the machine runs anew, and that life did not end with everything
 /// synced.
-fn begin_life(votes: &mut GroupVotes, boot: Option<u64>) -> io::Result<(HardState, bool)> {
+fn begin_life(votes: &mut GroupVotes, boot: Option<u64>, now: Timestamp) -> io::Result<(HardState, bool)> {
     let before = votes.get(OF_STORE).unwrap_or_default();
     let is_other_run = boot.is_none_or(|boot| before.membership != boot);
     let is_amnesiac = before.is_amnesiac && is_other_run;
     let state = HardState {
-        incarnation: before.incarnation + 1,
+        // Greater than that of any life on a disk that is gone.
+        incarnation: (before.incarnation + 1).max(now.unsigned_abs() / 1_000_000_000),
         membership: boot.unwrap_or(0),
         is_amnesiac: true,
         ..HardState::default()

@@ -14,28 +14,44 @@ use std::collections::BTreeMap;
 /// After so many nanoseconds a majority decides without those that are not there.
 const RECOVERY_WAIT: Timestamp = 60_000_000_000;
 
+/// Nanoseconds without a word after which a leader counts as gone.
+const SILENCE: Timestamp = 2_000_000_000;
+
 /// Knowledge of a member that may have lost entries about its group.
 #[derive(Debug)]
 pub(super) struct Amnesia {
-    since: Timestamp,
+    /// When a leader was heard last, or the member began.
+    heard: Timestamp,
     /// Index that was committed when the leader knew of this life, once one has said so.
     wanted: Option<u64>,
     /// Where the logs of other members end.
     logs: BTreeMap<Peer, LogWord>,
+    /// The member that has the most: nobody else is voted for.
+    chosen: Option<Peer>,
 }
 
-/// AmnesiaDecision of members of which too few remember everything.
+/// Decision of members of which too few remember everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AmnesiaDecision {
-    /// Whether this member is to stand for election: it has the most.
-    pub(super) stands: bool,
+    /// The member that has the most.
+    pub(super) chosen: Peer,
     /// Whether members were missing, which may have had more.
     pub(super) lacks_some: bool,
 }
 
 impl Amnesia {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { since: now, wanted: None, logs: BTreeMap::new() }
+        Self { heard: now, wanted: None, logs: BTreeMap::new(), chosen: None }
+    }
+
+    /// A leader has said something.
+    pub(super) fn hear_leader(&mut self, now: Timestamp) {
+        self.heard = now;
+    }
+
+    /// Whether no leader was heard for so long that none is there.
+    pub(super) fn is_leaderless(&self, now: Timestamp) -> bool {
+        now - self.heard >= SILENCE
     }
 
     /// The leader, which knows of this life, has said what is committed.
@@ -53,14 +69,21 @@ impl Amnesia {
         self.logs.insert(peer, word);
     }
 
-    /// Another server has begun a new life: its log may end elsewhere.
+    /// Another server is gone, or has begun a new life: its log may end elsewhere.
     pub(super) fn forget(&mut self, peer: Peer) {
         self.logs.remove(&peer);
+        self.chosen = self.chosen.filter(|chosen| *chosen != peer);
     }
 
-    /// Consequence of what all have said, if there is one. `mine`: where this member's log ends.
+    /// The member that is voted for, if it is decided.
+    pub(super) fn chosen(&self) -> Option<Peer> {
+        self.chosen
+    }
+
+    /// Decides, if enough is known: `None` if it is not, or nothing has changed. `mine`: where this
+    /// member's log ends.
     pub(super) fn decide(
-        &self,
+        &mut self,
         (me, mine): (Peer, LogWord),
         voters: &[Peer],
         now: Timestamp,
@@ -72,14 +95,14 @@ impl Amnesia {
             return None;
         }
         let known = 1 + others.filter(|voter| self.logs.contains_key(voter)).count();
-        let is_late = now - self.since >= RECOVERY_WAIT;
+        let is_late = now - self.heard >= RECOVERY_WAIT;
         if known < voters.len() && !(is_late && known * 2 > voters.len()) {
             return None;
         }
-        let place = |peer: Peer, log: LogWord| (log.term, log.index, peer);
-        let most = self.logs.iter().map(|(&peer, &log)| place(peer, log)).max();
-        let stands = most.is_none_or(|most| most < place(me, mine));
-        Some(AmnesiaDecision { stands, lacks_some: known < voters.len() })
+        let places = self.logs.iter().map(|(&peer, &log)| (log.term, log.index, peer));
+        let (.., chosen) = places.chain([(mine.term, mine.index, me)]).max()?;
+        let is_news = self.chosen.replace(chosen) != Some(chosen);
+        is_news.then_some(AmnesiaDecision { chosen, lacks_some: known < voters.len() })
     }
 }
 
@@ -107,19 +130,22 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_log_of_all_stands_for_election() {
+    fn the_longest_log_of_all_is_chosen() {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
-        let decide = |amnesia: &Amnesia, mine| amnesia.decide((peer(1), mine), &voters, NOW);
+        let decide = |amnesia: &mut Amnesia, mine| amnesia.decide((peer(1), mine), &voters, NOW);
         amnesia.hear(peer(2), log(3, 9, true));
-        assert_eq!(decide(&amnesia, log(3, 9, true)), None, "one is not there");
+        assert_eq!(decide(&mut amnesia, log(3, 9, true)), None, "one is not there");
         amnesia.hear(peer(3), log(2, 20, false));
-        let stands = |stands| Some(AmnesiaDecision { stands, lacks_some: false });
-        assert_eq!(decide(&amnesia, log(3, 10, true)), stands(true));
-        assert_eq!(decide(&amnesia, log(3, 8, true)), stands(false));
-        assert_eq!(decide(&amnesia, log(3, 9, true)), stands(false), "the greater id of two that are equal");
+        let chosen = |number| Some(AmnesiaDecision { chosen: peer(number), lacks_some: false });
+        assert_eq!(decide(&mut amnesia, log(3, 10, true)), chosen(1));
+        assert_eq!(decide(&mut amnesia, log(3, 10, true)), None, "that is known");
+        assert_eq!(decide(&mut amnesia, log(3, 8, true)), chosen(2));
         amnesia.forget(peer(2));
-        assert_eq!(decide(&amnesia, log(3, 10, true)), None, "it has another life now");
+        assert_eq!(amnesia.chosen(), None);
+        assert_eq!(decide(&mut amnesia, log(3, 10, true)), None, "it has another life now");
+        amnesia.hear(peer(2), log(3, 9, true));
+        assert_eq!(decide(&mut amnesia, log(3, 9, true)), chosen(2), "the greater id of two that are equal");
     }
 
     #[test]
@@ -135,11 +161,22 @@ mod tests {
     fn a_majority_decides_when_it_has_waited_long() {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
-        let decide =
-            |amnesia: &Amnesia, after| amnesia.decide((peer(1), log(1, 1, true)), &voters, NOW + after);
-        assert_eq!(decide(&amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
+        let decide = |amnesia: &mut Amnesia, after| {
+            amnesia.decide((peer(1), log(1, 1, true)), &voters, NOW + 1 + after)
+        };
+        assert_eq!(decide(&mut amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
         amnesia.hear(peer(2), log(1, 0, true));
-        assert_eq!(decide(&amnesia, RECOVERY_WAIT - 1), None);
-        assert_eq!(decide(&amnesia, RECOVERY_WAIT), Some(AmnesiaDecision { stands: true, lacks_some: true }));
+        amnesia.hear_leader(NOW + 1);
+        assert_eq!(decide(&mut amnesia, RECOVERY_WAIT - 1), None, "a leader was there until then");
+        let chosen = AmnesiaDecision { chosen: peer(1), lacks_some: true };
+        assert_eq!(decide(&mut amnesia, RECOVERY_WAIT), Some(chosen));
+    }
+
+    #[test]
+    fn a_leader_that_is_not_heard_any_more_is_gone() {
+        let mut amnesia = Amnesia::new(NOW);
+        assert!(!amnesia.is_leaderless(NOW + SILENCE - 1) && amnesia.is_leaderless(NOW + SILENCE));
+        amnesia.hear_leader(NOW + SILENCE);
+        assert!(!amnesia.is_leaderless(NOW + SILENCE + 1));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
-use super::membership::{JoinedMember, MemberWatcher, MemberWork};
+use super::membership::{JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent, write_frames};
@@ -34,9 +34,10 @@ impl LiveStream {
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
-        (seed, is_synced): (u64, bool),
+        JoinTerms { seed, is_synced, may_be_new }: JoinTerms,
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
+        let has_log = self.has_log()?;
         if !self.consumers.is_of_group() {
             if self.reader().state().totals.last_seq > 0 {
                 return Err(ApiError::stream_general("it has sequences that are of no group"));
@@ -46,9 +47,9 @@ impl LiveStream {
             self.join_group(position, GroupConsumers::in_memory(0))?;
         }
         self.set_role(ReplicaRole::Follower);
-        let (vote, is_amnesiac) = groups.recall(place.group, self.is_stored());
+        let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
         // What is synced before it is confirmed is not lost.
-        let is_amnesiac = is_amnesiac && !is_synced;
+        let is_amnesiac = is_amnesiac && !(is_synced && has_log);
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
@@ -81,7 +82,15 @@ impl LiveStream {
         self.membership.is_taken.store(true, Release);
         drop(guard);
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
+        // Some may have begun before it was known here.
+        groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         Ok(())
+    }
+
+    /// Whether its log has entries of a group. Only for threads that may wait.
+    fn has_log(&self) -> Result<bool, ApiError> {
+        let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        Ok(guard.parts().0.store().group().is_some_and(|position| position.index > 0))
     }
 
     /// How its member sees its group; `None` if it has none.
@@ -121,7 +130,8 @@ impl LiveStream {
         let mut membership = lock(&self.membership.member);
         let Some(joined) = &mut *membership else { return };
         if core.store().failure().is_some() {
-            // It is opened anew together with its stream.
+            // It is opened anew together with its stream, and hears nothing until then.
+            lock(&self.membership.inbox).clear();
             return;
         }
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
@@ -139,7 +149,13 @@ impl LiveStream {
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
-                write_frames(&joined.groups, (joined.place, &joined.lives), work.messages, &mut frames);
+                let begin = joined.member.consensus().begin_of_term();
+                write_frames(
+                    &joined.groups,
+                    (joined.place, &joined.lives, begin),
+                    work.messages,
+                    &mut frames,
+                );
                 let committed = joined.member.consensus().committed();
                 if joined.amnesia.as_ref().is_some_and(|amnesia| amnesia.is_over(committed)) {
                     joined.remember();
@@ -170,7 +186,7 @@ impl LiveStream {
         if joined.start.persistence == Persistence::Synced {
             joined.groups.sync_now();
         }
-        let (vote, _) = joined.groups.recall(joined.place.group, self.is_stored());
+        let (vote, _) = joined.groups.recall(joined.place.group, true, true);
         let start = GroupStart { vote, is_amnesiac: joined.amnesia.is_some(), ..joined.start.clone() };
         match GroupMember::open(core, start) {
             Ok(member) => joined.member = member,
@@ -178,6 +194,8 @@ impl LiveStream {
                 let (account, name) = (self.scope.account.name(), &self.scope.name);
                 let line = format_args!("JetStream stream '{account} > {name}' is no member now: {error}");
                 self.scope.host.log(Level::Error, line);
+                *membership = None;
+                self.membership.is_taken.store(false, Release);
             }
         }
     }

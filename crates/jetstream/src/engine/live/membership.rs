@@ -27,6 +27,17 @@ fn wakes(event: &MemberEvent) -> bool {
     }
 }
 
+/// Terms on which a stream becomes a member of its group.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct JoinTerms {
+    /// Seed of its draws of election time-outs.
+    pub(in crate::engine) seed: u64,
+    /// Whether entries count as persisted only when they are synced.
+    pub(in crate::engine) is_synced: bool,
+    /// Whether its group may have been made in this life of the store.
+    pub(in crate::engine) may_be_new: bool,
+}
+
 /// Whoever wants to know what becomes of a member.
 pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// More may be committed. Called behind each turn, and must not wait.
@@ -111,7 +122,7 @@ impl JoinedMember {
             MemberEvent::Rest(epoch, peer, word) => self.hear_rest((epoch, peer, word), end),
             MemberEvent::Message(epoch, life, message) => {
                 if epoch == self.place.epoch && self.may_hear(&message) {
-                    self.note_committed(life, &message);
+                    self.note_leader(life, &message, now);
                     self.member.step(message)?;
                 }
             }
@@ -121,6 +132,9 @@ impl JoinedMember {
             MemberEvent::Tick => self.tick(end, now)?,
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
             MemberEvent::NewLife(peer, life) => self.hear_of_life(peer, life)?,
+            MemberEvent::Lost(peer) if self.amnesia.is_some() => {
+                self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
+            }
             MemberEvent::Lost(peer) if self.member.consensus().leader() == Some(peer) => {
                 self.member.consensus_mut().wake(true)?;
             }
@@ -133,13 +147,17 @@ impl JoinedMember {
         Ok(())
     }
 
-    /// A leader says what is committed, and knows of this life: what it counts on is what this
-    /// member has confirmed in this life.
-    fn note_committed(&mut self, life: u32, message: &RaftMessage) {
-        let is_of_leader =
-            message.kind == RaftMessageKind::Append && message.term >= self.member.consensus().term();
-        if is_of_leader && life == self.groups.life() {
-            self.amnesia.iter_mut().for_each(|amnesia| amnesia.want(message.commit));
+    /// A leader is there. Where it knows of this life, what it says to be committed counts on what
+    /// this member has confirmed in this life.
+    fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
+        let is_append = message.kind == RaftMessageKind::Append;
+        let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
+        let Some(amnesia) = &mut self.amnesia else { return };
+        if is_of_leader && message.term >= self.member.consensus().term() {
+            amnesia.hear_leader(now);
+            if is_append && life == self.groups.life() {
+                amnesia.want(message.commit);
+            }
         }
     }
 
@@ -157,20 +175,23 @@ impl JoinedMember {
         }
     }
 
-    /// Has members that may have lost something find a leader, where they have none.
+    /// Has members that may have lost something find a leader, where they have none: all vote for
+    /// the one with the most, and for nobody else.
     fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
-        let Some(amnesia) = &self.amnesia else { return Ok(()) };
-        if self.member.consensus().leader().is_some() || !self.groups.may_vote() {
+        let (me, mine) = (self.groups.me, self.log());
+        let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
+        if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
-        let me = self.groups.me;
         self.askers.extend(self.start.voters.iter().filter(|&&voter| voter != me));
-        let Some(decision) = amnesia.decide((me, self.log()), &self.start.voters, now) else { return Ok(()) };
+        let decision = amnesia.decide((me, mine), &self.start.voters, now);
+        self.member.consensus_mut().vote_for(amnesia.chosen());
+        let Some(decision) = decision else { return Ok(()) };
         if decision.lacks_some {
             self.groups.warn_of_loss(self.place.group);
         }
-        self.remember();
-        if decision.stands {
+        if decision.chosen == me {
+            self.remember();
             self.member.consensus_mut().campaign()?;
         }
         Ok(())

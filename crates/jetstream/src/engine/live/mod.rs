@@ -67,7 +67,7 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
-pub(super) use membership::MemberWatcher;
+pub(super) use membership::{JoinTerms, MemberWatcher};
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.

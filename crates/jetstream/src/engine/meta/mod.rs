@@ -25,7 +25,7 @@ mod view;
 use super::account::AccountStreams;
 use super::cluster::ClusterMember;
 use super::groups::{GroupConfig, Groups, GroupsObserver};
-use super::live::{LiveStream, MemberWatcher};
+use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
@@ -55,6 +55,8 @@ const META: &str = "_meta_";
 const META_GROUP: GroupId = GroupId(1);
 /// Under this key the configuration of the stream keeps the names of the servers.
 const SERVERS: &str = "servers";
+/// A proposal that is not committed after so long is answered for no longer.
+const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
 /// A group counts as one without a leader when it has had none for so long.
 const LEADERLESS: Duration = Duration::from_secs(10);
 
@@ -124,8 +126,10 @@ impl Meta {
         // Servers that were told of others than these are no members of this group.
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
-        let join = (jetstream.seed(), jetstream.settings.sync_always);
-        live.join(groups, &GroupConfig { place, voters }, join).map_err(|error| error.to_string())?;
+        let (seed, is_synced) = (jetstream.seed(), jetstream.settings.sync_always);
+        // All are there when it is made, and say that they have nothing.
+        let terms = JoinTerms { seed, is_synced, may_be_new: false };
+        live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
         let meta = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
@@ -200,7 +204,15 @@ impl Meta {
 
     /// Whether a request that is about a stream is for this server.
     pub(super) fn route_to_stream(&self, account: &AccountStreams, stream: &str) -> Route {
-        match account.stream(stream) {
+        let assignment = self.view().get(account.account().name(), stream);
+        let local = account.stream(stream);
+        if let (Some(assignment), Some(live)) = (&assignment, &local)
+            && (assignment.created != live.created() || !assignment.peers.contains(&self.name))
+        {
+            // Another stream of its name, which is not served.
+            return Route::Silent;
+        }
+        match local {
             Some(live) if live.role().leads() => Route::Here,
             Some(live) => {
                 let status = live.group_status();
@@ -208,9 +220,7 @@ impl Meta {
                 let is_young = || live.began_within(LEADERLESS);
                 if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
             }
-            None if self.leads() && self.view().get(account.account().name(), stream).is_none() => {
-                Route::Here
-            }
+            None if self.leads() && assignment.is_none() => Route::Here,
             None => Route::Silent,
         }
     }
@@ -242,15 +252,26 @@ impl Meta {
     pub(super) async fn propose(&self, assignment: &Assignment) -> Result<(), ApiError> {
         let Some(jetstream) = self.jetstream.upgrade() else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
         let (subject, payload) = (assignment.key.subject(), assignment.encode());
+        // On what this one was decided: another one that was quicker counts.
+        let last = self.view().last_of(&assignment.key);
+        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
         let mut out = MessageBuf::default();
-        out.push(MessageRef { subject: subject.as_bytes(), payload: &payload, ..MessageRef::default() });
+        out.push(MessageRef {
+            subject: subject.as_bytes(),
+            headers: headers.as_bytes(),
+            payload: &payload,
+            ..MessageRef::default()
+        });
+        let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
         jetstream.host.publish(&self.groups.account, out);
         let (key, nonce) = (assignment.key.clone(), assignment.nonce);
         let outcome = || {
             let is_seen = self.view().nonce(&key) == Some(nonce);
             match is_seen {
                 true => Some(Ok(())),
-                false if !self.leads() => Some(Err(ApiError::CLUSTER_NOT_AVAIL)),
+                false if !self.leads() || jetstream.host.instant() >= deadline => {
+                    Some(Err(ApiError::CLUSTER_NOT_AVAIL))
+                }
                 false => None,
             }
         };
@@ -280,7 +301,7 @@ impl Meta {
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
                     let assignment = Arc::new(assignment);
-                    self.view().set(&assignment);
+                    self.view().set(&assignment, seq);
                     changed.push(assignment);
                 }
                 None => {
@@ -331,9 +352,10 @@ impl ClusterMember for Meta {
 
     fn account_is_there(&self, account: &str) {
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
-        let assigned = self.view().of_account(account);
+        let account = account.to_owned();
         let task = move || {
             if let Some(jetstream) = meta.jetstream.upgrade() {
+                let assigned = meta.view().of_account(&account);
                 assigned.iter().for_each(|assignment| meta.reconcile(&jetstream, assignment, false));
             }
         };
@@ -343,6 +365,8 @@ impl ClusterMember for Meta {
 
 impl GroupsObserver for Meta {
     fn passes(&self) {
+        // Some may have waited for too long.
+        self.waits.wake();
         let has_leader = self.live.group_status().is_some_and(|status| status.leader.is_some());
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
         if has_leader {
@@ -397,10 +421,10 @@ impl JetStream {
     pub fn begin_meta(self: &Arc<Self>, servers: &[String]) -> Result<(), String> {
         let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
         let meta = Meta::begin(self, groups, servers)?;
-        self.cluster
-            .meta
-            .set(meta as Arc<dyn ClusterMember>)
-            .map_err(|_| "the meta group has begun already".to_owned())
+        let is_first = self.cluster.meta.set(Arc::clone(&meta) as Arc<dyn ClusterMember>).is_ok();
+        // Some may have come meanwhile.
+        self.accounts().iter().for_each(|account| meta.account_is_there(account.account().name()));
+        is_first.then_some(()).ok_or_else(|| "the meta group has begun already".to_owned())
     }
 
     /// As [`JetStream::begin_meta`], on the thread of the API, when it comes to it; what goes wrong

@@ -4,7 +4,7 @@ use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peer_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
-use crate::engine::live::MemberWatcher;
+use crate::engine::live::{JoinTerms, MemberWatcher};
 use crate::engine::waits::block_on;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
@@ -180,7 +180,9 @@ impl Meta {
         let voters = assignment.peers.iter().filter_map(|server| peer_of(server)).collect();
         let is_synced = jetstream.settings.sync_always && live.is_stored();
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
-        live.join(&self.groups, &GroupConfig { place, voters }, (jetstream.seed(), is_synced))?;
+        let may_be_new = self.groups.has_begun_before(assignment.created);
+        let terms = JoinTerms { seed: jetstream.seed(), is_synced, may_be_new };
+        live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
         if assignment.peers.first() == Some(&self.name) {
             live.stand_first();
         }

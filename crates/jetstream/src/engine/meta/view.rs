@@ -16,6 +16,8 @@ pub(in crate::engine) struct Assignments {
     seen: Seq,
     /// Removed ones, too.
     all: BTreeMap<StreamKey, Arc<Assignment>>,
+    /// Sequences of their messages.
+    sequences: BTreeMap<StreamKey, Seq>,
 }
 
 impl Assignments {
@@ -27,7 +29,8 @@ impl Assignments {
         self.seen = self.seen.max(seq);
     }
 
-    pub(super) fn set(&mut self, assignment: &Arc<Assignment>) {
+    pub(super) fn set(&mut self, assignment: &Arc<Assignment>, seq: Seq) {
+        self.sequences.insert(assignment.key.clone(), seq);
         self.all.insert(assignment.key.clone(), Arc::clone(assignment));
     }
 
@@ -44,6 +47,11 @@ impl Assignments {
         removed.extend(last.is_removed.then_some(last.created));
         removed.drain(..removed.len().saturating_sub(MOST_REPLACED));
         removed
+    }
+
+    /// Sequence of the last assignment of a stream; 0 where there is none.
+    pub(super) fn last_of(&self, key: &StreamKey) -> Seq {
+        self.sequences.get(key).copied().unwrap_or(0)
     }
 
     /// The proposal that was committed last for a stream.

@@ -177,3 +177,28 @@ fn a_list_has_the_streams_of_all_servers() {
     let list = ask(&mut cluster, "STREAM.LIST", "");
     assert!(list.contains("missing"), "{list}");
 }
+
+#[test]
+fn a_server_whose_disk_is_another_one_votes_when_it_has_what_was_committed() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let leader = cluster.leader().expect("who answers leads");
+    let (new, helper) = ((leader + 1) % 3, (leader + 2) % 3);
+    cluster.pass(4);
+    cluster.isolated.push(new);
+    cluster.publish(leader, "one");
+    assert_eq!(cluster.acks(), 1, "two have it");
+    // One of these two has nothing any more; the other is away.
+    cluster.kill(helper);
+    cluster.replace_disk(helper);
+    cluster.isolated = vec![leader];
+    cluster.begin(helper);
+    cluster.pass(200);
+    assert_eq!(cluster.leader(), None, "nobody is elected with the word of who has forgotten");
+    cluster.isolated.clear();
+    cluster.pass(100);
+    let leader = cluster.elect();
+    cluster.publish(leader, "two");
+    cluster.pass(60);
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]));
+}

@@ -12,6 +12,7 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub(super) struct MetaCluster {
     pub(super) isolated: Vec<usize>,
     /// Messages that were carried between servers.
     pub(super) carried: usize,
+    /// Time that has passed.
+    now: i64,
 }
 
 /// The server with this number.
@@ -117,7 +120,7 @@ impl MetaCluster {
             calls: None,
         };
         let servers = (0..size).map(server).collect();
-        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new(), carried: 0 };
+        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new(), carried: 0, now: 0 };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
     }
@@ -129,6 +132,7 @@ impl MetaCluster {
         let mut house =
             House::named(&server.disk, NAMES[number], number as u64 + 1 + 100 * server.acks.len() as u64);
         house.host.stand_still();
+        house.host.now.store(self.now, Relaxed);
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
@@ -161,6 +165,11 @@ impl MetaCluster {
     /// A server alone on what the disk of one that has ended holds: as before it was in a cluster.
     pub(super) fn alone(&self, number: usize) -> House {
         House::named(&self.servers[number].disk, NAMES[number], 77)
+    }
+
+    /// Gives a server that has ended an empty disk.
+    pub(super) fn replace_disk(&mut self, number: usize) {
+        self.servers[number].disk = FaultyDisk::new(number as u64 + 100);
     }
 
     /// Ends a server's process.
@@ -219,6 +228,7 @@ impl MetaCluster {
     /// Lets time pass everywhere.
     pub(super) fn pass(&mut self, beats: usize) {
         for _ in 0..beats {
+            self.now += BEAT;
             for house in self.servers.iter_mut().filter_map(|server| server.house.as_mut()) {
                 house.host.sleep(Duration::from_nanos(BEAT.unsigned_abs()));
                 house.pass(BEAT);
