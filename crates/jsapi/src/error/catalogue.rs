@@ -236,7 +236,6 @@ with_places! {
     10048 500 stream_assignment(err) "{err}";
     10049 500 stream_create(err) "{err}";
     10050 500 stream_delete(err) "{err}";
-    10005 400 no_suitable_peers(err) "no suitable peers for placement, {err}";
     10051 500 stream_general(err) "{err}";
     10052 500 stream_invalid_config(err) "{err}";
     10053 500 stream_limits(err) "{err}";

@@ -240,7 +240,7 @@ impl Meta {
         servers.sort_by_cached_key(key);
         let there = servers.iter().filter(|server| !key(server).0).count();
         if servers.len() < replicas || there * 2 <= replicas {
-            return Err(ApiError::no_suitable_peers("peer offline"));
+            return Err(ApiError::cluster_no_peers("no suitable peers for placement, peer offline"));
         }
         Ok(servers.into_iter().take(replicas).cloned().collect())
     }
