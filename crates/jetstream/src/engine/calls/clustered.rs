@@ -5,7 +5,7 @@
 //! silent, as with nats-server.
 
 use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{AccountView, AnswerKind, Assignment, Meta, Route, peer_of};
+use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamInfo as Info};
@@ -116,6 +116,15 @@ impl Call {
             ["INFO"] => Some(self.respond(async |call| call.clustered_account_info(meta)).await),
             _ => return Handled::Usual,
         })
+    }
+
+    /// A server of a cluster whose meta group is still to be formed decides nothing: it is silent for
+    /// a while, and then says that nobody can answer.
+    pub(super) fn before_meta(&self) -> Handled {
+        let Some(groups) = self.jetstream.cluster.groups.get() else { return Handled::Usual };
+        let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
+        let is_late = groups.age() >= LEADERLESS;
+        Handled::Done(is_late.then(|| CallResponse::audited(body, true)))
     }
 
     /// Does a call whose answer the stream's leader gives, unless it is refused here.

@@ -151,9 +151,11 @@ impl Call {
         if self.account.account().is_system() {
             return self.dispatch_of_system(&tokens).await;
         }
-        if let Some(meta) = self.jetstream.meta()
-            && let Handled::Done(response) = self.dispatch_clustered(&meta, &tokens).await
-        {
+        let handled = match self.jetstream.meta() {
+            Some(meta) => self.dispatch_clustered(&meta, &tokens).await,
+            None => self.before_meta(),
+        };
+        if let Handled::Done(response) = handled {
             return response;
         }
         Some(match tokens[..] {

@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) use frame_outbox::FrameOutbox;
 pub(super) use frames::{write_frame, write_frames};
@@ -220,6 +220,11 @@ impl Groups {
     /// Outbox for the frames of one member.
     pub(super) fn outbox(&self) -> Arc<FrameOutbox> {
         FrameOutbox::new(&self.account, &self.host)
+    }
+
+    /// Time since this life began.
+    pub(super) fn age(&self) -> Duration {
+        self.host.instant().saturating_duration_since(self.began)
     }
 
     /// The life of the store.

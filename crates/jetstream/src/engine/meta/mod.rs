@@ -58,7 +58,7 @@ const SERVERS: &str = "servers";
 /// A proposal that is not committed after so long is answered for no longer.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
 /// A group counts as one without a leader when it has had none for so long.
-const LEADERLESS: Duration = Duration::from_secs(10);
+pub(super) const LEADERLESS: Duration = Duration::from_secs(10);
 
 /// The meta group as this server sees it.
 pub(super) struct Meta {

@@ -1,7 +1,12 @@
 //! The meta group: streams are made, changed and removed on all servers by one request.
 
-use super::house::stream;
+use super::house::{House, stream};
 use super::meta_cluster::MetaCluster;
+use crate::engine::meta::peer_of;
+use crate::engine::{ApiRequest, GroupSettings};
+use myelin_disk::faulty::FaultyDisk;
+use std::sync::Arc;
+use std::time::Duration;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
 
@@ -201,4 +206,27 @@ fn a_server_whose_disk_is_another_one_votes_when_it_has_what_was_committed() {
     cluster.publish(leader, "two");
     cluster.pass(60);
     assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]));
+}
+
+#[test]
+fn before_there_is_a_meta_group_nobody_decides() {
+    let house = House::named(&FaultyDisk::new(1), "n1", 1);
+    house.host.stand_still();
+    let me = peer_of("n1").expect("a name");
+    let settings = GroupSettings { me, account: Arc::clone(&house.frames) };
+    house.jetstream.begin_groups(settings).expect("a healthy disk");
+    let request = ApiRequest {
+        account: Arc::clone(&house.account),
+        subject: (*b"$JS.API.STREAM.CREATE.S").into(),
+        reply: (*b"answers").into(),
+        headers: Box::default(),
+        payload: CREATE.replace(":3", ":1").into_bytes().into(),
+        origin: None,
+    };
+    assert!(house.jetstream.answer(&request).is_empty(), "the group may still be formed");
+    assert!(house.streams().stream("S").is_none());
+    house.host.sleep(Duration::from_secs(10));
+    let answer = house.jetstream.answer(&request);
+    let text = answer.iter().map(|msg| String::from_utf8_lossy(msg.payload).into_owned()).collect::<String>();
+    assert!(text.contains(r#""err_code":10008"#), "{text}");
 }
