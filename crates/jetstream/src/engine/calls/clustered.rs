@@ -118,8 +118,8 @@ impl Call {
         })
     }
 
-    /// A server of a cluster whose meta group is still to be formed decides nothing: it is silent for
-    /// a while, and then says that nobody can answer.
+    /// A server of a cluster whose meta group is still to be formed decides nothing: it is silent
+    /// for a while, and then says that nobody can answer.
     pub(super) fn before_meta(&self) -> Handled {
         let Some(groups) = self.jetstream.cluster.groups.get() else { return Handled::Usual };
         let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
