@@ -19,7 +19,6 @@ macro_rules! clustered {
 }
 
 clustered! {
-    LeaderStepDown: "stream_leader_stepdown",
     RemovePeer: "stream_remove_peer",
     EvacuatePeer: "stream_evacuate_peer",
     CancelMove: "stream_cancel_move",

@@ -4,6 +4,7 @@
 //! changes, removes and lists streams, the leader of a stream what is about it. All others are
 //! silent, as with nats-server.
 
+use super::listing::page_of;
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
@@ -48,7 +49,7 @@ struct SteppedDown {
 macro_rules! stepped_down {
     ($($answer:ident: $name:literal,)*) => {
         $(#[derive(Default, Serialize)]
-        struct $answer {
+        pub(super) struct $answer {
             #[serde(flatten)]
             done: SteppedDown,
         }
@@ -71,6 +72,11 @@ stepped_down! {
     MetaSteppedDown: "meta",
 }
 
+/// Nobody can answer now.
+fn unavailable() -> CallResponse {
+    CallResponse::audited(refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL), true)
+}
+
 impl Call {
     /// Does a call as a server of a cluster does it.
     pub(super) async fn dispatch_clustered(&mut self, meta: &Arc<Meta>, tokens: &[&str]) -> Handled {
@@ -88,23 +94,21 @@ impl Call {
         match route {
             Route::Silent => return Handled::Done(None),
             Route::Unavailable => {
-                let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
-                return Handled::Done(Some(CallResponse::audited(body, true)));
+                return Handled::Done(Some(unavailable()));
             }
             Route::Here => {}
         }
         Handled::Done(match *tokens {
-            ["STREAM", "CREATE", name] => self.pass_on(async |call| call.assign_new(meta, name).await).await,
+            ["STREAM", "CREATE", name] => {
+                self.pass_on::<StreamCreate>(async |call| call.assign_new(meta, name).await).await
+            }
             ["STREAM", "UPDATE", name] => {
-                self.pass_on(async |call| call.assign_changed(meta, name).await).await
+                self.pass_on::<StreamUpdate>(async |call| call.assign_changed(meta, name).await).await
             }
             ["STREAM", "DELETE", name] => {
-                self.pass_on(async |call| call.assign_removed(meta, name).await).await
+                self.pass_on::<StreamDelete>(async |call| call.assign_removed(meta, name).await).await
             }
-            ["STREAM", "RESTORE", _] => {
-                let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
-                Some(CallResponse::audited(body, true))
-            }
+            ["STREAM", "RESTORE", _] => Some(unavailable()),
             ["STREAM", "NAMES"] => Some(self.respond(async |call| call.assigned_names(meta)).await),
             ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta).await).await),
             ["STREAM", "LEADER", "STEPDOWN", name] => {
@@ -122,15 +126,13 @@ impl Call {
     /// for a while, and then says that nobody can answer.
     pub(super) fn before_meta(&self) -> Handled {
         let Some(groups) = self.jetstream.cluster.groups.get() else { return Handled::Usual };
-        let body = refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL);
-        let is_late = groups.age() >= LEADERLESS;
-        Handled::Done(is_late.then(|| CallResponse::audited(body, true)))
+        Handled::Done((groups.age() >= LEADERLESS).then(unavailable))
     }
 
     /// Does a call whose answer the stream's leader gives, unless it is refused here.
     async fn pass_on<A: ApiResponse>(
         &mut self,
-        act: impl AsyncFnOnce(&mut Self) -> Result<Never<A>, ApiError>,
+        act: impl AsyncFnOnce(&mut Self) -> Result<(), ApiError>,
     ) -> Option<CallResponse> {
         let outcome = match self.admit() {
             Ok(()) => act(self).await,
@@ -144,7 +146,7 @@ impl Call {
         AccountView(meta.view().of_account(self.account.account().name()))
     }
 
-    async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<Never<StreamCreate>, ApiError> {
+    async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
         let created = config::create(request, name, &self.assigned(meta), &limits)?;
@@ -162,11 +164,10 @@ impl Call {
                 self.proposal(AnswerKind::Create, Assignment { replaces, ..made })
             }
         };
-        meta.propose(&assignment).await?;
-        Ok(Never::default())
+        meta.propose(&assignment).await
     }
 
-    async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<Never<StreamUpdate>, ApiError> {
+    async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
         let config = config::update(request, name, &self.assigned(meta), &limits)?;
@@ -176,19 +177,17 @@ impl Call {
             return Err(ApiError::stream_update("the number of replicas cannot be changed yet"));
         }
         let changed = Assignment { config, ..(*known).clone() };
-        meta.propose(&self.proposal(AnswerKind::Update, changed)).await?;
-        Ok(Never::default())
+        meta.propose(&self.proposal(AnswerKind::Update, changed)).await
     }
 
-    async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<Never<StreamDelete>, ApiError> {
+    async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
         let known = meta.view().get(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let removed = Assignment { is_removed: true, ..(*known).clone() };
-        meta.propose(&self.proposal(AnswerKind::Delete, removed)).await?;
-        Ok(Never::default())
+        meta.propose(&self.proposal(AnswerKind::Delete, removed)).await
     }
 
     /// An assignment as this call proposes it.
@@ -221,8 +220,7 @@ impl Call {
         for one in page {
             match (self.account.stream(&one.key.stream), found.remove(&one.key.stream)) {
                 (Some(live), _) => {
-                    let config = (*live.config()).clone();
-                    let info = Info { config, ..self.jetstream.clustered_info(&live, false) };
+                    let info = live.as_listed(self.jetstream.clustered_info(&live, false));
                     streams.push(ListedStream::Here(Box::new(info)));
                 }
                 (None, Some(info)) => streams.push(ListedStream::Elsewhere(info)),
@@ -238,16 +236,9 @@ impl Call {
         request: &StreamsRequest,
         limit: usize,
     ) -> (Paging, Vec<Arc<Assignment>>) {
-        let mut all = self.assigned(meta).0;
-        if !request.subject.is_empty() {
-            let collides =
-                |own: &String| myelin_subject::overlaps(own.as_bytes(), request.subject.as_bytes());
-            all.retain(|one| one.config.subjects.iter().any(collides));
-        }
-        let total = all.len();
-        let offset = request.page.offset().min(total);
-        let page = all.drain(offset..).take(limit).collect();
-        (Paging { total, offset, limit }, page)
+        page_of(self.assigned(meta).0, request, limit, |one, collides| {
+            one.config.subjects.iter().any(collides)
+        })
     }
 
     /// Has another server lead the stream, and all of its consumers.
@@ -296,18 +287,9 @@ impl Call {
     /// Where the consumers of a stream are; `None` where the server is alone.
     pub(super) fn place_of_consumers(&self, stream: &LiveStream) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
-        let ClusterInfo { raft_group, .. } = self.jetstream.cluster_info(stream);
-        let raft_group = raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}")).unwrap_or_default();
-        Some(ClusterInfo { raft_group, ..self.jetstream.cluster_info(stream) })
-    }
-}
-
-/// No answer of this type: another server gives it.
-pub(super) struct Never<A>(std::marker::PhantomData<A>);
-
-impl<A> Default for Never<A> {
-    fn default() -> Self {
-        Self(std::marker::PhantomData)
+        let place = self.jetstream.cluster_info(stream);
+        let group = place.raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}"));
+        Some(ClusterInfo { raft_group: group.unwrap_or_default(), ..place })
     }
 }
 

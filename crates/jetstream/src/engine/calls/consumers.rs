@@ -187,10 +187,11 @@ impl Call {
         let request = ConsumersRequest::read(self.body(), self.is_strict())?;
         let (paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT).await?;
         let stream = self.find(stream).await?;
+        let place = self.place_of_consumers(&stream);
         let mut consumers = Vec::with_capacity(page.len());
         for live in &page {
             let info = stream.consumers().ask_info(live).await;
-            consumers.extend(info.map(|info| Info { cluster: self.place_of_consumers(&stream), ..info }));
+            consumers.extend(info.map(|info| Info { cluster: place.clone(), ..info }));
         }
         Ok(ConsumerList { paging, consumers, ..ConsumerList::default() })
     }

@@ -22,25 +22,17 @@ impl Call {
     pub(super) fn stream_list(&mut self) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
         let (paging, streams) = self.page(&request, LIST_LIMIT);
-        let info = |stream: &Arc<LiveStream>| {
-            let config = (*stream.config()).clone();
-            ListedStream::Here(Box::new(Info { config, ..self.info(stream, false) }))
+        let listed = |stream: &Arc<LiveStream>| {
+            ListedStream::Here(Box::new(stream.as_listed(self.info(stream, false))))
         };
-        Ok(StreamList { paging, streams: streams.iter().map(info).collect(), ..StreamList::default() })
+        Ok(StreamList { paging, streams: streams.iter().map(listed).collect(), ..StreamList::default() })
     }
 
     /// The streams that a request is about, by name.
     fn page(&self, request: &StreamsRequest, limit: usize) -> (Paging, Vec<Arc<LiveStream>>) {
-        let mut streams = self.account.streams();
-        if !request.subject.is_empty() {
-            let collides =
-                |own: &String| myelin_subject::overlaps(own.as_bytes(), request.subject.as_bytes());
-            streams.retain(|stream| stream.config().subjects.iter().any(collides));
-        }
-        let total = streams.len();
-        let offset = request.page.offset().min(total);
-        let streams = streams.drain(offset..).take(limit).collect();
-        (Paging { total, offset, limit }, streams)
+        page_of(self.account.streams(), request, limit, |stream, collides| {
+            stream.config().subjects.iter().any(collides)
+        })
     }
 
     pub(super) async fn stream_info(&mut self, name: &str) -> Result<StreamInfo, ApiError> {
@@ -89,6 +81,31 @@ impl Call {
     /// Info of a stream, as all answers have it.
     pub(super) fn info(&self, stream: &LiveStream, with_deleted: bool) -> Info {
         self.jetstream.stream_info(stream, with_deleted)
+    }
+}
+
+/// The page of these streams, in order, that a request is about. `has`: whether subjects of a
+/// stream are among those that it is given a test for.
+pub(super) fn page_of<S>(
+    mut streams: Vec<S>,
+    request: &StreamsRequest,
+    limit: usize,
+    has: impl Fn(&S, &dyn Fn(&String) -> bool) -> bool,
+) -> (Paging, Vec<S>) {
+    if !request.subject.is_empty() {
+        let collides = |own: &String| myelin_subject::overlaps(own.as_bytes(), request.subject.as_bytes());
+        streams.retain(|stream| has(stream, &collides));
+    }
+    let total = streams.len();
+    let offset = request.page.offset().min(total);
+    let page = streams.drain(offset..).take(limit).collect();
+    (Paging { total, offset, limit }, page)
+}
+
+impl LiveStream {
+    /// Its info as a list has it: without versions.
+    pub(in crate::engine) fn as_listed(&self, info: Info) -> Info {
+        Info { config: (*self.config()).clone(), ..info }
     }
 }
 

@@ -25,8 +25,8 @@ use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader, ClientInfo}
 use myelin_jsapi::api::response::{ApiResponse, granted, refused};
 use myelin_jsapi::config::API_LEVEL;
 
-use cluster::{CancelMove, EvacuatePeer, LeaderStepDown, RemovePeer};
-use clustered::Handled;
+use cluster::{CancelMove, EvacuatePeer, RemovePeer};
+use clustered::{Handled, StreamSteppedDown};
 use myelin_broker::Conn;
 use myelin_store::Timestamp;
 use myelin_wire::header;
@@ -173,7 +173,7 @@ impl Call {
                 self.respond(async |call| call.delete_message(name).await).await
             }
             ["STREAM", "MSG", "GET", name] => self.get_message(name).await,
-            ["STREAM", "LEADER", "STEPDOWN", _] => self.needs_cluster::<LeaderStepDown>(),
+            ["STREAM", "LEADER", "STEPDOWN", _] => self.needs_cluster::<StreamSteppedDown>(),
             ["STREAM", "PEER", "REMOVE", _] => self.needs_cluster::<RemovePeer>(),
             ["STREAM", "PEER", "EVACUATE", _] => self.needs_cluster::<EvacuatePeer>(),
             ["STREAM", "CANCEL_MOVE", _] => self.needs_cluster::<CancelMove>(),

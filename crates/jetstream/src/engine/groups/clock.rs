@@ -51,7 +51,7 @@ impl Timer for Groups {
             self.observer().into_iter().for_each(|observer| observer.passes());
         }
         if let Some(groups) = self.me_weak.upgrade()
-            && groups.votes.is_waiting()
+            && groups.votes.claim()
         {
             // The disk has refused them.
             groups.write_votes();

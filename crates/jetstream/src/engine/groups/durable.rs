@@ -9,7 +9,7 @@ use myelin_store::journal::Journal;
 use myelin_streams::group::GroupVotes;
 use std::io;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Votes that are to be made durable.
@@ -51,11 +51,10 @@ impl VoteRequests {
         !self.is_asked.swap(true, AcqRel)
     }
 
-    /// Whether votes wait that nobody is on the way to write.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.is_asked.load(Acquire) && !lock(&self.waiting).is_empty() && {
-            !self.is_asked.swap(true, AcqRel)
-        }
+    /// Takes it over to call [`VoteRequests::write`], if votes wait and nobody is on the way to.
+    #[must_use = "nobody else writes them"]
+    pub(super) fn claim(&self) -> bool {
+        !lock(&self.waiting).is_empty() && !self.is_asked.swap(true, AcqRel)
     }
 
     /// Writes all that wait, with one sync, and tells their members. For threads that may wait.

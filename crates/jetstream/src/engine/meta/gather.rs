@@ -134,10 +134,7 @@ impl Meta {
         let Some(account) = jetstream.account(&question.account) else { return };
         let streams = question.streams.iter().filter_map(|name| account.stream(name));
         let found: BTreeMap<String, StreamInfo> = streams
-            .map(|live| {
-                let config = (*live.config()).clone();
-                (live.name().to_owned(), StreamInfo { config, ..jetstream.clustered_info(&live, false) })
-            })
+            .map(|live| (live.name().to_owned(), live.as_listed(jetstream.clustered_info(&live, false))))
             .collect();
         let payload = serde_json::to_vec(&found).unwrap_or_default();
         let mut out = MessageBuf::default();

@@ -100,25 +100,18 @@ impl Meta {
                 Err(ApiError::stream_create(text))
             }
             _ if !is_mine => return,
-            Some(live) if live.created() == assignment.created && lost_its_log(&live, assignment) => {
-                // What it had is with the others.
-                block_on(account.delete(jetstream, &live, &mut MessageBuf::default()))
-                    .and_then(|()| self.make(jetstream, &account, assignment))
-            }
-            Some(live) if live.created() == assignment.created => {
+            Some(live) if live.created() == assignment.created && !lost_its_log(&live, assignment) => {
                 self.join(jetstream, assignment, &live).and_then(|()| {
-                    let is_changed = *live.config() != assignment.config;
-                    if is_changed {
+                    if *live.config() != assignment.config {
                         block_on(account.update(jetstream, &live, assignment.config.clone()))?;
                     }
                     Ok(live)
                 })
             }
-            Some(live) => {
-                // One of the same name that was removed while this server was away.
-                block_on(account.delete(jetstream, &live, &mut MessageBuf::default()))
-                    .and_then(|()| self.make(jetstream, &account, assignment))
-            }
+            // One of the same name that was removed while this server was away, or what is left of
+            // a replica: the others have what it had.
+            Some(live) => block_on(account.delete(jetstream, &live, &mut MessageBuf::default()))
+                .and_then(|()| self.make(jetstream, &account, assignment)),
             None => self.make(jetstream, &account, assignment),
         };
         match done {

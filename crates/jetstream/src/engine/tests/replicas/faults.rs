@@ -120,14 +120,20 @@ fn a_server_that_has_lost_power_does_not_vote_before_it_has_what_it_had() {
     assert_eq!(cluster.acks(), 11);
 }
 
-#[test]
-fn servers_that_all_have_lost_power_go_on_when_all_are_there() {
+/// Three servers with a message, of which all have lost power and two are back.
+fn two_back_of_three_without_power() -> Cluster {
     let mut cluster = Cluster::new(3);
     let leader = cluster.elect();
     cluster.publish(leader, "one");
     cluster.pass(10);
     (0..3).for_each(|number| cluster.lose_power(number, Survival::All));
     (0..2).for_each(|number| cluster.begin(number));
+    cluster
+}
+
+#[test]
+fn servers_that_all_have_lost_power_go_on_when_all_are_there() {
+    let mut cluster = two_back_of_three_without_power();
     cluster.pass(150);
     assert_eq!(cluster.leader(), None, "the third may have more");
     cluster.begin(2);
@@ -141,12 +147,7 @@ fn servers_that_all_have_lost_power_go_on_when_all_are_there() {
 
 #[test]
 fn a_majority_that_has_lost_power_goes_on_alone_after_a_minute() {
-    let mut cluster = Cluster::new(3);
-    let leader = cluster.elect();
-    cluster.publish(leader, "one");
-    cluster.pass(10);
-    (0..3).for_each(|number| cluster.lose_power(number, Survival::All));
-    (0..2).for_each(|number| cluster.begin(number));
+    let mut cluster = two_back_of_three_without_power();
     cluster.pass(1_150);
     assert_eq!(cluster.leader(), None, "the third may come back");
     let leader = cluster.elect();
