@@ -454,6 +454,22 @@ impl AccountStreams {
         orphans::sweep_origins(jetstream, &self.account, &live.config());
         Ok(())
     }
+
+    /// As [`delete`](Self::delete), for a thread that may wait: what is assigned is carried out one
+    /// after the other, and a shard may have ended that would have to come for that.
+    pub(in crate::engine) fn delete_and_wait(
+        &self,
+        jetstream: &Arc<JetStream>,
+        live: &Arc<LiveStream>,
+        out: &mut MessageBuf,
+    ) -> Result<(), ApiError> {
+        let leaving = LeavingStream { streams: self, live };
+        end_stream(jetstream, live)?;
+        live.consumers().end_all_and_wait("Consumer Deleted", out);
+        drop(leaving);
+        orphans::sweep_origins(jetstream, &self.account, &live.config());
+        Ok(())
+    }
 }
 
 /// A stream that is being deleted, however that ends, also by a panic. If its core is gone, it

@@ -320,7 +320,7 @@ impl StreamConsumers {
     ) -> Result<bool, ApiError> {
         self.leadership()?;
         self.remove_settled()?;
-        let Some(written) = self.remove(live, "Consumer Deleted").await else { return Ok(false) };
+        let Some(written) = self.remove(live, "Consumer Deleted", false).await else { return Ok(false) };
         if self.log.is_of_group() {
             // It may be there, as far as anybody knows.
             written.clone()?;
@@ -356,7 +356,13 @@ impl StreamConsumers {
     }
 
     /// Removes a consumer, and says whether that was written; `None`: it is not there.
-    async fn remove(&self, live: &Arc<LiveConsumer>, why: &'static str) -> Option<Result<(), ApiError>> {
+    /// `goes_with_stream`: its group is gone, and agrees to nothing any more.
+    async fn remove(
+        &self,
+        live: &Arc<LiveConsumer>,
+        why: &'static str,
+        goes_with_stream: bool,
+    ) -> Option<Result<(), ApiError>> {
         let leadership = self.leadership();
         let removed = {
             let mut all = write_lock(&self.live);
@@ -367,6 +373,7 @@ impl StreamConsumers {
         // A group may not agree: until then acknowledgements are taken.
         let config = (!self.log.is_of_group()).then(|| self.unlist(live));
         let agreed = match leadership {
+            _ if goes_with_stream => Ok(()),
             Ok(leadership) => self.agree_to_end(live, why, leadership).await,
             Err(error) => Err(error),
         };
@@ -487,9 +494,24 @@ impl StreamConsumers {
     pub(in crate::engine) async fn end_all(&self, why: &'static str, out: &mut MessageBuf) {
         self.unbind();
         for live in self.all() {
-            if self.remove(&live, why).await.is_some() {
+            if self.remove(&live, why, true).await.is_some() {
                 self.add_action_advisory(live.name(), Action::Delete, out);
             }
+        }
+    }
+
+    /// As [`end_all`](Self::end_all), for a thread that may wait, and that may be the one that would
+    /// have to go on for a shard to come.
+    pub(in crate::engine) fn end_all_and_wait(&self, why: &'static str, out: &mut MessageBuf) {
+        self.unbind();
+        for live in self.all() {
+            write_lock(&self.live).remove(live.name());
+            let state_handle = live.act(move |core, turn| {
+                core.end(why, turn);
+                core.state_handle().clone()
+            });
+            self.forget(&live, state_handle.as_ref(), None);
+            self.add_action_advisory(live.name(), Action::Delete, out);
         }
     }
 

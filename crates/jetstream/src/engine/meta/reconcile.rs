@@ -110,7 +110,8 @@ impl Meta {
             }
             // One of the same name that was removed while this server was away, or what is left of
             // a replica: the others have what it had.
-            Some(live) => block_on(account.delete(jetstream, &live, &mut MessageBuf::default()))
+            Some(live) => account
+                .delete_and_wait(jetstream, &live, &mut MessageBuf::default())
                 .and_then(|()| self.make(jetstream, &account, assignment)),
             None => self.make(jetstream, &account, assignment),
         };
@@ -191,7 +192,7 @@ impl Meta {
     ) {
         let led = live.role().leads();
         let mut out = MessageBuf::default();
-        let deleted = block_on(account.delete(jetstream, live, &mut out));
+        let deleted = account.delete_and_wait(jetstream, live, &mut out);
         self.groups.remove(GroupId(assignment.id));
         if let Err(error) = &deleted {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);

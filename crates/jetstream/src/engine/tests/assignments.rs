@@ -75,6 +75,21 @@ fn a_stream_is_removed_everywhere() {
     assert!(again.contains(r#""did_create":true"#), "{again}");
 }
 
+/// Its group agrees to nothing any more: whoever waited for that waited for ever.
+#[test]
+fn a_stream_is_removed_with_its_consumers() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let config = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
+    let made = ask(&mut cluster, "CONSUMER.DURABLE.CREATE.S.C", config);
+    assert!(made.contains(r#""raft_group":"C-R3F-"#), "{made}");
+    cluster.pass(4);
+    let answer = ask(&mut cluster, "STREAM.DELETE.S", "");
+    assert!(answer.contains(r#""success":true"#), "{answer}");
+    cluster.pass(4);
+    assert!((0..3).all(|number| cluster.house(number).streams().stream("S").is_none()));
+}
+
 #[test]
 fn what_is_wrong_is_refused_by_one_server() {
     let mut cluster = cluster();
