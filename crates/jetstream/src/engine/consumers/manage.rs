@@ -500,8 +500,8 @@ impl StreamConsumers {
         }
     }
 
-    /// As [`end_all`](Self::end_all), for a thread that may wait, and that may be the one that would
-    /// have to go on for a shard to come.
+    /// As [`end_all`](Self::end_all), for a thread that may wait, and that may be the one that
+    /// would have to go on for a shard to come.
     pub(in crate::engine) fn end_all_and_wait(&self, why: &'static str, out: &mut MessageBuf) {
         self.unbind();
         for live in self.all() {
