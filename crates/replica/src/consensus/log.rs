@@ -49,6 +49,8 @@ pub(super) struct LogView {
     /// Entries that were fetched for the request that is answered just now.
     fetched: RefCell<Vec<RaftEntry>>,
     wanted: RefCell<Vec<WantedEntries>>,
+    /// Members for which the library wanted the whole stream.
+    lacking: RefCell<Vec<u64>>,
 }
 
 impl LogView {
@@ -83,6 +85,7 @@ impl LogView {
             recent,
             fetched: RefCell::default(),
             wanted: RefCell::default(),
+            lacking: RefCell::default(),
         };
         let has_its_term = |entry: &RaftEntry| log.term_of(entry.index) == Some(entry.term);
         log.recent.iter().all(has_its_term).then_some(log)
@@ -140,6 +143,11 @@ impl LogView {
     /// Entries that the library asked for and could not be given.
     pub(super) fn take_wanted(&mut self) -> Vec<WantedEntries> {
         std::mem::take(self.wanted.get_mut())
+    }
+
+    /// Members that lack entries which can be read no more, since the last call.
+    pub(super) fn take_lacking(&mut self) -> Vec<u64> {
+        std::mem::take(self.lacking.get_mut())
     }
 
     /// Has these entries be there for the next question alone.
@@ -228,8 +236,12 @@ impl Storage for LogView {
         Ok(self.last)
     }
 
-    /// Whole streams are sent apart from consensus, never from here.
-    fn snapshot(&self, _at_least: u64, _to: u64) -> raft::Result<Snapshot> {
+    /// Whole streams are sent apart from consensus, never from here: who needs one is remembered.
+    fn snapshot(&self, _at_least: u64, to: u64) -> raft::Result<Snapshot> {
+        let mut lacking = self.lacking.borrow_mut();
+        if !lacking.contains(&to) {
+            lacking.push(to);
+        }
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }

@@ -231,6 +231,8 @@ fn a_member_that_lacks_what_is_gone_waits() {
         (0..3).for_each(|member| network.persist(member, usize::MAX));
     }
     assert_eq!(network.members[2].written.entries.len(), had);
+    assert_eq!(network.consensus(0).lacking(), [peer(2)], "who drives the leader hears of it");
+    assert_eq!(network.consensus(0).lacking(), [], "until the next answer");
     assert!(network.consensus(0).can_propose() && network.propose(0, b"on").is_some(), "the others go on");
 }
 

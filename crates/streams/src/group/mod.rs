@@ -15,6 +15,8 @@
 //! 3. Their answers come to [`GroupMember::step`]. The next `advance` tells the stream what is
 //!    committed, and acknowledgements are in its effects.
 
+pub mod install;
+
 mod changes;
 mod kept_log;
 mod open;
@@ -143,6 +145,12 @@ impl GroupMember {
     /// [`GroupMember::advance`] next.
     pub fn consensus_mut(&mut self) -> &mut Consensus {
         &mut self.consensus
+    }
+
+    /// A member gets the stream as of the entry `index`, or still does: entries behind that are kept
+    /// for it, until it has them or nobody has said so for 30 seconds.
+    pub fn hold_log(&mut self, peer: Peer, index: u64, now: Timestamp) {
+        self.kept_log.hold(peer, index, now);
     }
 
     /// Brings the stream and consensus to the same point: to be called after everything else here,

@@ -288,7 +288,9 @@ impl Meta {
                 Some(assignment) => {
                     let assignment = Arc::new(assignment);
                     self.view().set(&assignment, seq);
-                    changed.push(assignment);
+                    // What is from an earlier life was answered then, or by another server.
+                    let is_new = are_answered && self.groups.has_begun_before(message.timestamp);
+                    changed.push((assignment, is_new));
                 }
                 None => {
                     let line =
@@ -298,8 +300,8 @@ impl Meta {
             }
         }
         self.view().see(last);
-        for assignment in changed {
-            self.reconcile(&jetstream, &assignment, are_answered);
+        for (assignment, is_new) in changed {
+            self.reconcile(&jetstream, &assignment, is_new);
         }
         self.waits.wake();
     }

@@ -187,6 +187,9 @@ impl Meta {
         }
         let place = GroupPlace { group: GroupId(assignment.id), epoch: 1 };
         let voters = peers(&assignment.founders);
+        if assignment.founders == [self.name.as_str()] {
+            live.found_group(&self.groups, (&jetstream.store, jetstream.settings.sync_always))?;
+        }
         let is_synced = jetstream.settings.sync_always && live.is_stored();
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
         let may_be_new = self.groups.has_begun_before(assignment.created);

@@ -6,7 +6,7 @@ fn config(replicas: usize) -> String {
     format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#)
 }
 
-/// Servers whose meta group has a leader, and a stream of so many replicas.
+/// Servers with a meta group, and a stream of so many replicas.
 fn cluster(size: usize, replicas: usize) -> MetaCluster {
     let mut cluster = MetaCluster::with_meta(size);
     let made = ask(&mut cluster, "STREAM.CREATE.S", &config(replicas));
@@ -116,6 +116,38 @@ fn three_become_one() {
     wait_for(&mut cluster, 1, 3);
     ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
     wait_for(&mut cluster, 3, 3);
+}
+
+/// What a stream alone has and promises holds when it is in a group: messages, ids, consumers.
+#[test]
+fn one_becomes_a_group_with_what_it_has() {
+    for storage in ["file", "memory"] {
+        let config = |replicas| config(replicas).replace("file", storage);
+        let mut cluster = MetaCluster::with_meta(3);
+        let made = ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+        assert!(!made.contains("raft_group"), "{made}");
+        let consumer = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
+        ask(&mut cluster, "CONSUMER.DURABLE.CREATE.S.C", consumer);
+        (0..5).for_each(|n| publish(&mut cluster, &format!("of one {n}")));
+        let leader = cluster.elect();
+        let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+        assert!(answer.contains(r#""raft_group":"S-R3"#), "{answer}");
+        assert_eq!(cluster.elect(), leader, "it goes on answering");
+        publish(&mut cluster, "of a group");
+        let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
+        assert!(info.contains(r#""num_pending":6"#), "{info}");
+        let info = ask(&mut cluster, "STREAM.INFO.S", "");
+        assert_eq!(info.matches(r#""current":true"#).count(), 0, "nobody else has it yet: {info}");
+        if storage == "memory" {
+            continue;
+        }
+        cluster.pass(2);
+        cluster.kill(leader);
+        cluster.begin(leader);
+        publish(&mut cluster, "in another life");
+        let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
+        assert!(info.contains(r#""num_pending":7"#), "{info}");
+    }
 }
 
 #[test]
