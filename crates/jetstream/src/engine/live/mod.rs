@@ -21,6 +21,7 @@ mod core_guard;
 mod downstreams;
 mod health;
 mod ingress;
+mod install;
 mod lost;
 mod member;
 mod membership;
@@ -67,6 +68,7 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
+pub(super) use install::LeftGroup;
 pub(super) use membership::{JoinTerms, MemberWatcher};
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
