@@ -51,6 +51,6 @@ mod engine;
 
 pub use engine::{
     AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, GroupConfig,
-    GroupSettings, Host, JetStream, JetStreamSettings, LiveConsumer, LiveStream, ServerLimits,
+    GroupSettings, Host, JetStream, JetStreamSettings, KeptLogBounds, LiveConsumer, LiveStream, ServerLimits,
     StreamConsumers, Task, Timer, peer_id,
 };

@@ -22,6 +22,7 @@ mod downstreams;
 mod founding;
 mod health;
 mod ingress;
+mod install;
 mod lost;
 mod member;
 mod membership;
@@ -68,6 +69,7 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
+pub(super) use install::LeftGroup;
 pub(super) use membership::{JoinTerms, MemberWatcher};
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
