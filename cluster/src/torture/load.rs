@@ -2,7 +2,7 @@
 //! acknowledgements confirmed, each over one connection to a random server.
 
 use super::ledger::Ledger;
-use super::requester::{Answer, Question, Requester};
+use crate::requester::{Answer, Question, Requester};
 use super::{CONSUMED, CONSUMER};
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;

@@ -1,7 +1,7 @@
 //! Judgement: what is in the streams at the end, read from each replica, beside what was promised.
 
 use super::load::{Worker, payload_of};
-use super::requester::Question;
+use crate::requester::Question;
 use super::{CONSUMED, CONSUMER, MEMORY, STREAMS, api};
 use crate::Error;
 use crate::wait::wait_for;
