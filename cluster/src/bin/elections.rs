@@ -20,8 +20,7 @@ struct Flags {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    let endings =
-        [(Ending::Killed, "SIGKILL"), (Ending::Silent, "SIGSTOP"), (Ending::Stopped, "SIGTERM")];
+    let endings = [(Ending::Killed, "SIGKILL"), (Ending::Silent, "SIGSTOP"), (Ending::Stopped, "SIGTERM")];
     for (ending, name) in endings {
         for program in &flags.program {
             match elections(program, ending, flags.times, 1) {
