@@ -38,7 +38,8 @@ pub use page::Pages;
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ConnSnapshot, Health,
+    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
+    ConnSnapshot, Health, MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer,
     InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
     Json, JwtInfo, LinkCounts, OcspPeerCache, PageHeader, PeerCert, Process, QueueSnapshot, RuntimeSnapshot,
     ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,

@@ -17,7 +17,7 @@ use crate::response::PageResponse;
 use crate::snapshot::SnapshotSource;
 use crate::text::round_trip;
 use crate::{
-    accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, routez, subsz, varz,
+    accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, raftz, routez, subsz, varz,
 };
 use myelin_wire::json;
 use options::RequestOptions;
@@ -146,8 +146,11 @@ impl PageRequest {
             Topic::Profilez => Ok(profile(query)),
             Topic::Expvarz => Ok(expvar::message(source)),
             Topic::Ipqueuesz => ipqueuesz::answer(query, source),
-            // There are no groups yet.
-            Topic::Raftz | Topic::Statsz | Topic::Control => Ok(PageResponse::line(200, &Nothing {})),
+            Topic::Raftz => Ok(match raftz::shown(query, source) {
+                Some(shown) => PageResponse::line(200, &shown),
+                None => PageResponse::line(200, &Nothing {}),
+            }),
+            Topic::Statsz | Topic::Control => Ok(PageResponse::line(200, &Nothing {})),
         }
     }
 
