@@ -75,7 +75,13 @@ impl<'a> HealthzOptions<'a> {
         let meta_only = query.flag("js-meta-only")?;
         let details = query.flag("details")?;
         let [account, stream, consumer] = ["account", "stream", "consumer"].map(|name| query.text(name));
-        Ok(Self { server_only, enabled_only, meta_only, details, assets: Assets { account, stream, consumer } })
+        Ok(Self {
+            server_only,
+            enabled_only,
+            meta_only,
+            details,
+            assets: Assets { account, stream, consumer },
+        })
     }
 
     fn check(&self, source: &dyn SnapshotSource) -> Checked {

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::query::{BadQuery, Query, quoted};
 use crate::response::PageResponse;
 use crate::snapshot::{
-    JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, MetaGroup, PageHeader, SnapshotSource,
-    StreamParts, VarzJetStreamLimits,
+    JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, MetaGroup, PageHeader,
+    SnapshotSource, StreamParts, VarzJetStreamLimits,
 };
 use crate::text::utc;
 use crate::window::{DEFAULT_LIMIT, PageWindow};
@@ -30,8 +30,7 @@ pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageR
     accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let mut page = Jsz::of(&page_header, &jetstream, Sums::over(&accounts, options.raft));
     let shown = options.shown(&accounts);
-    page.account_details =
-        shown.iter().map(|account| options.detail(account, source)).collect();
+    page.account_details = shown.iter().map(|account| options.detail(account, source)).collect();
     Ok(PageResponse::page(&page))
 }
 
@@ -119,11 +118,7 @@ impl<'a> JszOptions<'a> {
         }
     }
 
-    fn detail<'b>(
-        &self,
-        account: &'b JetStreamAccount,
-        source: &dyn SnapshotSource,
-    ) -> AccountDetail<'b> {
+    fn detail<'b>(&self, account: &'b JetStreamAccount, source: &dyn SnapshotSource) -> AccountDetail<'b> {
         let mut streams = if self.streams { source.streams(&account.name, self.parts) } else { Vec::new() };
         streams.retain(|stream| !self.stream_leader_only || stream.is_led_here);
         streams.sort_unstable_by(|a, b| a.name.cmp(&b.name));

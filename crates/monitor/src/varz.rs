@@ -9,8 +9,9 @@ use crate::leafz::LeafNodesConfig;
 use crate::response::PageResponse;
 use crate::routez::ClusterConfig;
 use crate::snapshot::{
-    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, OcspPeerCache, Process, ServerIdentity,
-    ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits, WebSocketConfig,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, OcspPeerCache, Process,
+    ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,
+    WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};

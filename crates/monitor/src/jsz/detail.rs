@@ -16,11 +16,7 @@ pub(super) struct AccountDetail<'a> {
 }
 
 impl<'a> AccountDetail<'a> {
-    pub(super) fn of(
-        account: &'a JetStreamAccount,
-        streams: Vec<StreamSnapshot>,
-        with_groups: bool,
-    ) -> Self {
+    pub(super) fn of(account: &'a JetStreamAccount, streams: Vec<StreamSnapshot>, with_groups: bool) -> Self {
         let name = if account.tag.is_empty() { &account.name } else { &account.tag };
         Self {
             name,
@@ -89,7 +85,9 @@ impl StreamDetail {
             mirror: stream.mirror,
             sources: stream.sources,
             stream_raft_group: if with_groups { stream.raft_group } else { String::new() },
-            consumer_raft_groups: groups.map(|(name, raft_group)| ConsumerGroup { name, raft_group }).collect(),
+            consumer_raft_groups: groups
+                .map(|(name, raft_group)| ConsumerGroup { name, raft_group })
+                .collect(),
         }
     }
 }

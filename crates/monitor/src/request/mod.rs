@@ -127,7 +127,12 @@ impl PageRequest {
             let is_unused_wanted = query.flag("unused").unwrap_or(false);
             return if is_empty && !is_unused_wanted { Ok(None) } else { self::page(page).map(Some) };
         }
-        self::page(self.render(query, source).map_err(|bad| bad.to_string())?).map(Some)
+        match self.render(query, source) {
+            // Compat: only the leader of the meta group answers whoever asks for it.
+            Err(BadQuery::NotLeader) => Ok(None),
+            Err(bad) => Err(bad.to_string()),
+            Ok(response) => self::page(response).map(Some),
+        }
     }
 
     fn render(&self, query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {

@@ -5,8 +5,8 @@ use super::{Page, page};
 use crate::response::PageResponse;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
-    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, ServerSnapshot, SnapshotSource,
-    VarzJetStreamLimits, Volume,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, ServerSnapshot,
+    SnapshotSource, VarzJetStreamLimits, Volume,
 };
 use crate::text::utc;
 use myelin_wire::json::is_zero;

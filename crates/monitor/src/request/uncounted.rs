@@ -3,9 +3,9 @@
 use crate::leafz::LeafSnapshot;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
-    AccountSnapshot, ClusterHealth, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot, PageHeader,
-    QueueSnapshot, RaftGroupSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
-    StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    AccountSnapshot, ClusterHealth, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
+    JetStreamSnapshot, PageHeader, QueueSnapshot, RaftGroupSnapshot, RuntimeSnapshot, ServerSnapshot,
+    SnapshotSource, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use std::collections::HashMap;

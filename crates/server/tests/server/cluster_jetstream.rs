@@ -1,6 +1,8 @@
 //! Three servers that share JetStream: what clients of any of them see of streams with replicas on
 //! all, and what becomes of these when servers end and come back.
 
+mod operators;
+
 use crate::PATIENCE;
 use crate::client::plain;
 use crate::jetstream::Home;
@@ -41,6 +43,7 @@ impl Trio {
             let (name, store, routes) = (format!("N{at}"), home.path(), routes.join(", "));
             let config = format!(
                 "server_name: {name}\njetstream {{ store_dir: {store:?} }}\n\
+                 accounts {{ $SYS {{ users: [{{user: admin, password: admin}}] }} }}\n\
                  lame_duck_duration: 30s\nlame_duck_grace_period: 1s\n\
                  cluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
             );
