@@ -50,7 +50,7 @@
 mod engine;
 
 pub use engine::{
-    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, GroupConfig,
-    GroupSettings, Host, JetStream, JetStreamSettings, LiveConsumer, LiveStream, ServerLimits,
-    StreamConsumers, Task, Timer, peer_id,
+    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, ClusterHealth, CoreGuard,
+    DirectGets, GroupConfig, GroupSettings, GroupView, Host, JetStream, JetStreamSettings, LiveConsumer,
+    LiveStream, MetaView, ServerLimits, StreamAilment, StreamConsumers, Task, Timer, peer_id,
 };

@@ -96,6 +96,12 @@ impl Call {
             Route::Unavailable => {
                 return Handled::Done(Some(unavailable()));
             }
+            Route::Offline if tokens[0] == "CONSUMER" => {
+                return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::CONSUMER_OFFLINE))));
+            }
+            Route::Offline => {
+                return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::STREAM_OFFLINE))));
+            }
             Route::Here => {}
         }
         Handled::Done(match *tokens {
@@ -287,9 +293,7 @@ impl Call {
     /// Where the consumers of a stream are; `None` where the server is alone.
     pub(super) fn place_of_consumers(&self, stream: &LiveStream) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
-        let place = self.jetstream.cluster_info(stream);
-        let group = place.raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}"));
-        Some(ClusterInfo { raft_group: group.unwrap_or_default(), ..place })
+        Some(self.jetstream.place_of_consumers(&self.jetstream.cluster_info(stream)))
     }
 }
 
@@ -305,25 +309,48 @@ impl JetStream {
         let alone = ClusterInfo { name: name.clone(), leader: me, ..ClusterInfo::default() };
         let Some(meta) = self.meta() else { return alone };
         let assignment = meta.view().get(live.account_name(), live.name());
-        let (Some(status), Some(assignment)) = (live.group_status(), assignment) else { return alone };
-        let leader = status.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
-        let others = assignment.peers.iter().filter(|peer| **peer != leader);
-        let mut replicas: Vec<_> = others
-            .filter_map(|server| Some(self.replica(&meta, &status, server, peer_of(server)?)))
-            .collect();
+        let (Some(leadership), Some(assignment)) = (live.group_leadership(), assignment) else {
+            return alone;
+        };
+        let leader = leadership.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
+        let mut replicas = self.replicas_of(&meta, live, &assignment.peers);
+        replicas.retain(|replica| replica.name != leader);
+        let leads = leader == self.settings.server_name;
+        ClusterInfo {
+            name,
+            raft_group: assignment.group.clone(),
+            leader_since: if leads { leadership.since } else { 0 },
+            leader,
+            system_account: true,
+            traffic_account: self.host.system_account().map(|one| one.name().to_owned()).unwrap_or_default(),
+            replicas,
+        }
+    }
+
+    /// All replicas of a stream, by name, as this one knows them.
+    pub(in crate::engine) fn replicas_of(
+        &self,
+        meta: &Meta,
+        live: &LiveStream,
+        servers: &[String],
+    ) -> Vec<ReplicaInfo> {
+        let Some(status) = live.group_status() else { return Vec::new() };
+        let known = |server: &String| Some(self.replica(meta, &status, server, peer_of(server)?));
+        let mut replicas: Vec<_> = servers.iter().filter_map(known).collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
-        ClusterInfo { name, raft_group: assignment.group.clone(), leader, replicas }
+        replicas
     }
 
     fn replica(&self, meta: &Meta, status: &Status, server: &str, peer: Peer) -> ReplicaInfo {
-        let is_there = server == self.settings.server_name || meta.is_there(peer);
+        let is_me = server == self.settings.server_name;
+        let is_there = is_me || meta.is_there(peer);
         let member = status.members.iter().find(|member| member.peer == peer);
         let lag = member.map_or(0, |member| status.committed.saturating_sub(member.matched));
         ReplicaInfo {
             name: server.to_owned(),
             current: is_there && lag == 0,
             offline: !is_there,
-            active: meta.heard_ago(peer),
+            active: if is_me { 0 } else { meta.heard_ago(peer) },
             lag: i64::try_from(lag).unwrap_or(i64::MAX),
             peer: peer.to_string(),
         }

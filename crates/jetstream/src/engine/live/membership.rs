@@ -43,6 +43,9 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// More may be committed. Called behind each turn, and must not wait.
     fn committed(&self, account: &str, stream: &str);
 
+    /// Another server leads its group from now on, or none. Called behind a turn, and must not wait.
+    fn has_leader(&self, account: &str, stream: &str, leader: Option<Peer>);
+
     /// The stream has this role from now on. Called on a thread that may wait.
     fn has_role(&self, account: &str, stream: &str, role: ReplicaRole);
 }
@@ -80,6 +83,17 @@ pub(super) struct JoinedMember {
     pub(super) resting: Resting,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    pub(super) leadership: GroupLeadership,
+}
+
+/// Leader of a group as one of its members knows it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct GroupLeadership {
+    pub(in crate::engine) leader: Option<Peer>,
+    /// Since when it is, or none is.
+    pub(in crate::engine) since: Timestamp,
+    /// Whether one was known in this life.
+    pub(in crate::engine) has_had_leader: bool,
 }
 
 /// Role that the stream is to have and has not yet.
@@ -94,6 +108,8 @@ pub(super) struct RoleChange {
 #[derive(Default)]
 pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
+    /// The leader, where that has changed.
+    pub(super) leader: Option<Option<Peer>>,
     /// With whether it may have lost what it has confirmed.
     pub(super) vote: Option<(Vote, bool)>,
     pub(super) needs_sync: bool,
@@ -159,6 +175,18 @@ impl JoinedMember {
                 amnesia.want(message.commit);
             }
         }
+    }
+
+    /// Answers who leads, where that is news.
+    pub(super) fn note_change_of_leader(&mut self, now: Timestamp) -> Option<Option<Peer>> {
+        let leader = self.member.consensus().leader();
+        let known = &mut self.leadership;
+        if leader == known.leader {
+            return None;
+        }
+        let has_had_leader = known.has_had_leader || leader.is_some();
+        *known = GroupLeadership { leader, since: now, has_had_leader };
+        Some(leader)
     }
 
     /// Where its log ends.
@@ -269,15 +297,23 @@ impl JoinedMember {
         let me = self.groups.me;
         let others = self.member.status().members.into_iter().filter(|member| member.peer != me);
         let order = |peer: Peer| (peer > me, Reverse(peer));
-        let heir = others.max_by_key(|member| (member.is_active, member.matched, order(member.peer)));
+        let key = |peer: Peer| (self.groups.is_there(peer), order(peer));
+        let heir = others.max_by_key(|member| {
+            let (is_there, order) = key(member.peer);
+            (is_there, member.is_active, member.matched, order)
+        });
         if let Some(heir) = heir {
             self.member.consensus_mut().transfer(heir.peer)?;
         }
         Ok(())
     }
 
-    /// A server that has just begun does not vote, but where a leader hands over.
+    /// A server that has just begun does not vote, but where a leader hands over; and one that is
+    /// about to end takes no lead.
     fn may_hear(&self, message: &RaftMessage) -> bool {
+        if message.kind == RaftMessageKind::TimeoutNow && self.groups.is_leaving() {
+            return false;
+        }
         let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);
         !asks || message.is_transfer || self.groups.may_vote()
     }

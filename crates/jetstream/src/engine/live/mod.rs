@@ -19,6 +19,7 @@ mod amnesia;
 mod core_cell;
 mod core_guard;
 mod downstreams;
+mod hand_over;
 mod health;
 mod ingress;
 mod lost;
@@ -43,6 +44,7 @@ use super::settings::Backlog;
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
 use downstreams::Downstreams;
+use hand_over::HandOver;
 use health::StreamHealth;
 use ingress::Ingress;
 use membership::Membership;
@@ -99,6 +101,7 @@ pub struct LiveStream {
     sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
     membership: Membership,
+    hand_over: HandOver,
     me: Weak<Self>,
 }
 
@@ -141,6 +144,7 @@ impl LiveStream {
             sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
             membership: Membership::default(),
+            hand_over: HandOver::default(),
             me: Weak::clone(me),
         })
     }
@@ -328,7 +332,7 @@ impl LiveStream {
     pub fn set_role(self: &Arc<Self>, role: ReplicaRole) {
         if !role.leads() {
             self.view.set_role(role);
-            self.unbind();
+            self.unbind_unless_handing_over();
             self.consumers.suspend();
             // Before what they have decided is nothing any more.
             self.consumers.set_role(role);

@@ -19,6 +19,7 @@
 mod answers;
 mod assignment;
 mod gather;
+mod leadership;
 mod reconcile;
 mod view;
 
@@ -30,6 +31,7 @@ use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
 use gather::AskService;
+use leadership::StalledGroups;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -77,6 +79,7 @@ pub(super) struct Meta {
     is_apply_queued: AtomicBool,
     /// Since when no leader is known.
     leaderless: Mutex<Option<Instant>>,
+    stalled: Mutex<StalledGroups>,
     me: Weak<Self>,
 }
 
@@ -89,6 +92,8 @@ pub(super) enum Route {
     Silent,
     /// Nobody can answer.
     Unavailable,
+    /// No server that has the stream is there.
+    Offline,
 }
 
 /// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server
@@ -142,6 +147,7 @@ impl Meta {
             answers: Mutex::default(),
             is_apply_queued: AtomicBool::new(false),
             leaderless: Mutex::new(Some(jetstream.host.instant())),
+            stalled: Mutex::default(),
             me: Weak::clone(me),
         });
         groups.observe(Arc::downgrade(&meta) as Weak<dyn GroupsObserver>);
@@ -164,6 +170,21 @@ impl Meta {
         lock(&self.view)
     }
 
+    /// Names of all servers of the group.
+    pub(super) fn servers(&self) -> &[String] {
+        &self.servers
+    }
+
+    /// Whether this server has not seen yet what it knows to be committed.
+    pub(super) fn is_behind(&self) -> bool {
+        self.live.released() > self.view().seen()
+    }
+
+    /// Streams of which this server has a replica.
+    pub(super) fn assigned_here(&self) -> Vec<Arc<Assignment>> {
+        self.view().on_server(&self.name)
+    }
+
     /// The meta stream.
     pub(super) fn live(&self) -> Arc<LiveStream> {
         Arc::clone(&self.live)
@@ -177,6 +198,20 @@ impl Meta {
     /// Whether another server is there, as far as this one knows.
     pub(super) fn is_there(&self, peer: Peer) -> bool {
         self.groups.is_there(peer)
+    }
+
+    /// Whether none of the servers is there that have a stream.
+    fn is_offline(&self, assignment: &Assignment) -> bool {
+        let is_there = |server: &String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
+        !assignment.peers.iter().any(is_there)
+    }
+
+    /// Whether too few servers are there of those that have a stream for one to lead it.
+    pub(super) fn lacks_quorum(&self, assignment: &Assignment) -> bool {
+        let is_there = |server: &&String| {
+            **server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
+        };
+        assignment.peers.iter().filter(is_there).count() * 2 <= assignment.peers.len()
     }
 
     /// The name of a server; as nats-server says it of one that it does not know.
@@ -220,8 +255,12 @@ impl Meta {
                 let is_young = || live.began_within(LEADERLESS);
                 if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
             }
-            None if self.leads() && assignment.is_none() => Route::Here,
-            None => Route::Silent,
+            None if !self.leads() => Route::Silent,
+            None => match assignment {
+                None => Route::Here,
+                Some(assignment) if self.is_offline(&assignment) => Route::Offline,
+                Some(_) => Route::Silent,
+            },
         }
     }
 
@@ -322,27 +361,6 @@ impl Meta {
     fn is_meta(&self, account: &str, stream: &str) -> bool {
         stream == META && account == self.groups.account.name()
     }
-
-    /// This server leads the meta group now.
-    fn is_leading(&self) {
-        if let Some(jetstream) = self.jetstream.upgrade() {
-            let (name, cluster) = (&self.name, jetstream.host.cluster());
-            jetstream.host.log(
-                Level::Info,
-                format_args!("Self is new JetStream cluster metadata leader: {name}/{cluster}"),
-            );
-        }
-    }
-
-    /// A stream of this server leads its group now.
-    fn is_led_here(&self, account: &str, stream: &str) {
-        let Some(jetstream) = self.jetstream.upgrade() else { return };
-        let line = format_args!("JetStream cluster new stream leader for '{account} > {stream}'");
-        jetstream.host.log(Level::Info, line);
-        if let Some(live) = jetstream.account(account).and_then(|account| account.stream(stream)) {
-            self.answer_pending(&live, false);
-        }
-    }
 }
 
 impl ClusterMember for Meta {
@@ -369,6 +387,7 @@ impl GroupsObserver for Meta {
         self.waits.wake();
         let has_leader = self.live.group_status().is_some_and(|status| status.leader.is_some());
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        self.look_at_quorums(&jetstream);
         if has_leader {
             let task = move || {
                 if let Some(jetstream) = meta.jetstream.upgrade() {
@@ -381,6 +400,12 @@ impl GroupsObserver for Meta {
 }
 
 impl MemberWatcher for Meta {
+    fn has_leader(&self, account: &str, stream: &str, leader: Option<Peer>) {
+        if self.is_meta(account, stream) {
+            self.is_led_elsewhere(leader);
+        }
+    }
+
     fn has_role(&self, account: &str, stream: &str, role: ReplicaRole) {
         match (self.is_meta(account, stream), role.leads()) {
             (true, true) => self.is_leading(),

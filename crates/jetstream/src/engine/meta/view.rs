@@ -71,6 +71,12 @@ impl Assignments {
         all.filter(|(_, assignment)| !assignment.is_removed).map(|(_, one)| Arc::clone(one)).collect()
     }
 
+    /// Streams of which a server has a replica.
+    pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
+        let has = |one: &&Arc<Assignment>| !one.is_removed && one.peers.iter().any(|peer| peer == server);
+        self.all.values().filter(has).map(Arc::clone).collect()
+    }
+
     /// Replicas that a server has of all streams.
     pub(super) fn replicas_on(&self, server: &str) -> usize {
         let has = |one: &&Arc<Assignment>| !one.is_removed && one.peers.iter().any(|peer| peer == server);
