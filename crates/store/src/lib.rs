@@ -107,7 +107,7 @@ pub use recovery::{Lost, Notice, OpenError, ReplayVisitor, StreamReport};
 pub use store::{FoundStream, RemovalRefused, RemovedFiles, Reserve, Store, StoreOptions, StoreReport};
 pub use stream::{
     Admission, AppendRefusal, AppendResult, Cursor, DecidedEntry, Expired, Filter, FoundMessage, GAP_MAX,
-    GroupPosition, LogEnd, LogOutline, MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Purge, ReadError,
-    Release, RemovalProgress, Removals, Removed, StoreError, Stream, StreamReader, StreamState, StreamUsage,
-    TakenBack, Ticket, Wait,
+    GroupPosition, InstallPoint, InstallSource, InstallTarget, LogEnd, LogOutline, MAX_SEQ, Marker, Markers,
+    NewMessage, OnRelease, Purge, ReadError, Release, RemovalProgress, Removals, Removed, StoreError, Stream,
+    StreamReader, StreamState, StreamUsage, TakenBack, Ticket, Wait,
 };

@@ -72,6 +72,17 @@ impl NoteChange {
 }
 
 impl Notes {
+    /// What another replica has, as of the entry `index`.
+    pub(crate) fn installed(
+        index: u64,
+        (config_index, config): (u64, Option<Vec<u8>>),
+        notes: BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> Self {
+        let is_empty = config.is_none() && notes.is_empty();
+        let unwritten = (!is_empty).then_some((index, index));
+        Self { config, config_index, notes, applied: index, unwritten, ..Self::default() }
+    }
+
     /// Keeps a record of the entry `index`, which is the last one so far. One that the file has
     /// already is passed over.
     pub(crate) fn note(&mut self, index: u64, record: &Entry<'_>) {

@@ -21,6 +21,10 @@ pub struct Stored {
     /// Messages up to this one may have lifetimes of which their headers alone tell; 0: none has.
     #[serde(skip_serializing_if = "is_zero")]
     pub lifetimes_until: u64,
+    /// The number in the store of the stream whose place this one took, as a newer copy of the same
+    /// one: whoever finds that one after a start removes it. 0: none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub in_place_of: u64,
 }
 
 object! { Stored, "Stored":
@@ -28,6 +32,7 @@ object! { Stored, "Stored":
     "config" config "StreamConfig",
     "unfinished" unfinished "bool",
     "lifetimes_until" lifetimes_until "uint64",
+    "in_place_of" in_place_of "uint64",
 }
 
 fn is_zero(seq: &u64) -> bool {
@@ -71,7 +76,7 @@ mod tests {
             metadata: [("k".into(), "v".into())].into(),
             ..Default::default()
         };
-        let stored = Stored { created: -7, config, unfinished: true, lifetimes_until: 7 };
+        let stored = Stored { created: -7, config, unfinished: true, lifetimes_until: 7, in_place_of: 8 };
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);
         assert!(Stored::decode(b"{\"created\":1").is_err());
     }

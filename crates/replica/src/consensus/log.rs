@@ -49,12 +49,14 @@ pub(super) struct LogView {
     /// Entries that were fetched for the request that is answered just now.
     fetched: RefCell<Vec<RaftEntry>>,
     wanted: RefCell<Vec<WantedEntries>>,
+    /// Members for which the library wanted the whole stream.
+    lacking: RefCell<Vec<u64>>,
 }
 
 impl LogView {
     /// The log as it was found, with what its member must remember. `None` if it contradicts
     /// itself: a gap, or terms that fall.
-    pub(super) fn open(start: &LogStart, hard: (u64, u64), voters: Vec<u64>) -> Option<Self> {
+    pub(super) fn open(start: &LogStart, hard: (u64, u64), conf_state: ConfState) -> Option<Self> {
         let last = start.tail.last().map_or(start.committed, |entry| entry.index);
         let is_in_order = |pair: &[(u64, u64)]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
         let first_term = start.terms.first();
@@ -73,7 +75,6 @@ impl LogView {
         }
         let hard_state =
             HardState { term: hard.0, vote: hard.1, commit: start.committed, ..HardState::default() };
-        let conf_state = ConfState { voters, ..ConfState::default() };
         let recent: VecDeque<RaftEntry> = start.tail.iter().cloned().collect();
         let log = Self {
             initial: RaftState::new(hard_state, conf_state),
@@ -84,6 +85,7 @@ impl LogView {
             recent,
             fetched: RefCell::default(),
             wanted: RefCell::default(),
+            lacking: RefCell::default(),
         };
         let has_its_term = |entry: &RaftEntry| log.term_of(entry.index) == Some(entry.term);
         log.recent.iter().all(has_its_term).then_some(log)
@@ -141,6 +143,11 @@ impl LogView {
     /// Entries that the library asked for and could not be given.
     pub(super) fn take_wanted(&mut self) -> Vec<WantedEntries> {
         std::mem::take(self.wanted.get_mut())
+    }
+
+    /// Members that lack entries which can be read no more, since the last call.
+    pub(super) fn take_lacking(&mut self) -> Vec<u64> {
+        std::mem::take(self.lacking.get_mut())
     }
 
     /// Has these entries be there for the next question alone.
@@ -229,8 +236,12 @@ impl Storage for LogView {
         Ok(self.last)
     }
 
-    /// Whole streams are sent apart from consensus, never from here.
-    fn snapshot(&self, _at_least: u64, _to: u64) -> raft::Result<Snapshot> {
+    /// Whole streams are sent apart from consensus, never from here: who needs one is remembered.
+    fn snapshot(&self, _at_least: u64, to: u64) -> raft::Result<Snapshot> {
+        let mut lacking = self.lacking.borrow_mut();
+        if !lacking.contains(&to) {
+            lacking.push(to);
+        }
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }
@@ -251,7 +262,7 @@ mod tests {
         fn terms_are_known_of_all_that_is_there(
             steps in proptest::collection::vec((0..4_u8, 0..8_u64, 1..6_u64), 1..60)
         ) {
-            let mut log = LogView::open(&LogStart::default(), (0, 0), vec![1]).expect("an empty log");
+            let mut log = LogView::open(&LogStart::default(), (0, 0), ConfState::default()).expect("an empty log");
             let (mut terms, mut base, mut applied) = (vec![0_u64], 0_u64, 0_u64);
             for (what, back, more) in steps {
                 let last = terms.len() as u64 - 1;
@@ -292,7 +303,7 @@ mod tests {
     fn a_log_that_contradicts_itself_is_not_opened() {
         let sound =
             LogStart { base: (4, 2), terms: vec![(5, 2), (7, 3)], committed: 7, tail: vec![entry(8, 3)] };
-        let opens = |log: &LogStart, term| LogView::open(log, (term, 0), vec![1]).is_some();
+        let opens = |log: &LogStart, term| LogView::open(log, (term, 0), ConfState::default()).is_some();
         assert!(opens(&sound, 3));
         assert!(!opens(&sound, 2), "a term that was never seen");
         let changes: [fn(&mut LogStart); 6] = [

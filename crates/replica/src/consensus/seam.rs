@@ -135,6 +135,13 @@ impl Consensus {
         fetches
     }
 
+    /// Members that need the whole stream, as this leader sees it: what they lack can be read no
+    /// more ([`Consensus::forget_before`]). Each is named again with its next answer, until its log
+    /// goes on where that of the leader can be read ([`Consensus::reset_peer`]).
+    pub fn lacking(&mut self) -> Vec<Peer> {
+        self.node.mut_store().take_lacking().into_iter().filter_map(Peer::from_number).collect()
+    }
+
     /// Entries that were read. None, if they cannot be read: the member is asked for again with the
     /// next answer.
     ///

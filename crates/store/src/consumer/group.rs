@@ -16,9 +16,9 @@ use super::header::{self, HEADER_BYTES};
 use super::image::{Image, LEAST_DUE};
 use super::open::{self, Fate, LogStorage, Obsolete, OpenError, Stated};
 use super::report::LogReport;
-use super::resume::{Belief, ConsumerTable};
+use super::resume::{Belief, ConsumerTable, Resumed};
 use super::rewrite::Rewrite;
-use super::{AckRules, ConsumerId, ConsumerState, Consumers, image};
+use super::{AckRules, ConsumerId, ConsumerState, Consumers, image, payload};
 use crate::record::ConsumerRecord;
 
 /// Consumers of a group's stream, as of an index.
@@ -119,6 +119,15 @@ impl GroupConsumers {
         Ok((Self::new(table, applied, Some(file)), read.report))
     }
 
+    /// Takes over consumers that were of no group, as of its entry `index`: its log begins behind
+    /// that. What they change from here on is for [`Self::lead_with`].
+    pub fn take_over(&mut self, consumers: &Consumers, index: u64) {
+        self.table = consumers.table();
+        self.applied = index;
+        // The next start reads them from the log that they had, if it comes before the image.
+        self.behind = self.due_from.max(self.file.as_ref().map_or(0, |file| file.size.saturating_mul(2)));
+    }
+
     /// The index of the last entry that was applied.
     #[must_use]
     pub fn applied(&self) -> u64 {
@@ -154,6 +163,50 @@ impl GroupConsumers {
     /// Entries up to `index` hold no record of a consumer but those that were applied.
     pub fn pass(&mut self, index: u64) {
         self.applied = self.applied.max(index);
+    }
+
+    /// States of all consumers as records, for a replica that has none of them:
+    /// [`Self::take_image`].
+    #[must_use]
+    pub fn image_records(&self) -> Vec<ConsumerRecord<'static>> {
+        let record = |id: ConsumerId, kind: LogEntryKind, payload: Vec<u8>| ConsumerRecord {
+            consumer: id.0,
+            kind: kind.code(),
+            payload: payload.into(),
+        };
+        let both = |(id, consumer): (&ConsumerId, &Resumed)| {
+            let (mut definition, mut state) = (Vec::new(), Vec::new());
+            payload::put_definition(&mut definition, &consumer.definition);
+            payload::put_state(&mut state, &consumer.state);
+            [record(*id, LogEntryKind::Define, definition), record(*id, LogEntryKind::Checkpoint, state)]
+        };
+        self.table.consumers.iter().flat_map(both).collect()
+    }
+
+    /// The id of the next consumer that is made.
+    #[must_use]
+    pub fn next_consumer(&self) -> ConsumerId {
+        ConsumerId(self.table.next)
+    }
+
+    /// Takes states of another replica, as of `index`, where there are none: all that
+    /// [`Self::image_records`] has given, in order and perhaps in several parts. `next`:
+    /// [`Self::next_consumer`] of that replica.
+    ///
+    /// # Errors
+    /// [`Diverged`]: they are no such records.
+    pub fn take_image(
+        &mut self,
+        (index, next): (u64, ConsumerId),
+        records: &[ConsumerRecord<'_>],
+    ) -> Result<(), Diverged> {
+        for record in records {
+            let consumer = ConsumerId(record.consumer);
+            self.apply_record(consumer, record).ok_or(Diverged { index, consumer })?;
+        }
+        self.table.next = self.table.next.max(next.0);
+        self.applied = index;
+        Ok(())
     }
 
     /// Consumers to decide on, as far as the group has come: nothing that is decided on them

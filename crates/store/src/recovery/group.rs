@@ -41,10 +41,12 @@ impl GroupTail {
         let header = &SegmentHeader { group: again.or(header.group), ..*header };
         let (index, before) = (self.index(), self.tail.take());
         let position = GroupPosition::at(header, before.as_ref().map(LogTail::position))?;
+        let is_first = before.is_none();
         let mut tail = LogTail::begin(before, position);
         tail.begin_within(header.group.is_some_and(|group| group.is_within));
-        if is_behind_sealed {
+        if is_behind_sealed || is_first {
             // Its entries need not have been read, nor need one of them say that it is committed.
+            // A log that begins in the middle was joined there: what is before came as a whole.
             tail.commit(position.index);
         }
         self.tail = Some(tail);

@@ -3,7 +3,7 @@
 //! Owns for how long. Each member decides for itself, by what all have confirmed: whoever leads
 //! next needs the entries as well.
 
-use myelin_replica::Consensus;
+use myelin_replica::{Consensus, Peer};
 use myelin_store::Timestamp;
 
 /// A member that is behind for longer is not waited for.
@@ -11,12 +11,18 @@ const LONGEST: Timestamp = 600_000_000_000;
 /// Nor is one that more bytes of entries have come for.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// An install of which nobody has heard for so long holds nothing back.
+const HELD: Timestamp = 30_000_000_000;
+
 /// Since when a member is behind.
 #[derive(Debug, Default)]
 pub(super) struct KeptLog {
     /// Time at which one was seen to be that has not confirmed everything since, what it was to
     /// confirm, and bytes of entries that came since.
     behind: Option<(Timestamp, u64, u64)>,
+    /// Members that are given the stream as a whole: as of which entry, and when there was news of
+    /// that.
+    installs: Vec<(Peer, u64, Timestamp)>,
 }
 
 impl KeptLog {
@@ -27,6 +33,12 @@ impl KeptLog {
         }
     }
 
+    /// A member gets the stream as of the entry `index`, or still does: it needs those behind that.
+    pub(super) fn hold(&mut self, peer: Peer, index: u64, now: Timestamp) {
+        self.installs.retain(|&(other, ..)| other != peer);
+        self.installs.push((peer, index, now));
+    }
+
     /// Index behind which entries are kept, if a member may need any.
     pub(super) fn behind(&mut self, consensus: &Consensus, now: Timestamp) -> Option<u64> {
         let (committed, confirmed) = (consensus.committed(), consensus.confirmed_by_all());
@@ -35,6 +47,13 @@ impl KeptLog {
         }
         let is_waited_for =
             self.behind.is_none_or(|(since, _, bytes)| now - since <= LONGEST && bytes <= MOST_BYTES);
-        is_waited_for.then_some(confirmed)
+        let kept = is_waited_for.then_some(confirmed);
+        if !self.installs.is_empty() {
+            let members = consensus.status().members;
+            let has = |peer, index| members.iter().any(|one| one.peer == peer && one.matched >= index);
+            self.installs.retain(|&(peer, index, heard)| now - heard <= HELD && !has(peer, index));
+        }
+        let held = self.installs.iter().map(|&(_, index, _)| index);
+        kept.into_iter().chain(held).min()
     }
 }

@@ -15,6 +15,9 @@
 //! 3. Their answers come to [`GroupMember::step`]. The next `advance` tells the stream what is
 //!    committed, and acknowledgements are in its effects.
 
+pub mod install;
+
+mod changes;
 mod kept_log;
 mod open;
 mod persisting;
@@ -28,7 +31,7 @@ pub use votes::{GroupVotes, VotesUnreadable};
 
 use std::collections::VecDeque;
 
-use myelin_replica::{Broken, Consensus, Fetch, RaftEntry, RaftMessage, RaftRole, Ready, Status, Vote};
+use myelin_replica::{Broken, Consensus, Fetch, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Status, Vote};
 use myelin_store::{DecidedEntry, GroupPosition, StoreError, Timestamp};
 
 use crate::ReplicaRole;
@@ -39,6 +42,7 @@ use persisting::Unpersisted;
 /// The member of one group whose log is that of a stream.
 #[derive(Debug)]
 pub struct GroupMember {
+    me: Peer,
     consensus: Consensus,
     unpersisted: Unpersisted,
     /// Entries that are decided and written here, and not proposed: too much is under way.
@@ -48,6 +52,12 @@ pub struct GroupMember {
     /// The last term in which this member was elected, and in which entries are its own.
     elected: u64,
     kept_log: KeptLog,
+    /// The note that says who is a member, as it counts here; empty where there is none.
+    members: Vec<u8>,
+    /// Whether that is known to whoever begins anew.
+    is_settled: bool,
+    /// Peers that are to be the members; empty: as they are.
+    wanted: Vec<Peer>,
     /// Whether it has failed: what it has taken from consensus since is perhaps not done.
     has_failed: bool,
 }
@@ -112,6 +122,13 @@ impl GroupMember {
         self.consensus.status()
     }
 
+    /// The member to which this one hands over best, if it leads and there is another one.
+    /// `is_there` says whose server can be reached.
+    #[must_use]
+    pub fn heir(&self, is_there: impl Fn(Peer) -> bool) -> Option<Peer> {
+        changes::heir(&self.consensus, self.me, is_there)
+    }
+
     /// Whether its stream may begin to decide, as [`GroupWork::role`] has asked for: that may be
     /// over when somebody comes to it.
     #[must_use]
@@ -129,6 +146,12 @@ impl GroupMember {
     /// [`GroupMember::advance`] next.
     pub fn consensus_mut(&mut self) -> &mut Consensus {
         &mut self.consensus
+    }
+
+    /// A member gets the stream as of the entry `index`, or still does: entries behind that are kept
+    /// for it, until it has them or nobody has said so for 30 seconds.
+    pub fn hold_log(&mut self, peer: Peer, index: u64, now: Timestamp) {
+        self.kept_log.hold(peer, index, now);
     }
 
     /// Brings the stream and consensus to the same point: to be called after everything else here,
@@ -168,6 +191,7 @@ impl GroupMember {
             self.take_back_unproposed(stream, now)?;
         }
         loop {
+            self.change_members(stream, now)?;
             self.propose()?;
             self.serve_fetches(stream)?;
             if let Some(number) = self.unpersisted.settle(stream, &mut work) {
@@ -242,6 +266,7 @@ impl GroupMember {
         }
         if let Some(commit) = ready.commit {
             stream.committed(commit, effects);
+            self.follow_members(stream.store())?;
         }
         self.unpersisted.add(ready, stream, work)?;
         Ok(())

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use myelin_store::consumer::{Consumers, Diverged, DrawnImage, GroupConsumers, Obsolete, WrittenImage};
-use myelin_store::{DecidedEntry, Message, Seq, StoreError, TakenBack, Timestamp};
+use myelin_store::{DecidedEntry, InstallSource, Message, Seq, StoreError, TakenBack, Timestamp};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -228,6 +228,13 @@ impl StreamCore {
         }
         effects.are_proposals_released |= group.release(self.store.release());
         effects.is_image_due |= group.applied().image_due();
+    }
+
+    /// The stream as a whole, as far as its group has come, to be sent to a replica that lacks what
+    /// is no more in the log. `None` where the stream is in no group, or nothing is committed yet.
+    #[must_use]
+    pub fn install_source(&self) -> Option<InstallSource> {
+        self.store.install_source(self.applied_consumers()?)
     }
 
     /// Draws the image of the group's consumers as they are applied, for

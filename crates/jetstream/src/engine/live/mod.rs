@@ -19,6 +19,7 @@ mod amnesia;
 mod core_cell;
 mod core_guard;
 mod downstreams;
+mod founding;
 mod hand_over;
 mod health;
 mod ingress;

@@ -56,7 +56,7 @@ impl Meta {
         let Some(assignment) = assignment else { return };
         let Some(pending) = lock(&self.answers).0.remove(&assignment.id) else { return };
         let PendingAnswer { assignment: pending, since, is_news } = pending;
-        if !is_here && (pending.answer != AnswerKind::Create || !live.has_one_term()) {
+        if !is_here && !live.has_one_term() {
             // Whoever led it before has answered.
             return;
         }

@@ -73,13 +73,19 @@ impl Assignments {
 
     /// Streams of which a server has a replica.
     pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
-        let has = |one: &&Arc<Assignment>| !one.is_removed && one.peers.iter().any(|peer| peer == server);
+        let has = |one: &&Arc<Assignment>| !one.is_removed && one.servers().any(|peer| peer == server);
         self.all.values().filter(has).map(Arc::clone).collect()
+    }
+
+    /// Streams whose groups are to have other members, and have not as far as was said.
+    pub(super) fn under_way(&self) -> Vec<Arc<Assignment>> {
+        let all = self.all.values();
+        all.filter(|one| !one.is_removed && !one.before.is_empty()).map(Arc::clone).collect()
     }
 
     /// Replicas that a server has of all streams.
     pub(super) fn replicas_on(&self, server: &str) -> usize {
-        let has = |one: &&Arc<Assignment>| !one.is_removed && one.peers.iter().any(|peer| peer == server);
+        let has = |one: &&Arc<Assignment>| !one.is_removed && one.is_on(server);
         self.all.values().filter(has).count()
     }
 }
