@@ -32,8 +32,8 @@ use myelin_monitor::{
     ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
-    ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount, StreamParts, StreamSnapshot,
-    WebSocketConfig,
+    ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount,
+    StreamParts, StreamSnapshot, WebSocketConfig,
 };
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::peer::info::SubjectFilter;

@@ -3,8 +3,8 @@
 use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
-use myelin_jsapi::api::info::ClusterInfo;
 use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
+use myelin_jsapi::api::info::ClusterInfo;
 use myelin_monitor::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json,
     StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,

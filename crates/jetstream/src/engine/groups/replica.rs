@@ -23,8 +23,8 @@ pub(in crate::engine) enum MemberEvent {
     Lost(Peer),
     /// Nobody has led the group yet, and this member is to be the first.
     Stand,
-    /// Another member is to lead.
-    HandOver,
+    /// Another member is to lead: this one, if it is named.
+    HandOver(Option<Peer>),
 }
 
 /// Stream of this server that is a member of a group.

@@ -157,7 +157,7 @@ impl JoinedMember {
             MemberEvent::Stand if self.member.consensus().term() == 0 => {
                 self.member.consensus_mut().campaign()?;
             }
-            MemberEvent::HandOver => self.hand_over()?,
+            MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
         }
         Ok(())
@@ -293,7 +293,10 @@ impl JoinedMember {
 
     /// Hands over to the member that has the most of the log. Where several have as much it is the
     /// next one by id, so that leadership goes round.
-    fn hand_over(&mut self) -> Result<(), MemberFailed> {
+    fn hand_over(&mut self, heir: Option<Peer>) -> Result<(), MemberFailed> {
+        if let Some(heir) = heir {
+            return Ok(self.member.consensus_mut().transfer(heir)?);
+        }
         let me = self.groups.me;
         let others = self.member.status().members.into_iter().filter(|member| member.peer != me);
         let order = |peer: Peer| (peer > me, Reverse(peer));

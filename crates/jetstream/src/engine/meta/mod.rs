@@ -21,6 +21,7 @@ mod assignment;
 mod gather;
 mod leadership;
 mod reconcile;
+mod suitability;
 mod view;
 
 use super::account::AccountStreams;
@@ -49,6 +50,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use suitability::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
 /// Name of the stream, and the first token of its subjects.
@@ -170,6 +172,12 @@ impl Meta {
         lock(&self.view)
     }
 
+    /// Whether servers have to be asked for the tags that replicas must not share.
+    pub(super) fn has_unique_tags(&self) -> bool {
+        let facts = self.jetstream.upgrade().map(|jetstream| jetstream.host.placement_facts());
+        facts.is_some_and(|facts| !facts.unique_prefix.is_empty() || facts.max_ha_assets > 0)
+    }
+
     /// Names of all servers of the group.
     pub(super) fn servers(&self) -> &[String] {
         &self.servers
@@ -262,26 +270,6 @@ impl Meta {
                 Some(_) => Route::Silent,
             },
         }
-    }
-
-    /// Servers for a new stream: those that are there first, then those with the fewest replicas.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub(super) fn place(&self, replicas: usize) -> Result<Vec<String>, ApiError> {
-        let view = self.view();
-        let key = |server: &&String| {
-            let is_gone =
-                **server != self.name && peer_of(server).is_none_or(|peer| !self.groups.is_there(peer));
-            (is_gone, view.replicas_on(server), (*server).clone())
-        };
-        let mut servers: Vec<&String> = self.servers.iter().collect();
-        servers.sort_by_cached_key(key);
-        let there = servers.iter().filter(|server| !key(server).0).count();
-        if servers.len() < replicas || there * 2 <= replicas {
-            return Err(ApiError::cluster_no_peers("no suitable peers for placement, peer offline"));
-        }
-        Ok(servers.into_iter().take(replicas).cloned().collect())
     }
 
     /// Has an assignment committed, and waits until this server has seen that.
