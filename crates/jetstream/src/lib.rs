@@ -52,5 +52,5 @@ mod engine;
 pub use engine::{
     AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, ClusterHealth, CoreGuard,
     DirectGets, GroupConfig, GroupSettings, GroupView, Host, JetStream, JetStreamSettings, LiveConsumer,
-    LiveStream, MetaView, ServerLimits, StreamAilment, StreamConsumers, Task, Timer, peer_id,
+    LiveStream, MetaView, PlacementFacts, ServerLimits, StreamAilment, StreamConsumers, Task, Timer, peer_id,
 };

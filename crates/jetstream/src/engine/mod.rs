@@ -60,7 +60,7 @@ pub use direct::DirectGets;
 pub use group_view::{ClusterHealth, GroupView, MetaView, StreamAilment};
 use groups::Groups;
 pub use groups::{GroupConfig, GroupSettings};
-pub use host::{Host, Task, Timer};
+pub use host::{Host, PlacementFacts, Task, Timer};
 pub use live::{CoreGuard, LiveStream};
 use live::{JoinTerms, ServerIdentity};
 pub use meta::peer_of as peer_id;

@@ -30,9 +30,24 @@ pub struct StreamInfo {
     /// How far sources are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceInfo>,
+    /// The stream and its mirrors, where it has some in the cluster; only in answers to INFO.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternates: Vec<StreamAlternate>,
     /// When this was said.
     #[serde(serialize_with = "moment")]
     pub ts: Timestamp,
+}
+
+/// Stream that has what another one has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamAlternate {
+    /// Its name.
+    pub name: String,
+    /// Its domain; empty for none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Name of its cluster.
+    pub cluster: String,
 }
 
 /// State of a stream.

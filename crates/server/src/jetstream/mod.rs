@@ -96,6 +96,7 @@ impl RunningJetStream {
             .map_err(|error| format!("Error enabling jetstream on configured accounts: {error}"))?;
         let store = settings::store(options)?;
         let (threads, queues) = Threads::new(broker, mailboxes, log, settings.request_queue_limit);
+        threads.set_placement(&options.jetstream);
         let entropy = Arc::new(OsEntropy);
         let disk = Arc::new(RealDisk);
         let host = Arc::clone(&threads);

@@ -44,6 +44,7 @@ impl Trio {
             let config = format!(
                 "server_name: {name}\njetstream {{ store_dir: {store:?} }}\n\
                  accounts {{ $SYS {{ users: [{{user: admin, password: admin}}] }} }}\n\
+                 server_tags: [\"az:{at}\", ssd]\n\
                  lame_duck_duration: 30s\nlame_duck_grace_period: 1s\n\
                  cluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
             );

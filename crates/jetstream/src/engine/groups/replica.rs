@@ -25,8 +25,8 @@ pub(in crate::engine) enum MemberEvent {
     Stand,
     /// Just these peers are to be the members.
     Want(Vec<Peer>),
-    /// Another member is to lead.
-    HandOver,
+    /// Another member is to lead: this one, if it is named.
+    HandOver(Option<Peer>),
 }
 
 /// Stream of this server that is a member of a group.

@@ -9,6 +9,7 @@ use super::turn::StreamWork;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
 use myelin_broker::ServiceBatch;
+use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::atomic::AtomicBool;
@@ -78,12 +79,18 @@ impl HandOver {
 impl LiveStream {
     /// Has another member lead, if this one does and there is one. Only for threads that may wait.
     pub(in crate::engine) fn hand_over(self: &Arc<Self>) {
+        self.hand_over_to(None);
+    }
+
+    /// Has a certain member lead, or any other where none is named, if this one does. Only for
+    /// threads that may wait.
+    pub(in crate::engine) fn hand_over_to(self: &Arc<Self>, heir: Option<Peer>) {
         if !self.role().leads() || self.hand_over.is_under_way.swap(true, AcqRel) {
             return;
         }
         let began = self.scope.host.instant();
         *lock(&self.hand_over.steps) = Some(HandOverSteps { began, followed: None, heard: None });
-        self.tell(MemberEvent::HandOver);
+        self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
         self.hand_over.watch.get_or_init(|| Arc::new(HandOverWatch(Arc::downgrade(self))));
         self.look_again();

@@ -169,7 +169,7 @@ impl JoinedMember {
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
-            MemberEvent::HandOver => self.hand_over()?,
+            MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
         }
         Ok(())
@@ -307,10 +307,11 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
-    /// Hands over to another member.
-    fn hand_over(&mut self) -> Result<(), MemberFailed> {
+    /// Hands over to another member: to this one, if it is named.
+    fn hand_over(&mut self, heir: Option<Peer>) -> Result<(), MemberFailed> {
         let groups = &self.groups;
-        if let Some(heir) = self.member.heir(|peer| groups.is_there(peer)) {
+        let heir = heir.or_else(|| self.member.heir(|peer| groups.is_there(peer)));
+        if let Some(heir) = heir {
             self.member.consensus_mut().transfer(heir)?;
         }
         Ok(())

@@ -22,6 +22,7 @@ mod gather;
 mod leadership;
 mod placement;
 mod reconcile;
+mod suitability;
 mod view;
 
 use super::account::AccountStreams;
@@ -50,6 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use suitability::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
 /// Name of the stream, and the first token of its subjects.
@@ -169,6 +171,12 @@ impl Meta {
 
     pub(super) fn view(&self) -> MutexGuard<'_, Assignments> {
         lock(&self.view)
+    }
+
+    /// Whether servers have to be asked for the tags that replicas must not share.
+    pub(super) fn has_unique_tags(&self) -> bool {
+        let facts = self.jetstream.upgrade().map(|jetstream| jetstream.host.placement_facts());
+        facts.is_some_and(|facts| !facts.unique_prefix.is_empty() || facts.max_ha_assets > 0)
     }
 
     /// Names of all servers of the group.

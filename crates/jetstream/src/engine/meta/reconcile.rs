@@ -53,7 +53,7 @@ impl JetStream {
 impl Meta {
     /// Proposes streams that are on this server only, and that no assignment names: they were there
     /// before the server was in a cluster. The first proposal for a name counts.
-    pub(super) fn offer_local(&self, jetstream: &JetStream) {
+    pub(in crate::engine) fn offer_local(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         for account in jetstream.accounts() {
             for live in account.streams() {

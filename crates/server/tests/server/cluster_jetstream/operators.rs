@@ -141,3 +141,116 @@ async fn a_server_without_a_meta_leader_is_not_healthy() {
     let why = "JetStream has not established contact with a meta leader";
     assert_eq!((&health["data"]["status"], &health["data"]["error"]), (&json!("unavailable"), &json!(why)));
 }
+
+#[tokio::test]
+async fn streams_are_where_their_placement_says() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    let placed = |name: &str, replicas: u64, placement: Value| {
+        let mut config = stream(name, replicas);
+        config["placement"] = placement;
+        config
+    };
+    for at in 0..3 {
+        let name = format!("T{at}");
+        let made =
+            create(&clients[0], &placed(&name, 1, json!({ "tags": [format!("AZ:{at}"), "ssd"] }))).await;
+        assert_eq!(made["cluster"]["leader"], format!("N{at}"), "{made}");
+    }
+    let elsewhere = create(&clients[1], &placed("E", 1, json!({ "tags": ["!az:0", "!az:2"] }))).await;
+    assert_eq!(elsewhere["cluster"]["leader"], "N1");
+    for (replicas, placement, why) in [
+        (3, json!({ "tags": ["az:1"] }), ", tags not matched ['az:1']"),
+        (1, json!({ "tags": ["nope"] }), ", tags not matched ['nope']"),
+        (3, json!({ "tags": ["!az:1"] }), ", tags excluded ['az:1']"),
+        (1, json!({ "cluster": "OTHER" }), ""),
+        (5, json!({ "tags": ["ssd"] }), ""),
+    ] {
+        let refused = try_api(&clients[2], "STREAM.CREATE.X", &placed("X", replicas, placement)).await;
+        let text = format!("no suitable peers for placement{why}");
+        assert_eq!(
+            (&refused["error"]["err_code"], &refused["error"]["description"]),
+            (&json!(10005), &json!(text))
+        );
+    }
+
+    settled(&clients[0], "S").await;
+    for at in [0, 1, 2, 0] {
+        let name = format!("N{at}");
+        let wanted = json!({ "placement": { "preferred": name } });
+        let asked = try_api(&clients[1], "STREAM.LEADER.STEPDOWN.S", &wanted).await;
+        let refused = format!("preferred server \"{name}\" is already leader");
+        assert!(asked["success"] == true || asked["error"]["description"] == refused, "{asked}");
+        until("it leads", async || (leader(&clients[2], "S").await == name).then_some(())).await;
+    }
+    let unknown = json!({ "placement": { "preferred": "N9" } });
+    let refused = try_api(&clients[1], "STREAM.LEADER.STEPDOWN.S", &unknown).await;
+    assert_eq!(refused["error"]["description"], "preferred server \"N9\" not known");
+
+    let mirror = json!({ "name": "M", "mirror": { "name": "S" }, "num_replicas": 1 });
+    create(&clients[0], &mirror).await;
+    let alternates = until("the mirror is an alternate", async || {
+        api(&clients[0], "STREAM.INFO.S", &Value::Null).await.get("alternates").cloned()
+    })
+    .await;
+    assert_eq!(alternates, json!([{ "name": "S", "cluster": "C" }, { "name": "M", "cluster": "C" }]));
+
+    let admin = operator(&trio, 1).await;
+    let purged = request(&admin, "$JS.API.ACCOUNT.PURGE.$G", "").await.expect("an answer");
+    let purged: Value = serde_json::from_slice(&purged.payload).unwrap();
+    assert_eq!(purged["initiated"], true, "{purged}");
+    until("no stream is left", async || {
+        let names = api(&clients[2], "STREAM.NAMES", &Value::Null).await;
+        (names["total"] == 0).then_some(())
+    })
+    .await;
+}
+
+/// Pieces of a backup of a stream.
+async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
+    let inbox = client.new_inbox();
+    let mut pieces = client.subscribe(inbox.clone()).await.unwrap();
+    let answer = api(client, &format!("STREAM.SNAPSHOT.{name}"), &json!({ "deliver_subject": inbox })).await;
+    let mut all = Vec::new();
+    loop {
+        let piece = tokio::time::timeout(PATIENCE, pieces.next()).await.expect("a piece").expect("connected");
+        if piece.payload.is_empty() {
+            return (answer, all);
+        }
+        all.push(piece.payload.to_vec());
+        if let Some(reply) = piece.reply {
+            client.publish(reply, "".into()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_backup_is_restored_through_any_server() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("ONE", 1)).await;
+    store_all(&clients[1], "ONE", 0..20).await;
+    for client in &clients {
+        let (backup, pieces) = back_up(client, "ONE").await;
+        api(client, "STREAM.DELETE.ONE", &Value::Null).await;
+        let body = json!({ "config": backup["config"], "state": backup["state"] });
+        let restore = api(client, "STREAM.RESTORE.ONE", &body).await;
+        let subject = restore["deliver_subject"].as_str().expect("a subject").to_owned();
+        for piece in pieces {
+            let taken = client.request(subject.clone(), piece.into()).await.unwrap();
+            assert!(taken.payload.is_empty(), "{taken:?}");
+        }
+        let done = client.request(subject, "".into()).await.unwrap();
+        let done: Value = serde_json::from_slice(&done.payload).unwrap();
+        assert_eq!(done["state"]["messages"], 20, "{done}");
+        for other in &clients {
+            assert_eq!(api(other, "STREAM.INFO.ONE", &Value::Null).await["state"]["messages"], 20);
+        }
+        until("the cluster knows it", async || {
+            let names = api(client, "STREAM.NAMES", &Value::Null).await;
+            (names["streams"] == json!(["ONE"])).then_some(())
+        })
+        .await;
+    }
+}
