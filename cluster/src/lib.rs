@@ -5,21 +5,25 @@
 //! there are, and who hears of whom over them, is said by a [`Topology`].
 //! [`Client`] speaks the protocol as bytes. [`Model`] knows subscriptions and what was published,
 //! and says what is wrong with what came. [`random`] lets all of that live random lives;
-//! [`torture`] troubles three servers that share JetStream, and counts what they have promised.
+//! [`torture`] troubles three servers that share JetStream, and counts what they have promised;
+//! [`elections`] measures how long a stream of theirs is without a leader.
 //! This room never imports a server, so that it can mix any programs that read nats-server's
 //! configuration.
 
 mod client;
 mod cluster;
+pub mod elections;
 mod links;
 mod model;
 mod pages;
 mod proxy;
 pub mod random;
+mod requester;
 mod server;
 mod settle;
 mod topology;
 pub mod torture;
+mod trio;
 mod wait;
 
 pub use client::{Client, Delivery};

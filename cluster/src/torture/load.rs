@@ -2,8 +2,8 @@
 //! acknowledgements confirmed, each over one connection to a random server.
 
 use super::ledger::Ledger;
-use super::requester::{Answer, Question, Requester};
 use super::{CONSUMED, CONSUMER};
+use crate::requester::{Answer, Question, Requester};
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
 use std::net::SocketAddr;

@@ -6,17 +6,17 @@
 
 mod ledger;
 mod load;
-mod requester;
 mod verify;
 
 use crate::Error;
-use crate::server::{Ports, Server};
+use crate::requester::Question;
+use crate::server::Server;
+use crate::trio::Trio;
 use crate::wait::wait_for;
 use ledger::Ledger;
 use load::{Shared, Worker};
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
-use requester::Question;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fmt;
@@ -25,7 +25,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use verify::Verdict;
 
 /// Streams of the load: two in files, and one in memory, which is only asked to go on.
@@ -76,12 +75,6 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// The servers.
-struct Trio {
-    servers: Vec<Server>,
-    folder: TempDir,
-}
-
 /// Lets three servers live under load and trouble, and prints what happens. Answers whether
 /// everything that was promised was kept.
 ///
@@ -89,7 +82,7 @@ struct Trio {
 /// A server does not start or stop, or the cluster does not come about.
 pub fn torture(plan: &TorturePlan) -> Result<bool, Error> {
     let mut rng = Rng::seeded(plan.seed);
-    let mut trio = Trio::start(plan)?;
+    let mut trio = Trio::start(&plan.program, plan.seed)?;
     let kept = trio.live(plan, &mut rng);
     if !matches!(kept, Ok(true)) {
         trio.folder.disable_cleanup(true);
@@ -98,31 +91,8 @@ pub fn torture(plan: &TorturePlan) -> Result<bool, Error> {
     kept
 }
 
+/// A life under load.
 impl Trio {
-    fn start(plan: &TorturePlan) -> Result<Self, Error> {
-        let folder = tempfile::Builder::new().prefix("myelin-torture-").tempdir()?;
-        // Ports of its own, even with a seed that another run has.
-        let mut rng = Rng::seeded(plan.seed ^ u64::from(std::process::id()) << 32);
-        let mut servers = Vec::new();
-        for at in 0..SERVERS {
-            let ports = Ports::free(&mut rng)?;
-            servers.push(Server::new(&plan.program, format!("n{}", at + 1), ports, folder.path()));
-        }
-        let routes: Vec<_> =
-            servers.iter().map(|server| format!("\"nats-route://{}\"", server.ports.routes)).collect();
-        let routes = routes.join(", ");
-        for server in &mut servers {
-            let store = folder.path().join(format!("{}-store", server.name));
-            let (store, listen) = (store.display(), server.ports.routes);
-            server.configure(&format!(
-                "jetstream {{ store_dir: \"{store}\" }}\n\
-                 cluster {{ name: torture, listen: \"{listen}\", routes: [ {routes} ] }}\n"
-            ))?;
-            server.start()?;
-        }
-        Ok(Self { servers, folder })
-    }
-
     fn live(&mut self, plan: &TorturePlan, rng: &mut Rng) -> Result<bool, Error> {
         let shared = Arc::new(Shared {
             addresses: self.servers.iter().map(|server| server.ports.clients).collect(),

@@ -1,9 +1,9 @@
 //! Judgement: what is in the streams at the end, read from each replica, beside what was promised.
 
 use super::load::{Worker, payload_of};
-use super::requester::Question;
 use super::{CONSUMED, CONSUMER, MEMORY, STREAMS, api};
 use crate::Error;
+use crate::requester::Question;
 use crate::wait::wait_for;
 use myelin_stdx::base64;
 use myelin_stdx::sync::lock;

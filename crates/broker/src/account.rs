@@ -217,6 +217,11 @@ impl Account {
     }
 
     /// Whether another server is known to want `subject`.
+    #[must_use]
+    pub fn is_wanted_elsewhere(&self, subject: &[u8]) -> bool {
+        self.has_remote_interest(subject)
+    }
+
     fn has_remote_interest(&self, subject: &[u8]) -> bool {
         let mut remote = Matched::new();
         self.collect_remote(subject, &mut remote);

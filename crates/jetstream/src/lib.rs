@@ -50,7 +50,8 @@
 mod engine;
 
 pub use engine::{
-    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, CoreGuard, DirectGets, GroupConfig,
-    GroupSettings, Host, JetStream, JetStreamSettings, KeptLogBounds, LiveConsumer, LiveStream, ServerLimits,
-    StreamConsumers, Task, Timer, peer_id,
+    AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, ClusterHealth, CoreGuard,
+    DirectGets, GroupConfig, GroupSettings, GroupView, Host, JetStream, JetStreamSettings, KeptLogBounds,
+    LiveConsumer, LiveStream, MetaView, PlacementFacts, ServerLimits, StreamAilment, StreamConsumers, Task,
+    Timer, peer_id,
 };

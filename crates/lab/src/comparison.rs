@@ -233,8 +233,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn cluster(&self) -> cluster::ClusterContext<'_> {
-        let ComparisonSettings { verify, subscriptions, .. } = *self.settings;
-        cluster::ClusterContext { verify, subscriptions, scratch: self.scratch }
+        let ComparisonSettings { verify, subscriptions, stored, subjects, .. } = *self.settings;
+        cluster::ClusterContext { verify, subscriptions, stored, subjects, scratch: self.scratch }
     }
 
     /// Starts a server that keeps streams in a directory of its own.
@@ -361,7 +361,7 @@ impl RunningServer {
                 load.run(address, until, None)?;
             }
             LoadSetup::Streams(load) if !load.wants_fresh_server() => {
-                load.run(address, bench.extent(until), None)?;
+                load.run(address, bench.extent(until), &[])?;
             }
             LoadSetup::Consumers(load) if !load.wants_fresh_server() => {
                 self.stage().run(address, until, None)?;
@@ -443,11 +443,11 @@ impl RunningServer {
                 return Ok(Round::of_streams(&load.run(
                     server.address(),
                     bench.extent(until),
-                    Some(server.meter()),
+                    &[server.meter()],
                 )?));
             }
             LoadSetup::Streams(load) => {
-                Round::of_streams(&load.run(address, bench.extent(until), Some(meter))?)
+                Round::of_streams(&load.run(address, bench.extent(until), &[meter])?)
             }
             LoadSetup::Consumers(load) if load.wants_fresh_server() => {
                 let server = bench.server_with_streams(binary, load.is_synced())?;

@@ -63,7 +63,8 @@ impl Admin {
         self.ask(&format!("STREAM.CREATE.{name}"), config).map(drop)
     }
 
-    pub(crate) fn delete_stream(&mut self, name: &str) -> Result<(), BenchError> {
+    /// Deletes the stream of this name.
+    pub fn delete_stream(&mut self, name: &str) -> Result<(), BenchError> {
         self.ask(&format!("STREAM.DELETE.{name}"), &Value::Null).map(drop)
     }
 

@@ -55,6 +55,8 @@ struct HealthzOptions<'a> {
     server_only: bool,
     /// Look at whether JetStream runs and not at its streams.
     enabled_only: bool,
+    /// Of a cluster look at its meta group only.
+    meta_only: bool,
     /// Report everything that is wrong, not only the first.
     details: bool,
     assets: Assets<'a>,
@@ -63,8 +65,6 @@ struct HealthzOptions<'a> {
 impl<'a> HealthzOptions<'a> {
     /// The options are looked at in the reference's order, so that of two bad ones the same is
     /// reported.
-    ///
-    /// `js-meta-only` restricts what of a cluster is checked: it is read only.
     fn read(query: &'a Query, source: &dyn SnapshotSource) -> Result<Self, BadQuery> {
         let enabled = query.flag("js-enabled")?;
         if enabled {
@@ -72,10 +72,16 @@ impl<'a> HealthzOptions<'a> {
         }
         let enabled_only = query.flag("js-enabled-only")? || enabled;
         let server_only = query.flag("js-server-only")?;
-        query.flag("js-meta-only")?;
+        let meta_only = query.flag("js-meta-only")?;
         let details = query.flag("details")?;
         let [account, stream, consumer] = ["account", "stream", "consumer"].map(|name| query.text(name));
-        Ok(Self { server_only, enabled_only, details, assets: Assets { account, stream, consumer } })
+        Ok(Self {
+            server_only,
+            enabled_only,
+            meta_only,
+            details,
+            assets: Assets { account, stream, consumer },
+        })
     }
 
     fn check(&self, source: &dyn SnapshotSource) -> Checked {
@@ -91,9 +97,18 @@ impl<'a> HealthzOptions<'a> {
             }
             Health::WithJetStream if self.enabled_only => Checked::default(),
             Health::WithJetStream => {
+                let cluster = source.cluster_health();
+                if let Some(why) = cluster.as_ref().and_then(|cluster| cluster.meta.clone()) {
+                    return vec![Failure::new(FailureKind::JetStream, why)].into();
+                }
+                if self.meta_only && cluster.is_some() {
+                    return Checked::default();
+                }
                 let stored = self.assets.stored(source);
                 let mut failures = self.assets.check(&stored, self.details, source);
                 let waits = source.waits_for_room();
+                let ailing = cluster.into_iter().flat_map(|cluster| cluster.streams);
+                failures.extend(ailing.filter_map(|ailment| self.assets.ailing(ailment)));
                 failures.extend(waits.map(|text| Failure::new(FailureKind::JetStream, text)));
                 Checked { failures, lost: self.assets.lost(&stored) }
             }

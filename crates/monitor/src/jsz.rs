@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::query::{BadQuery, Query, quoted};
 use crate::response::PageResponse;
 use crate::snapshot::{
-    JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, PageHeader, SnapshotSource,
-    StreamParts, VarzJetStreamLimits,
+    JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, MetaGroup, PageHeader,
+    SnapshotSource, StreamParts, VarzJetStreamLimits,
 };
 use crate::text::utc;
 use crate::window::{DEFAULT_LIMIT, PageWindow};
@@ -23,12 +23,14 @@ pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageR
     let Some(jetstream) = source.jetstream() else {
         return if options.leader_only { Err(BadQuery::NotLeader) } else { Ok(disabled(&page_header)) };
     };
+    if options.leader_only && !jetstream.leads_meta {
+        return Err(BadQuery::NotLeader);
+    }
     let mut accounts = source.jetstream_accounts();
     accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let mut page = Jsz::of(&page_header, &jetstream, Sums::over(&accounts, options.raft));
     let shown = options.shown(&accounts);
-    page.account_details =
-        shown.iter().map(|account| options.detail(account, &page_header, source)).collect();
+    page.account_details = shown.iter().map(|account| options.detail(account, source)).collect();
     Ok(PageResponse::page(&page))
 }
 
@@ -48,7 +50,7 @@ pub(crate) fn of_account(query: &Query, source: &dyn SnapshotSource) -> Result<P
     let accounts = source.jetstream_accounts();
     match accounts.iter().find(|account| account.name == name) {
         None => Err(format!("account {} not jetstream enabled", quoted(name))),
-        Some(account) => Ok(PageResponse::page(&options.detail(account, &source.page_header(), source))),
+        Some(account) => Ok(PageResponse::page(&options.detail(account, source))),
     }
 }
 
@@ -69,9 +71,11 @@ struct JszOptions<'a> {
     accounts: bool,
     streams: bool,
     parts: StreamParts,
-    /// Compat: a single server has no Raft groups and counts itself as the leader of everything.
+    /// Names of groups, and how many streams and consumers are led here.
     raft: bool,
     leader_only: bool,
+    /// Streams that are led elsewhere are not listed.
+    stream_leader_only: bool,
     /// `None` for all accounts.
     window: Option<PageWindow>,
 }
@@ -79,15 +83,13 @@ struct JszOptions<'a> {
 impl<'a> JszOptions<'a> {
     /// The options are looked at in the reference's order, so that of two bad ones the same is
     /// reported.
-    ///
-    /// `stream-leader-only` is read only: a single server leads every stream.
     fn read(query: &'a Query) -> Result<Self, BadQuery> {
         let [accounts, streams] = [query.flag("accounts")?, query.flag("streams")?];
         let [consumers, direct_consumers] = [query.flag("consumers")?, query.flag("direct-consumers")?];
         let config = query.flag("config")?;
         let [offset, limit] = [query.int("offset")?, query.int("limit")?];
         let [leader_only, raft] = [query.flag("leader-only")?, query.flag("raft")?];
-        query.flag("stream-leader-only")?;
+        let stream_leader_only = query.flag("stream-leader-only")?;
         let (account, streams) = (query.text("acc"), streams || consumers);
         Ok(Self {
             account,
@@ -97,6 +99,7 @@ impl<'a> JszOptions<'a> {
             parts: StreamParts { config, consumers, direct_consumers: consumers && direct_consumers },
             raft,
             leader_only,
+            stream_leader_only,
             window: window(offset, limit),
         })
     }
@@ -115,15 +118,11 @@ impl<'a> JszOptions<'a> {
         }
     }
 
-    fn detail<'b>(
-        &self,
-        account: &'b JetStreamAccount,
-        page_header: &'b PageHeader,
-        source: &dyn SnapshotSource,
-    ) -> AccountDetail<'b> {
+    fn detail<'b>(&self, account: &'b JetStreamAccount, source: &dyn SnapshotSource) -> AccountDetail<'b> {
         let mut streams = if self.streams { source.streams(&account.name, self.parts) } else { Vec::new() };
+        streams.retain(|stream| !self.stream_leader_only || stream.is_led_here);
         streams.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        AccountDetail::of(account, streams, page_header)
+        AccountDetail::of(account, streams, self.raft)
     }
 }
 
@@ -153,13 +152,14 @@ impl Sums {
     fn over(accounts: &[JetStreamAccount], raft: bool) -> Self {
         let mut sums = Self::default();
         for account in accounts {
+            if raft {
+                sums.streams_leader += account.streams_led;
+                sums.consumers_leader += account.consumers_led;
+            }
             sums.streams += account.streams;
             sums.consumers += account.consumers;
             sums.messages += account.messages;
             sums.bytes += account.bytes;
-        }
-        if raft {
-            (sums.streams_leader, sums.consumers_leader) = (sums.streams, sums.consumers);
         }
         sums
     }
@@ -178,6 +178,8 @@ struct Jsz<'a> {
     limits: Option<&'a VarzJetStreamLimits>,
     #[serde(flatten)]
     sums: Sums,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meta_cluster: Option<&'a MetaGroup>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     account_details: Vec<AccountDetail<'a>>,
     total: usize,
@@ -193,6 +195,7 @@ impl<'a> Jsz<'a> {
             config: &jetstream.config,
             limits: Some(&jetstream.limits),
             sums,
+            meta_cluster: jetstream.meta.as_ref(),
             account_details: Vec::new(),
             total: jetstream.stats.accounts,
         }

@@ -38,9 +38,10 @@ pub use page::Pages;
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ConnSnapshot, Health,
-    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
-    Json, JwtInfo, LinkCounts, OcspPeerCache, PageHeader, PeerCert, Process, QueueSnapshot, RuntimeSnapshot,
+    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
+    ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot,
+    JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader,
+    PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RuntimeSnapshot,
     ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
     StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
     VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,

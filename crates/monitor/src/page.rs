@@ -84,7 +84,7 @@ impl Pages {
             Some(Page::Accstatz) => accstatz::answer(&query, source),
             Some(Page::Jsz) => jsz::answer(&query, source),
             Some(Page::Healthz) => healthz::answer(&query, source),
-            Some(Page::Raftz) => Ok(raftz::answer()),
+            Some(Page::Raftz) => Ok(raftz::answer(&query, source)),
             Some(Page::Ipqueuesz) => ipqueuesz::answer(&query, source),
             Some(Page::Stacksz) => Ok(stacksz::answer(source)),
             Some(Page::Expvar) => Ok(expvar::answer(source)),

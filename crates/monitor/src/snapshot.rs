@@ -4,6 +4,7 @@
 //! Groups of a page that are copied without change are serialised as they stand, so their field
 //! order and names here *are* the page's. A snapshot never points back into the running server.
 
+mod cluster;
 mod jetstream;
 mod journal;
 mod runtime;
@@ -20,6 +21,9 @@ use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 
+pub use cluster::{
+    ClusterAilment, ClusterHealth, MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer,
+};
 pub use jetstream::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json, Standing,
     StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
@@ -103,6 +107,16 @@ pub trait SnapshotSource: Send + Sync {
     /// are not there, nor is an account without streams in files.
     fn stored_accounts(&self, _account: Option<&str>) -> Vec<StoredAccount> {
         Vec::new()
+    }
+
+    /// Groups of replicas of which this server is a member; empty where it takes part in none.
+    fn raft_groups(&self) -> Vec<RaftGroupSnapshot> {
+        Vec::new()
+    }
+
+    /// What is wrong with the server as a member of a cluster with JetStream; `None`: it is in none.
+    fn cluster_health(&self) -> Option<ClusterHealth> {
+        None
     }
 
     /// Work of JetStream that a full disk has kept from being done for a while, in words.

@@ -9,8 +9,9 @@ use crate::leafz::LeafNodesConfig;
 use crate::response::PageResponse;
 use crate::routez::ClusterConfig;
 use crate::snapshot::{
-    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, OcspPeerCache, Process, ServerIdentity,
-    ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits, WebSocketConfig,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, OcspPeerCache, Process,
+    ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,
+    WebSocketConfig,
 };
 use crate::text::{age, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
@@ -33,12 +34,19 @@ struct VarzJetStream<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stats: Option<&'a JetStreamStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a MetaGroup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<&'a VarzJetStreamLimits>,
 }
 
 impl<'a> VarzJetStream<'a> {
     fn of(snapshot: &'a JetStreamSnapshot) -> Self {
-        Self { config: Some(&snapshot.config), stats: Some(&snapshot.stats), limits: Some(&snapshot.limits) }
+        Self {
+            config: Some(&snapshot.config),
+            stats: Some(&snapshot.stats),
+            meta: snapshot.meta.as_ref(),
+            limits: Some(&snapshot.limits),
+        }
     }
 }
 

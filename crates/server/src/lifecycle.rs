@@ -300,6 +300,8 @@ impl Server {
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
         self.system.running.iter().for_each(system::RunningSystem::enter_lame_duck);
+        // This is the main thread, where nobody waits for it.
+        self.jetstream.iter().for_each(RunningJetStream::hand_over);
         let leaving = lame_duck::Leaving::of(&self.broker, self.leaf_nodes.as_ref());
         if leaving.connections().is_empty() {
             return;
@@ -327,10 +329,11 @@ impl Server {
     }
 
     pub(crate) fn stop(self) {
+        self.log.info("Initiating Shutdown...");
         if let Some(jetstream) = &self.jetstream {
+            jetstream.hand_over();
             jetstream.announce_shutdown();
         }
-        self.log.info("Initiating Shutdown...");
         if let Some(system) = self.system.running {
             system.stop();
         }

@@ -5,6 +5,7 @@
 //! rendered, never on a shard.
 
 mod accounts;
+mod cluster;
 mod configured;
 mod connections;
 mod jetstream;
@@ -31,8 +32,8 @@ use myelin_monitor::{
     ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
 };
 use myelin_monitor::{
-    JetStreamAccount, JetStreamSnapshot, OcspPeerCache, StoredAccount, StreamParts, StreamSnapshot,
-    WebSocketConfig,
+    ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount,
+    StreamParts, StreamSnapshot, WebSocketConfig,
 };
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::peer::info::SubjectFilter;
@@ -431,6 +432,15 @@ impl SnapshotSource for Monitor {
 
     fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(&running, account))
+    }
+
+    fn raft_groups(&self) -> Vec<RaftGroupSnapshot> {
+        let system = self.system_account().unwrap_or_default();
+        self.jetstream.get().map_or_else(Vec::new, |running| cluster::raft_groups(&running, &system))
+    }
+
+    fn cluster_health(&self) -> Option<ClusterHealth> {
+        cluster::health(&*self.jetstream.get()?)
     }
 
     fn waits_for_room(&self) -> Option<String> {

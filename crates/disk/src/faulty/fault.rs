@@ -112,6 +112,10 @@ impl Faults {
         matches!(self.state, Health::Off)
     }
 
+    pub(super) fn forget_plans(&mut self) {
+        self.plan.clear();
+    }
+
     pub(super) fn heal(&mut self) {
         if let Health::Failing(_) = self.state {
             self.state = Health::Healthy;

@@ -125,6 +125,11 @@ impl FaultyDisk {
         self.state().faults.heal();
     }
 
+    /// Forgets what is planned and has not happened.
+    pub fn forget_plans(&self) {
+        self.state().faults.forget_plans();
+    }
+
     /// Limits the bytes that files may take, counted in blocks of 4096; `None` lifts the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().volume.capacity = bytes;

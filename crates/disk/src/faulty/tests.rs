@@ -469,6 +469,14 @@ mod faults {
     }
 
     #[test]
+    fn forgotten_plans_do_not_happen() {
+        let disk = FaultyDisk::new(1);
+        disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+        disk.forget_plans();
+        script(&disk).unwrap();
+    }
+
+    #[test]
     fn errors_last_until_they_are_healed() {
         let disk = FaultyDisk::new(1);
         let file = file_on(&disk, "a");

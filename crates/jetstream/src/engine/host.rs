@@ -5,10 +5,36 @@ use super::calls::CallScope;
 use myelin_broker::{Account, Level, Reach, Service};
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
+
+/// Facts about a server that decide which streams it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacementFacts {
+    /// `server_tags`.
+    pub tags: Vec<String>,
+    /// Beginning of the tag that replicas of a stream must not share; empty for none.
+    pub unique_prefix: String,
+    /// Bytes that may still be reserved in memory.
+    pub free_memory: i64,
+    /// Bytes that may still be reserved in files.
+    pub free_storage: i64,
+    /// Replicated streams that it may have; 0: no limit.
+    pub max_ha_assets: i64,
+}
+
+impl PlacementFacts {
+    /// The tag that replicas of a stream must not share, if the server has one.
+    #[must_use]
+    pub fn unique_tag(&self) -> Option<String> {
+        let prefix = self.unique_prefix.to_ascii_lowercase();
+        let mut tags = self.tags.iter().map(|tag| tag.to_ascii_lowercase());
+        if prefix.is_empty() { None } else { tags.find(|tag| tag.starts_with(&prefix)) }
+    }
+}
 
 /// Something to be done elsewhere.
 pub type Task = Box<dyn FnOnce() + Send>;
@@ -99,6 +125,11 @@ pub trait Host: Send + Sync {
 
     /// The name of the server's cluster, which a reload may change; empty for none.
     fn cluster(&self) -> String;
+
+    /// Facts by which streams are placed; what is free is for JetStream to say.
+    fn placement_facts(&self) -> PlacementFacts {
+        PlacementFacts::default()
+    }
 
     /// A name that nobody has guessed or used: 22 characters.
     fn unique_id(&self) -> String;

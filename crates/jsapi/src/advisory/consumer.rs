@@ -15,7 +15,7 @@ pub struct ConsumerRef<'a> {
 }
 
 impl ConsumerRef<'_> {
-    fn subject(self, verb: &str) -> String {
+    pub(super) fn subject(self, verb: &str) -> String {
         format!("CONSUMER.{verb}.{}.{}", self.stream, self.consumer)
     }
 }

@@ -30,9 +30,24 @@ pub struct StreamInfo {
     /// How far sources are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceInfo>,
+    /// The stream and its mirrors, where it has some in the cluster; only in answers to INFO.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternates: Vec<StreamAlternate>,
     /// When this was said.
     #[serde(serialize_with = "moment")]
     pub ts: Timestamp,
+}
+
+/// Stream that has what another one has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamAlternate {
+    /// Its name.
+    pub name: String,
+    /// Its domain; empty for none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Name of its cluster.
+    pub cluster: String,
 }
 
 /// State of a stream.
@@ -96,6 +111,17 @@ pub struct ClusterInfo {
     /// Name of the server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub leader: String,
+    /// Since when this server leads it; 0 where another one does.
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "moment")]
+    pub leader_since: Timestamp,
+    /// Whether its members talk in the account that [`traffic_account`](Self::traffic_account)
+    /// names, and this is the system account.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub system_account: bool,
+    /// Compat: members talk in an account of their own; the reference's do in the system account,
+    /// unless the account wants otherwise.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub traffic_account: String,
     /// Other members of the group, by name; all of them where nobody leads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaInfo>,

@@ -4,7 +4,7 @@
 //! Compat: where a body may be absent, anything that does not begin like an object or a list counts
 //! as absent.
 
-use crate::config::StreamConfig;
+use crate::config::{Placement, StreamConfig};
 use crate::error::ApiError;
 use crate::json::{self, Abort, Decode, JsonReader, Moment, object};
 use myelin_wire::json::{Value, ValueKind};
@@ -38,6 +38,13 @@ pub struct PurgeRequest {
     pub filter: String,
     /// How many messages stay; 0: not said.
     pub keep: u64,
+}
+
+/// `STREAM.LEADER.STEPDOWN.<stream>` and those of consumers and of the meta group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepDownRequest {
+    /// Which server is to lead; `None`: any other one.
+    pub placement: Option<Placement>,
 }
 
 /// `STREAM.MSG.DELETE.<stream>`.
@@ -178,6 +185,10 @@ object! { PurgeRequest, "JSApiStreamPurgeRequest":
     "keep" keep "uint64",
 }
 
+object! { StepDownRequest, "JSApiLeaderStepdownRequest":
+    "placement" placement "*server.Placement",
+}
+
 object! { MessageDeleteRequest, "JSApiMsgDeleteRequest":
     "seq" seq "uint64",
     "no_erase" no_erase "bool",
@@ -250,6 +261,22 @@ impl PurgeRequest {
     pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
         let read: Self = optional(body, "server.JSApiStreamPurgeRequest", strict)?;
         if read.seq > 0 && read.keep > 0 { Err(ApiError::BAD_REQUEST) } else { Ok(read) }
+    }
+}
+
+impl StepDownRequest {
+    /// Reads the body, which may be absent.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`].
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        if body.is_empty() {
+            return Ok(Self::default());
+        }
+        let read: Self = json::request(body, "server.JSApiLeaderStepdownRequest", strict)
+            .map_err(ApiError::invalid_json)?;
+        let placement = read.placement.filter(|placement| *placement != Placement::default());
+        Ok(Self { placement })
     }
 }
 

@@ -286,7 +286,15 @@ fn streamed(
                 .into(),
         );
     }
-    Ok(Workload::Streams(jetstream::StreamLoad { mode, storage, size, clients, streams, synced }))
+    Ok(Workload::Streams(jetstream::StreamLoad {
+        mode,
+        storage,
+        size,
+        clients,
+        streams,
+        synced,
+        replicas: 1,
+    }))
 }
 
 /// Whether a server can be asked for it.

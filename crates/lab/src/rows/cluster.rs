@@ -11,21 +11,25 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use myelin_loadgen::admin::Admin;
 use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::connection::{Connection, PATIENCE};
 use myelin_loadgen::error::BenchError;
+use myelin_loadgen::jetstream::{Extent, StreamLoad};
 use myelin_loadgen::meter::{Meter, cpu_of};
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::churn;
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{Prepared, RunEnds, ThroughputLoad};
+use myelin_loadgen::target_server::Target;
+use serde_json::json;
 
 use crate::round::Round;
 use crate::rows::leaf::LeafLoad;
 use crate::rows::probe::probe;
 use crate::rows::subjects::SUBJECTS;
-use crate::servers::process::{Server, free_port};
+use crate::servers::process::{Server, Syncing, free_port};
 use crate::servers::scratch::Scratch;
 
 /// Name of the group for `--rows`.
@@ -59,6 +63,8 @@ pub(crate) enum ClusterLoad {
     Join { told: usize },
     /// Messages on the second server, while clients of the first come and go with interest.
     Churn(ThroughputLoad),
+    /// Publishes to streams with a replica on each server, from a client of the first.
+    Replicated(StreamLoad),
     /// Nothing.
     Idle,
     /// A hub and leaf nodes instead of a cluster.
@@ -82,6 +88,7 @@ impl fmt::Display for ClusterLoad {
             Self::Churn(load) => {
                 write!(f, "{load} on a server, while another has 10,000 SUB/UNSUB pairs a second")
             }
+            Self::Replicated(load) => write!(f, "{load}"),
             Self::Idle => write!(f, "{SERVERS} servers without clients"),
             Self::Leaf(load) => write!(f, "{load}"),
         }
@@ -95,6 +102,9 @@ pub(crate) struct ClusterContext<'a> {
     pub(crate) verify: bool,
     /// Subscriptions of rows that measure them.
     pub(crate) subscriptions: usize,
+    /// Messages of a stream that is read, and subjects of one that has many.
+    pub(crate) stored: u64,
+    pub(crate) subjects: u64,
     pub(crate) scratch: &'a Scratch,
 }
 
@@ -112,6 +122,12 @@ pub(crate) struct Mates {
 }
 
 impl ClusterLoad {
+    /// How streams of the servers are synced, where they have any.
+    fn syncing(self) -> Option<Syncing> {
+        let Self::Replicated(load) = self else { return None };
+        Some(if load.synced { Syncing::Always } else { Syncing::AsItLikes })
+    }
+
     pub(crate) fn prepare(self, max_payload: usize, backlog: u64) -> PreparedCluster {
         let messages = match self {
             Self::Throughput { load, .. } | Self::Churn(load) => {
@@ -122,7 +138,7 @@ impl ClusterLoad {
                 let prepare = if load.is_json() { Prepared::of_json } else { Prepared::new };
                 prepare(messages, max_payload, backlog)
             }),
-            Self::Requests { .. } | Self::Join { .. } | Self::Idle => None,
+            Self::Requests { .. } | Self::Join { .. } | Self::Replicated(_) | Self::Idle => None,
         };
         PreparedCluster { load: self, messages }
     }
@@ -147,11 +163,14 @@ impl PreparedCluster {
         let mut servers = match self.load {
             ClusterLoad::Leaf(load) => load.servers(binary, scratch)?,
             _ => (0..count)
-                .map(|number| plan.start(number, binary, scratch, mode))
+                .map(|number| plan.start(number, binary, scratch, mode, self.load.syncing()))
                 .collect::<Result<Vec<_>, _>>()?,
         };
         settle(&servers.iter().map(|server| server.address().clone()).collect::<Vec<_>>())?;
         let first = servers.remove(0);
+        if let ClusterLoad::Replicated(_) = self.load {
+            serve_streams(first.address())?;
+        }
         Ok((first, Mates { servers, binary: binary.to_owned() }))
     }
 
@@ -199,6 +218,11 @@ impl PreparedCluster {
                 let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };
                 Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
             }
+            ClusterLoad::Replicated(load) => {
+                let ClusterContext { stored, subjects, .. } = context;
+                let extent = Extent { until, stored, subjects };
+                Round::of_streams(&load.run(&addresses[0], extent, &meters)?)
+            }
             ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
             ClusterLoad::Leaf(load) => Round::without_cpu(load.play(&mates.binary, context.scratch)?),
             ClusterLoad::Join { told } => Round::without_cpu(join(told, &mates.binary, context)?),
@@ -230,18 +254,43 @@ impl ClusterPorts {
         binary: &Path,
         scratch: &Scratch,
         mode: &str,
+        syncing: Option<Syncing>,
     ) -> Result<Server, BenchError> {
         let [port, routes, http] = self.0[number];
         let others = self.0.iter().enumerate().filter(|(other, _)| *other != number);
         let urls: Vec<String> =
             others.map(|(_, [_, routes, _])| format!("\"nats-route://127.0.0.1:{routes}\"")).collect();
-        let text = format!(
+        let mut text = format!(
             "server_name: bench-{number}-{routes}\nhttp: \"127.0.0.1:{http}\"\ncluster {{ name: bench, \
              listen: \"127.0.0.1:{routes}\", compression: {mode}, routes: [{}] }}\n",
             urls.join(", ")
         );
         let room = scratch.room(&format!("server-{port}"))?;
+        if let Some(syncing) = syncing {
+            let interval = if syncing == Syncing::Always { ", sync_interval: always" } else { "" };
+            let streams = room.path().join("streams");
+            text.push_str(&format!("jetstream {{ store_dir: {:?}{interval} }}\n", streams.display()));
+        }
         Server::with_configuration(binary, port, room, &text)
+    }
+}
+
+/// Waits until streams with three replicas can be made.
+fn serve_streams(address: &Address) -> Result<(), BenchError> {
+    let deadline = Instant::now() + 2 * PATIENCE;
+    // Before there is a meta leader nobody answers.
+    let mut target = Target::from(address);
+    target.timeout = Duration::from_secs(2);
+    let stream = json!({ "name": "SETTLED", "num_replicas": SERVERS });
+    loop {
+        let made = Admin::open(&target).and_then(|mut admin| {
+            admin.create_stream(&stream)?;
+            admin.delete_stream("SETTLED")
+        });
+        match made {
+            Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
+            made => return made,
+        }
     }
 }
 
@@ -279,7 +328,7 @@ fn join(told: usize, binary: &Path, context: ClusterContext<'_>) -> Result<Vec<(
     let told = told.min(context.subscriptions);
     let watched = PROBE_TIME + PROBE_TIME_EACH * told as u32;
     let plan = ClusterPorts::free(SERVERS)?;
-    let start = |number| plan.start(number, binary, context.scratch, "off");
+    let start = |number| plan.start(number, binary, context.scratch, "off", None);
     let (first, second) = (start(0)?, start(1)?);
     let before = {
         let third = start(2)?;

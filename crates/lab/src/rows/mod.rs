@@ -51,6 +51,7 @@ pub(crate) fn rows() -> Vec<Row> {
         tables::identity(),
         tables::small(),
         tables::cluster(),
+        streams::replicated(),
         tables::leaf(),
         study(),
     ]

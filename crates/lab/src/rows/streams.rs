@@ -7,10 +7,13 @@ use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::jetstream::{StreamLoad, StreamMode, WINDOW};
 use myelin_loadgen::metric::Metric;
 
+use crate::rows::cluster::ClusterLoad;
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
 
 /// Group of the rows of the issue's table, for `--rows`.
 pub(crate) const ISSUE: &str = "js";
+/// Group of the rows about streams with three replicas.
+pub(crate) const REPLICATED: &str = "r3";
 
 const SIZE: usize = 128;
 const KIB: usize = 1024;
@@ -22,7 +25,7 @@ const FAST: StreamMode = StreamMode::Fast { batch: 1000, flow: Flow::DEFAULT };
 /// The rows of the issue, in its order.
 pub(crate) fn issue() -> Vec<Row> {
     use LoadStorage::{File, FileAsync, Memory};
-    let one = |mode, storage| StreamLoad { mode, storage, size: SIZE, clients: 1, streams: 1, synced: false };
+    let one = |mode, storage| one(mode, storage, 1);
     let eight = |streams| StreamLoad { clients: 8, streams, ..one(WINDOWED, File) };
     let large = |mode| StreamLoad { size: 4 * KIB, ..one(mode, File) };
     let always = |mode, clients| StreamLoad { clients, synced: true, ..one(mode, File) };
@@ -51,6 +54,34 @@ pub(crate) fn issue() -> Vec<Row> {
         row("js-get-64", get(64), 2.5, 4.0, &[]),
         row("js-get-batch", one(StreamMode::GetBatch { batch: 500 }, File), 2.5, 4.0, &[]),
     ]
+}
+
+/// Rows about streams with three replicas, on three servers.
+pub(super) fn replicated() -> Vec<Row> {
+    use LoadStorage::{File, Memory};
+    let one = |mode, storage| one(mode, storage, 3);
+    let batches = |mode| StreamLoad { size: 256, ..one(mode, File) };
+    let always = |mode, clients| StreamLoad { clients, synced: true, ..one(mode, File) };
+    let row = |name: &str, load, rate: Option<f64>, cpu: f64, others: &[Goal]| {
+        let rate = rate.map(|factor| times(Metric::MessageRate, factor));
+        let goals = [rate.as_slice(), &[times(Metric::Cpu, cpu)], others].concat();
+        Row { goals, ..Row::new(name, REPLICATED, Workload::Cluster(ClusterLoad::Replicated(load))) }
+    };
+    // At most 0.6 of the reference's.
+    let median = [times(Metric::LatencyMedian, 1.0 / 0.6)];
+    vec![
+        row("r3-async-file", one(WINDOWED, File), Some(2.5), 4.0, &[]),
+        row("r3-async-memory", one(WINDOWED, Memory), Some(2.5), 4.0, &[]),
+        row("r3-sync-file", one(ONE_BY_ONE, File), None, 1.5, &median),
+        row("r3-atomic-256", batches(ATOMIC), Some(3.0), 5.0, &[]),
+        row("r3-fast-256", batches(FAST), Some(3.0), 5.0, &[]),
+        row("r3-always-async", always(WINDOWED, 1), Some(2.0), 3.0, &[]),
+        row("r3-always-sync32", always(ONE_BY_ONE, 32), Some(2.0), 3.0, &[]),
+    ]
+}
+
+fn one(mode: StreamMode, storage: LoadStorage, replicas: usize) -> StreamLoad {
+    StreamLoad { mode, storage, size: SIZE, clients: 1, streams: 1, synced: false, replicas }
 }
 
 fn row(name: &str, load: StreamLoad, rate: f64, cpu: f64, others: &[Goal]) -> Row {

@@ -35,7 +35,7 @@ use crate::jetstream::get::{BatchGets, Filled, Gets};
 use crate::jetstream::link::RequestLink;
 use crate::jetstream::publish::{Content, Publish};
 use crate::jetstream::stream::{Feature, LoadStorage, Streams};
-use crate::meter::{CpuTime, Meter};
+use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::pubsub::publisher::Until;
 use crate::pubsub::script::Sizes;
 use crate::token;
@@ -46,7 +46,7 @@ const SUBJECTS: usize = 64;
 /// The window of asynchronous publishing where a row does not say otherwise.
 pub const WINDOW: usize = 4096;
 
-/// Workload of streams on one server.
+/// Workload of streams on one server, or of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLoad {
     /// How messages go in or out.
@@ -61,13 +61,16 @@ pub struct StreamLoad {
     pub streams: usize,
     /// Whether the server syncs before it acknowledges.
     pub synced: bool,
+    /// Servers that have each message.
+    pub replicas: usize,
 }
 
 impl fmt::Display for StreamLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, storage, size, clients, streams, synced } = self;
+        let Self { mode, storage, size, clients, streams, synced, replicas } = self;
         let synced = if *synced { ", synced before acknowledgements" } else { "" };
-        write!(f, "{mode:?}, {clients} clients, {streams} streams in {storage:?}{synced}, {size} B")
+        write!(f, "{mode:?}, {clients} clients, {streams} streams in {storage:?}{synced}, {size} B")?;
+        if *replicas > 1 { write!(f, ", {replicas} replicas") } else { Ok(()) }
     }
 }
 
@@ -167,16 +170,17 @@ impl StreamLoad {
         self.mode == StreamMode::Distinct
     }
 
-    /// Runs the load once, in new streams that are deleted afterwards. `meter` is the server's
-    /// process, if it is known.
+    /// Runs the load once, in new streams that are deleted afterwards. `meters` are the processes of
+    /// the servers, as far as they are known.
     pub fn run(
         &self,
         address: &Address,
         extent: Extent,
-        meter: Option<Meter>,
+        meters: &[Meter],
     ) -> Result<StreamOutcome, BenchError> {
-        let mut streams = Streams::create(address, self.streams, self.storage, self.feature())?;
-        let run = StreamRun { load: *self, address, extent, meter };
+        let mut streams =
+            Streams::create(address, self.streams, self.storage, self.replicas, self.feature())?;
+        let run = StreamRun { load: *self, address, extent, meters };
         let outcome = run.in_streams(&mut streams);
         let deleted = streams.delete();
         outcome.and_then(|outcome| deleted.map(|()| outcome))
@@ -197,7 +201,7 @@ struct StreamRun<'a> {
     load: StreamLoad,
     address: &'a Address,
     extent: Extent,
-    meter: Option<Meter>,
+    meters: &'a [Meter],
 }
 
 impl StreamRun<'_> {
@@ -279,11 +283,11 @@ impl StreamRun<'_> {
             let work = work(client, link.inbox());
             clients.push(RequestingClient::new(link, work));
         }
-        let memory = self.meter.filter(|_| self.load.mode == StreamMode::Distinct);
+        let memory = self.meters.first().copied().filter(|_| self.load.mode == StreamMode::Distinct);
         let resident = memory.map(Meter::resident_at_rest).transpose()?;
-        let before = self.meter.map(Meter::cpu).transpose()?;
+        let before = cpu_of(self.meters)?;
         let elapsed = drive(&mut clients, until)?;
-        let after = self.meter.map(Meter::cpu).transpose()?;
+        let after = cpu_of(self.meters)?;
         let grown = memory.map(Meter::resident_at_rest).transpose()?;
         let dones: Vec<Done> = clients.iter().map(|client| client.work.done()).collect();
         let outcome = StreamOutcome {

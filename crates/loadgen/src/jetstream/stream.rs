@@ -41,12 +41,13 @@ impl Streams {
         server: impl Into<Target>,
         count: usize,
         storage: LoadStorage,
+        replicas: usize,
         feature: Feature,
     ) -> Result<Self, BenchError> {
         let mut streams = Self { admin: Admin::open(server)?, names: Vec::new() };
         for _ in 0..count {
             let name = format!("BENCH{}", token::unique(8));
-            streams.admin.create_stream(&configuration(&name, storage, feature))?;
+            streams.admin.create_stream(&configuration(&name, storage, replicas, feature))?;
             streams.names.push(name);
         }
         Ok(streams)
@@ -68,12 +69,15 @@ impl Streams {
     }
 }
 
-fn configuration(name: &str, storage: LoadStorage, feature: Feature) -> Value {
+fn configuration(name: &str, storage: LoadStorage, replicas: usize, feature: Feature) -> Value {
     let mut configuration = json!({
         "name": name,
         "subjects": [format!("{name}.>")],
         "storage": if storage == LoadStorage::Memory { "memory" } else { "file" },
     });
+    if replicas > 1 {
+        configuration["num_replicas"] = replicas.into();
+    }
     if storage == LoadStorage::FileAsync {
         configuration["persist_mode"] = "async".into();
     }
@@ -93,10 +97,11 @@ mod tests {
     #[test]
     fn a_configuration_says_what_is_wanted_and_no_more() {
         let plain = json!({"name": "S", "subjects": ["S.>"], "storage": "memory"});
-        assert_eq!(configuration("S", LoadStorage::Memory, Feature::Nothing), plain);
+        assert_eq!(configuration("S", LoadStorage::Memory, 1, Feature::Nothing), plain);
         let fast = json!({
             "name": "S", "subjects": ["S.>"], "storage": "file", "persist_mode": "async", "allow_batched": true,
+            "num_replicas": 3,
         });
-        assert_eq!(configuration("S", LoadStorage::FileAsync, Feature::FastBatches), fast);
+        assert_eq!(configuration("S", LoadStorage::FileAsync, 3, Feature::FastBatches), fast);
     }
 }

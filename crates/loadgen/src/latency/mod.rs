@@ -248,7 +248,7 @@ impl LatencySettings {
         &self,
         work: fn(&Self, &str) -> Result<LatencyOutcome, BenchError>,
     ) -> Result<LatencyOutcome, BenchError> {
-        let mut streams = Streams::create(&self.server, 1, self.storage, Feature::Nothing)?;
+        let mut streams = Streams::create(&self.server, 1, self.storage, 1, Feature::Nothing)?;
         let name = streams.names()[0].clone();
         let outcome = work(self, &name).and_then(|outcome| {
             let (stored, sent) = (streams.counts(&name)?.messages, self.schedule().count());

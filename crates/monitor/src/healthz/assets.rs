@@ -6,7 +6,7 @@
 use super::failure::{Failure, FailureKind};
 use super::lost::LostMessages;
 use crate::query::quoted;
-use crate::snapshot::{SnapshotSource, Standing, StoredAccount, StoredStream, StreamFailure};
+use crate::snapshot::{ClusterAilment, SnapshotSource, Standing, StoredAccount, StoredStream, StreamFailure};
 
 /// The names that were asked for; each may be empty for any.
 pub(super) struct Assets<'a> {
@@ -96,6 +96,17 @@ impl Assets<'_> {
         // Compat: nobody looks for the consumers of a stream that does not work.
         let found = stream.failure.is_none() && source.has_consumer(self.account, self.stream, name);
         (!found).then(|| self.not_found(FailureKind::Consumer))
+    }
+
+    /// Failure of a replica that is not as its cluster has it, if it was asked for.
+    pub(super) fn ailing(&self, ailment: ClusterAilment) -> Option<Failure> {
+        let ClusterAilment { account, stream, reason } = ailment;
+        let is_wanted = |wanted: &str, name: &str| wanted.is_empty() || wanted == name;
+        if !is_wanted(self.account, &account) || !is_wanted(self.stream, &stream) {
+            return None;
+        }
+        let text = format!("JetStream stream '{account} > {stream}' is not current: {reason}");
+        Some(Failure { account, stream, ..Failure::new(FailureKind::Stream, text) })
     }
 
     fn not_found(&self, kind: FailureKind) -> Failure {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snapshot::{ApiStats, JetStreamAccount, JetStreamStats, Json, PageHeader, StreamSnapshot};
+use crate::snapshot::{ApiStats, JetStreamAccount, JetStreamStats, Json, StreamSnapshot};
 use crate::text::utc;
 
 #[derive(Serialize)]
@@ -12,21 +12,17 @@ pub(super) struct AccountDetail<'a> {
     #[serde(flatten)]
     stats: JetStreamStats,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    stream_detail: Vec<StreamDetail<'a>>,
+    stream_detail: Vec<StreamDetail>,
 }
 
 impl<'a> AccountDetail<'a> {
-    pub(super) fn of(
-        account: &'a JetStreamAccount,
-        streams: Vec<StreamSnapshot>,
-        page_header: &'a PageHeader,
-    ) -> Self {
+    pub(super) fn of(account: &'a JetStreamAccount, streams: Vec<StreamSnapshot>, with_groups: bool) -> Self {
         let name = if account.tag.is_empty() { &account.name } else { &account.tag };
         Self {
             name,
             id: &account.name,
             stats: stats(account),
-            stream_detail: streams.into_iter().map(|stream| StreamDetail::of(stream, page_header)).collect(),
+            stream_detail: streams.into_iter().map(|stream| StreamDetail::of(stream, with_groups)).collect(),
         }
     }
 }
@@ -46,10 +42,10 @@ fn stats(account: &JetStreamAccount) -> JetStreamStats {
 }
 
 #[derive(Serialize)]
-struct StreamDetail<'a> {
+struct StreamDetail {
     name: String,
     created: String,
-    cluster: Cluster<'a>,
+    cluster: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<Json>,
     state: Json,
@@ -61,28 +57,37 @@ struct StreamDetail<'a> {
     mirror: Option<Json>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sources: Vec<Json>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    stream_raft_group: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    consumer_raft_groups: Vec<ConsumerGroup>,
 }
 
-/// Compat: a single server leads a cluster, be it one without a name.
+/// Consumer with the name of its group.
 #[derive(Serialize)]
-struct Cluster<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    leader: &'a str,
+struct ConsumerGroup {
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    raft_group: String,
 }
 
-impl<'a> StreamDetail<'a> {
-    fn of(stream: StreamSnapshot, page_header: &'a PageHeader) -> Self {
+impl StreamDetail {
+    fn of(stream: StreamSnapshot, with_groups: bool) -> Self {
+        let groups = stream.consumer_raft_groups.into_iter().filter(|_| with_groups);
         Self {
             name: stream.name,
             created: utc(stream.created),
-            cluster: Cluster { name: &page_header.cluster, leader: &page_header.server_name },
+            cluster: stream.cluster,
             config: stream.config,
             state: stream.state,
             consumer_detail: stream.consumers,
             direct_consumer_detail: stream.direct_consumers,
             mirror: stream.mirror,
             sources: stream.sources,
+            stream_raft_group: if with_groups { stream.raft_group } else { String::new() },
+            consumer_raft_groups: groups
+                .map(|(name, raft_group)| ConsumerGroup { name, raft_group })
+                .collect(),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::response::PageResponse;
 use crate::snapshot::SnapshotSource;
 use crate::text::round_trip;
 use crate::{
-    accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, routez, subsz, varz,
+    accountz, accstatz, connz, expvar, gatewayz, healthz, ipqueuesz, jsz, leafz, raftz, routez, subsz, varz,
 };
 use myelin_wire::json;
 use options::RequestOptions;
@@ -127,7 +127,12 @@ impl PageRequest {
             let is_unused_wanted = query.flag("unused").unwrap_or(false);
             return if is_empty && !is_unused_wanted { Ok(None) } else { self::page(page).map(Some) };
         }
-        self::page(self.render(query, source).map_err(|bad| bad.to_string())?).map(Some)
+        match self.render(query, source) {
+            // Compat: only the leader of the meta group answers whoever asks for it.
+            Err(BadQuery::NotLeader) => Ok(None),
+            Err(bad) => Err(bad.to_string()),
+            Ok(response) => self::page(response).map(Some),
+        }
     }
 
     fn render(&self, query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
@@ -146,8 +151,11 @@ impl PageRequest {
             Topic::Profilez => Ok(profile(query)),
             Topic::Expvarz => Ok(expvar::message(source)),
             Topic::Ipqueuesz => ipqueuesz::answer(query, source),
-            // There are no groups yet.
-            Topic::Raftz | Topic::Statsz | Topic::Control => Ok(PageResponse::line(200, &Nothing {})),
+            Topic::Raftz => Ok(match raftz::shown(query, source) {
+                Some(shown) => PageResponse::line(200, &shown),
+                None => PageResponse::line(200, &Nothing {}),
+            }),
+            Topic::Statsz | Topic::Control => Ok(PageResponse::line(200, &Nothing {})),
         }
     }
 

@@ -5,8 +5,8 @@ use super::{Page, page};
 use crate::response::PageResponse;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
-    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, ServerSnapshot, SnapshotSource,
-    VarzJetStreamLimits, Volume,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, ServerSnapshot,
+    SnapshotSource, VarzJetStreamLimits, Volume,
 };
 use crate::text::utc;
 use myelin_wire::json::is_zero;
@@ -86,7 +86,14 @@ impl<'a> StatszRoute<'a> {
 struct StatszJetStream<'a> {
     config: &'a JetStreamConfig,
     stats: &'a JetStreamStats,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meta: Option<MetaGroup>,
     limits: &'a VarzJetStreamLimits,
+}
+
+/// Compat: who does not lead the meta group calls it by the group's name, and shows no members.
+fn shown_meta(meta: MetaGroup, leads: bool) -> MetaGroup {
+    if leads { meta } else { MetaGroup { name: "_meta_".to_owned(), replicas: Vec::new(), ..meta } }
 }
 
 impl<'a> Statsz<'a> {
@@ -120,6 +127,7 @@ impl<'a> Statsz<'a> {
             jetstream: jetstream.map(|(snapshot, config)| StatszJetStream {
                 config,
                 stats: &snapshot.stats,
+                meta: snapshot.meta.clone().map(|meta| shown_meta(meta, snapshot.leads_meta)),
                 limits: &snapshot.limits,
             }),
             gomaxprocs: process.gomaxprocs,

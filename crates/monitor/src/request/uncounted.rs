@@ -3,9 +3,9 @@
 use crate::leafz::LeafSnapshot;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
-    AccountSnapshot, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamSnapshot, PageHeader,
-    QueueSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamParts,
-    StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    AccountSnapshot, ClusterHealth, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
+    JetStreamSnapshot, PageHeader, QueueSnapshot, RaftGroupSnapshot, RuntimeSnapshot, ServerSnapshot,
+    SnapshotSource, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use std::collections::HashMap;
@@ -84,6 +84,14 @@ impl SnapshotSource for Uncounted<'_> {
 
     fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
         self.0.stored_accounts(account)
+    }
+
+    fn raft_groups(&self) -> Vec<RaftGroupSnapshot> {
+        self.0.raft_groups()
+    }
+
+    fn cluster_health(&self) -> Option<ClusterHealth> {
+        self.0.cluster_health()
     }
 
     fn waits_for_room(&self) -> Option<String> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
+
+use super::cluster::MetaGroup;
 use serde_json::value::RawValue;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
@@ -25,6 +27,10 @@ pub struct JetStreamSnapshot {
     pub limits: VarzJetStreamLimits,
     /// Usage of all accounts together.
     pub stats: JetStreamStats,
+    /// The meta group, if the server is a member of one.
+    pub meta: Option<MetaGroup>,
+    /// Whether this server leads the meta group. A server alone counts as one that does.
+    pub leads_meta: bool,
 }
 
 /// The configuration that is in force, after defaults.
@@ -143,6 +149,10 @@ pub struct JetStreamAccount {
     pub api_errors: u64,
     /// Its streams.
     pub streams: usize,
+    /// How many of them this server leads.
+    pub streams_led: usize,
+    /// Consumers of those that this server leads.
+    pub consumers_led: usize,
     /// Consumers of those, without the hidden ones of mirrors and sources.
     pub consumers: usize,
     /// Messages in all of them.
@@ -181,6 +191,14 @@ pub struct StreamSnapshot {
     /// The configuration as it is stored: without the metadata that answers of the API add
     /// (`_nats.ver`, `_nats.level`). `None` unless it was asked for.
     pub config: Option<Json>,
+    /// The object `cluster` of the API's answers: where it is.
+    pub cluster: Json,
+    /// Whether this server leads it.
+    pub is_led_here: bool,
+    /// Name of its group; empty where it has none.
+    pub raft_group: String,
+    /// Its consumers, each with the name of its group; empty unless consumers are asked for.
+    pub consumer_raft_groups: Vec<(String, String)>,
     /// The object `state` of the API's answers, without subjects and deleted sequences.
     pub state: Json,
     /// The API's `mirror` object, if it is a mirror.

@@ -7,7 +7,8 @@ use crate::monitoring::Count;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Reach, Service};
-use myelin_jetstream::{ApiCalls, ApiRequest, CallScope, Host, JetStream, Task, Timer};
+use myelin_conf::options::JetStreamOptions;
+use myelin_jetstream::{ApiCalls, ApiRequest, CallScope, Host, JetStream, PlacementFacts, Task, Timer};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
@@ -17,7 +18,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
@@ -86,6 +87,8 @@ pub(crate) struct Threads {
     broker: Arc<Broker>,
     /// Whether the servers of the cluster share JetStream.
     is_clustered: bool,
+    /// What options say of placement.
+    placement: OnceLock<PlacementFacts>,
     log: Arc<Logger>,
     calls: Sender<Call>,
     /// Requests to the API that wait.
@@ -126,6 +129,7 @@ impl Threads {
         let threads = Arc::new(Self {
             mailboxes,
             is_clustered: broker.internal_account(RAFT_ACCOUNT).is_some(),
+            placement: OnceLock::new(),
             broker: Arc::clone(broker),
             log: Arc::clone(log),
             calls,
@@ -147,6 +151,15 @@ impl Threads {
             alarms: alarm_queue,
         };
         (threads, queues)
+    }
+
+    /// Keeps what options say of placement.
+    pub(super) fn set_placement(&self, options: &JetStreamOptions) {
+        let _ = self.placement.set(PlacementFacts {
+            unique_prefix: options.unique_tag.clone().unwrap_or_default(),
+            max_ha_assets: options.limits.max_ha_assets.map_or(0, i64::from),
+            ..PlacementFacts::default()
+        });
     }
 
     /// Lengths of the queues of all threads, by the name that monitoring shows.
@@ -377,6 +390,11 @@ impl Host for Threads {
 
     fn cluster(&self) -> String {
         self.broker.cluster().to_string()
+    }
+
+    fn placement_facts(&self) -> PlacementFacts {
+        let facts = self.placement.get().cloned().unwrap_or_default();
+        PlacementFacts { tags: self.broker.labels().tags.clone(), ..facts }
     }
 
     fn unique_id(&self) -> String {

@@ -35,7 +35,10 @@ use myelin_stdx::sync::{read_lock, write_lock};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// A server that ends waits at most so long for others to lead what it leads.
+const HAND_OVER: Duration = Duration::from_secs(2);
 
 pub(crate) use capacity::{Capacity, directory, is_beside, prepare};
 pub(crate) use host::now;
@@ -93,6 +96,7 @@ impl RunningJetStream {
             .map_err(|error| format!("Error enabling jetstream on configured accounts: {error}"))?;
         let store = settings::store(options)?;
         let (threads, queues) = Threads::new(broker, mailboxes, log, settings.request_queue_limit);
+        threads.set_placement(&options.jetstream);
         let entropy = Arc::new(OsEntropy);
         let disk = Arc::new(RealDisk);
         let host = Arc::clone(&threads);
@@ -213,6 +217,11 @@ impl RunningJetStream {
     /// Counts what waits for its threads, by the name of the queue.
     pub(crate) fn queues(&self) -> Vec<(&'static str, Count)> {
         self.threads.queues()
+    }
+
+    /// The server is about to end, and its clients are still there: others lead before that.
+    pub(crate) fn hand_over(&self) {
+        self.jetstream.hand_over(HAND_OVER);
     }
 
     /// The server is about to end, and its shards still run.

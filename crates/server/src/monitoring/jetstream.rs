@@ -1,9 +1,10 @@
 //! JetStream in monitoring's words.
 
-use super::Configured;
+use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
 use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
+use myelin_jsapi::api::info::ClusterInfo;
 use myelin_monitor::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json,
     StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
@@ -37,9 +38,11 @@ pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStr
             reserved_memory,
             reserved_storage,
             accounts: accounts.len(),
-            ha_assets: 0,
+            ha_assets: jetstream.ha_assets(),
             api: ApiStats { level: crate::lifecycle::API_LEVEL as u32, total, errors, inflight: 0 },
         },
+        leads_meta: !jetstream.is_clustered() || jetstream.meta_group().is_some_and(|meta| meta.leads),
+        meta: jetstream.meta_group().map(cluster::meta_group),
     }
 }
 
@@ -68,7 +71,7 @@ pub(super) fn waits_for_room(jetstream: &JetStream) -> Option<String> {
 
 /// All accounts that may use it.
 pub(super) fn accounts(jetstream: &JetStream) -> Vec<JetStreamAccount> {
-    enabled(jetstream).iter().map(|account| sums(account)).collect()
+    enabled(jetstream).iter().map(|account| sums(jetstream, account)).collect()
 }
 
 fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
@@ -77,7 +80,7 @@ fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
     accounts
 }
 
-fn sums(account: &AccountStreams) -> JetStreamAccount {
+fn sums(jetstream: &JetStream, account: &AccountStreams) -> JetStreamAccount {
     let info = account.info("");
     let used = info.whole;
     let allowance = StorageAllowance { memory: used.limits.max_memory, storage: used.limits.max_storage };
@@ -97,6 +100,10 @@ fn sums(account: &AccountStreams) -> JetStreamAccount {
         let totals = stream.reader().state().totals;
         sums.messages += totals.messages;
         sums.bytes += totals.bytes;
+        if jetstream.leads(&stream) {
+            sums.streams_led += 1;
+            sums.consumers_led += stream.consumers().count();
+        }
     }
     sums
 }
@@ -104,27 +111,38 @@ fn sums(account: &AccountStreams) -> JetStreamAccount {
 /// The streams of one account.
 pub(super) fn streams(jetstream: &JetStream, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
     let Some(account) = jetstream.account(account) else { return Vec::new() };
-    account.streams().iter().filter_map(|stream| one(stream, parts)).collect()
+    account.streams().iter().filter_map(|stream| one(jetstream, stream, parts)).collect()
 }
 
-fn one(stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
+fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
     let (mirror, sources) = stream.sourcing_info();
+    let place = jetstream.place_of(stream);
+    let of_consumers = jetstream.place_of_consumers(&place);
+    let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
+    let groups = all.iter().map(|live| (live.name().to_owned(), of_consumers.raft_group.clone()));
     Some(StreamSnapshot {
+        cluster: json(compact(&place))?,
+        is_led_here: jetstream.leads(stream),
+        consumer_raft_groups: groups.filter(|(_, group)| !group.is_empty()).collect(),
+        raft_group: place.raft_group,
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
         config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },
         state: json(compact(&stream.state(false)))?,
         mirror: mirror.and_then(|mirror| json(compact(&mirror))),
         sources: sources.iter().filter_map(|source| json(compact(source))).collect(),
-        consumers: if parts.consumers { consumers(stream, parts.config) } else { Vec::new() },
+        consumers: if parts.consumers { consumers(stream, parts.config, &of_consumers) } else { Vec::new() },
         direct_consumers: Vec::new(),
     })
 }
 
-fn consumers(stream: &LiveStream, with_config: bool) -> Vec<Json> {
+fn consumers(stream: &LiveStream, with_config: bool, place: &ClusterInfo) -> Vec<Json> {
     let consumers = stream.consumers();
     let info = |live: &Arc<LiveConsumer>| {
         let mut info = consumers.info(live)?;
+        if !place.raft_group.is_empty() {
+            info.cluster = Some(place.clone());
+        }
         if !with_config {
             info.config = None;
         }
@@ -173,4 +191,9 @@ fn stored_streams(account: &AccountStreams) -> Vec<StoredStream> {
 /// Whether an account may use JetStream.
 pub(super) fn is_enabled(jetstream: &JetStream, account: &str) -> bool {
     jetstream.account(account).is_some_and(|account| account.limits().is_some())
+}
+
+/// A moment as Go's JSON writes it.
+pub(super) fn rfc3339(moment: i64) -> String {
+    Timestamp::from_nanosecond(moment.into()).unwrap_or_default().to_string()
 }

@@ -1,6 +1,8 @@
 //! Three servers that share JetStream: what clients of any of them see of streams with replicas on
 //! all, and what becomes of these when servers end and come back.
 
+mod operators;
+
 use crate::PATIENCE;
 use crate::client::plain;
 use crate::jetstream::Home;
@@ -11,6 +13,9 @@ use futures_util::StreamExt as _;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How long one request waits for its answer before it is made again.
@@ -38,6 +43,9 @@ impl Trio {
             let (name, store, routes) = (format!("N{at}"), home.path(), routes.join(", "));
             let config = format!(
                 "server_name: {name}\njetstream {{ store_dir: {store:?} }}\n\
+                 accounts {{ $SYS {{ users: [{{user: admin, password: admin}}] }} }}\n\
+                 server_tags: [\"az:{at}\", ssd]\n\
+                 lame_duck_duration: 30s\nlame_duck_grace_period: 1s\n\
                  cluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
             );
             Node { name, setup: Setup::default().config(&config), server: None }
@@ -398,5 +406,56 @@ async fn the_last_message_of_a_subject_is_read_through_all_servers() {
         }
         let state = api(&clients[1], &format!("STREAM.INFO.{name}"), &Value::Null).await["state"].clone();
         assert_eq!((&state["messages"], &state["last_seq"]), (&json!(4), &json!(20)));
+    }
+}
+
+/// Publishes one message after the other, each with one retry at most, until it is told to stop.
+/// Answers how many were stored, and what went wrong twice in a row.
+async fn publish_until(client: Client, subject: &'static str, stop: Arc<AtomicBool>) -> (u64, Vec<String>) {
+    let (mut stored, mut failed) = (0, Vec::new());
+    while !stop.load(Relaxed) {
+        let publish = async || {
+            let answer = client.request(subject, "x".into()).await.map_err(|error| error.to_string())?;
+            let answer: Value = serde_json::from_slice(&answer.payload).map_err(|error| error.to_string())?;
+            answer["seq"].as_u64().ok_or_else(|| answer.to_string())
+        };
+        match publish().await {
+            Ok(_) => stored += 1,
+            Err(_) => match publish().await {
+                Ok(_) => stored += 1,
+                Err(error) => failed.push(error),
+            },
+        }
+    }
+    (stored, failed)
+}
+
+#[tokio::test]
+async fn a_publisher_notices_no_server_that_is_stopped() {
+    let mut trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    for signal in [Signal::TERM, Signal::INT, Signal::USR2] {
+        let client = trio.client(0).await;
+        settled(&client, "S").await;
+        let led = trio.at(&leader(&client, "S").await);
+        let elsewhere = trio.client(trio.running_but(led)[0]).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let publishing = tokio::spawn(publish_until(elsewhere.clone(), "S.x", Arc::clone(&stop)));
+        let before = settled(&elsewhere, "S").await["state"]["messages"].as_u64();
+        let mut server = trio.nodes[led].server.take().expect("it runs");
+        server.signal(signal);
+        tokio::task::spawn_blocking(move || server.wait()).await.unwrap();
+        // Some are stored by another leader.
+        until("messages at another leader", async || {
+            let info = api(&elsewhere, "STREAM.INFO.S", &Value::Null).await;
+            let is_led = info["cluster"]["leader"] != trio.nodes[led].name.as_str();
+            (is_led && info["state"]["messages"].as_u64() > before.map(|before| before + 50)).then_some(())
+        })
+        .await;
+        stop.store(true, Relaxed);
+        let (_, failed) = publishing.await.unwrap();
+        assert_eq!(failed, Vec::<String>::new(), "{signal:?}");
+        trio.start_node(led);
     }
 }

@@ -57,7 +57,11 @@ impl GroupMember {
     }
 
     /// Takes the next step of a change, if this member leads and there is one.
-    pub(super) fn change_members(&mut self, stream: &mut StreamCore, now: Timestamp) -> Result<(), MemberFailed> {
+    pub(super) fn change_members(
+        &mut self,
+        stream: &mut StreamCore,
+        now: Timestamp,
+    ) -> Result<(), MemberFailed> {
         let is_free = stream.role().leads()
             && self.leads()
             && self.unproposed.is_empty()
@@ -73,7 +77,7 @@ impl GroupMember {
             return Ok(());
         }
         if members.is_joint() && !members.voters.contains(&self.me) {
-            if let Some(heir) = heir(&self.consensus, self.me) {
+            if let Some(heir) = heir(&self.consensus, self.me, |_| true) {
                 self.consensus.transfer(heir)?;
             }
             return Ok(());
@@ -92,11 +96,14 @@ impl GroupMember {
 }
 
 /// The member that has the most of the log of those that vote when a change is through. Where
-/// several have as much it is the next one by id, so that leadership goes round.
-pub(super) fn heir(consensus: &Consensus, me: Peer) -> Option<Peer> {
+/// several have as much it is the next one by id, so that leadership goes round. One whose server is
+/// there goes before all others.
+pub(super) fn heir(consensus: &Consensus, me: Peer, is_there: impl Fn(Peer) -> bool) -> Option<Peer> {
     let voters = &consensus.members().voters;
     let others = consensus.status().members.into_iter();
     let others = others.filter(|member| member.peer != me && voters.contains(&member.peer));
     let order = |peer: Peer| (peer > me, std::cmp::Reverse(peer));
-    others.max_by_key(|member| (member.is_active, member.matched, order(member.peer))).map(|heir| heir.peer)
+    let heir = others
+        .max_by_key(|member| (is_there(member.peer), member.is_active, member.matched, order(member.peer)));
+    heir.map(|heir| heir.peer)
 }

@@ -124,9 +124,10 @@ impl GroupMember {
     }
 
     /// The member to which this one hands over best, if it leads and there is another one.
+    /// `is_there` says whose server can be reached.
     #[must_use]
-    pub fn heir(&self) -> Option<Peer> {
-        changes::heir(&self.consensus, self.me)
+    pub fn heir(&self, is_there: impl Fn(Peer) -> bool) -> Option<Peer> {
+        changes::heir(&self.consensus, self.me, is_there)
     }
 
     /// Whether its stream may begin to decide, as [`GroupWork::role`] has asked for: that may be

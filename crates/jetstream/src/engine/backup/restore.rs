@@ -342,6 +342,12 @@ impl Restore {
             }
         };
         drop(target);
+        if made.is_ok()
+            && let Some(meta) = jetstream.meta()
+        {
+            // From here on the cluster knows it.
+            meta.offer_local(&jetstream);
+        }
         let mut out = MessageBuf::default();
         let context = &self.context;
         if made.is_ok() {
@@ -485,6 +491,7 @@ impl AccountTarget {
             cluster: None,
             mirror: None,
             sources: Vec::new(),
+            alternates: Vec::new(),
             ts: jetstream.host.now(),
         })
     }

@@ -10,7 +10,7 @@ use myelin_jsapi::advisory::backup as advisory;
 use myelin_jsapi::api::info::StreamState;
 use myelin_jsapi::api::request::{RestoreRequest, SnapshotRequest, is_empty};
 use myelin_jsapi::api::response::{StreamRestore, StreamSnapshot};
-use myelin_jsapi::config;
+use myelin_jsapi::config::{self, OtherStreams};
 use myelin_streams::backup::archive_writer::ArchiveWriter;
 use std::sync::Arc;
 
@@ -95,6 +95,17 @@ impl Call {
     }
 
     pub(super) fn restore_stream(&mut self, name: &str) -> Result<StreamRestore, ApiError> {
+        let account = Arc::clone(&self.account);
+        self.restore_among(name, &*account, false)
+    }
+
+    /// Waits for a backup of a stream that is to be one more beside `others`.
+    pub(super) fn restore_among(
+        &mut self,
+        name: &str,
+        others: &dyn OtherStreams,
+        is_clustered: bool,
+    ) -> Result<StreamRestore, ApiError> {
         let mut request = RestoreRequest::read(self.body(), self.is_strict())?;
         if request.config.name.is_empty() {
             name.clone_into(&mut request.config.name);
@@ -106,7 +117,11 @@ impl Call {
             return Err(ApiError::STREAM_NAME_CONTAINS_PATH_SEPARATORS);
         }
         let limits = self.account.all_limits(&self.jetstream);
-        let config = config::restore(&request.config, &*self.account, &limits)?;
+        if is_clustered && request.config.num_replicas > 1 {
+            let text = "a stream with replicas cannot be restored yet: restore it with one replica";
+            return Err(ApiError::stream_restore(text));
+        }
+        let config = config::restore(&request.config, others, &limits)?;
         if !has_room(&self.jetstream) {
             return Err(ApiError::stream_restore("too many streams are being restored"));
         }

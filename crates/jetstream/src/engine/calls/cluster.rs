@@ -90,7 +90,7 @@ clustered! {
 #[derive(Default, Serialize)]
 pub(super) struct AccountPurge {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    initiated: bool,
+    pub(super) initiated: bool,
 }
 
 impl ApiResponse for AccountPurge {
@@ -109,7 +109,10 @@ impl Call {
         let not_enabled = |body| CallResponse::audited(body, true);
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
         if let ["META", "LEADER", "STEPDOWN"] = tokens {
-            return self.step_down_of_meta();
+            return self.step_down_of_meta().await;
+        }
+        if let (Some(meta), ["ACCOUNT", "PURGE", name]) = (self.jetstream.meta(), tokens) {
+            return self.purge_assigned(&meta, name).await;
         }
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,

@@ -4,17 +4,21 @@
 //! changes, removes and lists streams, the leader of a stream what is about it. All others are
 //! silent, as with nats-server.
 
+use super::cluster::{
+    AccountPurge, EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer,
+};
 use super::listing::page_of;
-use super::cluster::{EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer};
 use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
+use crate::engine::meta::{
+    AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, needs_facts, peer_of,
+};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamInfo as Info};
-use myelin_jsapi::api::request::{StreamsRequest, is_empty};
+use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamAlternate, StreamInfo as Info};
+use myelin_jsapi::api::request::{StepDownRequest, StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
     AccountInfo, ApiResponse, ListedStream, Paging, StreamCreate, StreamDelete, StreamList, StreamNames,
-    StreamUpdate, refused,
+    StreamRestore, StreamUpdate, refused,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::config::{self, Created, Storage, StreamConfigRequest};
@@ -98,6 +102,12 @@ impl Call {
             Route::Unavailable => {
                 return Handled::Done(Some(unavailable()));
             }
+            Route::Offline if tokens[0] == "CONSUMER" => {
+                return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::CONSUMER_OFFLINE))));
+            }
+            Route::Offline => {
+                return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::STREAM_OFFLINE))));
+            }
             Route::Here => {}
         }
         Handled::Done(match *tokens {
@@ -110,14 +120,17 @@ impl Call {
             ["STREAM", "DELETE", name] => {
                 self.pass_on::<StreamDelete>(async |call| call.assign_removed(meta, name).await).await
             }
-            ["STREAM", "RESTORE", _] => Some(unavailable()),
+            ["STREAM", "RESTORE", name] => {
+                Some(self.respond(async |call| call.restore_assigned(meta, name)).await)
+            }
             ["STREAM", "NAMES"] => Some(self.respond(async |call| call.assigned_names(meta)).await),
             ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta).await).await),
             ["STREAM", "LEADER", "STEPDOWN", name] => {
-                Some(self.respond(async |call| call.step_down::<StreamSteppedDown>(name)).await)
+                Some(self.respond(async |call| call.step_down::<StreamSteppedDown>(meta, name).await).await)
             }
             ["CONSUMER", "LEADER", "STEPDOWN", name, consumer] => {
-                Some(self.respond(async |call| call.step_down_of_consumer(name, consumer)).await)
+                let act = async |call: &mut Self| call.step_down_of_consumer(meta, (name, consumer)).await;
+                Some(self.respond(act).await)
             }
             ["STREAM", "PEER", "REMOVE", name] => {
                 Some(self.respond(async |call| call.remove_peer::<RemovePeer>(meta, name).await).await)
@@ -159,7 +172,9 @@ impl Call {
 
     async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
-        let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
+        let mut limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
+        // What servers have room for is looked at when one is chosen.
+        (limits.server.max_memory, limits.server.max_storage) = (i64::MAX, i64::MAX);
         let created = config::create(request, name, &self.assigned(meta), &limits)?;
         let known = meta.view().get(self.account.account().name(), name);
         let assignment = match (created, known) {
@@ -167,8 +182,12 @@ impl Call {
             (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
             (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
             (Created::New(config), _) => {
-                let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
-                let peers = meta.place(replicas)?;
+                let facts = if needs_facts(&config) || meta.has_unique_tags() {
+                    meta.facts(&self.jetstream).await
+                } else {
+                    BTreeMap::new()
+                };
+                let peers = meta.place_stream(&self.jetstream, &config, &facts)?;
                 let now = self.jetstream.host.now();
                 let replaces = meta.view().removed(self.account.account().name(), name);
                 let made = self.jetstream.new_assignment(self.account.account().name(), *config, peers, now);
@@ -285,27 +304,114 @@ impl Call {
     }
 
     /// Has another server lead the stream, and all of its consumers.
-    fn step_down<A: From<SteppedDown>>(&mut self, name: &str) -> Result<A, ApiError> {
+    async fn step_down<A: From<SteppedDown>>(&mut self, meta: &Meta, name: &str) -> Result<A, ApiError> {
         let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
-        live.hand_over();
+        let assignment = meta.view().get(self.account.account().name(), name);
+        let servers = assignment.map(|assignment| assignment.peers.clone()).unwrap_or_default();
+        self.hand_over(meta, &live, &servers).await?;
         Ok(SteppedDown { success: true }.into())
     }
 
+    /// Has another server lead a group that is led here: the one that the request names, if it does.
+    ///
+    /// Compat: a stream that has no group steps down with success, and nothing happens.
+    async fn hand_over(
+        &mut self,
+        meta: &Meta,
+        live: &Arc<LiveStream>,
+        servers: &[String],
+    ) -> Result<(), ApiError> {
+        let wanted = StepDownRequest::read(self.body(), self.is_strict())?.placement;
+        if !live.is_of_group() {
+            return Ok(());
+        }
+        let heir = match wanted {
+            None => None,
+            Some(wanted) => {
+                let has_tags = wanted.tags.is_some();
+                let facts = if has_tags { meta.facts(&self.jetstream).await } else { BTreeMap::new() };
+                let me = &self.jetstream.settings.server_name;
+                let heir = meta.successor(&self.jetstream, (&wanted, &facts), (me, servers))?;
+                peer_of(&heir)
+            }
+        };
+        live.hand_over_to(heir);
+        Ok(())
+    }
+
     /// Has another server lead one of the stream's consumers: they are where the stream is led.
-    fn step_down_of_consumer(&mut self, name: &str, consumer: &str) -> Result<ConsumerSteppedDown, ApiError> {
+    async fn step_down_of_consumer(
+        &mut self,
+        meta: &Meta,
+        (name, consumer): (&str, &str),
+    ) -> Result<ConsumerSteppedDown, ApiError> {
         let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
         live.consumers().find(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        self.step_down(name)
+        self.step_down(meta, name).await
     }
 
     /// Has another server lead the meta group; `None`: that is not for this one to answer.
-    pub(super) fn step_down_of_meta(&mut self) -> Option<CallResponse> {
+    pub(super) async fn step_down_of_meta(&mut self) -> Option<CallResponse> {
         let meta = self.jetstream.meta()?;
         if !meta.leads() {
             return None;
         }
-        meta.live().hand_over();
-        Some(respond_to_any(Ok(MetaSteppedDown::from(SteppedDown { success: true }))))
+        let servers = meta.servers().to_vec();
+        let outcome = self.hand_over(&meta, &meta.live(), &servers).await;
+        Some(respond_to_any(outcome.map(|()| MetaSteppedDown::from(SteppedDown { success: true }))))
+    }
+
+    /// Removes all streams of an account, whichever servers have them. `None`: that is not for this
+    /// server to answer.
+    pub(super) async fn purge_assigned(&mut self, meta: &Meta, account: &str) -> Option<CallResponse> {
+        match meta.route_to_leader() {
+            Route::Here => {}
+            Route::Silent => return None,
+            Route::Unavailable | Route::Offline => return Some(unavailable()),
+        }
+        let assigned = meta.view().of_account(account);
+        for known in assigned {
+            let removed = Assignment {
+                is_removed: true,
+                nonce: self.jetstream.seed(),
+                reply: String::new(),
+                answer: AnswerKind::Delete,
+                ..(*known).clone()
+            };
+            if let Err(error) = meta.propose(&removed).await {
+                return Some(respond_to_any::<AccountPurge>(Err(error)));
+            }
+        }
+        Some(respond_to_any(Ok(AccountPurge { initiated: true })))
+    }
+
+    /// Begins with a restore: a stream without other replicas comes to this server, and is assigned
+    /// to it when it is whole.
+    fn restore_assigned(&mut self, meta: &Meta, name: &str) -> Result<StreamRestore, ApiError> {
+        let others = self.assigned(meta);
+        self.restore_among(name, &others, true)
+    }
+
+    /// Mirrors of a stream beside itself; nothing where there are none.
+    pub(super) fn alternates_of(&self, name: &str) -> Vec<StreamAlternate> {
+        let Some(meta) = self.jetstream.meta() else { return Vec::new() };
+        let cluster = self.jetstream.host.cluster();
+        let is_mirror = |one: &&Arc<Assignment>| {
+            one.config.mirror.as_ref().is_some_and(|mirror| mirror.name == name && mirror.external.is_none())
+        };
+        let assigned = self.assigned(&meta).0;
+        let mirrors: Vec<&str> =
+            assigned.iter().filter(is_mirror).map(|one| one.key.stream.as_str()).collect();
+        if mirrors.is_empty() {
+            return Vec::new();
+        }
+        let domain = &self.jetstream.settings.domain;
+        let alternate = |name: &str| StreamAlternate {
+            name: name.to_owned(),
+            domain: domain.clone(),
+            cluster: cluster.clone(),
+        };
+        [name].into_iter().chain(mirrors).map(alternate).collect()
     }
 
     /// Use of JetStream by the account: its streams in the cluster, and what this server knows of
@@ -330,9 +436,7 @@ impl Call {
     /// Where the consumers of a stream are; `None` where the server is alone.
     pub(super) fn place_of_consumers(&self, stream: &LiveStream) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
-        let place = self.jetstream.cluster_info(stream);
-        let group = place.raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}"));
-        Some(ClusterInfo { raft_group: group.unwrap_or_default(), ..place })
+        Some(self.jetstream.place_of_consumers(&self.jetstream.cluster_info(stream)))
     }
 }
 
@@ -348,21 +452,45 @@ impl JetStream {
         let alone = ClusterInfo { name: name.clone(), leader: me, ..ClusterInfo::default() };
         let Some(meta) = self.meta() else { return alone };
         let assignment = meta.view().get(live.account_name(), live.name());
-        let (Some(status), Some(assignment)) = (live.group_status(), assignment) else { return alone };
+        let (Some(leadership), Some(assignment)) = (live.group_leadership(), assignment) else {
+            return alone;
+        };
         if assignment.peers.len() == 1 && assignment.before.is_empty() {
             return alone;
         }
-        let leader = status.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
-        let others = assignment.servers().filter(|peer| **peer != leader);
-        let mut replicas: Vec<_> = others
-            .filter_map(|server| Some(self.replica(&meta, &status, server, peer_of(server)?)))
-            .collect();
+        let leader = leadership.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
+        let servers: Vec<String> = assignment.servers().cloned().collect();
+        let mut replicas = self.replicas_of(&meta, live, &servers);
+        replicas.retain(|replica| replica.name != leader);
+        let leads = leader == self.settings.server_name;
+        ClusterInfo {
+            name,
+            raft_group: assignment.group.clone(),
+            leader_since: if leads { leadership.since } else { 0 },
+            leader,
+            system_account: true,
+            traffic_account: self.host.system_account().map(|one| one.name().to_owned()).unwrap_or_default(),
+            replicas,
+        }
+    }
+
+    /// All replicas of a stream, by name, as this one knows them.
+    pub(in crate::engine) fn replicas_of(
+        &self,
+        meta: &Meta,
+        live: &LiveStream,
+        servers: &[String],
+    ) -> Vec<ReplicaInfo> {
+        let Some(status) = live.group_status() else { return Vec::new() };
+        let known = |server: &String| Some(self.replica(meta, &status, server, peer_of(server)?));
+        let mut replicas: Vec<_> = servers.iter().filter_map(known).collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
-        ClusterInfo { name, raft_group: assignment.group.clone(), leader, replicas }
+        replicas
     }
 
     fn replica(&self, meta: &Meta, status: &Status, server: &str, peer: Peer) -> ReplicaInfo {
-        let is_there = server == self.settings.server_name || meta.is_there(peer);
+        let is_me = server == self.settings.server_name;
+        let is_there = is_me || meta.is_there(peer);
         let member = status.members.iter().find(|member| member.peer == peer);
         let is_pending = !status.members.is_empty() && member.is_none();
         let lag = member.map_or(0, |member| status.committed.saturating_sub(member.matched));
@@ -370,7 +498,7 @@ impl JetStream {
             name: server.to_owned(),
             current: is_there && lag == 0 && !is_pending,
             offline: !is_there,
-            active: meta.heard_ago(peer),
+            active: if is_me { 0 } else { meta.heard_ago(peer) },
             lag: i64::try_from(lag).unwrap_or(i64::MAX),
             peer: peer.to_string(),
             pending: is_pending,

@@ -70,6 +70,9 @@ impl Call {
                 let live = consumers.create(*wanted, &context, &mut self.out)?;
                 let woken = Arc::clone(&live);
                 self.then.push(Box::new(move || woken.wake_behind()));
+                if let Some(meta) = self.jetstream.meta() {
+                    meta.leads_consumer(&stream, live.name());
+                }
                 let info = consumers.ask_info(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 self.make_durable(&stream, info.config.as_ref(), leadership).await?;
                 info

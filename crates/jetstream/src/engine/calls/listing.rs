@@ -41,6 +41,7 @@ impl Call {
         let mut info = self.info(&stream, request.deleted_details);
         info.domain.clone_from(&self.jetstream.settings.domain);
         info.cluster = Some(self.jetstream.cluster_info(&stream));
+        info.alternates = self.alternates_of(name);
         let mut paging = Paging::default();
         if !request.subjects_filter.is_empty() {
             let offset = request.page.offset();
@@ -121,6 +122,7 @@ impl JetStream {
             cluster: None,
             mirror,
             sources,
+            alternates: Vec::new(),
             ts: self.host.now(),
         }
     }

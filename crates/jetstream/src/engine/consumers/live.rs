@@ -198,6 +198,8 @@ impl LiveConsumer {
     pub(super) fn resume(&self, subjects: &[String]) {
         self.bind(subjects);
         self.lifecycle.suspend(false);
+        // A core that has begun anew does not know that somebody has listened all the time.
+        self.listeners_changed();
         self.wake();
     }
 

@@ -35,7 +35,8 @@ use myelin_streams::group::{GroupVotes, KeptLogBounds};
 use peers::Peers;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,8 @@ pub(super) struct Groups {
     is_amnesiac: bool,
     /// Beats since the start.
     beats: AtomicU64,
+    /// Whether the server is about to end.
+    is_leaving: AtomicBool,
     /// Held as long as frames are to come.
     binding: Mutex<Option<Arc<Binding>>>,
     observer: RwLock<Option<Weak<dyn GroupsObserver>>>,
@@ -134,6 +137,7 @@ impl Groups {
             syncs: SyncRequests::new(Arc::clone(store.journal())),
             is_amnesiac,
             beats: AtomicU64::new(0),
+            is_leaving: AtomicBool::new(false),
             binding: Mutex::default(),
             observer: RwLock::new(None),
             early: Mutex::default(),
@@ -263,6 +267,16 @@ impl Groups {
     /// over.
     pub(super) fn may_vote(&self) -> bool {
         lock(&self.peers).may_vote(self.nanoseconds())
+    }
+
+    /// The server is about to end: it takes no lead any more.
+    pub(super) fn leave(&self) {
+        self.is_leaving.store(true, Relaxed);
+    }
+
+    /// Whether the server is about to end.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Relaxed)
     }
 
     fn member(&self, group: GroupId) -> Option<Arc<dyn GroupReplica>> {

@@ -27,8 +27,8 @@ pub(in crate::engine) enum MemberEvent {
     Stand,
     /// Just these peers are to be the members.
     Want(Vec<Peer>),
-    /// Another member is to lead.
-    HandOver,
+    /// Another member is to lead: this one, if it is named.
+    HandOver(Option<Peer>),
     /// Another member gets the stream as of this entry.
     Installing(Peer, u64),
     /// Another member has got the stream as a whole: its log is another one now.

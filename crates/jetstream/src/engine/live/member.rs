@@ -6,7 +6,7 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
-use super::membership::{JoinTerms, JoinedMember, MemberWatcher, MemberWork};
+use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::account::StagedReplica;
@@ -14,7 +14,7 @@ use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent, writ
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::{GroupPlace, RestWord};
-use myelin_replica::{Peer, Status};
+use myelin_replica::{Peer, Status, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource};
@@ -81,6 +81,7 @@ impl LiveStream {
             wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         *lock(&self.membership.member) = Some(joined);
         self.membership.is_taken.store(true, Release);
@@ -102,6 +103,27 @@ impl LiveStream {
         lock(&self.membership.member).as_ref().map(|joined| joined.member.status())
     }
 
+    /// Its vote, and the term of the last entry in its log.
+    pub(in crate::engine) fn group_vote(&self) -> Option<(Vote, u64)> {
+        let membership = lock(&self.membership.member);
+        let consensus = membership.as_ref()?.member.consensus();
+        Some((consensus.vote(), consensus.last().0))
+    }
+
+    /// Who leads its group, and since when.
+    pub(in crate::engine) fn group_leadership(&self) -> Option<GroupLeadership> {
+        lock(&self.membership.member).as_ref().map(|joined| joined.leadership)
+    }
+
+    /// Whether too few members of its group are there to elect a leader, as far as is known.
+    pub(in crate::engine) fn lacks_quorum(&self) -> bool {
+        let membership = lock(&self.membership.member);
+        let Some(joined) = membership.as_ref() else { return false };
+        let voters = &joined.start.voters;
+        let there = voters.iter().filter(|&&peer| peer == joined.groups.me || joined.groups.is_there(peer));
+        there.count() * 2 <= voters.len()
+    }
+
     /// Has the first member of a new group stand for election at once. Only for threads that may
     /// wait.
     pub(in crate::engine) fn stand_first(&self) {
@@ -111,12 +133,6 @@ impl LiveStream {
 
     /// Has its member see what was left for it. Only for threads that may wait.
     pub(in crate::engine) fn serve_member(&self) {
-        self.serve_off_shard();
-    }
-
-    /// Has another member lead, if this one does and there is one. Only for threads that may wait.
-    pub(in crate::engine) fn hand_over(&self) {
-        self.tell(MemberEvent::HandOver);
         self.serve_off_shard();
     }
 
@@ -190,7 +206,8 @@ impl LiveStream {
                 let is_news = std::mem::replace(&mut joined.was_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
-                let MemberWork { role, vote, needs_sync, must_send, .. } = &mut after.member;
+                let MemberWork { role, leader, vote, needs_sync, must_send, .. } = &mut after.member;
+                *leader = joined.note_change_of_leader(now).or(*leader);
                 *must_send |= joined.frames.add(&mut frames);
                 *role = work.role.or(*role);
                 *vote = work.vote.or(remembered).map(|vote| (vote, is_amnesiac)).or(*vote);
@@ -232,6 +249,9 @@ impl LiveStream {
     pub(super) fn apply_member_work(&self, work: &mut MemberWork) {
         if let Some(watcher) = self.membership.watcher.get().and_then(Weak::upgrade) {
             watcher.committed(self.scope.account.name(), &self.scope.name);
+            if let Some(leader) = work.leader.take() {
+                watcher.has_leader(self.scope.account.name(), &self.scope.name, leader);
+            }
             if std::mem::take(&mut work.has_members) {
                 watcher.has_members(self.scope.account.name(), &self.scope.name);
             }

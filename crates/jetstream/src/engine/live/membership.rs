@@ -46,6 +46,9 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// More may be committed. Called behind each turn, and must not wait.
     fn committed(&self, account: &str, stream: &str);
 
+    /// Another server leads its group from now on, or none. Called behind a turn, and must not wait.
+    fn has_leader(&self, account: &str, stream: &str, leader: Option<Peer>);
+
     /// The stream has this role from now on. Called on a thread that may wait.
     fn has_role(&self, account: &str, stream: &str, role: ReplicaRole);
 
@@ -96,6 +99,17 @@ pub(super) struct JoinedMember {
     pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    pub(super) leadership: GroupLeadership,
+}
+
+/// Leader of a group as one of its members knows it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct GroupLeadership {
+    pub(in crate::engine) leader: Option<Peer>,
+    /// Since when it is, or none is.
+    pub(in crate::engine) since: Timestamp,
+    /// Whether one was known in this life.
+    pub(in crate::engine) has_had_leader: bool,
 }
 
 /// Role that the stream is to have and has not yet.
@@ -110,6 +124,8 @@ pub(super) struct RoleChange {
 #[derive(Default)]
 pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
+    /// The leader, where that has changed.
+    pub(super) leader: Option<Option<Peer>>,
     /// With whether it may have lost what it has confirmed.
     pub(super) vote: Option<(Vote, bool)>,
     pub(super) needs_sync: bool,
@@ -163,7 +179,7 @@ impl JoinedMember {
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
-            MemberEvent::HandOver => self.hand_over()?,
+            MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
@@ -183,6 +199,18 @@ impl JoinedMember {
                 amnesia.want(message.commit);
             }
         }
+    }
+
+    /// Answers who leads, where that is news.
+    pub(super) fn note_change_of_leader(&mut self, now: Timestamp) -> Option<Option<Peer>> {
+        let leader = self.member.consensus().leader();
+        let known = &mut self.leadership;
+        if leader == known.leader {
+            return None;
+        }
+        let has_had_leader = known.has_had_leader || leader.is_some();
+        *known = GroupLeadership { leader, since: now, has_had_leader };
+        Some(leader)
     }
 
     /// Where its log ends.
@@ -291,9 +319,11 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
-    /// Hands over to another member.
-    fn hand_over(&mut self) -> Result<(), MemberFailed> {
-        if let Some(heir) = self.member.heir() {
+    /// Hands over to another member: to this one, if it is named.
+    fn hand_over(&mut self, heir: Option<Peer>) -> Result<(), MemberFailed> {
+        let groups = &self.groups;
+        let heir = heir.or_else(|| self.member.heir(|peer| groups.is_there(peer)));
+        if let Some(heir) = heir {
             self.member.consensus_mut().transfer(heir)?;
         }
         Ok(())
@@ -313,8 +343,12 @@ impl JoinedMember {
         has_members && !std::mem::replace(&mut self.had_members, has_members)
     }
 
-    /// A server that has just begun does not vote, but where a leader hands over.
+    /// A server that has just begun does not vote, but where a leader hands over; and one that is
+    /// about to end takes no lead.
     fn may_hear(&self, message: &RaftMessage) -> bool {
+        if message.kind == RaftMessageKind::TimeoutNow && self.groups.is_leaving() {
+            return false;
+        }
         let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);
         !asks || message.is_transfer || self.groups.may_vote()
     }

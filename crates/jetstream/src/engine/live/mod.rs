@@ -20,6 +20,7 @@ mod core_cell;
 mod core_guard;
 mod downstreams;
 mod founding;
+mod hand_over;
 mod health;
 mod ingress;
 mod install;
@@ -45,6 +46,7 @@ use super::settings::Backlog;
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
 use downstreams::Downstreams;
+use hand_over::HandOver;
 use health::StreamHealth;
 use ingress::Ingress;
 use membership::Membership;
@@ -102,6 +104,7 @@ pub struct LiveStream {
     sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
     membership: Membership,
+    hand_over: HandOver,
     me: Weak<Self>,
 }
 
@@ -144,6 +147,7 @@ impl LiveStream {
             sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
             membership: Membership::default(),
+            hand_over: HandOver::default(),
             me: Weak::clone(me),
         })
     }
@@ -331,7 +335,7 @@ impl LiveStream {
     pub fn set_role(self: &Arc<Self>, role: ReplicaRole) {
         if !role.leads() {
             self.view.set_role(role);
-            self.unbind();
+            self.unbind_unless_handing_over();
             self.consumers.suspend();
             // Before what they have decided is nothing any more.
             self.consumers.set_role(role);

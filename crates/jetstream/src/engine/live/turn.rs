@@ -53,6 +53,8 @@ pub(super) enum StreamWork {
     Copy(Arc<dyn SourceRun>),
     /// The counter of the first of the blocked publishes is in memory.
     CountersLoaded,
+    /// The stream leads still: publishes that were held for another leader are its own.
+    TakeHeld,
     /// Somebody who may wait wants the core.
     LendCore(SyncSender<Box<StreamCore>>),
 }
@@ -233,6 +235,7 @@ impl LiveStream {
         let now = self.scope.host.now();
         after.worked += OTHER_WORK;
         match work {
+            StreamWork::Publish(msgs) if self.hand_over.is_under_way() => self.hand_over.hold(msgs),
             StreamWork::Publish(msgs) => {
                 after.worked += msgs.bytes();
                 if let Some(msgs) = self.defer_until_loaded(core, msgs) {
@@ -240,6 +243,10 @@ impl LiveStream {
                 }
             }
             StreamWork::CountersLoaded => self.publish_blocked(core, now, after),
+            StreamWork::TakeHeld => {
+                let held = self.hand_over.take();
+                held.into_iter().for_each(|msgs| self.store_msgs(core, msgs, now, after));
+            }
             StreamWork::Released => {
                 // In this order, and both sides with one step: whoever releases something
                 // afterwards wakes anew.

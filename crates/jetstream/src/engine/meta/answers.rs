@@ -4,6 +4,7 @@ use super::assignment::{AnswerKind, Assignment};
 use super::{LiveStream, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::{self, Action, AdvisoryHeader};
 use myelin_jsapi::api::response::{ApiResponse, StreamCreate, StreamDelete, StreamUpdate, granted, refused};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -16,14 +17,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Assignments whose answers somebody waits for, by the stream's id.
 #[derive(Default)]
-pub(super) struct PendingAnswers(BTreeMap<u64, (Arc<Assignment>, Instant)>);
+pub(super) struct PendingAnswers(BTreeMap<u64, PendingAnswer>);
+
+struct PendingAnswer {
+    assignment: Arc<Assignment>,
+    since: Instant,
+    /// Whether something was done: a request to make what is there already does nothing.
+    is_news: bool,
+}
 
 impl Meta {
     /// Has whoever leads the stream answer. At once, if this server does.
     pub(super) fn answer_later(
         &self,
         jetstream: &JetStream,
-        assignment: &Arc<Assignment>,
+        (assignment, is_news): (&Arc<Assignment>, bool),
         live: &Arc<LiveStream>,
     ) {
         if assignment.reply.is_empty() {
@@ -31,8 +39,9 @@ impl Meta {
         }
         let now = jetstream.host.instant();
         let mut answers = lock(&self.answers);
-        answers.0.retain(|_, (_, since)| now.saturating_duration_since(*since) < PATIENCE);
-        answers.0.insert(assignment.id, (Arc::clone(assignment), now));
+        answers.0.retain(|_, pending| now.saturating_duration_since(pending.since) < PATIENCE);
+        let pending = PendingAnswer { assignment: Arc::clone(assignment), since: now, is_news };
+        answers.0.insert(assignment.id, pending);
         drop(answers);
         if live.role().leads() {
             self.answer_pending(live, true);
@@ -45,7 +54,8 @@ impl Meta {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let assignment = self.view().get(live.account_name(), live.name());
         let Some(assignment) = assignment else { return };
-        let Some((pending, since)) = lock(&self.answers).0.remove(&assignment.id) else { return };
+        let Some(pending) = lock(&self.answers).0.remove(&assignment.id) else { return };
+        let PendingAnswer { assignment: pending, since, is_news } = pending;
         if !is_here && !live.has_one_term() {
             // Whoever led it before has answered.
             return;
@@ -59,7 +69,20 @@ impl Meta {
             AnswerKind::Update => granted(&StreamUpdate { info }),
             AnswerKind::Delete => return,
         };
+        if is_news {
+            let action = if pending.answer == AnswerKind::Create { Action::Create } else { Action::Modify };
+            self.advise_of_change(&jetstream, &pending, action);
+        }
         answer(&jetstream, &pending, &body);
+    }
+
+    /// Tells those who listen what was done to a stream.
+    fn advise_of_change(&self, jetstream: &JetStream, of: &Assignment, action: Action) {
+        let Some(account) = jetstream.account(&of.key.account) else { return };
+        let (id, time) = (jetstream.host.unique_id(), jetstream.host.now());
+        let header = AdvisoryHeader { id: &id, time, domain: &jetstream.settings.domain };
+        let advisory = advisory::stream_action(header, &of.key.stream, action);
+        jetstream.publish_advisory(account.account(), &advisory);
     }
 
     /// Tells whoever waits that the stream is removed, or why it is not here.
@@ -69,6 +92,9 @@ impl Meta {
         removed: &Assignment,
         error: Option<&ApiError>,
     ) {
+        if error.is_none() {
+            self.advise_of_change(jetstream, removed, Action::Delete);
+        }
         let body = match error {
             None => granted(&StreamDelete { success: true }),
             Some(error) => refused::<StreamDelete>(error),

@@ -3,8 +3,9 @@
 //! A question is a message to `_ask_.<peer>` in the account of frames, its answer goes to a subject
 //! of its own. Servers that do not answer in time are left out.
 
+use super::suitability::FactsByServer;
 use super::{Meta, peer_of};
-use crate::engine::host::Timer;
+use crate::engine::host::{PlacementFacts, Timer};
 use crate::engine::waits::{Promise, promise};
 use crate::engine::{CallScope, JetStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
@@ -25,6 +26,9 @@ const PATIENCE: Timestamp = 4_000_000_000;
 struct StreamsQuestion {
     account: String,
     streams: Vec<String>,
+    /// Whether it is to say what it is, and nothing else.
+    #[serde(default)]
+    facts: bool,
 }
 
 /// How streams of other servers stand, as JSON, by name.
@@ -112,7 +116,8 @@ impl Meta {
         let binding = self.groups.account.bind(reply.as_bytes(), service);
         let mut out = MessageBuf::default();
         for (peer, streams) in by_peer {
-            let question = StreamsQuestion { account: account.to_owned(), streams };
+            let facts = streams.is_empty();
+            let question = StreamsQuestion { account: account.to_owned(), streams, facts };
             let payload = serde_json::to_vec(&question).unwrap_or_default();
             let subject = format!("_ask_.{peer}");
             out.push(MessageRef {
@@ -130,7 +135,26 @@ impl Meta {
         std::mem::take(&mut lock(&gathering.0).found)
     }
 
+    /// Asks servers that are there what they are. This one is among them.
+    pub(in crate::engine) async fn facts(&self, jetstream: &JetStream) -> FactsByServer {
+        let is_there = |server: &&String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
+        let others = self.servers.iter().filter(is_there).map(|server| (server.clone(), Vec::new()));
+        let found = self.gather(jetstream, "", others.collect()).await;
+        let read =
+            |(name, facts): (String, Box<RawValue>)| Some((name, serde_json::from_str(facts.get()).ok()?));
+        let mut facts: FactsByServer = found.into_iter().filter_map(read).collect();
+        facts.insert(self.name.clone(), jetstream.facts());
+        facts
+    }
+
     fn answer_question(&self, jetstream: &JetStream, question: &StreamsQuestion, reply: &[u8]) {
+        if question.facts {
+            let facts = BTreeMap::from([(self.name.clone(), jetstream.facts())]);
+            let payload = serde_json::to_vec(&facts).unwrap_or_default();
+            let mut out = MessageBuf::default();
+            out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
+            return jetstream.host.publish(&self.groups.account, out);
+        }
         let Some(account) = jetstream.account(&question.account) else { return };
         let streams = question.streams.iter().filter_map(|name| account.stream(name));
         let found: BTreeMap<String, StreamInfo> = streams
@@ -140,5 +164,19 @@ impl Meta {
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
         jetstream.host.publish(&self.groups.account, out);
+    }
+}
+
+impl JetStream {
+    /// Facts by which this server gets streams or not.
+    fn facts(&self) -> PlacementFacts {
+        let (limits, reserved) = (self.limits(), self.reserved());
+        let free =
+            |most: u64, reserved: i64| i64::try_from(most).unwrap_or(i64::MAX).saturating_sub(reserved);
+        PlacementFacts {
+            free_memory: free(limits.max_memory, reserved[0]),
+            free_storage: free(limits.max_store, reserved[1]),
+            ..self.host.placement_facts()
+        }
     }
 }

@@ -19,8 +19,10 @@
 mod answers;
 mod assignment;
 mod gather;
+mod leadership;
 mod placement;
 mod reconcile;
+mod suitability;
 mod view;
 
 use super::account::AccountStreams;
@@ -31,6 +33,7 @@ use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
 use gather::AskService;
+use leadership::StalledGroups;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -48,6 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use suitability::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
 /// Name of the stream, and the first token of its subjects.
@@ -78,6 +82,7 @@ pub(super) struct Meta {
     is_apply_queued: AtomicBool,
     /// Since when no leader is known.
     leaderless: Mutex<Option<Instant>>,
+    stalled: Mutex<StalledGroups>,
     me: Weak<Self>,
 }
 
@@ -90,6 +95,8 @@ pub(super) enum Route {
     Silent,
     /// Nobody can answer.
     Unavailable,
+    /// No server that has the stream is there.
+    Offline,
 }
 
 /// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server
@@ -143,6 +150,7 @@ impl Meta {
             answers: Mutex::default(),
             is_apply_queued: AtomicBool::new(false),
             leaderless: Mutex::new(Some(jetstream.host.instant())),
+            stalled: Mutex::default(),
             me: Weak::clone(me),
         });
         groups.observe(Arc::downgrade(&meta) as Weak<dyn GroupsObserver>);
@@ -165,6 +173,27 @@ impl Meta {
         lock(&self.view)
     }
 
+    /// Whether servers have to be asked for the tags that replicas must not share.
+    pub(super) fn has_unique_tags(&self) -> bool {
+        let facts = self.jetstream.upgrade().map(|jetstream| jetstream.host.placement_facts());
+        facts.is_some_and(|facts| !facts.unique_prefix.is_empty() || facts.max_ha_assets > 0)
+    }
+
+    /// Names of all servers of the group.
+    pub(super) fn servers(&self) -> &[String] {
+        &self.servers
+    }
+
+    /// Whether this server has not seen yet what it knows to be committed.
+    pub(super) fn is_behind(&self) -> bool {
+        self.live().released() > self.view().seen()
+    }
+
+    /// Streams of which this server has a replica.
+    pub(super) fn assigned_here(&self) -> Vec<Arc<Assignment>> {
+        self.view().on_server(&self.name)
+    }
+
     /// The meta stream.
     pub(super) fn live(&self) -> Arc<LiveStream> {
         Arc::clone(&lock(&self.live))
@@ -178,6 +207,20 @@ impl Meta {
     /// Whether another server is there, as far as this one knows.
     pub(super) fn is_there(&self, peer: Peer) -> bool {
         self.groups.is_there(peer)
+    }
+
+    /// Whether none of the servers is there that have a stream.
+    fn is_offline(&self, assignment: &Assignment) -> bool {
+        let is_there = |server: &String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
+        !assignment.peers.iter().any(is_there)
+    }
+
+    /// Whether too few servers are there of those that have a stream for one to lead it.
+    pub(super) fn lacks_quorum(&self, assignment: &Assignment) -> bool {
+        let is_there = |server: &&String| {
+            **server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
+        };
+        assignment.peers.iter().filter(is_there).count() * 2 <= assignment.peers.len()
     }
 
     /// The name of a server; as nats-server says it of one that it does not know.
@@ -221,8 +264,12 @@ impl Meta {
                 let is_young = || live.began_within(LEADERLESS);
                 if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
             }
-            None if self.leads() && assignment.is_none() => Route::Here,
-            None => Route::Silent,
+            None if !self.leads() => Route::Silent,
+            None => match assignment {
+                None => Route::Here,
+                Some(assignment) if self.is_offline(&assignment) => Route::Offline,
+                Some(_) => Route::Silent,
+            },
         }
     }
 
@@ -310,27 +357,6 @@ impl Meta {
     fn is_meta(&self, account: &str, stream: &str) -> bool {
         stream == META && account == self.groups.account.name()
     }
-
-    /// This server leads the meta group now.
-    fn is_leading(&self) {
-        if let Some(jetstream) = self.jetstream.upgrade() {
-            let (name, cluster) = (&self.name, jetstream.host.cluster());
-            jetstream.host.log(
-                Level::Info,
-                format_args!("Self is new JetStream cluster metadata leader: {name}/{cluster}"),
-            );
-        }
-    }
-
-    /// A stream of this server leads its group now.
-    fn is_led_here(&self, account: &str, stream: &str) {
-        let Some(jetstream) = self.jetstream.upgrade() else { return };
-        let line = format_args!("JetStream cluster new stream leader for '{account} > {stream}'");
-        jetstream.host.log(Level::Info, line);
-        if let Some(live) = jetstream.account(account).and_then(|account| account.stream(stream)) {
-            self.answer_pending(&live, false);
-        }
-    }
 }
 
 impl ClusterMember for Meta {
@@ -357,6 +383,7 @@ impl GroupsObserver for Meta {
         self.waits.wake();
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        self.look_at_quorums(&jetstream);
         if has_leader {
             let task = move || {
                 if let Some(jetstream) = meta.jetstream.upgrade() {
@@ -379,6 +406,12 @@ impl MemberWatcher for Meta {
         let assignment = self.view().get(account, stream);
         if let Some(assignment) = assignment {
             anew.want_members(assignment.peers.iter().filter_map(|server| peer_of(server)).collect());
+        }
+    }
+
+    fn has_leader(&self, account: &str, stream: &str, leader: Option<Peer>) {
+        if self.is_meta(account, stream) {
+            self.is_led_elsewhere(leader);
         }
     }
 

@@ -10,8 +10,8 @@ use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
-use myelin_replica::{GroupId, Peer};
 use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Weak};
@@ -53,7 +53,7 @@ impl JetStream {
 impl Meta {
     /// Proposes streams that are on this server only, and that no assignment names: they were there
     /// before the server was in a cluster. The first proposal for a name counts.
-    pub(super) fn offer_local(&self, jetstream: &JetStream) {
+    pub(in crate::engine) fn offer_local(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         for account in jetstream.accounts() {
             for live in account.streams() {
@@ -85,6 +85,7 @@ impl Meta {
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
         let is_mine = assignment.is_on(&self.name);
         let local = account.stream(&assignment.key.stream);
+        let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
         let done = match local {
             Some(live) if assignment.is_removed => {
                 if live.created() != assignment.created {
@@ -92,7 +93,13 @@ impl Meta {
                 }
                 return self.remove(jetstream, &account, (assignment, is_new), &live);
             }
-            _ if assignment.is_removed => return,
+            _ if assignment.is_removed => {
+                if is_new && self.leads() && self.lacks_quorum(assignment) {
+                    // Nobody leads it who would answer.
+                    self.answer_removed(jetstream, assignment, None);
+                }
+                return;
+            }
             Some(live)
                 if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
             {
@@ -122,7 +129,10 @@ impl Meta {
             None => self.make(jetstream, &account, assignment),
         };
         match done {
-            Ok(live) if is_new => self.answer_later(jetstream, assignment, &live),
+            Ok(live) if is_new => {
+                let is_news = !was_there || assignment.answer != AnswerKind::Create;
+                self.answer_later(jetstream, (assignment, is_news), &live);
+            }
             Ok(_) => {}
             Err(error) => self.note_refused(jetstream, assignment, (&error, is_new)),
         }
@@ -244,7 +254,9 @@ impl Meta {
         (assignment, is_new): (&Assignment, bool),
         live: &Arc<LiveStream>,
     ) {
-        let led = live.role().leads();
+        // Where nobody leads it the meta leader answers.
+        let is_leaderless = || live.group_leadership().is_some_and(|group| group.leader.is_none());
+        let led = live.role().leads() || (self.leads() && is_leaderless());
         let mut out = MessageBuf::default();
         let deleted = account.delete_and_wait(jetstream, live, &mut out);
         self.groups.remove(GroupId(assignment.id));
@@ -264,5 +276,3 @@ impl Meta {
         }
     }
 }
-
-

@@ -71,6 +71,12 @@ impl Assignments {
         all.filter(|(_, assignment)| !assignment.is_removed).map(|(_, one)| Arc::clone(one)).collect()
     }
 
+    /// Streams of which a server has a replica.
+    pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
+        let has = |one: &&Arc<Assignment>| !one.is_removed && one.servers().any(|peer| peer == server);
+        self.all.values().filter(has).map(Arc::clone).collect()
+    }
+
     /// Streams whose groups are to have other members, and have not as far as was said.
     pub(super) fn under_way(&self) -> Vec<Arc<Assignment>> {
         let all = self.all.values();

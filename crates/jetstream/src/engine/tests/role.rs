@@ -52,3 +52,28 @@ fn a_follower_hears_nothing_and_does_nothing_of_its_own_accord() {
     assert!(heard.last().is_some_and(|last| last.subject == "S.d" || last.payload == "x"), "{heard:?}");
     assert_eq!(house.contents("S"), (1, 2));
 }
+
+#[test]
+fn a_consumer_pushes_again_when_its_stream_leads_again() {
+    let mut house = House::new();
+    house.create(stream("S"));
+    house.listen("to.me");
+    let config = ConsumerConfig {
+        name: "C".into(),
+        durable_name: "C".into(),
+        deliver_subject: "to.me".into(),
+        ..ConsumerConfig::default()
+    };
+    house.consume("S", config);
+    let heard = house.record("to.me");
+    house.publish("S.a");
+    house.settle();
+    assert_eq!(lock(&heard).len(), 1);
+    let live = house.stream("S");
+    live.set_role(ReplicaRole::Follower);
+    house.settle();
+    live.set_role(ReplicaRole::Leader);
+    house.publish("S.b");
+    house.settle();
+    assert_eq!(lock(&heard).len(), 2, "whoever listens has listened all the time");
+}

@@ -84,7 +84,7 @@ fn snapshot(page: &Value) -> JetStreamSnapshot {
         max_batch_timeout: Duration::from_secs(6),
         default_max_consumers: 1_000,
     };
-    JetStreamSnapshot { config, limits, stats: stats(page, 5) }
+    JetStreamSnapshot { config, limits, stats: stats(page, 5), meta: None, leads_meta: true }
 }
 
 fn stats(of: &Value, level: u32) -> JetStreamStats {
@@ -115,6 +115,8 @@ fn account(detail: &Value) -> JetStreamAccount {
         api_total: stats.api.total,
         api_errors: stats.api.errors,
         streams: streams(detail).len(),
+        streams_led: streams(detail).len(),
+        consumers_led: sum("consumer_count") as usize,
         consumers: sum("consumer_count") as usize,
         messages: sum("messages"),
         bytes: sum("bytes"),
@@ -131,6 +133,10 @@ fn stream(detail: &Value, parts: StreamParts) -> StreamSnapshot {
         name: text(&detail["name"]),
         created: text(&detail["created"]).parse().unwrap(),
         config: parts.config.then(|| encoded(&detail["config"])),
+        cluster: encoded(&detail["cluster"]),
+        is_led_here: true,
+        raft_group: String::new(),
+        consumer_raft_groups: Vec::new(),
         state: encoded(&detail["state"]),
         mirror: detail.get("mirror").map(encoded),
         sources: list(&detail["sources"]).iter().map(encoded).collect(),

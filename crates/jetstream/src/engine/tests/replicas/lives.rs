@@ -380,6 +380,8 @@ impl Life {
     fn end(&mut self) {
         self.loss = 0;
         for number in 0..self.rules.size {
+            // A fault that comes now would be one of the judgement.
+            self.cluster.disk(number).forget_plans();
             if !self.cluster.runs(number) {
                 self.cluster.begin(number);
             }

@@ -20,43 +20,43 @@ static INBOXES: AtomicU64 = AtomicU64::new(0);
 
 /// A message that is to be answered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Question {
-    pub(super) subject: String,
+pub(crate) struct Question {
+    pub(crate) subject: String,
     /// Lines of headers, each with its end; none without any.
-    pub(super) headers: String,
-    pub(super) payload: Vec<u8>,
+    pub(crate) headers: String,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// Message that came to an inbox.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// Number of the question.
-    pub(super) number: u64,
-    pub(super) reply: Option<String>,
+    pub(crate) number: u64,
+    pub(crate) reply: Option<String>,
     /// The header block, empty without one.
-    pub(super) headers: String,
-    pub(super) payload: Vec<u8>,
+    pub(crate) headers: String,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Answer {
     /// The status in the first line of the headers, such as 503.
-    pub(super) fn status(&self) -> Option<u16> {
+    pub(crate) fn status(&self) -> Option<u16> {
         self.headers.strip_prefix("NATS/1.0 ")?.get(..3)?.parse().ok()
     }
 
-    pub(super) fn json(&self) -> Option<Value> {
+    pub(crate) fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.payload).ok()
     }
 
     /// The value of a header.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let line = self.headers.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(str::trim)
     }
 }
 
 /// A connection to one server.
-pub(super) struct Requester {
+pub(crate) struct Requester {
     stream: BufReader<TcpStream>,
     inbox: String,
     asked: u64,
@@ -64,7 +64,7 @@ pub(super) struct Requester {
 
 impl Requester {
     /// Connects, and waits until the server has taken the connection.
-    pub(super) fn connect(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, GREETING)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(GREETING))?;
@@ -78,7 +78,7 @@ impl Requester {
     }
 
     /// Asks, and answers the numbers of the questions.
-    pub(super) fn send<'a>(&mut self, questions: impl Iterator<Item = &'a Question>) -> io::Result<Vec<u64>> {
+    pub(crate) fn send<'a>(&mut self, questions: impl Iterator<Item = &'a Question>) -> io::Result<Vec<u64>> {
         let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
         for Question { subject, headers, payload } in questions {
             self.asked += 1;
@@ -102,7 +102,7 @@ impl Requester {
 
     /// Pulls from a consumer, and answers the number of the pull. What it brings has subjects of
     /// its own, and is known by its subscription.
-    pub(super) fn pull(&mut self, subject: &str, body: &str) -> io::Result<u64> {
+    pub(crate) fn pull(&mut self, subject: &str, body: &str) -> io::Result<u64> {
         self.asked += 1;
         let (number, inbox, sid) = (self.asked, &self.inbox, self.asked + FIRST_PULL);
         let size = body.len();
@@ -113,12 +113,12 @@ impl Requester {
     }
 
     /// Ends what [`Requester::pull`] has begun.
-    pub(super) fn end_pull(&mut self, number: u64) -> io::Result<()> {
+    pub(crate) fn end_pull(&mut self, number: u64) -> io::Result<()> {
         self.stream.get_mut().write_all(format!("UNSUB {}\r\n", number + FIRST_PULL).as_bytes())
     }
 
     /// The next answer.
-    pub(super) fn next(&mut self, deadline: Instant) -> io::Result<Answer> {
+    pub(crate) fn next(&mut self, deadline: Instant) -> io::Result<Answer> {
         loop {
             let line = self.line(deadline)?;
             let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
@@ -133,7 +133,7 @@ impl Requester {
 
     /// Asks everything, and answers what came to each before the time was over. When that is not
     /// all, or the connection has ended, it says so.
-    pub(super) fn ask(&mut self, questions: &[Question], wait: Duration) -> (Vec<Option<Answer>>, bool) {
+    pub(crate) fn ask(&mut self, questions: &[Question], wait: Duration) -> (Vec<Option<Answer>>, bool) {
         let mut answers = vec![None; questions.len()];
         let Ok(numbers) = self.send(questions.iter()) else { return (answers, false) };
         let deadline = Instant::now() + wait;

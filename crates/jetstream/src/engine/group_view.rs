@@ -1,0 +1,203 @@
+//! Groups as monitoring shows them: what this server knows of each that it is a member of.
+
+use super::meta::{Meta, peer_of};
+use super::{JetStream, LiveStream};
+use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
+use myelin_replica::Status;
+use myelin_store::Timestamp;
+
+/// Group of which this server is a member.
+#[derive(Clone, Debug)]
+pub struct GroupView {
+    /// Account of the stream; empty for the meta group.
+    pub account: String,
+    /// Name as tools show it.
+    pub name: String,
+    /// Peer id of this server.
+    pub me: String,
+    /// How this server's member sees it.
+    pub status: Status,
+    /// Peer id of the leader; empty for none.
+    pub leader: String,
+    /// Since when this server leads it; 0 where it does not.
+    pub leader_since: Timestamp,
+    /// Whether a leader was known in this life.
+    pub has_had_leader: bool,
+    /// Whom this server has voted for in its term; empty for nobody.
+    pub voted_for: String,
+    /// Term of its last entry.
+    pub last_term: u64,
+    /// All members, by name.
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// Meta group as this server sees it.
+#[derive(Clone, Debug, Default)]
+pub struct MetaView {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Name of the leader; empty for none.
+    pub leader: String,
+    /// Peer id of the leader; empty for none.
+    pub peer: String,
+    /// Whether this server leads it.
+    pub leads: bool,
+    /// Members but this one, by name; all of them where nobody leads.
+    pub replicas: Vec<ReplicaInfo>,
+    /// Number of members.
+    pub size: usize,
+    /// Requests that wait for a decision.
+    pub pending: u64,
+}
+
+/// Why a stream of this server is not as it should be in its cluster.
+#[derive(Clone, Debug)]
+pub struct StreamAilment {
+    /// Its account.
+    pub account: String,
+    /// The stream.
+    pub stream: String,
+    /// What is wrong, in the reference's words where it has any.
+    pub reason: String,
+}
+
+/// Health of a server as a member of its cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterHealth {
+    /// What is wrong with the meta group.
+    pub meta: Option<&'static str>,
+    /// Streams that are not current, or not here.
+    pub streams: Vec<StreamAilment>,
+}
+
+impl JetStream {
+    /// Groups of which this server is a member, the meta group first; `None` where it takes part in
+    /// none.
+    pub fn groups(&self) -> Option<Vec<GroupView>> {
+        let meta = self.meta()?;
+        let live = meta.live();
+        let mut groups: Vec<_> =
+            self.group_view(&meta, ("", "_meta_"), &live, meta.servers()).into_iter().collect();
+        for account in self.accounts() {
+            for live in account.streams() {
+                let name = account.account().name();
+                let Some(assignment) = meta.view().get(name, live.name()) else { continue };
+                groups.extend(self.group_view(&meta, (name, &assignment.group), &live, &assignment.peers));
+            }
+        }
+        Some(groups)
+    }
+
+    fn group_view(
+        &self,
+        meta: &Meta,
+        (account, name): (&str, &str),
+        live: &LiveStream,
+        servers: &[String],
+    ) -> Option<GroupView> {
+        let (status, leadership) = (live.group_status()?, live.group_leadership()?);
+        let (vote, last_term) = live.group_vote()?;
+        let me = peer_of(&self.settings.server_name)?;
+        Some(GroupView {
+            account: account.to_owned(),
+            name: name.to_owned(),
+            me: me.to_string(),
+            leader: leadership.leader.map(|leader| leader.to_string()).unwrap_or_default(),
+            leader_since: if leadership.leader == Some(me) { leadership.since } else { 0 },
+            has_had_leader: leadership.has_had_leader,
+            voted_for: vote.voted_for.map(|peer| peer.to_string()).unwrap_or_default(),
+            last_term,
+            replicas: self.replicas_of(meta, live, servers),
+            status,
+        })
+    }
+
+    /// The meta group; `None` where the server is alone, or the group is still to be formed.
+    pub fn meta_group(&self) -> Option<MetaView> {
+        let meta = self.meta()?;
+        let live = meta.live();
+        let leadership = live.group_leadership()?;
+        let leader = leadership.leader;
+        let mut replicas = self.replicas_of(&meta, &live, meta.servers());
+        let leads = meta.leads();
+        replicas.retain(|replica| leader.is_none() || replica.name != self.settings.server_name);
+        Some(MetaView {
+            cluster: self.host.cluster(),
+            leader: leader.map(|leader| meta.name_of(leader)).unwrap_or_default(),
+            peer: leader.map(|leader| leader.to_string()).unwrap_or_default(),
+            leads,
+            size: meta.servers().len(),
+            pending: 0,
+            replicas,
+        })
+    }
+
+    /// Whether this server takes part in a cluster's JetStream.
+    pub fn is_clustered(&self) -> bool {
+        self.cluster.groups.get().is_some()
+    }
+
+    /// What is wrong with the server as a member of its cluster; `None`: it is in none.
+    pub fn cluster_health(&self) -> Option<ClusterHealth> {
+        self.cluster.groups.get()?;
+        let no_contact = "JetStream has not established contact with a meta leader";
+        let Some(meta) = self.meta() else {
+            return Some(ClusterHealth { meta: Some(no_contact), streams: Vec::new() });
+        };
+        let meta_live = meta.live();
+        let status = meta_live.group_status();
+        let has_leader = status.as_ref().is_some_and(|status| status.leader.is_some());
+        if !has_leader {
+            return Some(ClusterHealth { meta: Some(no_contact), streams: Vec::new() });
+        }
+        let is_behind = meta.is_behind() || status.is_some_and(|status| status.is_amnesiac);
+        let meta_ails = is_behind.then_some("JetStream is not current with the meta leader");
+        let streams = meta.assigned_here().into_iter().filter_map(|assignment| {
+            let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+            let live = self.account(account).and_then(|account| account.stream(stream));
+            let reason = match live {
+                None => "stream not found".to_owned(),
+                Some(live) => ailment(&live)?,
+            };
+            Some(StreamAilment { account: account.clone(), stream: stream.clone(), reason })
+        });
+        Some(ClusterHealth { meta: meta_ails, streams: streams.collect() })
+    }
+
+    /// Replicated streams and consumers of this server.
+    pub fn ha_assets(&self) -> usize {
+        let meta = usize::from(self.cluster.meta.get().is_some());
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let of_stream = |live: std::sync::Arc<LiveStream>| 1 + live.consumers().count();
+        streams.filter(|live| live.is_of_group()).map(of_stream).sum::<usize>() + meta
+    }
+
+    /// Where a stream is, and since when it is led here.
+    pub fn place_of(&self, live: &LiveStream) -> ClusterInfo {
+        self.cluster_info(live)
+    }
+
+    /// Where the consumers of a stream are: with the stream, in a group that is called after its.
+    pub fn place_of_consumers(&self, stream: &ClusterInfo) -> ClusterInfo {
+        let group = stream.raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}"));
+        ClusterInfo { raft_group: group.unwrap_or_default(), ..stream.clone() }
+    }
+
+    /// Whether this server leads a stream: one that has no group it always leads.
+    pub fn leads(&self, live: &LiveStream) -> bool {
+        live.role().leads()
+    }
+}
+
+/// Why a replica is not current; `None`: it is.
+fn ailment(live: &LiveStream) -> Option<String> {
+    let status = live.group_status()?;
+    match status {
+        Status { leader: None, .. } => Some("group has no leader".to_owned()),
+        Status { is_amnesiac: true, .. } => {
+            Some("stream catching up: it waits for what was committed before a loss of power".to_owned())
+        }
+        Status { last, committed, .. } if last < committed => Some("stream catching up".to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,37 @@
+//! A server that is to end: others lead before it does.
+
+use super::JetStream;
+use super::live::LiveStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at what is still led here.
+const LOOK: Duration = Duration::from_millis(2);
+
+impl JetStream {
+    /// Has other servers lead all groups that this one leads, and takes no lead any more. Waits
+    /// until they do and publishers were told, at most for `patience`: groups without a majority
+    /// are not waited for.
+    pub fn hand_over(&self, patience: Duration) {
+        let Some(groups) = self.cluster.groups.get() else { return };
+        groups.leave();
+        let deadline = self.host.instant() + patience;
+        loop {
+            let busy: Vec<_> = self.members_of_groups();
+            let busy: Vec<_> = busy.into_iter().filter(|live| live.can_hand_over()).collect();
+            let is_over = busy.is_empty() || self.host.instant() >= deadline;
+            if is_over {
+                return;
+            }
+            busy.iter().for_each(|live| live.hand_over());
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Streams of this server that have a group, the meta stream among them.
+    fn members_of_groups(&self) -> Vec<Arc<LiveStream>> {
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let meta = self.cluster.meta.get().map(|meta| meta.meta_stream());
+        streams.chain(meta).filter(|live| live.is_of_group()).collect()
+    }
+}

@@ -1,0 +1,191 @@
+//! Handing over: another member leads from here on, and no publish is lost on the way.
+//!
+//! Publishes that come meanwhile are held. Before another server takes them this one goes on to
+//! receive: nobody hears "no responders" in between. Then each publisher that waits for an answer
+//! is told that nobody has taken its message, and sends it again: to the new leader.
+
+use super::LiveStream;
+use super::turn::StreamWork;
+use crate::engine::groups::{GroupReplica, MemberEvent};
+use crate::engine::host::Timer;
+use myelin_broker::ServiceBatch;
+use myelin_replica::Peer;
+use myelin_stdx::sync::lock;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// A hand-over that takes longer is given up: the library gives it up after so long, too.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Other servers hear so soon of each other whom a message is for: an answer of the new leader to a
+/// message that both have got comes before the refusal of the old one.
+const SETTLING: Duration = Duration::from_millis(15);
+/// Longest wait for word of the new leader's subjects: a mirror has none.
+const UNHEARD: Duration = Duration::from_millis(200);
+/// Nanoseconds between two looks.
+const LOOK: i64 = 2_000_000;
+/// Compat: as the reference says that nobody is there to take a message; clients try again.
+const NOBODY: &[u8] = b"NATS/1.0 503\r\n\r\n";
+
+/// Hand-over of one stream, if one is under way.
+#[derive(Default)]
+pub(super) struct HandOver {
+    /// Perf: each batch of publishes looks here.
+    is_under_way: AtomicBool,
+    steps: Mutex<Option<HandOverSteps>>,
+    held: Mutex<Vec<ServiceBatch>>,
+    watch: OnceLock<Arc<HandOverWatch>>,
+}
+
+struct HandOverSteps {
+    began: Instant,
+    /// Since when another server leads, and since when it receives.
+    followed: Option<Instant>,
+    heard: Option<Instant>,
+}
+
+/// Looks at a hand-over now and then.
+struct HandOverWatch(Weak<LiveStream>);
+
+impl Timer for HandOverWatch {
+    fn fire(&self) {
+        if let Some(live) = self.0.upgrade()
+            && !live.advance_hand_over()
+        {
+            live.look_again();
+        }
+    }
+}
+
+impl HandOver {
+    /// Whether publishes are held.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Acquire)
+    }
+
+    pub(super) fn hold(&self, msgs: ServiceBatch) {
+        lock(&self.held).push(msgs);
+    }
+
+    /// Ends with holding, and gives what was held.
+    pub(super) fn take(&self) -> Vec<ServiceBatch> {
+        self.is_under_way.store(false, Release);
+        std::mem::take(&mut *lock(&self.held))
+    }
+}
+
+impl LiveStream {
+    /// Has another member lead, if this one does and there is one. Only for threads that may wait.
+    pub(in crate::engine) fn hand_over(self: &Arc<Self>) {
+        self.hand_over_to(None);
+    }
+
+    /// Has a certain member lead, or any other where none is named, if this one does. Only for
+    /// threads that may wait.
+    pub(in crate::engine) fn hand_over_to(self: &Arc<Self>, heir: Option<Peer>) {
+        if !self.role().leads() || self.hand_over.is_under_way.swap(true, AcqRel) {
+            return;
+        }
+        let began = self.scope.host.instant();
+        *lock(&self.hand_over.steps) = Some(HandOverSteps { began, followed: None, heard: None });
+        self.tell(MemberEvent::HandOver(heir));
+        self.serve_off_shard();
+        self.hand_over.watch.get_or_init(|| Arc::new(HandOverWatch(Arc::downgrade(self))));
+        self.look_again();
+    }
+
+    /// Whether another member is about to lead, or can: this one leads, and enough others are
+    /// there to elect one.
+    pub(in crate::engine) fn can_hand_over(&self) -> bool {
+        if self.hand_over.is_under_way() {
+            return true;
+        }
+        let membership = lock(&self.membership.member);
+        let Some(joined) = membership.as_ref().filter(|_| self.role().leads()) else { return false };
+        let groups = &joined.groups;
+        let voters = &joined.start.voters;
+        let others = voters.iter().filter(|&&peer| peer != groups.me && groups.is_there(peer)).count();
+        (others + 1) * 2 > voters.len() && others > 0
+    }
+
+    /// Whether its log is that of a group.
+    pub(in crate::engine) fn is_of_group(&self) -> bool {
+        self.membership.is_taken()
+    }
+
+    fn look_again(&self) {
+        if let Some(watch) = self.hand_over.watch.get() {
+            let timer = Arc::downgrade(watch) as Weak<dyn Timer>;
+            self.scope.host.schedule(self.scope.host.now() + LOOK, timer);
+        }
+    }
+
+    /// Looks how far it is. Answers whether it is over.
+    fn advance_hand_over(self: &Arc<Self>) -> bool {
+        let now = self.scope.host.instant();
+        let mut steps = lock(&self.hand_over.steps);
+        let Some(HandOverSteps { began, followed, heard }) = &mut *steps else { return true };
+        let passed = |since: Instant| now.saturating_duration_since(since);
+        if !self.role().leads() && self.has_another_leader() {
+            let followed = *followed.get_or_insert(now);
+            if self.is_wanted_elsewhere() || passed(followed) >= UNHEARD {
+                heard.get_or_insert(now);
+            }
+        }
+        let is_over = heard.is_some_and(|heard| passed(heard) >= SETTLING) || passed(*began) >= LONGEST;
+        if is_over {
+            *steps = None;
+            drop(steps);
+            self.end_hand_over();
+        }
+        is_over
+    }
+
+    fn has_another_leader(&self) -> bool {
+        self.group_status().is_some_and(|status| status.leader.is_some())
+    }
+
+    /// Whether another server receives what is published to the stream.
+    fn is_wanted_elsewhere(&self) -> bool {
+        let config = self.config();
+        config
+            .subjects
+            .first()
+            .is_some_and(|subject| self.scope.account.is_wanted_elsewhere(subject.as_bytes()))
+    }
+
+    /// Publishers whose messages are held are told, or the stream takes them: it leads still, or
+    /// again.
+    fn end_hand_over(self: &Arc<Self>) {
+        // Nobody may begin to lead in between, and lose what it is bound to.
+        let changing = lock(&self.membership.changing);
+        let leads = self.role().leads();
+        if !leads {
+            self.unbind();
+        }
+        drop(changing);
+        if leads {
+            return self.submit_and_wait(StreamWork::TakeHeld);
+        }
+        let mut refused = MessageBuf::default();
+        for msgs in self.hand_over.take() {
+            for msg in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
+                refused.push(MessageRef { subject: msg.reply, headers: NOBODY, ..MessageRef::default() });
+            }
+            self.ingress.forget(&msgs);
+            self.give_up_traces(&msgs);
+        }
+        if !refused.is_empty() {
+            self.scope.host.publish(&self.scope.account, refused);
+        }
+    }
+
+    /// Ends with receiving, unless another server is to begin first.
+    pub(super) fn unbind_unless_handing_over(&self) {
+        if !self.hand_over.is_under_way() {
+            self.unbind();
+        }
+    }
+}
