@@ -65,6 +65,7 @@ pub use live::{CoreGuard, LiveStream};
 use live::{JoinTerms, ServerIdentity};
 pub use meta::peer_of as peer_id;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
+pub use myelin_streams::group::KeptLogBounds;
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
 
 /// How long the end of the server waits until clients are told of it.
@@ -134,6 +135,7 @@ impl JetStream {
         for stream in report.streams {
             found.entry(stream.meta.account.clone()).or_default().push(stream);
         }
+        found.values_mut().for_each(|found| account::mark_replaced(found));
         let budget = |bytes: u64| Arc::new(StorageBudget::new(saturated(bytes)));
         let limits = settings.limits.clone();
         Ok(Arc::new(Self {
@@ -208,7 +210,11 @@ impl JetStream {
         let live = self.account(account).and_then(|account| account.stream(stream));
         let live = live.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let is_synced = self.settings.sync_always && live.is_stored();
-        live.join(groups, config, JoinTerms { seed: self.seed(), is_synced, may_be_new: true })
+        live.join(
+            groups,
+            config,
+            JoinTerms { seed: self.seed(), is_synced, may_be_new: true, is_amnesiac: false },
+        )
     }
 
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store.

@@ -7,10 +7,10 @@ use super::RunningJetStream;
 use crate::cluster::{GroupPart, takes_part};
 use myelin_broker::{Broker, LinkedPeer, PeerObserver};
 use myelin_conf::options::Options;
-use myelin_jetstream::{GroupSettings, JetStream, peer_id};
+use myelin_jetstream::{GroupSettings, JetStream, KeptLogBounds, peer_id};
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
-use myelin_wire::peer::groups::{GroupServer, RAFT_ACCOUNT};
+use myelin_wire::peer::groups::{BULK_ACCOUNT, GroupServer, RAFT_ACCOUNT};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -37,13 +37,19 @@ impl RunningJetStream {
             return Ok(None);
         }
         let name = broker.info().server_name;
-        let (Some(me), Some(account)) = (peer_id(&name), broker.internal_account(RAFT_ACCOUNT)) else {
+        let accounts = (broker.internal_account(RAFT_ACCOUNT), broker.internal_account(BULK_ACCOUNT));
+        let (Some(me), (Some(account), Some(bulk))) = (peer_id(&name), accounts) else {
             return Err("the server has no account for groups".to_owned());
         };
         if name.contains(',') {
             return Err(format!("server_name {name:?} must not have a comma in a cluster with JetStream"));
         }
-        let incarnation = self.jetstream.begin_groups(GroupSettings { me, account })?;
+        let incarnation = self.jetstream.begin_groups(GroupSettings {
+            me,
+            account,
+            bulk,
+            kept_log: KeptLogBounds::default(),
+        })?;
         let is_known = self.jetstream.has_meta(RAFT_ACCOUNT);
         if is_known {
             self.jetstream.begin_meta(&[])?;

@@ -69,6 +69,8 @@ pub(super) struct UpkeepState {
     /// The last entry of the group's log up to which every replica has it: those behind it stay
     /// as they were written.
     kept_behind: Option<u64>,
+    /// Whether segments with entries behind that are sealed without being compressed.
+    keeps_form: bool,
     /// Index up to which segments were sealed, at most.
     sealed_through: u64,
 }
@@ -155,6 +157,18 @@ impl Stream {
         if was_kept && !self.is_log_kept() {
             self.upkeep.idle = None;
         }
+    }
+
+    /// Has segments with entries that are [kept](Self::keep_log_behind) be sealed as they were
+    /// written, also where the stream compresses, until it is told otherwise: a replica is on its
+    /// way that needs them.
+    pub fn keep_log_form(&mut self, keeps_form: bool) {
+        self.upkeep.keeps_form = keeps_form;
+    }
+
+    /// Whether a replica is on its way that needs entries as they were written.
+    pub(super) fn is_form_kept(&self) -> bool {
+        self.upkeep.keeps_form && self.upkeep.kept_behind.is_some()
     }
 
     /// Whether sealed segments have entries that a replica may need.
@@ -290,8 +304,11 @@ impl Stream {
         let is_retired =
             self.shared.catalog().retired().iter().any(|retired| retired.no == closed.active.segment.no);
         // The file of a retired segment is soon removed: only its footer is needed.
+        // What is packed cannot be read as a part of the log.
+        let is_needed =
+            self.upkeep.keeps_form && self.upkeep.kept_behind.is_some_and(|kept| kept < closed.last_index);
         let packing = match self.config.compression {
-            Compression::S2 if !is_retired => Packing::Packed,
+            Compression::S2 if !is_retired && !is_needed => Packing::Packed,
             _ => Packing::Plain,
         };
         Some(Task::Seal(Box::new(Sealing { closed, packing })))

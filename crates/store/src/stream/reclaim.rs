@@ -23,7 +23,8 @@ impl Stream {
     /// # Errors
     /// Its messages cannot be read; nothing has changed.
     pub fn reclaim(&mut self) -> Result<bool, ReadError> {
-        if !self.segment_storage.is_memory() {
+        // A replica may need the log as it was written.
+        if !self.segment_storage.is_memory() || self.is_form_kept() {
             return Ok(false);
         }
         let mut catalog = self.shared.catalog_mut();

@@ -32,8 +32,13 @@ pub struct InstallMessage {
 /// Body of a message about an install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallBody {
-    /// The stream can be had, as of this point.
-    Offer(InstallPoint),
+    /// The stream can be had.
+    Offer {
+        /// As of this point.
+        point: InstallPoint,
+        /// Up to which sequence messages may have lifetimes of which only their headers tell.
+        lifetimes_until: u64,
+    },
     /// A piece: its number, from 1, and its bytes.
     Piece(u64, Vec<u8>),
     /// There were so many pieces, with this digest.
@@ -67,7 +72,7 @@ impl InstallMessage {
     pub fn encode(&self) -> Vec<u8> {
         let Self { place, install, body } = self;
         let kind = match body {
-            InstallBody::Offer(_) => 1,
+            InstallBody::Offer { .. } => 1,
             InstallBody::Piece(..) => 2,
             InstallBody::End(..) => 3,
             InstallBody::Taken(_) => 4,
@@ -78,7 +83,10 @@ impl InstallMessage {
         out.extend_from_slice(&[VERSION, kind, 0, 0]);
         put(&[place.group.0, u64::from(place.epoch), *install], &mut out);
         match body {
-            InstallBody::Offer(point) => put_point(point, &mut out),
+            InstallBody::Offer { point, lifetimes_until } => {
+                put(&[*lifetimes_until], &mut out);
+                put_point(point, &mut out);
+            }
             InstallBody::Piece(number, bytes) => {
                 put(&[*number], &mut out);
                 out.extend_from_slice(bytes);
@@ -106,7 +114,11 @@ impl InstallMessage {
         let [group, epoch, install] = numbers(&head[8..])?;
         let place = GroupPlace { group: GroupId(group), epoch: u32::try_from(epoch).ok()? };
         let body = match kind {
-            1 => InstallBody::Offer(point(body)?),
+            1 => {
+                let (lifetimes_until, body) = body.split_first_chunk::<8>()?;
+                let lifetimes_until = u64::from_le_bytes(*lifetimes_until);
+                InstallBody::Offer { point: point(body)?, lifetimes_until }
+            }
             2 => {
                 let (number, piece) = body.split_first_chunk::<8>()?;
                 InstallBody::Piece(u64::from_le_bytes(*number), piece.to_vec())
@@ -182,7 +194,7 @@ mod tests {
             config_index: 9,
         };
         let bodies = [
-            InstallBody::Offer(point),
+            InstallBody::Offer { point, lifetimes_until: 12 },
             InstallBody::Piece(1, b"abc".to_vec()),
             InstallBody::Piece(2, Vec::new()),
             InstallBody::End(1, digest),
@@ -216,9 +228,12 @@ mod tests {
 
     #[test]
     fn points_that_no_stream_can_have_are_none() {
-        let InstallBody::Offer(good) = messages()[0].body.clone() else { panic!("an offer") };
+        let InstallBody::Offer { point: good, .. } = messages()[0].body.clone() else { panic!("an offer") };
         let is_taken = |point: InstallPoint| {
-            let message = InstallMessage { body: InstallBody::Offer(point), ..messages()[0].clone() };
+            let message = InstallMessage {
+                body: InstallBody::Offer { point, lifetimes_until: 0 },
+                ..messages()[0].clone()
+            };
             InstallMessage::decode(&message.encode()).is_some()
         };
         assert!(is_taken(good));

@@ -25,6 +25,7 @@ mod persisting;
 mod tests;
 mod votes;
 
+pub use kept_log::KeptLogBounds;
 pub use open::GroupStart;
 pub use persisting::Persistence;
 pub use votes::{GroupVotes, VotesUnreadable};
@@ -202,6 +203,7 @@ impl GroupMember {
         }
         let kept_behind = self.kept_log.behind(&self.consensus, now);
         stream.store_mut().keep_log_behind(kept_behind);
+        stream.store_mut().keep_log_form(self.kept_log.has_installs());
         let position = stream.store().group().ok_or(MemberFailed::NoGroup)?;
         debug_assert_eq!(position.index, self.known + self.unproposed.len() as u64, "one log");
         if !stream.role().leads() && self.may_lead_behind(position) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use myelin_replica::{Broken, Consensus, LogStart, MemberStart, Peer, Vote};
 
-use super::kept_log::KeptLog;
+use super::kept_log::{KeptLog, KeptLogBounds};
 use super::persisting::Unpersisted;
 use super::{GroupMember, MemberFailed, Persistence, changes, raft_entry};
 use crate::stream::StreamCore;
@@ -25,6 +25,8 @@ pub struct GroupStart {
     pub seed: u64,
     /// Rule by which an entry counts as persisted.
     pub persistence: Persistence,
+    /// How much of the log stays for members that are behind.
+    pub kept_log: KeptLogBounds,
 }
 
 /// Bytes of entries that are read at once.
@@ -38,7 +40,7 @@ impl GroupMember {
     /// what counts, or says nothing of its members that is understood.
     pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
-        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence } = start;
+        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log } = start;
         // Consensus takes all that it begins with for persisted.
         match persistence {
             Persistence::Written => stream.store_mut().flush()?,
@@ -63,7 +65,7 @@ impl GroupMember {
             unproposed: VecDeque::new(),
             known,
             elected: 0,
-            kept_log: KeptLog::default(),
+            kept_log: KeptLog::new(kept_log),
             members: Vec::new(),
             is_settled: true,
             wanted: Vec::new(),

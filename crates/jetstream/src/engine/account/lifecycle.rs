@@ -231,7 +231,7 @@ impl AccountStreams {
 
     /// Takes an open stream into service. That others may find it now is for the caller to tell
     /// ([`JetStream::seek_origins`]): of an account that is opened nothing is found before its end.
-    fn begin(
+    pub(super) fn begin(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
         config: StreamConfig,
@@ -251,6 +251,7 @@ impl AccountStreams {
         let live =
             LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
         *lock(&listener.0) = Arc::downgrade(&live);
+        live.set_home(Arc::downgrade(self));
         consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
         log.attach(&consumers);
         let (config, role) = (live.config(), live.role());
@@ -474,9 +475,9 @@ impl AccountStreams {
 
 /// A stream that is being deleted, however that ends, also by a panic. If its core is gone, it
 /// leaves the account's table with this, and whoever copies it looks for another one.
-struct LeavingStream<'a> {
-    streams: &'a AccountStreams,
-    live: &'a Arc<LiveStream>,
+pub(super) struct LeavingStream<'a> {
+    pub(super) streams: &'a AccountStreams,
+    pub(super) live: &'a Arc<LiveStream>,
 }
 
 impl Drop for LeavingStream<'_> {
@@ -529,7 +530,7 @@ impl Drop for SuspendedLog<'_> {
 
 /// Removes all that a stream has. Its core is nobody's while the disk takes that down, and does not
 /// come back then.
-fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
+pub(super) fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
     let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     doomed.unbind();
     let _log = SuspendedLog::of(doomed);
@@ -590,7 +591,7 @@ fn listen(live: &LiveStream, is_due: bool) {
 }
 
 /// Facts about a stream that are neither in its configuration nor in its log.
-struct StreamOrigin {
+pub(super) struct StreamOrigin {
     created: Timestamp,
     /// As [`Stored::lifetimes_until`] says.
     lifetimes_until: Seq,
@@ -602,8 +603,13 @@ struct StreamOrigin {
 }
 
 impl StreamOrigin {
+    /// As [`Stored::lifetimes_until`] says.
+    pub(super) fn with_lifetimes(self, lifetimes_until: Seq) -> Self {
+        Self { lifetimes_until, ..self }
+    }
+
     /// Facts about a stream that is made now, or was filled from a backup.
-    fn new(created: Timestamp) -> Self {
+    pub(super) fn new(created: Timestamp) -> Self {
         Self { created, lifetimes_until: 0, seen: SeenPositions::default(), found_end: None }
     }
 }

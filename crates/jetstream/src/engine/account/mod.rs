@@ -5,6 +5,9 @@
 
 use super::JetStream;
 use super::api_counters::ApiCounters;
+pub(super) use install::{StagedReplica, mark_replaced};
+use lifecycle::{LeavingStream, StreamOrigin, end_stream};
+mod install;
 mod lifecycle;
 mod table;
 

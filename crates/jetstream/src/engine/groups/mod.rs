@@ -17,25 +17,27 @@ mod clock;
 mod durable;
 mod frame_outbox;
 mod frames;
+mod installs;
 mod peers;
 mod replica;
 
 use super::host::Host;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
+use installs::Installs;
 use myelin_broker::{Account, Binding, Level, LinkedPeer, Service};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::{Store, Timestamp};
-use myelin_streams::group::GroupVotes;
+use myelin_streams::group::{GroupVotes, KeptLogBounds};
 use peers::Peers;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use frame_outbox::FrameOutbox;
@@ -52,6 +54,10 @@ pub struct GroupSettings {
     pub me: Peer,
     /// The account in which servers publish frames to each other. Nobody else may.
     pub account: Arc<Account>,
+    /// The account in which they publish what is large. Nobody else may.
+    pub bulk: Arc<Account>,
+    /// How much of a group's log stays for members that are behind.
+    pub kept_log: KeptLogBounds,
 }
 
 /// Group of which a stream is to be a member.
@@ -69,6 +75,7 @@ pub(super) struct Groups {
     /// The life of the store, a number that grows with each start.
     incarnation: u64,
     pub(super) account: Arc<Account>,
+    pub(super) kept_log: KeptLogBounds,
     host: Arc<dyn Host>,
     began: Instant,
     members: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
@@ -86,6 +93,8 @@ pub(super) struct Groups {
     observer: RwLock<Option<Weak<dyn GroupsObserver>>>,
     /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
+    /// Set once, at the beginning.
+    installs: OnceLock<Installs>,
     me_weak: Weak<Self>,
 }
 
@@ -105,7 +114,7 @@ impl Groups {
         host: &Arc<dyn Host>,
         (settings, boot): (GroupSettings, Option<u64>),
     ) -> Result<Arc<Self>, String> {
-        let GroupSettings { me, account } = settings;
+        let GroupSettings { me, account, bulk, kept_log } = settings;
         let mut votes = GroupVotes::open(store).map_err(|error| error.to_string())?;
         let host = Arc::clone(host);
         let (state, is_amnesiac) =
@@ -120,6 +129,7 @@ impl Groups {
             me,
             incarnation: state.incarnation,
             account,
+            kept_log,
             began,
             members: RwLock::default(),
             peers: Mutex::new(Peers::new(state.incarnation)),
@@ -131,12 +141,15 @@ impl Groups {
             binding: Mutex::default(),
             observer: RwLock::new(None),
             early: Mutex::default(),
+            installs: OnceLock::new(),
             me_weak: Weak::clone(me_weak),
             host,
         });
         let service: Arc<dyn Service> = Arc::new(FrameService(Arc::downgrade(&groups)));
         let binding = groups.account.bind(format!("{me}.*").as_bytes(), service);
         *lock(&groups.binding) = Some(binding);
+        let begun = Installs::begin(&groups.me_weak, &groups.host, (me, groups.life()), &bulk);
+        let _ = groups.installs.set(begun);
         groups.arm();
         Ok(groups)
     }
@@ -160,6 +173,11 @@ impl Groups {
     pub(super) fn heard_ago(&self, peer: Peer) -> i64 {
         let ago = lock(&self.peers).heard_ago(peer, self.nanoseconds());
         i64::try_from(ago.unwrap_or(0)).unwrap_or(i64::MAX)
+    }
+
+    /// Another member of a group that is led here lacks what is no more in the log. For turns.
+    pub(super) fn install_wanted(&self, group: GroupId, to: Peer) {
+        self.installs.get().into_iter().for_each(|installs| installs.wanted(group, to));
     }
 
     /// Forgets a group whose stream is removed.

@@ -1,8 +1,10 @@
 //! Replica of a group as this room knows it: somebody to tell news, and to call when there is some.
 
+use crate::engine::account::StagedReplica;
 use myelin_broker::ServiceShard;
-use myelin_replica::frame::{LogWord, RestWord};
+use myelin_replica::frame::{GroupPlace, LogWord, RestWord};
 use myelin_replica::{Peer, RaftMessage, Vote};
+use myelin_store::{InstallPoint, InstallSource};
 
 /// News for a member of a group.
 #[derive(Clone, Debug)]
@@ -27,6 +29,10 @@ pub(in crate::engine) enum MemberEvent {
     Want(Vec<Peer>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
+    /// Another member gets the stream as of this entry.
+    Installing(Peer, u64),
+    /// Another member has got the stream as a whole: its log is another one now.
+    Installed(Peer),
 }
 
 /// Stream of this server that is a member of a group.
@@ -42,4 +48,21 @@ pub(in crate::engine) trait GroupReplica: Send + Sync {
 
     /// Whether its member needs no ticks.
     fn is_resting(&self) -> bool;
+
+    /// The stream as a whole for another member, and up to which sequence messages may have
+    /// lifetimes of which only their headers tell. Entries behind that are kept for it. Only for
+    /// threads that may wait.
+    fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)>;
+
+    /// Begins a replica that takes the place of this one when it has the whole stream. Only for
+    /// threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why not.
+    fn begin_install(
+        &self,
+        place: GroupPlace,
+        point: InstallPoint,
+        lifetimes_until: u64,
+    ) -> Result<StagedReplica, String>;
 }

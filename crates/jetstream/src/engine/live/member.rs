@@ -9,14 +9,15 @@ use super::amnesia::Amnesia;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
+use crate::engine::account::StagedReplica;
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent, write_frames};
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
-use myelin_replica::frame::RestWord;
+use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
 use myelin_stdx::sync::lock;
-use myelin_store::GroupPosition;
 use myelin_store::consumer::GroupConsumers;
+use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
 use myelin_streams::stream::StreamCore;
@@ -34,7 +35,7 @@ impl LiveStream {
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
-        JoinTerms { seed, is_synced, may_be_new }: JoinTerms,
+        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten }: JoinTerms,
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
         let has_log = self.has_log()?;
@@ -49,7 +50,7 @@ impl LiveStream {
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
         // What is synced before it is confirmed is not lost.
-        let is_amnesiac = is_amnesiac && !(is_synced && has_log);
+        let is_amnesiac = has_forgotten || is_amnesiac && !(is_synced && has_log);
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
@@ -57,6 +58,7 @@ impl LiveStream {
             is_amnesiac,
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
+            kept_log: groups.kept_log,
         };
         if is_synced {
             // What a member begins with counts as synced.
@@ -129,6 +131,11 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has its member see what was left for it. Only for threads that may wait.
+    pub(in crate::engine) fn serve_member(&self) {
+        self.serve_off_shard();
+    }
+
     /// Has just these peers be the members of its group, as soon as may be. Only for threads that
     /// may wait.
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
@@ -187,7 +194,9 @@ impl LiveStream {
                     work.messages,
                     &mut frames,
                 );
-                let committed = joined.member.consensus().committed();
+                let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
+                let lacking = joined.member.consensus_mut().lacking();
+                lacking.into_iter().for_each(|peer| joined.groups.install_wanted(group, peer));
                 if joined.amnesia.as_ref().is_some_and(|amnesia| amnesia.is_over(committed)) {
                     joined.remember();
                 }
@@ -330,6 +339,20 @@ impl GroupReplica for LiveStream {
 
     fn is_resting(&self) -> bool {
         self.membership.is_resting.load(Acquire)
+    }
+
+    fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {
+        self.draw_install(to)
+    }
+
+    fn begin_install(
+        &self,
+        place: GroupPlace,
+        point: InstallPoint,
+        lifetimes_until: u64,
+    ) -> Result<StagedReplica, String> {
+        let me = self.me.upgrade().ok_or("its stream is gone")?;
+        me.stage_install(place, (point, lifetimes_until))
     }
 }
 

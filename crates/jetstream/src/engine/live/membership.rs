@@ -2,8 +2,10 @@
 //!
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
+use super::LiveStream;
 use super::amnesia::Amnesia;
 use super::resting::Resting;
+use crate::engine::account::AccountStreams;
 use crate::engine::groups::{FrameOutbox, Groups, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
 use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
@@ -35,6 +37,8 @@ pub(in crate::engine) struct JoinTerms {
     pub(in crate::engine) is_synced: bool,
     /// Whether its group may have been made in this life of the store.
     pub(in crate::engine) may_be_new: bool,
+    /// Whether it may have lost entries that it has confirmed, whatever its store says.
+    pub(in crate::engine) is_amnesiac: bool,
 }
 
 /// Whoever wants to know what becomes of a member.
@@ -50,6 +54,10 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
 
     /// The group of the stream, which leads it, has the members that were wanted. Must not wait.
     fn has_members(&self, account: &str, stream: &str);
+
+    /// Another replica, with what the group has, has taken the place of the one on this server.
+    /// Called on the thread of the API.
+    fn is_replaced(&self, account: &str, stream: &str, anew: &Arc<LiveStream>);
 }
 
 /// A stream's part in a group, if it has one.
@@ -66,6 +74,8 @@ pub(super) struct Membership {
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
     pub(super) watcher: OnceLock<Weak<dyn MemberWatcher>>,
+    /// Whose streams it is one of.
+    pub(super) home: OnceLock<Weak<AccountStreams>>,
 }
 
 pub(super) struct JoinedMember {
@@ -170,6 +180,8 @@ impl JoinedMember {
                 self.member.consensus_mut().campaign()?;
             }
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
+            MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
+            MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
         }
         Ok(())

@@ -23,6 +23,7 @@ mod founding;
 mod hand_over;
 mod health;
 mod ingress;
+mod install;
 mod lost;
 mod member;
 mod membership;
@@ -70,6 +71,7 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
+pub(super) use install::LeftGroup;
 pub(super) use membership::{JoinTerms, MemberWatcher};
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 

@@ -38,7 +38,7 @@ impl Meta {
         let name = &self.name;
         jetstream.host.log(Level::Info, format_args!("Self is new JetStream cluster metadata leader"));
         let (replicas, cluster) =
-            (jetstream.replicas_of(self, &self.live, &self.servers), jetstream.host.cluster());
+            (jetstream.replicas_of(self, &self.live(), &self.servers), jetstream.host.cluster());
         let leader = super::peer_of(name).map(|peer| peer.to_string()).unwrap_or_default();
         jetstream
             .tell_system(|header| leadership::domain_leader_elected(header, &leader, &replicas, &cluster));

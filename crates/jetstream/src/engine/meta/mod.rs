@@ -70,7 +70,7 @@ pub(super) struct Meta {
     jetstream: Weak<JetStream>,
     groups: Arc<Groups>,
     /// The stream, and its account, which is nobody else's.
-    live: Arc<LiveStream>,
+    live: Mutex<Arc<LiveStream>>,
     _account: Arc<AccountStreams>,
     /// This server's name.
     name: String,
@@ -136,12 +136,12 @@ impl Meta {
         let place = GroupPlace { group: META_GROUP, epoch };
         let (seed, is_synced) = (jetstream.seed(), jetstream.settings.sync_always);
         // All are there when it is made, and say that they have nothing.
-        let terms = JoinTerms { seed, is_synced, may_be_new: false };
+        let terms = JoinTerms { seed, is_synced, may_be_new: false, is_amnesiac: false };
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
         let meta = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
-            live,
+            live: Mutex::new(live),
             _account: account,
             name: jetstream.settings.server_name.clone(),
             servers,
@@ -158,7 +158,7 @@ impl Meta {
         let service: Arc<dyn Service> = Arc::new(AskService(Arc::downgrade(&meta)));
         // As long as the account is there, which is for ever.
         let _ = groups.account.bind(asked.as_bytes(), service);
-        meta.live.watch_member(Arc::downgrade(&meta) as Weak<dyn MemberWatcher>);
+        meta.live().watch_member(Arc::downgrade(&meta) as Weak<dyn MemberWatcher>);
         // What is there from earlier lives was answered then.
         meta.apply(false);
         Ok(meta)
@@ -166,7 +166,7 @@ impl Meta {
 
     /// Whether this server decides.
     pub(super) fn leads(&self) -> bool {
-        self.live.role().leads()
+        self.live().role().leads()
     }
 
     pub(super) fn view(&self) -> MutexGuard<'_, Assignments> {
@@ -186,7 +186,7 @@ impl Meta {
 
     /// Whether this server has not seen yet what it knows to be committed.
     pub(super) fn is_behind(&self) -> bool {
-        self.live.released() > self.view().seen()
+        self.live().released() > self.view().seen()
     }
 
     /// Streams of which this server has a replica.
@@ -196,7 +196,7 @@ impl Meta {
 
     /// The meta stream.
     pub(super) fn live(&self) -> Arc<LiveStream> {
-        Arc::clone(&self.live)
+        Arc::clone(&lock(&self.live))
     }
 
     /// Nanoseconds since another server was there for certain.
@@ -234,7 +234,7 @@ impl Meta {
         if self.leads() {
             return Route::Here;
         }
-        let is_known = self.live.group_status().is_some_and(|status| status.leader.is_some());
+        let is_known = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return Route::Silent };
         let now = jetstream.host.instant();
         let mut leaderless = lock(&self.leaderless);
@@ -314,7 +314,7 @@ impl Meta {
     /// Looks at what was committed since the last time.
     fn apply(&self, are_answered: bool) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
-        let reader = self.live.reader();
+        let reader = self.live().reader();
         let last = reader.release().seq();
         let mut changed = Vec::new();
         let mut buffer = Vec::new();
@@ -381,7 +381,7 @@ impl GroupsObserver for Meta {
     fn passes(&self) {
         // Some may have waited for too long.
         self.waits.wake();
-        let has_leader = self.live.group_status().is_some_and(|status| status.leader.is_some());
+        let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
         self.look_at_quorums(&jetstream);
         if has_leader {
@@ -397,6 +397,18 @@ impl GroupsObserver for Meta {
 }
 
 impl MemberWatcher for Meta {
+    fn is_replaced(&self, account: &str, stream: &str, anew: &Arc<LiveStream>) {
+        if self.is_meta(account, stream) {
+            *lock(&self.live) = Arc::clone(anew);
+            self.apply(false);
+            return;
+        }
+        let assignment = self.view().get(account, stream);
+        if let Some(assignment) = assignment {
+            anew.want_members(assignment.peers.iter().filter_map(|server| peer_of(server)).collect());
+        }
+    }
+
     fn has_leader(&self, account: &str, stream: &str, leader: Option<Peer>) {
         if self.is_meta(account, stream) {
             self.is_led_elsewhere(leader);
@@ -424,7 +436,7 @@ impl MemberWatcher for Meta {
 
     fn committed(&self, account: &str, stream: &str) {
         if !self.is_meta(account, stream)
-            || self.live.released() <= self.view().seen()
+            || self.live().released() <= self.view().seen()
             || self.is_apply_queued.swap(true, AcqRel)
         {
             return;

@@ -3,7 +3,7 @@
 use super::house::{House, stream};
 use super::meta_cluster::MetaCluster;
 use crate::engine::meta::peer_of;
-use crate::engine::{ApiRequest, GroupSettings};
+use crate::engine::{ApiRequest, GroupSettings, KeptLogBounds};
 use myelin_disk::faulty::FaultyDisk;
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,7 +228,8 @@ fn before_there_is_a_meta_group_nobody_decides() {
     let house = House::named(&FaultyDisk::new(1), "n1", 1);
     house.host.stand_still();
     let me = peer_of("n1").expect("a name");
-    let settings = GroupSettings { me, account: Arc::clone(&house.frames) };
+    let (account, bulk) = (Arc::clone(&house.frames), Arc::clone(&house.bulk));
+    let settings = GroupSettings { me, account, bulk, kept_log: KeptLogBounds::default() };
     house.jetstream.begin_groups(settings).expect("a healthy disk");
     let request = ApiRequest {
         account: Arc::clone(&house.account),

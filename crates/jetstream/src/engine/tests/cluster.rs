@@ -2,7 +2,7 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
-use crate::engine::{GroupConfig, GroupSettings, LiveStream};
+use crate::engine::{GroupConfig, GroupSettings, KeptLogBounds, LiveStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
@@ -36,6 +36,7 @@ impl Service for Wire {
 pub(super) struct Parcel {
     pub(super) from: usize,
     pub(super) to: usize,
+    pub(super) is_bulk: bool,
     subject: Vec<u8>,
     bytes: Vec<u8>,
 }
@@ -44,6 +45,8 @@ struct Server {
     disk: FaultyDisk,
     house: Option<House>,
     wire: Arc<Wire>,
+    /// What is large.
+    bulk: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
     /// Deliveries of consumers here, in all lives.
@@ -64,6 +67,12 @@ pub(super) struct Cluster {
     pub(super) isolated: Vec<usize>,
     /// Servers whose disk has not synced yet what it was asked to.
     pub(super) are_syncs_held: bool,
+    /// How much of the log stays for servers that are behind, of those that begin from now on.
+    pub(super) kept_log: KeptLogBounds,
+    /// Bytes of segments, if these are smaller than usual.
+    segment_bytes: Option<u32>,
+    /// Whether what is large is lost on its way.
+    pub(super) is_bulk_lost: bool,
 }
 
 /// The server with this number.
@@ -85,20 +94,69 @@ impl Cluster {
     /// Servers with an empty stream each, a rule by which entries are persisted, and all that is
     /// random.
     pub(super) fn seeded(size: usize, config: StreamConfig, sync_always: bool, seed: u64) -> Self {
+        Self::built(size, config, (sync_always, seed), (KeptLogBounds::default(), None))
+    }
+
+    /// Servers with an empty stream each and small segments, which keep little of the log for those
+    /// that are behind.
+    pub(super) fn lean(size: usize, config: StreamConfig) -> Self {
+        let kept_log = KeptLogBounds { longest: 0, bytes: 0 };
+        Self::built(size, config, (false, 1), (kept_log, Some(32 << 10)))
+    }
+
+    fn built(
+        size: usize,
+        config: StreamConfig,
+        (sync_always, seed): (bool, u64),
+        (kept_log, segment_bytes): (KeptLogBounds, Option<u32>),
+    ) -> Self {
         let server = |number: usize| Server {
             disk: FaultyDisk::new(seed + number as u64),
             house: None,
             wire: Arc::default(),
+            bulk: Arc::default(),
             acks: Vec::new(),
             deliveries: Vec::new(),
             lives: 0,
             now: 0,
         };
-        let servers = (0..size).map(server).collect();
-        let (isolated, are_syncs_held) = (Vec::new(), false);
-        let mut cluster = Self { servers, config, sync_always, seed, isolated, are_syncs_held };
+        let mut cluster = Self {
+            servers: (0..size).map(server).collect(),
+            config,
+            sync_always,
+            seed,
+            isolated: Vec::new(),
+            are_syncs_held: false,
+            kept_log,
+            segment_bytes,
+            is_bulk_lost: false,
+        };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
+    }
+
+    /// Ends a server, and gives it another, empty disk.
+    pub(super) fn replace_disk(&mut self, number: usize) {
+        self.kill(number);
+        self.servers[number].disk = FaultyDisk::new(self.seed + 100 + number as u64);
+    }
+
+    /// Replicas that took the place of others, in all lives.
+    pub(super) fn installs(&self) -> usize {
+        let houses = self.servers.iter().filter_map(|server| server.house.as_ref());
+        houses.map(|house| house.host.infos_with("has all of its group's stream")).sum()
+    }
+
+    /// Consumers of a server's stream as its group has them: names and states, in words.
+    pub(super) fn consumer_states(&mut self, number: usize) -> Vec<String> {
+        let live = self.house(number).stream("S");
+        let mut guard = live.lock_core().expect("it is there");
+        let (core, _) = guard.parts();
+        let applied = core.applied_consumers().expect("it is in a group");
+        let words = |(id, (name, rules, _, state)): (_, (&str, _, _, &_))| {
+            format!("{id:?} {name} {rules:?} {state:?}")
+        };
+        applied.iter().map(words).collect()
     }
 
     /// Begins a server on what its disk has.
@@ -107,12 +165,14 @@ impl Cluster {
         let server = &mut self.servers[number];
         server.lives += 1;
         let seed = self.seed.wrapping_mul(1000) + server.lives * 8 + number as u64;
-        let mut house = House::member(&server.disk, (seed, server.now), self.sync_always);
+        let mut house =
+            House::member(&server.disk, (seed, server.now), (self.sync_always, self.segment_bytes));
         house.host.stand_still();
         house.host.has_sync_thread.store(true, Relaxed);
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
+            let _ = house.bulk.bind(subject.as_bytes(), Arc::clone(&server.bulk) as Arc<dyn Service>);
         }
         server.acks.push(house.record("acks.>"));
         server.deliveries.push(house.record("to.me"));
@@ -127,7 +187,8 @@ impl Cluster {
         if house.streams().stream(&self.config.name).is_none() {
             house.create(self.config.clone());
         }
-        let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
+        let (account, bulk) = (Arc::clone(&house.frames), Arc::clone(&house.bulk));
+        let settings = GroupSettings { me: peer(number), account, bulk, kept_log: self.kept_log };
         house.jetstream.begin_groups(settings).expect("a healthy disk");
         let voters = (0..size).map(peer).collect();
         let config = GroupConfig { place: PLACE, voters };
@@ -155,6 +216,7 @@ impl Cluster {
             house.end();
         }
         lock(&server.wire.0).clear();
+        lock(&server.bulk.0).clear();
     }
 
     pub(super) fn size(&self) -> usize {
@@ -201,24 +263,29 @@ impl Cluster {
     pub(super) fn collect(&mut self) -> Vec<Parcel> {
         let mut parcels = Vec::new();
         for from in 0..self.servers.len() {
-            for (subject, bytes) in std::mem::take(&mut *lock(&self.servers[from].wire.0)) {
+            let Server { wire, bulk, .. } = &self.servers[from];
+            let of = |wire: &Arc<Wire>, is_bulk| {
+                let all = std::mem::take(&mut *lock(&wire.0));
+                all.into_iter().map(move |(subject, bytes)| (subject, bytes, is_bulk))
+            };
+            for (subject, bytes, is_bulk) in of(wire, false).chain(of(bulk, true)) {
                 let is_for = |number: &usize| subject.starts_with(peer(*number).to_string().as_bytes());
                 let to = (0..self.servers.len()).find(is_for).expect("a server");
-                parcels.push(Parcel { from, to, subject, bytes });
+                parcels.push(Parcel { from, to, is_bulk, subject, bytes });
             }
         }
         parcels
     }
 
     /// Brings frames to the server that they are for.
-    pub(super) fn carry(&mut self, Parcel { from, to, subject, bytes }: Parcel) {
-        if self.isolated.contains(&from) || self.isolated.contains(&to) {
+    pub(super) fn carry(&mut self, Parcel { from, to, is_bulk, subject, bytes }: Parcel) {
+        if self.isolated.contains(&from) || self.isolated.contains(&to) || (is_bulk && self.is_bulk_lost) {
             return;
         }
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
             msgs.push(MessageRef { subject: &subject, payload: &bytes, ..MessageRef::default() });
-            let account = Arc::clone(&house.frames);
+            let account = Arc::clone(if is_bulk { &house.bulk } else { &house.frames });
             house.send_in(&account, &mut msgs);
         }
     }

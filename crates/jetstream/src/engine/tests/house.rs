@@ -49,6 +49,8 @@ pub(super) struct TestHost {
     pub(super) panics: Mutex<Vec<String>>,
     /// Lines of the log that an operator should look at.
     pub(super) warnings: Mutex<Vec<String>>,
+    /// Other lines.
+    infos: Mutex<Vec<String>>,
     /// Names are refused with a panic while this is set.
     pub(super) panics_at_names: AtomicBool,
     /// Reads and requests are done where they are asked for while this is set, as if the threads
@@ -75,6 +77,11 @@ impl TestHost {
     /// From now on time passes only where somebody [sleeps](Self::sleep).
     pub(super) fn stand_still(&self) {
         *lock(&self.stands) = Some(Instant::now());
+    }
+
+    /// Lines of the log with such words that no operator has to look at.
+    pub(super) fn infos_with(&self, words: &str) -> usize {
+        lock(&self.infos).iter().filter(|line| line.contains(words)).count()
     }
 
     /// Lets time pass for whoever looks at the clock that only goes forward.
@@ -169,6 +176,8 @@ impl Host for TestHost {
     fn log(&self, level: Level, what: fmt::Arguments<'_>) {
         if matches!(level, Level::Error | Level::Warn) {
             lock(&self.warnings).push(what.to_string());
+        } else {
+            lock(&self.infos).push(what.to_string());
         }
     }
 }
@@ -238,6 +247,8 @@ pub(super) struct House {
     pub(super) system: Arc<Account>,
     /// The account for frames between servers.
     pub(super) frames: Arc<Account>,
+    /// The account for what is large between servers.
+    pub(super) bulk: Arc<Account>,
     pub(super) jetstream: Arc<JetStream>,
     shard: Shard,
 }
@@ -285,9 +296,13 @@ impl House {
 
     /// As a server of a cluster: with all that is random drawn from `seed`, when so much time has
     /// passed.
-    pub(super) fn member(disk: &FaultyDisk, (seed, now): (u64, i64), sync_always: bool) -> Self {
+    pub(super) fn member(
+        disk: &FaultyDisk,
+        (seed, now): (u64, i64),
+        (sync_always, segment_bytes): (bool, Option<u32>),
+    ) -> Self {
         let settings = JetStreamSettings { sync_always, ..settings() };
-        let options = (StoreOptions::new("/store"), settings);
+        let options = (StoreOptions { segment_bytes, ..StoreOptions::new("/store") }, settings);
         let host = Arc::<TestHost>::default();
         host.now.store(now, Relaxed);
         Self::open(Arc::new(disk.clone()), &host, options, seed).settled()
@@ -313,15 +328,15 @@ impl House {
         let broker = Broker::new(
             Default::default(),
             AuthConfig::open(),
-            &["OTHER", "SYS", "RAFT"].map(AccountConfig::named),
+            &["OTHER", "SYS", "RAFT", "BULK"].map(AccountConfig::named),
             Some("SYS"),
             Info::default(),
             Arc::new(SeededEntropy::new(seed)),
             Arc::new(Silent),
         );
         let broker = broker.expect("little is configured");
-        let [account, other, system, frames] =
-            ["$G", "OTHER", "SYS", "RAFT"].map(|name| broker.account(name).expect("it is there"));
+        let [account, other, system, frames, bulk] =
+            ["$G", "OTHER", "SYS", "RAFT", "BULK"].map(|name| broker.account(name).expect("it is there"));
         let jetstream = JetStream::open(
             settings,
             disk,
@@ -333,7 +348,7 @@ impl House {
         jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
         jetstream.enable(&system, None).expect("it is promised nothing");
         let shard = Shard::new(&broker, seed);
-        Self { shard, host: Arc::clone(host), account, other, system, frames, jetstream }
+        Self { shard, host: Arc::clone(host), account, other, system, frames, bulk, jetstream }
     }
 
     pub(super) fn streams(&self) -> Arc<AccountStreams> {

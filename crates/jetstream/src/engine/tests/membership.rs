@@ -138,15 +138,24 @@ fn one_becomes_a_group_with_what_it_has() {
         assert!(info.contains(r#""num_pending":6"#), "{info}");
         let info = ask(&mut cluster, "STREAM.INFO.S", "");
         assert_eq!(info.matches(r#""current":true"#).count(), 0, "nobody else has it yet: {info}");
-        if storage == "memory" {
-            continue;
-        }
         cluster.pass(2);
-        cluster.kill(leader);
-        cluster.begin(leader);
-        publish(&mut cluster, "in another life");
+        if storage == "file" {
+            cluster.kill(leader);
+            cluster.begin(leader);
+            publish(&mut cluster, "in another life");
+        } else {
+            publish(&mut cluster, "in the same life");
+        }
         let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
         assert!(info.contains(r#""num_pending":7"#), "{info}");
+        wait_for(&mut cluster, 3, 7);
+        cluster.pass(100);
+        cluster.kill(leader);
+        publish(&mut cluster, "of two");
+        let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
+        assert!(info.contains(r#""num_pending":8"#), "{info}");
+        cluster.begin(leader);
+        wait_for(&mut cluster, 3, 8);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::house::{Heard, House, stream};
 use crate::engine::groups::GroupReplica;
 use crate::engine::meta::peer_of;
-use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings};
+use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::config::StreamConfig;
@@ -31,6 +31,11 @@ struct CarriedMessage {
 /// Messages that have left a server.
 #[derive(Default)]
 struct Wire(Mutex<Vec<CarriedMessage>>);
+
+fn settings_of(number: usize, house: &House) -> GroupSettings {
+    let (account, bulk) = (Arc::clone(&house.frames), Arc::clone(&house.bulk));
+    GroupSettings { me: peer(number), account, bulk, kept_log: KeptLogBounds::default() }
+}
 
 impl Service for Wire {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
@@ -143,7 +148,7 @@ impl MetaCluster {
         server.acks.push(house.record("acks"));
         server.answers.push(house.record("answers"));
         if self.has_meta {
-            let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
+            let settings = settings_of(number, &house);
             house.jetstream.begin_groups(settings).expect("a healthy disk");
             let servers: Vec<String> = NAMES[..size].iter().map(|&name| name.to_owned()).collect();
             house.jetstream.begin_meta(&servers).expect("a healthy disk");
@@ -154,7 +159,7 @@ impl MetaCluster {
         if house.streams().stream(&self.config.name).is_none() {
             house.create(self.config.clone());
         }
-        let settings = GroupSettings { me: peer(number), account: Arc::clone(&house.frames) };
+        let settings = settings_of(number, &house);
         house.jetstream.begin_groups(settings).expect("a healthy disk");
         let voters = (0..size).map(peer).collect();
         let config = GroupConfig { place: PLACE, voters };

@@ -3,6 +3,7 @@
 
 mod consumers;
 mod faults;
+mod installs;
 mod lives;
 mod messages;
 

@@ -11,7 +11,7 @@ use myelin_store::{GroupPosition, Seq, Store, StoreOptions, Timestamp, Wait};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
 use crate::ReplicaRole;
-use crate::group::{GroupMember, GroupStart, GroupVotes, MemberFailed, Persistence};
+use crate::group::{GroupMember, GroupStart, GroupVotes, KeptLogBounds, MemberFailed, Persistence};
 use crate::stream::tests::{block, config};
 use crate::stream::{Effects, StreamCore, StreamSettings, storage_config};
 
@@ -113,6 +113,7 @@ impl Replica {
             is_amnesiac: false,
             seed: self.lives * 100 + self.number as u64,
             persistence: self.persistence,
+            kept_log: KeptLogBounds::default(),
         }
     }
 

@@ -1,0 +1,276 @@
+//! A replica that gets the whole stream from another server: filled where nobody sees it, it takes
+//! the place of the one that is behind.
+//!
+//! Owns the step from one to the other. In the store both are streams with numbers of their own.
+//! Until one write says that the new one is whole, and in whose place it stands, a start removes the
+//! new one; from then on it removes the old one. So a crash leaves one of the two.
+
+use super::{AccountStreams, LeavingStream, StreamOrigin, end_stream};
+use crate::engine::JetStream;
+use crate::engine::calls::CallScope;
+use crate::engine::consumers::OpenedConsumers;
+use crate::engine::live::{LeftGroup, LiveStream};
+use myelin_broker::Level;
+use myelin_jsapi::config::stored::Stored;
+use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_store::consumer::GroupConsumers;
+use myelin_store::meta::Meta;
+use myelin_store::{
+    Durability, FoundStream, InstallPoint, InstallTarget, Limits, StoreError, Stream, StreamId,
+};
+use myelin_streams::stream::storage_config;
+use myelin_wire::message_buf::MessageBuf;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Stream that is being filled to take the place of one that is behind. It is removed when it is
+/// dropped before.
+pub(in crate::engine) struct StagedReplica {
+    home: Arc<AccountStreams>,
+    jetstream: Arc<JetStream>,
+    /// The one that is behind.
+    live: Arc<LiveStream>,
+    point: InstallPoint,
+    lifetimes_until: u64,
+    state: StagedState,
+}
+
+enum StagedState {
+    Filling(Box<InstallTarget>),
+    Whole(Box<(Stream, GroupConsumers)>),
+    Gone,
+}
+
+impl StagedReplica {
+    /// Begins one. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why the disk refuses it.
+    pub(in crate::engine) fn begin(
+        home: &Arc<AccountStreams>,
+        live: &Arc<LiveStream>,
+        (point, lifetimes_until): (InstallPoint, u64),
+    ) -> Result<Self, String> {
+        let jetstream = home.jetstream.upgrade().ok_or("the server ends")?;
+        let config = live.config();
+        let settings = storage_config(&config, false);
+        // What it gets was within the limits where it is from, and is taken as it is.
+        let settings = myelin_store::StreamConfig {
+            limits: Limits::default(),
+            durability: Durability::Written,
+            ..settings
+        };
+        let (stream, consumers) = match config.storage {
+            Storage::Memory => {
+                let stream = Stream::in_memory(settings, jetstream.seed(), live.created());
+                (stream, GroupConsumers::in_memory(0))
+            }
+            Storage::File => {
+                let blob = stored(&config, live, lifetimes_until);
+                let blob = Stored { unfinished: true, ..blob }.encode();
+                let (store, account) = (&jetstream.store, home.account.name());
+                let made = store.create_stream(account, &config.name, &blob, settings, live.created());
+                let mut stream = made.map_err(|error| error.to_string())?;
+                match store.open_group_consumers(stream.id(), settings.durability) {
+                    Ok((consumers, _)) => (stream, consumers),
+                    Err(error) => {
+                        // The next start removes it otherwise.
+                        let _ = store.delete_stream(&mut stream);
+                        return Err(error.to_string());
+                    }
+                }
+            }
+        };
+        let state = StagedState::Filling(Box::new(InstallTarget::new(stream, consumers, point)));
+        let (home, live) = (Arc::clone(home), Arc::clone(live));
+        Ok(Self { home, jetstream, live, point, lifetimes_until, state })
+    }
+
+    /// Calls that must not come between while it takes its place.
+    pub(in crate::engine) fn scope(&self) -> CallScope {
+        CallScope::Streams(self.home.account.name().into(), self.live.name().into())
+    }
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// Words for why it cannot be a part of the stream, or why the disk refuses it.
+    pub(in crate::engine) fn take(&mut self, piece: &[u8]) -> Result<(), String> {
+        match &mut self.state {
+            StagedState::Filling(target) => target.take(piece).map_err(|error| error.to_string()),
+            StagedState::Whole(_) | StagedState::Gone => Err("it is whole".to_owned()),
+        }
+    }
+
+    /// There was the last piece. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why the disk refuses it.
+    pub(in crate::engine) fn finish(&mut self) -> Result<(), String> {
+        let (jetstream, now) = (&self.jetstream, || self.jetstream.host.now().unsigned_abs());
+        let settle = || {
+            let round = jetstream.journal().round_now(&now);
+            round.map(drop).map_err(|error| StoreError::Failed(error.to_string()))
+        };
+        let StagedState::Filling(target) = std::mem::replace(&mut self.state, StagedState::Gone) else {
+            return Err("it is whole".to_owned());
+        };
+        match target.finish(&settle) {
+            Ok(whole) => {
+                self.state = StagedState::Whole(Box::new(whole));
+                Ok(())
+            }
+            Err((target, error)) => {
+                self.state = StagedState::Filling(target);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Takes the place of the replica that is behind, and its place in the group. Only on the
+    /// thread of the API.
+    ///
+    /// # Errors
+    /// Words for why not. The old one stays, unless they say that there is none.
+    pub(in crate::engine) fn replace(mut self) -> Result<(), String> {
+        let (home, live) = (Arc::clone(&self.home), Arc::clone(&self.live));
+        if live.is_gone() {
+            return Err("its stream is gone".to_owned());
+        }
+        let StagedState::Whole(whole) = std::mem::replace(&mut self.state, StagedState::Gone) else {
+            return Err("it is not whole".to_owned());
+        };
+        let (mut stream, consumers) = *whole;
+        let Some(left) = live.leave_behind(self.point.position.index) else {
+            self.remove(&mut stream);
+            return Err("it is not needed any more".to_owned());
+        };
+        let config = live.config();
+        let anew = match config.storage {
+            Storage::Memory => {
+                self.end_old()?;
+                let (states, created) = (consumers.lead(), live.created());
+                let opened = OpenedConsumers { states, applied: Some(consumers) };
+                let origin = StreamOrigin::new(created).with_lifetimes(self.lifetimes_until);
+                let config = (*config).clone();
+                Some(home.begin(&self.jetstream, config, stream, (opened, &Arc::default()), origin))
+            }
+            Storage::File => {
+                if let Err(why) = self.declare_whole(&stream, &config) {
+                    return Err(self.back_out(stream, left, &why));
+                }
+                let id = stream.id();
+                drop((stream, consumers));
+                self.end_old()?;
+                self.open(id, &config)
+            }
+        };
+        let anew = anew.ok_or("the new one cannot be opened: there is none until the next start")?;
+        enter(&anew, &left).map_err(|error| format!("the new one is no member: {error}"))?;
+        let (account, name) = (home.account.name(), live.name());
+        let what = format_args!("JetStream stream '{account} > {name}' has all of its group's stream");
+        home.host.log(Level::Info, what);
+        Ok(())
+    }
+
+    /// From here on the new stream is the one that a start keeps.
+    fn declare_whole(&self, stream: &Stream, config: &StreamConfig) -> Result<(), String> {
+        let old = {
+            let mut guard = self.live.lock_core().ok_or("its stream is gone")?;
+            guard.parts().0.store().id()
+        };
+        let blob = Stored { in_place_of: old.0, ..stored(config, &self.live, self.lifetimes_until) };
+        self.jetstream.store.write_blob(stream.id(), &blob.encode()).map_err(|error| error.to_string())
+    }
+
+    /// Nobody knows whether the new stream is the one that a start keeps: only without it the old
+    /// one may go on.
+    fn back_out(&self, mut stream: Stream, left: LeftGroup, why: &str) -> String {
+        if let Err(error) = self.jetstream.store.delete_stream(&mut stream) {
+            return format!("{why}; {error}: there is none until the next start");
+        }
+        match enter(&self.live, &left) {
+            Ok(()) => why.to_owned(),
+            Err(error) => format!("{why}; the old one is no member: {error}"),
+        }
+    }
+
+    /// Ends the replica that is behind, with all that it has.
+    fn end_old(&self) -> Result<(), String> {
+        let (streams, live) = (&*self.home, &self.live);
+        let leaving = LeavingStream { streams, live };
+        let ended = end_stream(&self.jetstream, live);
+        ended.map_err(|error| {
+            format!("the old one cannot be removed: {error}: there is none until the next start")
+        })?;
+        live.consumers().end_all_and_wait("Consumer Deleted", &mut MessageBuf::default());
+        drop(leaving);
+        Ok(())
+    }
+
+    /// Opens the new one as a start does.
+    fn open(&self, id: StreamId, config: &StreamConfig) -> Option<Arc<LiveStream>> {
+        let (name, created) = (config.name.clone(), self.live.created());
+        let meta = Meta {
+            stream: id,
+            created,
+            account: self.home.account.name().to_owned(),
+            name,
+            config: stored(config, &self.live, self.lifetimes_until).encode(),
+            sealed_keys: Vec::new(),
+            generation: 1,
+        };
+        self.home.restore(FoundStream { id, meta });
+        self.home.stream(&config.name)
+    }
+
+    fn remove(&self, stream: &mut Stream) {
+        if stream.config().storage == myelin_store::Storage::File
+            && let Err(error) = self.jetstream.store.delete_stream(stream)
+        {
+            let (account, name) = (self.home.account.name(), self.live.name());
+            let what = format_args!(
+                "JetStream stream '{account} > {name}': a copy that is not needed is left: {error}"
+            );
+            self.home.host.log(Level::Warn, what);
+        }
+    }
+}
+
+impl Drop for StagedReplica {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.state, StagedState::Gone) {
+            StagedState::Filling(mut target) => self.remove(target.stream_mut()),
+            StagedState::Whole(mut whole) => self.remove(&mut whole.0),
+            StagedState::Gone => {}
+        }
+    }
+}
+
+/// Makes a stream a member as another one was.
+fn enter(live: &Arc<LiveStream>, left: &LeftGroup) -> Result<(), myelin_jsapi::ApiError> {
+    let watcher = left.watcher.clone();
+    watcher.iter().for_each(|watcher| live.watch_member(watcher.clone()));
+    live.join(&left.groups, &left.config, left.terms)?;
+    if let Some(watcher) = watcher.and_then(|watcher| watcher.upgrade()) {
+        watcher.is_replaced(live.account_name(), live.name(), live);
+    }
+    live.serve_member();
+    Ok(())
+}
+
+fn stored(config: &StreamConfig, live: &LiveStream, lifetimes_until: u64) -> Stored {
+    Stored { created: live.created(), config: config.clone(), lifetimes_until, ..Stored::default() }
+}
+
+/// Has streams be removed in whose place others stand: a start has found both.
+pub(in crate::engine) fn mark_replaced(found: &mut [FoundStream]) {
+    let stored = |stream: &FoundStream| Stored::decode(&stream.meta.config).ok();
+    let whole = found.iter().filter_map(stored).filter(|stored| !stored.unfinished);
+    let replaced: BTreeSet<u64> = whole.map(|stored| stored.in_place_of).filter(|&id| id > 0).collect();
+    for stream in found.iter_mut().filter(|stream| replaced.contains(&stream.id.0)) {
+        if let Some(stored) = stored(stream) {
+            stream.meta.config = Stored { unfinished: true, ..stored }.encode();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A stream on its way from another server.
+
+use super::{Installs, WINDOW};
+use crate::engine::account::StagedReplica;
+use myelin_broker::Level;
+use myelin_replica::Peer;
+use myelin_replica::frame::GroupPlace;
+use myelin_stdx::sync::lock;
+use myelin_streams::group::install::{InstallBody, InstallDigest, InstallMessage};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Stream on its way from another server.
+pub(super) struct Incoming {
+    from: Peer,
+    pub(super) place: GroupPlace,
+    install: u64,
+    inbox: Mutex<Inbox>,
+    /// What has come.
+    work: Mutex<IncomingWork>,
+}
+
+struct Inbox {
+    bodies: VecDeque<InstallBody>,
+    heard: Instant,
+    is_working: bool,
+    is_over: bool,
+}
+
+#[derive(Default)]
+struct IncomingWork {
+    staged: Option<StagedReplica>,
+    taken: u64,
+    digest: InstallDigest,
+}
+
+impl Incoming {
+    pub(super) fn new(from: Peer, (place, install): (GroupPlace, u64), now: Instant) -> Self {
+        let inbox = Inbox { bodies: VecDeque::new(), heard: now, is_working: false, is_over: false };
+        Self { from, place, install, inbox: Mutex::new(inbox), work: Mutex::default() }
+    }
+
+    pub(super) fn from(&self) -> Peer {
+        self.from
+    }
+
+    /// Whether it is this one.
+    pub(super) fn is(&self, from: Peer, install: u64) -> bool {
+        (self.from, self.install) == (from, install)
+    }
+
+    /// When something came last; `None` while that is worked on.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        let inbox = lock(&self.inbox);
+        (!inbox.is_working).then_some(inbox.heard)
+    }
+
+    /// Takes something that was said, for the thread that works on it.
+    pub(super) fn take(self: &Arc<Self>, installs: &Installs, body: InstallBody) {
+        let mut inbox = lock(&self.inbox);
+        inbox.heard = installs.host.instant();
+        // A sender that does not wait for answers is none of ours.
+        if inbox.is_over || inbox.bodies.len() as u64 > 2 * WINDOW {
+            return;
+        }
+        inbox.bodies.push_back(body);
+        let is_free = !std::mem::replace(&mut inbox.is_working, true);
+        drop(inbox);
+        if is_free {
+            let one = Arc::clone(self);
+            installs.later(move |installs| one.work(installs));
+        }
+    }
+
+    fn answer(&self, installs: &Installs, body: InstallBody) {
+        let (place, install) = (self.place, self.install);
+        installs.send(self.from, &InstallMessage { place, install, body });
+    }
+
+    fn work(self: &Arc<Self>, installs: &Installs) {
+        loop {
+            let mut inbox = lock(&self.inbox);
+            let body = inbox.bodies.pop_front().filter(|_| !inbox.is_over);
+            let Some(body) = body else {
+                inbox.is_working = false;
+                return;
+            };
+            drop(inbox);
+            let mut work = lock(&self.work);
+            match self.do_what(installs, &mut work, body) {
+                Ok(Some(answer)) => self.answer(installs, answer),
+                // The thread of the API goes on.
+                Ok(None) => return,
+                Err(why) => {
+                    drop(work);
+                    return self.give_up(installs, &why);
+                }
+            }
+        }
+    }
+
+    /// Does what something that was said asks for. Answers what to answer; `None`: the stream is
+    /// whole, and is about to take its place.
+    fn do_what(
+        self: &Arc<Self>,
+        installs: &Installs,
+        work: &mut IncomingWork,
+        body: InstallBody,
+    ) -> Result<Option<InstallBody>, String> {
+        let missing = || "a piece is missing".to_owned();
+        match body {
+            InstallBody::Offer { point, lifetimes_until } => {
+                let member = installs.groups.upgrade().and_then(|groups| groups.member(self.place.group));
+                let member = member.ok_or("its stream is gone")?;
+                work.staged = Some(member.begin_install(self.place, point, lifetimes_until)?);
+                Ok(Some(InstallBody::Taken(0)))
+            }
+            InstallBody::Piece(number, piece) if number == work.taken + 1 => {
+                work.staged.as_mut().ok_or_else(missing)?.take(&piece)?;
+                work.taken = number;
+                work.digest.add(&piece);
+                Ok(Some(InstallBody::Taken(number)))
+            }
+            InstallBody::End(pieces, digest) if (pieces, digest) == (work.taken, work.digest) => {
+                let mut staged = work.staged.take().ok_or_else(missing)?;
+                staged.finish()?;
+                let scope = staged.scope();
+                let (one, groups) = (Arc::clone(self), installs.groups.clone());
+                let conclude = move || {
+                    if let Some(groups) = groups.upgrade()
+                        && let Some(installs) = groups.installs.get()
+                    {
+                        one.conclude(installs, staged);
+                    }
+                };
+                installs.host.spawn_api(scope, Box::new(conclude));
+                Ok(None)
+            }
+            _ => Err(missing()),
+        }
+    }
+
+    /// The stream takes its place, on the thread of the API.
+    fn conclude(self: &Arc<Self>, installs: &Installs, staged: StagedReplica) {
+        if lock(&self.inbox).is_over {
+            return;
+        }
+        match staged.replace() {
+            Ok(()) => {
+                self.end(installs);
+                self.answer(installs, InstallBody::Done);
+            }
+            Err(why) => self.give_up(installs, &why),
+        }
+    }
+
+    fn end(self: &Arc<Self>, installs: &Installs) {
+        let mut inbox = lock(&self.inbox);
+        (inbox.is_over, inbox.is_working) = (true, false);
+        inbox.bodies.clear();
+        drop(inbox);
+        installs.end_incoming(self);
+    }
+
+    /// It comes to nothing: what has come is removed.
+    pub(super) fn give_up(self: &Arc<Self>, installs: &Installs, why: &str) {
+        self.end(installs);
+        let staged = lock(&self.work).staged.take();
+        drop(staged);
+        let from = self.from;
+        let what = format_args!("does not get its stream from server {from}: {why}");
+        installs.log(Level::Warn, self.place.group, what);
+        self.answer(installs, InstallBody::GivenUp);
+    }
+}

@@ -1,0 +1,143 @@
+//! A stream on its way to another server.
+
+use super::{Installs, MemberEvent, PIECE_BYTES, WINDOW, tell};
+use myelin_broker::Level;
+use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
+use myelin_stdx::sync::lock;
+use myelin_store::InstallSource;
+use myelin_streams::group::install::{InstallBody, InstallDigest, InstallMessage};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Stream on its way to another server.
+pub(super) struct Outgoing {
+    pub(super) key: (GroupId, Peer),
+    pub(super) install: u64,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    /// `None` before it is drawn, while a piece is read, and when all were.
+    source: Option<InstallSource>,
+    place: Option<GroupPlace>,
+    /// As of which entry the stream is sent.
+    index: u64,
+    /// Pieces that were sent, and that the other server has.
+    sent: u64,
+    taken: u64,
+    digest: InstallDigest,
+    heard: Instant,
+    is_working: bool,
+}
+
+impl Outgoing {
+    pub(super) fn new(key: (GroupId, Peer), install: u64, now: Instant) -> Self {
+        let progress = Progress {
+            source: None,
+            place: None,
+            index: 0,
+            sent: 0,
+            taken: 0,
+            digest: InstallDigest::default(),
+            heard: now,
+            is_working: false,
+        };
+        Self { key, install, progress: Mutex::new(progress) }
+    }
+
+    /// When the other server was heard last.
+    pub(super) fn heard(&self) -> Instant {
+        lock(&self.progress).heard
+    }
+
+    /// Draws the stream and offers it.
+    pub(super) fn begin(self: &Arc<Self>, installs: &Installs) {
+        let (group, to) = self.key;
+        let member = installs.groups.upgrade().and_then(|groups| groups.member(group));
+        let Some((place, source, lifetimes_until)) = member.and_then(|member| member.install_source(to))
+        else {
+            return installs.end_outgoing(self, false);
+        };
+        let point = source.point();
+        let index = point.position.index;
+        installs.log(
+            Level::Info,
+            group,
+            format_args!("is sent to server {to} as a whole, as of entry {index}"),
+        );
+        let mut progress = lock(&self.progress);
+        (progress.source, progress.place, progress.index) = (Some(source), Some(place), index);
+        drop(progress);
+        self.send(installs, InstallBody::Offer { point, lifetimes_until });
+    }
+
+    fn send(&self, installs: &Installs, body: InstallBody) {
+        if let Some(place) = lock(&self.progress).place {
+            installs.send(self.key.1, &InstallMessage { place, install: self.install, body });
+        }
+    }
+
+    /// The other server has said something.
+    pub(super) fn hear(self: &Arc<Self>, installs: &Installs, body: &InstallBody) {
+        let (group, to) = self.key;
+        if *body == InstallBody::Done {
+            installs.end_outgoing(self, true);
+            installs.log(Level::Info, group, format_args!("was sent to server {to} as a whole"));
+            return installs.later(move |installs| tell(installs, group, MemberEvent::Installed(to)));
+        }
+        let &InstallBody::Taken(pieces) = body else { return };
+        let mut progress = lock(&self.progress);
+        progress.heard = installs.host.instant();
+        progress.taken = progress.taken.max(pieces.min(progress.sent));
+        let index = progress.index;
+        let is_free = !std::mem::replace(&mut progress.is_working, true);
+        drop(progress);
+        if is_free {
+            let one = Arc::clone(self);
+            installs.later(move |installs| {
+                tell(installs, group, MemberEvent::Installing(to, index));
+                one.work(installs);
+            });
+        }
+    }
+
+    /// Sends as many pieces as may be under way.
+    fn work(self: &Arc<Self>, installs: &Installs) {
+        loop {
+            let mut progress = lock(&self.progress);
+            let may_send = progress.sent < progress.taken + WINDOW;
+            let Some(mut source) = progress.source.take_if(|_| may_send) else {
+                progress.is_working = false;
+                return;
+            };
+            drop(progress);
+            let piece = source.next_piece(PIECE_BYTES);
+            let mut progress = lock(&self.progress);
+            let body = match piece {
+                Ok(Some(piece)) => {
+                    progress.sent += 1;
+                    progress.digest.add(&piece);
+                    progress.source = Some(source);
+                    InstallBody::Piece(progress.sent, piece)
+                }
+                Ok(None) => InstallBody::End(progress.sent, progress.digest),
+                Err(error) => {
+                    drop(progress);
+                    let (group, to) = self.key;
+                    let what = format_args!("cannot be sent to server {to} as a whole: {error}");
+                    installs.log(Level::Error, group, what);
+                    return self.give_up(installs);
+                }
+            };
+            drop(progress);
+            self.send(installs, body);
+        }
+    }
+
+    /// It comes to nothing.
+    pub(super) fn give_up(self: &Arc<Self>, installs: &Installs) {
+        installs.end_outgoing(self, false);
+        self.send(installs, InstallBody::GivenUp);
+    }
+}

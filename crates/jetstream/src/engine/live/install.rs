@@ -1,0 +1,98 @@
+//! A stream that is given to another server as a whole, and one that gets another's.
+
+use super::LiveStream;
+use super::membership::{JoinTerms, MemberWatcher};
+use crate::engine::account::{AccountStreams, StagedReplica};
+use crate::engine::groups::{GroupConfig, Groups};
+use myelin_replica::frame::GroupPlace;
+use myelin_replica::{Peer, RaftRole};
+use myelin_stdx::sync::lock;
+use myelin_store::{InstallPoint, InstallSource};
+use myelin_streams::group::Persistence;
+use std::sync::atomic::Ordering::Release;
+use std::sync::{Arc, Weak};
+
+/// Membership that a stream has given up, for the one that takes its place.
+pub(in crate::engine) struct LeftGroup {
+    pub(in crate::engine) config: GroupConfig,
+    pub(in crate::engine) terms: JoinTerms,
+    pub(in crate::engine) groups: Arc<Groups>,
+    pub(in crate::engine) watcher: Option<Weak<dyn MemberWatcher>>,
+}
+
+impl LiveStream {
+    /// Says whose it is: who can make another one in its place.
+    pub(in crate::engine) fn set_home(&self, home: Weak<AccountStreams>) {
+        let _ = self.membership.home.set(home);
+    }
+
+    /// The stream as a whole, as far as it is committed. Entries behind that are kept for the other
+    /// server. Only for threads that may wait.
+    pub(super) fn draw_install(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {
+        let mut guard = self.lock_core()?;
+        let (core, _) = guard.parts();
+        if core.store().failure().is_some() {
+            return None;
+        }
+        let (source, lifetimes_until) = (core.install_source()?, core.lifetimes_until());
+        let mut membership = lock(&self.membership.member);
+        let joined = membership.as_mut()?;
+        joined.member.hold_log(to, source.point().position.index, self.scope.host.now());
+        Some((joined.place, source, lifetimes_until))
+    }
+
+    /// Begins a stream that can take this one's place. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why not: it has what is offered, or the disk refuses.
+    pub(super) fn stage_install(
+        self: &Arc<Self>,
+        place: GroupPlace,
+        (point, lifetimes_until): (InstallPoint, u64),
+    ) -> Result<StagedReplica, String> {
+        let home = self.membership.home.get().and_then(Weak::upgrade).ok_or("its account is gone")?;
+        let (own, committed) = {
+            let membership = lock(&self.membership.member);
+            let joined = membership.as_ref().ok_or("it is no member now")?;
+            (joined.place, joined.member.consensus().committed())
+        };
+        if own != place {
+            return Err("it is a member of another group".to_owned());
+        }
+        if committed >= point.position.index {
+            return Err("it has all of it".to_owned());
+        }
+        StagedReplica::begin(&home, self, (point, lifetimes_until))
+    }
+
+    /// Is a member of its group no more, if that has come further than this member: as far as the
+    /// entry `index`. Only for threads that may wait.
+    pub(in crate::engine) fn leave_behind(&self, index: u64) -> Option<LeftGroup> {
+        // No turn is under way while this thread has the core.
+        let guard = self.lock_core()?;
+        let mut membership = lock(&self.membership.member);
+        let is_behind = membership.as_ref().is_some_and(|joined| {
+            let consensus = joined.member.consensus();
+            consensus.committed() < index && consensus.role() != RaftRole::Leader
+        });
+        let joined = membership.take_if(|_| is_behind)?;
+        self.membership.is_taken.store(false, Release);
+        lock(&self.membership.inbox).clear();
+        lock(&self.membership.role).wanted = None;
+        drop(membership);
+        drop(guard);
+        joined.groups.remove(joined.place.group);
+        let terms = JoinTerms {
+            seed: joined.start.seed,
+            is_synced: joined.start.persistence == Persistence::Synced,
+            may_be_new: false,
+            is_amnesiac: joined.amnesia.is_some(),
+        };
+        Some(LeftGroup {
+            config: GroupConfig { place: joined.place, voters: joined.start.voters },
+            terms,
+            groups: joined.groups,
+            watcher: self.membership.watcher.get().cloned(),
+        })
+    }
+}
