@@ -26,6 +26,7 @@ pub mod hard_state;
 pub mod liveness;
 
 mod consensus;
+mod members;
 mod message;
 mod peer;
 
@@ -33,5 +34,6 @@ pub use consensus::{
     Broken, Consensus, Fetch, FetchId, LogStart, MemberProgress, MemberStart, RaftEntry, RaftRole, Ready,
     Refused, Status, Vote,
 };
+pub use members::Members;
 pub use message::{RaftMessage, RaftMessageKind};
 pub use peer::{GroupId, Peer};

@@ -102,6 +102,12 @@ impl RaftMessageKind {
         }
     }
 
+    /// Whether the kind answers another one: only who was asked says it.
+    #[must_use]
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::AppendAnswer | Self::PreVoteAnswer | Self::VoteAnswer | Self::HeartbeatAnswer)
+    }
+
     /// Whether the kind asks for a vote, or is given for one.
     #[must_use]
     pub fn is_of_election(self) -> bool {

@@ -118,6 +118,9 @@ pub struct ReplicaInfo {
     pub lag: i64,
     /// Its peer id.
     pub peer: String,
+    /// Whether it is to be a member of the group and is none yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
 }
 
 /// How far the copying of another stream is.

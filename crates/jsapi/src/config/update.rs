@@ -30,6 +30,9 @@ pub fn update(
     set_required(&mut config);
     // Compat: twice. What the first pass has filled in can offend the second one in pedantic mode.
     let mut config = check(&config, all, limits, pedantic)?;
+    if config.num_replicas > 1 && config.num_replicas != old.num_replicas && !limits.has_replicas {
+        return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
+    }
     check_changes(&old, &config)?;
     if config.sealed {
         seal(&mut config);
@@ -45,9 +48,6 @@ fn refused(text: &str) -> Result<(), ApiError> {
 }
 
 fn check_changes(old: &StreamConfig, new: &StreamConfig) -> Result<(), ApiError> {
-    if new.num_replicas > 1 && new.num_replicas != old.num_replicas {
-        return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
-    }
     if new.storage != old.storage {
         return refused("stream configuration update can not change storage type");
     }

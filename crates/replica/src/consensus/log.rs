@@ -56,7 +56,7 @@ pub(super) struct LogView {
 impl LogView {
     /// The log as it was found, with what its member must remember. `None` if it contradicts
     /// itself: a gap, or terms that fall.
-    pub(super) fn open(start: &LogStart, hard: (u64, u64), voters: Vec<u64>) -> Option<Self> {
+    pub(super) fn open(start: &LogStart, hard: (u64, u64), conf_state: ConfState) -> Option<Self> {
         let last = start.tail.last().map_or(start.committed, |entry| entry.index);
         let is_in_order = |pair: &[(u64, u64)]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
         let first_term = start.terms.first();
@@ -75,7 +75,6 @@ impl LogView {
         }
         let hard_state =
             HardState { term: hard.0, vote: hard.1, commit: start.committed, ..HardState::default() };
-        let conf_state = ConfState { voters, ..ConfState::default() };
         let recent: VecDeque<RaftEntry> = start.tail.iter().cloned().collect();
         let log = Self {
             initial: RaftState::new(hard_state, conf_state),
@@ -263,7 +262,7 @@ mod tests {
         fn terms_are_known_of_all_that_is_there(
             steps in proptest::collection::vec((0..4_u8, 0..8_u64, 1..6_u64), 1..60)
         ) {
-            let mut log = LogView::open(&LogStart::default(), (0, 0), vec![1]).expect("an empty log");
+            let mut log = LogView::open(&LogStart::default(), (0, 0), ConfState::default()).expect("an empty log");
             let (mut terms, mut base, mut applied) = (vec![0_u64], 0_u64, 0_u64);
             for (what, back, more) in steps {
                 let last = terms.len() as u64 - 1;
@@ -304,7 +303,7 @@ mod tests {
     fn a_log_that_contradicts_itself_is_not_opened() {
         let sound =
             LogStart { base: (4, 2), terms: vec![(5, 2), (7, 3)], committed: 7, tail: vec![entry(8, 3)] };
-        let opens = |log: &LogStart, term| LogView::open(log, (term, 0), vec![1]).is_some();
+        let opens = |log: &LogStart, term| LogView::open(log, (term, 0), ConfState::default()).is_some();
         assert!(opens(&sound, 3));
         assert!(!opens(&sound, 2), "a term that was never seen");
         let changes: [fn(&mut LogStart); 6] = [

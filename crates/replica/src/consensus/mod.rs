@@ -8,6 +8,7 @@
 
 mod entry;
 mod log;
+mod membership;
 mod seam;
 mod status;
 
@@ -21,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use myelin_stdx::rng::Rng;
 use raft::{Config, GetEntriesContext, RawNode, StateRole};
 
-use crate::{Peer, RaftMessage, RaftMessageKind};
+use crate::{Members, Peer, RaftMessage, RaftMessageKind};
 use log::LogView;
 
 /// Ticks without a leader's word after which a member may stand for election, at least.
@@ -51,8 +52,9 @@ pub struct Vote {
 pub struct MemberStart {
     /// The member itself.
     pub me: Peer,
-    /// All members that vote, this one among them.
-    pub voters: Vec<Peer>,
+    /// All members, as the entries that are known to be committed say. This one is not among them
+    /// before it has heard that it is.
+    pub members: Members,
     /// As it was persisted last.
     pub vote: Vote,
     /// Its log.
@@ -77,6 +79,7 @@ pub struct Broken {
 pub struct Consensus {
     node: RawNode<LogView>,
     me: Peer,
+    members: Members,
     rng: Rng,
     /// Ticks until this member stands for election, as it was drawn here and not by the library.
     timeout: usize,
@@ -103,15 +106,14 @@ impl Consensus {
     /// A member with what it has stored.
     ///
     /// # Errors
-    /// The member is not among the voters, or its log contradicts itself.
+    /// Its log contradicts itself, or nobody is a member.
     pub fn open(start: &MemberStart) -> Result<Self, Broken> {
-        let MemberStart { me, voters, vote, log, is_amnesiac, seed } = start;
-        if !voters.contains(me) {
-            return Err(Broken { reason: format!("{me} is no member of its group") });
+        let MemberStart { me, members, vote, log, is_amnesiac, seed } = start;
+        if members.voters.is_empty() {
+            return Err(Broken { reason: "the group has no members".to_owned() });
         }
-        let numbers = voters.iter().map(|voter| voter.number()).collect();
         let voted_for = vote.voted_for.map_or(0, Peer::number);
-        let view = LogView::open(log, (vote.term, voted_for), numbers);
+        let view = LogView::open(log, (vote.term, voted_for), membership::conf_state(members));
         let view = view.ok_or_else(|| Broken { reason: "the log of the group has a gap".to_owned() })?;
         let config = Config {
             id: me.number(),
@@ -133,6 +135,7 @@ impl Consensus {
             drawn: (0, StateRole::Follower),
             node,
             me: *me,
+            members: members.clone(),
             rng: Rng::seeded(*seed),
             timeout: 0,
             is_amnesiac: *is_amnesiac,
@@ -174,6 +177,7 @@ impl Consensus {
         let has_all = |member: &MemberProgress| member.matched == last;
         role == RaftRole::Leader
             && self.can_propose()
+            && self.members.is_settled()
             && (persisted, committed) == (last, last)
             && members.iter().all(has_all)
     }
@@ -190,7 +194,11 @@ impl Consensus {
         let counts = |member: &&MemberProgress| {
             member.peer == self.me || member.matched >= begin && supports(member.peer)
         };
-        let is_majority = members.iter().filter(counts).count() * 2 > members.len();
+        let counted: Vec<Peer> = members.iter().filter(counts).map(|member| member.peer).collect();
+        let is_majority = |of: &[Peer]| {
+            of.is_empty() || of.iter().filter(|peer| counted.contains(peer)).count() * 2 > of.len()
+        };
+        let is_majority = is_majority(&self.members.voters) && is_majority(&self.members.outgoing);
         role == RaftRole::Leader && is_majority && raft.lead_transferee.is_none()
     }
 
@@ -243,10 +251,12 @@ impl Consensus {
         self.call(|node| node.step(message.into_raft())).map(drop)
     }
 
-    /// Whether a message is from a member to this one, and the library can take it.
+    /// Whether a message is for this member, and the library can take it. Who asks may be a member
+    /// of which this one has not heard yet.
     fn is_welcome(&self, message: &RaftMessage) -> bool {
         let raft = &self.node.raft;
-        let is_of_group = message.to == self.me && raft.prs().get(message.from.number()).is_some();
+        let is_known = raft.prs().get(message.from.number()).is_some();
+        let is_of_group = message.to == self.me && (is_known || !message.kind.is_answer());
         let last = raft.raft_log.last_index();
         let counts_on_more = match message.kind {
             // On entries of an earlier life of this member; its leader will hear of the new one.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
 use myelin_replica::{
-    Consensus, GroupId, LogStart, MemberStart, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Vote,
+    Consensus, GroupId, LogStart, MemberStart, Members, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Vote,
 };
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, VecDeque};
@@ -55,17 +55,25 @@ pub(crate) struct Network {
     pub(crate) voters: Vec<Peer>,
 }
 
+/// Before the bytes of an entry that says who is a member.
+pub(crate) const MEMBERS: &[u8] = b"members ";
+
 pub(crate) fn peer(number: usize) -> Peer {
     Peer::from_number(number as u64 + 1).expect("not zero")
 }
 
 impl Network {
     pub(crate) fn new(size: usize, seed: u64) -> Self {
+        Self::with_others(size, 0, seed)
+    }
+
+    /// A group of `size` members, and servers that are none yet.
+    pub(crate) fn with_others(size: usize, others: usize, seed: u64) -> Self {
         let voters: Vec<Peer> = (0..size).map(peer).collect();
         let mut rng = Rng::seeded(seed);
-        let members = voters
-            .iter()
-            .map(|&peer| {
+        let members = (0..size + others)
+            .map(peer)
+            .map(|peer| {
                 let disk = Disk::default();
                 let consensus = open(peer, &voters, &disk, rng.next_u64(), false);
                 let (written, persisted) = (disk.clone(), disk);
@@ -150,6 +158,7 @@ impl Network {
 
     fn take(&mut self, at: usize, ready: Ready) {
         let member = &mut self.members[at];
+        let mut changed = None;
         if let Some(vote) = ready.vote {
             member.written.vote = vote;
         }
@@ -168,11 +177,39 @@ impl Network {
                 let entry = &member.written.entries[index as usize - 1];
                 let known = self.committed.entry(index).or_insert_with(|| entry.clone());
                 assert_eq!(known, entry, "what is committed never changes");
+                changed = entry.data.strip_prefix(MEMBERS).and_then(Members::from_bytes).or(changed);
             }
         }
         let disk = member.written.clone();
         member.pending.push_back(Pending { number: ready.number, after: ready.after, disk });
         ready.now.into_iter().for_each(|message| self.send(at, message));
+        if let Some(members) = changed {
+            self.consensus(at).set_members(&members).expect("no rule is broken");
+        }
+    }
+
+    /// Has the leader, if there is one that can, go one step towards a group of `wanted`. Answers
+    /// whether that is reached.
+    pub(crate) fn change(&mut self, wanted: &[Peer]) -> bool {
+        let Some(leader) = self.leader() else { return false };
+        let consensus = self.consensus(leader);
+        let members = consensus.members().clone();
+        if members == Members::of(wanted) {
+            return true;
+        }
+        let status = consensus.status();
+        if status.committed < status.last || !consensus.can_propose() {
+            return false;
+        }
+        if members.is_joint() && !members.voters.contains(&peer(leader)) {
+            let others = status.members.iter().filter(|other| members.voters.contains(&other.peer));
+            let heir = others.max_by_key(|other| (other.is_active, other.matched)).expect("somebody votes");
+            consensus.transfer(heir.peer).expect("no rule is broken");
+            self.settle(leader);
+        } else if let Some(next) = members.next(wanted, |learner| consensus.has_log(learner)) {
+            self.propose(leader, &[MEMBERS, &next.to_bytes()].concat());
+        }
+        false
     }
 
     /// Gives a member what it wants of its own log.
@@ -289,6 +326,9 @@ pub(crate) fn open(peer: Peer, voters: &[Peer], disk: &Disk, seed: u64, is_amnes
     }
     let tail = disk.entries[disk.committed as usize..].to_vec();
     let log = LogStart { base: (0, 0), terms, committed: disk.committed, tail };
-    let start = MemberStart { me: peer, voters: voters.to_vec(), vote: disk.vote, log, is_amnesiac, seed };
+    let committed = &disk.entries[..disk.committed as usize];
+    let said = committed.iter().rev().find_map(|entry| entry.data.strip_prefix(MEMBERS));
+    let members = said.map_or_else(|| Some(Members::of(voters)), Members::from_bytes).expect("a set");
+    let start = MemberStart { me: peer, members, vote: disk.vote, log, is_amnesiac, seed };
     Consensus::open(&start).expect("a sound log")
 }

@@ -1,7 +1,7 @@
 //! Where the library ends a process, or does what a caller would not think: a test for each place.
 //!
-//! Two need no test. An entry here has no type, so that none can be a change of members, which the
-//! library would parse; and [`Consensus::ready`](myelin_replica::Consensus::ready) takes what is
+//! Two need no test. An entry here has no type, so that the library takes none for a change of
+//! members and parses nothing: it is told of changes (`changes.rs`); and [`Consensus::ready`](myelin_replica::Consensus::ready) takes what is
 //! ready and moves on in one call, so that nothing can come between.
 
 use crate::network::{Disk, Network, open, peer};
@@ -376,7 +376,8 @@ fn a_member_that_is_told_nonsense_goes_on_or_is_broken_alone() {
         RaftMessage { index: u64::MAX, log_term: 1, ..append.clone() },
         RaftMessage { term: u64::MAX, ..append.clone() },
         RaftMessage { term: 0, ..append.clone() },
-        RaftMessage { from: peer(7), ..append.clone() },
+        // Who asks may be a member that this one has not heard of; who answers was asked.
+        RaftMessage { from: peer(7), kind: RaftMessageKind::AppendAnswer, ..append.clone() },
         RaftMessage { to: peer(2), ..append.clone() },
         RaftMessage { index: 2, log_term: 1, entries: vec![entry(3, 0)], ..append.clone() },
         RaftMessage { kind: RaftMessageKind::Vote, entries: vec![entry(1, 1)], ..append.clone() },

@@ -104,6 +104,11 @@ impl Consumer {
         Self { state: resumed.state, serial: resumed.serial, ..Self::new(resumed.definition) }
     }
 
+    fn to_resumed(&self) -> Resumed {
+        let resumed = Resumed::new(self.definition.clone(), self.serial.wrapping_sub(1), 0);
+        Resumed { state: self.state.clone(), ..resumed }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -533,6 +538,25 @@ impl Consumers {
         if let ChangeSink::Suspended(log) = &mut self.sink {
             log.let_go();
         }
+    }
+
+    /// Writes what was changed, and lets go of the log: what changes goes nowhere until the consumers
+    /// are those of a group ([`GroupConsumers::take_over`](super::GroupConsumers::take_over)), which
+    /// go on in its file.
+    ///
+    /// # Errors
+    /// Of the disk: the log is as it was.
+    pub fn leave_log(&mut self, now: Timestamp) -> io::Result<()> {
+        self.flush(now)?;
+        self.sink = ChangeSink::Nowhere;
+        Ok(())
+    }
+
+    /// All consumers as a table.
+    pub(super) fn table(&self) -> ConsumerTable {
+        let mut table = ConsumerTable::new(self.next);
+        table.consumers = self.consumers.iter().map(|(&id, consumer)| (id, consumer.to_resumed())).collect();
+        table
     }
 
     /// Whether there is something to flush, or to propose.

@@ -119,6 +119,15 @@ impl GroupConsumers {
         Ok((Self::new(table, applied, Some(file)), read.report))
     }
 
+    /// Takes over consumers that were of no group, as of its entry `index`: its log begins behind
+    /// that. What they change from here on is for [`Self::lead_with`].
+    pub fn take_over(&mut self, consumers: &Consumers, index: u64) {
+        self.table = consumers.table();
+        self.applied = index;
+        // The next start reads them from the log that they had, if it comes before the image.
+        self.behind = self.due_from.max(self.file.as_ref().map_or(0, |file| file.size.saturating_mul(2)));
+    }
+
     /// The index of the last entry that was applied.
     #[must_use]
     pub fn applied(&self) -> u64 {

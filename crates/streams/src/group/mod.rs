@@ -16,6 +16,8 @@
 //!    committed, and acknowledgements are in its effects.
 
 pub mod install;
+
+mod changes;
 mod kept_log;
 mod open;
 mod persisting;
@@ -41,6 +43,7 @@ use persisting::Unpersisted;
 /// The member of one group whose log is that of a stream.
 #[derive(Debug)]
 pub struct GroupMember {
+    me: Peer,
     consensus: Consensus,
     unpersisted: Unpersisted,
     /// Entries that are decided and written here, and not proposed: too much is under way.
@@ -50,6 +53,12 @@ pub struct GroupMember {
     /// The last term in which this member was elected, and in which entries are its own.
     elected: u64,
     kept_log: KeptLog,
+    /// The note that says who is a member, as it counts here; empty where there is none.
+    members: Vec<u8>,
+    /// Whether that is known to whoever begins anew.
+    is_settled: bool,
+    /// Peers that are to be the members; empty: as they are.
+    wanted: Vec<Peer>,
     /// Whether it has failed: what it has taken from consensus since is perhaps not done.
     has_failed: bool,
 }
@@ -114,6 +123,12 @@ impl GroupMember {
         self.consensus.status()
     }
 
+    /// The member to which this one hands over best, if it leads and there is another one.
+    #[must_use]
+    pub fn heir(&self) -> Option<Peer> {
+        changes::heir(&self.consensus, self.me)
+    }
+
     /// Whether its stream may begin to decide, as [`GroupWork::role`] has asked for: that may be
     /// over when somebody comes to it.
     #[must_use]
@@ -176,6 +191,7 @@ impl GroupMember {
             self.take_back_unproposed(stream, now)?;
         }
         loop {
+            self.change_members(stream, now)?;
             self.propose()?;
             self.serve_fetches(stream)?;
             if let Some(number) = self.unpersisted.settle(stream, &mut work) {
@@ -251,6 +267,7 @@ impl GroupMember {
         }
         if let Some(commit) = ready.commit {
             stream.committed(commit, effects);
+            self.follow_members(stream.store())?;
         }
         self.unpersisted.add(ready, stream, work)?;
         Ok(())

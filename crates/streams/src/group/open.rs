@@ -6,7 +6,7 @@ use myelin_replica::{Broken, Consensus, LogStart, MemberStart, Peer, Vote};
 
 use super::kept_log::{KeptLog, KeptLogBounds};
 use super::persisting::Unpersisted;
-use super::{GroupMember, MemberFailed, Persistence, raft_entry};
+use super::{GroupMember, MemberFailed, Persistence, changes, raft_entry};
 use crate::stream::StreamCore;
 
 /// Facts with which a member begins, beside its stream.
@@ -14,7 +14,7 @@ use crate::stream::StreamCore;
 pub struct GroupStart {
     /// The member itself.
     pub me: Peer,
-    /// All members that vote, this one among them.
+    /// Members that voted when the group was made. Who does now stands in its log.
     pub voters: Vec<Peer>,
     /// The last one that was made durable.
     pub vote: Vote,
@@ -37,7 +37,7 @@ impl GroupMember {
     ///
     /// # Errors
     /// The stream is in no group, its log cannot be read, has a gap or is not synced where that is
-    /// what counts, or the member is not among the voters.
+    /// what counts, or says nothing of its members that is understood.
     pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
         let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log } = start;
@@ -54,17 +54,25 @@ impl GroupMember {
         // An entry of a later term than the vote: it is durable, and the vote was not yet.
         let vote = if last_term > vote.term { Vote { term: last_term, voted_for: None } } else { vote };
         let known = log.tail.last().map_or(log.committed, |entry| entry.index);
-        let start = MemberStart { me, voters, vote, log, is_amnesiac, seed };
+        let members = changes::members_of(stream.store(), &voters)
+            .ok_or_else(|| Broken { reason: "the log says nothing known of its members".to_owned() })?;
+        let start = MemberStart { me, members, vote, log, is_amnesiac, seed };
         let consensus = Consensus::open(&start)?;
-        Ok(Self {
+        let mut member = Self {
+            me,
             consensus,
             unpersisted: Unpersisted::new(persistence),
             unproposed: VecDeque::new(),
             known,
             elected: 0,
             kept_log: KeptLog::new(kept_log),
+            members: Vec::new(),
+            is_settled: true,
+            wanted: Vec::new(),
             has_failed: false,
-        })
+        };
+        member.follow_members(stream.store())?;
+        Ok(member)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Groups of streams on disks, over a network that loses, repeats and reorders what they say.
 
+mod changes;
 mod group;
 mod random;
 mod replica;
@@ -279,7 +280,7 @@ fn a_stream_without_a_group_has_no_member() {
     let mut group = Group::new(1, Persistence::Written, 7);
     let start = GroupStart { voters: Vec::new(), ..group.replicas[0].start() };
     let opened = super::GroupMember::open(group.replicas[0].core_mut(), start);
-    assert!(matches!(opened, Err(MemberFailed::Consensus(_))), "it is not among the voters");
+    assert!(matches!(opened, Err(MemberFailed::Consensus(_))), "nobody votes");
     let mut bench = crate::stream::tests::follower();
     let opened = super::GroupMember::open(&mut bench, group.replicas[0].start());
     assert!(matches!(opened, Err(MemberFailed::NoGroup)));

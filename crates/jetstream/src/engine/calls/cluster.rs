@@ -1,10 +1,11 @@
 //! Calls that only a cluster can do, and those that only the system account may make.
 
 use super::{Call, CallResponse, respond_to_any};
+use crate::engine::meta::peer_of;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{ApiResponse, refused};
 use myelin_wire::message_buf::MessageBuf;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An answer that never says yes on a server alone.
 macro_rules! clustered {
@@ -18,9 +19,69 @@ macro_rules! clustered {
     };
 }
 
-clustered! {
+/// A server has no replica any more, or soon.
+#[derive(Default, Serialize)]
+pub(super) struct PeerRemoved {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) success: bool,
+}
+
+/// Answers that say so, each of its own type.
+macro_rules! peer_removed {
+    ($($answer:ident: $name:literal,)*) => {
+        $(#[derive(Default, Serialize)]
+        pub(super) struct $answer {
+            #[serde(flatten)]
+            done: PeerRemoved,
+        }
+
+        impl From<PeerRemoved> for $answer {
+            fn from(done: PeerRemoved) -> Self {
+                Self { done }
+            }
+        }
+
+        impl ApiResponse for $answer {
+            const TYPE: &'static str = concat!("io.nats.jetstream.api.v1.", $name, "_response");
+        })*
+    };
+}
+
+peer_removed! {
     RemovePeer: "stream_remove_peer",
+    RemovePeerOfConsumer: "consumer_remove_peer",
     EvacuatePeer: "stream_evacuate_peer",
+    RemoveServer: "meta_server_remove",
+}
+
+/// Body of a request that names a server.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PeerRequest {
+    /// Its name, or its peer id.
+    pub(super) peer: String,
+    /// Its peer id.
+    pub(super) peer_id: String,
+}
+
+impl PeerRequest {
+    /// Reads a body.
+    pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
+        let request: Self = serde_json::from_slice(body).map_err(|_| ApiError::BAD_REQUEST)?;
+        if request.peer.is_empty() && request.peer_id.is_empty() {
+            return Err(ApiError::BAD_REQUEST);
+        }
+        Ok(request)
+    }
+
+    /// The server that is meant.
+    pub(super) fn find<'a>(peer: &str, servers: &'a [String]) -> Option<&'a String> {
+        let has_id = |server: &String| peer_of(server).is_some_and(|known| known.to_string() == peer);
+        servers.iter().find(|server| *server == peer || has_id(server))
+    }
+}
+
+clustered! {
     CancelMove: "stream_cancel_move",
     System: "system",
 }

@@ -5,6 +5,7 @@
 //! silent, as with nats-server.
 
 use super::listing::page_of;
+use super::cluster::{EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer};
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
@@ -83,8 +84,9 @@ impl Call {
         let route = match *tokens {
             ["INFO"]
             | ["STREAM", "NAMES" | "LIST"]
-            | ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", _] => meta.route_to_leader(),
-            ["STREAM", "MSG" | "LEADER" | "PEER", _, name]
+            | ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", _]
+            | ["STREAM", "PEER", _, _] => meta.route_to_leader(),
+            ["STREAM", "MSG" | "LEADER", _, name]
             | ["STREAM", _, name]
             | ["CONSUMER", "DURABLE", "CREATE", name, ..]
             | ["CONSUMER", "LEADER" | "PEER", _, name, ..]
@@ -116,6 +118,15 @@ impl Call {
             }
             ["CONSUMER", "LEADER", "STEPDOWN", name, consumer] => {
                 Some(self.respond(async |call| call.step_down_of_consumer(name, consumer)).await)
+            }
+            ["STREAM", "PEER", "REMOVE", name] => {
+                Some(self.respond(async |call| call.remove_peer::<RemovePeer>(meta, name).await).await)
+            }
+            ["STREAM", "PEER", "EVACUATE", name] => {
+                Some(self.respond(async |call| call.remove_peer::<EvacuatePeer>(meta, name).await).await)
+            }
+            ["CONSUMER", "PEER", "REMOVE", name, consumer] => {
+                Some(self.respond(async |call| call.remove_peer_of_consumer(meta, name, consumer)).await)
             }
             ["INFO"] => Some(self.respond(async |call| call.clustered_account_info(meta)).await),
             _ => return Handled::Usual,
@@ -173,11 +184,43 @@ impl Call {
         let config = config::update(request, name, &self.assigned(meta), &limits)?;
         let known = meta.view().get(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        if config.num_replicas != known.config.num_replicas {
-            return Err(ApiError::stream_update("the number of replicas cannot be changed yet"));
-        }
-        let changed = Assignment { config, ..(*known).clone() };
+        let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
+        let moved = if replicas == known.peers.len() {
+            (*known).clone()
+        } else {
+            known.moved(meta.place_anew(&self.jetstream, &known, replicas).await?)
+        };
+        let changed = Assignment { config, ..moved };
         meta.propose(&self.proposal(AnswerKind::Update, changed)).await
+    }
+
+    /// Has a stream have a replica on another server in the place of one that is named.
+    async fn remove_peer<A: From<PeerRemoved>>(&mut self, meta: &Meta, name: &str) -> Result<A, ApiError> {
+        let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
+        let known = meta.view().get(self.account.account().name(), name);
+        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
+        let gone = PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
+        let moved = known.moved(meta.place_without(&known, gone)?);
+        let proposal = self.proposal(AnswerKind::Update, moved);
+        // This server answers.
+        meta.propose(&Assignment { reply: String::new(), ..proposal }).await?;
+        Ok(PeerRemoved { success: true }.into())
+    }
+
+    /// Consumers are where their stream is: there is no other server for one of them.
+    fn remove_peer_of_consumer(
+        &mut self,
+        meta: &Meta,
+        name: &str,
+        consumer: &str,
+    ) -> Result<RemovePeerOfConsumer, ApiError> {
+        let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
+        let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
+        live.consumers().find(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+        let known = meta.view().get(self.account.account().name(), name);
+        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
+        PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
+        Err(ApiError::PEER_REMAP)
     }
 
     async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
@@ -306,8 +349,11 @@ impl JetStream {
         let Some(meta) = self.meta() else { return alone };
         let assignment = meta.view().get(live.account_name(), live.name());
         let (Some(status), Some(assignment)) = (live.group_status(), assignment) else { return alone };
+        if assignment.peers.len() == 1 && assignment.before.is_empty() {
+            return alone;
+        }
         let leader = status.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
-        let others = assignment.peers.iter().filter(|peer| **peer != leader);
+        let others = assignment.servers().filter(|peer| **peer != leader);
         let mut replicas: Vec<_> = others
             .filter_map(|server| Some(self.replica(&meta, &status, server, peer_of(server)?)))
             .collect();
@@ -318,14 +364,16 @@ impl JetStream {
     fn replica(&self, meta: &Meta, status: &Status, server: &str, peer: Peer) -> ReplicaInfo {
         let is_there = server == self.settings.server_name || meta.is_there(peer);
         let member = status.members.iter().find(|member| member.peer == peer);
+        let is_pending = !status.members.is_empty() && member.is_none();
         let lag = member.map_or(0, |member| status.committed.saturating_sub(member.matched));
         ReplicaInfo {
             name: server.to_owned(),
-            current: is_there && lag == 0,
+            current: is_there && lag == 0 && !is_pending,
             offline: !is_there,
             active: meta.heard_ago(peer),
             lag: i64::try_from(lag).unwrap_or(i64::MAX),
             peer: peer.to_string(),
+            pending: is_pending,
         }
     }
 }

@@ -223,6 +223,11 @@ impl StreamConsumers {
         Arc::clone(&self.stored)
     }
 
+    /// States of the consumers that are stored.
+    pub(in crate::engine) fn stored_states(&self) -> Arc<Mutex<Consumers>> {
+        Arc::clone(&self.stored)
+    }
+
     /// Whether a consumer changes by what its stream's group agrees to.
     ///
     /// Perf: what a turn of a consumer without a group pays for those with one.

@@ -59,12 +59,12 @@ pub struct GroupSettings {
     pub kept_log: KeptLogBounds,
 }
 
-/// Group of which a stream is to be a member. Its members are always the same ones.
+/// Group of which a stream is to be a member.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
     /// Which one.
     pub place: GroupPlace,
-    /// All members, this server among them.
+    /// Members that voted when the group was made. Who is one now stands in its log.
     pub voters: Vec<Peer>,
 }
 
@@ -181,12 +181,15 @@ impl Groups {
         write_lock(&self.members).remove(&group);
     }
 
+    /// Has these servers be asked whether they are there.
+    pub(super) fn know(&self, peers: &[Peer]) {
+        let (now, mut known) = (self.nanoseconds(), lock(&self.peers));
+        peers.iter().filter(|&&peer| peer != self.me).for_each(|&peer| known.know(peer, now));
+    }
+
     /// Makes a stream known as a member of a group.
     pub(super) fn add(&self, config: &GroupConfig, live: &Arc<dyn GroupReplica>) {
-        let now = self.nanoseconds();
-        let mut peers = lock(&self.peers);
-        config.voters.iter().filter(|&&peer| peer != self.me).for_each(|&peer| peers.know(peer, now));
-        drop(peers);
+        self.know(&config.voters);
         write_lock(&self.members).insert(config.place.group, Arc::downgrade(live));
         let mut early = lock(&self.early);
         let of_group = early.extract_if(.., |(group, _)| *group == config.place.group);

@@ -25,6 +25,8 @@ pub(in crate::engine) enum MemberEvent {
     Lost(Peer),
     /// Nobody has led the group yet, and this member is to be the first.
     Stand,
+    /// Just these peers are to be the members.
+    Want(Vec<Peer>),
     /// Another member is to lead.
     HandOver,
     /// Another member gets the stream as of this entry.

@@ -77,6 +77,8 @@ impl LiveStream {
             amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
+            had_members: true,
+            wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
         };
@@ -118,6 +120,19 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has just these peers be the members of its group, as soon as may be. Only for threads that
+    /// may wait.
+    pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
+        self.tell(MemberEvent::Want(peers));
+        self.serve_off_shard();
+    }
+
+    /// Whether this replica leads its group, and just these peers are its members.
+    pub(in crate::engine) fn leads_members(&self, peers: &[Peer]) -> bool {
+        let membership = lock(&self.membership.member);
+        self.role().leads() && membership.as_ref().is_some_and(|joined| joined.member.has_members(peers))
+    }
+
     /// Has somebody told what becomes of its member. To be called once.
     pub(in crate::engine) fn watch_member(&self, watcher: Weak<dyn MemberWatcher>) {
         let _ = self.membership.watcher.set(watcher);
@@ -128,7 +143,7 @@ impl LiveStream {
     pub(in crate::engine) fn has_one_term(&self) -> bool {
         let Some(mut guard) = self.lock_core() else { return false };
         let outline = guard.parts().0.store().log_outline();
-        outline.is_ok_and(|outline| outline.is_none_or(|log| log.base.0 == 0 && log.terms.len() <= 1))
+        outline.is_ok_and(|outline| outline.is_none_or(|log| log.base.0 <= 1 && log.terms.len() <= 1))
     }
 
     /// Brings the stream and its member to the same point: for whoever has the core, before it goes
@@ -174,7 +189,8 @@ impl LiveStream {
                 let is_amnesiac = joined.amnesia.is_some();
                 let is_news = std::mem::replace(&mut joined.was_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
-                let MemberWork { role, vote, needs_sync, must_send } = &mut after.member;
+                after.member.has_members |= joined.notices_members();
+                let MemberWork { role, vote, needs_sync, must_send, .. } = &mut after.member;
                 *must_send |= joined.frames.add(&mut frames);
                 *role = work.role.or(*role);
                 *vote = work.vote.or(remembered).map(|vote| (vote, is_amnesiac)).or(*vote);
@@ -198,7 +214,10 @@ impl LiveStream {
         let (vote, _) = joined.groups.recall(joined.place.group, true, true);
         let start = GroupStart { vote, is_amnesiac: joined.amnesia.is_some(), ..joined.start.clone() };
         match GroupMember::open(core, start) {
-            Ok(member) => joined.member = member,
+            Ok(mut member) => {
+                member.want_members(&joined.wanted);
+                joined.member = member;
+            }
             Err(error) => {
                 let (account, name) = (self.scope.account.name(), &self.scope.name);
                 let line = format_args!("JetStream stream '{account} > {name}' is no member now: {error}");
@@ -213,6 +232,9 @@ impl LiveStream {
     pub(super) fn apply_member_work(&self, work: &mut MemberWork) {
         if let Some(watcher) = self.membership.watcher.get().and_then(Weak::upgrade) {
             watcher.committed(self.scope.account.name(), &self.scope.name);
+            if std::mem::take(&mut work.has_members) {
+                watcher.has_members(self.scope.account.name(), &self.scope.name);
+            }
         }
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };

@@ -13,7 +13,6 @@ use myelin_store::Timestamp;
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Acquire;
@@ -49,6 +48,9 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
 
     /// The stream has this role from now on. Called on a thread that may wait.
     fn has_role(&self, account: &str, stream: &str, role: ReplicaRole);
+
+    /// The group of the stream, which leads it, has the members that were wanted. Must not wait.
+    fn has_members(&self, account: &str, stream: &str);
 
     /// Another replica, with what the group has, has taken the place of the one on this server.
     /// Called on the thread of the API.
@@ -88,6 +90,10 @@ pub(super) struct JoinedMember {
     /// Whether it has said last that it may have lost something.
     pub(super) was_amnesiac: bool,
     pub(super) resting: Resting,
+    /// Whether the members are those that were wanted last, as far as was told.
+    pub(super) had_members: bool,
+    /// Peers that are to be the members, as was said last.
+    pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
 }
@@ -107,6 +113,8 @@ pub(super) struct MemberWork {
     /// With whether it may have lost what it has confirmed.
     pub(super) vote: Option<(Vote, bool)>,
     pub(super) needs_sync: bool,
+    /// Whether the group has the members from now on that were wanted.
+    pub(super) has_members: bool,
     /// Its frames have to be sent by whoever held the turn.
     pub(super) must_send: bool,
 }
@@ -148,7 +156,11 @@ impl JoinedMember {
             MemberEvent::Lost(peer) if self.member.consensus().leader() == Some(peer) => {
                 self.member.consensus_mut().wake(true)?;
             }
-            MemberEvent::Stand if self.member.consensus().term() == 0 => {
+            MemberEvent::Want(peers) => {
+                self.member.want_members(&peers);
+                (self.wanted, self.had_members) = (peers, false);
+            }
+            MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
             MemberEvent::HandOver => self.hand_over()?,
@@ -195,8 +207,12 @@ impl JoinedMember {
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
-        self.askers.extend(self.start.voters.iter().filter(|&&voter| voter != me));
-        let decision = amnesia.decide((me, mine), &self.start.voters, now);
+        let voters = self.member.consensus().members().all_voters();
+        if !voters.contains(&me) {
+            return Ok(());
+        }
+        self.askers.extend(voters.iter().filter(|&&voter| voter != me));
+        let decision = amnesia.decide((me, mine), &voters, now);
         self.member.consensus_mut().vote_for(amnesia.chosen());
         let Some(decision) = decision else { return Ok(()) };
         if decision.lacks_some {
@@ -221,7 +237,7 @@ impl JoinedMember {
             return;
         }
         let Some(end) = end else { return };
-        for &peer in self.start.voters.iter().filter(|&&peer| peer != self.groups.me) {
+        for &peer in self.member.consensus().members().voters.iter().filter(|&&peer| peer != self.groups.me) {
             write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
         }
     }
@@ -254,7 +270,7 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let is_idle = consensus.role() == RaftRole::Leader && consensus.can_rest();
         if self.resting.tick(is_idle, consensus.last().1)
-            && self.groups.are_there(&self.start.voters)
+            && self.groups.are_there(&self.member.consensus().members().voters)
             && let Some(end) = end
         {
             self.resting.begin(end);
@@ -275,17 +291,26 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
-    /// Hands over to the member that has the most of the log. Where several have as much it is the
-    /// next one by id, so that leadership goes round.
+    /// Hands over to another member.
     fn hand_over(&mut self) -> Result<(), MemberFailed> {
-        let me = self.groups.me;
-        let others = self.member.status().members.into_iter().filter(|member| member.peer != me);
-        let order = |peer: Peer| (peer > me, Reverse(peer));
-        let heir = others.max_by_key(|member| (member.is_active, member.matched, order(member.peer)));
-        if let Some(heir) = heir {
-            self.member.consensus_mut().transfer(heir.peer)?;
+        if let Some(heir) = self.member.heir() {
+            self.member.consensus_mut().transfer(heir)?;
         }
         Ok(())
+    }
+
+    /// Whether nobody can lead but this member, or nobody has led yet.
+    fn may_stand_at_once(&self) -> bool {
+        let consensus = self.member.consensus();
+        consensus.term() == 0 || consensus.members().all_voters() == [self.groups.me]
+    }
+
+    /// Whether the members are those that were wanted, as is new, and this one leads them.
+    pub(super) fn notices_members(&mut self) -> bool {
+        let has_members = !self.wanted.is_empty()
+            && self.member.consensus().role() == RaftRole::Leader
+            && self.member.has_members(&self.wanted);
+        has_members && !std::mem::replace(&mut self.had_members, has_members)
     }
 
     /// A server that has just begun does not vote, but where a leader hands over.

@@ -19,6 +19,7 @@ mod amnesia;
 mod core_cell;
 mod core_guard;
 mod downstreams;
+mod founding;
 mod health;
 mod ingress;
 mod install;

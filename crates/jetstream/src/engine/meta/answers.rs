@@ -46,7 +46,7 @@ impl Meta {
         let assignment = self.view().get(live.account_name(), live.name());
         let Some(assignment) = assignment else { return };
         let Some((pending, since)) = lock(&self.answers).0.remove(&assignment.id) else { return };
-        if !is_here && (pending.answer != AnswerKind::Create || !live.has_one_term()) {
+        if !is_here && !live.has_one_term() {
             // Whoever led it before has answered.
             return;
         }

@@ -34,8 +34,13 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) key: StreamKey,
     /// Id of the stream in the cluster, and of its group.
     pub(in crate::engine) id: u64,
-    /// Names of the servers with replicas. The first one leads first.
+    /// Names of the servers that are to have replicas. The first one leads first.
     pub(in crate::engine) peers: Vec<String>,
+    /// Servers whose members voted when its group was made, before its log says who does; empty for
+    /// a stream without a group.
+    pub(in crate::engine) founders: Vec<String>,
+    /// Servers that had replicas before a change that is not through, and have them until it is.
+    pub(in crate::engine) before: Vec<String>,
     /// Name of the group, as tools show it: `S-R3F-` and eight characters.
     pub(in crate::engine) group: String,
     pub(in crate::engine) created: Timestamp,
@@ -60,6 +65,10 @@ struct AssignmentHead {
     key: StreamKey,
     id: u64,
     peers: Vec<String>,
+    #[serde(default)]
+    founders: Vec<String>,
+    #[serde(default)]
+    before: Vec<String>,
     group: String,
     replaces: Vec<Timestamp>,
     removed: bool,
@@ -91,13 +100,15 @@ impl Assignment {
     /// The payload of its message: length of the head, the head, and the configuration as stores
     /// keep it.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Self { key, id, peers, group, created, replaces, config, is_removed, nonce, reply, answer } =
-            self.clone();
+        let Self { key, id, peers, founders, before, group, replaces, nonce, reply, answer, .. } = self.clone();
+        let (is_removed, created, config) = (self.is_removed, self.created, self.config.clone());
         let head = AssignmentHead {
             v: VERSION,
             key,
             id,
             peers,
+            founders,
+            before,
             group,
             replaces,
             removed: is_removed,
@@ -118,13 +129,57 @@ impl Assignment {
         let (size, rest) = bytes.split_first_chunk()?;
         let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
         let (head, stored) = rest.split_at_checked(size)?;
-        let AssignmentHead { v, key, id, peers, group, replaces, removed, nonce, reply, answer } =
-            serde_json::from_slice(head).ok()?;
+        let head: AssignmentHead = serde_json::from_slice(head).ok()?;
+        let AssignmentHead { v, key, id, peers, founders, before, group, replaces, .. } = head;
+        let AssignmentHead { removed, nonce, reply, answer, .. } = head;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
-        let assignment =
-            Self { key, id, peers, group, created, replaces, config, is_removed, nonce, reply, answer };
+        // Written by a version whose groups kept their members.
+        let founders = if founders.is_empty() && peers.len() > 1 { peers.clone() } else { founders };
+        let assignment = Self {
+            key,
+            id,
+            peers,
+            founders,
+            before,
+            group,
+            created,
+            replaces,
+            config,
+            is_removed,
+            nonce,
+            reply,
+            answer,
+        };
         (v == VERSION).then_some(assignment)
+    }
+
+    /// Whether the stream's log is that of a group.
+    pub(in crate::engine) fn has_group(&self) -> bool {
+        !self.founders.is_empty()
+    }
+
+    /// Whether a server has a replica, or is to have one.
+    pub(in crate::engine) fn is_on(&self, server: &str) -> bool {
+        self.servers().any(|other| other == server)
+    }
+
+    /// Servers that have a replica, or are to have one.
+    pub(in crate::engine) fn servers(&self) -> impl Iterator<Item = &String> {
+        self.peers.iter().chain(self.before.iter().filter(|server| !self.peers.contains(server)))
+    }
+
+    /// The assignment with other servers, which its group is to become one of.
+    pub(in crate::engine) fn moved(&self, peers: Vec<String>) -> Self {
+        let mut moved = self.clone();
+        let before: Vec<String> = self.servers().cloned().collect();
+        if !self.has_group() {
+            moved.founders.clone_from(&self.peers);
+            let size = format!("S-R{}", peers.len());
+            moved.group = self.group.replacen("S-R1", &size, 1);
+        }
+        (moved.before, moved.peers) = (before, peers);
+        moved
     }
 }
 
@@ -138,6 +193,8 @@ mod tests {
             key: StreamKey::new("$G", "ORDERS"),
             id: u64::MAX,
             peers: vec!["n1".to_owned(), "n2".to_owned()],
+            founders: vec!["n1".to_owned()],
+            before: vec!["n1".to_owned(), "n3".to_owned()],
             group: "S-R2F-abcdefgh".to_owned(),
             created: 1_700_000_000_123_456_789,
             replaces: vec![1, 2],

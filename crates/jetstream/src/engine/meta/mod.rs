@@ -19,6 +19,7 @@
 mod answers;
 mod assignment;
 mod gather;
+mod placement;
 mod reconcile;
 mod view;
 
@@ -207,7 +208,7 @@ impl Meta {
         let assignment = self.view().get(account.account().name(), stream);
         let local = account.stream(stream);
         if let (Some(assignment), Some(live)) = (&assignment, &local)
-            && (assignment.created != live.created() || !assignment.peers.contains(&self.name))
+            && (assignment.created != live.created() || !assignment.is_on(&self.name))
         {
             // Another stream of its name, which is not served.
             return Route::Silent;
@@ -225,43 +226,14 @@ impl Meta {
         }
     }
 
-    /// Servers for a new stream: those that are there first, then those with the fewest replicas.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub(super) fn place(&self, replicas: usize) -> Result<Vec<String>, ApiError> {
-        let view = self.view();
-        let key = |server: &&String| {
-            let is_gone =
-                **server != self.name && peer_of(server).is_none_or(|peer| !self.groups.is_there(peer));
-            (is_gone, view.replicas_on(server), (*server).clone())
-        };
-        let mut servers: Vec<&String> = self.servers.iter().collect();
-        servers.sort_by_cached_key(key);
-        let there = servers.iter().filter(|server| !key(server).0).count();
-        if servers.len() < replicas || there * 2 <= replicas {
-            return Err(ApiError::cluster_no_peers("no suitable peers for placement, peer offline"));
-        }
-        Ok(servers.into_iter().take(replicas).cloned().collect())
-    }
-
     /// Has an assignment committed, and waits until this server has seen that.
     ///
     /// # Errors
     /// This server leads no more: whether it will be committed is not known.
     pub(super) async fn propose(&self, assignment: &Assignment) -> Result<(), ApiError> {
         let Some(jetstream) = self.jetstream.upgrade() else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
-        let (subject, payload) = (assignment.key.subject(), assignment.encode());
-        // On what this one was decided: another one that was quicker counts.
-        let last = self.view().last_of(&assignment.key);
-        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
         let mut out = MessageBuf::default();
-        out.push(MessageRef {
-            subject: subject.as_bytes(),
-            headers: headers.as_bytes(),
-            payload: &payload,
-            ..MessageRef::default()
-        });
+        self.write(assignment, &mut out);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
         jetstream.host.publish(&self.groups.account, out);
         let (key, nonce) = (assignment.key.clone(), assignment.nonce);
@@ -276,6 +248,20 @@ impl Meta {
             }
         };
         self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
+    }
+
+    /// Writes the message that proposes an assignment.
+    fn write(&self, assignment: &Assignment, out: &mut MessageBuf) {
+        let (subject, payload) = (assignment.key.subject(), assignment.encode());
+        // On what this one was decided: another one that was quicker counts.
+        let last = self.view().last_of(&assignment.key);
+        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
+        out.push(MessageRef {
+            subject: subject.as_bytes(),
+            headers: headers.as_bytes(),
+            payload: &payload,
+            ..MessageRef::default()
+        });
     }
 
     /// Looks at what was committed since the last time.
@@ -302,7 +288,9 @@ impl Meta {
                 Some(assignment) => {
                     let assignment = Arc::new(assignment);
                     self.view().set(&assignment, seq);
-                    changed.push(assignment);
+                    // What is from an earlier life was answered then, or by another server.
+                    let is_new = are_answered && self.groups.has_begun_before(message.timestamp);
+                    changed.push((assignment, is_new));
                 }
                 None => {
                     let line =
@@ -312,8 +300,8 @@ impl Meta {
             }
         }
         self.view().see(last);
-        for assignment in changed {
-            self.reconcile(&jetstream, &assignment, are_answered);
+        for (assignment, is_new) in changed {
+            self.reconcile(&jetstream, &assignment, is_new);
         }
         self.waits.wake();
     }
@@ -373,6 +361,7 @@ impl GroupsObserver for Meta {
             let task = move || {
                 if let Some(jetstream) = meta.jetstream.upgrade() {
                     meta.offer_local(&jetstream);
+                    meta.report_changes(&jetstream);
                 }
             };
             jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
@@ -385,6 +374,11 @@ impl MemberWatcher for Meta {
         if self.is_meta(account, stream) {
             *lock(&self.live) = Arc::clone(anew);
             self.apply(false);
+            return;
+        }
+        let assignment = self.view().get(account, stream);
+        if let Some(assignment) = assignment {
+            anew.want_members(assignment.peers.iter().filter_map(|server| peer_of(server)).collect());
         }
     }
 
@@ -395,6 +389,16 @@ impl MemberWatcher for Meta {
             (false, true) => self.is_led_here(account, stream),
             (false, false) => {}
         }
+    }
+
+    fn has_members(&self, _: &str, _: &str) {
+        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        let task = move || {
+            if let Some(jetstream) = meta.jetstream.upgrade() {
+                meta.report_changes(&jetstream);
+            }
+        };
+        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
     }
 
     fn committed(&self, account: &str, stream: &str) {

@@ -10,7 +10,7 @@ use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
-use myelin_replica::GroupId;
+use myelin_replica::{GroupId, Peer};
 use myelin_replica::frame::GroupPlace;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -36,6 +36,8 @@ impl JetStream {
             // The lowest ones are of groups that are no streams.
             id: self.seed() | 1 << 63,
             group: format!("S-R{}{storage}-{name}", peers.len()),
+            founders: if peers.len() > 1 { peers.clone() } else { Vec::new() },
+            before: Vec::new(),
             peers,
             created,
             replaces: Vec::new(),
@@ -81,7 +83,7 @@ impl Meta {
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
-        let is_mine = assignment.peers.contains(&self.name);
+        let is_mine = assignment.is_on(&self.name);
         let local = account.stream(&assignment.key.stream);
         let done = match local {
             Some(live) if assignment.is_removed => {
@@ -99,8 +101,12 @@ impl Meta {
                     "this server has another stream of its name, which is not served and stays as it is";
                 Err(ApiError::stream_create(text))
             }
+            // Its group has changed: the others have what is here.
+            Some(live) if !is_mine && live.created() == assignment.created => {
+                return self.remove(jetstream, &account, (assignment, false), &live);
+            }
             _ if !is_mine => return,
-            Some(live) if live.created() == assignment.created && !lost_its_log(&live, assignment) => {
+            Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
                 self.join(jetstream, assignment, &live).and_then(|()| {
                     if *live.config() != assignment.config {
                         block_on(account.update(jetstream, &live, assignment.config.clone()))?;
@@ -150,7 +156,7 @@ impl Meta {
         account: &Arc<AccountStreams>,
         assignment: &Assignment,
     ) -> Result<Arc<LiveStream>, ApiError> {
-        let live = if assignment.peers.len() > 1 {
+        let live = if assignment.has_group() {
             account.create_replica(jetstream, assignment.config.clone(), assignment.created)?
         } else {
             account.create(jetstream, assignment.config.clone(), assignment.created)?
@@ -160,27 +166,75 @@ impl Meta {
         Ok(live)
     }
 
-    /// Makes a replica a member of its group, if it has one and is none yet.
+    /// Makes a replica a member of its group, if it has one and is none yet, and says who is to be
+    /// one.
     fn join(
         &self,
         jetstream: &JetStream,
         assignment: &Assignment,
         live: &Arc<LiveStream>,
     ) -> Result<(), ApiError> {
-        if assignment.peers.len() < 2 || live.group_status().is_some() {
+        if !assignment.has_group() {
+            return Ok(());
+        }
+        let peers = |servers: &[String]| servers.iter().filter_map(|server| peer_of(server)).collect();
+        let wanted: Vec<Peer> = peers(&assignment.peers);
+        self.groups.know(&wanted);
+        self.groups.know(&peers(&assignment.before));
+        if live.group_status().is_some() {
+            live.want_members(wanted);
             return Ok(());
         }
         let place = GroupPlace { group: GroupId(assignment.id), epoch: 1 };
-        let voters = assignment.peers.iter().filter_map(|server| peer_of(server)).collect();
+        let voters = peers(&assignment.founders);
+        if assignment.founders == [self.name.as_str()] {
+            live.found_group(&self.groups, (&jetstream.store, jetstream.settings.sync_always))?;
+        }
         let is_synced = jetstream.settings.sync_always && live.is_stored();
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
         let may_be_new = self.groups.has_begun_before(assignment.created);
         let terms = JoinTerms { seed: jetstream.seed(), is_synced, may_be_new, is_amnesiac: false };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
-        if assignment.peers.first() == Some(&self.name) {
+        live.want_members(wanted);
+        if assignment.founders.first() == Some(&self.name) {
             live.stand_first();
         }
         Ok(())
+    }
+
+    /// Whether a replica has lost its log to a loss of power, which came before the first sync:
+    /// nothing says that it was in a group, and there is no message.
+    fn lost_its_log(&self, live: &LiveStream, assignment: &Assignment) -> bool {
+        let begins_here = assignment.founders == [self.name.as_str()];
+        assignment.has_group()
+            && !begins_here
+            && !live.consumers().is_of_group()
+            && live.reader().state().totals.messages == 0
+    }
+
+    /// Says of streams whose groups are led here that a change is through: who is no member any more
+    /// removes its replica then.
+    pub(super) fn report_changes(&self, jetstream: &JetStream) {
+        let mut out = MessageBuf::default();
+        let under_way = self.view().under_way();
+        for assignment in under_way {
+            let account = jetstream.account(&assignment.key.account);
+            let live = account.and_then(|account| account.stream(&assignment.key.stream));
+            let wanted: Vec<Peer> = assignment.peers.iter().filter_map(|server| peer_of(server)).collect();
+            if !live.is_some_and(|live| live.created() == assignment.created && live.leads_members(&wanted)) {
+                continue;
+            }
+            let done = Assignment {
+                before: Vec::new(),
+                reply: String::new(),
+                nonce: jetstream.seed(),
+                ..(*assignment).clone()
+            };
+            self.write(&done, &mut out);
+        }
+        if !out.is_empty() {
+            jetstream.host.publish(&self.groups.account, out);
+        }
     }
 
     fn remove(
@@ -211,10 +265,4 @@ impl Meta {
     }
 }
 
-/// Whether a replica has lost its log to a loss of power, which came before the first sync: nothing
-/// says that it was in a group, and there is no message.
-fn lost_its_log(live: &LiveStream, assignment: &Assignment) -> bool {
-    assignment.peers.len() > 1
-        && !live.consumers().is_of_group()
-        && live.reader().state().totals.messages == 0
-}
+

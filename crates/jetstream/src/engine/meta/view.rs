@@ -71,9 +71,15 @@ impl Assignments {
         all.filter(|(_, assignment)| !assignment.is_removed).map(|(_, one)| Arc::clone(one)).collect()
     }
 
+    /// Streams whose groups are to have other members, and have not as far as was said.
+    pub(super) fn under_way(&self) -> Vec<Arc<Assignment>> {
+        let all = self.all.values();
+        all.filter(|one| !one.is_removed && !one.before.is_empty()).map(Arc::clone).collect()
+    }
+
     /// Replicas that a server has of all streams.
     pub(super) fn replicas_on(&self, server: &str) -> usize {
-        let has = |one: &&Arc<Assignment>| !one.is_removed && one.peers.iter().any(|peer| peer == server);
+        let has = |one: &&Arc<Assignment>| !one.is_removed && one.is_on(server);
         self.all.values().filter(has).count()
     }
 }

@@ -260,6 +260,11 @@ impl MetaCluster {
         })
     }
 
+    /// Servers that run.
+    pub(super) fn running(&self) -> impl Iterator<Item = usize> {
+        (0..self.servers.len()).filter(|&number| self.servers[number].house.is_some())
+    }
+
     /// Waits for a leader.
     pub(super) fn elect(&mut self) -> usize {
         for _ in 0..200 {

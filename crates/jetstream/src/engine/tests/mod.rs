@@ -10,6 +10,7 @@ mod house;
 mod links;
 mod lost_copy;
 mod marks;
+mod membership;
 mod meta_cluster;
 mod panics;
 mod promises;

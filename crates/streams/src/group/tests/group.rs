@@ -25,8 +25,13 @@ pub(super) struct Group {
 
 impl Group {
     pub(super) fn new(size: usize, persistence: Persistence, seed: u64) -> Self {
+        Self::with_others(size, 0, persistence, seed)
+    }
+
+    /// A group of `size` members, and servers that are none yet.
+    pub(super) fn with_others(size: usize, others: usize, persistence: Persistence, seed: u64) -> Self {
         let voters: Vec<Peer> = (1..=size as u64).map(|n| Peer::from_number(n).unwrap()).collect();
-        let replicas = (0..size).map(|number| Replica::new(number, &voters, persistence, NOW)).collect();
+        let replicas = (0..size + others).map(|number| Replica::new(number, &voters, persistence, NOW)).collect();
         Self {
             replicas,
             wire: Vec::new(),
@@ -197,6 +202,27 @@ impl Group {
             }
         }
         panic!("nobody is elected");
+    }
+
+    /// Has these be the members, as all that lead hear.
+    pub(super) fn want(&mut self, numbers: &[usize]) -> Vec<Peer> {
+        let wanted: Vec<Peer> = numbers.iter().map(|&number| self.replicas[number].peer()).collect();
+        let alive = self.replicas.iter_mut().filter(|replica| replica.is_alive());
+        alive.for_each(|replica| replica.member().want_members(&wanted));
+        wanted
+    }
+
+    /// Beats until just these are members.
+    pub(super) fn change_to(&mut self, numbers: &[usize]) {
+        for _ in 0..100 {
+            let wanted = self.want(numbers);
+            self.beat();
+            let mut leading = self.replicas.iter_mut().filter(|replica| replica.leads());
+            if leading.any(|leader| leader.member().has_members(&wanted)) {
+                return;
+            }
+        }
+        panic!("{numbers:?} are not the members");
     }
 
     pub(super) fn isolate(&mut self, number: usize) {

@@ -118,7 +118,7 @@ impl Replica {
     }
 
     pub(super) fn peer(&self) -> Peer {
-        self.voters[self.number]
+        Peer::from_number(self.number as u64 + 1).unwrap()
     }
 
     pub(super) fn is_alive(&self) -> bool {

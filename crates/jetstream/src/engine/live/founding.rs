@@ -1,0 +1,56 @@
+//! A stream that was of no group becomes one: its server is the first member, and the only one.
+//!
+//! What it has stays as it is, and comes before the group's log: who becomes a member later gets it
+//! as a whole.
+
+use super::LiveStream;
+use crate::engine::groups::Groups;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::Storage;
+use myelin_store::consumer::GroupConsumers;
+use myelin_store::{GroupPosition, Store};
+use myelin_stdx::sync::lock;
+use myelin_streams::ReplicaRole;
+use myelin_streams::stream::storage_config;
+use std::sync::Arc;
+
+/// Where the log of such a group begins. Not at the beginning of all: a member without a log would
+/// be told from the first entry on, and have nothing of what was before.
+const BEGINNING: GroupPosition = GroupPosition { epoch: 1, term: 1, index: 1, chain: 0, commit: 1 };
+
+impl LiveStream {
+    /// Makes its log that of a group, and its consumers those of the group. It follows from here on.
+    /// Nothing is done where it is of a group already. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// The stream is gone or has failed, or the disk: it is to be tried again.
+    pub(in crate::engine) fn found_group(
+        self: &Arc<Self>,
+        groups: &Groups,
+        (store, is_synced): (&Store, bool),
+    ) -> Result<(), ApiError> {
+        if self.consumers.is_of_group() {
+            return Ok(());
+        }
+        // Nobody changes anything meanwhile.
+        self.set_role(ReplicaRole::Follower);
+        let config = self.config();
+        let applied = match config.storage {
+            Storage::Memory => GroupConsumers::in_memory(BEGINNING.index),
+            Storage::File => {
+                let id = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?.parts().0.store().id();
+                let left = lock(&self.consumers.stored_states()).leave_log(self.scope.host.now());
+                left.map_err(ApiError::stream_general)?;
+                let durability = storage_config(&config, is_synced).durability;
+                let opened = store.open_group_consumers(id, durability);
+                opened.map_err(ApiError::stream_general)?.0
+            }
+        };
+        let mut applied = applied;
+        applied.take_over(&lock(&self.consumers.stored_states()), BEGINNING.index);
+        self.join_group(BEGINNING, applied)?;
+        // A group that nobody remembers would begin anew at another index.
+        groups.sync_now();
+        Ok(())
+    }
+}

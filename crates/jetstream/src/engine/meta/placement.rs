@@ -1,0 +1,104 @@
+//! Servers for replicas: of a new stream, and of one that is to have more or fewer, or others.
+
+use super::{Assignment, Meta, peer_of};
+use crate::engine::JetStream;
+use myelin_jsapi::ApiError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// There are not so many servers.
+const TOO_FEW: &str = "no suitable peers for placement";
+/// There are, and too few of them are there.
+const OFFLINE: &str = "no suitable peers for placement, peer offline";
+
+/// As much of another server's answer as says who leads a stream.
+#[derive(Deserialize)]
+struct LedStream {
+    cluster: Option<LedGroup>,
+}
+
+#[derive(Deserialize)]
+struct LedGroup {
+    leader: Option<String>,
+}
+
+impl Meta {
+    /// Servers for a new stream: those that are there first, then those with the fewest replicas.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub(in crate::engine) fn place(&self, replicas: usize) -> Result<Vec<String>, ApiError> {
+        self.place_with(&[], replicas, "")
+    }
+
+    /// Servers for a stream that is to have so many replicas: of those that it has the leader first,
+    /// then those that are there.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub(in crate::engine) async fn place_anew(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        replicas: usize,
+    ) -> Result<Vec<String>, ApiError> {
+        let leader = self.leader_of(jetstream, assignment).await;
+        let mut present = assignment.peers.clone();
+        present.sort_by_key(|server| (Some(server) != leader.as_ref(), !self.has(server)));
+        present.truncate(replicas);
+        self.place_with(&present, replicas, "")
+    }
+
+    /// Servers for a stream that is to have no replica on `gone` any more.
+    ///
+    /// # Errors
+    /// No other server is free.
+    pub(in crate::engine) fn place_without(
+        &self,
+        assignment: &Assignment,
+        gone: &str,
+    ) -> Result<Vec<String>, ApiError> {
+        let rest: Vec<String> = assignment.peers.iter().filter(|server| *server != gone).cloned().collect();
+        let placed = self.place_with(&rest, assignment.peers.len(), gone);
+        let placed = placed.ok().filter(|placed| placed.iter().all(|one| rest.contains(one) || self.has(one)));
+        placed.ok_or(ApiError::PEER_REMAP)
+    }
+
+    /// So many servers, `present` among them, and `gone` not.
+    fn place_with(&self, present: &[String], replicas: usize, gone: &str) -> Result<Vec<String>, ApiError> {
+        let view = self.view();
+        let key = |server: &String| (!self.has(server), view.replicas_on(server), server.clone());
+        let others = self.servers.iter().filter(|server| !present.contains(server) && *server != gone);
+        let mut others: Vec<&String> = others.collect();
+        others.sort_by_cached_key(|server| key(server));
+        let placed: Vec<String> = present.iter().chain(others).take(replicas).cloned().collect();
+        if placed.len() < replicas {
+            return Err(ApiError::cluster_no_peers(TOO_FEW));
+        }
+        if placed.iter().filter(|server| self.has(server)).count() * 2 <= replicas {
+            return Err(ApiError::cluster_no_peers(OFFLINE));
+        }
+        Ok(placed)
+    }
+
+    /// Whether a server is there, as far as this one knows.
+    fn has(&self, server: &str) -> bool {
+        server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
+    }
+
+    /// The server that leads a stream, as far as somebody says.
+    async fn leader_of(&self, jetstream: &JetStream, assignment: &Assignment) -> Option<String> {
+        let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+        if !assignment.has_group() {
+            return assignment.peers.first().cloned();
+        }
+        let live = jetstream.account(account).and_then(|account| account.stream(stream));
+        if let Some(leader) = live.and_then(|live| live.group_status()?.leader) {
+            return Some(self.name_of(leader));
+        }
+        let asked = assignment.servers().find(|server| **server != self.name && self.has(server))?;
+        let question: BTreeMap<_, _> = [(asked.clone(), vec![stream.clone()])].into();
+        let found = self.gather(jetstream, account, question).await.remove(stream)?;
+        serde_json::from_str::<LedStream>(found.get()).ok()?.cluster?.leader
+    }
+}

@@ -1,0 +1,227 @@
+//! Streams get more replicas, fewer, and others, by the API and with publishers at work.
+
+use super::meta_cluster::MetaCluster;
+
+fn config(replicas: usize) -> String {
+    format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#)
+}
+
+/// Servers with a meta group, and a stream of so many replicas.
+fn cluster(size: usize, replicas: usize) -> MetaCluster {
+    let mut cluster = MetaCluster::with_meta(size);
+    let made = ask(&mut cluster, "STREAM.CREATE.S", &config(replicas));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    cluster
+}
+
+/// The one answer to a request.
+fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
+    // Nobody repeats a request that has come while nobody led.
+    for _ in 0..200 {
+        if cluster.meta_leader().is_some() {
+            break;
+        }
+        cluster.pass(1);
+    }
+    cluster.ask(subject, body);
+    for _ in 0..200 {
+        let answers = cluster.take_answers();
+        if !answers.is_empty() {
+            assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
+            return answers.concat();
+        }
+        cluster.pass(1);
+    }
+    panic!("nobody answers {subject}");
+}
+
+/// Publishes at whoever leads, which has to acknowledge.
+fn publish(cluster: &mut MetaCluster, text: &str) {
+    let before = cluster.acks();
+    let leader = cluster.elect();
+    cluster.publish(leader, text);
+    for _ in 0..20 {
+        if cluster.acks() > before {
+            return;
+        }
+        cluster.pass(1);
+    }
+    panic!("{text} is not acknowledged");
+}
+
+/// Servers that have the stream.
+fn holders(cluster: &mut MetaCluster) -> Vec<usize> {
+    let numbers: Vec<usize> = cluster.running().collect();
+    numbers.into_iter().filter(|&number| cluster.house(number).streams().stream("S").is_some()).collect()
+}
+
+/// Waits until so many servers have the stream, each with so many messages.
+fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) {
+    for _ in 0..400 {
+        let holders = holders(cluster);
+        let is_there =
+            |&number: &usize| cluster.house(number).stream("S").reader().state().totals.messages == messages;
+        if holders.len() == replicas && holders.iter().all(is_there) {
+            return;
+        }
+        cluster.pass(1);
+    }
+    panic!("{replicas} servers have {messages} messages: {:?}", holders(cluster));
+}
+
+fn names(of: &[usize]) -> Vec<String> {
+    of.iter().map(|number| format!("n{}", number + 1)).collect()
+}
+
+#[test]
+fn three_become_five_and_three_again() {
+    let mut cluster = cluster(5, 3);
+    publish(&mut cluster, "of three");
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(5));
+    assert!(answer.contains(r#""num_replicas":5"#), "{answer}");
+    publish(&mut cluster, "meanwhile");
+    wait_for(&mut cluster, 5, 2);
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert_eq!(info.matches(r#""current":true"#).count(), 4, "{info}");
+    assert!(!info.contains("pending"), "{info}");
+    let leader = cluster.elect();
+    cluster.kill(leader);
+    publish(&mut cluster, "of four");
+    cluster.begin(leader);
+    wait_for(&mut cluster, 5, 3);
+    let leader = cluster.elect();
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+    assert!(answer.contains(r#""num_replicas":3"#), "{answer}");
+    wait_for(&mut cluster, 3, 3);
+    assert_eq!(cluster.leader(), Some(leader), "it stays");
+    publish(&mut cluster, "of three again");
+    wait_for(&mut cluster, 3, 4);
+}
+
+/// The group goes on with one voter, also when all begin anew.
+#[test]
+fn three_become_one() {
+    let mut cluster = cluster(3, 3);
+    publish(&mut cluster, "of three");
+    let leader = cluster.elect();
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(1));
+    wait_for(&mut cluster, 1, 1);
+    assert_eq!(holders(&mut cluster), [leader]);
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert!(info.contains(&format!(r#""cluster":{{"leader":"n{}"}}"#, leader + 1)), "{info}");
+    publish(&mut cluster, "of one");
+    (0..3).for_each(|number| cluster.kill(number));
+    (0..3).for_each(|number| cluster.begin(number));
+    publish(&mut cluster, "of one again");
+    wait_for(&mut cluster, 1, 3);
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+    wait_for(&mut cluster, 3, 3);
+}
+
+/// What a stream alone has and promises holds when it is in a group: messages, ids, consumers.
+#[test]
+fn one_becomes_a_group_with_what_it_has() {
+    for storage in ["file", "memory"] {
+        let config = |replicas| config(replicas).replace("file", storage);
+        let mut cluster = MetaCluster::with_meta(3);
+        let made = ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+        assert!(!made.contains("raft_group"), "{made}");
+        let consumer = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
+        ask(&mut cluster, "CONSUMER.DURABLE.CREATE.S.C", consumer);
+        (0..5).for_each(|n| publish(&mut cluster, &format!("of one {n}")));
+        let leader = cluster.elect();
+        let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+        assert!(answer.contains(r#""raft_group":"S-R3"#), "{answer}");
+        assert_eq!(cluster.elect(), leader, "it goes on answering");
+        publish(&mut cluster, "of a group");
+        let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
+        assert!(info.contains(r#""num_pending":6"#), "{info}");
+        let info = ask(&mut cluster, "STREAM.INFO.S", "");
+        assert_eq!(info.matches(r#""current":true"#).count(), 0, "nobody else has it yet: {info}");
+        cluster.pass(2);
+        if storage == "file" {
+            cluster.kill(leader);
+            cluster.begin(leader);
+            publish(&mut cluster, "in another life");
+        } else {
+            publish(&mut cluster, "in the same life");
+        }
+        let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
+        assert!(info.contains(r#""num_pending":7"#), "{info}");
+        wait_for(&mut cluster, 3, 7);
+        cluster.pass(100);
+        cluster.kill(leader);
+        publish(&mut cluster, "of two");
+        let info = ask(&mut cluster, "CONSUMER.INFO.S.C", "");
+        assert!(info.contains(r#""num_pending":8"#), "{info}");
+        cluster.begin(leader);
+        wait_for(&mut cluster, 3, 8);
+    }
+}
+
+#[test]
+fn a_replica_moves_to_another_server() {
+    let mut cluster = cluster(4, 3);
+    publish(&mut cluster, "one");
+    let leader = cluster.elect();
+    let body = format!(r#"{{"peer":"n{}"}}"#, leader + 1);
+    let answer = ask(&mut cluster, "STREAM.PEER.REMOVE.S", &body);
+    assert!(answer.contains(r#""success":true"#), "{answer}");
+    let again = ask(&mut cluster, "STREAM.PEER.REMOVE.S", &body);
+    assert!(again.contains(r#""err_code":10040"#), "{again}");
+    publish(&mut cluster, "two");
+    wait_for(&mut cluster, 3, 2);
+    assert!(!holders(&mut cluster).contains(&leader));
+    publish(&mut cluster, "three");
+    // And back, from a server that is gone.
+    let gone = holders(&mut cluster)[0];
+    cluster.kill(gone);
+    cluster.pass(60);
+    let body = format!(r#"{{"peer":"n{}"}}"#, gone + 1);
+    let answer = ask(&mut cluster, "STREAM.PEER.REMOVE.S", &body);
+    assert!(answer.contains(r#""success":true"#), "{answer}");
+    wait_for(&mut cluster, 3, 3);
+    cluster.begin(gone);
+    cluster.pass(40);
+    wait_for(&mut cluster, 3, 3);
+    assert!(!holders(&mut cluster).contains(&gone), "it hears that it has none any more");
+}
+
+/// While its group has not changed, nothing is removed: whoever was a member may be needed.
+#[test]
+fn a_replica_is_kept_until_the_others_agree() {
+    let mut cluster = cluster(3, 3);
+    publish(&mut cluster, "one");
+    let leader = cluster.elect();
+    let others: Vec<usize> = (0..3).filter(|&number| number != leader).collect();
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(1));
+    assert!(answer.contains(r#""num_replicas":1"#), "{answer}");
+    others.iter().for_each(|&other| cluster.kill(other));
+    cluster.pass(100);
+    others.iter().for_each(|&other| cluster.begin(other));
+    wait_for(&mut cluster, 1, 1);
+    publish(&mut cluster, "two");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_said_once() {
+    let mut cluster = cluster(3, 3);
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(5));
+    assert!(answer.contains(r#""err_code":10005"#), "{answer}");
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(6));
+    assert!(answer.contains(r#""err_code":10052"#), "{answer}");
+    for (subject, body, code) in [
+        ("STREAM.PEER.REMOVE.S", "", 10003),
+        ("STREAM.PEER.REMOVE.S", "{}", 10003),
+        ("STREAM.PEER.REMOVE.T", r#"{"peer":"n1"}"#, 10059),
+        ("STREAM.PEER.REMOVE.S", r#"{"peer":"n9"}"#, 10040),
+        ("STREAM.PEER.REMOVE.S", r#"{"peer":"n1"}"#, 10075),
+        ("CONSUMER.PEER.REMOVE.S.C", r#"{"peer":"n1"}"#, 10014),
+    ] {
+        let answer = ask(&mut cluster, subject, body);
+        assert!(answer.contains(&format!(r#""err_code":{code}"#)), "{subject} {body}: {answer}");
+    }
+    let peers = names(&[0, 1, 2]);
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert!(peers.iter().all(|name| info.contains(name.as_str())), "{info}");
+}

@@ -1,0 +1,102 @@
+//! Changes of members: what a stream's log says of them, and who takes the next step.
+//!
+//! Owns the note in which the log has the members. Each replica counts those of the last such note
+//! that is committed; its leader writes the next one, one at a time, until just those that are
+//! wanted vote. A leader that is to go hands over before it does. Must never take a step while
+//! another one is on its way.
+
+use myelin_replica::{Consensus, Members, Peer};
+use myelin_store::{Stream, Timestamp};
+
+use super::{GroupMember, MemberFailed};
+use crate::stream::StreamCore;
+
+/// Key of the note.
+const KEY: &[u8] = b"group.members";
+/// Key of a second note that says the same behind the end of a change. When it is committed, who
+/// begins anew knows that the first one is: an entry says what was committed before it. Those that
+/// are gone could not be asked any more.
+const SETTLED: &[u8] = b"group.settled";
+
+/// Members as the log has them, or those of the beginning where it says nothing. `None`: it says
+/// something that this version does not understand.
+pub(super) fn members_of(store: &Stream, voters: &[Peer]) -> Option<Members> {
+    store.note(KEY).map_or_else(|| Some(Members::of(voters)), Members::from_bytes)
+}
+
+impl GroupMember {
+    /// Has just these peers vote, as soon as may be, and nobody else be a member. Counts while this
+    /// member leads.
+    pub fn want_members(&mut self, wanted: &[Peer]) {
+        self.wanted = wanted.to_vec();
+    }
+
+    /// Whether just these peers are members, all of them vote, and who was a member before is not
+    /// needed any more.
+    #[must_use]
+    pub fn has_members(&self, wanted: &[Peer]) -> bool {
+        self.is_settled && *self.consensus.members() == Members::of(wanted)
+    }
+
+    /// Counts the members that the log has, as far as it is committed.
+    pub(super) fn follow_members(&mut self, store: &Stream) -> Result<(), MemberFailed> {
+        if let Some(members) = store.note(KEY)
+            && members != self.members
+        {
+            self.members = members.to_vec();
+            let members = Members::from_bytes(members);
+            let members = members.ok_or_else(|| {
+                let reason = "the log says who is a member in a way that is not known here".to_owned();
+                myelin_replica::Broken { reason }
+            })?;
+            self.consensus.set_members(&members)?;
+        }
+        let settled = store.note(SETTLED).unwrap_or_default();
+        self.is_settled = settled == self.members;
+        Ok(())
+    }
+
+    /// Takes the next step of a change, if this member leads and there is one.
+    pub(super) fn change_members(&mut self, stream: &mut StreamCore, now: Timestamp) -> Result<(), MemberFailed> {
+        let is_free = stream.role().leads()
+            && self.leads()
+            && self.unproposed.is_empty()
+            && self.consensus.can_propose()
+            && [KEY, SETTLED].iter().all(|key| stream.store().decided_note(key) == stream.store().note(key));
+        let members = self.consensus.members();
+        let is_done = members.is_settled() && self.is_settled;
+        if !is_free || is_done && (self.wanted.is_empty() || self.has_members(&self.wanted)) {
+            return Ok(());
+        }
+        if members.is_settled() && !self.is_settled {
+            self.say(stream, SETTLED, &self.members.clone(), now);
+            return Ok(());
+        }
+        if members.is_joint() && !members.voters.contains(&self.me) {
+            if let Some(heir) = heir(&self.consensus, self.me) {
+                self.consensus.transfer(heir)?;
+            }
+            return Ok(());
+        }
+        if let Some(next) = members.next(&self.wanted, |learner| self.consensus.has_log(learner)) {
+            self.say(stream, KEY, &next.to_bytes(), now);
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, stream: &mut StreamCore, key: &[u8], members: &[u8], now: Timestamp) {
+        // On a full disk it is tried again with the next turn.
+        let _ = stream.store_mut().propose_notes(&[(key, members)], now);
+        self.unproposed.extend(stream.store_mut().take_decided());
+    }
+}
+
+/// The member that has the most of the log of those that vote when a change is through. Where
+/// several have as much it is the next one by id, so that leadership goes round.
+pub(super) fn heir(consensus: &Consensus, me: Peer) -> Option<Peer> {
+    let voters = &consensus.members().voters;
+    let others = consensus.status().members.into_iter();
+    let others = others.filter(|member| member.peer != me && voters.contains(&member.peer));
+    let order = |peer: Peer| (peer > me, std::cmp::Reverse(peer));
+    others.max_by_key(|member| (member.is_active, member.matched, order(member.peer))).map(|heir| heir.peer)
+}
