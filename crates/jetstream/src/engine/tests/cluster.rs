@@ -182,7 +182,7 @@ impl Cluster {
             !live.consumers().is_of_group() && live.reader().state().totals.messages == 0
         };
         if known.as_ref().is_some_and(is_blank) {
-            house.delete(&self.config.name);
+            house.delete_and_wait(&self.config.name);
         }
         if house.streams().stream(&self.config.name).is_none() {
             house.create(self.config.clone());

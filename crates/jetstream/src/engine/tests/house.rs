@@ -385,6 +385,14 @@ impl House {
         self.settle();
     }
 
+    /// As [`delete`](Self::delete), where other threads do nothing before they are told to.
+    pub(super) fn delete_and_wait(&mut self, name: &str) {
+        let (streams, live) = (self.streams(), self.stream(name));
+        let deleted = streams.delete_and_wait(&self.jetstream, &live, &mut MessageBuf::default());
+        deleted.expect("it can be deleted");
+        self.settle();
+    }
+
     /// Makes a consumer of a stream.
     pub(super) fn consume(&mut self, stream: &str, config: ConsumerConfig) {
         let live = self.stream(stream);
