@@ -374,6 +374,12 @@ impl Consensus {
         self.node.raft.raft_log.store().begin_of(self.node.raft.term)
     }
 
+    /// Whether its log has the entry `index`, of this term.
+    #[must_use]
+    pub fn has_entry(&self, index: u64, term: u64) -> bool {
+        self.node.raft.raft_log.store().term_of(index) == Some(term)
+    }
+
     /// Entries before `first` can be read no more: members that lack them need the whole stream.
     pub fn forget_before(&mut self, first: u64) {
         let applied = self.node.raft.raft_log.applied;

@@ -31,7 +31,7 @@ struct Node {
 /// Three servers with JetStream that all know each other.
 struct Trio {
     nodes: Vec<Node>,
-    _homes: Vec<Home>,
+    homes: Vec<Home>,
 }
 
 impl Trio {
@@ -50,7 +50,7 @@ impl Trio {
             );
             Node { name, setup: Setup::default().config(&config), server: None }
         });
-        let mut trio = Self { nodes: nodes.collect(), _homes: homes };
+        let mut trio = Self { nodes: nodes.collect(), homes };
         (0..3).for_each(|at| trio.start_node(at));
         trio
     }
@@ -65,6 +65,13 @@ impl Trio {
         let mut server = self.nodes[at].server.take().expect("it runs");
         server.signal(signal);
         server.wait();
+    }
+
+    /// Takes everything from the disk of a server that has ended.
+    fn lose_disk(&self, at: usize) {
+        let path = self.homes[at].path();
+        std::fs::remove_dir_all(path).expect("its folder");
+        std::fs::create_dir(path).expect("its folder");
     }
 
     /// The server of this name.
@@ -283,6 +290,47 @@ async fn a_stream_goes_on_when_its_leader_is_killed() {
     let back = trio.client(killed).await;
     assert_eq!(settled(&back, "S").await["state"]["messages"], 80);
     assert_eq!(same_everywhere(&back, "S").await, 80);
+}
+
+/// Its segments are compressed soon, and are no log from then on: what a server lacks that comes
+/// with an empty disk it gets as a whole.
+#[tokio::test]
+async fn a_server_with_a_new_disk_gets_the_streams_again() {
+    let mut trio = Trio::start();
+    let clients = trio.clients().await;
+    let mut config = stream("S", 3);
+    (config["compression"], config["max_bytes"]) = (json!("s2"), json!(2_000_000));
+    create(&clients[0], &config).await;
+    let large = "x".repeat(16_000);
+    for number in 0..300 {
+        store(&clients[1], "S.x", &format!("{number} {large}")).await;
+    }
+    consume(&clients[2], "S", "c").await;
+    let before = take(&clients[2], ("S", "c"), 5).await;
+    let victim = trio.running_but(trio.at(&leader(&clients[0], "S").await))[0];
+    trio.end(victim, Signal::KILL);
+    trio.lose_disk(victim);
+    let other = trio.running_but(victim)[0];
+    for number in 300..310 {
+        store(&clients[other], "S.x", &format!("{number} {large}")).await;
+    }
+
+    trio.start_node(victim);
+    let back = trio.client(victim).await;
+    let state = settled(&back, "S").await["state"].clone();
+    assert_eq!(state["last_seq"], 310);
+    let led = trio.at(&leader(&back, "S").await);
+    if led != victim {
+        trio.end(led, Signal::KILL);
+    }
+    let messages = contents(&back, "S").await;
+    assert_eq!(Some(messages.len() as u64), state["messages"].as_u64(), "with one of those that had it gone");
+    let next = take(&back, ("S", "c"), 1).await;
+    assert!(!before.contains(&next[0]), "what was confirmed does not come again");
+    if led != victim {
+        trio.start_node(led);
+    }
+    assert_eq!(same_everywhere(&back, "S").await, messages.len());
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ impl StagedReplica {
             return Err("it is not whole".to_owned());
         };
         let (mut stream, consumers) = *whole;
-        let Some(left) = live.leave_behind(self.point.position.index) else {
+        let Some(left) = live.leave_behind(self.point.position) else {
             self.remove(&mut stream);
             return Err("it is not needed any more".to_owned());
         };

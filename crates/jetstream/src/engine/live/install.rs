@@ -7,7 +7,7 @@ use crate::engine::groups::{GroupConfig, Groups};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{Peer, RaftRole};
 use myelin_stdx::sync::lock;
-use myelin_store::{InstallPoint, InstallSource};
+use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::group::Persistence;
 use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Weak};
@@ -65,15 +65,17 @@ impl LiveStream {
         StagedReplica::begin(&home, self, (point, lifetimes_until))
     }
 
-    /// Is a member of its group no more, if that has come further than this member: as far as the
-    /// entry `index`. Only for threads that may wait.
-    pub(in crate::engine) fn leave_behind(&self, index: u64) -> Option<LeftGroup> {
+    /// Is a member of its group no more, if that is committed up to `point` and this member lacks
+    /// the entry there. Whatever it has behind that, it has confirmed to nobody who counts it. Only
+    /// for threads that may wait.
+    pub(in crate::engine) fn leave_behind(&self, point: GroupPosition) -> Option<LeftGroup> {
         // No turn is under way while this thread has the core.
         let guard = self.lock_core()?;
         let mut membership = lock(&self.membership.member);
         let is_behind = membership.as_ref().is_some_and(|joined| {
             let consensus = joined.member.consensus();
-            consensus.committed() < index && consensus.role() != RaftRole::Leader
+            let has_it = consensus.committed() >= point.index || consensus.has_entry(point.index, point.term);
+            !has_it && consensus.role() != RaftRole::Leader
         });
         let joined = membership.take_if(|_| is_behind)?;
         self.membership.is_taken.store(false, Release);
