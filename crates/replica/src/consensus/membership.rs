@@ -102,7 +102,7 @@ fn enter_joint(from: &Members, to: &Members) -> ConfChangeV2 {
     step
 }
 
-/// What has to become of each peer.
+/// Changes, one for each peer that becomes something else.
 fn changes(from: &Members, to: &Members) -> Vec<ConfChangeSingle> {
     let change = |peer: Peer, kind| {
         let mut change = ConfChangeSingle::default();

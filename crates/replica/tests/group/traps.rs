@@ -1,8 +1,9 @@
 //! Where the library ends a process, or does what a caller would not think: a test for each place.
 //!
 //! Two need no test. An entry here has no type, so that the library takes none for a change of
-//! members and parses nothing: it is told of changes (`changes.rs`); and [`Consensus::ready`](myelin_replica::Consensus::ready) takes what is
-//! ready and moves on in one call, so that nothing can come between.
+//! members and parses nothing: it is told of changes (`changes.rs`). And
+//! [`Consensus::ready`](myelin_replica::Consensus::ready) takes what is ready and moves on in one
+//! call, so that nothing can come between.
 
 use crate::network::{Disk, Network, open, peer};
 use bytes::Bytes;

@@ -540,9 +540,9 @@ impl Consumers {
         }
     }
 
-    /// Writes what was changed, and lets go of the log: what changes goes nowhere until the consumers
-    /// are those of a group ([`GroupConsumers::take_over`](super::GroupConsumers::take_over)), which
-    /// go on in its file.
+    /// Writes what was changed, and lets go of the log: what changes goes nowhere until the
+    /// consumers are those of a group, which go on in its file
+    /// ([`GroupConsumers::take_over`](super::GroupConsumers::take_over)).
     ///
     /// # Errors
     /// Of the disk: the log is as it was.

@@ -51,7 +51,6 @@ peer_removed! {
     RemovePeer: "stream_remove_peer",
     RemovePeerOfConsumer: "consumer_remove_peer",
     EvacuatePeer: "stream_evacuate_peer",
-    RemoveServer: "meta_server_remove",
 }
 
 /// Body of a request that names a server.

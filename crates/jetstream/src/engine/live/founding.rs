@@ -19,7 +19,7 @@ use std::sync::Arc;
 const BEGINNING: GroupPosition = GroupPosition { epoch: 1, term: 1, index: 1, chain: 0, commit: 1 };
 
 impl LiveStream {
-    /// Makes its log that of a group, and its consumers those of the group. It follows from here on.
+    /// Makes its log that of a group, and its consumers those of the group. It follows then.
     /// Nothing is done where it is of a group already. Only for threads that may wait.
     ///
     /// # Errors

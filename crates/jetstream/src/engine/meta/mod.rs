@@ -51,7 +51,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
-pub(super) use suitability::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
 /// Name of the stream, and the first token of its subjects.

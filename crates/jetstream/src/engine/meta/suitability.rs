@@ -1,4 +1,4 @@
-//! Placement: which servers get a new stream.
+//! Placement: which servers get a stream.
 //!
 //! What other servers are (their tags, their room) they are asked for when it matters, so that
 //! nothing old decides.
@@ -59,6 +59,20 @@ impl Meta {
         config: &StreamConfig,
         facts: &FactsByServer,
     ) -> Result<Vec<String>, ApiError> {
+        self.place_beside(jetstream, (config, facts), (&[], ""))
+    }
+
+    /// Servers for a stream that has replicas on `present`, which it keeps, and is to have none on
+    /// `gone`.
+    ///
+    /// # Errors
+    /// There are not so many that suit.
+    pub(in crate::engine) fn place_beside(
+        &self,
+        jetstream: &JetStream,
+        (config, facts): (&StreamConfig, &FactsByServer),
+        (present, gone): (&[String], &str),
+    ) -> Result<Vec<String>, ApiError> {
         let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
         let mut causes = Causes::default();
         let wanted = config.placement.clone().unwrap_or_default();
@@ -69,10 +83,12 @@ impl Meta {
         let is_gone = |server: &String| {
             *server != self.name && peer_of(server).is_none_or(|peer| !self.groups.is_there(peer))
         };
-        let mut servers: Vec<&String> = self.servers.iter().collect();
+        let is_free = |server: &&String| !present.contains(server) && **server != gone;
+        let mut servers: Vec<&String> = self.servers.iter().filter(is_free).collect();
         servers.sort_by_cached_key(|server| (is_gone(server), view.replicas_on(server), (*server).clone()));
-        let mut chosen: Vec<String> = Vec::new();
-        let mut taken = BTreeSet::new();
+        let mut chosen: Vec<String> = present.to_vec();
+        let tag_of = |server: &String| facts.get(server).and_then(PlacementFacts::unique_tag);
+        let mut taken: BTreeSet<_> = present.iter().filter_map(tag_of).collect();
         for server in servers.into_iter().filter(|_| replicas <= self.servers.len()) {
             let known = facts.get(server);
             causes.is_offline |= is_gone(server);
@@ -133,7 +149,7 @@ impl Meta {
 }
 
 /// Whether other servers have to be asked before a stream is placed.
-pub(in crate::engine) fn needs_facts(config: &StreamConfig) -> bool {
+pub(super) fn needs_facts(config: &StreamConfig) -> bool {
     let has_tags = config.placement.as_ref().is_some_and(|placement| placement.tags.is_some());
     has_tags || config.max_bytes > 0
 }

@@ -118,7 +118,7 @@ fn three_become_one() {
     wait_for(&mut cluster, 3, 3);
 }
 
-/// What a stream alone has and promises holds when it is in a group: messages, ids, consumers.
+/// Messages and consumers of a stream alone are there when it is in a group.
 #[test]
 fn one_becomes_a_group_with_what_it_has() {
     for storage in ["file", "memory"] {
