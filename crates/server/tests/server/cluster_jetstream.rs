@@ -1,6 +1,7 @@
 //! Three servers that share JetStream: what clients of any of them see of streams with replicas on
 //! all, and what becomes of these when servers end and come back.
 
+mod membership;
 mod operators;
 
 use crate::PATIENCE;

@@ -4,7 +4,7 @@
 //! as a whole.
 
 use super::LiveStream;
-use crate::engine::groups::Groups;
+use crate::engine::groups::{GroupReplica, Groups};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::Storage;
 use myelin_stdx::sync::lock;
@@ -32,7 +32,10 @@ impl LiveStream {
         if self.consumers.is_of_group() {
             return Ok(());
         }
-        // Nobody changes anything meanwhile.
+        // What has come already is stored and answered as by a stream alone; then nobody changes
+        // anything.
+        self.unbind();
+        self.serve_off_shard();
         self.set_role(ReplicaRole::Follower);
         let config = self.config();
         let applied = match config.storage {
