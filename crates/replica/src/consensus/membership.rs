@@ -39,7 +39,7 @@ impl Consensus {
     /// way. Only a leader knows.
     #[must_use]
     pub fn has_log(&self, learner: Peer) -> bool {
-        /// So many entries may be on their way.
+        /// Entries that may be on their way.
         const ON_THEIR_WAY: u64 = 1000;
         let raft = &self.node.raft;
         let progress = raft.prs().get(learner.number()).filter(|progress| progress.recent_active);

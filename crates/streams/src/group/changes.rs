@@ -96,8 +96,8 @@ impl GroupMember {
 }
 
 /// The member that has the most of the log of those that vote when a change is through. Where
-/// several have as much it is the next one by id, so that leadership goes round. One whose server is
-/// there goes before all others.
+/// several have as much it is the next one by id, so that leadership goes round. One whose server
+/// is there goes before all others.
 pub(super) fn heir(consensus: &Consensus, me: Peer, is_there: impl Fn(Peer) -> bool) -> Option<Peer> {
     let voters = &consensus.members().voters;
     let others = consensus.status().members.into_iter();
