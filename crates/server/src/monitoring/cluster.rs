@@ -25,7 +25,7 @@ pub(super) fn meta_group(meta: MetaView) -> MetaGroup {
 }
 
 fn row(replica: ReplicaInfo) -> PeerRow {
-    let ReplicaInfo { name, current, offline, active, lag, peer } = replica;
+    let ReplicaInfo { name, current, offline, active, lag, peer, pending: _ } = replica;
     PeerRow { name, current, offline, active, lag, peer }
 }
 
