@@ -312,7 +312,7 @@ impl Call {
         Ok(SteppedDown { success: true }.into())
     }
 
-    /// Has another server lead a group that is led here: the one that the request names, if it does.
+    /// Has another server lead a group that is led here: the one that the request names, if any.
     ///
     /// Compat: a stream that has no group steps down with success, and nothing happens.
     async fn hand_over(

@@ -1,4 +1,4 @@
-//! Servers for replicas: of a new stream, and of one that is to have more or fewer, or others.
+//! Servers for replicas of a stream that is to have more or fewer, or others.
 
 use super::{Assignment, Meta, peer_of};
 use crate::engine::JetStream;
@@ -23,14 +23,6 @@ struct LedGroup {
 }
 
 impl Meta {
-    /// Servers for a new stream: those that are there first, then those with the fewest replicas.
-    ///
-    /// # Errors
-    /// There are not so many.
-    pub(in crate::engine) fn place(&self, replicas: usize) -> Result<Vec<String>, ApiError> {
-        self.place_with(&[], replicas, "")
-    }
-
     /// Servers for a stream that is to have so many replicas: of those that it has the leader first,
     /// then those that are there.
     ///
