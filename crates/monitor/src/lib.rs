@@ -41,8 +41,8 @@ pub use snapshot::{
     AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
     ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot,
     JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader,
-    PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RuntimeSnapshot,
-    ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
-    StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
-    VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance,
+    StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
 };

@@ -5,6 +5,7 @@
 //! order and names here *are* the page's. A snapshot never points back into the running server.
 
 mod cluster;
+mod health;
 mod jetstream;
 mod journal;
 mod runtime;
@@ -21,9 +22,8 @@ use serde::Serialize;
 
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 
-pub use cluster::{
-    ClusterAilment, ClusterHealth, MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer,
-};
+pub use cluster::{MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress};
+pub use health::{ClusterAilment, ClusterHealth, Health};
 pub use jetstream::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json, Standing,
     StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
@@ -114,7 +114,7 @@ pub trait SnapshotSource: Send + Sync {
         Vec::new()
     }
 
-    /// What is wrong with the server as a member of a cluster with JetStream; `None`: it is in none.
+    /// Health of the server as a member of a cluster with JetStream; `None`: it is in none.
     fn cluster_health(&self) -> Option<ClusterHealth> {
         None
     }
@@ -695,18 +695,4 @@ pub struct InterestSnapshot {
     pub max_fanout: u32,
     /// The mean size of a cached result.
     pub avg_fanout: f64,
-}
-
-/// Whether clients can use the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
-    /// Clients can connect, and JetStream was not asked for.
-    Ready,
-    /// Clients can connect, and JetStream runs. How its streams are is asked for with
-    /// [`SnapshotSource::stored_accounts`].
-    WithJetStream,
-    /// Clients cannot connect, with the reason as `/healthz` shows it.
-    NotReady(String),
-    /// Clients can connect, but JetStream was asked for and does not run.
-    WithoutJetStream,
 }

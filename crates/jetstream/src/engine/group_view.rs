@@ -57,14 +57,14 @@ pub struct StreamAilment {
     pub account: String,
     /// The stream.
     pub stream: String,
-    /// What is wrong, in the reference's words where it has any.
+    /// Cause, in the reference's words where it has any.
     pub reason: String,
 }
 
 /// Health of a server as a member of its cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterHealth {
-    /// What is wrong with the meta group.
+    /// Ailment of the meta group.
     pub meta: Option<&'static str>,
     /// Streams that are not current, or not here.
     pub streams: Vec<StreamAilment>,
@@ -137,7 +137,7 @@ impl JetStream {
         self.cluster.groups.get().is_some()
     }
 
-    /// What is wrong with the server as a member of its cluster; `None`: it is in none.
+    /// Health of the server as a member of its cluster; `None`: it is in none.
     pub fn cluster_health(&self) -> Option<ClusterHealth> {
         self.cluster.groups.get()?;
         let no_contact = "JetStream has not established contact with a meta leader";

@@ -25,6 +25,9 @@ pub struct PeerRow {
     pub lag: i64,
     /// Its peer id.
     pub peer: String,
+    /// Whether it is to become a member.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
 }
 
 /// The meta group, in the reference's order. Its `snapshot` says nothing here: the group keeps no
@@ -96,13 +99,9 @@ pub struct RaftGroup {
     pub size: usize,
     /// How many of them have to agree.
     pub quorum_needed: usize,
-    /// Index up to which the log is committed.
-    pub committed: u64,
-    /// Index up to which the log is applied: the same here.
-    pub applied: u64,
-    /// Whether the member has yet to get what is committed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub catching_up: bool,
+    /// How far the member is.
+    #[serde(flatten)]
+    pub progress: RaftProgress,
     /// Peer id of the leader; empty for none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub leader: String,
@@ -131,7 +130,19 @@ pub struct RaftGroup {
     pub peers: BTreeMap<String, RaftPeer>,
 }
 
-/// What the reference shows of its queues and its log.
+/// How far a member of a group is.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RaftProgress {
+    /// Index up to which the log is committed.
+    pub committed: u64,
+    /// Index up to which the log is applied: the same here.
+    pub applied: u64,
+    /// Whether the member has yet to get what is committed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub catching_up: bool,
+}
+
+/// Queues and log as the reference shows its own.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RaftQueues {
     ipq_proposal_len: u64,
@@ -185,24 +196,4 @@ pub struct RaftPeer {
 
 fn as_go_writes_it<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&round_trip(*time))
-}
-
-/// Stream or consumer of this server that is not as its cluster has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterAilment {
-    /// Its account.
-    pub account: String,
-    /// The stream.
-    pub stream: String,
-    /// What is wrong.
-    pub reason: String,
-}
-
-/// Health of a server as a member of a cluster with JetStream.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClusterHealth {
-    /// What is wrong with the meta group. Streams are not looked at then.
-    pub meta: Option<String>,
-    /// Streams that are not current.
-    pub streams: Vec<ClusterAilment>,
 }

@@ -87,7 +87,7 @@ pub(crate) struct Threads {
     broker: Arc<Broker>,
     /// Whether the servers of the cluster share JetStream.
     is_clustered: bool,
-    /// What options say of placement.
+    /// Placement as options have it.
     placement: OnceLock<PlacementFacts>,
     log: Arc<Logger>,
     calls: Sender<Call>,

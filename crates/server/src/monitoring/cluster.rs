@@ -4,7 +4,7 @@ use super::jetstream::rfc3339;
 use myelin_jetstream::{GroupView, JetStream, MetaView, StreamAilment};
 use myelin_jsapi::api::info::ReplicaInfo;
 use myelin_monitor::{
-    ClusterAilment, ClusterHealth, MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer,
+    ClusterAilment, ClusterHealth, MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress,
 };
 use myelin_replica::RaftRole;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(super) fn meta_group(meta: MetaView) -> MetaGroup {
 }
 
 fn row(replica: ReplicaInfo) -> PeerRow {
-    let ReplicaInfo { name, current, offline, active, lag, peer, pending: _ } = replica;
-    PeerRow { name, current, offline, active, lag, peer }
+    let ReplicaInfo { name, current, offline, active, lag, peer, pending } = replica;
+    PeerRow { name, current, offline, active, lag, peer, pending }
 }
 
 /// Groups of which this server is a member. `system`: name of the system account.
@@ -57,9 +57,11 @@ fn raft_group(view: GroupView, system: &str) -> RaftGroupSnapshot {
         },
         size,
         quorum_needed: size / 2 + 1,
-        committed: status.committed,
-        applied: status.committed,
-        catching_up: status.is_amnesiac,
+        progress: RaftProgress {
+            committed: status.committed,
+            applied: status.committed,
+            catching_up: status.is_amnesiac,
+        },
         leader: view.leader,
         leader_since: if view.leader_since > 0 { rfc3339(view.leader_since) } else { String::new() },
         ever_had_leader: view.has_had_leader,
@@ -77,7 +79,7 @@ fn raft_group(view: GroupView, system: &str) -> RaftGroupSnapshot {
     RaftGroupSnapshot { account, name, group }
 }
 
-/// What is wrong with the server as a member of its cluster.
+/// Health of the server as a member of its cluster.
 pub(super) fn health(jetstream: &JetStream) -> Option<ClusterHealth> {
     let health = jetstream.cluster_health()?;
     let ailment = |StreamAilment { account, stream, reason }| ClusterAilment { account, stream, reason };

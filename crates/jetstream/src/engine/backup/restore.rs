@@ -74,6 +74,8 @@ pub(in crate::engine) struct RestoreOrder {
     pub(in crate::engine) account: Arc<AccountStreams>,
     /// Checked.
     pub(in crate::engine) config: StreamConfig,
+    /// Replicas that it is to have in a cluster.
+    pub(in crate::engine) replicas: i64,
 }
 
 /// Restore of one stream from a backup that arrives in pieces.
@@ -341,12 +343,14 @@ impl Restore {
                 Err(fault)
             }
         };
+        let replicas = target.wanted.replicas;
         drop(target);
         if made.is_ok()
             && let Some(meta) = jetstream.meta()
         {
             // From here on the cluster knows it.
             meta.offer_local(&jetstream);
+            meta.replicate_later(self.context.account.name(), &self.context.stream, replicas);
         }
         let mut out = MessageBuf::default();
         let context = &self.context;

@@ -117,9 +117,10 @@ impl Call {
             return Err(ApiError::STREAM_NAME_CONTAINS_PATH_SEPARATORS);
         }
         let limits = self.account.all_limits(&self.jetstream);
-        if is_clustered && request.config.num_replicas > 1 {
-            let text = "a stream with replicas cannot be restored yet: restore it with one replica";
-            return Err(ApiError::stream_restore(text));
+        // It gets the others when it is whole.
+        let replicas = request.config.num_replicas;
+        if is_clustered {
+            request.config.num_replicas = 1;
         }
         let config = config::restore(&request.config, others, &limits)?;
         if !has_room(&self.jetstream) {
@@ -130,6 +131,7 @@ impl Call {
             jetstream: Arc::clone(&self.jetstream),
             account: Arc::clone(&self.account),
             config,
+            replicas,
         };
         let deliver_subject = Restore::begin(context, wanted, &mut self.out);
         Ok(StreamRestore { deliver_subject })

@@ -9,7 +9,9 @@ use super::cluster::{
 };
 use super::listing::page_of;
 use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
+use crate::engine::meta::{
+    AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, needs_facts, peer_of,
+};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamAlternate, StreamInfo as Info};
@@ -97,7 +99,9 @@ impl Call {
         };
         match route {
             Route::Silent => return Handled::Done(None),
-            Route::Unavailable => return Handled::Done(Some(unavailable())),
+            Route::Unavailable => {
+                return Handled::Done(Some(unavailable()));
+            }
             Route::Offline if tokens[0] == "CONSUMER" => {
                 return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::CONSUMER_OFFLINE))));
             }
@@ -178,7 +182,11 @@ impl Call {
             (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
             (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
             (Created::New(config), _) => {
-                let facts = meta.facts_for(&self.jetstream, &config).await;
+                let facts = if needs_facts(&config) || meta.has_unique_tags() {
+                    meta.facts(&self.jetstream).await
+                } else {
+                    BTreeMap::new()
+                };
                 let peers = meta.place_stream(&self.jetstream, &config, &facts)?;
                 let now = self.jetstream.host.now();
                 let replaces = meta.view().removed(self.account.account().name(), name);
@@ -199,7 +207,7 @@ impl Call {
         let moved = if replicas == known.peers.len() {
             (*known).clone()
         } else {
-            known.moved(meta.place_anew(&self.jetstream, &known, &config).await?)
+            known.moved(meta.place_anew(&self.jetstream, &known, replicas).await?)
         };
         let changed = Assignment { config, ..moved };
         meta.propose(&self.proposal(AnswerKind::Update, changed)).await
@@ -211,7 +219,7 @@ impl Call {
         let known = meta.view().get(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let gone = PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
-        let moved = known.moved(meta.place_without(&self.jetstream, &known, gone).await?);
+        let moved = known.moved(meta.place_without(&known, gone)?);
         let proposal = self.proposal(AnswerKind::Update, moved);
         // This server answers.
         meta.propose(&Assignment { reply: String::new(), ..proposal }).await?;
@@ -304,7 +312,7 @@ impl Call {
         Ok(SteppedDown { success: true }.into())
     }
 
-    /// Has another server lead a group that is led here: the one that the request names, if it does.
+    /// Has another server lead a group that is led here: the one that the request names, if any.
     ///
     /// Compat: a stream that has no group steps down with success, and nothing happens.
     async fn hand_over(

@@ -194,11 +194,10 @@ impl LiveConsumer {
         self.unbind();
     }
 
-    /// Goes on after [`suspend`](Self::suspend).
+    /// Goes on after [`suspend`](Self::suspend), and looks anew who listens.
     pub(super) fn resume(&self, subjects: &[String]) {
         self.bind(subjects);
         self.lifecycle.suspend(false);
-        // A core that has begun anew does not know that somebody has listened all the time.
         self.listeners_changed();
         self.wake();
     }

@@ -5,16 +5,15 @@
 //! is told that nobody has taken its message, and sends it again: to the new leader.
 
 use super::LiveStream;
+use super::held_publishes::HandOverSteps;
 use super::turn::StreamWork;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
-use myelin_broker::ServiceBatch;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// A hand-over that takes longer is given up: the library gives it up after so long, too.
@@ -29,23 +28,6 @@ const LOOK: i64 = 2_000_000;
 /// Compat: as the reference says that nobody is there to take a message; clients try again.
 const NOBODY: &[u8] = b"NATS/1.0 503\r\n\r\n";
 
-/// Hand-over of one stream, if one is under way.
-#[derive(Default)]
-pub(super) struct HandOver {
-    /// Perf: each batch of publishes looks here.
-    is_under_way: AtomicBool,
-    steps: Mutex<Option<HandOverSteps>>,
-    held: Mutex<Vec<ServiceBatch>>,
-    watch: OnceLock<Arc<HandOverWatch>>,
-}
-
-struct HandOverSteps {
-    began: Instant,
-    /// Since when another server leads, and since when it receives.
-    followed: Option<Instant>,
-    heard: Option<Instant>,
-}
-
 /// Looks at a hand-over now and then.
 struct HandOverWatch(Weak<LiveStream>);
 
@@ -59,23 +41,6 @@ impl Timer for HandOverWatch {
     }
 }
 
-impl HandOver {
-    /// Whether publishes are held.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.is_under_way.load(Acquire)
-    }
-
-    pub(super) fn hold(&self, msgs: ServiceBatch) {
-        lock(&self.held).push(msgs);
-    }
-
-    /// Ends with holding, and gives what was held.
-    pub(super) fn take(&self) -> Vec<ServiceBatch> {
-        self.is_under_way.store(false, Release);
-        std::mem::take(&mut *lock(&self.held))
-    }
-}
-
 impl LiveStream {
     /// Has another member lead, if this one does and there is one. Only for threads that may wait.
     pub(in crate::engine) fn hand_over(self: &Arc<Self>) {
@@ -85,21 +50,21 @@ impl LiveStream {
     /// Has a certain member lead, or any other where none is named, if this one does. Only for
     /// threads that may wait.
     pub(in crate::engine) fn hand_over_to(self: &Arc<Self>, heir: Option<Peer>) {
-        if !self.role().leads() || self.hand_over.is_under_way.swap(true, AcqRel) {
+        if !self.role().leads() || !self.membership.hand_over.begin() {
             return;
         }
         let began = self.scope.host.instant();
-        *lock(&self.hand_over.steps) = Some(HandOverSteps { began, followed: None, heard: None });
+        *lock(&self.membership.hand_over.steps) = Some(HandOverSteps { began, followed: None, heard: None });
         self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
-        self.hand_over.watch.get_or_init(|| Arc::new(HandOverWatch(Arc::downgrade(self))));
+        self.membership.hand_over.watch.get_or_init(|| Arc::new(HandOverWatch(Arc::downgrade(self))));
         self.look_again();
     }
 
     /// Whether another member is about to lead, or can: this one leads, and enough others are
     /// there to elect one.
     pub(in crate::engine) fn can_hand_over(&self) -> bool {
-        if self.hand_over.is_under_way() {
+        if self.membership.hand_over.is_under_way() {
             return true;
         }
         let membership = lock(&self.membership.member);
@@ -116,7 +81,7 @@ impl LiveStream {
     }
 
     fn look_again(&self) {
-        if let Some(watch) = self.hand_over.watch.get() {
+        if let Some(watch) = self.membership.hand_over.watch.get() {
             let timer = Arc::downgrade(watch) as Weak<dyn Timer>;
             self.scope.host.schedule(self.scope.host.now() + LOOK, timer);
         }
@@ -125,7 +90,7 @@ impl LiveStream {
     /// Looks how far it is. Answers whether it is over.
     fn advance_hand_over(self: &Arc<Self>) -> bool {
         let now = self.scope.host.instant();
-        let mut steps = lock(&self.hand_over.steps);
+        let mut steps = lock(&self.membership.hand_over.steps);
         let Some(HandOverSteps { began, followed, heard }) = &mut *steps else { return true };
         let passed = |since: Instant| now.saturating_duration_since(since);
         if !self.role().leads() && self.has_another_leader() {
@@ -170,7 +135,7 @@ impl LiveStream {
             return self.submit_and_wait(StreamWork::TakeHeld);
         }
         let mut refused = MessageBuf::default();
-        for msgs in self.hand_over.take() {
+        for msgs in self.membership.hand_over.take() {
             for msg in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
                 refused.push(MessageRef { subject: msg.reply, headers: NOBODY, ..MessageRef::default() });
             }
@@ -184,7 +149,7 @@ impl LiveStream {
 
     /// Ends with receiving, unless another server is to begin first.
     pub(super) fn unbind_unless_handing_over(&self) {
-        if !self.hand_over.is_under_way() {
+        if !self.membership.hand_over.is_under_way() {
             self.unbind();
         }
     }

@@ -110,7 +110,7 @@ impl LiveStream {
         Some((consensus.vote(), consensus.last().0))
     }
 
-    /// Who leads its group, and since when.
+    /// Leader of its group, and since when it leads.
     pub(in crate::engine) fn group_leadership(&self) -> Option<GroupLeadership> {
         lock(&self.membership.member).as_ref().map(|joined| joined.leadership)
     }

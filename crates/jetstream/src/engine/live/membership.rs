@@ -4,6 +4,7 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
+use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::account::AccountStreams;
 use crate::engine::groups::{FrameOutbox, Groups, MemberEvent, write_frame};
@@ -46,7 +47,7 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// More may be committed. Called behind each turn, and must not wait.
     fn committed(&self, account: &str, stream: &str);
 
-    /// Another server leads its group from now on, or none. Called behind a turn, and must not wait.
+    /// Another server leads its group from now on, or none. Called behind a turn: it must not wait.
     fn has_leader(&self, account: &str, stream: &str, leader: Option<Peer>);
 
     /// The stream has this role from now on. Called on a thread that may wait.
@@ -70,6 +71,7 @@ pub(super) struct Membership {
     pub(super) inbox: Mutex<Vec<MemberEvent>>,
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
+    pub(super) hand_over: HandOver,
     /// Held by whoever gives the stream another role.
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.

@@ -22,6 +22,7 @@ mod downstreams;
 mod founding;
 mod hand_over;
 mod health;
+mod held_publishes;
 mod ingress;
 mod install;
 mod lost;
@@ -46,7 +47,6 @@ use super::settings::Backlog;
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
 use downstreams::Downstreams;
-use hand_over::HandOver;
 use health::StreamHealth;
 use ingress::Ingress;
 use membership::Membership;
@@ -104,7 +104,6 @@ pub struct LiveStream {
     sourcing_marks: SourcingMarks,
     downstreams: Downstreams,
     membership: Membership,
-    hand_over: HandOver,
     me: Weak<Self>,
 }
 
@@ -147,7 +146,6 @@ impl LiveStream {
             sourcing_marks: SourcingMarks::default(),
             downstreams: Downstreams::default(),
             membership: Membership::default(),
-            hand_over: HandOver::default(),
             me: Weak::clone(me),
         })
     }

@@ -235,7 +235,9 @@ impl LiveStream {
         let now = self.scope.host.now();
         after.worked += OTHER_WORK;
         match work {
-            StreamWork::Publish(msgs) if self.hand_over.is_under_way() => self.hand_over.hold(msgs),
+            StreamWork::Publish(msgs) if self.membership.hand_over.is_under_way() => {
+                self.membership.hand_over.hold(msgs)
+            }
             StreamWork::Publish(msgs) => {
                 after.worked += msgs.bytes();
                 if let Some(msgs) = self.defer_until_loaded(core, msgs) {
@@ -244,7 +246,7 @@ impl LiveStream {
             }
             StreamWork::CountersLoaded => self.publish_blocked(core, now, after),
             StreamWork::TakeHeld => {
-                let held = self.hand_over.take();
+                let held = self.membership.hand_over.take();
                 held.into_iter().for_each(|msgs| self.store_msgs(core, msgs, now, after));
             }
             StreamWork::Released => {

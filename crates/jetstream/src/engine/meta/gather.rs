@@ -3,7 +3,7 @@
 //! A question is a message to `_ask_.<peer>` in the account of frames, its answer goes to a subject
 //! of its own. Servers that do not answer in time are left out.
 
-use super::suitability::FactsByServer;
+use super::placement_facts::FactsByServer;
 use super::{Meta, peer_of};
 use crate::engine::host::{PlacementFacts, Timer};
 use crate::engine::waits::{Promise, promise};

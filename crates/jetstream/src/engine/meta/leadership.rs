@@ -7,29 +7,7 @@ use myelin_jsapi::advisory::{Advisory, AdvisoryHeader, leadership};
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Compat: a group without a quorum for so long is one that has lost it.
-const QUORUM_LOST: Duration = Duration::from_secs(10);
-
-/// Groups that lack a quorum, since when, and whether that was told.
-#[derive(Default)]
-pub(super) struct StalledGroups(BTreeMap<(String, String), (Instant, bool)>);
-
-impl StalledGroups {
-    /// Notes whether a group lacks a quorum now. Answers whether that is to be told.
-    fn note(&mut self, key: (String, String), lacks: bool, now: Instant) -> bool {
-        if !lacks {
-            self.0.remove(&key);
-            return false;
-        }
-        let (since, is_told) = self.0.entry(key).or_insert((now, false));
-        let is_due = now.saturating_duration_since(*since) >= QUORUM_LOST;
-        is_due && !std::mem::replace(is_told, true)
-    }
-}
 
 impl Meta {
     /// This server leads the meta group now.

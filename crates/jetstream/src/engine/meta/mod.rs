@@ -21,7 +21,9 @@ mod assignment;
 mod gather;
 mod leadership;
 mod placement;
+mod placement_facts;
 mod reconcile;
+mod stalled_groups;
 mod suitability;
 mod view;
 
@@ -33,7 +35,6 @@ use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
 use gather::AskService;
-use leadership::StalledGroups;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -44,6 +45,7 @@ use myelin_store::Wait;
 use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::account_hash;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use stalled_groups::StalledGroups;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
@@ -51,6 +53,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
 /// Name of the stream, and the first token of its subjects.
@@ -82,6 +85,8 @@ pub(super) struct Meta {
     /// Since when no leader is known.
     leaderless: Mutex<Option<Instant>>,
     stalled: Mutex<StalledGroups>,
+    /// Streams that were restored here, and how many replicas they are to have.
+    restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
 }
 
@@ -150,6 +155,7 @@ impl Meta {
             is_apply_queued: AtomicBool::new(false),
             leaderless: Mutex::new(Some(jetstream.host.instant())),
             stalled: Mutex::default(),
+            restored: Mutex::default(),
             me: Weak::clone(me),
         });
         groups.observe(Arc::downgrade(&meta) as Weak<dyn GroupsObserver>);
@@ -383,6 +389,7 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
         self.look_at_quorums(&jetstream);
+        self.replicate_restored(&jetstream);
         if has_leader {
             let task = move || {
                 if let Some(jetstream) = meta.jetstream.upgrade() {

@@ -1,12 +1,15 @@
-//! Servers for a stream that is to have more replicas, fewer, or others.
+//! Servers for replicas of a stream that is to have more or fewer, or others.
 
-use super::suitability::{FactsByServer, needs_facts};
 use super::{Assignment, Meta, peer_of};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::config::StreamConfig;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// There are not so many servers.
+const TOO_FEW: &str = "no suitable peers for placement";
+/// There are, and too few of them are there.
+const OFFLINE: &str = "no suitable peers for placement, peer offline";
 
 /// As much of another server's answer as says who leads a stream.
 #[derive(Deserialize)]
@@ -20,58 +23,55 @@ struct LedGroup {
 }
 
 impl Meta {
-    /// Servers for a stream that is to have this configuration: of those that it has the leader
-    /// first, then those that are there.
+    /// Servers for a stream that is to have so many replicas: of those that it has the leader first,
+    /// then those that are there.
     ///
     /// # Errors
-    /// There are not so many that suit.
+    /// There are not so many.
     pub(in crate::engine) async fn place_anew(
         &self,
         jetstream: &JetStream,
         assignment: &Assignment,
-        config: &StreamConfig,
+        replicas: usize,
     ) -> Result<Vec<String>, ApiError> {
-        let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
         let leader = self.leader_of(jetstream, assignment).await;
         let mut present = assignment.peers.clone();
         present.sort_by_key(|server| (Some(server) != leader.as_ref(), !self.has(server)));
-        if replicas <= present.len() {
-            present.truncate(replicas);
-            return Ok(present);
-        }
-        let facts = self.facts_for(jetstream, config).await;
-        self.place_beside(jetstream, (config, &facts), (&present, ""))
+        present.truncate(replicas);
+        self.place_with(&present, replicas, "")
     }
 
     /// Servers for a stream that is to have no replica on `gone` any more.
     ///
     /// # Errors
     /// No other server is free.
-    pub(in crate::engine) async fn place_without(
+    pub(in crate::engine) fn place_without(
         &self,
-        jetstream: &JetStream,
         assignment: &Assignment,
         gone: &str,
     ) -> Result<Vec<String>, ApiError> {
         let rest: Vec<String> = assignment.peers.iter().filter(|server| *server != gone).cloned().collect();
-        let facts = self.facts_for(jetstream, &assignment.config).await;
-        let placed = self.place_beside(jetstream, (&assignment.config, &facts), (&rest, gone));
+        let placed = self.place_with(&rest, assignment.peers.len(), gone);
         let placed =
             placed.ok().filter(|placed| placed.iter().all(|one| rest.contains(one) || self.has(one)));
         placed.ok_or(ApiError::PEER_REMAP)
     }
 
-    /// Facts about servers, where they matter for a stream.
-    pub(in crate::engine) async fn facts_for(
-        &self,
-        jetstream: &JetStream,
-        config: &StreamConfig,
-    ) -> FactsByServer {
-        if needs_facts(config) || self.has_unique_tags() {
-            self.facts(jetstream).await
-        } else {
-            FactsByServer::new()
+    /// So many servers, `present` among them, and `gone` not.
+    fn place_with(&self, present: &[String], replicas: usize, gone: &str) -> Result<Vec<String>, ApiError> {
+        let view = self.view();
+        let key = |server: &String| (!self.has(server), view.replicas_on(server), server.clone());
+        let others = self.servers.iter().filter(|server| !present.contains(server) && *server != gone);
+        let mut others: Vec<&String> = others.collect();
+        others.sort_by_cached_key(|server| key(server));
+        let placed: Vec<String> = present.iter().chain(others).take(replicas).cloned().collect();
+        if placed.len() < replicas {
+            return Err(ApiError::cluster_no_peers(TOO_FEW));
         }
+        if placed.iter().filter(|server| self.has(server)).count() * 2 <= replicas {
+            return Err(ApiError::cluster_no_peers(OFFLINE));
+        }
+        Ok(placed)
     }
 
     /// Whether a server is there, as far as this one knows.

@@ -12,7 +12,9 @@ use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
+use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
+use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Weak};
 
@@ -75,6 +77,30 @@ impl Meta {
         }
         if !out.is_empty() {
             jetstream.host.publish(&self.groups.account, out);
+        }
+    }
+
+    /// Has a stream that was restored here get more replicas as soon as the cluster knows it.
+    pub(in crate::engine) fn replicate_later(&self, account: &str, stream: &str, replicas: i64) {
+        if replicas > 1 {
+            lock(&self.restored).push((StreamKey::new(account, stream), replicas));
+        }
+    }
+
+    /// Asks for the replicas of restored streams, as a client would: whoever leads the meta group
+    /// then decides.
+    pub(super) fn replicate_restored(&self, jetstream: &JetStream) {
+        let is_known = |key: &StreamKey| self.view().get(&key.account, &key.stream).is_some();
+        let due: Vec<_> = lock(&self.restored).extract_if(.., |(key, _)| is_known(key)).collect();
+        for (key, replicas) in due {
+            let Some(account) = jetstream.account(&key.account) else { continue };
+            let Some(live) = account.stream(&key.stream) else { continue };
+            let config = StreamConfig { num_replicas: replicas, ..(*live.config()).clone() };
+            let (subject, payload) = (format!("$JS.API.STREAM.UPDATE.{}", key.stream), compact(&config));
+            let mut out = MessageBuf::default();
+            let subject = subject.as_bytes();
+            out.push(MessageRef { subject, payload: &payload, ..MessageRef::default() });
+            jetstream.host.publish(account.account(), out);
         }
     }
 
@@ -222,8 +248,8 @@ impl Meta {
             && live.reader().state().totals.messages == 0
     }
 
-    /// Says of streams whose groups are led here that a change is through. A server that has no
-    /// member any more removes its replica then.
+    /// Says of streams whose groups are led here that a change is through: who is no member any more
+    /// removes its replica then.
     pub(super) fn report_changes(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         let under_way = self.view().under_way();

@@ -1,4 +1,4 @@
-//! What operators see of a cluster's JetStream: advisories about leaders, pages, health.
+//! Operators' views of a cluster's JetStream: advisories about leaders, pages, health.
 
 use super::*;
 use crate::client::connect;
@@ -225,6 +225,34 @@ async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
     }
 }
 
+/// Has a stream restored from its backup. Answers the answer to the last piece.
+async fn restore(client: &Client, name: &str, (backup, pieces): (Value, Vec<Vec<u8>>)) -> Value {
+    let body = json!({ "config": backup["config"], "state": backup["state"] });
+    let restore = api(client, &format!("STREAM.RESTORE.{name}"), &body).await;
+    let subject = restore["deliver_subject"].as_str().expect("a subject").to_owned();
+    for piece in pieces {
+        let taken = client.request(subject.clone(), piece.into()).await.unwrap();
+        assert!(taken.payload.is_empty(), "{taken:?}");
+    }
+    let done = client.request(subject, "".into()).await.unwrap();
+    serde_json::from_slice(&done.payload).unwrap()
+}
+
+#[tokio::test]
+async fn a_restored_stream_gets_its_replicas() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    store_all(&clients[1], "S", 0..20).await;
+    let backup = back_up(&clients[1], "S").await;
+    api(&clients[0], "STREAM.DELETE.S", &Value::Null).await;
+    let done = restore(&clients[2], "S", backup).await;
+    assert_eq!(done["state"]["messages"], 20, "{done}");
+    let settled = settled(&clients[0], "S").await;
+    assert_eq!((&settled["state"]["messages"], &settled["config"]["num_replicas"]), (&json!(20), &json!(3)));
+    store_all(&clients[1], "S", 20..30).await;
+}
+
 #[tokio::test]
 async fn a_backup_is_restored_through_any_server() {
     let trio = Trio::start();
@@ -234,15 +262,7 @@ async fn a_backup_is_restored_through_any_server() {
     for client in &clients {
         let (backup, pieces) = back_up(client, "ONE").await;
         api(client, "STREAM.DELETE.ONE", &Value::Null).await;
-        let body = json!({ "config": backup["config"], "state": backup["state"] });
-        let restore = api(client, "STREAM.RESTORE.ONE", &body).await;
-        let subject = restore["deliver_subject"].as_str().expect("a subject").to_owned();
-        for piece in pieces {
-            let taken = client.request(subject.clone(), piece.into()).await.unwrap();
-            assert!(taken.payload.is_empty(), "{taken:?}");
-        }
-        let done = client.request(subject, "".into()).await.unwrap();
-        let done: Value = serde_json::from_slice(&done.payload).unwrap();
+        let done = restore(client, "ONE", (backup, pieces)).await;
         assert_eq!(done["state"]["messages"], 20, "{done}");
         for other in &clients {
             assert_eq!(api(other, "STREAM.INFO.ONE", &Value::Null).await["state"]["messages"], 20);

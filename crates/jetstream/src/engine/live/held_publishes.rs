@@ -1,0 +1,50 @@
+//! Held publishes: what comes to a stream while another member is about to lead it.
+
+use crate::engine::host::Timer;
+use myelin_broker::ServiceBatch;
+use myelin_stdx::sync::lock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+/// Hand-over of one stream, if one is under way.
+#[derive(Default)]
+pub(super) struct HandOver {
+    /// Perf: each batch of publishes looks here.
+    is_under_way: AtomicBool,
+    pub(super) steps: Mutex<Option<HandOverSteps>>,
+    held: Mutex<Vec<ServiceBatch>>,
+    /// Called now and then while one is under way.
+    pub(super) watch: OnceLock<Arc<dyn Timer>>,
+}
+
+/// How far a hand-over is.
+pub(super) struct HandOverSteps {
+    pub(super) began: Instant,
+    /// Since when another server leads, and since when it receives.
+    pub(super) followed: Option<Instant>,
+    pub(super) heard: Option<Instant>,
+}
+
+impl HandOver {
+    /// Begins to hold publishes. False: that has begun already.
+    pub(super) fn begin(&self) -> bool {
+        !self.is_under_way.swap(true, AcqRel)
+    }
+
+    /// Whether publishes are held.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Acquire)
+    }
+
+    pub(super) fn hold(&self, msgs: ServiceBatch) {
+        lock(&self.held).push(msgs);
+    }
+
+    /// Ends with holding, and gives what was held.
+    pub(super) fn take(&self) -> Vec<ServiceBatch> {
+        self.is_under_way.store(false, Release);
+        std::mem::take(&mut *lock(&self.held))
+    }
+}

@@ -1,0 +1,123 @@
+//! Facts about servers by which streams are placed, and whether they suit.
+
+use crate::engine::host::PlacementFacts;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::config::{Placement, Storage, StreamConfig};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Facts about servers by their names.
+pub(in crate::engine) type FactsByServer = BTreeMap<String, PlacementFacts>;
+
+/// Causes for which servers do not get a stream.
+#[derive(Default)]
+pub(super) struct Causes {
+    pub(super) is_offline: bool,
+    pub(super) lacks_storage: bool,
+    pub(super) shares_tag: bool,
+    pub(super) has_too_many: bool,
+    missing: BTreeSet<String>,
+    excluded: BTreeSet<String>,
+}
+
+impl Causes {
+    /// Compat: in the reference's words and order.
+    pub(super) fn error(&self) -> ApiError {
+        let mut text = "no suitable peers for placement".to_owned();
+        let flags = [
+            (self.is_offline, "peer offline"),
+            (self.lacks_storage, "insufficient storage"),
+            (self.shares_tag, "server tag not unique"),
+            (self.has_too_many, "miscellaneous issue"),
+        ];
+        for (_, words) in flags.into_iter().filter(|(is_cause, _)| *is_cause) {
+            text.push_str(", ");
+            text.push_str(words);
+        }
+        for (words, tags) in [("not matched", &self.missing), ("excluded", &self.excluded)] {
+            if !tags.is_empty() {
+                let tags: Vec<_> = tags.iter().map(|tag| format!("'{tag}'")).collect();
+                text.push_str(&format!(", tags {words} [{}]", tags.join(", ")));
+            }
+        }
+        ApiError::cluster_no_peers(text)
+    }
+}
+
+/// Whether other servers have to be asked before a stream is placed.
+pub(in crate::engine) fn needs_facts(config: &StreamConfig) -> bool {
+    let has_tags = config.placement.as_ref().is_some_and(|placement| placement.tags.is_some());
+    has_tags || config.max_bytes > 0
+}
+
+/// Whether a server suits a stream; why not is noted.
+pub(super) fn suits(
+    known: &PlacementFacts,
+    config: &StreamConfig,
+    wanted: &Placement,
+    causes: &mut Causes,
+) -> bool {
+    let free = match config.storage {
+        Storage::Memory => known.free_memory,
+        Storage::File => known.free_storage,
+    };
+    if needs_facts(config) && config.max_bytes > free {
+        causes.lacks_storage = true;
+        return false;
+    }
+    tags_suit(known, wanted, causes)
+}
+
+/// Whether a server's tags suit a placement; why not is noted.
+pub(super) fn tags_suit(known: &PlacementFacts, wanted: &Placement, causes: &mut Causes) -> bool {
+    let has = |wanted: &str| known.tags.iter().any(|tag| tag.eq_ignore_ascii_case(wanted));
+    let mut suits = true;
+    for tag in wanted.tags.iter().flatten() {
+        match tag.strip_prefix('!') {
+            Some(unwanted) if has(unwanted) => {
+                causes.excluded.insert(unwanted.to_ascii_lowercase());
+                suits = false;
+            }
+            Some(_) => {}
+            None if !has(tag) => {
+                causes.missing.insert(tag.to_ascii_lowercase());
+                suits = false;
+            }
+            None => {}
+        }
+    }
+    suits
+}
+
+/// Whether a placement names the tag that is else unique.
+pub(super) fn asks_for(wanted: &Placement, known: &PlacementFacts) -> bool {
+    let unique = known.unique_tag();
+    wanted
+        .tags
+        .iter()
+        .flatten()
+        .any(|tag| unique.as_ref().is_some_and(|unique| unique.eq_ignore_ascii_case(tag)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(tags: &[&str]) -> Placement {
+        let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        Placement { tags: Some(tags), ..Placement::default() }
+    }
+
+    #[test]
+    fn a_server_suits_that_has_all_tags_and_none_that_is_excluded() {
+        let known =
+            PlacementFacts { tags: vec!["az:1".to_owned(), "ssd".to_owned()], ..PlacementFacts::default() };
+        let suits = |tags: &[&str]| {
+            let mut causes = Causes::default();
+            (tags_suit(&known, &wanted(tags), &mut causes), causes.error().description)
+        };
+        assert!(suits(&["AZ:1", "!az:2"]).0);
+        let refused = "no suitable peers for placement";
+        assert_eq!(suits(&["az:2"]), (false, format!("{refused}, tags not matched ['az:2']").into()));
+        assert_eq!(suits(&["ssd", "!az:1"]), (false, format!("{refused}, tags excluded ['az:1']").into()));
+    }
+}
