@@ -1,6 +1,7 @@
 //! Three servers that share JetStream: what clients of any of them see of streams with replicas on
 //! all, and what becomes of these when servers end and come back.
 
+mod door;
 mod operators;
 
 use crate::PATIENCE;
@@ -32,6 +33,8 @@ struct Node {
 struct Trio {
     nodes: Vec<Node>,
     homes: Vec<Home>,
+    /// Where servers listen for others.
+    ports: Vec<u16>,
 }
 
 impl Trio {
@@ -50,7 +53,8 @@ impl Trio {
             );
             Node { name, setup: Setup::default().config(&config), server: None }
         });
-        let mut trio = Self { nodes: nodes.collect(), homes };
+        let nodes = nodes.collect();
+        let mut trio = Self { nodes, homes, ports };
         (0..3).for_each(|at| trio.start_node(at));
         trio
     }

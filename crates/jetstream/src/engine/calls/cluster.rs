@@ -1,9 +1,10 @@
 //! Calls that only a cluster can do, and those that only the system account may make.
 
-use super::{Call, CallResponse, respond_to_any};
+use super::{Call, CallResponse, REQUEST_INFO, respond_to_any};
 use crate::engine::meta::peer_of;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{ApiResponse, refused};
+use myelin_wire::header;
 use myelin_wire::message_buf::MessageBuf;
 use serde::{Deserialize, Serialize};
 
@@ -117,9 +118,16 @@ impl Call {
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
             ["ACCOUNT", "PURGE", name] => respond_to_any(self.purge_account(name).await),
+            // A server without JetStream sends what clients of its accounts ask twice: in their
+            // account, where it is answered, and through the system account.
+            _ if self.comes_from_another_account() => return None,
             ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })
+    }
+
+    fn comes_from_another_account(&self) -> bool {
+        header::get(&self.request.headers, REQUEST_INFO).is_some()
     }
 
     /// Deletes all streams of an account, also those that nobody serves: it may have no token any

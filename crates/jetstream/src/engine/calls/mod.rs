@@ -37,6 +37,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::UNIX_EPOCH;
 
 /// Where audits are published.
+/// Header of a request that another account has sent, with who that is.
+const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
 const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 
 pub use keys::CallScope;
@@ -269,7 +271,7 @@ impl CallResponse {
 /// Client of another account as audits show it, which may not share who it is.
 fn with_service_account(client: ClientInfo, request: &ApiRequest) -> ClientInfo {
     let service = request.account.name().to_owned();
-    let info = header::get(&request.headers, b"Nats-Request-Info").unwrap_or_default();
+    let info = header::get(&request.headers, REQUEST_INFO).unwrap_or_default();
     let info: serde_json::Value = serde_json::from_slice(info).unwrap_or_default();
     if info.get("id").is_some() {
         return ClientInfo { service, ..client };

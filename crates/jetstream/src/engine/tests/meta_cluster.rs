@@ -26,11 +26,13 @@ struct CarriedMessage {
     reply: Vec<u8>,
     headers: Vec<u8>,
     payload: Vec<u8>,
+    /// Whether it is in the account of what is large.
+    is_bulk: bool,
 }
 
 /// Messages that have left a server.
 #[derive(Default)]
-struct Wire(Mutex<Vec<CarriedMessage>>);
+struct Wire(Mutex<Vec<CarriedMessage>>, bool);
 
 fn settings_of(number: usize, house: &House) -> GroupSettings {
     let (account, bulk) = (Arc::clone(&house.frames), Arc::clone(&house.bulk));
@@ -44,6 +46,7 @@ impl Service for Wire {
             reply: msg.reply.to_vec(),
             headers: msg.headers.to_vec(),
             payload: msg.payload.to_vec(),
+            is_bulk: self.1,
         });
         lock(&self.0).extend(frames);
         msgs.clear();
@@ -54,6 +57,8 @@ struct Server {
     disk: FaultyDisk,
     house: Option<House>,
     wire: Arc<Wire>,
+    /// Messages in the account of what is large.
+    bulk: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
     /// Answers of the API, in all lives.
@@ -120,6 +125,7 @@ impl MetaCluster {
             disk: FaultyDisk::new(number as u64 + 1),
             house: None,
             wire: Arc::default(),
+            bulk: Arc::new(Wire(Mutex::default(), true)),
             acks: Vec::new(),
             answers: Vec::new(),
             calls: None,
@@ -141,6 +147,7 @@ impl MetaCluster {
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
+            let _ = house.bulk.bind(subject.as_bytes(), Arc::clone(&server.bulk) as Arc<dyn Service>);
         }
         for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
@@ -183,6 +190,7 @@ impl MetaCluster {
         (server.house, server.calls) = (None, None);
         server.disk = server.disk.kill();
         lock(&server.wire.0).clear();
+        lock(&server.bulk.0).clear();
     }
 
     pub(super) fn house(&mut self, number: usize) -> &mut House {
@@ -198,7 +206,8 @@ impl MetaCluster {
                 has_any |= server.go_on_with_calls();
             }
             for from in 0..self.servers.len() {
-                let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
+                let mut frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
+                frames.append(&mut lock(&self.servers[from].bulk.0));
                 has_any |= !frames.is_empty();
                 frames.iter().for_each(|frame| self.carry(from, frame));
             }
@@ -211,7 +220,7 @@ impl MetaCluster {
     /// Carries a message: to the server that its subject names, or to the leader of the meta group,
     /// which alone has interest in it.
     fn carry(&mut self, from: usize, carried: &CarriedMessage) {
-        let CarriedMessage { subject, reply, headers, payload } = carried;
+        let CarriedMessage { subject, reply, headers, payload, is_bulk } = carried;
         let text = String::from_utf8_lossy(subject);
         let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
         let is_for = |number: &usize| named.starts_with(&peer(*number).to_string());
@@ -225,7 +234,7 @@ impl MetaCluster {
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
             msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
-            let account = Arc::clone(&house.frames);
+            let account = Arc::clone(if *is_bulk { &house.bulk } else { &house.frames });
             house.send_in(&account, &mut msgs);
         }
     }
