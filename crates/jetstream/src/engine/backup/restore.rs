@@ -346,11 +346,12 @@ impl Restore {
         let replicas = target.wanted.replicas;
         drop(target);
         if made.is_ok()
-            && let Some(meta) = jetstream.meta()
+            && let (Some(meta), Some(account)) =
+                (jetstream.meta(), jetstream.account(self.context.account.name()))
+            && let Some(live) = account.stream(&self.context.stream)
         {
             // From here on the cluster knows it.
-            meta.offer_local(&jetstream);
-            meta.replicate_later(self.context.account.name(), &self.context.stream, replicas);
+            meta.offer_restored(&jetstream, &live, replicas);
         }
         let mut out = MessageBuf::default();
         let context = &self.context;

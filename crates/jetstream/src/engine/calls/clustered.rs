@@ -82,6 +82,13 @@ fn unavailable() -> CallResponse {
     CallResponse::audited(refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL), true)
 }
 
+/// No server is there that has what a call is about.
+fn offline(tokens: &[&str]) -> CallResponse {
+    let is_of_consumer = tokens.first() == Some(&"CONSUMER");
+    let error = if is_of_consumer { ApiError::CONSUMER_OFFLINE } else { ApiError::STREAM_OFFLINE };
+    respond_to_any::<Unavailable>(Err(error))
+}
+
 impl Call {
     /// Does a call as a server of a cluster does it.
     pub(super) async fn dispatch_clustered(&mut self, meta: &Arc<Meta>, tokens: &[&str]) -> Handled {
@@ -102,12 +109,7 @@ impl Call {
             Route::Unavailable => {
                 return Handled::Done(Some(unavailable()));
             }
-            Route::Offline if tokens[0] == "CONSUMER" => {
-                return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::CONSUMER_OFFLINE))));
-            }
-            Route::Offline => {
-                return Handled::Done(Some(respond_to_any::<Unavailable>(Err(ApiError::STREAM_OFFLINE))));
-            }
+            Route::Offline => return Handled::Done(Some(offline(tokens))),
             Route::Here => {}
         }
         Handled::Done(match *tokens {

@@ -55,7 +55,7 @@ impl JetStream {
 impl Meta {
     /// Proposes streams that are on this server only, and that no assignment names: they were there
     /// before the server was in a cluster. The first proposal for a name counts.
-    pub(in crate::engine) fn offer_local(&self, jetstream: &JetStream) {
+    pub(super) fn offer_local(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         for account in jetstream.accounts() {
             for live in account.streams() {
@@ -80,10 +80,28 @@ impl Meta {
         }
     }
 
-    /// Has a stream that was restored here get more replicas as soon as the cluster knows it.
-    pub(in crate::engine) fn replicate_later(&self, account: &str, stream: &str, replicas: i64) {
+    /// Proposes a stream that was restored here, whatever was removed of its name before, and has
+    /// it get more replicas as soon as the cluster knows it.
+    pub(in crate::engine) fn offer_restored(&self, jetstream: &JetStream, live: &LiveStream, replicas: i64) {
+        let (account, stream) = (live.account_name(), live.name());
+        let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
+        let made = jetstream.new_assignment(account, config, peers, live.created());
+        let mut replaces = self.view().removed(account, stream);
+        replaces.retain(|&created| created != live.created());
+        let assignment = Assignment { replaces, ..made };
+        let last = self.view().last_of(&assignment.key);
+        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
+        let (subject, payload) = (assignment.key.subject(), assignment.encode());
+        let mut out = MessageBuf::default();
+        out.push(MessageRef {
+            subject: subject.as_bytes(),
+            headers: headers.as_bytes(),
+            payload: &payload,
+            ..MessageRef::default()
+        });
+        jetstream.host.publish(&self.groups.account, out);
         if replicas > 1 {
-            lock(&self.restored).push((StreamKey::new(account, stream), replicas));
+            lock(&self.restored).push((assignment.key, replicas));
         }
     }
 
