@@ -57,7 +57,11 @@ impl GroupMember {
     }
 
     /// Takes the next step of a change, if this member leads and there is one.
-    pub(super) fn change_members(&mut self, stream: &mut StreamCore, now: Timestamp) -> Result<(), MemberFailed> {
+    pub(super) fn change_members(
+        &mut self,
+        stream: &mut StreamCore,
+        now: Timestamp,
+    ) -> Result<(), MemberFailed> {
         let is_free = stream.role().leads()
             && self.leads()
             && self.unproposed.is_empty()

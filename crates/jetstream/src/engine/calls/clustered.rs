@@ -4,8 +4,8 @@
 //! changes, removes and lists streams, the leader of a stream what is about it. All others are
 //! silent, as with nats-server.
 
-use super::listing::page_of;
 use super::cluster::{EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer};
+use super::listing::page_of;
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};

@@ -100,7 +100,8 @@ impl Assignment {
     /// The payload of its message: length of the head, the head, and the configuration as stores
     /// keep it.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Self { key, id, peers, founders, before, group, replaces, nonce, reply, answer, .. } = self.clone();
+        let Self { key, id, peers, founders, before, group, replaces, nonce, reply, answer, .. } =
+            self.clone();
         let (is_removed, created, config) = (self.is_removed, self.created, self.config.clone());
         let head = AssignmentHead {
             v: VERSION,

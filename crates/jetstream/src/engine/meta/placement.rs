@@ -60,7 +60,8 @@ impl Meta {
     ) -> Result<Vec<String>, ApiError> {
         let rest: Vec<String> = assignment.peers.iter().filter(|server| *server != gone).cloned().collect();
         let placed = self.place_with(&rest, assignment.peers.len(), gone);
-        let placed = placed.ok().filter(|placed| placed.iter().all(|one| rest.contains(one) || self.has(one)));
+        let placed =
+            placed.ok().filter(|placed| placed.iter().all(|one| rest.contains(one) || self.has(one)));
         placed.ok_or(ApiError::PEER_REMAP)
     }
 

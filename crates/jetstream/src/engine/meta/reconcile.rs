@@ -10,8 +10,8 @@ use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
-use myelin_replica::{GroupId, Peer};
 use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Weak};
@@ -264,5 +264,3 @@ impl Meta {
         }
     }
 }
-
-

@@ -54,6 +54,8 @@ struct Server {
     disk: FaultyDisk,
     house: Option<House>,
     wire: Arc<Wire>,
+    /// What is large.
+    bulk: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
     /// Answers of the API, in all lives.
@@ -120,6 +122,7 @@ impl MetaCluster {
             disk: FaultyDisk::new(number as u64 + 1),
             house: None,
             wire: Arc::default(),
+            bulk: Arc::default(),
             acks: Vec::new(),
             answers: Vec::new(),
             calls: None,
@@ -141,6 +144,7 @@ impl MetaCluster {
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
+            let _ = house.bulk.bind(subject.as_bytes(), Arc::clone(&server.bulk) as Arc<dyn Service>);
         }
         for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
@@ -183,6 +187,7 @@ impl MetaCluster {
         (server.house, server.calls) = (None, None);
         server.disk = server.disk.kill();
         lock(&server.wire.0).clear();
+        lock(&server.bulk.0).clear();
     }
 
     pub(super) fn house(&mut self, number: usize) -> &mut House {
@@ -200,7 +205,10 @@ impl MetaCluster {
             for from in 0..self.servers.len() {
                 let frames = std::mem::take(&mut *lock(&self.servers[from].wire.0));
                 has_any |= !frames.is_empty();
-                frames.iter().for_each(|frame| self.carry(from, frame));
+                frames.iter().for_each(|frame| self.carry(from, frame, false));
+                let pieces = std::mem::take(&mut *lock(&self.servers[from].bulk.0));
+                has_any |= !pieces.is_empty();
+                pieces.iter().for_each(|piece| self.carry(from, piece, true));
             }
             if !has_any {
                 return;
@@ -210,7 +218,7 @@ impl MetaCluster {
 
     /// Carries a message: to the server that its subject names, or to the leader of the meta group,
     /// which alone has interest in it.
-    fn carry(&mut self, from: usize, carried: &CarriedMessage) {
+    fn carry(&mut self, from: usize, carried: &CarriedMessage, is_bulk: bool) {
         let CarriedMessage { subject, reply, headers, payload } = carried;
         let text = String::from_utf8_lossy(subject);
         let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
@@ -225,7 +233,7 @@ impl MetaCluster {
         if let Some(house) = &mut self.servers[to].house {
             let mut msgs = MessageBuf::default();
             msgs.push(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
-            let account = Arc::clone(&house.frames);
+            let account = Arc::clone(if is_bulk { &house.bulk } else { &house.frames });
             house.send_in(&account, &mut msgs);
         }
     }

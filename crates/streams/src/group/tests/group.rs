@@ -31,7 +31,8 @@ impl Group {
     /// A group of `size` members, and servers that are none yet.
     pub(super) fn with_others(size: usize, others: usize, persistence: Persistence, seed: u64) -> Self {
         let voters: Vec<Peer> = (1..=size as u64).map(|n| Peer::from_number(n).unwrap()).collect();
-        let replicas = (0..size + others).map(|number| Replica::new(number, &voters, persistence, NOW)).collect();
+        let replicas =
+            (0..size + others).map(|number| Replica::new(number, &voters, persistence, NOW)).collect();
         Self {
             replicas,
             wire: Vec::new(),
