@@ -17,7 +17,7 @@ pub(super) struct Incoming {
     pub(super) place: GroupPlace,
     install: u64,
     inbox: Mutex<Inbox>,
-    /// What has come.
+    /// Pieces that have come.
     work: Mutex<IncomingWork>,
 }
 
@@ -163,7 +163,7 @@ impl Incoming {
         installs.end_incoming(self);
     }
 
-    /// It comes to nothing: what has come is removed.
+    /// Ends it without a result: what has come is removed.
     pub(super) fn give_up(self: &Arc<Self>, installs: &Installs, why: &str) {
         self.end(installs);
         let staged = lock(&self.work).staged.take();

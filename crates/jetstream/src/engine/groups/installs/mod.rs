@@ -43,8 +43,10 @@ const WINDOW: u64 = 8;
 const PIECE_BYTES: usize = 256 << 10;
 /// Silence after which the other side is taken for gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause after an install that came to nothing.
+/// Pause after an install that came to nothing. Each further one doubles it, up to
+/// [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Streams on their way to other servers, and from them.
 pub(in crate::engine) struct Installs {
@@ -57,8 +59,8 @@ pub(in crate::engine) struct Installs {
     next: AtomicU64,
     outgoing: Mutex<BTreeMap<(GroupId, Peer), Arc<Outgoing>>>,
     incoming: Mutex<BTreeMap<GroupId, Arc<Incoming>>>,
-    /// When an install that came to nothing was.
-    failed: Mutex<BTreeMap<(GroupId, Peer), Instant>>,
+    /// Installs that came to nothing: when the last one did, and how many before the next success.
+    failed: Mutex<BTreeMap<(GroupId, Peer), (Instant, u32)>>,
 }
 
 impl Installs {
@@ -86,7 +88,7 @@ impl Installs {
     /// Another member of a group that is led here lacks what is no more in the log. For turns.
     pub(in crate::engine) fn wanted(&self, group: GroupId, to: Peer) {
         let (now, key) = (self.host.instant(), (group, to));
-        let is_pausing = |at: &Instant| now.saturating_duration_since(*at) < PAUSE;
+        let is_pausing = |&(at, times): &(Instant, u32)| now.saturating_duration_since(at) < pause(times);
         if lock(&self.failed).get(&key).is_some_and(is_pausing) {
             return;
         }
@@ -118,7 +120,7 @@ impl Installs {
         let all: Vec<Arc<Incoming>> = lock(&self.incoming).values().cloned().collect();
         let silent = all.into_iter().filter(|one| one.heard().is_some_and(is_late));
         silent.for_each(|one| self.later(move |installs| one.give_up(installs, "nothing comes any more")));
-        lock(&self.failed).retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
+        lock(&self.failed).retain(|_, (at, _)| now.saturating_duration_since(*at) < 2 * LONGEST_PAUSE);
     }
 
     /// Has something done on the thread for backups.
@@ -149,8 +151,10 @@ impl Installs {
         let mut outgoing = lock(&self.outgoing);
         if outgoing.get(&one.key).is_some_and(|other| Arc::ptr_eq(other, one)) {
             outgoing.remove(&one.key);
+            let mut failed = lock(&self.failed);
+            let (_, times) = failed.remove(&one.key).unwrap_or((self.host.instant(), 0));
             if !is_done {
-                lock(&self.failed).insert(one.key, self.host.instant());
+                failed.insert(one.key, (self.host.instant(), times + 1));
             }
         }
     }
@@ -212,6 +216,11 @@ impl Installs {
         drop(incoming);
         one.take(self, message.body);
     }
+}
+
+/// Pause after so many installs that came to nothing.
+fn pause(times: u32) -> Duration {
+    (PAUSE * (1 << times.saturating_sub(1).min(8))).min(LONGEST_PAUSE)
 }
 
 /// Takes what other servers say about installs.

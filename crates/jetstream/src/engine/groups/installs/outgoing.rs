@@ -135,7 +135,7 @@ impl Outgoing {
         }
     }
 
-    /// It comes to nothing.
+    /// Ends it without a result.
     pub(super) fn give_up(self: &Arc<Self>, installs: &Installs) {
         installs.end_outgoing(self, false);
         self.send(installs, InstallBody::GivenUp);
