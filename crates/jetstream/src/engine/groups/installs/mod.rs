@@ -27,6 +27,7 @@ use incoming::Incoming;
 use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
+use myelin_streams::group::KeptLogBounds;
 use myelin_streams::group::install::{InstallBody, InstallMessage};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use outgoing::Outgoing;
@@ -54,6 +55,7 @@ pub(in crate::engine) struct Installs {
     account: Arc<Account>,
     host: Arc<dyn Host>,
     groups: Weak<Groups>,
+    kept_log: KeptLogBounds,
     /// Held as long as messages are to come.
     _binding: Arc<Binding>,
     next: AtomicU64,
@@ -69,7 +71,7 @@ impl Installs {
         groups: &Weak<Groups>,
         host: &Arc<dyn Host>,
         (me, life): (Peer, u32),
-        account: &Arc<Account>,
+        (account, kept_log): (&Arc<Account>, KeptLogBounds),
     ) -> Self {
         let service: Arc<dyn Service> = Arc::new(InstallService(Weak::clone(groups)));
         Self {
@@ -77,12 +79,18 @@ impl Installs {
             account: Arc::clone(account),
             host: Arc::clone(host),
             groups: Weak::clone(groups),
+            kept_log,
             _binding: account.bind(format!("{me}.*").as_bytes(), service),
             next: AtomicU64::new(u64::from(life) << 32),
             outgoing: Mutex::default(),
             incoming: Mutex::default(),
             failed: Mutex::default(),
         }
+    }
+
+    /// How much of a group's log stays for members that are behind.
+    pub(super) fn kept_log(&self) -> KeptLogBounds {
+        self.kept_log
     }
 
     /// Another member of a group that is led here lacks what is no more in the log. For turns.
