@@ -72,7 +72,7 @@ impl NoteChange {
 }
 
 impl Notes {
-    /// What another replica has, as of the entry `index`.
+    /// Configuration and notes of another replica, as of the entry `index`.
     pub(crate) fn installed(
         index: u64,
         (config_index, config): (u64, Option<Vec<u8>>),

@@ -145,7 +145,7 @@ impl InstallTarget {
     /// Takes the next piece.
     ///
     /// # Errors
-    /// It is none ([`StoreError::NotNext`]), or the disk refuses it.
+    /// The piece is none ([`StoreError::NotNext`]), or the disk refuses it.
     pub fn take(&mut self, piece: &[u8]) -> Result<(), StoreError> {
         let malformed = StoreError::NotNext { expected: self.stream.shared.catalog().next_decided() };
         let Some(records) = canonical::read(piece) else { return Err(malformed) };

@@ -66,11 +66,7 @@ pub(super) struct UpkeepState {
     must_drain: bool,
     /// Whether the next manifest is written whatever it is worth.
     is_forced: bool,
-    /// The last entry of the group's log up to which every replica has it: those behind it stay
-    /// as they were written.
-    kept_behind: Option<u64>,
-    /// Whether segments with entries behind that are sealed without being compressed.
-    keeps_form: bool,
+    kept: KeptEntries,
     /// Index up to which segments were sealed, at most.
     sealed_through: u64,
 }
@@ -122,6 +118,15 @@ struct PlannedErasure {
     erasure: Erasure,
 }
 
+/// Entries of the group's log that replicas may need.
+#[derive(Debug, Default)]
+struct KeptEntries {
+    /// Those behind this one; `None`: nobody needs any.
+    behind: Option<u64>,
+    /// Whether segments with entries behind that are sealed without being compressed.
+    keeps_form: bool,
+}
+
 impl Erasure {
     fn is_ready(&self, now: Timestamp) -> bool {
         self.log.upgrade().is_none_or(|log| log.durable() >= self.end) && self.paused_until <= now
@@ -153,7 +158,7 @@ impl Stream {
     /// messages stay; what is erased goes. `None`: nobody needs any.
     pub fn keep_log_behind(&mut self, through: Option<u64>) {
         let was_kept = self.is_log_kept();
-        self.upkeep.kept_behind = through;
+        self.upkeep.kept.behind = through;
         if was_kept && !self.is_log_kept() {
             self.upkeep.idle = None;
         }
@@ -163,17 +168,17 @@ impl Stream {
     /// written, also where the stream compresses, until it is told otherwise: a replica is on its
     /// way that needs them.
     pub fn keep_log_form(&mut self, keeps_form: bool) {
-        self.upkeep.keeps_form = keeps_form;
+        self.upkeep.kept.keeps_form = keeps_form;
     }
 
     /// Whether a replica is on its way that needs entries as they were written.
     pub(super) fn is_form_kept(&self) -> bool {
-        self.upkeep.keeps_form && self.upkeep.kept_behind.is_some()
+        self.upkeep.kept.keeps_form && self.upkeep.kept.behind.is_some()
     }
 
     /// Whether sealed segments have entries that a replica may need.
     fn is_log_kept(&self) -> bool {
-        self.upkeep.kept_behind.is_some_and(|through| through < self.upkeep.sealed_through)
+        self.upkeep.kept.behind.is_some_and(|through| through < self.upkeep.sealed_through)
     }
 
     /// The next piece of upkeep, if any is due. To be asked after appends and removals, and after
@@ -305,8 +310,8 @@ impl Stream {
             self.shared.catalog().retired().iter().any(|retired| retired.no == closed.active.segment.no);
         // The file of a retired segment is soon removed: only its footer is needed.
         // What is packed cannot be read as a part of the log.
-        let is_needed =
-            self.upkeep.keeps_form && self.upkeep.kept_behind.is_some_and(|kept| kept < closed.last_index);
+        let is_needed = self.upkeep.kept.keeps_form
+            && self.upkeep.kept.behind.is_some_and(|kept| kept < closed.last_index);
         let packing = match self.config.compression {
             Compression::S2 if !is_retired && !is_needed => Packing::Packed,
             _ => Packing::Plain,

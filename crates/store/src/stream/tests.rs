@@ -20,6 +20,7 @@ mod given_back;
 mod group;
 mod group_append;
 mod group_consumers;
+mod install;
 mod log_read;
 mod notes;
 mod take_back;

@@ -25,7 +25,7 @@ pub struct InstallMessage {
     pub place: GroupPlace,
     /// Number of the install, drawn by who has the stream.
     pub install: u64,
-    /// What it says.
+    /// Its body.
     pub body: InstallBody,
 }
 

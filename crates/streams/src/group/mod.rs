@@ -149,8 +149,8 @@ impl GroupMember {
         &mut self.consensus
     }
 
-    /// A member gets the stream as of the entry `index`, or still does: entries behind that are kept
-    /// for it, until it has them or nobody has said so for 30 seconds.
+    /// Keeps the entries behind `index` for a member that gets the stream as of there: until it has
+    /// them, or nobody has said so for 30 seconds.
     pub fn hold_log(&mut self, peer: Peer, index: u64, now: Timestamp) {
         self.kept_log.hold(peer, index, now);
     }

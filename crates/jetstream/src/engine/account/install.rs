@@ -2,8 +2,8 @@
 //! the place of the one that is behind.
 //!
 //! Owns the step from one to the other. In the store both are streams with numbers of their own.
-//! Until one write says that the new one is whole, and in whose place it stands, a start removes the
-//! new one; from then on it removes the old one. So a crash leaves one of the two.
+//! Until one write says that the new one is whole, and in whose place it stands, a start removes
+//! the new one; from then on it removes the old one. So a crash leaves one of the two.
 
 use super::{AccountStreams, LeavingStream, StreamOrigin, end_stream};
 use crate::engine::JetStream;

@@ -75,7 +75,6 @@ pub(super) struct Groups {
     /// The life of the store, a number that grows with each start.
     incarnation: u64,
     pub(super) account: Arc<Account>,
-    pub(super) kept_log: KeptLogBounds,
     host: Arc<dyn Host>,
     began: Instant,
     members: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
@@ -129,7 +128,6 @@ impl Groups {
             me,
             incarnation: state.incarnation,
             account,
-            kept_log,
             began,
             members: RwLock::default(),
             peers: Mutex::new(Peers::new(state.incarnation)),
@@ -148,7 +146,7 @@ impl Groups {
         let service: Arc<dyn Service> = Arc::new(FrameService(Arc::downgrade(&groups)));
         let binding = groups.account.bind(format!("{me}.*").as_bytes(), service);
         *lock(&groups.binding) = Some(binding);
-        let begun = Installs::begin(&groups.me_weak, &groups.host, (me, groups.life()), &bulk);
+        let begun = Installs::begin(&groups.me_weak, &groups.host, (me, groups.life()), (&bulk, kept_log));
         let _ = groups.installs.set(begun);
         groups.arm();
         Ok(groups)
@@ -178,6 +176,11 @@ impl Groups {
     /// Another member of a group that is led here lacks what is no more in the log. For turns.
     pub(super) fn install_wanted(&self, group: GroupId, to: Peer) {
         self.installs.get().into_iter().for_each(|installs| installs.wanted(group, to));
+    }
+
+    /// How much of a group's log stays for members that are behind.
+    pub(super) fn kept_log(&self) -> KeptLogBounds {
+        self.installs.get().map_or_else(KeptLogBounds::default, Installs::kept_log)
     }
 
     /// Forgets a group whose stream is removed.

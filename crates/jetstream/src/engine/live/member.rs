@@ -58,7 +58,7 @@ impl LiveStream {
             is_amnesiac,
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
-            kept_log: groups.kept_log,
+            kept_log: groups.kept_log(),
         };
         if is_synced {
             // What a member begins with counts as synced.

@@ -223,6 +223,34 @@ fn a_server_whose_disk_is_another_one_votes_when_it_has_what_was_committed() {
     assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]));
 }
 
+/// Many changes of few streams: of the log of the meta group only the end is left.
+#[test]
+fn a_server_with_a_new_disk_gets_the_assignments_as_a_whole() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    for n in 0..14 {
+        let note = "x".repeat(100_000);
+        let config = format!(
+            r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3,"metadata":{{"n":"{n}","note":"{note}"}}}}"#
+        );
+        let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config);
+        assert!(!answer.contains(r#""error""#), "{}", &answer[..200]);
+    }
+    cluster.pass(100);
+    let new = (cluster.meta_leader().expect("it is there") + 1) % 3;
+    cluster.kill(new);
+    cluster.replace_disk(new);
+    cluster.begin(new);
+    cluster.pass(200);
+    let installed = cluster.house(new).host.infos_with("_meta_' has all of its group's stream");
+    assert_eq!(installed, 1, "{:?}", cluster.house(new).host.warnings);
+    assert_eq!(cluster.house(new).stream("S").config().metadata["n"], "13");
+    let answer = ask(&mut cluster, "STREAM.CREATE.T", &CREATE.replace('S', "T"));
+    assert!(answer.contains(r#""did_create":true"#), "{answer}");
+    cluster.pass(10);
+    assert_eq!(cluster.house(new).stream("T").name(), "T");
+}
+
 #[test]
 fn before_there_is_a_meta_group_nobody_decides() {
     let house = House::named(&FaultyDisk::new(1), "n1", 1);

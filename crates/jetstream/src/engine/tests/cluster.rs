@@ -45,7 +45,7 @@ struct Server {
     disk: FaultyDisk,
     house: Option<House>,
     wire: Arc<Wire>,
-    /// What is large.
+    /// Messages that are large.
     bulk: Arc<Wire>,
     /// Answers to what was published here, in all lives.
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,

@@ -283,7 +283,8 @@ impl House {
     pub(super) fn named(disk: &FaultyDisk, name: &str, seed: u64) -> Self {
         let settings = JetStreamSettings { server_name: name.into(), ..settings() };
         let host = Arc::<TestHost>::default();
-        Self::open(Arc::new(disk.clone()), &host, (StoreOptions::new("/store"), settings), seed).settled()
+        let options = StoreOptions { segment_bytes: Some(64 << 10), ..StoreOptions::new("/store") };
+        Self::open(Arc::new(disk.clone()), &host, (options, settings), seed).settled()
     }
 
     fn begin(disk: &FaultyDisk, options: StoreOptions, seed: u64, is_prompt: bool) -> Self {

@@ -16,12 +16,12 @@ pub(super) struct Incoming {
     from: Peer,
     pub(super) place: GroupPlace,
     install: u64,
-    inbox: Mutex<Inbox>,
-    /// What has come.
+    inbox: Mutex<IncomingInbox>,
+    /// Pieces that have come.
     work: Mutex<IncomingWork>,
 }
 
-struct Inbox {
+struct IncomingInbox {
     bodies: VecDeque<InstallBody>,
     heard: Instant,
     is_working: bool,
@@ -37,7 +37,7 @@ struct IncomingWork {
 
 impl Incoming {
     pub(super) fn new(from: Peer, (place, install): (GroupPlace, u64), now: Instant) -> Self {
-        let inbox = Inbox { bodies: VecDeque::new(), heard: now, is_working: false, is_over: false };
+        let inbox = IncomingInbox { bodies: VecDeque::new(), heard: now, is_working: false, is_over: false };
         Self { from, place, install, inbox: Mutex::new(inbox), work: Mutex::default() }
     }
 
@@ -163,7 +163,7 @@ impl Incoming {
         installs.end_incoming(self);
     }
 
-    /// It comes to nothing: what has come is removed.
+    /// Ends it without a result: what has come is removed.
     pub(super) fn give_up(self: &Arc<Self>, installs: &Installs, why: &str) {
         self.end(installs);
         let staged = lock(&self.work).staged.take();

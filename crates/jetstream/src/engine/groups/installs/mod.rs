@@ -27,6 +27,7 @@ use incoming::Incoming;
 use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
+use myelin_streams::group::KeptLogBounds;
 use myelin_streams::group::install::{InstallBody, InstallMessage};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use outgoing::Outgoing;
@@ -43,8 +44,10 @@ const WINDOW: u64 = 8;
 const PIECE_BYTES: usize = 256 << 10;
 /// Silence after which the other side is taken for gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause after an install that came to nothing.
+/// Pause after an install that came to nothing. Each further one doubles it, up to
+/// [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Streams on their way to other servers, and from them.
 pub(in crate::engine) struct Installs {
@@ -52,13 +55,14 @@ pub(in crate::engine) struct Installs {
     account: Arc<Account>,
     host: Arc<dyn Host>,
     groups: Weak<Groups>,
+    kept_log: KeptLogBounds,
     /// Held as long as messages are to come.
     _binding: Arc<Binding>,
     next: AtomicU64,
     outgoing: Mutex<BTreeMap<(GroupId, Peer), Arc<Outgoing>>>,
     incoming: Mutex<BTreeMap<GroupId, Arc<Incoming>>>,
-    /// When an install that came to nothing was.
-    failed: Mutex<BTreeMap<(GroupId, Peer), Instant>>,
+    /// Installs that came to nothing: when the last one did, and how many before the next success.
+    failed: Mutex<BTreeMap<(GroupId, Peer), (Instant, u32)>>,
 }
 
 impl Installs {
@@ -67,7 +71,7 @@ impl Installs {
         groups: &Weak<Groups>,
         host: &Arc<dyn Host>,
         (me, life): (Peer, u32),
-        account: &Arc<Account>,
+        (account, kept_log): (&Arc<Account>, KeptLogBounds),
     ) -> Self {
         let service: Arc<dyn Service> = Arc::new(InstallService(Weak::clone(groups)));
         Self {
@@ -75,6 +79,7 @@ impl Installs {
             account: Arc::clone(account),
             host: Arc::clone(host),
             groups: Weak::clone(groups),
+            kept_log,
             _binding: account.bind(format!("{me}.*").as_bytes(), service),
             next: AtomicU64::new(u64::from(life) << 32),
             outgoing: Mutex::default(),
@@ -83,10 +88,15 @@ impl Installs {
         }
     }
 
+    /// How much of a group's log stays for members that are behind.
+    pub(super) fn kept_log(&self) -> KeptLogBounds {
+        self.kept_log
+    }
+
     /// Another member of a group that is led here lacks what is no more in the log. For turns.
     pub(in crate::engine) fn wanted(&self, group: GroupId, to: Peer) {
         let (now, key) = (self.host.instant(), (group, to));
-        let is_pausing = |at: &Instant| now.saturating_duration_since(*at) < PAUSE;
+        let is_pausing = |&(at, times): &(Instant, u32)| now.saturating_duration_since(at) < pause(times);
         if lock(&self.failed).get(&key).is_some_and(is_pausing) {
             return;
         }
@@ -118,7 +128,7 @@ impl Installs {
         let all: Vec<Arc<Incoming>> = lock(&self.incoming).values().cloned().collect();
         let silent = all.into_iter().filter(|one| one.heard().is_some_and(is_late));
         silent.for_each(|one| self.later(move |installs| one.give_up(installs, "nothing comes any more")));
-        lock(&self.failed).retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
+        lock(&self.failed).retain(|_, (at, _)| now.saturating_duration_since(*at) < 2 * LONGEST_PAUSE);
     }
 
     /// Has something done on the thread for backups.
@@ -149,8 +159,10 @@ impl Installs {
         let mut outgoing = lock(&self.outgoing);
         if outgoing.get(&one.key).is_some_and(|other| Arc::ptr_eq(other, one)) {
             outgoing.remove(&one.key);
+            let mut failed = lock(&self.failed);
+            let (_, times) = failed.remove(&one.key).unwrap_or((self.host.instant(), 0));
             if !is_done {
-                lock(&self.failed).insert(one.key, self.host.instant());
+                failed.insert(one.key, (self.host.instant(), times + 1));
             }
         }
     }
@@ -212,6 +224,11 @@ impl Installs {
         drop(incoming);
         one.take(self, message.body);
     }
+}
+
+/// Pause after so many installs that came to nothing.
+fn pause(times: u32) -> Duration {
+    (PAUSE * (1 << times.saturating_sub(1).min(8))).min(LONGEST_PAUSE)
 }
 
 /// Takes what other servers say about installs.

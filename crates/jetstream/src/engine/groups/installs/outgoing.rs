@@ -14,10 +14,10 @@ use std::time::Instant;
 pub(super) struct Outgoing {
     pub(super) key: (GroupId, Peer),
     pub(super) install: u64,
-    progress: Mutex<Progress>,
+    progress: Mutex<OutgoingProgress>,
 }
 
-struct Progress {
+struct OutgoingProgress {
     /// `None` before it is drawn, while a piece is read, and when all were.
     source: Option<InstallSource>,
     place: Option<GroupPlace>,
@@ -33,7 +33,7 @@ struct Progress {
 
 impl Outgoing {
     pub(super) fn new(key: (GroupId, Peer), install: u64, now: Instant) -> Self {
-        let progress = Progress {
+        let progress = OutgoingProgress {
             source: None,
             place: None,
             index: 0,
@@ -135,7 +135,7 @@ impl Outgoing {
         }
     }
 
-    /// It comes to nothing.
+    /// Ends it without a result.
     pub(super) fn give_up(self: &Arc<Self>, installs: &Installs) {
         installs.end_outgoing(self, false);
         self.send(installs, InstallBody::GivenUp);
