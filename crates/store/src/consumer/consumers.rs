@@ -555,7 +555,7 @@ impl Consumers {
     /// All consumers as a table.
     pub(super) fn table(&self) -> ConsumerTable {
         let mut table = ConsumerTable::new(self.next);
-        table.consumers = self.consumers.iter().map(|(&id, consumer)| (id, consumer.to_resumed())).collect();
+        table.consumers = self.ids().into_iter().map(|id| (id, self.consumers[&id].to_resumed())).collect();
         table
     }
 

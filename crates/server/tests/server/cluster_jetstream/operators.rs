@@ -35,7 +35,7 @@ async fn advisory(advisories: &mut Subscriber, subject: &str) -> Value {
         let message = tokio::time::timeout_at(deadline, advisories.next()).await;
         let message = message.unwrap_or_else(|_| panic!("no {subject}")).expect("connected");
         if message.subject.as_str() == subject {
-            return serde_json::from_slice(&message.payload).unwrap();
+            return serde_json::from_slice(&message.payload).expect("JSON");
         }
     }
 }
@@ -210,7 +210,7 @@ async fn streams_are_where_their_placement_says() {
 /// Pieces of a backup of a stream.
 async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
     let inbox = client.new_inbox();
-    let mut pieces = client.subscribe(inbox.clone()).await.unwrap();
+    let mut pieces = client.subscribe(inbox.clone()).await.expect("a subscription");
     let answer = api(client, &format!("STREAM.SNAPSHOT.{name}"), &json!({ "deliver_subject": inbox })).await;
     let mut all = Vec::new();
     loop {
@@ -220,7 +220,7 @@ async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
         }
         all.push(piece.payload.to_vec());
         if let Some(reply) = piece.reply {
-            client.publish(reply, "".into()).await.unwrap();
+            client.publish(reply, "".into()).await.expect("it is connected");
         }
     }
 }
@@ -231,11 +231,11 @@ async fn restore(client: &Client, name: &str, (backup, pieces): (Value, Vec<Vec<
     let restore = api(client, &format!("STREAM.RESTORE.{name}"), &body).await;
     let subject = restore["deliver_subject"].as_str().expect("a subject").to_owned();
     for piece in pieces {
-        let taken = client.request(subject.clone(), piece.into()).await.unwrap();
+        let taken = client.request(subject.clone(), piece.into()).await.expect("an answer");
         assert!(taken.payload.is_empty(), "{taken:?}");
     }
-    let done = client.request(subject, "".into()).await.unwrap();
-    serde_json::from_slice(&done.payload).unwrap()
+    let done = client.request(subject, "".into()).await.expect("an answer");
+    serde_json::from_slice(&done.payload).expect("JSON")
 }
 
 #[tokio::test]
