@@ -34,7 +34,13 @@ fn configure(request: StreamConfigRequest) {
     let mut all: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
     let name = request.config.name.clone();
     let Ok(Created::New(config)) = create(request, &name, &all, &limits) else { return };
-    let stored = Stored { created: 1, config: (*config).clone(), unfinished: false, lifetimes_until: 7 };
+    let stored = Stored {
+        created: 1,
+        config: (*config).clone(),
+        unfinished: false,
+        lifetimes_until: 7,
+        in_place_of: 0,
+    };
     assert_eq!(Stored::decode(&stored.encode()), Ok(stored), "what is stored comes back");
     all.insert(name.clone(), Arc::new((*config).clone()));
     let again = || {

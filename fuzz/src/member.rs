@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use myelin_replica::frame::PeerFrame;
 use myelin_replica::{
-    Broken, Consensus, LogStart, MemberStart, Peer, RaftEntry, RaftMessage, RaftMessageKind, Vote,
+    Broken, Consensus, LogStart, MemberStart, Members, Peer, RaftEntry, RaftMessage, RaftMessageKind, Vote,
 };
 
 /// Any bytes as a frame, and as what a member of three hears.
@@ -18,7 +18,7 @@ pub fn member(data: &[u8]) {
     let voters = [1, 2, 3].map(peer);
     let start = MemberStart {
         me: peer(2),
-        voters: voters.to_vec(),
+        members: Members::of(&voters),
         vote: Vote::default(),
         log: LogStart::default(),
         is_amnesiac: choice & 2 != 0,

@@ -1,4 +1,5 @@
-//! `myelin-elections`: how long a stream with three replicas is without a leader when its leader ends.
+//! `myelin-elections`: how long a stream with three replicas is without a leader when its leader
+//! ends.
 
 use clap::Parser;
 use myelin_cluster_test::elections::{Ending, elections};

@@ -268,6 +268,7 @@ mod tests {
             cluster: Some(ClusterInfo { leader: "N".into(), ..ClusterInfo::default() }),
             mirror: None,
             sources: Vec::new(),
+            alternates: Vec::new(),
             ts: 1_795_298_061_289_188_684,
         }
     }

@@ -108,6 +108,7 @@ fn info(config: &StreamConfig) -> Info {
         cluster: None,
         mirror: None,
         sources: Vec::new(),
+        alternates: Vec::new(),
         ts: 0,
     }
 }

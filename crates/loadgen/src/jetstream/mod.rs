@@ -170,8 +170,8 @@ impl StreamLoad {
         self.mode == StreamMode::Distinct
     }
 
-    /// Runs the load once, in new streams that are deleted afterwards. `meters` are the processes of
-    /// the servers, as far as they are known.
+    /// Runs the load once, in new streams that are deleted afterwards. `meters` are the processes
+    /// of the servers, as far as they are known.
     pub fn run(
         &self,
         address: &Address,

@@ -121,7 +121,7 @@ struct PlannedErasure {
 /// Entries of the group's log that replicas may need.
 #[derive(Debug, Default)]
 struct KeptEntries {
-    /// Those behind this one; `None`: nobody needs any.
+    /// Entries behind this one; `None`: nobody needs any.
     behind: Option<u64>,
     /// Whether segments with entries behind that are sealed without being compressed.
     keeps_form: bool,

@@ -143,7 +143,7 @@ fn put(numbers: &[u64], out: &mut Vec<u8>) {
     numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
-/// So many numbers, and nothing else.
+/// Just as many numbers, and nothing else.
 fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let mut all = [0; N];
     if bytes.len() != 8 * N {

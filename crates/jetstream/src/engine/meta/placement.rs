@@ -23,8 +23,8 @@ struct LedGroup {
 }
 
 impl Meta {
-    /// Servers for a stream that is to have so many replicas: of those that it has the leader first,
-    /// then those that are there.
+    /// Servers for a stream that is to have so many replicas: of those that it has the leader
+    /// first, then those that are there.
     ///
     /// # Errors
     /// There are not so many.
@@ -57,7 +57,7 @@ impl Meta {
         placed.ok_or(ApiError::PEER_REMAP)
     }
 
-    /// So many servers, `present` among them, and `gone` not.
+    /// As many servers as replicas, `present` among them, and `gone` not.
     fn place_with(&self, present: &[String], replicas: usize, gone: &str) -> Result<Vec<String>, ApiError> {
         let view = self.view();
         let key = |server: &String| (!self.has(server), view.replicas_on(server), server.clone());

@@ -266,8 +266,8 @@ impl Meta {
             && live.reader().state().totals.messages == 0
     }
 
-    /// Says of streams whose groups are led here that a change is through: who is no member any more
-    /// removes its replica then.
+    /// Says of streams whose groups are led here that a change is through: who is no member any
+    /// more removes its replica then.
     pub(super) fn report_changes(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         let under_way = self.view().under_way();

@@ -5,7 +5,8 @@ use crate::client::plain;
 use crate::process::Setup;
 use serde_json::Value;
 
-/// It sends what its clients ask the API in their account and through the system account.
+/// A request of its client to the API goes out in the client's account and through the system
+/// account.
 #[tokio::test]
 async fn a_server_without_jetstream_is_a_door_to_the_cluster() {
     let trio = Trio::start();

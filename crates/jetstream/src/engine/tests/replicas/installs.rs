@@ -138,8 +138,8 @@ fn another_leader_gives_the_stream_when_the_first_is_gone() {
     assert_equal(&mut cluster);
 }
 
-/// Whatever the disk has done when the process ends: the replica is the old one, which has nothing,
-/// or the new one.
+/// The replica is the old one, which has nothing, or the new one, whatever the disk has done when
+/// the process ends.
 #[test]
 fn a_process_that_ends_while_a_replica_takes_its_place_leaves_one() {
     let (mut cluster, leader, victim) = without_a_log(ring());
