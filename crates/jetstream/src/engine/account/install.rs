@@ -5,11 +5,13 @@
 //! Until one write says that the new one is whole, and in whose place it stands, a start removes
 //! the new one; from then on it removes the old one. So a crash leaves one of the two.
 
-use super::{AccountStreams, LeavingStream, StreamOrigin, end_stream};
+use super::AccountStreams;
+use super::lifecycle::{LeavingStream, StreamOrigin, end_stream};
 use crate::engine::JetStream;
 use crate::engine::calls::CallScope;
 use crate::engine::consumers::OpenedConsumers;
-use crate::engine::live::{LeftGroup, LiveStream};
+use crate::engine::groups::IncomingReplica;
+use crate::engine::live::{LeftGroup, LiveStream, ReplicaPlace};
 use myelin_broker::Level;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Storage, StreamConfig};
@@ -20,12 +22,11 @@ use myelin_store::{
 };
 use myelin_streams::stream::storage_config;
 use myelin_wire::message_buf::MessageBuf;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Stream that is being filled to take the place of one that is behind. It is removed when it is
 /// dropped before.
-pub(in crate::engine) struct StagedReplica {
+struct StagedReplica {
     home: Arc<AccountStreams>,
     jetstream: Arc<JetStream>,
     /// The one that is behind.
@@ -46,7 +47,7 @@ impl StagedReplica {
     ///
     /// # Errors
     /// Words for why the disk refuses it.
-    pub(in crate::engine) fn begin(
+    fn begin(
         home: &Arc<AccountStreams>,
         live: &Arc<LiveStream>,
         (point, lifetimes_until): (InstallPoint, u64),
@@ -84,93 +85,6 @@ impl StagedReplica {
         let state = StagedState::Filling(Box::new(InstallTarget::new(stream, consumers, point)));
         let (home, live) = (Arc::clone(home), Arc::clone(live));
         Ok(Self { home, jetstream, live, point, lifetimes_until, state })
-    }
-
-    /// Calls that must not come between while it takes its place.
-    pub(in crate::engine) fn scope(&self) -> CallScope {
-        CallScope::Streams(self.home.account.name().into(), self.live.name().into())
-    }
-
-    /// Takes the next piece.
-    ///
-    /// # Errors
-    /// Words for why it cannot be a part of the stream, or why the disk refuses it.
-    pub(in crate::engine) fn take(&mut self, piece: &[u8]) -> Result<(), String> {
-        match &mut self.state {
-            StagedState::Filling(target) => target.take(piece).map_err(|error| error.to_string()),
-            StagedState::Whole(_) | StagedState::Gone => Err("it is whole".to_owned()),
-        }
-    }
-
-    /// There was the last piece. Only for threads that may wait.
-    ///
-    /// # Errors
-    /// Words for why the disk refuses it.
-    pub(in crate::engine) fn finish(&mut self) -> Result<(), String> {
-        let (jetstream, now) = (&self.jetstream, || self.jetstream.host.now().unsigned_abs());
-        let settle = || {
-            let round = jetstream.journal().round_now(&now);
-            round.map(drop).map_err(|error| StoreError::Failed(error.to_string()))
-        };
-        let StagedState::Filling(target) = std::mem::replace(&mut self.state, StagedState::Gone) else {
-            return Err("it is whole".to_owned());
-        };
-        match target.finish(&settle) {
-            Ok(whole) => {
-                self.state = StagedState::Whole(Box::new(whole));
-                Ok(())
-            }
-            Err((target, error)) => {
-                self.state = StagedState::Filling(target);
-                Err(error.to_string())
-            }
-        }
-    }
-
-    /// Takes the place of the replica that is behind, and its place in the group. Only on the
-    /// thread of the API.
-    ///
-    /// # Errors
-    /// Words for why not. The old one stays, unless they say that there is none.
-    pub(in crate::engine) fn replace(mut self) -> Result<(), String> {
-        let (home, live) = (Arc::clone(&self.home), Arc::clone(&self.live));
-        if live.is_gone() {
-            return Err("its stream is gone".to_owned());
-        }
-        let StagedState::Whole(whole) = std::mem::replace(&mut self.state, StagedState::Gone) else {
-            return Err("it is not whole".to_owned());
-        };
-        let (mut stream, consumers) = *whole;
-        let Some(left) = live.leave_behind(self.point.position) else {
-            self.remove(&mut stream);
-            return Err("it is not needed any more".to_owned());
-        };
-        let config = live.config();
-        let anew = match config.storage {
-            Storage::Memory => {
-                self.end_old()?;
-                let (states, created) = (consumers.lead(), live.created());
-                let opened = OpenedConsumers { states, applied: Some(consumers) };
-                let origin = StreamOrigin::new(created).with_lifetimes(self.lifetimes_until);
-                let config = (*config).clone();
-                Some(home.begin(&self.jetstream, config, stream, (opened, &Arc::default()), origin))
-            }
-            Storage::File => {
-                if let Err(why) = self.declare_whole(&stream, &config) {
-                    return Err(self.back_out(stream, left, &why));
-                }
-                let id = stream.id();
-                drop((stream, consumers));
-                self.end_old()?;
-                self.open(id, &config)
-            }
-        };
-        let anew = anew.ok_or("the new one cannot be opened: there is none until the next start")?;
-        enter(&anew, &left).map_err(|error| format!("the new one is no member: {error}"))?;
-        let (account, name) = (home.account.name(), live.name());
-        let what = format_args!("JetStream stream '{account} > {name}' has all of its group's stream");
-        home.host.log(Level::Info, what);
-        Ok(())
     }
 
     /// From here on the new stream is the one that a start keeps.
@@ -237,6 +151,81 @@ impl StagedReplica {
     }
 }
 
+impl IncomingReplica for StagedReplica {
+    fn scope(&self) -> CallScope {
+        CallScope::Streams(self.home.account.name().into(), self.live.name().into())
+    }
+
+    fn take(&mut self, piece: &[u8]) -> Result<(), String> {
+        match &mut self.state {
+            StagedState::Filling(target) => target.take(piece).map_err(|error| error.to_string()),
+            StagedState::Whole(_) | StagedState::Gone => Err("it is whole".to_owned()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let (jetstream, now) = (&self.jetstream, || self.jetstream.host.now().unsigned_abs());
+        let settle = || {
+            let round = jetstream.journal().round_now(&now);
+            round.map(drop).map_err(|error| StoreError::Failed(error.to_string()))
+        };
+        let StagedState::Filling(target) = std::mem::replace(&mut self.state, StagedState::Gone) else {
+            return Err("it is whole".to_owned());
+        };
+        match target.finish(&settle) {
+            Ok(whole) => {
+                self.state = StagedState::Whole(Box::new(whole));
+                Ok(())
+            }
+            Err((target, error)) => {
+                self.state = StagedState::Filling(target);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn replace(mut self: Box<Self>) -> Result<(), String> {
+        let (home, live) = (Arc::clone(&self.home), Arc::clone(&self.live));
+        if live.is_gone() {
+            return Err("its stream is gone".to_owned());
+        }
+        let StagedState::Whole(whole) = std::mem::replace(&mut self.state, StagedState::Gone) else {
+            return Err("it is not whole".to_owned());
+        };
+        let (mut stream, consumers) = *whole;
+        let Some(left) = live.leave_behind(self.point.position) else {
+            self.remove(&mut stream);
+            return Err("it is not needed any more".to_owned());
+        };
+        let config = live.config();
+        let anew = match config.storage {
+            Storage::Memory => {
+                self.end_old()?;
+                let (states, created) = (consumers.lead(), live.created());
+                let opened = OpenedConsumers { states, applied: Some(consumers) };
+                let origin = StreamOrigin::new(created).with_lifetimes(self.lifetimes_until);
+                let config = (*config).clone();
+                Some(home.begin(&self.jetstream, config, stream, (opened, &Arc::default()), origin))
+            }
+            Storage::File => {
+                if let Err(why) = self.declare_whole(&stream, &config) {
+                    return Err(self.back_out(stream, left, &why));
+                }
+                let id = stream.id();
+                drop((stream, consumers));
+                self.end_old()?;
+                self.open(id, &config)
+            }
+        };
+        let anew = anew.ok_or("the new one cannot be opened: there is none until the next start")?;
+        enter(&anew, &left).map_err(|error| format!("the new one is no member: {error}"))?;
+        let (account, name) = (home.account.name(), live.name());
+        let what = format_args!("JetStream stream '{account} > {name}' has all of its group's stream");
+        home.host.log(Level::Info, what);
+        Ok(())
+    }
+}
+
 impl Drop for StagedReplica {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.state, StagedState::Gone) {
@@ -247,13 +236,27 @@ impl Drop for StagedReplica {
     }
 }
 
+/// Place of a stream in its account.
+pub(super) struct StreamPlace {
+    pub(super) home: Weak<AccountStreams>,
+    pub(super) live: Weak<LiveStream>,
+}
+
+impl ReplicaPlace for StreamPlace {
+    fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String> {
+        let home = self.home.upgrade().ok_or("its account is gone")?;
+        let live = self.live.upgrade().ok_or("its stream is gone")?;
+        Ok(Box::new(StagedReplica::begin(&home, &live, offered)?))
+    }
+}
+
 /// Makes a stream a member as another one was.
 fn enter(live: &Arc<LiveStream>, left: &LeftGroup) -> Result<(), myelin_jsapi::ApiError> {
     let watcher = left.watcher.clone();
     watcher.iter().for_each(|watcher| live.watch_member(watcher.clone()));
     live.join(&left.groups, &left.config, left.terms)?;
     if let Some(watcher) = watcher.and_then(|watcher| watcher.upgrade()) {
-        watcher.is_replaced(live.account_name(), live.name(), live);
+        watcher.is_replaced(live.account_name(), live.name());
     }
     live.serve_member();
     Ok(())
@@ -261,16 +264,4 @@ fn enter(live: &Arc<LiveStream>, left: &LeftGroup) -> Result<(), myelin_jsapi::A
 
 fn stored(config: &StreamConfig, live: &LiveStream, lifetimes_until: u64) -> Stored {
     Stored { created: live.created(), config: config.clone(), lifetimes_until, ..Stored::default() }
-}
-
-/// Has streams be removed in whose place others stand: a start has found both.
-pub(in crate::engine) fn mark_replaced(found: &mut [FoundStream]) {
-    let stored = |stream: &FoundStream| Stored::decode(&stream.meta.config).ok();
-    let whole = found.iter().filter_map(stored).filter(|stored| !stored.unfinished);
-    let replaced: BTreeSet<u64> = whole.map(|stored| stored.in_place_of).filter(|&id| id > 0).collect();
-    for stream in found.iter_mut().filter(|stream| replaced.contains(&stream.id.0)) {
-        if let Some(stored) = stored(stream) {
-            stream.meta.config = Stored { unfinished: true, ..stored }.encode();
-        }
-    }
 }

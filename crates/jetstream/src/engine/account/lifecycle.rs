@@ -1,6 +1,7 @@
 //! Lifecycle of an account's streams: opened from the store, made, filled from a backup, given
 //! another configuration, and removed. On the thread that answers the API.
 
+use super::install::StreamPlace;
 use super::{AccountStreams, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OpenedConsumers, OwnStream, StreamConsumers};
@@ -251,7 +252,7 @@ impl AccountStreams {
         let live =
             LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
         *lock(&listener.0) = Arc::downgrade(&live);
-        live.set_home(Arc::downgrade(self));
+        live.set_place(Box::new(StreamPlace { home: Arc::downgrade(self), live: Arc::downgrade(&live) }));
         consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
         log.attach(&consumers);
         let (config, role) = (live.config(), live.role());

@@ -5,10 +5,9 @@
 
 use super::JetStream;
 use super::api_counters::ApiCounters;
-pub(super) use install::{StagedReplica, mark_replaced};
-use lifecycle::{LeavingStream, StreamOrigin, end_stream};
 mod install;
 mod lifecycle;
+mod replaced;
 mod table;
 
 use super::api_service::ApiService;
@@ -24,6 +23,7 @@ use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::StreamId;
 use myelin_streams::stream::StorageBudget;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+pub(super) use replaced::mark_replaced;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use table::StreamTable;
 

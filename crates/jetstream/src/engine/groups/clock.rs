@@ -49,7 +49,7 @@ impl Timer for Groups {
         }
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
-            self.installs.get().into_iter().for_each(super::installs::Installs::passes);
+            self.installs.passes();
         }
         if let Some(groups) = self.me_weak.upgrade()
             && groups.votes.claim()

@@ -165,7 +165,7 @@ impl FrameIntake<'_> {
     }
 
     fn begin_life(&mut self, peer: Peer, life: u32) {
-        self.groups.installs.get().into_iter().for_each(|installs| installs.forget_peer(peer));
+        self.groups.installs.forget_peer(peer);
         for live in self.groups.members() {
             live.tell(MemberEvent::NewLife(peer, life));
             self.serve_later(live);

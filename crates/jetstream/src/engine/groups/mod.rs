@@ -18,6 +18,7 @@ mod durable;
 mod frame_outbox;
 mod frames;
 mod installs;
+mod members;
 mod peers;
 mod replica;
 
@@ -25,6 +26,7 @@ use super::host::Host;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
 use installs::Installs;
+use members::MemberTable;
 use myelin_broker::{Account, Binding, Level, LinkedPeer, Service};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::{HardState, OF_STORE};
@@ -37,12 +39,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use frame_outbox::FrameOutbox;
 pub(super) use frames::{write_frame, write_frames};
-pub(super) use replica::{GroupReplica, MemberEvent};
+pub(super) use replica::{GroupReplica, IncomingReplica, MemberEvent};
 
 /// Bytes that may wait for another server before it gets no more entries.
 const MOST_WAITING: usize = 32 << 20;
@@ -69,20 +71,32 @@ pub struct GroupConfig {
     pub voters: Vec<Peer>,
 }
 
+/// This life of the store.
+struct StoreLife {
+    /// A number that grows with each start.
+    incarnation: u64,
+    began: Instant,
+    /// Whether what members had confirmed in the life before may be lost.
+    is_amnesiac: bool,
+}
+
+impl StoreLife {
+    /// The number as frames have it: the low half.
+    fn short(&self) -> u32 {
+        (self.incarnation & u64::from(u32::MAX)) as u32
+    }
+}
+
 /// Members of groups on this server.
 pub(super) struct Groups {
     pub(super) me: Peer,
-    /// The life of the store, a number that grows with each start.
-    incarnation: u64,
+    lived: StoreLife,
     pub(super) account: Arc<Account>,
     host: Arc<dyn Host>,
-    began: Instant,
-    members: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
+    members: Arc<MemberTable>,
     peers: Mutex<Peers>,
     votes: VoteRequests,
     syncs: SyncRequests,
-    /// Whether what members had confirmed in the life before may be lost.
-    is_amnesiac: bool,
     /// Beats since the start.
     beats: AtomicU64,
     /// Whether the server is about to end.
@@ -92,8 +106,7 @@ pub(super) struct Groups {
     observer: RwLock<Option<Weak<dyn GroupsObserver>>>,
     /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
-    /// Set once, at the beginning.
-    installs: OnceLock<Installs>,
+    installs: Arc<Installs>,
     me_weak: Weak<Self>,
 }
 
@@ -123,31 +136,29 @@ impl Groups {
                         have what was committed";
             host.log(Level::Warn, format_args!("{line}"));
         }
-        let began = host.instant();
+        let lived = StoreLife { incarnation: state.incarnation, began: host.instant(), is_amnesiac };
+        let members = Arc::<MemberTable>::default();
+        let installs = Installs::begin(&members, &host, (me, lived.short()), (&bulk, kept_log));
         let groups = Arc::new_cyclic(|me_weak| Self {
             me,
-            incarnation: state.incarnation,
+            lived,
             account,
-            began,
-            members: RwLock::default(),
+            members,
             peers: Mutex::new(Peers::new(state.incarnation)),
             votes: VoteRequests::new(votes),
             syncs: SyncRequests::new(Arc::clone(store.journal())),
-            is_amnesiac,
             beats: AtomicU64::new(0),
             is_leaving: AtomicBool::new(false),
             binding: Mutex::default(),
             observer: RwLock::new(None),
             early: Mutex::default(),
-            installs: OnceLock::new(),
+            installs,
             me_weak: Weak::clone(me_weak),
             host,
         });
         let service: Arc<dyn Service> = Arc::new(FrameService(Arc::downgrade(&groups)));
         let binding = groups.account.bind(format!("{me}.*").as_bytes(), service);
         *lock(&groups.binding) = Some(binding);
-        let begun = Installs::begin(&groups.me_weak, &groups.host, (me, groups.life()), (&bulk, kept_log));
-        let _ = groups.installs.set(begun);
         groups.arm();
         Ok(groups)
     }
@@ -175,17 +186,17 @@ impl Groups {
 
     /// Another member of a group that is led here lacks what is no more in the log. For turns.
     pub(super) fn install_wanted(&self, group: GroupId, to: Peer) {
-        self.installs.get().into_iter().for_each(|installs| installs.wanted(group, to));
+        self.installs.wanted(group, to);
     }
 
     /// How much of a group's log stays for members that are behind.
     pub(super) fn kept_log(&self) -> KeptLogBounds {
-        self.installs.get().map_or_else(KeptLogBounds::default, Installs::kept_log)
+        self.installs.kept_log()
     }
 
     /// Forgets a group whose stream is removed.
     pub(super) fn remove(&self, group: GroupId) {
-        write_lock(&self.members).remove(&group);
+        self.members.remove(group);
     }
 
     /// Has these servers be asked whether they are there.
@@ -197,7 +208,7 @@ impl Groups {
     /// Makes a stream known as a member of a group.
     pub(super) fn add(&self, config: &GroupConfig, live: &Arc<dyn GroupReplica>) {
         self.know(&config.voters);
-        write_lock(&self.members).insert(config.place.group, Arc::downgrade(live));
+        self.members.add(config.place.group, live);
         let mut early = lock(&self.early);
         let of_group = early.extract_if(.., |(group, _)| *group == config.place.group);
         of_group.for_each(|(_, event)| live.tell(event));
@@ -209,7 +220,7 @@ impl Groups {
     pub(super) fn recall(&self, group: GroupId, has_log: bool, may_be_new: bool) -> (Vote, bool) {
         let state = self.votes.get(group);
         let may_have_had_one = state.map_or(!may_be_new, |state| state.vote.term > 0);
-        let is_marked = state.map_or(self.is_amnesiac, |state| state.is_amnesiac);
+        let is_marked = state.map_or(self.lived.is_amnesiac, |state| state.is_amnesiac);
         let vote = state.map_or(Vote::default(), |state| state.vote);
         (vote, is_marked || (!has_log && may_have_had_one))
     }
@@ -242,7 +253,7 @@ impl Groups {
 
     /// The life of this store, as frames have it: the low half.
     pub(super) fn life(&self) -> u32 {
-        (self.incarnation & u64::from(u32::MAX)) as u32
+        self.lived.short()
     }
 
     /// Outbox for the frames of one member.
@@ -252,17 +263,17 @@ impl Groups {
 
     /// Time since this life began.
     pub(super) fn age(&self) -> Duration {
-        self.host.instant().saturating_duration_since(self.began)
+        self.host.instant().saturating_duration_since(self.lived.began)
     }
 
     /// The life of the store.
     pub(super) fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.lived.incarnation
     }
 
     /// Nanoseconds since this life began, by the clock that only goes forward.
     fn nanoseconds(&self) -> u64 {
-        let passed = self.host.instant().saturating_duration_since(self.began);
+        let passed = self.host.instant().saturating_duration_since(self.lived.began);
         u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -283,11 +294,11 @@ impl Groups {
     }
 
     fn member(&self, group: GroupId) -> Option<Arc<dyn GroupReplica>> {
-        read_lock(&self.members).get(&group)?.upgrade()
+        self.members.get(group)
     }
 
     fn members(&self) -> Vec<Arc<dyn GroupReplica>> {
-        read_lock(&self.members).values().filter_map(Weak::upgrade).collect()
+        self.members.all()
     }
 
     /// Has a vote made durable, and the member told.
@@ -297,7 +308,7 @@ impl Groups {
         (vote, is_amnesiac): (Vote, bool),
         live: &Arc<dyn GroupReplica>,
     ) {
-        let (epoch, incarnation) = (place.epoch, self.incarnation);
+        let (epoch, incarnation) = (place.epoch, self.lived.incarnation);
         let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
         if self.votes.add(place.group, state, live) {
             self.write_votes();

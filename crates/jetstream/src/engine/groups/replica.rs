@@ -1,6 +1,6 @@
 //! Replica of a group as this room knows it: somebody to tell news, and to call when there is some.
 
-use crate::engine::account::StagedReplica;
+use crate::engine::calls::CallScope;
 use myelin_broker::ServiceShard;
 use myelin_replica::frame::{GroupPlace, LogWord, RestWord};
 use myelin_replica::{Peer, RaftMessage, Vote};
@@ -64,5 +64,31 @@ pub(in crate::engine) trait GroupReplica: Send + Sync {
         place: GroupPlace,
         point: InstallPoint,
         lifetimes_until: u64,
-    ) -> Result<StagedReplica, String>;
+    ) -> Result<Box<dyn IncomingReplica>, String>;
+}
+
+/// Replica on its way to this server, where nobody sees it. It is removed when it is dropped before
+/// it has taken the place of the one that is behind.
+pub(in crate::engine) trait IncomingReplica: Send {
+    /// Calls that must not come between while it takes its place.
+    fn scope(&self) -> CallScope;
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// Words for why it cannot be a part of the stream, or why the disk refuses it.
+    fn take(&mut self, piece: &[u8]) -> Result<(), String>;
+
+    /// There was the last piece. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why the disk refuses it.
+    fn finish(&mut self) -> Result<(), String>;
+
+    /// Takes the place of the replica that is behind, and its place in the group. Only on the
+    /// thread of the API.
+    ///
+    /// # Errors
+    /// Words for why not. The old one stays, unless they say that there is none.
+    fn replace(self: Box<Self>) -> Result<(), String>;
 }

@@ -1,9 +1,8 @@
 //! A stream that is given to another server as a whole, and one that gets another's.
 
 use super::LiveStream;
-use super::membership::{JoinTerms, MemberWatcher};
-use crate::engine::account::{AccountStreams, StagedReplica};
-use crate::engine::groups::{GroupConfig, Groups};
+use super::membership::{JoinTerms, MemberWatcher, ReplicaPlace};
+use crate::engine::groups::{GroupConfig, Groups, IncomingReplica};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{Peer, RaftRole};
 use myelin_stdx::sync::lock;
@@ -21,9 +20,9 @@ pub(in crate::engine) struct LeftGroup {
 }
 
 impl LiveStream {
-    /// Says whose it is: who can make another one in its place.
-    pub(in crate::engine) fn set_home(&self, home: Weak<AccountStreams>) {
-        let _ = self.membership.home.set(home);
+    /// Says where another one can take its place.
+    pub(in crate::engine) fn set_place(&self, place: Box<dyn ReplicaPlace>) {
+        let _ = self.membership.place.set(place);
     }
 
     /// The stream as a whole, as far as it is committed. Entries behind that are kept for the other
@@ -46,11 +45,10 @@ impl LiveStream {
     /// # Errors
     /// Words for why not: it has what is offered, or the disk refuses.
     pub(super) fn stage_install(
-        self: &Arc<Self>,
+        &self,
         place: GroupPlace,
         (point, lifetimes_until): (InstallPoint, u64),
-    ) -> Result<StagedReplica, String> {
-        let home = self.membership.home.get().and_then(Weak::upgrade).ok_or("its account is gone")?;
+    ) -> Result<Box<dyn IncomingReplica>, String> {
         let (own, committed) = {
             let membership = lock(&self.membership.member);
             let joined = membership.as_ref().ok_or("it is no member now")?;
@@ -62,7 +60,8 @@ impl LiveStream {
         if committed >= point.position.index {
             return Err("it has all of it".to_owned());
         }
-        StagedReplica::begin(&home, self, (point, lifetimes_until))
+        let here = self.membership.place.get().ok_or("its account is gone")?;
+        here.stage((point, lifetimes_until))
     }
 
     /// Is a member of its group no more, if that is committed up to `point` and this member lacks

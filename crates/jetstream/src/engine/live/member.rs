@@ -9,8 +9,7 @@ use super::amnesia::Amnesia;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
-use crate::engine::account::StagedReplica;
-use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent, write_frames};
+use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::{GroupPlace, RestWord};
@@ -350,9 +349,8 @@ impl GroupReplica for LiveStream {
         place: GroupPlace,
         point: InstallPoint,
         lifetimes_until: u64,
-    ) -> Result<StagedReplica, String> {
-        let me = self.me.upgrade().ok_or("its stream is gone")?;
-        me.stage_install(place, (point, lifetimes_until))
+    ) -> Result<Box<dyn IncomingReplica>, String> {
+        self.stage_install(place, (point, lifetimes_until))
     }
 }
 

@@ -2,15 +2,13 @@
 //!
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
-use super::LiveStream;
 use super::amnesia::Amnesia;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
-use crate::engine::account::AccountStreams;
-use crate::engine::groups::{FrameOutbox, Groups, MemberEvent, write_frame};
+use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
 use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
-use myelin_store::Timestamp;
+use myelin_store::{InstallPoint, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
@@ -56,9 +54,20 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// The group of the stream, which leads it, has the members that were wanted. Must not wait.
     fn has_members(&self, account: &str, stream: &str);
 
-    /// Another replica, with what the group has, has taken the place of the one on this server.
-    /// Called on the thread of the API.
-    fn is_replaced(&self, account: &str, stream: &str, anew: &Arc<LiveStream>);
+    /// Another replica, with what the group has, has taken the place of the one on this server, and
+    /// is in the table of its account. Called on the thread of the API.
+    fn is_replaced(&self, account: &str, stream: &str);
+}
+
+/// Place of a replica among the streams of its account, which another one can take.
+pub(in crate::engine) trait ReplicaPlace: Send + Sync {
+    /// Begins a replica that can take this place, of what another server offers: the stream as of a
+    /// point, and up to which sequence messages may have lifetimes of which only their headers
+    /// tell. Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Words for why the disk refuses it.
+    fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
 }
 
 /// A stream's part in a group, if it has one.
@@ -76,8 +85,8 @@ pub(super) struct Membership {
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
     pub(super) watcher: OnceLock<Weak<dyn MemberWatcher>>,
-    /// Whose streams it is one of.
-    pub(super) home: OnceLock<Weak<AccountStreams>>,
+    /// Where another one can take its place.
+    pub(super) place: OnceLock<Box<dyn ReplicaPlace>>,
 }
 
 pub(super) struct JoinedMember {

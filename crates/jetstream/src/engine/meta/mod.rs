@@ -73,7 +73,7 @@ pub(super) struct Meta {
     groups: Arc<Groups>,
     /// The stream, and its account, which is nobody else's.
     live: Mutex<Arc<LiveStream>>,
-    _account: Arc<AccountStreams>,
+    account: Arc<AccountStreams>,
     /// This server's name.
     name: String,
     /// All servers of the group, by name.
@@ -146,7 +146,7 @@ impl Meta {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
             live: Mutex::new(live),
-            _account: account,
+            account,
             name: jetstream.settings.server_name.clone(),
             servers,
             view: Mutex::default(),
@@ -403,14 +403,16 @@ impl GroupsObserver for Meta {
 }
 
 impl MemberWatcher for Meta {
-    fn is_replaced(&self, account: &str, stream: &str, anew: &Arc<LiveStream>) {
+    fn is_replaced(&self, account: &str, stream: &str) {
         if self.is_meta(account, stream) {
-            *lock(&self.live) = Arc::clone(anew);
+            self.account.stream(stream).into_iter().for_each(|anew| *lock(&self.live) = anew);
             self.apply(false);
             return;
         }
         let assignment = self.view().get(account, stream);
-        if let Some(assignment) = assignment {
+        let home = self.jetstream.upgrade().and_then(|jetstream| jetstream.account(account));
+        let anew = home.and_then(|home| home.stream(stream));
+        if let (Some(assignment), Some(anew)) = (assignment, anew) {
             anew.want_members(assignment.peers.iter().filter_map(|server| peer_of(server)).collect());
         }
     }

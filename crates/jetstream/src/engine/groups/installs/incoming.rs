@@ -1,7 +1,7 @@
 //! A stream on its way from another server.
 
 use super::{Installs, WINDOW};
-use crate::engine::account::StagedReplica;
+use crate::engine::groups::IncomingReplica;
 use myelin_broker::Level;
 use myelin_replica::Peer;
 use myelin_replica::frame::GroupPlace;
@@ -30,7 +30,7 @@ struct IncomingInbox {
 
 #[derive(Default)]
 struct IncomingWork {
-    staged: Option<StagedReplica>,
+    staged: Option<Box<dyn IncomingReplica>>,
     taken: u64,
     digest: InstallDigest,
 }
@@ -111,7 +111,7 @@ impl Incoming {
         let missing = || "a piece is missing".to_owned();
         match body {
             InstallBody::Offer { point, lifetimes_until } => {
-                let member = installs.groups.upgrade().and_then(|groups| groups.member(self.place.group));
+                let member = installs.members.get(self.place.group);
                 let member = member.ok_or("its stream is gone")?;
                 work.staged = Some(member.begin_install(self.place, point, lifetimes_until)?);
                 Ok(Some(InstallBody::Taken(0)))
@@ -126,12 +126,10 @@ impl Incoming {
                 let mut staged = work.staged.take().ok_or_else(missing)?;
                 staged.finish()?;
                 let scope = staged.scope();
-                let (one, groups) = (Arc::clone(self), installs.groups.clone());
+                let (one, installs_weak) = (Arc::clone(self), installs.me_weak.clone());
                 let conclude = move || {
-                    if let Some(groups) = groups.upgrade()
-                        && let Some(installs) = groups.installs.get()
-                    {
-                        one.conclude(installs, staged);
+                    if let Some(installs) = installs_weak.upgrade() {
+                        one.conclude(&installs, staged);
                     }
                 };
                 installs.host.spawn_api(scope, Box::new(conclude));
@@ -142,7 +140,7 @@ impl Incoming {
     }
 
     /// The stream takes its place, on the thread of the API.
-    fn conclude(self: &Arc<Self>, installs: &Installs, staged: StagedReplica) {
+    fn conclude(self: &Arc<Self>, installs: &Installs, staged: Box<dyn IncomingReplica>) {
         if lock(&self.inbox).is_over {
             return;
         }

@@ -21,7 +21,8 @@
 mod incoming;
 mod outgoing;
 
-use super::{Groups, MemberEvent};
+use super::MemberEvent;
+use super::members::MemberTable;
 use crate::engine::host::Host;
 use incoming::Incoming;
 use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, ServiceShard};
@@ -54,7 +55,7 @@ pub(in crate::engine) struct Installs {
     me: Peer,
     account: Arc<Account>,
     host: Arc<dyn Host>,
-    groups: Weak<Groups>,
+    members: Arc<MemberTable>,
     kept_log: KeptLogBounds,
     /// Held as long as messages are to come.
     _binding: Arc<Binding>,
@@ -63,29 +64,31 @@ pub(in crate::engine) struct Installs {
     incoming: Mutex<BTreeMap<GroupId, Arc<Incoming>>>,
     /// Installs that came to nothing: when the last one did, and how many before the next success.
     failed: Mutex<BTreeMap<(GroupId, Peer), (Instant, u32)>>,
+    me_weak: Weak<Self>,
 }
 
 impl Installs {
     /// Takes part from now on, in this life of the store. `account`: for what is large.
     pub(super) fn begin(
-        groups: &Weak<Groups>,
+        members: &Arc<MemberTable>,
         host: &Arc<dyn Host>,
         (me, life): (Peer, u32),
         (account, kept_log): (&Arc<Account>, KeptLogBounds),
-    ) -> Self {
-        let service: Arc<dyn Service> = Arc::new(InstallService(Weak::clone(groups)));
-        Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me_weak| Self {
             me,
             account: Arc::clone(account),
             host: Arc::clone(host),
-            groups: Weak::clone(groups),
+            members: Arc::clone(members),
             kept_log,
-            _binding: account.bind(format!("{me}.*").as_bytes(), service),
+            _binding: account
+                .bind(format!("{me}.*").as_bytes(), Arc::new(InstallService(Weak::clone(me_weak)))),
             next: AtomicU64::new(u64::from(life) << 32),
             outgoing: Mutex::default(),
             incoming: Mutex::default(),
             failed: Mutex::default(),
-        }
+            me_weak: Weak::clone(me_weak),
+        })
     }
 
     /// How much of a group's log stays for members that are behind.
@@ -133,12 +136,10 @@ impl Installs {
 
     /// Has something done on the thread for backups.
     fn later(&self, task: impl FnOnce(&Installs) + Send + 'static) {
-        let groups = Weak::clone(&self.groups);
+        let installs = Weak::clone(&self.me_weak);
         self.host.spawn_backup(Box::new(move || {
-            if let Some(groups) = groups.upgrade()
-                && let Some(installs) = groups.installs.get()
-            {
-                task(installs);
+            if let Some(installs) = installs.upgrade() {
+                task(&installs);
             }
         }));
     }
@@ -207,7 +208,7 @@ impl Installs {
 
     fn take_offer(&self, from: Peer, message: InstallMessage) {
         let (place, install, now) = (message.place, message.install, self.host.instant());
-        let is_known = self.groups.upgrade().is_some_and(|groups| groups.member(place.group).is_some());
+        let is_known = self.members.get(place.group).is_some();
         let mut incoming = lock(&self.incoming);
         let other = incoming.get(&place.group).cloned();
         let has_room = incoming.len() < MOST_INSTALLS && other.is_none();
@@ -232,16 +233,15 @@ fn pause(times: u32) -> Duration {
 }
 
 /// Takes what other servers say about installs.
-struct InstallService(Weak<Groups>);
+struct InstallService(Weak<Installs>);
 
 impl Service for InstallService {
     fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
-        let groups = self.0.upgrade();
-        let installs = groups.as_ref().and_then(|groups| groups.installs.get());
+        let installs = self.0.upgrade();
         for msg in batch.iter() {
             let sender = msg.subject.rsplit(|&byte| byte == b'.').next();
             let sender = sender.and_then(|sender| Peer::parse(std::str::from_utf8(sender).ok()?));
-            let (Some(from), Some(installs)) = (sender, installs) else { continue };
+            let (Some(from), Some(installs)) = (sender, &installs) else { continue };
             match InstallMessage::decode(msg.payload) {
                 Some(message) => installs.take(from, message),
                 None => {
@@ -256,7 +256,7 @@ impl Service for InstallService {
 
 /// Has the member of a group here hear something.
 fn tell(installs: &Installs, group: GroupId, event: MemberEvent) {
-    if let Some(live) = installs.groups.upgrade().and_then(|groups| groups.member(group)) {
+    if let Some(live) = installs.members.get(group) {
         live.tell(event);
         live.serve_off_shard();
     }

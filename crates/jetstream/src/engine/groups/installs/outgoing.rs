@@ -54,7 +54,7 @@ impl Outgoing {
     /// Draws the stream and offers it.
     pub(super) fn begin(self: &Arc<Self>, installs: &Installs) {
         let (group, to) = self.key;
-        let member = installs.groups.upgrade().and_then(|groups| groups.member(group));
+        let member = installs.members.get(group);
         let Some((place, source, lifetimes_until)) = member.and_then(|member| member.install_source(to))
         else {
             return installs.end_outgoing(self, false);
