@@ -4,13 +4,12 @@
 //! as a whole.
 
 use super::LiveStream;
-use crate::engine::groups::{GroupReplica, Groups};
+use crate::engine::groups::Groups;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::Storage;
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, Store};
-use myelin_streams::ReplicaRole;
 use myelin_streams::stream::storage_config;
 use std::sync::Arc;
 
@@ -19,8 +18,9 @@ use std::sync::Arc;
 const BEGINNING: GroupPosition = GroupPosition { epoch: 1, term: 1, index: 1, chain: 0, commit: 1 };
 
 impl LiveStream {
-    /// Makes its log that of a group, and its consumers those of the group. It follows then.
-    /// Nothing is done where it is of a group already. Only for threads that may wait.
+    /// Makes its log that of a group, and its consumers those of the group. It follows then, and
+    /// what is published to it waits until it leads the group. Nothing is done where it is of a
+    /// group already. Only for threads that may wait.
     ///
     /// # Errors
     /// The stream is gone or has failed, or the disk: it is to be tried again.
@@ -32,11 +32,7 @@ impl LiveStream {
         if self.consumers.is_of_group() {
             return Ok(());
         }
-        // What has come already is stored and answered as by a stream alone; then nobody changes
-        // anything.
-        self.unbind();
-        self.serve_off_shard();
-        self.set_role(ReplicaRole::Follower);
+        self.follow_to_found();
         let config = self.config();
         let applied = match config.storage {
             Storage::Memory => GroupConsumers::in_memory(BEGINNING.index),

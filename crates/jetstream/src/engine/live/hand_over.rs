@@ -3,6 +3,10 @@
 //! Publishes that come meanwhile are held. Before another server takes them this one goes on to
 //! receive: nobody hears "no responders" in between. Then each publisher that waits for an answer
 //! is told that nobody has taken its message, and sends it again: to the new leader.
+//!
+//! A stream that becomes a group holds publishes in the same way until its own member is elected.
+//! Had it nothing bound meanwhile, a message of another server that is on its way by then would be
+//! dropped, and nobody would answer its publisher.
 
 use super::LiveStream;
 use super::held_publishes::HandOverSteps;
@@ -11,6 +15,7 @@ use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
+use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
 use std::sync::{Arc, Weak};
@@ -18,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// A hand-over that takes longer is given up: the library gives it up after so long, too.
 const LONGEST: Duration = Duration::from_secs(1);
+/// A group that is not led so long after it was founded waits for a disk, perhaps for long:
+/// publishers are told before they give up by themselves.
+const LONGEST_FOUNDING: Duration = Duration::from_secs(3);
 /// Other servers hear so soon of each other whom a message is for: an answer of the new leader to a
 /// message that both have got comes before the refusal of the old one.
 const SETTLING: Duration = Duration::from_millis(15);
@@ -53,10 +61,31 @@ impl LiveStream {
         if !self.role().leads() || !self.membership.hand_over.begin() {
             return;
         }
-        let began = self.scope.host.instant();
-        *lock(&self.membership.hand_over.steps) = Some(HandOverSteps { began, followed: None, heard: None });
+        self.note_hand_over(false);
         self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
+        self.watch_hand_over();
+    }
+
+    /// Has the stream follow, as it is about to become a group, with what is published to it held
+    /// until it leads that: what has come before is stored as by a stream alone. Only for threads
+    /// that may wait.
+    pub(super) fn follow_to_found(self: &Arc<Self>) {
+        self.membership.hand_over.begin();
+        self.serve_off_shard();
+        self.set_role(ReplicaRole::Follower);
+        // From here on it is over as soon as the stream leads.
+        self.note_hand_over(true);
+        self.watch_hand_over();
+    }
+
+    fn note_hand_over(&self, is_founding: bool) {
+        let began = self.scope.host.instant();
+        let steps = HandOverSteps { began, is_founding, followed: None, heard: None };
+        *lock(&self.membership.hand_over.steps) = Some(steps);
+    }
+
+    fn watch_hand_over(self: &Arc<Self>) {
         self.membership.hand_over.watch.get_or_init(|| Arc::new(HandOverWatch(Arc::downgrade(self))));
         self.look_again();
     }
@@ -91,15 +120,18 @@ impl LiveStream {
     fn advance_hand_over(self: &Arc<Self>) -> bool {
         let now = self.scope.host.instant();
         let mut steps = lock(&self.membership.hand_over.steps);
-        let Some(HandOverSteps { began, followed, heard }) = &mut *steps else { return true };
+        let Some(HandOverSteps { began, is_founding, followed, heard }) = &mut *steps else { return true };
         let passed = |since: Instant| now.saturating_duration_since(since);
-        if !self.role().leads() && self.has_another_leader() {
+        let (is_founding, longest) = (*is_founding, if *is_founding { LONGEST_FOUNDING } else { LONGEST });
+        if !is_founding && !self.role().leads() && self.has_another_leader() {
             let followed = *followed.get_or_insert(now);
             if self.is_wanted_elsewhere() || passed(followed) >= UNHEARD {
                 heard.get_or_insert(now);
             }
         }
-        let is_over = heard.is_some_and(|heard| passed(heard) >= SETTLING) || passed(*began) >= LONGEST;
+        let is_over = heard.is_some_and(|heard| passed(heard) >= SETTLING)
+            || is_founding && self.role().leads()
+            || passed(*began) >= longest;
         if is_over {
             *steps = None;
             drop(steps);

@@ -1,4 +1,5 @@
-//! Held publishes: what comes to a stream while another member is about to lead it.
+//! Held publishes: what comes to a stream while another member is about to lead it, or while it
+//! becomes a group and does not lead that yet.
 
 use crate::engine::host::Timer;
 use myelin_broker::ServiceBatch;
@@ -8,7 +9,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-/// Hand-over of one stream, if one is under way.
+/// Hand-over of one stream, if one is under way: to another member, or to the group that it
+/// becomes.
 #[derive(Default)]
 pub(super) struct HandOver {
     /// Perf: each batch of publishes looks here.
@@ -22,6 +24,8 @@ pub(super) struct HandOver {
 /// How far a hand-over is.
 pub(super) struct HandOverSteps {
     pub(super) began: Instant,
+    /// Whether the stream becomes a group, of which it is the only voter: it leads again.
+    pub(super) is_founding: bool,
     /// Since when another server leads, and since when it receives.
     pub(super) followed: Option<Instant>,
     pub(super) heard: Option<Instant>,

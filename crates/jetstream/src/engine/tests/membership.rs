@@ -1,6 +1,9 @@
 //! Streams get more replicas, fewer, and others, by the API and with publishers at work.
 
+use super::house::Heard;
 use super::meta_cluster::MetaCluster;
+use myelin_stdx::sync::lock;
+use std::sync::{Arc, Mutex};
 
 fn config(replicas: usize) -> String {
     format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#)
@@ -155,6 +158,51 @@ fn one_becomes_a_group_with_what_it_has() {
         cluster.begin(leader);
         wait_for(&mut cluster, 3, 8);
     }
+}
+
+/// A stream of one replica that has become a group and does not lead it yet: its server, and the
+/// answers to two messages, one that has come just before and one that has come since.
+fn founded() -> (MetaCluster, usize, Arc<Mutex<Vec<Heard>>>) {
+    let mut cluster = cluster(3, 1);
+    publish(&mut cluster, "of one");
+    let leader = cluster.elect();
+    let house = cluster.house(leader);
+    let heard = house.record("heard");
+    house.say("S.a", "heard", "before");
+    house.flush();
+    let groups = house.jetstream.cluster.groups.get().expect("it takes part in groups");
+    let founded = house.stream("S").found_group(groups, (&house.jetstream.store, false));
+    founded.expect("a healthy disk");
+    assert_eq!(cluster.leader(), None, "it follows");
+    cluster.house(leader).say("S.a", "heard", "meanwhile");
+    cluster.pass(2);
+    assert_eq!(lock(&heard).len(), 1, "what was stored before is acknowledged, the other is held");
+    (cluster, leader, heard)
+}
+
+#[test]
+fn a_publish_to_a_stream_that_becomes_a_group_is_stored_by_the_group() {
+    let (mut cluster, leader, heard) = founded();
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+    assert_eq!(cluster.elect(), leader);
+    cluster.pass(1);
+    let answers: Vec<String> = lock(&heard).iter().map(|heard| heard.payload.clone()).collect();
+    let is_ack = |(at, answer): (usize, &String)| answer.contains(&format!(r#""seq":{}"#, at + 2));
+    assert!(answers.len() == 2 && answers.iter().enumerate().all(is_ack), "{answers:?}");
+    wait_for(&mut cluster, 3, 3);
+    publish(&mut cluster, "of a group");
+}
+
+#[test]
+fn a_publish_to_a_group_that_nobody_comes_to_lead_is_refused() {
+    let (mut cluster, _, heard) = founded();
+    cluster.pass(70);
+    assert_eq!(cluster.leader(), None);
+    let headers: Vec<String> = lock(&heard).iter().map(|heard| heard.headers.clone()).collect();
+    assert!(headers.len() == 2 && headers[1].starts_with("NATS/1.0 503"), "{headers:?}");
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+    publish(&mut cluster, "of a group");
+    wait_for(&mut cluster, 3, 3);
 }
 
 #[test]
