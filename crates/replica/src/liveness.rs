@@ -122,6 +122,9 @@ impl Liveness {
             *given = SupportGiven { incarnation: request.incarnation, epoch: 1, until: None };
         }
         given.expire(now);
+        // A later epoch is one that an earlier life of this server has told: this one has withdrawn
+        // nothing in it. The other server goes to no earlier one, and would be refused for good.
+        given.epoch = given.epoch.max(request.epoch);
         let is_given = request.epoch == given.epoch;
         if is_given {
             given.until = Some(now + nanoseconds(SUPPORT));
@@ -287,6 +290,20 @@ mod tests {
         ask(&mut third_life, &mut other, start);
         assert_eq!(other.withdrawn(start), [peer(1)], "what the second life led needs another leader");
         assert_eq!(other.withdrawn(start), [], "told once");
+    }
+
+    /// The one that asks was away for a while, and then the one that gives was started anew.
+    #[test]
+    fn a_server_that_has_forgotten_an_epoch_gives_support_again() {
+        let (mut one, mut other, start) = pair();
+        ask(&mut one, &mut other, start);
+        let late = start + 2_000 * MS;
+        ask(&mut one, &mut other, late);
+        assert!(ask(&mut one, &mut other, late).is_some_and(|answer| answer.is_given && answer.epoch == 2));
+        let mut next_life = Liveness::new(2, &[peer(1)], late);
+        let now = late + 1_500 * MS;
+        assert!(ask(&mut one, &mut next_life, now).is_some_and(|answer| answer.is_given));
+        assert!(one.is_supported_by(peer(2), now) && next_life.supports(peer(1), now));
     }
 
     #[test]
