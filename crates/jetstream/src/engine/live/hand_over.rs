@@ -99,7 +99,7 @@ impl LiveStream {
         let membership = lock(&self.membership.member);
         let Some(joined) = membership.as_ref().filter(|_| self.role().leads()) else { return false };
         let groups = &joined.groups;
-        let voters = &joined.start.voters;
+        let voters = &joined.member.consensus().members().voters;
         let others = voters.iter().filter(|&&peer| peer != groups.me && groups.is_there(peer)).count();
         (others + 1) * 2 > voters.len() && others > 0
     }

@@ -42,13 +42,20 @@ impl HandOver {
         self.is_under_way.load(Acquire)
     }
 
-    pub(super) fn hold(&self, msgs: ServiceBatch) {
-        lock(&self.held).push(msgs);
+    /// Holds publishes. Gives them back where that is over meanwhile.
+    pub(super) fn hold(&self, msgs: ServiceBatch) -> Option<ServiceBatch> {
+        let mut held = lock(&self.held);
+        if !self.is_under_way() {
+            return Some(msgs);
+        }
+        held.push(msgs);
+        None
     }
 
     /// Ends with holding, and gives what was held.
     pub(super) fn take(&self) -> Vec<ServiceBatch> {
+        let mut held = lock(&self.held);
         self.is_under_way.store(false, Release);
-        std::mem::take(&mut *lock(&self.held))
+        std::mem::take(&mut *held)
     }
 }

@@ -118,7 +118,7 @@ impl LiveStream {
     pub(in crate::engine) fn lacks_quorum(&self) -> bool {
         let membership = lock(&self.membership.member);
         let Some(joined) = membership.as_ref() else { return false };
-        let voters = &joined.start.voters;
+        let voters = &joined.member.consensus().members().voters;
         let there = voters.iter().filter(|&&peer| peer == joined.groups.me || joined.groups.is_there(peer));
         there.count() * 2 <= voters.len()
     }

@@ -246,7 +246,11 @@ impl JoinedMember {
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
-        let voters = self.member.consensus().members().all_voters();
+        let mut voters = self.member.consensus().members().all_voters();
+        if mine.index == 0 && !self.wanted.is_empty() {
+            // Without a log it knows those who have founded the group: others may have all of it.
+            voters.clone_from(&self.wanted);
+        }
         if !voters.contains(&me) {
             return Ok(());
         }

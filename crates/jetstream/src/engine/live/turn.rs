@@ -236,7 +236,9 @@ impl LiveStream {
         after.worked += OTHER_WORK;
         match work {
             StreamWork::Publish(msgs) if self.membership.hand_over.is_under_way() => {
-                self.membership.hand_over.hold(msgs)
+                if let Some(msgs) = self.membership.hand_over.hold(msgs) {
+                    self.work(core, StreamWork::Publish(msgs), after);
+                }
             }
             StreamWork::Publish(msgs) => {
                 after.worked += msgs.bytes();

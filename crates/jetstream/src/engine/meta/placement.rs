@@ -38,7 +38,12 @@ impl Meta {
         let mut present = assignment.peers.clone();
         present.sort_by_key(|server| (Some(server) != leader.as_ref(), !self.has(server)));
         present.truncate(replicas);
-        self.place_with(&present, replicas, "")
+        let placed = self.place_with(&present, replicas, "")?;
+        // The change goes no further without a log on each of those that come.
+        if placed.iter().any(|one| !present.contains(one) && !self.has(one)) {
+            return Err(ApiError::cluster_no_peers(OFFLINE));
+        }
+        Ok(placed)
     }
 
     /// Servers for a stream that is to have no replica on `gone` any more.

@@ -205,6 +205,31 @@ fn a_publish_to_a_group_that_nobody_comes_to_lead_is_refused() {
     wait_for(&mut cluster, 3, 3);
 }
 
+/// The founder was the only member when the group was made, and had its log in memory: without it,
+/// it does not know that others are members, and may have everything.
+#[test]
+fn a_founder_that_has_lost_its_log_does_not_lead_without_it() {
+    let mut cluster = MetaCluster::with_meta(3);
+    let in_memory = |replicas| config(replicas).replace("file", "memory");
+    ask(&mut cluster, "STREAM.CREATE.S", &in_memory(1));
+    let founder = cluster.elect();
+    ask(&mut cluster, "STREAM.UPDATE.S", &in_memory(3));
+    (0..5).for_each(|n| publish(&mut cluster, &format!("of three {n}")));
+    wait_for(&mut cluster, 3, 5);
+    cluster.pass(100);
+    let other = (founder + 1) % 3;
+    cluster.kill(founder);
+    cluster.kill(other);
+    cluster.begin(founder);
+    // Longer than a member waits for the word of a leader.
+    cluster.pass(100);
+    assert_eq!(cluster.leader(), None, "one of three has everything, and one is not there");
+    cluster.begin(other);
+    wait_for(&mut cluster, 3, 5);
+    publish(&mut cluster, "of all");
+    wait_for(&mut cluster, 3, 6);
+}
+
 #[test]
 fn a_replica_moves_to_another_server() {
     let mut cluster = cluster(4, 3);

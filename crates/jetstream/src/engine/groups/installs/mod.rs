@@ -191,12 +191,20 @@ impl Installs {
             }
             InstallBody::Taken(_) | InstallBody::Done => {
                 let one = lock(&self.outgoing).get(&(group, from)).cloned();
-                one.filter(|one| one.install == install).into_iter().for_each(|one| one.hear(self, &body));
+                match one.filter(|one| one.install == install) {
+                    Some(one) => one.hear(self, &body),
+                    None if body == InstallBody::Done => self.look_at(group, from),
+                    None => {}
+                }
             }
             InstallBody::GivenUp => {
                 let one = lock(&self.outgoing).get(&(group, from)).cloned();
                 let one = one.filter(|one| one.install == install);
-                one.into_iter().for_each(|one| self.end_outgoing(&one, false));
+                if let Some(one) = one {
+                    self.end_outgoing(&one, false);
+                    // It may have what was offered: that it took it may never have been heard.
+                    self.look_at(group, from);
+                }
                 let one = lock(&self.incoming).get(&group).cloned();
                 let one = one.filter(|one| one.is(from, install));
                 one.into_iter().for_each(|one| {
@@ -204,6 +212,11 @@ impl Installs {
                 });
             }
         }
+    }
+
+    /// Has the leader of a group find out where the log of a member ends.
+    fn look_at(&self, group: GroupId, peer: Peer) {
+        self.later(move |installs| tell(installs, group, MemberEvent::Installed(peer)));
     }
 
     fn take_offer(&self, from: Peer, message: InstallMessage) {

@@ -84,7 +84,7 @@ impl Outgoing {
         if *body == InstallBody::Done {
             installs.end_outgoing(self, true);
             installs.log(Level::Info, group, format_args!("was sent to server {to} as a whole"));
-            return installs.later(move |installs| tell(installs, group, MemberEvent::Installed(to)));
+            return installs.look_at(group, to);
         }
         let &InstallBody::Taken(pieces) = body else { return };
         let mut progress = lock(&self.progress);
