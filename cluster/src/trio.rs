@@ -6,7 +6,7 @@ use myelin_stdx::rng::Rng;
 use std::path::Path;
 use tempfile::TempDir;
 
-const SERVERS: usize = 3;
+pub(crate) const SERVERS: usize = 3;
 
 /// The servers, and the folder of their configurations, logs and stores.
 pub(crate) struct Trio {

@@ -11,7 +11,7 @@ mod verify;
 use crate::Error;
 use crate::requester::Question;
 use crate::server::Server;
-use crate::trio::Trio;
+use crate::trio::{SERVERS, Trio};
 use crate::wait::wait_for;
 use ledger::Ledger;
 use load::{Shared, Worker};
@@ -33,7 +33,6 @@ const STREAMS: [&str; 3] = [CONSUMED, "STRICT", MEMORY];
 const CONSUMED: &str = "PULLED";
 const MEMORY: &str = "MEMORY";
 const CONSUMER: &str = "c";
-const SERVERS: usize = 3;
 /// How long a server stays away, in milliseconds: at least, and so much more at most.
 const AWAY: (u64, u64) = (500, 4500);
 const PAUSE: Duration = Duration::from_secs(3);

@@ -6,7 +6,7 @@
 //! the new one; from then on it removes the old one. So a crash leaves one of the two.
 
 use super::AccountStreams;
-use super::lifecycle::{LeavingStream, StreamOrigin, end_stream};
+use super::lifecycle::StreamOrigin;
 use crate::engine::JetStream;
 use crate::engine::calls::CallScope;
 use crate::engine::consumers::OpenedConsumers;
@@ -111,15 +111,10 @@ impl StagedReplica {
 
     /// Ends the replica that is behind, with all that it has.
     fn end_old(&self) -> Result<(), String> {
-        let (streams, live) = (&*self.home, &self.live);
-        let leaving = LeavingStream { streams, live };
-        let ended = end_stream(&self.jetstream, live);
+        let ended = self.home.end_and_wait(&self.jetstream, &self.live, &mut MessageBuf::default());
         ended.map_err(|error| {
             format!("the old one cannot be removed: {error}: there is none until the next start")
-        })?;
-        live.consumers().end_all_and_wait("Consumer Deleted", &mut MessageBuf::default());
-        drop(leaving);
-        Ok(())
+        })
     }
 
     /// Opens the new one as a start does.

@@ -465,20 +465,32 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         out: &mut MessageBuf,
     ) -> Result<(), ApiError> {
+        self.end_and_wait(jetstream, live, out)?;
+        orphans::sweep_origins(jetstream, &self.account, &live.config());
+        Ok(())
+    }
+
+    /// Removes a stream with its messages and its consumers. What it has at its origins stays: a
+    /// replica that takes its place goes on with that. For threads that may wait.
+    pub(super) fn end_and_wait(
+        &self,
+        jetstream: &Arc<JetStream>,
+        live: &Arc<LiveStream>,
+        out: &mut MessageBuf,
+    ) -> Result<(), ApiError> {
         let leaving = LeavingStream { streams: self, live };
         end_stream(jetstream, live)?;
         live.consumers().end_all_and_wait("Consumer Deleted", out);
         drop(leaving);
-        orphans::sweep_origins(jetstream, &self.account, &live.config());
         Ok(())
     }
 }
 
 /// A stream that is being deleted, however that ends, also by a panic. If its core is gone, it
 /// leaves the account's table with this, and whoever copies it looks for another one.
-pub(super) struct LeavingStream<'a> {
-    pub(super) streams: &'a AccountStreams,
-    pub(super) live: &'a Arc<LiveStream>,
+struct LeavingStream<'a> {
+    streams: &'a AccountStreams,
+    live: &'a Arc<LiveStream>,
 }
 
 impl Drop for LeavingStream<'_> {
@@ -531,7 +543,7 @@ impl Drop for SuspendedLog<'_> {
 
 /// Removes all that a stream has. Its core is nobody's while the disk takes that down, and does not
 /// come back then.
-pub(super) fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
+fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError> {
     let mut guard = doomed.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
     doomed.unbind();
     let _log = SuspendedLog::of(doomed);

@@ -109,6 +109,11 @@ pub fn peer_of(server: &str) -> Option<Peer> {
     Peer::parse(&account_hash(server))
 }
 
+/// Peer ids of servers, but for names that give none.
+fn peers_of(servers: &[String]) -> Vec<Peer> {
+    servers.iter().filter_map(|server| peer_of(server)).collect()
+}
+
 impl Meta {
     /// Takes part in the meta group from now on. `servers`: names of all of its servers, this one
     /// among them, when it is made; later those are known already.
@@ -134,7 +139,7 @@ impl Meta {
         };
         let known = live.config().metadata.get(SERVERS).cloned().unwrap_or_default();
         let servers: Vec<String> = known.split(',').map(str::to_owned).collect();
-        let voters = servers.iter().filter_map(|server| peer_of(server)).collect();
+        let voters = peers_of(&servers);
         // Servers that were told of others than these are no members of this group.
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
@@ -222,10 +227,12 @@ impl Meta {
 
     /// Whether too few servers are there of those that have a stream for one to lead it.
     pub(super) fn lacks_quorum(&self, assignment: &Assignment) -> bool {
-        let is_there = |server: &&String| {
-            **server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
-        };
-        assignment.peers.iter().filter(is_there).count() * 2 <= assignment.peers.len()
+        assignment.peers.iter().filter(|server| self.has(server)).count() * 2 <= assignment.peers.len()
+    }
+
+    /// Whether a server is there, this one or another, as far as this one knows.
+    fn has(&self, server: &str) -> bool {
+        server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
     }
 
     /// The name of a server; as nats-server says it of one that it does not know.
@@ -362,6 +369,17 @@ impl Meta {
     fn is_meta(&self, account: &str, stream: &str) -> bool {
         stream == META && account == self.groups.account.name()
     }
+
+    /// Has something done on the thread of the API.
+    fn on_api(&self, act: impl FnOnce(&Self, &Arc<JetStream>) + Send + 'static) {
+        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        let task = move || {
+            if let Some(jetstream) = meta.jetstream.upgrade() {
+                act(&meta, &jetstream);
+            }
+        };
+        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+    }
 }
 
 impl ClusterMember for Meta {
@@ -370,15 +388,11 @@ impl ClusterMember for Meta {
     }
 
     fn account_is_there(&self, account: &str) {
-        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
         let account = account.to_owned();
-        let task = move || {
-            if let Some(jetstream) = meta.jetstream.upgrade() {
-                let assigned = meta.view().of_account(&account);
-                assigned.iter().for_each(|assignment| meta.reconcile(&jetstream, assignment, false));
-            }
-        };
-        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+        self.on_api(move |meta, jetstream| {
+            let assigned = meta.view().of_account(&account);
+            assigned.iter().for_each(|assignment| meta.reconcile(jetstream, assignment, false));
+        });
     }
 }
 
@@ -387,17 +401,14 @@ impl GroupsObserver for Meta {
         // Some may have waited for too long.
         self.waits.wake();
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
-        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
         self.replicate_restored(&jetstream);
         if has_leader {
-            let task = move || {
-                if let Some(jetstream) = meta.jetstream.upgrade() {
-                    meta.offer_local(&jetstream);
-                    meta.report_changes(&jetstream);
-                }
-            };
-            jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+            self.on_api(|meta, jetstream| {
+                meta.offer_local(jetstream);
+                meta.report_changes(jetstream);
+            });
         }
     }
 }
@@ -413,7 +424,7 @@ impl MemberWatcher for Meta {
         let home = self.jetstream.upgrade().and_then(|jetstream| jetstream.account(account));
         let anew = home.and_then(|home| home.stream(stream));
         if let (Some(assignment), Some(anew)) = (assignment, anew) {
-            anew.want_members(assignment.peers.iter().filter_map(|server| peer_of(server)).collect());
+            anew.want_members(peers_of(&assignment.peers));
         }
     }
 
@@ -433,13 +444,7 @@ impl MemberWatcher for Meta {
     }
 
     fn has_members(&self, _: &str, _: &str) {
-        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
-        let task = move || {
-            if let Some(jetstream) = meta.jetstream.upgrade() {
-                meta.report_changes(&jetstream);
-            }
-        };
-        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+        self.on_api(|meta, jetstream| meta.report_changes(jetstream));
     }
 
     fn committed(&self, account: &str, stream: &str) {
@@ -449,12 +454,10 @@ impl MemberWatcher for Meta {
         {
             return;
         }
-        let (Some(meta), Some(jetstream)) = (self.me.upgrade(), self.jetstream.upgrade()) else { return };
-        let task = move || {
+        self.on_api(|meta, _| {
             meta.is_apply_queued.store(false, Release);
             meta.apply(true);
-        };
-        jetstream.host.spawn_api(CallScope::Nothing, Box::new(task));
+        });
     }
 }
 

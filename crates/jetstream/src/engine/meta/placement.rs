@@ -1,6 +1,6 @@
 //! Servers for replicas of a stream that is to have more or fewer, or others.
 
-use super::{Assignment, Meta, peer_of};
+use super::{Assignment, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
 use serde::Deserialize;
@@ -38,12 +38,7 @@ impl Meta {
         let mut present = assignment.peers.clone();
         present.sort_by_key(|server| (Some(server) != leader.as_ref(), !self.has(server)));
         present.truncate(replicas);
-        let placed = self.place_with(&present, replicas, "")?;
-        // The change goes no further without a log on each of those that come.
-        if placed.iter().any(|one| !present.contains(one) && !self.has(one)) {
-            return Err(ApiError::cluster_no_peers(OFFLINE));
-        }
-        Ok(placed)
+        self.place_with(&present, replicas, "")
     }
 
     /// Servers for a stream that is to have no replica on `gone` any more.
@@ -56,13 +51,11 @@ impl Meta {
         gone: &str,
     ) -> Result<Vec<String>, ApiError> {
         let rest: Vec<String> = assignment.peers.iter().filter(|server| *server != gone).cloned().collect();
-        let placed = self.place_with(&rest, assignment.peers.len(), gone);
-        let placed =
-            placed.ok().filter(|placed| placed.iter().all(|one| rest.contains(one) || self.has(one)));
-        placed.ok_or(ApiError::PEER_REMAP)
+        self.place_with(&rest, assignment.peers.len(), gone).map_err(|_| ApiError::PEER_REMAP)
     }
 
-    /// As many servers as replicas, `present` among them, and `gone` not.
+    /// As many servers as replicas, `present` among them, and `gone` not. The others have to be
+    /// there: a change goes no further without a log on each of those that come.
     fn place_with(&self, present: &[String], replicas: usize, gone: &str) -> Result<Vec<String>, ApiError> {
         let view = self.view();
         let key = |server: &String| (!self.has(server), view.replicas_on(server), server.clone());
@@ -73,15 +66,13 @@ impl Meta {
         if placed.len() < replicas {
             return Err(ApiError::cluster_no_peers(TOO_FEW));
         }
-        if placed.iter().filter(|server| self.has(server)).count() * 2 <= replicas {
+        let comes = |server: &String| !present.contains(server);
+        if placed.iter().any(|server| comes(server) && !self.has(server))
+            || placed.iter().filter(|server| self.has(server)).count() * 2 <= replicas
+        {
             return Err(ApiError::cluster_no_peers(OFFLINE));
         }
         Ok(placed)
-    }
-
-    /// Whether a server is there, as far as this one knows.
-    fn has(&self, server: &str) -> bool {
-        server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
     }
 
     /// The server that leads a stream, as far as somebody says.

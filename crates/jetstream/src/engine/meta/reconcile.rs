@@ -1,6 +1,6 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peer_of};
+use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peers_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
@@ -10,8 +10,8 @@ use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_replica::GroupId;
 use myelin_replica::frame::GroupPlace;
-use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::json::compact;
@@ -89,16 +89,8 @@ impl Meta {
         let mut replaces = self.view().removed(account, stream);
         replaces.retain(|&created| created != live.created());
         let assignment = Assignment { replaces, ..made };
-        let last = self.view().last_of(&assignment.key);
-        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
-        let (subject, payload) = (assignment.key.subject(), assignment.encode());
         let mut out = MessageBuf::default();
-        out.push(MessageRef {
-            subject: subject.as_bytes(),
-            headers: headers.as_bytes(),
-            payload: &payload,
-            ..MessageRef::default()
-        });
+        self.write(&assignment, &mut out);
         jetstream.host.publish(&self.groups.account, out);
         if replicas > 1 {
             lock(&self.restored).push((assignment.key, replicas));
@@ -231,16 +223,15 @@ impl Meta {
         if !assignment.has_group() {
             return Ok(());
         }
-        let peers = |servers: &[String]| servers.iter().filter_map(|server| peer_of(server)).collect();
-        let wanted: Vec<Peer> = peers(&assignment.peers);
+        let wanted = peers_of(&assignment.peers);
         self.groups.know(&wanted);
-        self.groups.know(&peers(&assignment.before));
+        self.groups.know(&peers_of(&assignment.before));
         if live.group_status().is_some() {
             live.want_members(wanted);
             return Ok(());
         }
         let place = GroupPlace { group: GroupId(assignment.id), epoch: 1 };
-        let voters = peers(&assignment.founders);
+        let voters = peers_of(&assignment.founders);
         if assignment.founders == [self.name.as_str()] {
             live.found_group(&self.groups, (&jetstream.store, jetstream.settings.sync_always))?;
         }
@@ -274,7 +265,7 @@ impl Meta {
         for assignment in under_way {
             let account = jetstream.account(&assignment.key.account);
             let live = account.and_then(|account| account.stream(&assignment.key.stream));
-            let wanted: Vec<Peer> = assignment.peers.iter().filter_map(|server| peer_of(server)).collect();
+            let wanted = peers_of(&assignment.peers);
             if !live.is_some_and(|live| live.created() == assignment.created && live.leads_members(&wanted)) {
                 continue;
             }

@@ -28,9 +28,7 @@ impl Meta {
             return Err(causes.error());
         }
         let view = self.view();
-        let is_gone = |server: &String| {
-            *server != self.name && peer_of(server).is_none_or(|peer| !self.groups.is_there(peer))
-        };
+        let is_gone = |server: &String| !self.has(server);
         let mut servers: Vec<&String> = self.servers.iter().collect();
         servers.sort_by_cached_key(|server| (is_gone(server), view.replicas_on(server), (*server).clone()));
         let mut chosen: Vec<String> = Vec::new();
