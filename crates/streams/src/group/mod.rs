@@ -32,6 +32,7 @@ pub use votes::{GroupVotes, VotesUnreadable};
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use myelin_replica::{Broken, Consensus, Fetch, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Status, Vote};
 use myelin_store::{DecidedEntry, GroupPosition, StoreError, Timestamp};
 
@@ -231,7 +232,7 @@ impl GroupMember {
         {
             let (index, data) = (decided.entry.index, decided.to_bytes());
             self.kept_log.add(data.len());
-            let refused = self.consensus.propose(index, data.into()).err();
+            let refused = self.consensus.propose(index, data).err();
             self.consensus.check()?;
             if let Some(refused) = refused {
                 let reason = format!("the entry {index} of the stream was not taken: {refused}");
@@ -324,8 +325,8 @@ impl GroupMember {
 
 /// An entry as consensus has it: the first one of a leader is empty.
 fn raft_entry(decided: &DecidedEntry) -> RaftEntry {
-    let data = if decided.is_empty() { Vec::new() } else { decided.to_bytes() };
-    RaftEntry { index: decided.entry.index, term: decided.entry.term, data: data.into() }
+    let data = if decided.is_empty() { Bytes::new() } else { decided.to_bytes() };
+    RaftEntry { index: decided.entry.index, term: decided.entry.term, data }
 }
 
 impl From<Broken> for MemberFailed {
