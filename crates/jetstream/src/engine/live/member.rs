@@ -80,6 +80,7 @@ impl LiveStream {
             wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            has_failed: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         *lock(&self.membership.member) = Some(joined);
@@ -169,6 +170,7 @@ impl LiveStream {
         if core.store().failure().is_some() {
             // It is opened anew together with its stream, and hears nothing until then.
             lock(&self.membership.inbox).clear();
+            self.tell_of_failure(joined, after);
             return;
         }
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
@@ -215,8 +217,17 @@ impl LiveStream {
             Err(failed) => {
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(&mut after.effects);
+                self.tell_of_failure(joined, after);
             }
         }
+    }
+
+    /// Has others go on without its member, which has failed with its stream.
+    fn tell_of_failure(&self, joined: &mut JoinedMember, after: &mut TurnResult) {
+        let mut frames = MessageBuf::default();
+        joined.end_with_stream(&mut frames);
+        self.membership.is_resting.store(false, Release);
+        after.member.must_send |= joined.frames.add(&mut frames);
     }
 
     /// Opens its member anew, with a stream that was.
@@ -233,6 +244,7 @@ impl LiveStream {
             Ok(mut member) => {
                 member.want_members(&joined.wanted);
                 joined.member = member;
+                joined.has_failed = false;
             }
             Err(error) => {
                 let (account, name) = (self.scope.account.name(), &self.scope.name);

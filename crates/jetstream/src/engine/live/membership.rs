@@ -110,6 +110,8 @@ pub(super) struct JoinedMember {
     pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    /// Whether its stream has failed, as others have been told.
+    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
@@ -282,6 +284,17 @@ impl JoinedMember {
         let Some(end) = end else { return };
         for &peer in self.member.consensus().members().voters.iter().filter(|&&peer| peer != self.groups.me) {
             write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
+    }
+
+    /// Its stream has failed: others that rest are woken, once. While this server is there nobody
+    /// else would notice that the group has no leader any more.
+    pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
+        self.resting = Resting::default();
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
+            self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
+            self.answer_askers(out);
         }
     }
 

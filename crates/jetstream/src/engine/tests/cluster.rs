@@ -2,6 +2,7 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
+use crate::engine::groups::GroupReplica;
 use crate::engine::{GroupConfig, GroupSettings, KeptLogBounds, LiveStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::{FaultyDisk, Survival};
@@ -407,6 +408,12 @@ impl Cluster {
             Some((seq, String::from_utf8_lossy(found.payload).into_owned()))
         };
         (totals.first_seq..=totals.last_seq).filter_map(read).collect()
+    }
+
+    /// Whether a server's member needs no ticks.
+    pub(super) fn rests(&mut self, number: usize) -> bool {
+        let name = self.config.name.clone();
+        self.house(number).stream(&name).is_resting()
     }
 
     /// The members that lead, with their terms.

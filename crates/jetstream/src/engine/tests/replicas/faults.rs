@@ -219,6 +219,45 @@ fn a_follower_whose_disk_fails_is_repaired() {
     }
 }
 
+/// A group that rests hears of it, though the server is there.
+#[test]
+fn a_group_that_rests_gets_another_leader_when_its_leader_fails() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.pass(100);
+    assert!((0..3).all(|number| cluster.rests(number)), "nothing happens");
+    break_disk(&cluster, first);
+    cluster.publish(first, "two");
+    cluster.pass(100);
+    assert!(!cluster.leads(first), "{:?}", cluster.statuses());
+    let second = cluster.elect();
+    cluster.publish(second, "three");
+    assert_eq!(cluster.acks(), 2);
+    cluster.disk(first).heal();
+    cluster.pass(100);
+    assert_eq!(cluster.contents(), [(2, 2); 3], "{:?}", cluster.statuses());
+}
+
+/// One whose stream was opened anew before anybody has heard of its failure has time pass again.
+#[test]
+fn a_member_that_rested_does_not_when_it_was_opened_anew() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.pass(100);
+    let disk = cluster.disk(first);
+    disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+    cluster.isolated.push(first);
+    cluster.publish(first, "two");
+    cluster.isolated.clear();
+    assert!(!cluster.rests(first));
+    cluster.pass(100);
+    let second = cluster.elect();
+    cluster.publish(second, "three");
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]), "{:?}", cluster.statuses());
+}
+
 /// One write that fails is one repair.
 #[test]
 fn a_write_that_fails_once_is_mended() {
