@@ -136,6 +136,14 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has its member see what was left for it, and answers the rest of the work, which comes when
+    /// the turn is over.
+    #[cfg(test)]
+    pub(in crate::engine) fn serve_member_by_half(self: &Arc<Self>) -> impl FnOnce() + use<> {
+        let (after, live) = (self.submit(StreamWork::Member, MessageBuf::default()), Arc::clone(self));
+        move || live.apply_effects_off_shard(after)
+    }
+
     /// Has just these peers be the members of its group, as soon as may be. Only for threads that
     /// may wait.
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
@@ -207,11 +215,15 @@ impl LiveStream {
                 let is_news = std::mem::replace(&mut joined.was_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
-                let MemberWork { role, leader, vote, needs_sync, must_send, .. } = &mut after.member;
+                if let Some(vote) = work.vote.or(remembered) {
+                    let replica = Weak::clone(&self.me) as Weak<dyn GroupReplica>;
+                    joined.groups.leave_vote(joined.place, (vote, is_amnesiac), replica);
+                    after.member.has_voted = true;
+                }
+                let MemberWork { role, leader, needs_sync, must_send, .. } = &mut after.member;
                 *leader = joined.note_change_of_leader(now).or(*leader);
                 *must_send |= joined.frames.add(&mut frames);
                 *role = work.role.or(*role);
-                *vote = work.vote.or(remembered).map(|vote| (vote, is_amnesiac)).or(*vote);
                 *needs_sync = work.needs_sync;
             }
             Err(failed) => {
@@ -269,11 +281,11 @@ impl LiveStream {
         }
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };
-        let (groups, place) = (Arc::clone(&joined.groups), joined.place);
+        let groups = Arc::clone(&joined.groups);
         drop(membership);
         let replica: Arc<dyn GroupReplica> = Arc::clone(&me) as Arc<dyn GroupReplica>;
-        if let Some(vote) = work.vote.take() {
-            groups.persist_vote(place, vote, &replica);
+        if std::mem::take(&mut work.has_voted) {
+            groups.write_votes();
         }
         if std::mem::take(&mut work.needs_sync) {
             groups.sync(&replica);

@@ -7,7 +7,7 @@ use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
+use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -139,8 +139,8 @@ pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
     /// The leader, where that has changed.
     pub(super) leader: Option<Option<Peer>>,
-    /// With whether it may have lost what it has confirmed.
-    pub(super) vote: Option<(Vote, bool)>,
+    /// Whether a vote was left that is to be written.
+    pub(super) has_voted: bool,
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,

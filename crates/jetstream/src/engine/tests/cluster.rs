@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub(super) const BEAT: i64 = 50_000_000;
 const NAMES: [&str; 5] = ["server-A", "server-B", "server-C", "server-D", "server-E"];
-const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
+pub(super) const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
 /// Frames that have left a server: subject and bytes.
 #[derive(Default)]
@@ -77,7 +77,7 @@ pub(super) struct Cluster {
 }
 
 /// The server with this number.
-fn peer(number: usize) -> Peer {
+pub(super) fn peer(number: usize) -> Peer {
     Peer::parse(NAMES[number]).expect("eight characters")
 }
 

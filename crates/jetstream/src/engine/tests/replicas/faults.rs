@@ -1,8 +1,10 @@
 //! Losses of power and disks that fail.
 
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, PLACE, peer};
 use super::super::house::stream;
+use crate::engine::groups::{GroupReplica, MemberEvent};
 use myelin_disk::faulty::{DiskFault, Survival};
+use myelin_replica::{RaftMessage, RaftMessageKind, Vote};
 use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
 use std::io::ErrorKind;
@@ -168,6 +170,40 @@ fn a_stream_does_not_lead_while_its_member_follows() {
     assert!(!cluster.leads(other));
     cluster.publish(other, "x");
     assert_eq!((cluster.acks(), cluster.contents()), (0, vec![(0, 0); 3]));
+}
+
+/// Threads may come to what is behind their turns in another order than to the turns.
+#[test]
+fn of_two_votes_the_later_one_is_remembered() {
+    let mut cluster = Cluster::new(3);
+    cluster.settle();
+    let live = cluster.house(0).stream("S");
+    let asks = |other: usize, term| RaftMessage {
+        kind: RaftMessageKind::Vote,
+        from: peer(other),
+        to: peer(0),
+        term,
+        index: 0,
+        log_term: 0,
+        commit: 0,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: true,
+        entries: Vec::new(),
+    };
+    let [first, second] = [asks(1, 5), asks(2, 6)].map(|message| {
+        live.tell(MemberEvent::Message(PLACE.epoch, 0, message));
+        live.serve_member_by_half()
+    });
+    second();
+    first();
+    drop(live);
+    cluster.settle();
+    cluster.kill(0);
+    cluster.begin(0);
+    let (vote, _) = cluster.house(0).stream("S").group_vote().expect("it is a member");
+    assert_eq!(vote, Vote { term: 6, voted_for: Some(peer(2)) });
 }
 
 fn break_disk(cluster: &Cluster, number: usize) {
