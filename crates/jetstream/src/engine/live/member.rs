@@ -197,12 +197,8 @@ impl LiveStream {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
                 let begin = joined.member.consensus().begin_of_term();
-                write_frames(
-                    &joined.groups,
-                    (joined.place, &joined.lives, begin),
-                    work.messages,
-                    &mut frames,
-                );
+                let sender = (joined.place, &joined.lives, begin);
+                write_frames(&joined.groups, sender, work.messages, &mut frames);
                 let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
                 let lacking = joined.member.consensus_mut().lacking();
                 lacking.into_iter().for_each(|peer| joined.groups.install_wanted(group, peer));
