@@ -255,6 +255,24 @@ fn a_follower_whose_disk_fails_is_repaired() {
     }
 }
 
+/// A disk that is full for longer than one repair takes ends no replica for ever.
+#[test]
+fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    for round in 0..3 {
+        let disk = cluster.disk(victim);
+        disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::StorageFull));
+        cluster.publish(leader, &format!("m{round}"));
+        cluster.disk(victim).heal();
+        cluster.pass(40);
+    }
+    assert!(cluster.contents()[victim] != (3, 3), "it has failed three times in some seconds");
+    cluster.pass(1_250);
+    assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
+}
+
 /// A group that rests hears of it, though the server is there.
 #[test]
 fn a_group_that_rests_gets_another_leader_when_its_leader_fails() {
