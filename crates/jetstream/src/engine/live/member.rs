@@ -10,7 +10,7 @@ use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher,
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
-use myelin_broker::{Level, ServiceShard};
+use myelin_broker::ServiceShard;
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
@@ -19,7 +19,7 @@ use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
-use myelin_streams::stream::StreamCore;
+use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
@@ -136,6 +136,12 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// News that wait for its member.
+    #[cfg(test)]
+    pub(in crate::engine) fn waiting_news(&self) -> usize {
+        lock(&self.membership.inbox).len()
+    }
+
     /// Has its member see what was left for it, and answers the rest of the work, which comes when
     /// the turn is over.
     #[cfg(test)]
@@ -239,7 +245,7 @@ impl LiveStream {
     }
 
     /// Opens its member anew, with a stream that was.
-    pub(super) fn reopen_member(&self, core: &mut StreamCore) {
+    pub(super) fn reopen_member(&self, core: &mut StreamCore, effects: &mut Effects) {
         let mut membership = lock(&self.membership.member);
         let Some(joined) = &mut *membership else { return };
         lock(&self.membership.inbox).clear();
@@ -254,12 +260,10 @@ impl LiveStream {
                 joined.member = member;
                 joined.has_failed = false;
             }
-            Err(error) => {
-                let (account, name) = (self.scope.account.name(), &self.scope.name);
-                let line = format_args!("JetStream stream '{account} > {name}' is no member now: {error}");
-                self.scope.host.log(Level::Error, line);
-                *membership = None;
-                self.membership.is_taken.store(false, Release);
+            Err(failed) => {
+                // It fails with its stream, which is opened anew later: until then it hears nothing.
+                core.store().give_up(&format!("as a member of its group: {failed}"));
+                core.released(effects);
             }
         }
     }

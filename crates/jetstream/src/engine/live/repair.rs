@@ -97,7 +97,7 @@ impl LiveStream {
                 let end = FoundEnd { found: report.found_end(last), last };
                 self.sourcing.opened(&self.consumers, core.config(), end, seen);
                 self.view.set_reader(core.reader());
-                self.reopen_member(core);
+                self.reopen_member(core, effects);
                 self.note_lost(core.store().id(), &report);
                 self.sourcing.reset();
                 return true;

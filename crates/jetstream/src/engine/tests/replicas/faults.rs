@@ -2,6 +2,7 @@
 
 use super::super::cluster::{Cluster, PLACE, peer};
 use super::super::house::stream;
+use crate::engine::Host;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use myelin_disk::faulty::{DiskFault, Survival};
 use myelin_replica::{RaftMessage, RaftMessageKind, Vote};
@@ -271,6 +272,40 @@ fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
     assert!(cluster.contents()[victim] != (3, 3), "it has failed three times in some seconds");
     cluster.pass(1_250);
     assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
+}
+
+/// The last entries are read by who begins anew, and one of them is of a message that was erased.
+#[test]
+fn a_member_that_cannot_be_opened_anew_hears_nothing_and_is_tried_again() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    cluster.isolated.push(leader);
+    cluster.publish(leader, "two");
+    let house = cluster.house(leader);
+    let (live, now) = (house.stream("S"), house.host.now());
+    let mut guard = live.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    assert!(core.erase(2, now, effects).expect("a healthy disk"));
+    drop(guard);
+    cluster.isolated.clear();
+    cluster.pass(4);
+    assert_eq!(cluster.acks(), 2);
+    let disk = cluster.disk(leader);
+    disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+    cluster.publish(leader, "three");
+    cluster.pass(100);
+    let second = cluster.elect();
+    assert_ne!(second, leader);
+    cluster.publish(second, "four");
+    assert_eq!((cluster.acks(), live.waiting_news()), (3, 0), "{:?}", cluster.statuses());
+    let failures = |cluster: &mut Cluster| {
+        let lines = lock(&cluster.house(leader).host.warnings).clone();
+        lines.iter().filter(|line| line.contains("has failed: as a member of its group")).count()
+    };
+    assert_eq!(failures(&mut cluster), 1, "{:?}", cluster.statuses());
+    cluster.pass(1_300);
+    assert_eq!((failures(&mut cluster), live.waiting_news()), (2, 0));
 }
 
 /// A group that rests hears of it, though the server is there.
