@@ -310,13 +310,15 @@ impl GroupMember {
             let bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
             // A segment that cannot be read keeps another member behind, and is none of this one's
             // business: it is asked for again.
-            let read = stream.store().read_log(from..to, bytes).unwrap_or_default();
-            if read.is_empty()
+            let read = stream.store().read_log(from..to, bytes);
+            if read.as_ref().is_ok_and(Vec::is_empty)
                 && let Ok(Some(outline)) = stream.store().log_outline()
             {
-                // Nobody asks for them again.
-                self.consensus.forget_before(outline.base.0 + 1);
+                // Nobody asks for them again. An entry that was erased, or is damaged, is in the
+                // log, and yet nothing up to it can be given.
+                self.consensus.forget_before(outline.base.0.max(from) + 1);
             }
+            let read = read.unwrap_or_default();
             self.consensus.fetched(id, read.iter().map(raft_entry).collect())?;
         }
         Ok(())

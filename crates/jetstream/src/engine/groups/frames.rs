@@ -72,11 +72,23 @@ impl Groups {
     /// Keeps what is said to a member that is not here, while there is room: votes, above all. What
     /// is lost is said again.
     fn keep_early(&self, group: GroupId, event: MemberEvent) {
+        if !is_small(&event) {
+            return;
+        }
         let mut early = lock(&self.early);
         if early.len() >= MOST_EARLY {
             early.drain(..MOST_EARLY / 2);
         }
         early.push((group, event));
+    }
+}
+
+/// Whether it has no entries but such as a new leader begins with: the others are as large as they
+/// like, and share their memory with more.
+fn is_small(event: &MemberEvent) -> bool {
+    match event {
+        MemberEvent::Message(.., message) => message.entries.iter().all(|entry| entry.data.is_empty()),
+        _ => true,
     }
 }
 
@@ -197,5 +209,33 @@ impl FrameIntake<'_> {
         if !self.told.iter().any(|told| Arc::ptr_eq(told, &live)) {
             self.told.push(live);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myelin_replica::RaftEntry;
+
+    #[test]
+    fn entries_with_something_are_not_kept_for_members_that_are_not_here() {
+        let entry = |data: &'static [u8]| RaftEntry { index: 2, term: 1, data: Bytes::from_static(data) };
+        let append = |entries| RaftMessage {
+            kind: RaftMessageKind::Append,
+            from: Peer::from_number(1).expect("not zero"),
+            to: Peer::from_number(2).expect("not zero"),
+            term: 1,
+            index: 1,
+            log_term: 1,
+            commit: 1,
+            commit_term: 0,
+            is_refused: false,
+            reject_hint: 0,
+            is_transfer: false,
+            entries,
+        };
+        let is_kept = |entries| is_small(&MemberEvent::Message(1, 0, append(entries)));
+        assert!(is_kept(Vec::new()) && is_kept(vec![entry(b"")]));
+        assert!(!is_kept(vec![entry(b""), entry(b"x")]));
     }
 }

@@ -99,7 +99,9 @@ impl Amnesia {
         if known < voters.len() && !(is_late && known * 2 > voters.len()) {
             return None;
         }
-        let places = self.logs.iter().map(|(&peer, &log)| (log.term, log.index, peer));
+        // Others may have been members once: nobody elects them.
+        let of_voters = self.logs.iter().filter(|(peer, _)| voters.contains(peer));
+        let places = of_voters.map(|(&peer, &log)| (log.term, log.index, peer));
         let (.., chosen) = places.chain([(mine.term, mine.index, me)]).max()?;
         let is_news = self.chosen.replace(chosen) != Some(chosen);
         is_news.then_some(AmnesiaDecision { chosen, lacks_some: known < voters.len() })
@@ -146,6 +148,15 @@ mod tests {
         assert_eq!(decide(&mut amnesia, log(3, 10, true)), None, "it has another life now");
         amnesia.hear(peer(2), log(3, 9, true));
         assert_eq!(decide(&mut amnesia, log(3, 9, true)), chosen(2), "the greater id of two that are equal");
+    }
+
+    #[test]
+    fn nobody_is_chosen_who_does_not_vote() {
+        let mut amnesia = Amnesia::new(NOW);
+        amnesia.hear(peer(2), log(3, 9, true));
+        amnesia.hear(peer(4), log(3, 20, true));
+        let decision = amnesia.decide((peer(1), log(3, 8, true)), &[peer(1), peer(2)], NOW);
+        assert_eq!(decision, Some(AmnesiaDecision { chosen: peer(2), lacks_some: false }));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
+use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -110,6 +110,8 @@ pub(super) struct JoinedMember {
     pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    /// Whether its stream has failed, as others have been told.
+    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
@@ -137,8 +139,8 @@ pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
     /// The leader, where that has changed.
     pub(super) leader: Option<Option<Peer>>,
-    /// With whether it may have lost what it has confirmed.
-    pub(super) vote: Option<(Vote, bool)>,
+    /// Whether a vote was left that is to be written.
+    pub(super) has_voted: bool,
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,
@@ -282,6 +284,17 @@ impl JoinedMember {
         let Some(end) = end else { return };
         for &peer in self.member.consensus().members().voters.iter().filter(|&&peer| peer != self.groups.me) {
             write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
+    }
+
+    /// Its stream has failed: others that rest are woken, once. While this server is there nobody
+    /// else would notice that the group has no leader any more.
+    pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
+        self.resting = Resting::default();
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
+            self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
+            self.answer_askers(out);
         }
     }
 

@@ -1,8 +1,11 @@
 //! Losses of power and disks that fail.
 
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, PLACE, peer};
 use super::super::house::stream;
+use crate::engine::Host;
+use crate::engine::groups::{GroupReplica, MemberEvent};
 use myelin_disk::faulty::{DiskFault, Survival};
+use myelin_replica::{RaftMessage, RaftMessageKind, Vote};
 use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
 use std::io::ErrorKind;
@@ -170,6 +173,40 @@ fn a_stream_does_not_lead_while_its_member_follows() {
     assert_eq!((cluster.acks(), cluster.contents()), (0, vec![(0, 0); 3]));
 }
 
+/// Threads may come to what is behind their turns in another order than to the turns.
+#[test]
+fn of_two_votes_the_later_one_is_remembered() {
+    let mut cluster = Cluster::new(3);
+    cluster.settle();
+    let live = cluster.house(0).stream("S");
+    let asks = |other: usize, term| RaftMessage {
+        kind: RaftMessageKind::Vote,
+        from: peer(other),
+        to: peer(0),
+        term,
+        index: 0,
+        log_term: 0,
+        commit: 0,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: true,
+        entries: Vec::new(),
+    };
+    let [first, second] = [asks(1, 5), asks(2, 6)].map(|message| {
+        live.tell(MemberEvent::Message(PLACE.epoch, 0, message));
+        live.serve_member_by_half()
+    });
+    second();
+    first();
+    drop(live);
+    cluster.settle();
+    cluster.kill(0);
+    cluster.begin(0);
+    let (vote, _) = cluster.house(0).stream("S").group_vote().expect("it is a member");
+    assert_eq!(vote, Vote { term: 6, voted_for: Some(peer(2)) });
+}
+
 fn break_disk(cluster: &Cluster, number: usize) {
     let disk = cluster.disk(number);
     disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
@@ -217,6 +254,97 @@ fn a_follower_whose_disk_fails_is_repaired() {
         cluster.pass(2400);
         assert_eq!(cluster.contents(), [(6, 6); 3], "{sync_always}: {:?}", cluster.statuses());
     }
+}
+
+/// A disk that is full for longer than one repair takes ends no replica for ever.
+#[test]
+fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    for round in 0..3 {
+        let disk = cluster.disk(victim);
+        disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::StorageFull));
+        cluster.publish(leader, &format!("m{round}"));
+        cluster.disk(victim).heal();
+        cluster.pass(40);
+    }
+    assert!(cluster.contents()[victim] != (3, 3), "it has failed three times in some seconds");
+    cluster.pass(1_250);
+    assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
+}
+
+/// The last entries are read by who begins anew, and one of them is of a message that was erased.
+#[test]
+fn a_member_that_cannot_be_opened_anew_hears_nothing_and_is_tried_again() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    cluster.isolated.push(leader);
+    cluster.publish(leader, "two");
+    let house = cluster.house(leader);
+    let (live, now) = (house.stream("S"), house.host.now());
+    let mut guard = live.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    assert!(core.erase(2, now, effects).expect("a healthy disk"));
+    drop(guard);
+    cluster.isolated.clear();
+    cluster.pass(4);
+    assert_eq!(cluster.acks(), 2);
+    let disk = cluster.disk(leader);
+    disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+    cluster.publish(leader, "three");
+    cluster.pass(100);
+    let second = cluster.elect();
+    assert_ne!(second, leader);
+    cluster.publish(second, "four");
+    assert_eq!((cluster.acks(), live.waiting_news()), (3, 0), "{:?}", cluster.statuses());
+    let failures = |cluster: &mut Cluster| {
+        let lines = lock(&cluster.house(leader).host.warnings).clone();
+        lines.iter().filter(|line| line.contains("has failed: as a member of its group")).count()
+    };
+    assert_eq!(failures(&mut cluster), 1, "{:?}", cluster.statuses());
+    cluster.pass(1_300);
+    assert_eq!((failures(&mut cluster), live.waiting_news()), (2, 0));
+}
+
+/// A group that rests hears of it, though the server is there.
+#[test]
+fn a_group_that_rests_gets_another_leader_when_its_leader_fails() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.pass(100);
+    assert!((0..3).all(|number| cluster.rests(number)), "nothing happens");
+    break_disk(&cluster, first);
+    cluster.publish(first, "two");
+    cluster.pass(100);
+    assert!(!cluster.leads(first), "{:?}", cluster.statuses());
+    let second = cluster.elect();
+    cluster.publish(second, "three");
+    assert_eq!(cluster.acks(), 2);
+    cluster.disk(first).heal();
+    cluster.pass(100);
+    assert_eq!(cluster.contents(), [(2, 2); 3], "{:?}", cluster.statuses());
+}
+
+/// One whose stream was opened anew before anybody has heard of its failure has time pass again.
+#[test]
+fn a_member_that_rested_does_not_when_it_was_opened_anew() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.pass(100);
+    let disk = cluster.disk(first);
+    disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+    cluster.isolated.push(first);
+    cluster.publish(first, "two");
+    cluster.isolated.clear();
+    assert!(!cluster.rests(first));
+    cluster.pass(100);
+    let second = cluster.elect();
+    cluster.publish(second, "three");
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]), "{:?}", cluster.statuses());
 }
 
 /// One write that fails is one repair.
