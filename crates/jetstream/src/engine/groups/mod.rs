@@ -366,10 +366,16 @@ impl Groups {
 
     /// Has time pass for all members that do not rest.
     fn tick(&self) {
-        for member in self.members().into_iter().filter(|member| !member.is_resting()) {
+        for member in self.members.awake() {
             member.tell(MemberEvent::Tick);
             member.serve_off_shard();
         }
+    }
+
+    /// A member of this server rests from now on, or does not any more: time passes for it only
+    /// then. Called in the member's turn.
+    pub(super) fn rests(&self, group: GroupId, is_resting: bool) {
+        self.members.rests(group, is_resting);
     }
 
     /// Whether all of these servers support this one: one that is lost is noticed without a word in

@@ -21,7 +21,7 @@ use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Weak};
 
 impl LiveStream {
@@ -76,6 +76,7 @@ impl LiveStream {
             amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
+            was_resting: false,
             had_members: true,
             wanted: Vec::new(),
             resting: Resting::default(),
@@ -134,6 +135,12 @@ impl LiveStream {
     /// Has its member see what was left for it. Only for threads that may wait.
     pub(in crate::engine) fn serve_member(&self) {
         self.serve_off_shard();
+    }
+
+    /// Whether its member needs no ticks.
+    #[cfg(test)]
+    pub(in crate::engine) fn is_resting(&self) -> bool {
+        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.was_resting)
     }
 
     /// News that wait for its member.
@@ -198,7 +205,7 @@ impl LiveStream {
             }
             Ok(work)
         });
-        self.membership.is_resting.store(joined.resting.is_under_way(), Release);
+        joined.note_rest();
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
@@ -240,7 +247,7 @@ impl LiveStream {
     fn tell_of_failure(&self, joined: &mut JoinedMember, after: &mut TurnResult) {
         let mut frames = MessageBuf::default();
         joined.end_with_stream(&mut frames);
-        self.membership.is_resting.store(false, Release);
+        joined.note_rest();
         after.member.must_send |= joined.frames.add(&mut frames);
     }
 
@@ -358,10 +365,6 @@ impl GroupReplica for LiveStream {
 
     fn serve_off_shard(&self) {
         self.submit_and_wait(StreamWork::Member);
-    }
-
-    fn is_resting(&self) -> bool {
-        self.membership.is_resting.load(Acquire)
     }
 
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {

@@ -75,8 +75,6 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
 pub(super) struct Membership {
     /// Perf: each turn looks here, and most streams have no group.
     pub(super) is_taken: AtomicBool,
-    /// Whether the member needs no ticks.
-    pub(super) is_resting: AtomicBool,
     pub(super) inbox: Mutex<Vec<MemberEvent>>,
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
@@ -103,6 +101,8 @@ pub(super) struct JoinedMember {
     pub(super) askers: Vec<Peer>,
     /// Whether it has said last that it may have lost something.
     pub(super) was_amnesiac: bool,
+    /// As ticks know it.
+    pub(super) was_resting: bool,
     pub(super) resting: Resting,
     /// Whether the members are those that were wanted last, as far as was told.
     pub(super) had_members: bool,
@@ -284,6 +284,14 @@ impl JoinedMember {
         let Some(end) = end else { return };
         for &peer in self.member.consensus().members().voters.iter().filter(|&&peer| peer != self.groups.me) {
             write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
+    }
+
+    /// Has time pass for it, or stand still, as it rests.
+    pub(super) fn note_rest(&mut self) {
+        let is_resting = self.resting.is_under_way();
+        if std::mem::replace(&mut self.was_resting, is_resting) != is_resting {
+            self.groups.rests(self.place.group, is_resting);
         }
     }
 

@@ -2,7 +2,6 @@
 //! frames.
 
 use super::house::{Heard, House, stream};
-use crate::engine::groups::GroupReplica;
 use crate::engine::{GroupConfig, GroupSettings, KeptLogBounds, LiveStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::{FaultyDisk, Survival};
