@@ -136,6 +136,14 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has other members be those that have founded its group, for when it is opened anew. Answers
+    /// who it was.
+    #[cfg(test)]
+    pub(in crate::engine) fn set_founders(&self, peers: Vec<Peer>) -> Vec<Peer> {
+        let mut membership = lock(&self.membership.member);
+        membership.as_mut().map(|joined| std::mem::replace(&mut joined.start.voters, peers)).unwrap_or_default()
+    }
+
     /// News that wait for its member.
     #[cfg(test)]
     pub(in crate::engine) fn waiting_news(&self) -> usize {

@@ -68,6 +68,10 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     /// # Errors
     /// Words for why the disk refuses it.
     fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
+
+    /// Has an empty replica take this place soon, if the one that has it has failed: it is in
+    /// memory, and cannot be opened anew. The others of its group give what they have.
+    fn begin_anew(&self);
 }
 
 /// A stream's part in a group, if it has one.
