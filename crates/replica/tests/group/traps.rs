@@ -52,7 +52,8 @@ fn a_term_that_nobody_can_have_reached_is_not_taken() {
         network.settle(1);
     }
     assert_eq!(network.consensus(1).status().term, before);
-    let near = RaftMessage { term: before + 1_000, ..message(&mut network, RaftMessageKind::Heartbeat, 2, 1) };
+    let near =
+        RaftMessage { term: before + 1_000, ..message(&mut network, RaftMessageKind::Heartbeat, 2, 1) };
     network.consensus(1).step(near).expect("it has been away for long");
     assert_eq!(network.consensus(1).status().term, before + 1_000);
 }

@@ -9,6 +9,7 @@ use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
 use myelin_store::{Store, Timestamp};
 use myelin_streams::ReplicaRole;
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Weak};
 
 impl LiveStream {
@@ -61,8 +62,9 @@ impl LiveStream {
         }
     }
 
-    /// Counts as one that was opened anew just now.
+    /// Counts as one that was opened anew just now, and has lost everything.
     pub(in crate::engine) fn note_begun_anew(&self) {
+        self.membership.begins_anew.store(true, Release);
         self.health.repaired(self.scope.host.instant());
     }
 
