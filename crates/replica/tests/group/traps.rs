@@ -46,8 +46,8 @@ fn message(network: &mut Network, kind: RaftMessageKind, from: usize, to: usize)
 fn a_term_that_nobody_can_have_reached_is_not_taken() {
     let mut network = led_by_the_first();
     let before = network.consensus(1).status().term;
-    let kinds = RaftMessageKind::ALL.into_iter();
-    for far in kinds.map(|kind| RaftMessage { term: (1 << 62) - 1, ..message(&mut network, kind, 2, 1) }) {
+    for kind in RaftMessageKind::ALL {
+        let far = RaftMessage { term: (1 << 62) - 1, ..message(&mut network, kind, 2, 1) };
         network.consensus(1).step(far).expect("it is dropped");
         network.settle(1);
     }

@@ -28,6 +28,9 @@ pub(super) struct Amnesia {
     logs: BTreeMap<Peer, LogWord>,
     /// The member that has the most: nobody else is voted for.
     chosen: Option<Peer>,
+    /// Whether another replica of this life has lost it. A leader knows of that when it has said
+    /// where its log ends, in answer to this member's word.
+    has_begun_anew: bool,
 }
 
 /// Decision of members of which too few remember everything.
@@ -41,7 +44,17 @@ pub(super) struct AmnesiaDecision {
 
 impl Amnesia {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { heard: now, wanted: None, logs: BTreeMap::new(), chosen: None }
+        Self { heard: now, wanted: None, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
+    }
+
+    /// Of a member in whose place another one was in this life, which has lost everything.
+    pub(super) fn begun_anew(now: Timestamp) -> Self {
+        Self { has_begun_anew: true, ..Self::new(now) }
+    }
+
+    /// Whether this leader does not know yet what was lost.
+    pub(super) fn is_unknown_to(&self, leader: Peer) -> bool {
+        self.has_begun_anew && !self.logs.contains_key(&leader)
     }
 
     /// A leader has said something.

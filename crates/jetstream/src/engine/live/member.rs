@@ -73,7 +73,7 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia()),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
             was_resting: false,
@@ -91,6 +91,11 @@ impl LiveStream {
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         Ok(())
+    }
+
+    fn begin_amnesia(&self) -> Amnesia {
+        let now = self.scope.host.now();
+        if self.membership.begins_anew.load(Acquire) { Amnesia::begun_anew(now) } else { Amnesia::new(now) }
     }
 
     /// Whether its log has entries of a group. Only for threads that may wait.
@@ -141,6 +146,17 @@ impl LiveStream {
     #[cfg(test)]
     pub(in crate::engine) fn is_resting(&self) -> bool {
         lock(&self.membership.member).as_ref().is_some_and(|joined| joined.was_resting)
+    }
+
+    /// Has other members be those that have founded its group, for when it is opened anew. Answers
+    /// who it was.
+    #[cfg(test)]
+    pub(in crate::engine) fn set_founders(&self, peers: Vec<Peer>) -> Vec<Peer> {
+        let mut membership = lock(&self.membership.member);
+        membership
+            .as_mut()
+            .map(|joined| std::mem::replace(&mut joined.start.voters, peers))
+            .unwrap_or_default()
     }
 
     /// News that wait for its member.

@@ -7,7 +7,7 @@ use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole};
+use myelin_replica::{MemberProgress, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -68,6 +68,10 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     /// # Errors
     /// Words for why the disk refuses it.
     fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
+
+    /// Has an empty replica take this place soon, if the one that has it has failed: it is in
+    /// memory, and cannot be opened anew. The others of its group give what they have.
+    fn begin_anew(&self);
 }
 
 /// A stream's part in a group, if it has one.
@@ -79,6 +83,8 @@ pub(super) struct Membership {
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    /// Whether it takes the place of one of this life that has lost everything.
+    pub(super) begins_anew: AtomicBool,
     /// Held by whoever gives the stream another role.
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
@@ -173,7 +179,7 @@ impl JoinedMember {
                     self.member.step(message)?;
                 }
             }
-            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
+            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word)?,
             MemberEvent::Log(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
             MemberEvent::Tick => self.tick(end, now)?,
@@ -208,7 +214,7 @@ impl JoinedMember {
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_of_leader && message.term >= self.member.consensus().term() {
             amnesia.hear_leader(now);
-            if is_append && life == self.groups.life() {
+            if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
             }
         }
@@ -232,12 +238,20 @@ impl JoinedMember {
         LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
     }
 
-    fn hear_log(&mut self, peer: Peer, word: LogWord) {
+    fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
         match &mut self.amnesia {
             Some(amnesia) => amnesia.hear(peer, word),
-            None if word.is_amnesiac => self.askers.push(peer),
+            None if word.is_amnesiac => {
+                self.askers.push(peer);
+                let members = self.member.status().members;
+                let has_less = |other: &MemberProgress| other.peer == peer && other.matched > word.index;
+                if members.iter().any(has_less) {
+                    self.member.consensus_mut().reset_peer(peer)?;
+                }
+            }
             None => {}
         }
+        Ok(())
     }
 
     /// Has members that may have lost something find a leader, where they have none: all vote for
@@ -245,6 +259,8 @@ impl JoinedMember {
     fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
         let (me, mine) = (self.groups.me, self.log());
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
+        let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
+        self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
 use myelin_store::{Store, Timestamp};
 use myelin_streams::ReplicaRole;
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Weak};
 
 impl LiveStream {
@@ -40,6 +41,9 @@ impl LiveStream {
         if is_of_group && self.health.failure().is_some() {
             self.take_role(ReplicaRole::Follower);
         }
+        if is_of_group && !self.is_stored() {
+            return self.begin_anew();
+        }
         if self.reopen(store) && !is_of_group {
             // What the disk has refused, too, while it failed: the end of a consumer has nobody who
             // would write it otherwise.
@@ -47,6 +51,21 @@ impl LiveStream {
             self.sourcing.connect();
             self.downstreams.reconnect_all();
         }
+    }
+
+    /// Has an empty replica take its place, which counts as a repair.
+    fn begin_anew(&self) {
+        if self.health.was_repaired_lately(self.scope.host.instant()) {
+            self.leave_alone(self.scope.host.now(), format_args!("it has failed again"));
+        } else if let Some(place) = self.membership.place.get() {
+            place.begin_anew();
+        }
+    }
+
+    /// Counts as one that was opened anew just now, and has lost everything.
+    pub(in crate::engine) fn note_begun_anew(&self) {
+        self.membership.begins_anew.store(true, Release);
+        self.health.repaired(self.scope.host.instant());
     }
 
     /// Leaves a stream to an operator, and a replica of a group for a minute.

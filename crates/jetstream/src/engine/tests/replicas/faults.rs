@@ -2,9 +2,9 @@
 
 use super::super::cluster::{Cluster, PLACE, peer};
 use super::super::house::stream;
-use crate::engine::Host;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use myelin_disk::faulty::{DiskFault, Survival};
+use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_replica::{RaftMessage, RaftMessageKind, Vote};
 use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
@@ -262,50 +262,73 @@ fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
     let mut cluster = Cluster::new(3);
     let leader = cluster.elect();
     let victim = (leader + 1) % 3;
-    for round in 0..3 {
+    for round in 0..2 {
         let disk = cluster.disk(victim);
         disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::StorageFull));
         cluster.publish(leader, &format!("m{round}"));
         cluster.disk(victim).heal();
         cluster.pass(40);
     }
-    assert!(cluster.contents()[victim] != (3, 3), "it has failed three times in some seconds");
+    cluster.publish(leader, "m2");
+    assert_eq!(cluster.contents()[victim], (1, 1), "it has failed twice in some seconds");
     cluster.pass(1_250);
     assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
 }
 
-/// The last entries are read by who begins anew, and one of them is of a message that was erased.
+/// It fails with its stream, and is tried again with it.
 #[test]
 fn a_member_that_cannot_be_opened_anew_hears_nothing_and_is_tried_again() {
     let mut cluster = Cluster::new(3);
     let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
     cluster.publish(leader, "one");
-    cluster.isolated.push(leader);
+    let live = cluster.house(victim).stream("S");
+    let founders = live.set_founders(Vec::new());
+    give_up(&mut cluster, victim);
     cluster.publish(leader, "two");
-    let house = cluster.house(leader);
-    let (live, now) = (house.stream("S"), house.host.now());
+    cluster.pass(100);
+    let warnings = lock(&cluster.house(victim).host.warnings).clone();
+    let expected = "JetStream stream '$G > S' has failed: as a member of its group: the group has no members";
+    assert!(warnings.iter().any(|line| line == expected), "{warnings:?}");
+    assert_eq!((cluster.acks(), live.waiting_news()), (2, 0));
+    live.set_founders(founders);
+    cluster.pass(1_300);
+    assert_eq!(cluster.contents(), [(2, 2); 3], "{:?}", cluster.statuses());
+}
+
+/// Has a server's stream fail.
+fn give_up(cluster: &mut Cluster, number: usize) {
+    let live = cluster.house(number).stream("S");
     let mut guard = live.lock_core().expect("it is there");
     let (core, effects) = guard.parts();
-    assert!(core.erase(2, now, effects).expect("a healthy disk"));
-    drop(guard);
-    cluster.isolated.clear();
-    cluster.pass(4);
-    assert_eq!(cluster.acks(), 2);
-    let disk = cluster.disk(leader);
-    disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
-    cluster.publish(leader, "three");
+    core.store().give_up("a test asked for it");
+    core.released(effects);
+}
+
+/// Nothing of it can be opened anew: it begins empty, and is given what the others have.
+#[test]
+fn a_replica_in_memory_that_fails_is_given_what_the_others_have() {
+    let mut cluster = Cluster::with(3, StreamConfig { storage: Storage::Memory, ..stream("S") });
+    let first = cluster.elect();
+    for victim in [(first + 1) % 3, first] {
+        let leader = cluster.elect();
+        cluster.publish(leader, "x");
+        give_up(&mut cluster, victim);
+        cluster.pass(100);
+        let leader = cluster.elect();
+        cluster.publish(leader, "y");
+        cluster.pass(10);
+    }
+    assert_eq!((cluster.acks(), cluster.contents()), (4, vec![(4, 4); 3]), "{:?}", cluster.statuses());
+    // Once in a minute, as with one that has files.
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    give_up(&mut cluster, victim);
+    cluster.publish(leader, "z");
     cluster.pass(100);
-    let second = cluster.elect();
-    assert_ne!(second, leader);
-    cluster.publish(second, "four");
-    assert_eq!((cluster.acks(), live.waiting_news()), (3, 0), "{:?}", cluster.statuses());
-    let failures = |cluster: &mut Cluster| {
-        let lines = lock(&cluster.house(leader).host.warnings).clone();
-        lines.iter().filter(|line| line.contains("has failed: as a member of its group")).count()
-    };
-    assert_eq!(failures(&mut cluster), 1, "{:?}", cluster.statuses());
-    cluster.pass(1_300);
-    assert_eq!((failures(&mut cluster), live.waiting_news()), (2, 0));
+    assert_eq!(cluster.contents()[victim].0, 4);
+    cluster.pass(1_500);
+    assert_eq!((cluster.acks(), cluster.contents()), (5, vec![(5, 5); 3]), "{:?}", cluster.statuses());
 }
 
 /// A group that rests hears of it, though the server is there.
