@@ -21,7 +21,7 @@ use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
 
 impl LiveStream {
