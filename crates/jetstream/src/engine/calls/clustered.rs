@@ -183,7 +183,7 @@ impl Call {
         // What servers have room for is looked at when one is chosen.
         (limits.server.max_memory, limits.server.max_storage) = (i64::MAX, i64::MAX);
         let created = self.beside_others(meta, |others| config::create(request, name, others, &limits))?;
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let assignment = match (created, known) {
             // Its leader answers once more.
             (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
@@ -201,14 +201,14 @@ impl Call {
                 self.proposal(AnswerKind::Create, Assignment { replaces, ..made })
             }
         };
-        meta.propose(&assignment).await
+        meta.propose(&assignment, on).await
     }
 
     async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
         let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
         let moved = if replicas == known.peers.len() {
@@ -217,19 +217,19 @@ impl Call {
             known.moved(meta.place_anew(&self.jetstream, &known, replicas).await?)
         };
         let changed = Assignment { config, ..moved };
-        meta.propose(&self.proposal(AnswerKind::Update, changed)).await
+        meta.propose(&self.proposal(AnswerKind::Update, changed), on).await
     }
 
     /// Has a stream have a replica on another server in the place of one that is named.
     async fn remove_peer<A: From<PeerRemoved>>(&mut self, meta: &Meta, name: &str) -> Result<A, ApiError> {
         let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let gone = PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
         let moved = known.moved(meta.place_without(&known, gone)?);
         let proposal = self.proposal(AnswerKind::Update, moved);
         // This server answers.
-        meta.propose(&Assignment { reply: String::new(), ..proposal }).await?;
+        meta.propose(&Assignment { reply: String::new(), ..proposal }, on).await?;
         Ok(PeerRemoved { success: true }.into())
     }
 
@@ -253,10 +253,10 @@ impl Call {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let removed = Assignment { is_removed: true, ..(*known).clone() };
-        meta.propose(&self.proposal(AnswerKind::Delete, removed)).await
+        meta.propose(&self.proposal(AnswerKind::Delete, removed), on).await
     }
 
     /// An assignment as this call proposes it.
@@ -375,7 +375,8 @@ impl Call {
             Route::Unavailable | Route::Offline => return Some(unavailable()),
         }
         let assigned = meta.view().of_account(account);
-        for known in assigned {
+        for stream in assigned.iter().map(|assigned| &assigned.key.stream) {
+            let (Some(known), on) = meta.known(account, stream) else { continue };
             let removed = Assignment {
                 is_removed: true,
                 nonce: self.jetstream.seed(),
@@ -383,7 +384,7 @@ impl Call {
                 answer: AnswerKind::Delete,
                 ..(*known).clone()
             };
-            if let Err(error) = meta.propose(&removed).await {
+            if let Err(error) = meta.propose(&removed, on).await {
                 return Some(respond_to_any::<AccountPurge>(Err(error)));
             }
         }

@@ -207,6 +207,18 @@ fn of_two_votes_the_later_one_is_remembered() {
     assert_eq!(vote, Vote { term: 6, voted_for: Some(peer(2)) });
 }
 
+/// Words between servers wait for no disk.
+#[test]
+fn a_server_in_which_something_waits_is_supported_still() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let slow = (leader + 1) % 3;
+    cluster.pass(10);
+    cluster.is_waiting = Some(slow);
+    cluster.pass(60);
+    assert!(!cluster.house(slow).stream("S").lacks_quorum(), "others support it");
+}
+
 fn break_disk(cluster: &Cluster, number: usize) {
     let disk = cluster.disk(number);
     disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
