@@ -13,6 +13,7 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
+use super::service_members::take_services;
 use super::source::Via;
 use crate::account::Account;
 use crate::conn::Conn;
@@ -628,20 +629,6 @@ fn build(
     }
     matched.clear();
     has_clients
-}
-
-/// Moves the services that receive the subject into the route.
-#[inline]
-fn take_services(route: &mut Route, found: &mut Matched<Arc<Binding>>) {
-    for binding in found.plain.drain(..) {
-        if matches!(binding.receiver(), ServiceTarget::Import(link) if !link.carries(&route.name)) {
-            continue;
-        }
-        // A service that receives the subject twice gets the message once.
-        if !route.services.iter().any(|known| known.is(binding.receiver())) {
-            route.services.push(binding.receiver().clone());
-        }
-    }
 }
 
 fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> ClientTarget {

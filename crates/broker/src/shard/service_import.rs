@@ -145,6 +145,7 @@ impl Shard {
                     None
                 }
                 ServiceTarget::Leafs(link) => self.route_stream(from, message, link, &mut memory),
+                ServiceTarget::Member(member) => self.hand_to_member(from, message, member),
                 // Only what is traced comes here for one.
                 ServiceTarget::Service(service) => {
                     from.trace.and_then(|trace| self.hand_traced(from, message, (service, trace)))

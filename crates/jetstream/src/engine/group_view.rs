@@ -3,6 +3,8 @@
 use super::meta::{Meta, peer_of};
 use super::{JetStream, LiveStream};
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
+use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_replica::Status;
 use myelin_store::Timestamp;
 
@@ -177,10 +179,23 @@ impl JetStream {
         self.cluster_info(live)
     }
 
-    /// Where the consumers of a stream are: with the stream, in a group that is called after its.
-    pub fn place_of_consumers(&self, stream: &ClusterInfo) -> ClusterInfo {
-        let group = stream.raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}"));
-        ClusterInfo { raft_group: group.unwrap_or_default(), ..stream.clone() }
+    /// Where a consumer of a stream is: with the stream, in a group that is called after its.
+    ///
+    /// Compat: one that is to have one replica shows its leader alone. Here it is where the others
+    /// are, and goes on where they do.
+    pub fn place_of_consumer(
+        &self,
+        (place, stream): (&ClusterInfo, &StreamConfig),
+        config: &ConsumerConfig,
+    ) -> ClusterInfo {
+        let replicas = config.replicas(stream);
+        let Some((_, id)) = place.raft_group.rsplit_once('-').filter(|_| replicas > 1) else {
+            let (name, leader) = (place.name.clone(), place.leader.clone());
+            return ClusterInfo { name, leader, ..ClusterInfo::default() };
+        };
+        let is_in_memory = config.mem_storage || stream.storage == Storage::Memory;
+        let storage = if is_in_memory { 'M' } else { 'F' };
+        ClusterInfo { raft_group: format!("C-R{replicas}{storage}-{id}"), ..place.clone() }
     }
 
     /// Whether this server leads a stream: one that has no group it always leads.

@@ -2,6 +2,7 @@
 //! all, and what becomes of these when servers end and come back.
 
 mod door;
+mod everywhere;
 mod membership;
 mod operators;
 

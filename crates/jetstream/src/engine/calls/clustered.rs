@@ -14,6 +14,7 @@ use crate::engine::meta::{
 };
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamAlternate, StreamInfo as Info};
 use myelin_jsapi::api::request::{StepDownRequest, StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
@@ -21,7 +22,7 @@ use myelin_jsapi::api::response::{
     StreamRestore, StreamUpdate, refused,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
-use myelin_jsapi::config::{self, Created, Storage, StreamConfigRequest};
+use myelin_jsapi::config::{self, Created, StreamConfigRequest};
 use myelin_replica::{Peer, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -143,7 +144,13 @@ impl Call {
             ["CONSUMER", "PEER", "REMOVE", name, consumer] => {
                 Some(self.respond(async |call| call.remove_peer_of_consumer(meta, name, consumer)).await)
             }
-            ["INFO"] => Some(self.respond(async |call| call.clustered_account_info(meta)).await),
+            ["INFO"] => {
+                let act = async |call: &mut Self| {
+                    let info = meta.account_info(&call.jetstream, &call.account).await;
+                    Ok(AccountInfo { info: Some(info) })
+                };
+                Some(self.respond(act).await)
+            }
             _ => return Handled::Usual,
         })
     }
@@ -264,7 +271,8 @@ impl Call {
         let request = StreamsRequest::names(self.body(), self.is_strict())?;
         let (paging, page) = self.assigned_page(meta, &request, NAMES_LIMIT);
         let names: Vec<String> = page.iter().map(|one| one.key.stream.clone()).collect();
-        Ok(StreamNames { paging, streams: (!names.is_empty()).then_some(names) })
+        // Compat: a page behind the last one is there.
+        Ok(StreamNames { streams: (paging.total > 0).then_some(names), paging })
     }
 
     /// Streams of the account on all servers: what this one has no replica of it asks others for.
@@ -416,29 +424,11 @@ impl Call {
         [name].into_iter().chain(mirrors).map(alternate).collect()
     }
 
-    /// Use of JetStream by the account: its streams in the cluster, and what this server knows of
-    /// their sizes.
-    fn clustered_account_info(&mut self, meta: &Meta) -> Result<AccountInfo, ApiError> {
-        let mut info = self.account.info(&self.jetstream.settings.domain);
-        let assigned = self.assigned(meta).0;
-        let (mut memory, mut storage) = (0, 0);
-        for one in &assigned {
-            let Some(live) = self.account.stream(&one.key.stream) else { continue };
-            let bytes = live.state(false).bytes * one.peers.len() as u64;
-            match one.config.storage {
-                Storage::Memory => memory += bytes,
-                Storage::File => storage += bytes,
-            }
-        }
-        info.whole.streams = assigned.len() as u64;
-        (info.whole.memory, info.whole.storage) = (memory, storage);
-        Ok(AccountInfo { info: Some(info) })
-    }
-
-    /// Where the consumers of a stream are; `None` where the server is alone.
-    pub(super) fn place_of_consumers(&self, stream: &LiveStream) -> Option<ClusterInfo> {
+    /// Where a consumer of a stream is; `None` where the server is alone.
+    pub(super) fn place_of_consumer(&self, stream: &LiveStream, info: &ConsumerInfo) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
-        Some(self.jetstream.place_of_consumers(&self.jetstream.cluster_info(stream)))
+        let place = self.jetstream.cluster_info(stream);
+        Some(self.jetstream.place_of_consumer((&place, &stream.config()), info.config.as_ref()?))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
+use super::direct_offer::CatchUp;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
@@ -45,6 +46,7 @@ impl LiveStream {
             let position =
                 GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
             self.join_group(position, GroupConsumers::in_memory(0))?;
+            self.await_direct_gets();
         }
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
@@ -80,6 +82,7 @@ impl LiveStream {
             wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            catch_up: CatchUp::default(),
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         *lock(&self.membership.member) = Some(joined);
@@ -258,7 +261,12 @@ impl LiveStream {
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };
         let (groups, place) = (Arc::clone(&joined.groups), joined.place);
+        let has_caught_up = self.direct_offer.is_awaited() && joined.has_caught_up(self.scope.host.now());
         drop(membership);
+        if has_caught_up && self.may_open_direct_gets() {
+            let me = Arc::clone(&me);
+            self.scope.host.spawn_sync(Box::new(move || me.open_direct_gets()));
+        }
         let replica: Arc<dyn GroupReplica> = Arc::clone(&me) as Arc<dyn GroupReplica>;
         if let Some(vote) = work.vote.take() {
             groups.persist_vote(place, vote, &replica);

@@ -18,6 +18,7 @@ mod advisories;
 mod amnesia;
 mod core_cell;
 mod core_guard;
+mod direct_offer;
 mod downstreams;
 mod founding;
 mod hand_over;
@@ -46,11 +47,12 @@ use super::ordered_outbox::OrderedOutbox;
 use super::settings::Backlog;
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
+use direct_offer::DirectOffer;
 use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
 use membership::Membership;
-use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
+use myelin_broker::{Account, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
@@ -98,6 +100,7 @@ pub struct LiveStream {
     reports: RateLimitedReports,
     outbox: OrderedOutbox,
     direct: Arc<DirectGets>,
+    direct_offer: DirectOffer,
     consumers: Arc<StreamConsumers>,
     /// Mirror or sources by which it copies others, and those of others that copy it.
     sourcing: Box<dyn Sourcing>,
@@ -141,6 +144,7 @@ impl LiveStream {
             reports: RateLimitedReports::default(),
             outbox: OrderedOutbox::default(),
             direct: DirectGets::new(account, host, readable),
+            direct_offer: DirectOffer::default(),
             consumers: Arc::clone(consumers),
             sourcing,
             sourcing_marks: SourcingMarks::default(),
@@ -291,26 +295,18 @@ impl LiveStream {
         self.ingress.messages()
     }
 
-    /// Receives what its subjects match from now on, and nothing else.
+    /// Receives what its subjects match from now on, and nothing else; who follows, direct gets.
     pub(super) fn bind(&self) {
+        self.offer_direct_gets();
         if !self.view.leads() {
             return;
         }
         let config = self.config();
         let Some(me) = self.me.upgrade() else { return };
         let service: Arc<dyn Service> = me;
-        let bind = |subject: &str, to: &Arc<dyn Service>| {
-            self.scope.account.bind(subject.as_bytes(), Arc::clone(to))
-        };
         // What the account imports comes in, too.
         let listen = |subject: &String| self.scope.account.listen(subject.as_bytes(), Arc::clone(&service));
-        let mut new: Vec<_> = config.subjects.iter().map(listen).collect();
-        if config.allow_direct {
-            let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
-            new.extend(
-                self.scope.direct_subjects(&self.scope.name).iter().map(|subject| bind(subject, &direct)),
-            );
-        }
+        let new: Vec<_> = config.subjects.iter().map(listen).collect();
         // A message that meets an old one and a new one is for one service, which is called once.
         self.ingress.rebind(&self.scope.account, &new);
     }
@@ -357,15 +353,14 @@ impl LiveStream {
         }
     }
 
-    /// Answers direct gets that are for its origin, as a mirror may.
-    pub(super) fn bind_as_mirror(&self, origin: &str) -> Vec<Arc<Binding>> {
-        let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
-        let bind = |subject: &String| self.scope.account.bind(subject.as_bytes(), Arc::clone(&direct));
-        self.scope.direct_subjects(origin).iter().map(bind).collect()
-    }
-
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
+        self.withdraw_direct_gets();
+        self.refuse_publishes();
+    }
+
+    /// Receives nothing of its subjects any more: another server does.
+    fn refuse_publishes(&self) {
         self.ingress.unbind(&self.scope.account);
     }
 

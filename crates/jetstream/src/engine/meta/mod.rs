@@ -16,6 +16,7 @@
 //!    replica, and the first of them stands for election.
 //! 3. Whoever leads the stream first answers the client (`Meta::answer_pending`).
 
+mod account_use;
 mod answers;
 mod assignment;
 mod gather;
@@ -359,8 +360,13 @@ impl Meta {
             }
         }
         self.view().see(last);
+        let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
         for (assignment, is_new) in changed {
             self.reconcile(&jetstream, &assignment, is_new);
+        }
+        if has_new {
+            // Those of other servers, too.
+            jetstream.seek_origins();
         }
         self.waits.wake();
     }

@@ -1,0 +1,93 @@
+//! What every server of the cluster answers for itself, or for all of them.
+
+use super::{Trio, api, consume, create, leader, request, settled, store, store_all, stream, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const LAST: &str = "$JS.API.DIRECT.GET.S.S.x";
+
+/// Direct gets need no leader: the one server that is left has what was stored.
+#[tokio::test]
+async fn a_replica_answers_direct_gets_when_all_others_are_gone() {
+    let mut trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    store(&clients[0], "S.x", "kept").await;
+    settled(&clients[0], "S").await;
+    let led = trio.at(&leader(&clients[0], "S").await);
+    // From each server just one answer comes, wherever it is from.
+    for client in &clients {
+        let answer = request(client, LAST, "").await.expect("an answer");
+        assert_eq!(&answer.payload[..], b"kept");
+    }
+    let left = (led + 1) % 3;
+    // Its replica says so some time after it has begun.
+    until("a replica that has caught up", async || {
+        let subscribed = request(&clients[left], LAST, "").await?;
+        (&subscribed.payload[..] == b"kept").then_some(())
+    })
+    .await;
+    trio.end(led, Signal::KILL);
+    trio.end((led + 2) % 3, Signal::KILL);
+    let answer =
+        until("an answer of the last server", async || request(&clients[left], LAST, "").await).await;
+    assert_eq!(&answer.payload[..], b"kept");
+}
+
+/// Whoever leads the meta group answers for all servers, with what they have together.
+#[tokio::test]
+async fn an_account_uses_what_it_uses_on_all_servers() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    for alone in ["A", "B", "C", "D"] {
+        create(&clients[0], &stream(alone, 1)).await;
+        store_all(&clients[0], alone, 0..10).await;
+        consume(&clients[0], alone, "c").await;
+    }
+    store_all(&clients[0], "S", 0..10).await;
+    let stored = settled(&clients[0], "S").await["state"]["bytes"].as_u64().expect("a number") * (3 + 4);
+    for client in &clients {
+        until("what all servers use", async || {
+            let info = api(client, "INFO", &Value::Null).await;
+            let is_all = [&info["streams"], &info["consumers"], &info["storage"]]
+                == [&json!(5), &json!(4), &json!(stored)];
+            is_all.then_some(())
+        })
+        .await;
+    }
+}
+
+/// The stream that copies asks for a consumer where its origin is led.
+#[tokio::test]
+async fn a_mirror_and_sources_copy_streams_of_other_servers() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    let placed = |config: Value, at: usize| {
+        let mut config = config;
+        config["placement"] = json!({ "tags": [format!("az:{at}")] });
+        config
+    };
+    create(&clients[0], &placed(stream("O", 1), 0)).await;
+    create(&clients[0], &placed(json!({ "name": "W", "subjects": ["W.>"], "retention": "workqueue" }), 2))
+        .await;
+    store_all(&clients[1], "O", 0..20).await;
+    create(&clients[2], &placed(json!({ "name": "M", "mirror": { "name": "O" } }), 1)).await;
+    let sources = json!([{ "name": "O" }, { "name": "W" }, { "name": "LATER" }]);
+    create(&clients[2], &placed(json!({ "name": "X", "sources": sources }), 1)).await;
+    create(&clients[0], &stream("LATER", 3)).await;
+    store_all(&clients[1], "LATER", 0..5).await;
+    store_all(&clients[1], "W", 0..5).await;
+    store_all(&clients[1], "O", 20..25).await;
+    for (name, messages) in [("M", 25), ("X", 35), ("W", 0)] {
+        until(&format!("{messages} messages of {name}"), async || {
+            let info = api(&clients[0], &format!("STREAM.INFO.{name}"), &Value::Null).await;
+            (info["state"]["messages"] == messages).then_some(())
+        })
+        .await;
+    }
+    let info = api(&clients[0], "STREAM.INFO.M", &Value::Null).await;
+    assert!(info["mirror"]["error"].is_null(), "{info}");
+    let copied = api(&clients[0], "STREAM.MSG.GET.M", &json!({ "seq": 25 })).await;
+    assert_eq!(copied["message"]["subject"], "O.x");
+}
