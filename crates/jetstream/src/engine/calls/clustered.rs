@@ -8,6 +8,7 @@ use super::cluster::{
     AccountPurge, EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer,
 };
 use super::listing::page_of;
+use super::unanswerable::{offline, unavailable};
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{
     AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, needs_facts, peer_of,
@@ -19,7 +20,7 @@ use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamAlternate, StreamI
 use myelin_jsapi::api::request::{StepDownRequest, StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
     AccountInfo, ApiResponse, ListedStream, Paging, StreamCreate, StreamDelete, StreamList, StreamNames,
-    StreamRestore, StreamUpdate, refused,
+    StreamRestore, StreamUpdate,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::config::{self, Created, StreamConfigRequest};
@@ -34,14 +35,6 @@ pub(super) enum Handled {
     Usual,
     /// The call has this answer, or none.
     Done(Option<CallResponse>),
-}
-
-/// To a request that is not understood far enough to know its type.
-#[derive(Default, Serialize)]
-struct Unavailable {}
-
-impl ApiResponse for Unavailable {
-    const TYPE: &'static str = "io.nats.jetstream.api.v1.error_response";
 }
 
 /// Another server is to lead.
@@ -78,18 +71,6 @@ stepped_down! {
     MetaSteppedDown: "meta",
 }
 
-/// Nobody can answer now.
-fn unavailable() -> CallResponse {
-    CallResponse::audited(refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL), true)
-}
-
-/// No server is there that has what a call is about.
-fn offline(tokens: &[&str]) -> CallResponse {
-    let is_of_consumer = tokens.first() == Some(&"CONSUMER");
-    let error = if is_of_consumer { ApiError::CONSUMER_OFFLINE } else { ApiError::STREAM_OFFLINE };
-    respond_to_any::<Unavailable>(Err(error))
-}
-
 impl Call {
     /// Does a call as a server of a cluster does it.
     pub(super) async fn dispatch_clustered(&mut self, meta: &Arc<Meta>, tokens: &[&str]) -> Handled {
@@ -107,8 +88,10 @@ impl Call {
         };
         match route {
             Route::Silent => return Handled::Done(None),
+            // Compat: how it stands each of its servers says that is there.
+            Route::Unavailable if matches!(tokens, ["STREAM", "INFO", _]) && self.has_stream(tokens[2]) => {}
             Route::Unavailable => {
-                return Handled::Done(Some(unavailable()));
+                return Handled::Done(Some(unavailable(tokens)));
             }
             Route::Offline => return Handled::Done(Some(offline(tokens))),
             Route::Here => {}
@@ -155,11 +138,15 @@ impl Call {
         })
     }
 
+    fn has_stream(&self, name: &str) -> bool {
+        self.account.stream(name).is_some()
+    }
+
     /// A server of a cluster whose meta group is still to be formed decides nothing: it is silent
     /// for a while, and then says that nobody can answer.
-    pub(super) fn before_meta(&self) -> Handled {
+    pub(super) fn before_meta(&self, tokens: &[&str]) -> Handled {
         let Some(groups) = self.jetstream.cluster.groups.get() else { return Handled::Usual };
-        Handled::Done((groups.age() >= LEADERLESS).then(unavailable))
+        Handled::Done((groups.age() >= LEADERLESS).then(|| unavailable(tokens)))
     }
 
     /// Does a call whose answer the stream's leader gives, unless it is refused here.
@@ -377,7 +364,9 @@ impl Call {
         match meta.route_to_leader() {
             Route::Here => {}
             Route::Silent => return None,
-            Route::Unavailable | Route::Offline => return Some(unavailable()),
+            Route::Unavailable | Route::Offline => {
+                return Some(respond_to_any::<AccountPurge>(Err(ApiError::CLUSTER_NOT_AVAIL)));
+            }
         }
         let assigned = meta.view().of_account(account);
         for known in assigned {

@@ -277,7 +277,11 @@ impl Meta {
                 let is_young = || live.began_within(LEADERLESS);
                 if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
             }
-            None if !self.leads() => Route::Silent,
+            // Its leader may be there, and answers then.
+            None if !self.leads() && assignment.as_ref().is_some_and(|known| !self.lacks_quorum(known)) => {
+                Route::Silent
+            }
+            None if !self.leads() => self.route_to_leader(),
             None => match assignment {
                 None => Route::Here,
                 Some(assignment) if self.is_offline(&assignment) => Route::Offline,

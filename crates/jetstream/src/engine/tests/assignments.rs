@@ -177,6 +177,9 @@ fn another_stream_of_an_assigned_name_stays_as_it_is_and_is_not_served() {
     let house = cluster.house(2);
     house.publish("S.more");
     assert_eq!(house.contents("S"), (1, 1), "it hears nothing, and keeps what it has");
+    let health = house.jetstream.cluster_health().expect("it is in a cluster");
+    let names_it = health.streams.iter().any(|one| one.stream == "S" && one.reason.contains("not served"));
+    assert!(names_it, "{health:?}");
 }
 
 #[test]

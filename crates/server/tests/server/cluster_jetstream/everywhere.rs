@@ -1,6 +1,6 @@
 //! What every server of the cluster answers for itself, or for all of them.
 
-use super::{Trio, api, consume, create, leader, request, settled, store, store_all, stream, until};
+use super::{Trio, api, consume, create, leader, request, settled, store, store_all, stream, try_api, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -90,4 +90,73 @@ async fn a_mirror_and_sources_copy_streams_of_other_servers() {
     assert!(info["mirror"]["error"].is_null(), "{info}");
     let copied = api(&clients[0], "STREAM.MSG.GET.M", &json!({ "seq": 25 })).await;
     assert_eq!(copied["message"]["subject"], "O.x");
+}
+
+/// What nobody can decide is refused in the words of the request; how a stream stands its last
+/// server still says.
+#[tokio::test]
+async fn the_last_server_says_what_it_knows() {
+    let mut trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    store_all(&clients[0], "S", 0..5).await;
+    settled(&clients[0], "S").await;
+    trio.end(1, Signal::KILL);
+    trio.end(2, Signal::KILL);
+    let ask = async |subject: &str| {
+        let answer = request(&clients[0], &format!("$JS.API.{subject}"), "").await?;
+        serde_json::from_slice::<Value>(&answer.payload).ok()
+    };
+    for (subject, kind) in [
+        ("STREAM.NAMES", "stream_names"),
+        ("STREAM.INFO.NOPE", "stream_info"),
+        ("STREAM.PURGE.S", "stream_purge"),
+        ("CONSUMER.NAMES.S", "consumer_names"),
+    ] {
+        let answer =
+            until(subject, async || ask(subject).await.filter(|answer| answer["error"]["err_code"] == 10008))
+                .await;
+        assert_eq!(answer["type"], format!("io.nats.jetstream.api.v1.{kind}_response"), "{answer}");
+    }
+    let info = until("an answer without a leader", async || {
+        ask("STREAM.INFO.S").await.filter(|info| info["cluster"]["leader"].is_null())
+    })
+    .await;
+    assert_eq!(info["state"]["messages"], 5, "{info}");
+    assert_eq!(info["cluster"]["replicas"].as_array().map(Vec::len), Some(3), "{info}");
+}
+
+/// Consumers may say how many replicas they are to have; the answers are the reference's.
+#[tokio::test]
+async fn consumers_show_the_replicas_that_they_are_to_have() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    let again = create(&clients[1], &stream("S", 3)).await;
+    assert!(again["did_create"].is_null(), "it was there: {again}");
+    settled(&clients[0], "S").await;
+    let make = async |name: &str, replicas: u64, is_durable: bool| {
+        let durable = if is_durable { name } else { "" };
+        let config = json!({ "name": name, "durable_name": durable, "ack_policy": "explicit", "num_replicas": replicas });
+        let request = json!({ "stream_name": "S", "config": config });
+        try_api(&clients[2], &format!("CONSUMER.CREATE.S.{name}"), &request).await
+    };
+    for (name, replicas, is_durable, group) in [
+        ("three", 3, true, "C-R3F-"),
+        ("own", 0, true, "C-R3F-"),
+        ("one", 1, true, ""),
+        ("short", 0, false, ""),
+    ] {
+        let cluster = make(name, replicas, is_durable).await["cluster"].clone();
+        let shown = cluster["raft_group"].as_str().unwrap_or_default();
+        assert!(shown.starts_with(group) && shown.is_empty() == group.is_empty(), "{name}: {cluster}");
+        assert_eq!(cluster["replicas"].is_null(), group.is_empty(), "{name}: {cluster}");
+        let reset = api(&clients[0], &format!("CONSUMER.RESET.S.{name}"), &Value::Null).await;
+        assert_eq!(reset["cluster"]["leader"], cluster["leader"], "{reset}");
+    }
+    assert_eq!(make("five", 5, true).await["error"]["err_code"], 10126);
+    let none = api(&clients[1], "CONSUMER.LIST.NOPE", &Value::Null).await;
+    assert_eq!(none["limit"], 256, "{none}");
+    let beyond = api(&clients[1], "STREAM.NAMES", &json!({ "offset": 9 })).await;
+    assert_eq!(beyond["streams"], json!([]), "{beyond}");
 }
