@@ -411,7 +411,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
-        served.extend(chosen(route, queues));
+        served.extend(chosen(&route.services, queues));
         let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng);
         if let Some(remote) = &route.remote {
             self.remote_beside::<LOGGED>(route, remote, &passed);

@@ -13,7 +13,7 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
-use super::service_members::take_services;
+use super::service_members::take_members;
 use super::source::Via;
 use crate::account::Account;
 use crate::conn::Conn;
@@ -602,6 +602,12 @@ fn build(
         leave_to_shadows(route.remote.as_deref_mut(), matched, services);
     }
     take_services(route, services);
+    if !services.queues.is_empty() {
+        let Route { services: taken, remote, .. } = &mut *route;
+        take_members(taken, services, |queue| {
+            remote.iter_mut().for_each(|remote| remote.forget_group(queue))
+        });
+    }
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     match cohorts {
@@ -629,6 +635,20 @@ fn build(
     }
     matched.clear();
     has_clients
+}
+
+/// Moves the services that receive the subject into the route.
+#[inline]
+fn take_services(route: &mut Route, found: &mut Matched<Arc<Binding>>) {
+    for binding in found.plain.drain(..) {
+        if matches!(binding.receiver(), ServiceTarget::Import(link) if !link.carries(&route.name)) {
+            continue;
+        }
+        // A service that receives the subject twice gets the message once.
+        if !route.services.iter().any(|known| known.is(binding.receiver())) {
+            route.services.push(binding.receiver().clone());
+        }
+    }
 }
 
 fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> ClientTarget {

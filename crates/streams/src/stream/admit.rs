@@ -100,7 +100,7 @@ impl StreamCore {
         if !msg_headers.is_empty() {
             self.rules.check_before_state(msg_headers, !msg.payload.is_empty())?;
             self.rules.check_ttl_allowed(msg_headers)?;
-            // Compat: in a group whoever tries once more hears so, whatever is expected of the stream.
+            // Compat: in a group whoever tries once more hears so, whatever is expected.
             let is_known_first = self.store.group().is_some();
             if is_known_first && let Some(seq) = self.known_seq(msg_headers, ingest) {
                 return Ok(MsgVerdict::Duplicate(seq));

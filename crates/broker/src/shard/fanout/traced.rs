@@ -124,7 +124,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
-        served.extend(chosen(route, queues));
+        served.extend(chosen(&route.services, queues));
         self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng)
     }
 

@@ -8,7 +8,7 @@ use super::cluster::{
     AccountPurge, EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer,
 };
 use super::listing::page_of;
-use super::unanswerable::{offline, unavailable};
+use super::unanswerable::refusal;
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{
     AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, needs_facts, peer_of,
@@ -71,6 +71,18 @@ stepped_down! {
     MetaSteppedDown: "meta",
 }
 
+/// Nobody can answer now.
+fn unavailable(tokens: &[&str]) -> CallResponse {
+    CallResponse::audited(refusal(tokens, &ApiError::CLUSTER_NOT_AVAIL), true)
+}
+
+/// No server is there that has what a call is about.
+fn offline(tokens: &[&str]) -> CallResponse {
+    let is_of_consumer = tokens.first() == Some(&"CONSUMER");
+    let error = if is_of_consumer { ApiError::CONSUMER_OFFLINE } else { ApiError::STREAM_OFFLINE };
+    CallResponse::audited(refusal(tokens, &error), true)
+}
+
 impl Call {
     /// Does a call as a server of a cluster does it.
     pub(super) async fn dispatch_clustered(&mut self, meta: &Arc<Meta>, tokens: &[&str]) -> Handled {
@@ -90,9 +102,7 @@ impl Call {
             Route::Silent => return Handled::Done(None),
             // Compat: how it stands each of its servers says that is there.
             Route::Unavailable if matches!(tokens, ["STREAM", "INFO", _]) && self.has_stream(tokens[2]) => {}
-            Route::Unavailable => {
-                return Handled::Done(Some(unavailable(tokens)));
-            }
+            Route::Unavailable => return Handled::Done(Some(unavailable(tokens))),
             Route::Offline => return Handled::Done(Some(offline(tokens))),
             Route::Here => {}
         }
@@ -127,15 +137,14 @@ impl Call {
             ["CONSUMER", "PEER", "REMOVE", name, consumer] => {
                 Some(self.respond(async |call| call.remove_peer_of_consumer(meta, name, consumer)).await)
             }
-            ["INFO"] => {
-                let act = async |call: &mut Self| {
-                    let info = meta.account_info(&call.jetstream, &call.account).await;
-                    Ok(AccountInfo { info: Some(info) })
-                };
-                Some(self.respond(act).await)
-            }
+            ["INFO"] => Some(self.respond(async |call| call.info_of_all(meta).await).await),
             _ => return Handled::Usual,
         })
+    }
+
+    /// Use of JetStream by the account, on all servers.
+    async fn info_of_all(&self, meta: &Meta) -> Result<AccountInfo, ApiError> {
+        Ok(AccountInfo { info: Some(meta.account_info(&self.jetstream, &self.account).await) })
     }
 
     fn has_stream(&self, name: &str) -> bool {
@@ -146,7 +155,8 @@ impl Call {
     /// for a while, and then says that nobody can answer.
     pub(super) fn before_meta(&self, tokens: &[&str]) -> Handled {
         let Some(groups) = self.jetstream.cluster.groups.get() else { return Handled::Usual };
-        Handled::Done((groups.age() >= LEADERLESS).then(|| unavailable(tokens)))
+        let is_over = groups.age() >= LEADERLESS;
+        Handled::Done(is_over.then(|| unavailable(tokens)))
     }
 
     /// Does a call whose answer the stream's leader gives, unless it is refused here.

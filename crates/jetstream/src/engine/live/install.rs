@@ -82,7 +82,7 @@ impl LiveStream {
         lock(&self.membership.role).wanted = None;
         drop(membership);
         drop(guard);
-        self.withdraw_direct_gets();
+        self.direct.withdraw(&self.scope);
         joined.groups.remove(joined.place.group);
         let terms = JoinTerms {
             seed: joined.start.seed,

@@ -3,7 +3,7 @@
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
 use super::amnesia::Amnesia;
-use super::direct_offer::CatchUp;
+use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
@@ -318,7 +318,9 @@ impl JoinedMember {
 
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>, now: Timestamp) -> Result<(), MemberFailed> {
-        if self.groups.may_vote() {
+        // Who gives nobody JetStream follows, and never stands for election.
+        let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
+        if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
         self.look_at_logs(now)?;

@@ -16,6 +16,7 @@
 
 mod advisories;
 mod amnesia;
+mod catch_up;
 mod core_cell;
 mod core_guard;
 mod direct_offer;
@@ -52,7 +53,7 @@ use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
 use membership::Membership;
-use myelin_broker::{Account, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
+use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
@@ -99,8 +100,7 @@ pub struct LiveStream {
     release_waits: ReleaseWaits,
     reports: RateLimitedReports,
     outbox: OrderedOutbox,
-    direct: Arc<DirectGets>,
-    direct_offer: DirectOffer,
+    direct: DirectOffer,
     consumers: Arc<StreamConsumers>,
     /// Mirror or sources by which it copies others, and those of others that copy it.
     sourcing: Box<dyn Sourcing>,
@@ -143,8 +143,7 @@ impl LiveStream {
             release_waits: ReleaseWaits::default(),
             reports: RateLimitedReports::default(),
             outbox: OrderedOutbox::default(),
-            direct: DirectGets::new(account, host, readable),
-            direct_offer: DirectOffer::default(),
+            direct: DirectOffer::of(DirectGets::new(account, host, readable)),
             consumers: Arc::clone(consumers),
             sourcing,
             sourcing_marks: SourcingMarks::default(),
@@ -297,7 +296,7 @@ impl LiveStream {
 
     /// Receives what its subjects match from now on, and nothing else; who follows, direct gets.
     pub(super) fn bind(&self) {
-        self.offer_direct_gets();
+        self.direct.offer(&self.scope, self.view.leads(), self.config().allow_direct);
         if !self.view.leads() {
             return;
         }
@@ -353,9 +352,14 @@ impl LiveStream {
         }
     }
 
+    /// Answers direct gets that are for its origin, as a mirror may.
+    pub(super) fn bind_as_mirror(&self, origin: &str) -> Vec<Arc<Binding>> {
+        self.direct.bind(&self.scope, origin)
+    }
+
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
-        self.withdraw_direct_gets();
+        self.direct.withdraw(&self.scope);
         self.refuse_publishes();
     }
 

@@ -1,6 +1,9 @@
-//! What every server of the cluster answers for itself, or for all of them.
+//! Answers that any server of the cluster gives, for itself or for all of them.
 
-use super::{Trio, api, consume, create, leader, request, settled, store, store_all, stream, try_api, until};
+use super::{
+    Trio, api, consume, create, leader, request, same_everywhere, settled, store, store_all, stream, try_api,
+    until,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -92,7 +95,7 @@ async fn a_mirror_and_sources_copy_streams_of_other_servers() {
     assert_eq!(copied["message"]["subject"], "O.x");
 }
 
-/// What nobody can decide is refused in the words of the request; how a stream stands its last
+/// Requests that nobody can decide are refused in the words of the request; how a stream stands its last
 /// server still says.
 #[tokio::test]
 async fn the_last_server_says_what_it_knows() {
@@ -159,4 +162,26 @@ async fn consumers_show_the_replicas_that_they_are_to_have() {
     assert_eq!(none["limit"], 256, "{none}");
     let beyond = api(&clients[1], "STREAM.NAMES", &json!({ "offset": 9 })).await;
     assert_eq!(beyond["streams"], json!([]), "{beyond}");
+}
+
+/// Others lead what it has led; it follows, and has all of it when it is switched on again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_jetstream_is_switched_off_lets_others_lead() {
+    let trio = Trio::start();
+    let clients = trio.clients().await;
+    create(&clients[0], &stream("S", 3)).await;
+    store_all(&clients[0], "S", 0..10).await;
+    settled(&clients[0], "S").await;
+    let off = trio.at(&leader(&clients[0], "S").await);
+    let node = &trio.nodes[off];
+    let server = node.server.as_ref().expect("it runs");
+    let without: Vec<&str> = node.config.lines().filter(|line| !line.starts_with("jetstream")).collect();
+    let lines = server.reload(&without.join("\n"));
+    assert!(lines.iter().any(|line| line.contains("Reloaded server configuration")), "{lines:?}");
+    let other = &clients[(off + 1) % 3];
+    store_all(other, "S", 10..20).await;
+    assert_ne!(leader(other, "S").await, node.name);
+    assert_eq!(api(&clients[off], "STREAM.INFO.S", &Value::Null).await["state"]["messages"], 20);
+    server.reload(&node.config);
+    assert_eq!(same_everywhere(other, "S").await, 20, "it leads again, too");
 }
