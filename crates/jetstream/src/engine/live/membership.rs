@@ -8,7 +8,7 @@ use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
+use myelin_replica::{MemberProgress, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -69,6 +69,10 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     /// # Errors
     /// Words for why the disk refuses it.
     fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
+
+    /// Has an empty replica take this place soon, if the one that has it has failed: it is in
+    /// memory, and cannot be opened anew. The others of its group give what they have.
+    fn begin_anew(&self);
 }
 
 /// A stream's part in a group, if it has one.
@@ -76,12 +80,12 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
 pub(super) struct Membership {
     /// Perf: each turn looks here, and most streams have no group.
     pub(super) is_taken: AtomicBool,
-    /// Whether the member needs no ticks.
-    pub(super) is_resting: AtomicBool,
     pub(super) inbox: Mutex<Vec<MemberEvent>>,
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    /// Whether it takes the place of one of this life that has lost everything.
+    pub(super) begins_anew: AtomicBool,
     /// Held by whoever gives the stream another role.
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
@@ -104,6 +108,8 @@ pub(super) struct JoinedMember {
     pub(super) askers: Vec<Peer>,
     /// Whether it has said last that it may have lost something.
     pub(super) was_amnesiac: bool,
+    /// As ticks know it.
+    pub(super) was_resting: bool,
     pub(super) resting: Resting,
     /// Whether the members are those that were wanted last, as far as was told.
     pub(super) had_members: bool,
@@ -112,6 +118,8 @@ pub(super) struct JoinedMember {
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
     pub(super) catch_up: CatchUp,
+    /// Whether its stream has failed, as others have been told.
+    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
@@ -139,8 +147,8 @@ pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
     /// The leader, where that has changed.
     pub(super) leader: Option<Option<Peer>>,
-    /// With whether it may have lost what it has confirmed.
-    pub(super) vote: Option<(Vote, bool)>,
+    /// Whether a vote was left that is to be written.
+    pub(super) has_voted: bool,
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,
@@ -173,7 +181,7 @@ impl JoinedMember {
                     self.member.step(message)?;
                 }
             }
-            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
+            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word)?,
             MemberEvent::Log(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
             MemberEvent::Tick => self.tick(end, now)?,
@@ -212,7 +220,7 @@ impl JoinedMember {
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_current {
             amnesia.hear_leader(now);
-            if is_append && life == self.groups.life() {
+            if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
             }
         }
@@ -242,12 +250,20 @@ impl JoinedMember {
         LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
     }
 
-    fn hear_log(&mut self, peer: Peer, word: LogWord) {
+    fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
         match &mut self.amnesia {
             Some(amnesia) => amnesia.hear(peer, word),
-            None if word.is_amnesiac => self.askers.push(peer),
+            None if word.is_amnesiac => {
+                self.askers.push(peer);
+                let members = self.member.status().members;
+                let has_less = |other: &MemberProgress| other.peer == peer && other.matched > word.index;
+                if members.iter().any(has_less) {
+                    self.member.consensus_mut().reset_peer(peer)?;
+                }
+            }
             None => {}
         }
+        Ok(())
     }
 
     /// Has members that may have lost something find a leader, where they have none: all vote for
@@ -255,6 +271,8 @@ impl JoinedMember {
     fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
         let (me, mine) = (self.groups.me, self.log());
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
+        let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
+        self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
@@ -294,6 +312,25 @@ impl JoinedMember {
         let Some(end) = end else { return };
         for &peer in self.member.consensus().members().voters.iter().filter(|&&peer| peer != self.groups.me) {
             write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
+    }
+
+    /// Has time pass for it, or stand still, as it rests.
+    pub(super) fn note_rest(&mut self) {
+        let is_resting = self.resting.is_under_way();
+        if std::mem::replace(&mut self.was_resting, is_resting) != is_resting {
+            self.groups.rests(self.place.group, is_resting);
+        }
+    }
+
+    /// Its stream has failed: others that rest are woken, once. While this server is there nobody
+    /// else would notice that the group has no leader any more.
+    pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
+        self.resting = Resting::default();
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
+            self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
+            self.answer_askers(out);
         }
     }
 
