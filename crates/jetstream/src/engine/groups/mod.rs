@@ -286,12 +286,17 @@ impl Groups {
         lock(&self.peers).may_vote(self.nanoseconds())
     }
 
-    /// The server is about to end: it takes no lead any more.
+    /// The server is about to end, or to give nobody JetStream: it takes no lead any more.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
     }
 
-    /// Whether the server is about to end.
+    /// The server goes on, and may lead again.
+    pub(super) fn come_back(&self) {
+        self.is_leaving.store(false, Relaxed);
+    }
+
+    /// Whether the server is about to end, or gives nobody JetStream for now.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Relaxed)
     }

@@ -103,6 +103,7 @@ impl LiveStream {
         self.membership.is_taken.store(false, Release);
         lock(&self.membership.inbox).clear();
         lock(&self.membership.role).wanted = None;
+        self.direct.withdraw(&self.scope);
         joined.groups.remove(joined.place.group);
         let terms = JoinTerms {
             seed: joined.start.seed,

@@ -6,6 +6,7 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
+use super::catch_up::CatchUp;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
@@ -39,12 +40,7 @@ impl LiveStream {
         let GroupConfig { place, voters } = config;
         let has_log = self.has_log()?;
         if !self.consumers.is_of_group() {
-            if self.reader().state().totals.last_seq > 0 {
-                return Err(ApiError::stream_general("it has sequences that are of no group"));
-            }
-            let position =
-                GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
-            self.join_group(position, GroupConsumers::in_memory(0))?;
+            self.begin_log(place)?;
         }
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
@@ -81,6 +77,7 @@ impl LiveStream {
             wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            catch_up: CatchUp::default(),
             has_failed: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
@@ -90,6 +87,18 @@ impl LiveStream {
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
+        Ok(())
+    }
+
+    /// Begins an empty log of a group, of which others may have more.
+    fn begin_log(&self, place: &GroupPlace) -> Result<(), ApiError> {
+        if self.reader().state().totals.last_seq > 0 {
+            return Err(ApiError::stream_general("it has sequences that are of no group"));
+        }
+        let position = GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
+        self.join_group(position, GroupConsumers::in_memory(0))?;
+        self.direct.withdraw(&self.scope);
+        self.direct.offer(&self.scope, self.view.leads(), self.config().allow_direct);
         Ok(())
     }
 
@@ -305,7 +314,12 @@ impl LiveStream {
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };
         let groups = Arc::clone(&joined.groups);
+        let has_caught_up = self.direct.is_awaited() && joined.has_caught_up(self.scope.host.now());
         drop(membership);
+        if has_caught_up && self.direct.may_open() {
+            let me = Arc::clone(&me);
+            self.scope.host.spawn_sync(Box::new(move || me.direct.open(&me.scope, me.config().allow_direct)));
+        }
         let replica: Arc<dyn GroupReplica> = Arc::clone(&me) as Arc<dyn GroupReplica>;
         if std::mem::take(&mut work.has_voted) {
             groups.write_votes();

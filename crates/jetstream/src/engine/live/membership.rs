@@ -3,6 +3,7 @@
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
 use super::amnesia::Amnesia;
+use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
@@ -116,6 +117,7 @@ pub(super) struct JoinedMember {
     pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    pub(super) catch_up: CatchUp,
     /// Whether its stream has failed, as others have been told.
     pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
@@ -211,8 +213,12 @@ impl JoinedMember {
     fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
         let is_append = message.kind == RaftMessageKind::Append;
         let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
+        let is_current = is_of_leader && message.term >= self.member.consensus().term();
+        if is_current {
+            self.catch_up.hear(message.commit, now);
+        }
         let Some(amnesia) = &mut self.amnesia else { return };
-        if is_of_leader && message.term >= self.member.consensus().term() {
+        if is_current {
             amnesia.hear_leader(now);
             if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
@@ -230,6 +236,12 @@ impl JoinedMember {
         let has_had_leader = known.has_had_leader || leader.is_some();
         *known = GroupLeadership { leader, since: now, has_had_leader };
         Some(leader)
+    }
+
+    /// Whether this follower has had all that its leader had.
+    pub(super) fn has_caught_up(&self, now: Timestamp) -> bool {
+        let committed = self.member.consensus().committed();
+        self.amnesia.is_none() && (self.resting.is_under_way() || self.catch_up.is_over(committed, now))
     }
 
     /// Where its log ends.
@@ -343,7 +355,9 @@ impl JoinedMember {
 
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>, now: Timestamp) -> Result<(), MemberFailed> {
-        if self.groups.may_vote() {
+        // Who gives nobody JetStream follows, and never stands for election.
+        let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
+        if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
         self.look_at_logs(now)?;

@@ -16,6 +16,7 @@
 //!    replica, and the first of them stands for election.
 //! 3. Whoever leads the stream first answers the client (`Meta::answer_pending`).
 
+mod account_use;
 mod answers;
 mod assignment;
 mod gather;
@@ -276,7 +277,11 @@ impl Meta {
                 let is_young = || live.began_within(LEADERLESS);
                 if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
             }
-            None if !self.leads() => Route::Silent,
+            // Its leader may be there, and answers then.
+            None if !self.leads() && assignment.as_ref().is_some_and(|known| !self.lacks_quorum(known)) => {
+                Route::Silent
+            }
+            None if !self.leads() => self.route_to_leader(),
             None => match assignment {
                 None => Route::Here,
                 Some(assignment) if self.is_offline(&assignment) => Route::Offline,
@@ -360,8 +365,13 @@ impl Meta {
             }
         }
         self.view().see(last);
+        let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
         for (assignment, is_new) in changed {
             self.reconcile(&jetstream, &assignment, is_new);
+        }
+        if has_new {
+            // Those of other servers, too.
+            jetstream.seek_origins();
         }
         self.waits.wake();
     }
