@@ -292,7 +292,7 @@ impl LiveStream {
                 joined.has_failed = false;
             }
             Err(failed) => {
-                // It fails with its stream, which is opened anew later, and hears nothing till then.
+                // It fails with its stream, which is opened anew later: it hears nothing till then.
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(effects);
             }
