@@ -293,7 +293,7 @@ impl LiveStream {
                 joined.has_failed = false;
             }
             Err(failed) => {
-                // It fails with its stream, which is opened anew later: until then it hears nothing.
+                // It fails with its stream, which is opened anew later, and hears nothing before.
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(effects);
             }

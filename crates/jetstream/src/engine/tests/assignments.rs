@@ -62,7 +62,7 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
 }
 
-/// Who decides may have to ask other servers first.
+/// A decision may have to ask other servers first.
 #[test]
 fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {
     let mut cluster = cluster();
