@@ -62,7 +62,11 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
 }
 
+<<<<<<< HEAD
+/// A decision may have to ask other servers first.
+=======
 /// Other servers may have to be asked before a decision.
+>>>>>>> lead
 #[test]
 fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {
     let mut cluster = cluster();
