@@ -8,13 +8,13 @@ use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
 use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
-use myelin_store::{InstallPoint, Timestamp};
+use myelin_store::{InstallPoint, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Whether a member that rests has something to do because of it. The answer to a last heartbeat is
@@ -70,6 +70,17 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
 }
 
+/// Stream that has taken the place of another one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct ReplacedBy {
+    pub(in crate::engine) new: StreamId,
+    pub(in crate::engine) old: StreamId,
+    /// Whether a start keeps it for certain, and not the old one.
+    pub(in crate::engine) is_sure: bool,
+    /// Up to which sequence messages may have lifetimes of which only their headers tell.
+    pub(in crate::engine) lifetimes_until: u64,
+}
+
 /// A stream's part in a group, if it has one.
 #[derive(Default)]
 pub(super) struct Membership {
@@ -87,6 +98,10 @@ pub(super) struct Membership {
     pub(super) watcher: OnceLock<Weak<dyn MemberWatcher>>,
     /// Where another one can take its place.
     pub(super) place: OnceLock<Box<dyn ReplicaPlace>>,
+    /// The one that has taken it, which a start keeps.
+    pub(super) replaced_by: OnceLock<ReplacedBy>,
+    /// Number of the stream in whose place it stands, as long as a start may find that; 0: none.
+    pub(super) in_place_of: AtomicU64,
 }
 
 pub(super) struct JoinedMember {
@@ -142,6 +157,8 @@ pub(super) struct MemberWork {
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,
+    /// Whether another member is to lead: this one leaves its group.
+    pub(super) hands_over: bool,
     /// Its frames have to be sent by whoever held the turn.
     pub(super) must_send: bool,
 }
@@ -171,7 +188,7 @@ impl JoinedMember {
                     self.member.step(message)?;
                 }
             }
-            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
+            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word)?,
             MemberEvent::Log(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
             MemberEvent::Tick => self.tick(end, now)?,
@@ -230,12 +247,19 @@ impl JoinedMember {
         LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
     }
 
-    fn hear_log(&mut self, peer: Peer, word: LogWord) {
-        match &mut self.amnesia {
-            Some(amnesia) => amnesia.hear(peer, word),
-            None if word.is_amnesiac => self.askers.push(peer),
-            None => {}
+    fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
+        if let Some(amnesia) = &mut self.amnesia {
+            amnesia.hear(peer, word);
+        } else if word.is_amnesiac {
+            self.askers.push(peer);
+            let members = self.member.consensus().status().members;
+            let confirmed = members.iter().find(|member| member.peer == peer).map_or(0, |one| one.matched);
+            if confirmed > word.index {
+                // It was opened anew, and has less than this leader has heard of it.
+                self.member.consensus_mut().reset_peer(peer)?;
+            }
         }
+        Ok(())
     }
 
     /// Has members that may have lost something find a leader, where they have none: all vote for

@@ -40,6 +40,11 @@ impl Assignments {
         (!found.is_removed).then(|| Arc::clone(found))
     }
 
+    /// The assignment of a stream that is or was there.
+    pub(super) fn last(&self, key: &StreamKey) -> Option<Arc<Assignment>> {
+        self.all.get(key).map(Arc::clone)
+    }
+
     /// When streams of this name were created that are removed, the newest last.
     pub(in crate::engine) fn removed(&self, account: &str, stream: &str) -> Vec<Timestamp> {
         let Some(last) = self.all.get(&StreamKey::new(account, stream)) else { return Vec::new() };
@@ -75,6 +80,12 @@ impl Assignments {
     pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
         let has = |one: &&Arc<Assignment>| !one.is_removed && one.servers().any(|peer| peer == server);
         self.all.values().filter(has).map(Arc::clone).collect()
+    }
+
+    /// Streams that are to have several replicas, or have.
+    pub(super) fn replicated(&self) -> Vec<Arc<Assignment>> {
+        let has_more = |one: &&Arc<Assignment>| one.peers.len() > 1 || one.config.num_replicas > 1;
+        self.all.values().filter(|one| !one.is_removed).filter(has_more).map(Arc::clone).collect()
     }
 
     /// Streams whose groups are to have other members, and have not as far as was said.
