@@ -59,8 +59,12 @@ impl GroupMember {
     /// Takes the next step of a change, if this member leads and there is one. Answers whether
     /// another one is to lead before that: this one is no member when the change is through.
     pub(super) fn change_members(&mut self, stream: &mut StreamCore, now: Timestamp) -> bool {
-        let is_free = stream.role().leads()
-            && self.leads()
+        let leads = stream.role().leads() && self.leads();
+        if leads && !self.consensus.members().votes(self.me) {
+            // It was elected while it was one, and its log has said more since.
+            return true;
+        }
+        let is_free = leads
             && self.unproposed.is_empty()
             && self.consensus.can_propose()
             && [KEY, SETTLED].iter().all(|key| stream.store().decided_note(key) == stream.store().note(key));

@@ -82,6 +82,7 @@ impl LiveStream {
             was_amnesiac: is_amnesiac,
             had_members: true,
             wanted: Vec::new(),
+            told: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
@@ -150,6 +151,11 @@ impl LiveStream {
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
         self.tell(MemberEvent::Want(peers));
         self.serve_off_shard();
+    }
+
+    /// Tells who the members of its group are, for as long as it has no log that says it.
+    pub(in crate::engine) fn tell_members(&self, peers: Vec<Peer>) {
+        lock(&self.membership.member).iter_mut().for_each(|joined| joined.told.clone_from(&peers));
     }
 
     /// Whether this replica leads its group, and just these peers are its members.

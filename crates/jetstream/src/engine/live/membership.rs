@@ -123,6 +123,8 @@ pub(super) struct JoinedMember {
     pub(super) had_members: bool,
     /// Peers that are to be the members, as was said last.
     pub(super) wanted: Vec<Peer>,
+    /// Members as somebody has told, for as long as it has no log that says them.
+    pub(super) told: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
     pub(super) leadership: GroupLeadership,
@@ -271,9 +273,10 @@ impl JoinedMember {
             return Ok(());
         }
         let mut voters = self.member.consensus().members().all_voters();
-        if mine.index == 0 && !self.wanted.is_empty() {
+        let told = if self.wanted.is_empty() { &self.told } else { &self.wanted };
+        if mine.index == 0 && !told.is_empty() {
             // Without a log it knows those who have founded the group: others may have all of it.
-            voters.clone_from(&self.wanted);
+            voters.clone_from(told);
         }
         if !voters.contains(&me) {
             return Ok(());

@@ -168,10 +168,8 @@ impl Meta {
         // All are there when it is made, and say that they have nothing.
         let terms = JoinTerms { seed, is_synced, may_be_new: false, is_amnesiac: false };
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
-        if live.group_status().is_some_and(|status| status.last == 0) {
-            // Without a log it cannot know who has come since, and may have more than it has.
-            live.want_members(peers_of(servers));
-        }
+        // Without a log it cannot know who has come since, and may have more than it has.
+        live.tell_members(peers_of(servers));
         let meta = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),

@@ -71,7 +71,8 @@ fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) {
         }
         cluster.pass(1);
     }
-    panic!("{replicas} servers have {messages} messages: {:?}", holders(cluster));
+    let holders = holders(cluster);
+    panic!("{replicas} servers have {messages} messages: {holders:?}, {:?}", cluster.statuses());
 }
 
 fn names(of: &[usize]) -> Vec<String> {
@@ -312,6 +313,11 @@ fn a_change_that_a_disk_refuses_is_tried_again() {
         cluster.ask("STREAM.UPDATE.S", &config(3));
         cluster.pass(20);
         cluster.take_answers();
+        let live = cluster.house(leader).streams().stream("S");
+        if live.is_some_and(|live| live.failure().is_some()) {
+            // The journal itself has failed: nothing is opened anew before the next start.
+            continue;
+        }
         let said = cluster.house(leader).host.warnings_with("is not as it is assigned");
         assert!(said <= 1, "{said}");
         refused += said;

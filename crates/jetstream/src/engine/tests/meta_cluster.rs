@@ -227,7 +227,10 @@ impl MetaCluster {
         loop {
             let mut has_any = false;
             for server in &mut self.servers {
-                server.house.iter_mut().for_each(House::settle);
+                if let Some(house) = &mut server.house {
+                    house.settle();
+                    has_any |= house.run_repairs();
+                }
                 has_any |= server.go_on_with_calls();
             }
             for from in 0..self.servers.len() {
@@ -356,6 +359,21 @@ impl MetaCluster {
     pub(super) fn acks(&self) -> usize {
         let all = self.servers.iter().flat_map(|server| &server.acks);
         all.map(|acks| lock(acks).iter().filter(|ack| ack.payload.contains(r#""seq""#)).count()).sum()
+    }
+
+    /// How servers that run stand, in words.
+    pub(super) fn statuses(&self) -> Vec<String> {
+        let houses = self.servers.iter().filter_map(|server| server.house.as_ref());
+        let words = houses.map(|house| {
+            let live = house.streams().stream(&self.config.name);
+            let of_stream =
+                live.map(|live| (live.group_status(), live.failure(), live.role(), live.voters()));
+            let meta = house.jetstream.meta();
+            let of_meta = meta.map(|meta| (meta.live().group_status(), meta.live().voters(), meta.servers()));
+            let warnings = lock(&house.host.warnings).clone();
+            format!("stream {of_stream:?}, meta {of_meta:?}, {warnings:?}\n")
+        });
+        words.collect()
     }
 
     /// Messages and last sequence of the stream of each server that runs.

@@ -31,7 +31,7 @@ fn wait_for(cluster: &mut MetaCluster, what: &str, mut is_there: impl FnMut(&mut
         }
         cluster.pass(1);
     }
-    panic!("there is not: {what}, but {:?}", members(cluster));
+    panic!("there is not: {what}, but {:?}", cluster.statuses());
 }
 
 /// Members of the meta group that vote, as its leader counts them, and names that servers know.
