@@ -168,8 +168,13 @@ impl Call {
     }
 
     /// Streams of the account in the cluster.
-    fn assigned(&self, meta: &Meta) -> AccountView {
-        AccountView(meta.view().of_account(self.account.account().name()))
+    fn assigned(&self, meta: &Meta) -> Vec<Arc<Assignment>> {
+        meta.view().of_account(self.account.account().name())
+    }
+
+    /// Looks at a configuration beside those of the account's streams in the cluster.
+    fn beside_others<T>(&self, meta: &Meta, look: impl FnOnce(&AccountView<'_>) -> T) -> T {
+        look(&AccountView { view: &meta.view(), account: self.account.account().name() })
     }
 
     async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
@@ -177,7 +182,7 @@ impl Call {
         let mut limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
         // What servers have room for is looked at when one is chosen.
         (limits.server.max_memory, limits.server.max_storage) = (i64::MAX, i64::MAX);
-        let created = config::create(request, name, &self.assigned(meta), &limits)?;
+        let created = self.beside_others(meta, |others| config::create(request, name, others, &limits))?;
         let known = meta.view().get(self.account.account().name(), name);
         let assignment = match (created, known) {
             // Its leader answers once more.
@@ -202,7 +207,7 @@ impl Call {
     async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
-        let config = config::update(request, name, &self.assigned(meta), &limits)?;
+        let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
         let known = meta.view().get(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
@@ -295,9 +300,7 @@ impl Call {
         request: &StreamsRequest,
         limit: usize,
     ) -> (Paging, Vec<Arc<Assignment>>) {
-        page_of(self.assigned(meta).0, request, limit, |one, collides| {
-            one.config.subjects.iter().any(collides)
-        })
+        page_of(self.assigned(meta), request, limit, |one, collides| one.config.subjects.iter().any(collides))
     }
 
     /// Has another server lead the stream, and all of its consumers.
@@ -385,20 +388,17 @@ impl Call {
     /// Begins with a restore: a stream without other replicas comes to this server, and is assigned
     /// to it when it is whole.
     fn restore_assigned(&mut self, meta: &Meta, name: &str) -> Result<StreamRestore, ApiError> {
-        let others = self.assigned(meta);
-        self.restore_among(name, &others, true)
+        let account = Arc::clone(self.account.account());
+        self.restore_checked(name, true, |config, limits| {
+            config::restore(config, &AccountView { view: &meta.view(), account: account.name() }, limits)
+        })
     }
 
     /// Mirrors of a stream beside itself; nothing where there are none.
     pub(super) fn alternates_of(&self, name: &str) -> Vec<StreamAlternate> {
         let Some(meta) = self.jetstream.meta() else { return Vec::new() };
         let cluster = self.jetstream.host.cluster();
-        let is_mirror = |one: &&Arc<Assignment>| {
-            one.config.mirror.as_ref().is_some_and(|mirror| mirror.name == name && mirror.external.is_none())
-        };
-        let assigned = self.assigned(&meta).0;
-        let mirrors: Vec<&str> =
-            assigned.iter().filter(is_mirror).map(|one| one.key.stream.as_str()).collect();
+        let mirrors = meta.view().mirrors_of(self.account.account().name(), name);
         if mirrors.is_empty() {
             return Vec::new();
         }
@@ -408,14 +408,14 @@ impl Call {
             domain: domain.clone(),
             cluster: cluster.clone(),
         };
-        [name].into_iter().chain(mirrors).map(alternate).collect()
+        [name].into_iter().chain(mirrors.iter().map(String::as_str)).map(alternate).collect()
     }
 
     /// Use of JetStream by the account: its streams in the cluster, and what this server knows of
     /// their sizes.
     fn clustered_account_info(&mut self, meta: &Meta) -> Result<AccountInfo, ApiError> {
         let mut info = self.account.info(&self.jetstream.settings.domain);
-        let assigned = self.assigned(meta).0;
+        let assigned = self.assigned(meta);
         let (mut memory, mut storage) = (0, 0);
         for one in &assigned {
             let Some(live) = self.account.stream(&one.key.stream) else { continue };

@@ -51,12 +51,8 @@ impl Timer for Groups {
             self.observer().into_iter().for_each(|observer| observer.passes());
             self.installs.passes();
         }
-        if let Some(groups) = self.me_weak.upgrade()
-            && groups.votes.claim()
-        {
-            // The disk has refused them.
-            groups.write_votes();
-        }
+        // Those that the disk has refused.
+        self.me_weak.upgrade().into_iter().for_each(|groups| groups.write_votes());
         self.arm();
     }
 }

@@ -301,18 +301,17 @@ impl Groups {
         self.members.all()
     }
 
-    /// Has a vote made durable, and the member told.
-    pub(super) fn persist_vote(
-        self: &Arc<Self>,
+    /// Leaves a vote that is to be made durable, and of which its member is told then. Called in
+    /// the member's turn: of two votes that are left the later one counts.
+    pub(super) fn leave_vote(
+        &self,
         place: GroupPlace,
         (vote, is_amnesiac): (Vote, bool),
-        live: &Arc<dyn GroupReplica>,
+        live: Weak<dyn GroupReplica>,
     ) {
         let (epoch, incarnation) = (place.epoch, self.lived.incarnation);
         let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
-        if self.votes.add(place.group, state, live) {
-            self.write_votes();
-        }
+        self.votes.add(place.group, state, live);
     }
 
     /// Has everything synced that is written. For threads that may wait.
@@ -320,7 +319,11 @@ impl Groups {
         self.syncs.round(self.host.now());
     }
 
-    fn write_votes(self: &Arc<Self>) {
+    /// Has all votes written that were left, unless somebody is on the way to.
+    pub(super) fn write_votes(self: &Arc<Self>) {
+        if !self.votes.claim() {
+            return;
+        }
         let groups = Arc::clone(self);
         self.host.spawn_sync(Box::new(move || {
             if let Err(error) = groups.votes.write() {
@@ -363,10 +366,16 @@ impl Groups {
 
     /// Has time pass for all members that do not rest.
     fn tick(&self) {
-        for member in self.members().into_iter().filter(|member| !member.is_resting()) {
+        for member in self.members.awake() {
             member.tell(MemberEvent::Tick);
             member.serve_off_shard();
         }
+    }
+
+    /// A member of this server rests from now on, or does not any more: time passes for it only
+    /// then. Called in the member's turn.
+    pub(super) fn rests(&self, group: GroupId, is_resting: bool) {
+        self.members.rests(group, is_resting);
     }
 
     /// Whether all of these servers support this one: one that is lost is noticed without a word in

@@ -19,7 +19,7 @@ use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
-use myelin_streams::stream::StreamCore;
+use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
@@ -77,14 +77,16 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia()),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
+            was_resting: false,
             had_members: true,
             wanted: Vec::new(),
             told: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            has_failed: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         *lock(&self.membership.member) = Some(joined);
@@ -94,6 +96,11 @@ impl LiveStream {
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         Ok(())
+    }
+
+    fn begin_amnesia(&self) -> Amnesia {
+        let now = self.scope.host.now();
+        if self.membership.begins_anew.load(Acquire) { Amnesia::begun_anew(now) } else { Amnesia::new(now) }
     }
 
     /// Whether its log has entries of a group. Only for threads that may wait.
@@ -146,6 +153,37 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Whether its member needs no ticks.
+    #[cfg(test)]
+    pub(in crate::engine) fn is_resting(&self) -> bool {
+        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.was_resting)
+    }
+
+    /// Has other members be those that have founded its group, for when it is opened anew. Answers
+    /// who it was.
+    #[cfg(test)]
+    pub(in crate::engine) fn set_founders(&self, peers: Vec<Peer>) -> Vec<Peer> {
+        let mut membership = lock(&self.membership.member);
+        membership
+            .as_mut()
+            .map(|joined| std::mem::replace(&mut joined.start.voters, peers))
+            .unwrap_or_default()
+    }
+
+    /// News that wait for its member.
+    #[cfg(test)]
+    pub(in crate::engine) fn waiting_news(&self) -> usize {
+        lock(&self.membership.inbox).len()
+    }
+
+    /// Has its member see what was left for it, and answers the rest of the work, which comes when
+    /// the turn is over.
+    #[cfg(test)]
+    pub(in crate::engine) fn serve_member_by_half(self: &Arc<Self>) -> impl FnOnce() + use<> {
+        let (after, live) = (self.submit(StreamWork::Member, MessageBuf::default()), Arc::clone(self));
+        move || live.apply_effects_off_shard(after)
+    }
+
     /// Has just these peers be the members of its group, as soon as may be. Only for threads that
     /// may wait.
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
@@ -185,6 +223,7 @@ impl LiveStream {
         if core.store().failure().is_some() {
             // It is opened anew together with its stream, and hears nothing until then.
             lock(&self.membership.inbox).clear();
+            self.tell_of_failure(joined, after);
             return;
         }
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
@@ -198,17 +237,13 @@ impl LiveStream {
             }
             Ok(work)
         });
-        self.membership.is_resting.store(joined.resting.is_under_way(), Release);
+        joined.note_rest();
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
                 let begin = joined.member.consensus().begin_of_term();
-                write_frames(
-                    &joined.groups,
-                    (joined.place, &joined.lives, begin),
-                    work.messages,
-                    &mut frames,
-                );
+                let sender = (joined.place, &joined.lives, begin);
+                write_frames(&joined.groups, sender, work.messages, &mut frames);
                 let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
                 let lacking = joined.member.consensus_mut().lacking();
                 lacking.into_iter().for_each(|peer| joined.groups.install_wanted(group, peer));
@@ -222,22 +257,35 @@ impl LiveStream {
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
                 after.member.hands_over = work.hands_over;
-                let MemberWork { role, leader, vote, needs_sync, must_send, .. } = &mut after.member;
+                if let Some(vote) = work.vote.or(remembered) {
+                    let replica = Weak::clone(&self.me) as Weak<dyn GroupReplica>;
+                    joined.groups.leave_vote(joined.place, (vote, is_amnesiac), replica);
+                    after.member.has_voted = true;
+                }
+                let MemberWork { role, leader, needs_sync, must_send, .. } = &mut after.member;
                 *leader = joined.note_change_of_leader(now).or(*leader);
                 *must_send |= joined.frames.add(&mut frames);
                 *role = work.role.or(*role);
-                *vote = work.vote.or(remembered).map(|vote| (vote, is_amnesiac)).or(*vote);
                 *needs_sync = work.needs_sync;
             }
             Err(failed) => {
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(&mut after.effects);
+                self.tell_of_failure(joined, after);
             }
         }
     }
 
+    /// Has others go on without its member, which has failed with its stream.
+    fn tell_of_failure(&self, joined: &mut JoinedMember, after: &mut TurnResult) {
+        let mut frames = MessageBuf::default();
+        joined.end_with_stream(&mut frames);
+        joined.note_rest();
+        after.member.must_send |= joined.frames.add(&mut frames);
+    }
+
     /// Opens its member anew, with a stream that was.
-    pub(super) fn reopen_member(&self, core: &mut StreamCore) {
+    pub(super) fn reopen_member(&self, core: &mut StreamCore, effects: &mut Effects) {
         let mut membership = lock(&self.membership.member);
         let Some(joined) = &mut *membership else { return };
         lock(&self.membership.inbox).clear();
@@ -268,13 +316,12 @@ impl LiveStream {
                     );
                     self.scope.host.log(Level::Warn, line);
                 }
+                joined.has_failed = false;
             }
-            Err(error) => {
-                let (account, name) = (self.scope.account.name(), &self.scope.name);
-                let line = format_args!("JetStream stream '{account} > {name}' is no member now: {error}");
-                self.scope.host.log(Level::Error, line);
-                *membership = None;
-                self.membership.is_taken.store(false, Release);
+            Err(failed) => {
+                // It fails with its stream, which is opened anew later: until then it hears nothing.
+                core.store().give_up(&format!("as a member of its group: {failed}"));
+                core.released(effects);
             }
         }
     }
@@ -292,11 +339,11 @@ impl LiveStream {
         }
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };
-        let (groups, place) = (Arc::clone(&joined.groups), joined.place);
+        let groups = Arc::clone(&joined.groups);
         drop(membership);
         let replica: Arc<dyn GroupReplica> = Arc::clone(&me) as Arc<dyn GroupReplica>;
-        if let Some(vote) = work.vote.take() {
-            groups.persist_vote(place, vote, &replica);
+        if std::mem::take(&mut work.has_voted) {
+            groups.write_votes();
         }
         if std::mem::take(&mut work.needs_sync) {
             groups.sync(&replica);
@@ -373,10 +420,6 @@ impl GroupReplica for LiveStream {
 
     fn serve_off_shard(&self) {
         self.submit_and_wait(StreamWork::Member);
-    }
-
-    fn is_resting(&self) -> bool {
-        self.membership.is_resting.load(Acquire)
     }
 
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {

@@ -7,7 +7,7 @@ use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
+use myelin_replica::{MemberProgress, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -68,6 +68,10 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     /// # Errors
     /// Words for why the disk refuses it.
     fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
+
+    /// Has an empty replica take this place soon, if the one that has it has failed: it is in
+    /// memory, and cannot be opened anew. The others of its group give what they have.
+    fn begin_anew(&self);
 }
 
 /// Stream that has taken the place of another one.
@@ -86,12 +90,12 @@ pub(in crate::engine) struct ReplacedBy {
 pub(super) struct Membership {
     /// Perf: each turn looks here, and most streams have no group.
     pub(super) is_taken: AtomicBool,
-    /// Whether the member needs no ticks.
-    pub(super) is_resting: AtomicBool,
     pub(super) inbox: Mutex<Vec<MemberEvent>>,
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    /// Whether it takes the place of one of this life that has lost everything.
+    pub(super) begins_anew: AtomicBool,
     /// Held by whoever gives the stream another role.
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
@@ -118,6 +122,8 @@ pub(super) struct JoinedMember {
     pub(super) askers: Vec<Peer>,
     /// Whether it has said last that it may have lost something.
     pub(super) was_amnesiac: bool,
+    /// As ticks know it.
+    pub(super) was_resting: bool,
     pub(super) resting: Resting,
     /// Whether the members are those that were wanted last, as far as was told.
     pub(super) had_members: bool,
@@ -127,6 +133,8 @@ pub(super) struct JoinedMember {
     pub(super) told: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    /// Whether its stream has failed, as others have been told.
+    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
@@ -154,8 +162,8 @@ pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
     /// The leader, where that has changed.
     pub(super) leader: Option<Option<Peer>>,
-    /// With whether it may have lost what it has confirmed.
-    pub(super) vote: Option<(Vote, bool)>,
+    /// Whether a vote was left that is to be written.
+    pub(super) has_voted: bool,
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,
@@ -225,7 +233,7 @@ impl JoinedMember {
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_of_leader && message.term >= self.member.consensus().term() {
             amnesia.hear_leader(now);
-            if is_append && life == self.groups.life() {
+            if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
             }
         }
@@ -250,16 +258,17 @@ impl JoinedMember {
     }
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
-        if let Some(amnesia) = &mut self.amnesia {
-            amnesia.hear(peer, word);
-        } else if word.is_amnesiac {
-            self.askers.push(peer);
-            let members = self.member.consensus().status().members;
-            let confirmed = members.iter().find(|member| member.peer == peer).map_or(0, |one| one.matched);
-            if confirmed > word.index {
-                // It was opened anew, and has less than this leader has heard of it.
-                self.member.consensus_mut().reset_peer(peer)?;
+        match &mut self.amnesia {
+            Some(amnesia) => amnesia.hear(peer, word),
+            None if word.is_amnesiac => {
+                self.askers.push(peer);
+                let members = self.member.status().members;
+                let has_less = |other: &MemberProgress| other.peer == peer && other.matched > word.index;
+                if members.iter().any(has_less) {
+                    self.member.consensus_mut().reset_peer(peer)?;
+                }
             }
+            None => {}
         }
         Ok(())
     }
@@ -269,6 +278,8 @@ impl JoinedMember {
     fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
         let (me, mine) = (self.groups.me, self.log());
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
+        let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
+        self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
@@ -309,6 +320,25 @@ impl JoinedMember {
         let Some(end) = end else { return };
         for &peer in self.member.consensus().members().voters.iter().filter(|&&peer| peer != self.groups.me) {
             write_frame(&self.groups, peer, FrameBody::Rest(self.place, end), out);
+        }
+    }
+
+    /// Has time pass for it, or stand still, as it rests.
+    pub(super) fn note_rest(&mut self) {
+        let is_resting = self.resting.is_under_way();
+        if std::mem::replace(&mut self.was_resting, is_resting) != is_resting {
+            self.groups.rests(self.place.group, is_resting);
+        }
+    }
+
+    /// Its stream has failed: others that rest are woken, once. While this server is there nobody
+    /// else would notice that the group has no leader any more.
+    pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
+        self.resting = Resting::default();
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
+            self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
+            self.answer_askers(out);
         }
     }
 

@@ -176,15 +176,15 @@ impl Meta {
             return;
         }
         let servers = self.servers();
-        let all = self.view().replicated();
+        let all = self.view().incomplete(&servers);
         let mut out = MessageBuf::default();
         let mut count = 0;
         for known in all {
             let rest: Vec<String> =
                 known.peers.iter().filter(|peer| servers.contains(peer)).cloned().collect();
             let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1);
-            let is_complete = rest.len() == known.peers.len();
-            if rest.is_empty() || is_complete && (!known.before.is_empty() || rest.len() >= wanted) {
+            if rest.is_empty() {
+                // Nobody else has it.
                 continue;
             }
             let placed = self.place_again(&rest, wanted);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) const BEAT: i64 = 50_000_000;
 const NAMES: [&str; 5] = ["server-A", "server-B", "server-C", "server-D", "server-E"];
-const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
+pub(super) const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
 /// Frames that have left a server: subject and bytes.
 #[derive(Default)]
@@ -76,7 +76,7 @@ pub(super) struct Cluster {
 }
 
 /// The server with this number.
-fn peer(number: usize) -> Peer {
+pub(super) fn peer(number: usize) -> Peer {
     Peer::parse(NAMES[number]).expect("eight characters")
 }
 
@@ -407,6 +407,12 @@ impl Cluster {
             Some((seq, String::from_utf8_lossy(found.payload).into_owned()))
         };
         (totals.first_seq..=totals.last_seq).filter_map(read).collect()
+    }
+
+    /// Whether a server's member needs no ticks.
+    pub(super) fn rests(&mut self, number: usize) -> bool {
+        let name = self.config.name.clone();
+        self.house(number).stream(&name).is_resting()
     }
 
     /// The members that lead, with their terms.

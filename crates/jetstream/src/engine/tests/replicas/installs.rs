@@ -3,6 +3,7 @@
 use super::super::cluster::Cluster;
 use super::super::house::stream;
 use super::consumers::{ask, consumer};
+use crate::engine::Host;
 use myelin_disk::faulty::{DiskFault, Survival};
 use myelin_jsapi::config::{Compression, Storage, StreamConfig};
 use std::io::ErrorKind;
@@ -94,6 +95,29 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
         cluster.pass(100);
         assert_equal(&mut cluster);
     }
+}
+
+/// Its entry stands in a segment that is not sealed, with zeros in the place of the message.
+#[test]
+fn a_server_that_lacks_an_entry_whose_message_was_erased_gets_the_stream() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    publish(&mut cluster, leader, 20);
+    cluster.pass(10);
+    let victim = (leader + 1) % 3;
+    cluster.kill(victim);
+    publish(&mut cluster, leader, 250);
+    let house = cluster.house(leader);
+    let (live, now) = (house.stream("S"), house.host.now());
+    let mut guard = live.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    assert!(core.erase(25, now, effects).expect("a healthy disk"));
+    drop(guard);
+    cluster.pass(10);
+    cluster.begin(victim);
+    cluster.pass(100);
+    assert_eq!(cluster.installs(), 1, "{:?}", cluster.statuses());
+    assert_equal(&mut cluster);
 }
 
 #[test]
