@@ -4,6 +4,7 @@
 
 use super::groups::Groups;
 use super::live::LiveStream;
+use super::meta::Greeter;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +25,8 @@ pub(super) struct ClusterPart {
     pub(super) boot: Option<u64>,
     /// Members of groups.
     pub(super) groups: OnceLock<Arc<Groups>>,
+    /// Whoever asks for a meta group and answers those who do.
+    pub(super) greeter: OnceLock<Arc<Greeter>>,
     /// The meta group.
     pub(super) meta: OnceLock<Arc<dyn ClusterMember>>,
 }

@@ -80,7 +80,7 @@ impl JetStream {
         let meta = self.meta()?;
         let live = meta.live();
         let mut groups: Vec<_> =
-            self.group_view(&meta, ("", "_meta_"), &live, meta.servers()).into_iter().collect();
+            self.group_view(&meta, ("", "_meta_"), &live, &meta.servers()).into_iter().collect();
         for account in self.accounts() {
             for live in account.streams() {
                 let name = account.account().name();
@@ -121,7 +121,7 @@ impl JetStream {
         let live = meta.live();
         let leadership = live.group_leadership()?;
         let leader = leadership.leader;
-        let mut replicas = self.replicas_of(&meta, &live, meta.servers());
+        let mut replicas = self.replicas_of(&meta, &live, &meta.servers());
         let leads = meta.leads();
         replicas.retain(|replica| leader.is_none() || replica.name != self.settings.server_name);
         Some(MetaView {

@@ -87,6 +87,26 @@ pub fn domain_leader_elected(
     advisory("DOMAIN.LEADER_ELECTED".to_owned(), "domain_leader_elected", header, body)
 }
 
+/// Fields of the next one, in the reference's order.
+#[derive(Serialize)]
+struct ServerRemovedBody<'a> {
+    server: &'a str,
+    server_id: &'a str,
+    cluster: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    domain: &'a str,
+}
+
+/// A server was removed from the cluster, and says so itself: for the system account.
+pub fn server_removed(
+    header: AdvisoryHeader<'_>,
+    (server, server_id): (&str, &str),
+    cluster: &str,
+) -> Advisory {
+    let body = ServerRemovedBody { server, server_id, cluster, domain: header.domain };
+    advisory("SERVER.REMOVED".to_owned(), "server_removed", header, body)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

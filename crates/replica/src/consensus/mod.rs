@@ -286,14 +286,15 @@ impl Consensus {
         message.entries.iter().filter(|_| is_of_now).find(differs).map(|entry| entry.index)
     }
 
-    /// Whether an entry that is proposed now will be in the log: the member leads, an entry of its
-    /// term is committed, it is not handing over, and not too much is under way.
+    /// Whether an entry that is proposed now will be in the log: the member leads and is one still,
+    /// an entry of its term is committed, it is not handing over, and not too much is under way.
     #[must_use]
     pub fn can_propose(&self) -> bool {
         let raft = &self.node.raft;
         self.broken.is_none()
             && raft.state == StateRole::Leader
             && raft.commit_to_current_term()
+            && raft.prs().get(self.me.number()).is_some()
             && raft.lead_transferee.is_none()
             && (raft.uncommitted_size() as u64) < MAX_UNCOMMITTED_BYTES
     }

@@ -81,6 +81,14 @@ impl Consensus {
         (log.last_term(), log.last_index())
     }
 
+    /// Term and index of the last entry that it has persisted, and so may have confirmed; zeros
+    /// where there is none.
+    #[must_use]
+    pub fn confirmed(&self) -> (u64, u64) {
+        let log = &self.node.raft.raft_log;
+        (log.store().term_of(log.persisted).unwrap_or(0), log.persisted)
+    }
+
     /// Its term, and its vote in it.
     #[must_use]
     pub fn vote(&self) -> Vote {

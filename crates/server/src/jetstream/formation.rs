@@ -1,7 +1,8 @@
 //! Formation of the cluster's JetStream: which servers make the meta group, and when.
 //!
-//! A store that was in a cluster before knows the members of its meta group. A new one waits until
-//! as many servers are linked as routes are configured, and takes these.
+//! A store that was in a cluster before knows the members of its meta group. A new one asks the
+//! servers that are linked. Where none of them has a meta group, a new one is made when as many are
+//! linked as routes are configured, and has these.
 
 use super::RunningJetStream;
 use crate::cluster::{GroupPart, takes_part};
@@ -9,18 +10,13 @@ use myelin_broker::{Broker, LinkedPeer, PeerObserver};
 use myelin_conf::options::Options;
 use myelin_jetstream::{GroupSettings, JetStream, KeptLogBounds, peer_id};
 use myelin_replica::Peer;
-use myelin_stdx::sync::lock;
 use myelin_wire::peer::groups::{BULK_ACCOUNT, GroupServer, RAFT_ACCOUNT};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-/// Servers of a meta group that is to be made.
+/// Word of links to other servers.
 struct Formation {
     jetstream: Arc<JetStream>,
-    /// Servers that the routes lead to, and this one.
-    expected: usize,
-    /// Servers that are or were linked, and this one; `None`: the group is made.
-    known: Mutex<Option<BTreeSet<String>>>,
 }
 
 impl RunningJetStream {
@@ -50,15 +46,11 @@ impl RunningJetStream {
             bulk,
             kept_log: KeptLogBounds::default(),
         })?;
-        let is_known = self.jetstream.has_meta(RAFT_ACCOUNT);
-        if is_known {
+        if self.jetstream.has_meta(RAFT_ACCOUNT) {
             self.jetstream.begin_meta(&[])?;
         }
-        let formation = Formation {
-            jetstream: Arc::clone(&self.jetstream),
-            expected: expected(options),
-            known: Mutex::new((!is_known).then(|| [name].into())),
-        };
+        self.jetstream.seek_meta(expected(options))?;
+        let formation = Formation { jetstream: Arc::clone(&self.jetstream) };
         let server = GroupServer { store: me.to_string(), incarnation };
         Ok(Some(GroupPart { server, observer: Arc::new(formation) }))
     }
@@ -91,14 +83,7 @@ impl PeerObserver for Formation {
         if let Some(id) = Peer::parse(&said.store) {
             self.jetstream.peer_linked(id, peer);
         }
-        let mut known = lock(&self.known);
-        let Some(servers) = &mut *known else { return };
-        servers.insert(said.name.clone());
-        if servers.len() >= self.expected {
-            let servers: Vec<String> = known.take().into_iter().flatten().collect();
-            drop(known);
-            self.jetstream.begin_meta_later(servers);
-        }
+        self.jetstream.server_linked(&said.name);
     }
 
     fn peer_unlinked(&self, peer: &LinkedPeer) {

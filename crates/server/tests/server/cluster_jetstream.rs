@@ -5,6 +5,7 @@ mod door;
 mod everywhere;
 mod membership;
 mod operators;
+mod servers;
 
 use crate::PATIENCE;
 use crate::client::plain;
@@ -45,22 +46,36 @@ impl Trio {
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
         let routes: Vec<_> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let homes: Vec<Home> = (0..3).map(|_| Home::new()).collect();
-        let nodes = homes.iter().zip(&ports).enumerate().map(|(at, (home, port))| {
-            let (name, store, routes) = (format!("N{at}"), home.path(), routes.join(", "));
-            let config = format!(
-                "server_name: {name}\njetstream {{ store_dir: {store:?} }}\n\
-                 accounts {{ $SYS {{ users: [{{user: admin, password: admin}}] }} }}\n\
-                 server_tags: [\"az:{at}\", ssd]\n\
-                 lame_duck_duration: 30s\nlame_duck_grace_period: 1s\n\
-                 cluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
-            );
-            let setup = Setup::default().config(&config);
-            Node { name, config, setup, server: None }
-        });
+        let nodes = homes.iter().zip(&ports).enumerate();
+        let nodes = nodes.map(|(at, (home, port))| Self::node(at, (home, *port), &routes.join(", ")));
         let nodes = nodes.collect();
         let mut trio = Self { nodes, homes, ports };
         (0..3).for_each(|at| trio.start_node(at));
         trio
+    }
+
+    fn node(at: usize, (home, port): (&Home, u16), routes: &str) -> Node {
+        let (name, store) = (format!("N{at}"), home.path());
+        let config = format!(
+            "server_name: {name}\njetstream {{ store_dir: {store:?} }}\n\
+             accounts {{ $SYS {{ users: [{{user: admin, password: admin}}] }} }}\n\
+             server_tags: [\"az:{at}\", ssd]\n\
+             lame_duck_duration: 30s\nlame_duck_grace_period: 1s\n\
+             cluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
+        );
+        let setup = Setup::default().config(&config);
+        Node { name, config, setup, server: None }
+    }
+
+    /// Starts one more server, which the others have not been told of. Answers its number.
+    fn start_another(&mut self) -> usize {
+        let (at, port) = (self.nodes.len(), free_port());
+        self.homes.push(Home::new());
+        self.ports.push(port);
+        let routes: Vec<_> = self.ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        self.nodes.push(Self::node(at, (&self.homes[at], port), &routes.join(", ")));
+        self.start_node(at);
+        at
     }
 
     fn start_node(&mut self, at: usize) {

@@ -2,8 +2,8 @@
 //!
 //! Owns the note in which the log has the members. Each replica counts those of the last such note
 //! that is committed; its leader writes the next one, one at a time, until just those that are
-//! wanted vote. A leader that is to go hands over before it does. Must never take a step while
-//! another one is on its way.
+//! wanted vote. A leader that is to go asks to be allowed to hand over first: who publishes to it
+//! is to be told. Must never take a step while another one is on its way.
 
 use myelin_replica::{Consensus, Members, Peer};
 use myelin_store::{Stream, Timestamp};
@@ -56,36 +56,34 @@ impl GroupMember {
         Ok(())
     }
 
-    /// Takes the next step of a change, if this member leads and there is one.
-    pub(super) fn change_members(
-        &mut self,
-        stream: &mut StreamCore,
-        now: Timestamp,
-    ) -> Result<(), MemberFailed> {
-        let is_free = stream.role().leads()
-            && self.leads()
+    /// Takes the next step of a change, if this member leads and there is one. Answers whether
+    /// another one is to lead before that: this one is no member when the change is through.
+    pub(super) fn change_members(&mut self, stream: &mut StreamCore, now: Timestamp) -> bool {
+        let leads = stream.role().leads() && self.leads();
+        if leads && !self.consensus.members().votes(self.me) {
+            // It was elected while it was one, and its log has said more since.
+            return true;
+        }
+        let is_free = leads
             && self.unproposed.is_empty()
             && self.consensus.can_propose()
             && [KEY, SETTLED].iter().all(|key| stream.store().decided_note(key) == stream.store().note(key));
         let members = self.consensus.members();
         let is_done = members.is_settled() && self.is_settled;
         if !is_free || is_done && (self.wanted.is_empty() || self.has_members(&self.wanted)) {
-            return Ok(());
+            return false;
         }
         if members.is_settled() && !self.is_settled {
             self.say(stream, SETTLED, &self.members.clone(), now);
-            return Ok(());
+            return false;
         }
         if members.is_joint() && !members.voters.contains(&self.me) {
-            if let Some(heir) = heir(&self.consensus, self.me, |_| true) {
-                self.consensus.transfer(heir)?;
-            }
-            return Ok(());
+            return true;
         }
         if let Some(next) = members.next(&self.wanted, |learner| self.consensus.has_log(learner)) {
             self.say(stream, KEY, &next.to_bytes(), now);
         }
-        Ok(())
+        false
     }
 
     fn say(&mut self, stream: &mut StreamCore, key: &[u8], members: &[u8], now: Timestamp) {

@@ -75,6 +75,9 @@ pub struct GroupWork {
     /// Whether the stream's log is to be synced, after which [`GroupMember::advance`] is to be
     /// called: something waits for that.
     pub needs_sync: bool,
+    /// Whether this member, which leads, is to hand over to its [heir](GroupMember::heir): a change
+    /// of members that is under way leaves it out. Asked for with each call until another one leads.
+    pub hands_over: bool,
     /// To be sent, each to who it is for.
     pub messages: Vec<RaftMessage>,
 }
@@ -193,7 +196,7 @@ impl GroupMember {
             self.take_back_unproposed(stream, now)?;
         }
         loop {
-            self.change_members(stream, now)?;
+            work.hands_over |= self.change_members(stream, now);
             self.propose()?;
             self.serve_fetches(stream)?;
             if let Some(number) = self.unpersisted.settle(stream, &mut work) {

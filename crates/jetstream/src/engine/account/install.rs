@@ -3,7 +3,9 @@
 //!
 //! Owns the step from one to the other. In the store both are streams with numbers of their own.
 //! Until one write says that the new one is whole, and in whose place it stands, a start removes
-//! the new one; from then on it removes the old one. So a crash leaves one of the two.
+//! the new one; from then on it removes the old one. So a crash leaves one of the two. Where the
+//! disk refuses to remove the old one it is a member of nothing any more, and that is tried again:
+//! what it confirmed would be gone with it at the next start.
 
 use super::AccountStreams;
 use super::lifecycle::StreamOrigin;
@@ -11,7 +13,7 @@ use crate::engine::JetStream;
 use crate::engine::calls::CallScope;
 use crate::engine::consumers::OpenedConsumers;
 use crate::engine::groups::IncomingReplica;
-use crate::engine::live::{LeftGroup, LiveStream, ReplicaPlace};
+use crate::engine::live::{LeftGroup, LiveStream, ReplacedBy, ReplicaPlace};
 use myelin_broker::Level;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Storage, StreamConfig};
@@ -89,48 +91,33 @@ impl StagedReplica {
 
     /// From here on the new stream is the one that a start keeps.
     fn declare_whole(&self, stream: &Stream, config: &StreamConfig) -> Result<(), String> {
-        let old = {
-            let mut guard = self.live.lock_core().ok_or("its stream is gone")?;
-            guard.parts().0.store().id()
-        };
-        let blob = Stored { in_place_of: old.0, ..stored(config, &self.live, self.lifetimes_until) };
-        self.jetstream.store.write_blob(stream.id(), &blob.encode()).map_err(|error| error.to_string())
+        let old = self.id_of_old().ok_or("its stream is gone")?;
+        let (new, lifetimes_until) = (stream.id(), self.lifetimes_until);
+        let blob = Stored { in_place_of: old.0, ..stored(config, &self.live, lifetimes_until) };
+        self.jetstream.store.write_blob(new, &blob.encode()).map_err(|error| error.to_string())?;
+        self.live.set_replaced_by(ReplacedBy { new, old, is_sure: true, lifetimes_until });
+        Ok(())
+    }
+
+    fn id_of_old(&self) -> Option<StreamId> {
+        let mut guard = self.live.lock_core()?;
+        Some(guard.parts().0.store().id())
     }
 
     /// Nobody knows whether the new stream is the one that a start keeps: only without it the old
     /// one may go on.
     fn back_out(&self, mut stream: Stream, left: LeftGroup, why: &str) -> String {
         if let Err(error) = self.jetstream.store.delete_stream(&mut stream) {
+            if let Some(old) = self.id_of_old() {
+                let (new, lifetimes_until) = (stream.id(), self.lifetimes_until);
+                self.live.set_replaced_by(ReplacedBy { new, old, is_sure: false, lifetimes_until });
+            }
             return format!("{why}; {error}: there is none until the next start");
         }
         match enter(&self.live, &left) {
             Ok(()) => why.to_owned(),
             Err(error) => format!("{why}; the old one is no member: {error}"),
         }
-    }
-
-    /// Ends the replica that is behind, with all that it has.
-    fn end_old(&self) -> Result<(), String> {
-        let ended = self.home.end_and_wait(&self.jetstream, &self.live, &mut MessageBuf::default());
-        ended.map_err(|error| {
-            format!("the old one cannot be removed: {error}: there is none until the next start")
-        })
-    }
-
-    /// Opens the new one as a start does.
-    fn open(&self, id: StreamId, config: &StreamConfig) -> Option<Arc<LiveStream>> {
-        let (name, created) = (config.name.clone(), self.live.created());
-        let meta = Meta {
-            stream: id,
-            created,
-            account: self.home.account.name().to_owned(),
-            name,
-            config: stored(config, &self.live, self.lifetimes_until).encode(),
-            sealed_keys: Vec::new(),
-            generation: 1,
-        };
-        self.home.restore(FoundStream { id, meta });
-        self.home.stream(&config.name)
     }
 
     fn remove(&self, stream: &mut Stream) {
@@ -143,6 +130,42 @@ impl StagedReplica {
             );
             self.home.host.log(Level::Warn, what);
         }
+    }
+}
+
+impl AccountStreams {
+    /// Ends a replica in whose place another one stands, with all that it has, and opens that one
+    /// as a start does. Where the disk refuses it is to be called again; until then nobody is
+    /// served, for the next start keeps the other one.
+    ///
+    /// # Errors
+    /// Words for why not.
+    pub(in crate::engine) fn finish_install(
+        self: &Arc<Self>,
+        jetstream: &Arc<JetStream>,
+        live: &Arc<LiveStream>,
+    ) -> Result<Arc<LiveStream>, String> {
+        let by = live.replaced_by().ok_or("nothing stands in its place")?;
+        let ReplacedBy { new, old, is_sure, lifetimes_until } = by;
+        if !is_sure {
+            return Err("it is not known which one the next start keeps".to_owned());
+        }
+        let ended = self.end_and_wait(jetstream, live, &mut MessageBuf::default());
+        ended.map_err(|error| format!("the old one cannot be removed: {error}"))?;
+        let config = live.config();
+        let stored = Stored { in_place_of: old.0, ..stored(&config, live, lifetimes_until) };
+        let meta = Meta {
+            stream: new,
+            created: live.created(),
+            account: self.account.name().to_owned(),
+            name: config.name.clone(),
+            config: stored.encode(),
+            sealed_keys: Vec::new(),
+            generation: 1,
+        };
+        self.restore(FoundStream { id: new, meta });
+        let anew = self.stream(&config.name);
+        anew.ok_or_else(|| "the new one cannot be opened: there is none until the next start".to_owned())
     }
 }
 
@@ -195,24 +218,22 @@ impl IncomingReplica for StagedReplica {
         let config = live.config();
         let anew = match config.storage {
             Storage::Memory => {
-                self.end_old()?;
+                let ended = home.end_and_wait(&self.jetstream, &live, &mut MessageBuf::default());
+                ended.map_err(|error| error.to_string())?;
                 let (states, created) = (consumers.lead(), live.created());
                 let opened = OpenedConsumers { states, applied: Some(consumers) };
                 let origin = StreamOrigin::new(created).with_lifetimes(self.lifetimes_until);
                 let config = (*config).clone();
-                Some(home.begin(&self.jetstream, config, stream, (opened, &Arc::default()), origin))
+                home.begin(&self.jetstream, config, stream, (opened, &Arc::default()), origin)
             }
             Storage::File => {
                 if let Err(why) = self.declare_whole(&stream, &config) {
                     return Err(self.back_out(stream, left, &why));
                 }
-                let id = stream.id();
                 drop((stream, consumers));
-                self.end_old()?;
-                self.open(id, &config)
+                home.finish_install(&self.jetstream, &live)?
             }
         };
-        let anew = anew.ok_or("the new one cannot be opened: there is none until the next start")?;
         enter(&anew, &left).map_err(|error| format!("the new one is no member: {error}"))?;
         let (account, name) = (home.account.name(), live.name());
         let what = format_args!("JetStream stream '{account} > {name}' has all of its group's stream");

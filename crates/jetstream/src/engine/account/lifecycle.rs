@@ -42,12 +42,12 @@ impl AccountStreams {
             log(Level::Error, why);
         };
         let is_twice = self.stream(name).is_some();
-        let (config, lifetimes_until) = match Stored::decode(&found.meta.config) {
+        let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
             }
             _ if is_twice => return leave(&"is in the store twice: the newer one is not served"),
-            Ok(stored) => (stored.config, stored.lifetimes_until),
+            Ok(stored) => (stored.config, stored.lifetimes_until, stored.in_place_of),
             Err(why) => {
                 return leave(&format_args!("is not served: its configuration: {why}. {REPAIR}"));
             }
@@ -77,6 +77,7 @@ impl AccountStreams {
                 let created = found.meta.created;
                 let origin = StreamOrigin { created, lifetimes_until, seen, found_end: Some(found_end) };
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
+                live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
@@ -586,8 +587,8 @@ async fn write_config(
     if config.storage == Storage::Memory {
         return Ok(());
     }
-    let (created, config) = (live.created(), config.clone());
-    let blob = Stored { created, config, lifetimes_until, ..Stored::default() }.encode();
+    let (created, config, in_place_of) = (live.created(), config.clone(), live.in_place_of());
+    let blob = Stored { created, config, lifetimes_until, in_place_of, ..Stored::default() }.encode();
     let store = Arc::clone(&jetstream.store);
     let written = on_sync_thread(&*jetstream.host, move || store.write_blob(id, &blob));
     let written = written.await.ok_or_else(|| ApiError::stream_update("a panic while it was written"))?;

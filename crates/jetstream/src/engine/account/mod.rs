@@ -255,9 +255,7 @@ impl AccountStreams {
             if suspends {
                 suspend_stream(&stream);
             } else {
-                stream.consumers().resume();
-                stream.bind();
-                stream.sourcing().begin(&stream, &stream.config());
+                resume_stream(&stream);
             }
         }
     }
@@ -327,6 +325,13 @@ impl OtherStreams for AccountStreams {
     fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
         self.read().taken().is_taken_by_other(stream, subjects)
     }
+}
+
+/// A stream of an account that may use JetStream again.
+pub(super) fn resume_stream(stream: &Arc<LiveStream>) {
+    stream.consumers().resume();
+    stream.bind();
+    stream.sourcing().begin(stream, &stream.config());
 }
 
 /// A stream of an account that may not use JetStream now.

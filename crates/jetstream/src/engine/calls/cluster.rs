@@ -1,8 +1,9 @@
 //! Calls that only a cluster can do, and those that only the system account may make.
 
 use super::{Call, CallResponse, REQUEST_INFO, respond_to_any};
-use crate::engine::meta::peer_of;
+use crate::engine::meta::{Meta, peer_of};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::api::request::is_empty;
 use myelin_jsapi::api::response::{ApiResponse, refused};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageBuf;
@@ -52,6 +53,8 @@ peer_removed! {
     RemovePeer: "stream_remove_peer",
     RemovePeerOfConsumer: "consumer_remove_peer",
     EvacuatePeer: "stream_evacuate_peer",
+    RemoveServer: "meta_server_remove",
+    EvacuateServer: "meta_server_evacuate",
 }
 
 /// Body of a request that names a server.
@@ -114,6 +117,12 @@ impl Call {
         if let (Some(meta), ["ACCOUNT", "PURGE", name]) = (self.jetstream.meta(), tokens) {
             return self.purge_assigned(&meta, name).await;
         }
+        if let (Some(meta), ["SERVER", action @ ("REMOVE" | "EVACUATE")]) = (self.jetstream.meta(), tokens) {
+            return match *action {
+                "REMOVE" => self.remove_server(&meta).await,
+                _ => self.evacuate_server(&meta),
+            };
+        }
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
             ["ACCOUNT", "PURGE", name] => respond_to_any(self.purge_account(name).await),
@@ -123,6 +132,41 @@ impl Call {
             ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })
+    }
+
+    /// Removes a server from the meta group. `None`: another server answers.
+    async fn remove_server(&mut self, meta: &Meta) -> Option<CallResponse> {
+        if !meta.leads() {
+            return None;
+        }
+        let outcome = match self.named_server(meta) {
+            Ok(name) => meta.remove_server(&name).await,
+            Err(error) => Err(error),
+        };
+        Some(respond_to_any(outcome.map(|()| RemoveServer::from(PeerRemoved { success: true }))))
+    }
+
+    /// Has all streams leave a server. `None`: another server answers.
+    fn evacuate_server(&mut self, meta: &Meta) -> Option<CallResponse> {
+        if !meta.leads() {
+            return None;
+        }
+        let outcome = self.named_server(meta).map(|name| meta.evacuate_server(&self.jetstream, &name));
+        Some(respond_to_any(outcome.map(|()| EvacuateServer::from(PeerRemoved { success: true }))))
+    }
+
+    /// The server of the meta group that the request names. Compat: its peer id goes before.
+    fn named_server(&self, meta: &Meta) -> Result<String, ApiError> {
+        if is_empty(self.body()) {
+            return Err(ApiError::BAD_REQUEST);
+        }
+        let request: PeerRequest = serde_json::from_slice(self.body()).map_err(ApiError::invalid_json)?;
+        let servers = meta.servers();
+        let is_meant = |server: &&String| match request.peer_id.as_str() {
+            "" => **server == request.peer,
+            id => peer_of(server).is_some_and(|peer| peer.to_string() == id),
+        };
+        servers.iter().find(is_meant).cloned().ok_or(ApiError::CLUSTER_SERVER_NOT_MEMBER)
     }
 
     fn comes_from_another_account(&self) -> bool {

@@ -281,15 +281,10 @@ impl Call {
     async fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
         let (paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
-        let mut by_server = BTreeMap::<String, Vec<String>>::new();
-        let elsewhere = page.iter().filter(|one| self.account.stream(&one.key.stream).is_none());
-        for one in elsewhere {
-            if let Some(server) = one.peers.first() {
-                by_server.entry(server.clone()).or_default().push(one.key.stream.clone());
-            }
-        }
+        let is_elsewhere = |one: &&Arc<Assignment>| self.account.stream(&one.key.stream).is_none();
+        let elsewhere: Vec<_> = page.iter().filter(is_elsewhere).map(Arc::clone).collect();
         let account = self.account.account().name();
-        let mut found = meta.gather(&self.jetstream, account, by_server).await;
+        let mut found = meta.gather_assigned(&self.jetstream, (account, &elsewhere)).await;
         let (mut streams, mut missing) = (Vec::new(), Vec::new());
         for one in page {
             match (self.account.stream(&one.key.stream), found.remove(&one.key.stream)) {
@@ -366,7 +361,7 @@ impl Call {
         if !meta.leads() {
             return None;
         }
-        let servers = meta.servers().to_vec();
+        let servers = meta.servers();
         let outcome = self.hand_over(&meta, &meta.live(), &servers).await;
         Some(respond_to_any(outcome.map(|()| MetaSteppedDown::from(SteppedDown { success: true }))))
     }

@@ -24,6 +24,9 @@ pub(super) struct Amnesia {
     heard: Timestamp,
     /// Index that was committed when the leader knew of this life, once one has said so.
     wanted: Option<u64>,
+    /// Index up to which it has confirmed entries in this life that it has lost: a leader may count
+    /// on them before it says that they are committed.
+    lost: u64,
     /// Where the logs of other members end.
     logs: BTreeMap<Peer, LogWord>,
     /// The member that has the most: nobody else is voted for.
@@ -44,7 +47,12 @@ pub(super) struct AmnesiaDecision {
 
 impl Amnesia {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { heard: now, wanted: None, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
+        Self { heard: now, wanted: None, lost: 0, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
+    }
+
+    /// Of a member that has lost entries which it has confirmed in this life, up to `lost`.
+    pub(super) fn behind(lost: u64, now: Timestamp) -> Self {
+        Self { lost, ..Self::begun_anew(now) }
     }
 
     /// Of a member in whose place another one was in this life, which has lost everything.
@@ -74,7 +82,7 @@ impl Amnesia {
 
     /// Whether everything is here again that was committed, as is known up to `committed`.
     pub(super) fn is_over(&self, committed: u64) -> bool {
-        self.wanted.is_some_and(|wanted| committed >= wanted)
+        self.wanted.is_some_and(|wanted| committed >= wanted.max(self.lost))
     }
 
     /// Another member has said where its log ends.
@@ -142,6 +150,13 @@ mod tests {
         amnesia.want(7);
         amnesia.want(100);
         assert!(!amnesia.is_over(6) && amnesia.is_over(7), "the first word counts");
+    }
+
+    #[test]
+    fn what_was_confirmed_in_this_life_has_to_be_decided_first() {
+        let mut amnesia = Amnesia::behind(9, NOW);
+        amnesia.want(7);
+        assert!(!amnesia.is_over(8) && amnesia.is_over(9), "its leader may be about to commit it");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! A stream that is given to another server as a whole, and one that gets another's.
 
 use super::LiveStream;
-use super::membership::{JoinTerms, JoinedMember, MemberWatcher, ReplicaPlace};
+use super::membership::{JoinTerms, JoinedMember, MemberWatcher, ReplacedBy, ReplicaPlace};
 use crate::engine::groups::{GroupConfig, Groups, IncomingReplica};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{Peer, RaftRole};
 use myelin_stdx::sync::lock;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::group::Persistence;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Weak};
 
 /// Membership that a stream has given up, for the one that takes its place.
@@ -23,6 +23,27 @@ impl LiveStream {
     /// Says where another one can take its place.
     pub(in crate::engine) fn set_place(&self, place: Box<dyn ReplicaPlace>) {
         let _ = self.membership.place.set(place);
+    }
+
+    /// From here on another one stands in its place, and it is a member of no group any more.
+    pub(in crate::engine) fn set_replaced_by(&self, by: ReplacedBy) {
+        let _ = self.membership.replaced_by.set(by);
+    }
+
+    /// The stream that stands in its place.
+    pub(in crate::engine) fn replaced_by(&self) -> Option<ReplacedBy> {
+        self.membership.replaced_by.get().copied()
+    }
+
+    /// Notes in the place of which stream it stands: 0 for none.
+    pub(in crate::engine) fn set_in_place_of(&self, old: u64) {
+        self.membership.in_place_of.store(old, Relaxed);
+    }
+
+    /// Number of the stream in whose place it stands; 0 for none. A start that finds both goes by
+    /// that, so it is written down with every configuration.
+    pub(in crate::engine) fn in_place_of(&self) -> u64 {
+        self.membership.in_place_of.load(Relaxed)
     }
 
     /// The stream as a whole, as far as it is committed. Entries behind that are kept for the other

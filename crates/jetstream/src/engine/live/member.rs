@@ -11,7 +11,7 @@ use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, Memb
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
-use myelin_broker::ServiceShard;
+use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
@@ -38,6 +38,10 @@ impl LiveStream {
         JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten }: JoinTerms,
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
+        if self.replaced_by().is_some() {
+            // What it would confirm from here on the other one has not.
+            return Err(ApiError::stream_general("another one stands in its place"));
+        }
         let has_log = self.has_log()?;
         if !self.consumers.is_of_group() {
             self.begin_log(place)?;
@@ -73,6 +77,7 @@ impl LiveStream {
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, is_resting: false, has_members: true },
             wanted: Vec::new(),
+            told: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
             catch_up: CatchUp::default(),
@@ -137,6 +142,12 @@ impl LiveStream {
         there.count() * 2 <= voters.len()
     }
 
+    /// Members of its group that vote, as far as is known; none where it has no group.
+    pub(in crate::engine) fn voters(&self) -> Vec<Peer> {
+        let membership = lock(&self.membership.member);
+        membership.as_ref().map_or_else(Vec::new, |joined| joined.member.consensus().members().all_voters())
+    }
+
     /// Has the first member of a new group stand for election at once. Only for threads that may
     /// wait.
     pub(in crate::engine) fn stand_first(&self) {
@@ -185,6 +196,11 @@ impl LiveStream {
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
         self.tell(MemberEvent::Want(peers));
         self.serve_off_shard();
+    }
+
+    /// Tells who the members of its group are, for as long as it has no log that says it.
+    pub(in crate::engine) fn tell_members(&self, peers: Vec<Peer>) {
+        lock(&self.membership.member).iter_mut().for_each(|joined| joined.told.clone_from(&peers));
     }
 
     /// Whether this replica leads its group, and just these peers are its members.
@@ -248,6 +264,7 @@ impl LiveStream {
                     std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
+                after.member.hands_over = work.hands_over;
                 if let Some(vote) = work.vote.or(remembered) {
                     let replica = Weak::clone(&self.me) as Weak<dyn GroupReplica>;
                     joined.groups.leave_vote(joined.place, (vote, is_amnesiac), replica);
@@ -284,11 +301,29 @@ impl LiveStream {
             joined.groups.sync_now();
         }
         let (vote, _) = joined.groups.recall(joined.place.group, true, true);
-        let start = GroupStart { vote, is_amnesiac: joined.amnesia.is_some(), ..joined.start.clone() };
-        match GroupMember::open(core, start) {
-            Ok(mut member) => {
+        let confirmed = joined.member.consensus().confirmed();
+        let open = |core: &mut StreamCore, is_amnesiac| {
+            GroupMember::open(core, GroupStart { vote, is_amnesiac, ..joined.start.clone() })
+        };
+        let is_amnesiac = joined.amnesia.is_some();
+        let opened = open(core, is_amnesiac).and_then(|member| {
+            let (term, index) = confirmed;
+            let has_it = is_amnesiac || index == 0 || member.consensus().has_entry(index, term);
+            Ok((has_it, if has_it { member } else { open(core, true)? }))
+        });
+        match opened {
+            Ok((has_it, mut member)) => {
                 member.want_members(&joined.wanted);
                 joined.member = member;
+                if !has_it {
+                    joined.amnesia = Some(Amnesia::behind(confirmed.1, self.scope.host.now()));
+                    let (account, name) = (self.scope.account.name(), &self.scope.name);
+                    let line = format_args!(
+                        "JetStream stream '{account} > {name}' has lost entries that it had confirmed: it \
+                         votes when it has what was committed"
+                    );
+                    self.scope.host.log(Level::Warn, line);
+                }
                 joined.has_failed = false;
             }
             Err(failed) => {
@@ -325,6 +360,10 @@ impl LiveStream {
         }
         if std::mem::take(&mut work.needs_sync) {
             groups.sync(&replica);
+        }
+        if std::mem::take(&mut work.hands_over) && !self.membership.hand_over.is_under_way() {
+            let me = Arc::clone(&me);
+            self.scope.host.spawn_sync(Box::new(move || me.hand_over()));
         }
         if let Some(role) = work.role.take() {
             let mut change = lock(&self.membership.role);

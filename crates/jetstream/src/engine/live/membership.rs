@@ -9,13 +9,13 @@ use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
 use myelin_replica::{MemberProgress, Peer, RaftMessage, RaftMessageKind, RaftRole};
-use myelin_store::{InstallPoint, Timestamp};
+use myelin_store::{InstallPoint, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Whether a member that rests has something to do because of it. The answer to a last heartbeat is
@@ -75,6 +75,17 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     fn begin_anew(&self);
 }
 
+/// Stream that has taken the place of another one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct ReplacedBy {
+    pub(in crate::engine) new: StreamId,
+    pub(in crate::engine) old: StreamId,
+    /// Whether a start keeps it for certain, and not the old one.
+    pub(in crate::engine) is_sure: bool,
+    /// Up to which sequence messages may have lifetimes of which only their headers tell.
+    pub(in crate::engine) lifetimes_until: u64,
+}
+
 /// A stream's part in a group, if it has one.
 #[derive(Default)]
 pub(super) struct Membership {
@@ -92,6 +103,10 @@ pub(super) struct Membership {
     pub(super) watcher: OnceLock<Weak<dyn MemberWatcher>>,
     /// Where another one can take its place.
     pub(super) place: OnceLock<Box<dyn ReplicaPlace>>,
+    /// The one that has taken it, which a start keeps.
+    pub(super) replaced_by: OnceLock<ReplacedBy>,
+    /// Number of the stream in whose place it stands, as long as a start may find that; 0: none.
+    pub(super) in_place_of: AtomicU64,
 }
 
 pub(super) struct JoinedMember {
@@ -110,6 +125,8 @@ pub(super) struct JoinedMember {
     pub(super) resting: Resting,
     /// Peers that are to be the members, as was said last.
     pub(super) wanted: Vec<Peer>,
+    /// Members as somebody has told, for as long as it has no log that says them.
+    pub(super) told: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
     pub(super) catch_up: CatchUp,
@@ -157,6 +174,8 @@ pub(super) struct MemberWork {
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,
+    /// Whether another member is to lead: this one leaves its group.
+    pub(super) hands_over: bool,
     /// Its frames have to be sent by whoever held the turn.
     pub(super) must_send: bool,
 }
@@ -282,9 +301,10 @@ impl JoinedMember {
             return Ok(());
         }
         let mut voters = self.member.consensus().members().all_voters();
-        if mine.index == 0 && !self.wanted.is_empty() {
+        let told = if self.wanted.is_empty() { &self.told } else { &self.wanted };
+        if mine.index == 0 && !told.is_empty() {
             // Without a log it knows those who have founded the group: others may have all of it.
-            voters.clone_from(&self.wanted);
+            voters.clone_from(told);
         }
         if !voters.contains(&me) {
             return Ok(());

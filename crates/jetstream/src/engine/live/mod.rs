@@ -75,7 +75,7 @@ use view::StreamView;
 
 pub use core_guard::CoreGuard;
 pub(super) use install::LeftGroup;
-pub(super) use membership::{JoinTerms, MemberWatcher, ReplicaPlace};
+pub(super) use membership::{JoinTerms, MemberWatcher, ReplacedBy, ReplicaPlace};
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.

@@ -5,7 +5,7 @@
 
 use super::account_use::AccountUse;
 use super::placement_facts::FactsByServer;
-use super::{Meta, peer_of, peers_of};
+use super::{Assignment, Meta, peer_of, peers_of};
 use crate::engine::host::{PlacementFacts, Timer};
 use crate::engine::waits::{Promise, promise};
 use crate::engine::{CallScope, JetStream};
@@ -20,8 +20,9 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Other servers have so many nanoseconds to answer. Compat: so long the reference waits.
-const PATIENCE: Timestamp = 4_000_000_000;
+/// Other servers have so many nanoseconds to answer. Compat: twice that the reference waits, and
+/// who asks for a list asks others for what the first have not told.
+const PATIENCE: Timestamp = 2_000_000_000;
 
 /// Question to another server: streams of an account of which it is to say how they stand.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -99,7 +100,7 @@ impl Service for AskService {
 
 impl Meta {
     /// Asks servers how streams of an account stand: those of each server by its name. Waits until
-    /// all have answered, or for four seconds.
+    /// all have answered, or for two seconds.
     pub(in crate::engine) async fn gather(
         &self,
         jetstream: &JetStream,
@@ -119,7 +120,7 @@ impl Meta {
         let account = account.to_owned();
         let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
         let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
-        let others = peers_of(&self.servers).into_iter().filter(is_asked);
+        let others = peers_of(&self.servers()).into_iter().filter(is_asked);
         self.ask(jetstream, others.map(|peer| (peer, question.clone())).collect()).await
     }
 
@@ -153,10 +154,32 @@ impl Meta {
         std::mem::take(&mut lock(&gathering.0).found)
     }
 
+    /// Asks how streams of one account stand that are not here: each at a server that is there, and
+    /// what that one does not tell, at another one.
+    pub(in crate::engine) async fn gather_assigned(
+        &self,
+        jetstream: &JetStream,
+        (account, streams): (&str, &[Arc<Assignment>]),
+    ) -> StreamsElsewhere {
+        let mut found = StreamsElsewhere::new();
+        for round in 0..2 {
+            let mut by_server = BTreeMap::<String, Vec<String>>::new();
+            for one in streams.iter().filter(|one| !found.contains_key(&one.key.stream)) {
+                let mut servers = one.peers.iter().filter(|server| **server != self.name && self.has(server));
+                if let Some(server) = servers.nth(round) {
+                    by_server.entry(server.clone()).or_default().push(one.key.stream.clone());
+                }
+            }
+            found.append(&mut self.gather(jetstream, account, by_server).await);
+        }
+        found
+    }
+
     /// Asks servers that are there what they are. This one is among them.
     pub(in crate::engine) async fn facts(&self, jetstream: &JetStream) -> FactsByServer {
         let is_there = |server: &&String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
-        let others = self.servers.iter().filter(is_there).map(|server| (server.clone(), Vec::new()));
+        let servers = self.servers();
+        let others = servers.iter().filter(is_there).map(|server| (server.clone(), Vec::new()));
         let found = self.gather(jetstream, "", others.collect()).await;
         let read =
             |(name, facts): (String, Box<RawValue>)| Some((name, serde_json::from_str(facts.get()).ok()?));

@@ -16,7 +16,7 @@ impl Meta {
         let name = &self.name;
         jetstream.host.log(Level::Info, format_args!("Self is new JetStream cluster metadata leader"));
         let (replicas, cluster) =
-            (jetstream.replicas_of(self, &self.live(), &self.servers), jetstream.host.cluster());
+            (jetstream.replicas_of(self, &self.live(), &self.servers()), jetstream.host.cluster());
         let leader = super::peer_of(name).map(|peer| peer.to_string()).unwrap_or_default();
         jetstream
             .tell_system(|header| leadership::domain_leader_elected(header, &leader, &replicas, &cluster));
@@ -73,6 +73,10 @@ impl Meta {
 
     /// Looks which groups of this server have lost their quorum.
     pub(super) fn look_at_quorums(&self, jetstream: &Arc<JetStream>) {
+        let is_here = |(account, stream): &(String, String)| {
+            jetstream.account(account).is_some_and(|account| account.stream(stream).is_some())
+        };
+        lock(&self.stalled).keep_only(is_here);
         for live in jetstream.accounts().into_iter().flat_map(|account| account.streams()) {
             let key = (live.account_name().to_owned(), live.name().to_owned());
             let (lacks, now) = (live.is_of_group() && live.lacks_quorum(), jetstream.host.instant());
@@ -116,7 +120,7 @@ impl JetStream {
         }
     }
 
-    fn tell_system(&self, make: impl Fn(AdvisoryHeader<'_>) -> Advisory) {
+    pub(super) fn tell_system(&self, make: impl Fn(AdvisoryHeader<'_>) -> Advisory) {
         let (id, time) = (self.host.unique_id(), self.host.now());
         let header = AdvisoryHeader { id: &id, time, domain: &self.settings.domain };
         if let Some(system) = self.host.system_account() {

@@ -20,10 +20,14 @@ mod account_use;
 mod answers;
 mod assignment;
 mod gather;
+mod greeting;
 mod leadership;
 mod placement;
 mod placement_facts;
 mod reconcile;
+mod retries;
+mod roster;
+mod servers;
 mod stalled_groups;
 mod suitability;
 mod view;
@@ -46,6 +50,8 @@ use myelin_store::{Seq, Wait};
 use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::account_hash;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use retries::Retries;
+use roster::{Roster, ServerRecord};
 use stalled_groups::StalledGroups;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;
@@ -54,6 +60,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use greeting::Greeter;
 pub(super) use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
@@ -65,6 +72,8 @@ const META_GROUP: GroupId = GroupId(1);
 const SERVERS: &str = "servers";
 /// A proposal that is not committed after so long is answered for no longer.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
+/// A member that has heard of no leader for so long asks whether it is one.
+const UNHEARD: Duration = Duration::from_secs(4);
 /// A group counts as one without a leader when it has had none for so long.
 pub(super) const LEADERLESS: Duration = Duration::from_secs(10);
 
@@ -77,15 +86,27 @@ pub(super) struct Meta {
     account: Arc<AccountStreams>,
     /// This server's name.
     name: String,
-    /// All servers of the group, by name.
-    servers: Vec<String>,
+    /// Names of the servers that founded the group, with commas: they tell it from others.
+    founders: String,
+    roster: Mutex<Roster>,
+    /// Whether this server was removed from the group.
+    is_out: AtomicBool,
+    /// Whether a server is being removed.
+    is_removing: AtomicBool,
+    /// Whether servers were heard of that are of another group.
+    is_strange: AtomicBool,
+    /// Members that the leader wants, as it has said last.
+    wanted: Mutex<Vec<Peer>>,
     view: Mutex<Assignments>,
     waits: Waiters,
     answers: Mutex<PendingAnswers>,
     is_apply_queued: AtomicBool,
     /// Since when no leader is known.
     leaderless: Mutex<Option<Instant>>,
+    /// When a leader was known last, as was looked now and then.
+    unheard: Mutex<Instant>,
     stalled: Mutex<StalledGroups>,
+    retries: Mutex<Retries>,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
@@ -116,15 +137,15 @@ fn peers_of(servers: &[String]) -> Vec<Peer> {
 }
 
 impl Meta {
-    /// Takes part in the meta group from now on. `servers`: names of all of its servers, this one
-    /// among them, when it is made; later those are known already.
+    /// Takes part in the meta group from now on. `founders`: names of all of its servers when it was
+    /// made; later those are known already. `servers`: those that are members now.
     ///
     /// # Errors
     /// Words for why the stream cannot be opened or made.
     pub(super) fn begin(
         jetstream: &Arc<JetStream>,
         groups: &Arc<Groups>,
-        servers: &[String],
+        (founders, servers): (&[String], &[String]),
     ) -> Result<Arc<Self>, String> {
         let account = AccountStreams::new(jetstream, &groups.account, Some(AccountLimits::default()));
         let found = lock(&jetstream.found.by_account).remove(groups.account.name()).unwrap_or_default();
@@ -132,15 +153,15 @@ impl Meta {
         let live = match account.stream(META) {
             Some(live) => live,
             None => {
-                let made = account.create(jetstream, config(servers), jetstream.host.now());
+                let made = account.create(jetstream, config(founders), jetstream.host.now());
                 let live = made.map_err(|error| error.to_string())?;
                 jetstream.settle().map_err(|error| error.to_string())?;
                 live
             }
         };
         let known = live.config().metadata.get(SERVERS).cloned().unwrap_or_default();
-        let servers: Vec<String> = known.split(',').map(str::to_owned).collect();
-        let voters = peers_of(&servers);
+        let founders: Vec<String> = known.split(',').map(str::to_owned).collect();
+        let voters = peers_of(&founders);
         // Servers that were told of others than these are no members of this group.
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
@@ -148,19 +169,28 @@ impl Meta {
         // All are there when it is made, and say that they have nothing.
         let terms = JoinTerms { seed, is_synced, may_be_new: false, is_amnesiac: false };
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
+        // Without a log it cannot know who has come since, and may have more than it has.
+        live.tell_members(peers_of(servers));
         let meta = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
             live: Mutex::new(live),
             account,
             name: jetstream.settings.server_name.clone(),
-            servers,
+            founders: known,
+            roster: Mutex::new(Roster::new(founders)),
+            is_out: AtomicBool::new(false),
+            is_removing: AtomicBool::new(false),
+            is_strange: AtomicBool::new(false),
+            wanted: Mutex::default(),
             view: Mutex::default(),
             waits: Waiters::default(),
             answers: Mutex::default(),
             is_apply_queued: AtomicBool::new(false),
             leaderless: Mutex::new(Some(jetstream.host.instant())),
+            unheard: Mutex::new(jetstream.host.instant()),
             stalled: Mutex::default(),
+            retries: Mutex::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
         });
@@ -188,11 +218,6 @@ impl Meta {
     pub(super) fn has_unique_tags(&self) -> bool {
         let facts = self.jetstream.upgrade().map(|jetstream| jetstream.host.placement_facts());
         facts.is_some_and(|facts| !facts.unique_prefix.is_empty() || facts.max_ha_assets > 0)
-    }
-
-    /// Names of all servers of the group.
-    pub(super) fn servers(&self) -> &[String] {
-        &self.servers
     }
 
     /// Whether this server has not seen yet what it knows to be committed.
@@ -238,14 +263,17 @@ impl Meta {
 
     /// The name of a server; as nats-server says it of one that it does not know.
     pub(super) fn name_of(&self, peer: Peer) -> String {
-        let known = self.servers.iter().find(|server| peer_of(server) == Some(peer));
-        known.cloned().unwrap_or_else(|| format!("Server name unknown at this time (peerID: {peer})"))
+        let known = lock(&self.roster).name_of(peer).cloned();
+        known.unwrap_or_else(|| format!("Server name unknown at this time (peerID: {peer})"))
     }
 
     /// Whether a request that is for the meta leader is for this server.
     pub(super) fn route_to_leader(&self) -> Route {
         if self.leads() {
             return Route::Here;
+        }
+        if self.is_out() {
+            return Route::Silent;
         }
         let is_known = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return Route::Silent };
@@ -270,6 +298,11 @@ impl Meta {
             return Route::Silent;
         }
         match local {
+            _ if self.is_out()
+                && !local.as_ref().is_some_and(|live| live.role().leads() && live.is_of_group()) =>
+            {
+                Route::Silent
+            }
             Some(live) if live.role().leads() => Route::Here,
             Some(live) => {
                 let status = live.group_status();
@@ -334,7 +367,7 @@ impl Meta {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let reader = self.live().reader();
         let last = reader.release().seq();
-        let mut changed = Vec::new();
+        let (mut changed, mut has_servers) = (Vec::new(), false);
         let mut buffer = Vec::new();
         let first = self.view().seen() + 1;
         for seq in first..=last {
@@ -349,6 +382,17 @@ impl Meta {
                     continue;
                 }
             };
+            if message.subject.starts_with(roster::SUBJECTS.as_bytes()) {
+                match ServerRecord::decode(message.payload) {
+                    Some(record) => lock(&self.roster).set(record, seq, message.timestamp),
+                    None => {
+                        let line = format_args!("JetStream: the record {seq} of a server is not understood");
+                        jetstream.host.log(Level::Error, line);
+                    }
+                }
+                has_servers = true;
+                continue;
+            }
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
                     let assignment = Arc::new(assignment);
@@ -366,6 +410,11 @@ impl Meta {
         }
         self.view().see(last);
         let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
+        if has_servers {
+            // Whoever removes this server waits for just this.
+            self.waits.wake();
+            self.see_servers(&jetstream);
+        }
         for (assignment, is_new) in changed {
             self.reconcile(&jetstream, &assignment, is_new);
         }
@@ -424,11 +473,18 @@ impl GroupsObserver for Meta {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
         self.replicate_restored(&jetstream);
+        self.retry(&jetstream);
+        let now = jetstream.host.instant();
         if has_leader {
+            *lock(&self.unheard) = now;
             self.on_api(|meta, jetstream| {
+                meta.want_servers();
+                meta.replace_servers(jetstream);
                 meta.offer_local(jetstream);
                 meta.report_changes(jetstream);
             });
+        } else if now.saturating_duration_since(*lock(&self.unheard)) >= UNHEARD {
+            jetstream.ask_for_meta();
         }
     }
 }
@@ -456,8 +512,14 @@ impl MemberWatcher for Meta {
 
     fn has_role(&self, account: &str, stream: &str, role: ReplicaRole) {
         match (self.is_meta(account, stream), role.leads()) {
-            (true, true) => self.is_leading(),
-            (true, false) => self.waits.send_away(),
+            (true, true) => {
+                self.is_leading();
+                self.on_api(|meta, _| meta.want_servers());
+            }
+            (true, false) => {
+                self.want_nothing();
+                self.waits.send_away();
+            }
             (false, true) => self.is_led_here(account, stream),
             (false, false) => {}
         }
@@ -494,25 +556,21 @@ impl JetStream {
     /// # Errors
     /// Words for why not.
     pub fn begin_meta(self: &Arc<Self>, servers: &[String]) -> Result<(), String> {
+        self.begin_meta_with(servers, servers)
+    }
+
+    /// As [`JetStream::begin_meta`], where others than those that are members now have founded it.
+    pub(super) fn begin_meta_with(
+        self: &Arc<Self>,
+        founders: &[String],
+        servers: &[String],
+    ) -> Result<(), String> {
         let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
-        let meta = Meta::begin(self, groups, servers)?;
+        let meta = Meta::begin(self, groups, (founders, servers))?;
         let is_first = self.cluster.meta.set(Arc::clone(&meta) as Arc<dyn ClusterMember>).is_ok();
         // Some may have come meanwhile.
         self.accounts().iter().for_each(|account| meta.account_is_there(account.account().name()));
         is_first.then_some(()).ok_or_else(|| "the meta group has begun already".to_owned())
-    }
-
-    /// As [`JetStream::begin_meta`], on the thread of the API, when it comes to it; what goes wrong
-    /// is in the log.
-    pub fn begin_meta_later(self: &Arc<Self>, servers: Vec<String>) {
-        let jetstream = Arc::clone(self);
-        let begin = move || {
-            if let Err(error) = jetstream.begin_meta(&servers) {
-                let line = format_args!("JetStream cannot take part in its cluster: {error}");
-                jetstream.host.log(Level::Error, line);
-            }
-        };
-        self.host.spawn_api(CallScope::Nothing, Box::new(begin));
     }
 
     /// Whether this store was in a cluster before: names of the servers of its meta group.

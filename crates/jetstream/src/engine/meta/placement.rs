@@ -54,12 +54,20 @@ impl Meta {
         self.place_with(&rest, assignment.peers.len(), gone).map_err(|_| ApiError::PEER_REMAP)
     }
 
+    /// Servers for a stream that has lost some: the rest, and as many more as it wants and there are.
+    pub(super) fn place_again(&self, rest: &[String], replicas: usize) -> Vec<String> {
+        let fewer = (rest.len()..=replicas).rev();
+        let mut placed = fewer.filter_map(|replicas| self.place_with(rest, replicas, "").ok());
+        placed.next().unwrap_or_else(|| rest.to_vec())
+    }
+
     /// As many servers as replicas, `present` among them, and `gone` not. The others have to be
     /// there: a change goes no further without a log on each of those that come.
     fn place_with(&self, present: &[String], replicas: usize, gone: &str) -> Result<Vec<String>, ApiError> {
         let view = self.view();
         let key = |server: &String| (!self.has(server), view.replicas_on(server), server.clone());
-        let others = self.servers.iter().filter(|server| !present.contains(server) && *server != gone);
+        let servers = self.servers();
+        let others = servers.iter().filter(|server| !present.contains(server) && *server != gone);
         let mut others: Vec<&String> = others.collect();
         others.sort_by_cached_key(|server| key(server));
         let placed: Vec<String> = present.iter().chain(others).take(replicas).cloned().collect();

@@ -121,6 +121,10 @@ impl Meta {
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
         let is_mine = assignment.is_on(&self.name);
         let local = account.stream(&assignment.key.stream);
+        if self.is_out() {
+            // What was decided since is not known here.
+            return local.iter().for_each(|live| self.rest(live));
+        }
         let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
         let done = match local {
             Some(live) if assignment.is_removed => {
@@ -130,6 +134,7 @@ impl Meta {
                 return self.remove(jetstream, &account, (assignment, is_new), &live);
             }
             _ if assignment.is_removed => {
+                self.note_done(jetstream, assignment);
                 if is_new && self.leads() && self.lacks_quorum(assignment) {
                     // Nobody leads it who would answer.
                     self.answer_removed(jetstream, assignment, None);
@@ -142,20 +147,15 @@ impl Meta {
                 suspend_stream(&live);
                 let text =
                     "this server has another stream of its name, which is not served and stays as it is";
-                Err(ApiError::stream_create(text))
+                return self.note_refused(jetstream, assignment, (&ApiError::stream_create(text), is_new));
             }
             // Its group has changed: the others have what is here.
             Some(live) if !is_mine && live.created() == assignment.created => {
                 return self.remove(jetstream, &account, (assignment, false), &live);
             }
-            _ if !is_mine => return,
+            _ if !is_mine => return self.note_done(jetstream, assignment),
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
-                self.join(jetstream, assignment, &live).and_then(|()| {
-                    if *live.config() != assignment.config {
-                        block_on(account.update(jetstream, &live, assignment.config.clone()))?;
-                    }
-                    Ok(live)
-                })
+                self.change(jetstream, &account, (assignment, live))
             }
             // One of the same name that was removed while this server was away, or what is left of
             // a replica: the others have what it had.
@@ -165,12 +165,75 @@ impl Meta {
             None => self.make(jetstream, &account, assignment),
         };
         match done {
-            Ok(live) if is_new => {
-                let is_news = !was_there || assignment.answer != AnswerKind::Create;
-                self.answer_later(jetstream, (assignment, is_news), &live);
+            Ok(live) => {
+                self.note_done(jetstream, assignment);
+                if is_new {
+                    let is_news = !was_there || assignment.answer != AnswerKind::Create;
+                    self.answer_later(jetstream, (assignment, is_news), &live);
+                }
             }
-            Ok(_) => {}
-            Err(error) => self.note_refused(jetstream, assignment, (&error, is_new)),
+            Err(error) => {
+                if self.note_failed(jetstream, assignment) || is_new {
+                    self.note_refused(jetstream, assignment, (&error, is_new));
+                }
+            }
+        }
+    }
+
+    /// Has a replica that is here be as it is assigned.
+    fn change(
+        &self,
+        jetstream: &Arc<JetStream>,
+        account: &Arc<AccountStreams>,
+        (assignment, live): (&Assignment, Arc<LiveStream>),
+    ) -> Result<Arc<LiveStream>, ApiError> {
+        let live = match live.replaced_by() {
+            None => live,
+            Some(_) => account.finish_install(jetstream, &live).map_err(ApiError::stream_general)?,
+        };
+        self.join(jetstream, assignment, &live)?;
+        if *live.config() != assignment.config {
+            block_on(account.update(jetstream, &live, assignment.config.clone()))?;
+        }
+        Ok(live)
+    }
+
+    /// An assignment could not be carried out: it is tried again. Answers whether that is news.
+    fn note_failed(&self, jetstream: &JetStream, assignment: &Assignment) -> bool {
+        lock(&self.retries).failed(&assignment.key, jetstream.host.instant())
+    }
+
+    /// An assignment is carried out here.
+    fn note_done(&self, jetstream: &JetStream, assignment: &Assignment) {
+        if lock(&self.retries).succeeded(&assignment.key) {
+            let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+            let line = format_args!("JetStream stream '{account} > {stream}' is as it is assigned now");
+            jetstream.host.log(Level::Info, line);
+        }
+    }
+
+    /// Tries again what could not be done, when it is time, and looks for replicas that are no
+    /// members any more.
+    pub(super) fn retry(&self, jetstream: &Arc<JetStream>) {
+        let now = jetstream.host.instant();
+        for live in jetstream.accounts().into_iter().flat_map(|account| account.streams()) {
+            if !live.consumers().is_of_group() || live.is_of_group() {
+                continue;
+            }
+            let assignment = self.view().get(live.account_name(), live.name());
+            let is_ours = |one: &Assignment| one.created == live.created() && one.has_group();
+            if let Some(assignment) = assignment.filter(|one| is_ours(one)) {
+                lock(&self.retries).suspect(assignment.key.clone(), now);
+            }
+        }
+        let due = lock(&self.retries).take_due(now);
+        if !due.is_empty() {
+            self.on_api(move |meta, jetstream| {
+                for key in due {
+                    let assignment = meta.view().last(&key);
+                    assignment.into_iter().for_each(|one| meta.reconcile(jetstream, &one, false));
+                }
+            });
         }
     }
 
@@ -297,8 +360,12 @@ impl Meta {
         self.groups.remove(GroupId(assignment.id));
         if let Err(error) = &deleted {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
-            let line = format_args!("JetStream stream '{account} > {stream}' cannot be removed: {error}");
-            jetstream.host.log(Level::Error, line);
+            if self.note_failed(jetstream, assignment) {
+                let line = format_args!("JetStream stream '{account} > {stream}' cannot be removed: {error}");
+                jetstream.host.log(Level::Error, line);
+            }
+        } else {
+            self.note_done(jetstream, assignment);
         }
         if let Err(error) = jetstream.settle() {
             jetstream.host.log(Level::Error, format_args!("JetStream: a removal is not durable: {error}"));

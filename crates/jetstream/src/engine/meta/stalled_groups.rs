@@ -11,6 +11,11 @@ const QUORUM_LOST: Duration = Duration::from_secs(10);
 pub(super) struct StalledGroups(BTreeMap<(String, String), (Instant, bool)>);
 
 impl StalledGroups {
+    /// Forgets groups that are not there any more: one of the same name later is another one.
+    pub(super) fn keep_only(&mut self, is_there: impl Fn(&(String, String)) -> bool) {
+        self.0.retain(|key, _| is_there(key));
+    }
+
     /// Notes whether a group lacks a quorum now. Answers whether that is to be told.
     pub(super) fn note(&mut self, key: (String, String), lacks: bool, now: Instant) -> bool {
         if !lacks {
@@ -35,5 +40,16 @@ mod tests {
         assert!(!note(true, 0) && !note(true, 9));
         assert!(note(true, 10) && !note(true, 30), "once");
         assert!(!note(false, 31) && !note(true, 32) && note(true, 42), "and again when it is lost again");
+    }
+
+    #[test]
+    fn a_group_that_is_gone_is_forgotten() {
+        let (mut stalled, began) = (StalledGroups::default(), Instant::now());
+        let key = |stream: &str| ("$G".to_owned(), stream.to_owned());
+        assert!(!stalled.note(key("S"), true, began) && !stalled.note(key("T"), true, began));
+        stalled.keep_only(|(_, stream)| stream == "T");
+        let later = began + Duration::from_secs(10);
+        assert!(!stalled.note(key("S"), true, later), "it is another one, and has lost it just now");
+        assert!(stalled.note(key("T"), true, later));
     }
 }

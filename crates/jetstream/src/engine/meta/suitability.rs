@@ -29,11 +29,12 @@ impl Meta {
         }
         let view = self.view();
         let is_gone = |server: &String| !self.has(server);
-        let mut servers: Vec<&String> = self.servers.iter().collect();
+        let all = self.servers();
+        let mut servers: Vec<&String> = all.iter().collect();
         servers.sort_by_cached_key(|server| (is_gone(server), view.replicas_on(server), (*server).clone()));
         let mut chosen: Vec<String> = Vec::new();
         let mut taken = BTreeSet::new();
-        for server in servers.into_iter().filter(|_| replicas <= self.servers.len()) {
+        for server in servers.into_iter().filter(|_| replicas <= all.len()) {
             let known = facts.get(server);
             causes.is_offline |= is_gone(server);
             if known.is_none() && needs_facts(config) {
@@ -69,7 +70,7 @@ impl Meta {
     ) -> Result<String, ApiError> {
         if !wanted.preferred.is_empty() {
             let name = &wanted.preferred;
-            if !self.servers.contains(name) {
+            if !self.servers().contains(name) {
                 return Err(ApiError::cluster_no_peers(format!("preferred server \"{name}\" not known")));
             }
             if name == leader {

@@ -106,6 +106,11 @@ impl Assignments {
         (!found.is_removed).then(|| Arc::clone(found))
     }
 
+    /// The assignment of a stream that is or was there.
+    pub(super) fn last(&self, key: &StreamKey) -> Option<Arc<Assignment>> {
+        self.all.get(key).map(Arc::clone)
+    }
+
     /// When streams of this name were created that are removed, the newest last.
     pub(in crate::engine) fn removed(&self, account: &str, stream: &str) -> Vec<Timestamp> {
         let Some(last) = self.all.get(&StreamKey::new(account, stream)) else { return Vec::new() };
@@ -141,6 +146,17 @@ impl Assignments {
     pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
         let has = |one: &&Arc<Assignment>| !one.is_removed && one.servers().any(|peer| peer == server);
         self.all.values().filter(has).map(Arc::clone).collect()
+    }
+
+    /// Streams with replicas on servers that are not in the cluster any more, and those that have
+    /// fewer replicas than they want while nothing else is under way.
+    pub(super) fn incomplete(&self, servers: &[String]) -> Vec<Arc<Assignment>> {
+        let lacks_some = |one: &&Arc<Assignment>| {
+            let wanted = usize::try_from(one.config.num_replicas).unwrap_or(1);
+            let is_gone = one.peers.iter().any(|peer| !servers.contains(peer));
+            !one.is_removed && (is_gone || one.before.is_empty() && one.peers.len() < wanted)
+        };
+        self.all.values().filter(lacks_some).map(Arc::clone).collect()
     }
 
     /// Streams whose groups are to have other members, and have not as far as was said.

@@ -56,6 +56,8 @@ pub(super) struct TestHost {
     /// Reads and requests are done where they are asked for while this is set, as if the threads
     /// for them were faster than who asks.
     is_prompt: AtomicBool,
+    /// Whether the threads for reads and backups are busy with something else.
+    pub(super) are_reads_held: AtomicBool,
     /// By how much the clock that only goes forward is ahead of the process's.
     pub(super) ahead: Mutex<Duration>,
     /// Where the process's clock stands, if it does.
@@ -82,6 +84,11 @@ impl TestHost {
     /// Lines of the log with such words that no operator has to look at.
     pub(super) fn infos_with(&self, words: &str) -> usize {
         lock(&self.infos).iter().filter(|line| line.contains(words)).count()
+    }
+
+    /// Lines of the log with such words that an operator has to look at.
+    pub(super) fn warnings_with(&self, words: &str) -> usize {
+        lock(&self.warnings).iter().filter(|line| line.contains(words)).count()
     }
 
     /// Lets time pass for whoever looks at the clock that only goes forward.
@@ -532,6 +539,11 @@ impl House {
             && !self.streams().streams().iter().any(waits)
     }
 
+    fn next_read(&self) -> Option<Task> {
+        let is_held = self.host.are_reads_held.load(Relaxed);
+        if is_held { None } else { lock(&self.host.reads).pop_front() }
+    }
+
     /// Runs one job of a store. Answers whether there was one.
     pub(super) fn run_job(&mut self) -> bool {
         let job = lock(&self.host.jobs).pop_front();
@@ -543,7 +555,7 @@ impl House {
     pub(super) fn step_without_jobs(&mut self) -> bool {
         self.shard.flush();
         let task = lock(&self.host.tasks).pop_front().map(|(_, task)| task);
-        if let Some(task) = task.or_else(|| lock(&self.host.reads).pop_front()) {
+        if let Some(task) = task.or_else(|| self.next_read()) {
             task();
             return true;
         }

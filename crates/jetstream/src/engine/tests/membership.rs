@@ -2,7 +2,9 @@
 
 use super::house::Heard;
 use super::meta_cluster::MetaCluster;
+use myelin_disk::faulty::DiskFault;
 use myelin_stdx::sync::lock;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 
 fn config(replicas: usize) -> String {
@@ -69,7 +71,8 @@ fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) {
         }
         cluster.pass(1);
     }
-    panic!("{replicas} servers have {messages} messages: {:?}", holders(cluster));
+    let holders = holders(cluster);
+    panic!("{replicas} servers have {messages} messages: {holders:?}, {:?}", cluster.statuses());
 }
 
 fn names(of: &[usize]) -> Vec<String> {
@@ -295,4 +298,60 @@ fn what_cannot_be_is_refused_and_said_once() {
     let peers = names(&[0, 1, 2]);
     let info = ask(&mut cluster, "STREAM.INFO.S", "");
     assert!(peers.iter().all(|name| info.contains(name.as_str())), "{info}");
+}
+
+/// Whatever the disk refuses while a stream becomes a group, it is tried again, and said once.
+#[test]
+fn a_change_that_a_disk_refuses_is_tried_again() {
+    let mut refused = 0;
+    for point in (0..48).step_by(2) {
+        let mut cluster = cluster(3, 1);
+        publish(&mut cluster, "of one");
+        let leader = cluster.elect();
+        let disk = cluster.disk(leader).clone();
+        disk.fail_at(disk.points() + point, DiskFault::Error(ErrorKind::Other));
+        cluster.ask("STREAM.UPDATE.S", &config(3));
+        cluster.pass(20);
+        cluster.take_answers();
+        let live = cluster.house(leader).streams().stream("S");
+        if live.is_some_and(|live| live.failure().is_some()) {
+            // The journal itself has failed: nothing is opened anew before the next start.
+            continue;
+        }
+        let said = cluster.house(leader).host.warnings_with("is not as it is assigned");
+        assert!(said <= 1, "{said}");
+        refused += said;
+        let meta = cluster.house(leader).jetstream.meta().expect("it has one");
+        if meta.view().get("$G", "S").is_none_or(|one| one.config.num_replicas == 1) {
+            // The request itself was lost with the leader of the meta group.
+            continue;
+        }
+        wait_for(&mut cluster, 3, 1);
+        publish(&mut cluster, "of three");
+        let again = cluster.house(leader).host.infos_with("is as it is assigned now");
+        assert_eq!(again, said, "point {point}");
+    }
+    assert!(refused > 1, "nothing was refused");
+}
+
+/// Some are stored, the others are told that nobody has taken them: they are sent again.
+#[test]
+fn who_publishes_to_a_leader_that_leaves_its_group_is_answered() {
+    let mut cluster = cluster(4, 3);
+    publish(&mut cluster, "one");
+    let leader = cluster.elect();
+    let heard = cluster.house(leader).record("heard");
+    cluster.ask("STREAM.PEER.REMOVE.S", &format!(r#"{{"peer":"n{}"}}"#, leader + 1));
+    let mut sent = 0;
+    while cluster.elect() == leader && sent < 400 {
+        // Before the turn in which it may hand over, and while it does.
+        for _ in 0..3 {
+            cluster.house(leader).say("S.a", "heard", "two");
+            sent += 1;
+        }
+        cluster.pass(1);
+    }
+    cluster.pass(40);
+    assert!(cluster.elect() != leader, "it has left");
+    assert_eq!(lock(&heard).len(), sent);
 }

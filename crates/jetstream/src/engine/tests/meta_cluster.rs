@@ -71,6 +71,8 @@ pub(super) struct MetaCluster {
     config: StreamConfig,
     /// Whether streams are made by the API, and not by the test.
     has_meta: bool,
+    /// Servers that have founded the meta group; others ask for it.
+    founders: usize,
     /// Servers that nobody hears, and that hear nobody.
     pub(super) isolated: Vec<usize>,
     /// Messages that were carried between servers.
@@ -119,7 +121,21 @@ impl MetaCluster {
         Self::begun(size, stream("S"), true)
     }
 
+    /// Servers of which the first have founded a meta group, and others are to come later.
+    pub(super) fn founded_by(founders: usize, size: usize) -> Self {
+        let mut cluster = Self::empty(size, stream("S"), true);
+        cluster.founders = founders;
+        (0..founders).for_each(|number| cluster.begin(number));
+        cluster
+    }
+
     fn begun(size: usize, config: StreamConfig, has_meta: bool) -> Self {
+        let mut cluster = Self::empty(size, config, has_meta);
+        (0..size).for_each(|number| cluster.begin(number));
+        cluster
+    }
+
+    fn empty(size: usize, config: StreamConfig, has_meta: bool) -> Self {
         let server = |number: usize| Server {
             disk: FaultyDisk::new(number as u64 + 1),
             house: None,
@@ -130,9 +146,7 @@ impl MetaCluster {
             calls: None,
         };
         let servers = (0..size).map(server).collect();
-        let mut cluster = Self { servers, config, has_meta, isolated: Vec::new(), carried: 0, now: 0 };
-        (0..size).for_each(|number| cluster.begin(number));
-        cluster
+        Self { servers, config, has_meta, founders: size, isolated: Vec::new(), carried: 0, now: 0 }
     }
 
     /// Begins a server on what its disk has.
@@ -148,7 +162,7 @@ impl MetaCluster {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
             let _ = house.bulk.bind(subject.as_bytes(), Arc::clone(&server.bulk) as Arc<dyn Service>);
         }
-        for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
+        for subject in ["_meta_.>", "_ask_.*", "_answer_.>", "_join_", "_joined_.*"] {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
         server.acks.push(house.record("acks"));
@@ -156,8 +170,14 @@ impl MetaCluster {
         if self.has_meta {
             let settings = settings_of(number, &house);
             house.jetstream.begin_groups(settings).expect("a healthy disk");
-            let servers: Vec<String> = NAMES[..size].iter().map(|&name| name.to_owned()).collect();
-            house.jetstream.begin_meta(&servers).expect("a healthy disk");
+            let servers: Vec<String> = NAMES[..self.founders].iter().map(|&name| name.to_owned()).collect();
+            if number < self.founders || house.jetstream.has_meta("RAFT") {
+                house.jetstream.begin_meta(&servers).expect("a healthy disk");
+            }
+            house.jetstream.seek_meta(size).expect("it has begun once");
+            for other in (0..size).filter(|other| *other != number) {
+                house.jetstream.server_linked(NAMES[other]);
+            }
             server.calls = Some(ApiCalls::new(&house.jetstream, Box::new(|call| call())));
             server.house = Some(house);
             return;
@@ -176,6 +196,11 @@ impl MetaCluster {
     /// A server alone on what the disk of one that has ended holds: as before it was in a cluster.
     pub(super) fn alone(&self, number: usize) -> House {
         House::named(&self.servers[number].disk, NAMES[number], 77)
+    }
+
+    /// The disk of a server.
+    pub(super) fn disk(&self, number: usize) -> &FaultyDisk {
+        &self.servers[number].disk
     }
 
     /// Gives a server that has ended an empty disk.
@@ -201,7 +226,10 @@ impl MetaCluster {
         loop {
             let mut has_any = false;
             for server in &mut self.servers {
-                server.house.iter_mut().for_each(House::settle);
+                if let Some(house) = &mut server.house {
+                    house.settle();
+                    has_any |= house.run_repairs();
+                }
                 has_any |= server.go_on_with_calls();
             }
             for from in 0..self.servers.len() {
@@ -216,16 +244,27 @@ impl MetaCluster {
         }
     }
 
-    /// Carries a message: to the server that its subject names, or to the leader of the meta group,
-    /// which alone has interest in it.
+    /// Carries a message: to the server that its subject names, to the leader of the meta group,
+    /// which alone has interest in it, or to all.
     fn carry(&mut self, from: usize, carried: &CarriedMessage) {
-        let CarriedMessage { subject, reply, headers, payload, is_bulk } = carried;
+        let subject = &carried.subject;
         let text = String::from_utf8_lossy(subject);
-        let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
-        let is_for = |number: &usize| named.starts_with(&peer(*number).to_string());
-        let is_for_meta = subject.starts_with(b"_meta_.");
-        let to = if is_for_meta { self.meta_leader() } else { (0..self.servers.len()).find(is_for) };
-        let Some(to) = to.filter(|&to| to != from) else { return };
+        let named = ["_ask_.", "_answer_.", "_joined_."]
+            .iter()
+            .fold(&*text, |named, prefix| named.trim_start_matches(prefix));
+        // Who hears a question passes it on here, as all that comes: only who asks is carried.
+        let asks = carried.reply == format!("_joined_.{}", peer(from)).as_bytes();
+        let is_for =
+            |number: &usize| text == "_join_" && asks || named.starts_with(&peer(*number).to_string());
+        let to: Vec<usize> = match text.starts_with("_meta_.") {
+            true => self.meta_leader().into_iter().collect(),
+            false => (0..self.servers.len()).filter(is_for).collect(),
+        };
+        to.into_iter().filter(|&to| to != from).for_each(|to| self.carry_to((from, to), carried));
+    }
+
+    fn carry_to(&mut self, (from, to): (usize, usize), carried: &CarriedMessage) {
+        let CarriedMessage { subject, reply, headers, payload, is_bulk } = carried;
         if self.isolated.contains(&from) || self.isolated.contains(&to) {
             return;
         }
@@ -319,6 +358,21 @@ impl MetaCluster {
     pub(super) fn acks(&self) -> usize {
         let all = self.servers.iter().flat_map(|server| &server.acks);
         all.map(|acks| lock(acks).iter().filter(|ack| ack.payload.contains(r#""seq""#)).count()).sum()
+    }
+
+    /// How servers that run stand, in words.
+    pub(super) fn statuses(&self) -> Vec<String> {
+        let houses = self.servers.iter().filter_map(|server| server.house.as_ref());
+        let words = houses.map(|house| {
+            let live = house.streams().stream(&self.config.name);
+            let of_stream =
+                live.map(|live| (live.group_status(), live.failure(), live.role(), live.voters()));
+            let meta = house.jetstream.meta();
+            let of_meta = meta.map(|meta| (meta.live().group_status(), meta.live().voters(), meta.servers()));
+            let warnings = lock(&house.host.warnings).clone();
+            format!("stream {of_stream:?}, meta {of_meta:?}, {warnings:?}\n")
+        });
+        words.collect()
     }
 
     /// Messages and last sequence of the stream of each server that runs.

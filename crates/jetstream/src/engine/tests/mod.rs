@@ -22,6 +22,7 @@ mod reset;
 mod resting;
 mod role;
 mod seeded;
+mod servers;
 mod slow;
 mod tidy;
 mod times;

@@ -5,7 +5,7 @@ use crate::client::connect;
 use async_nats::{ConnectOptions, Subscriber};
 
 /// A client of the system account.
-async fn operator(trio: &Trio, at: usize) -> Client {
+pub(super) async fn operator(trio: &Trio, at: usize) -> Client {
     let options = ConnectOptions::with_user_and_password("admin".to_owned(), "admin".to_owned());
     connect(trio.nodes[at].server.as_ref().expect("it runs"), options).await.0
 }

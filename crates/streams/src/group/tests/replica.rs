@@ -153,6 +153,12 @@ impl Replica {
             let work = live.member.advance(&mut live.core, now, &mut live.effects)?;
             self.needs_sync = work.needs_sync;
             messages.extend(work.messages);
+            if work.hands_over
+                && let Some(heir) = live.member.heir(|_| true)
+            {
+                live.member.consensus_mut().transfer(heir).map_err(MemberFailed::Consensus)?;
+                messages.extend(live.member.advance(&mut live.core, now, &mut live.effects)?.messages);
+            }
             if let Some(role) = work.role {
                 live.core.set_role(role, now, &mut live.effects);
             }

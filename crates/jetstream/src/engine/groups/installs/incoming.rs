@@ -9,7 +9,11 @@ use myelin_stdx::sync::lock;
 use myelin_streams::group::install::{InstallBody, InstallDigest, InstallMessage};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A disk that is at one thing for longer is not waited for: the other server keeps what comes
+/// meanwhile.
+const LONGEST_WORK: Duration = Duration::from_secs(1800);
 
 /// Stream on its way from another server.
 pub(super) struct Incoming {
@@ -24,6 +28,8 @@ pub(super) struct Incoming {
 struct IncomingInbox {
     bodies: VecDeque<InstallBody>,
     heard: Instant,
+    /// When something was taken up or done last.
+    progressed: Instant,
     is_working: bool,
     is_over: bool,
 }
@@ -37,7 +43,13 @@ struct IncomingWork {
 
 impl Incoming {
     pub(super) fn new(from: Peer, (place, install): (GroupPlace, u64), now: Instant) -> Self {
-        let inbox = IncomingInbox { bodies: VecDeque::new(), heard: now, is_working: false, is_over: false };
+        let inbox = IncomingInbox {
+            bodies: VecDeque::new(),
+            heard: now,
+            progressed: now,
+            is_working: false,
+            is_over: false,
+        };
         Self { from, place, install, inbox: Mutex::new(inbox), work: Mutex::default() }
     }
 
@@ -56,6 +68,19 @@ impl Incoming {
         (!inbox.is_working).then_some(inbox.heard)
     }
 
+    /// Says that this server is there and at work, if it is: what it does with what has come may
+    /// take longer than the other one waits for a word.
+    pub(super) fn reassure(&self, installs: &Installs) {
+        let inbox = lock(&self.inbox);
+        let since = installs.host.instant().saturating_duration_since(inbox.progressed);
+        let is_at_work = inbox.is_working && !inbox.is_over && since < LONGEST_WORK;
+        drop(inbox);
+        if is_at_work {
+            // Nothing more than before.
+            self.answer(installs, InstallBody::Taken(0));
+        }
+    }
+
     /// Takes something that was said, for the thread that works on it.
     pub(super) fn take(self: &Arc<Self>, installs: &Installs, body: InstallBody) {
         let mut inbox = lock(&self.inbox);
@@ -66,6 +91,9 @@ impl Incoming {
         }
         inbox.bodies.push_back(body);
         let is_free = !std::mem::replace(&mut inbox.is_working, true);
+        if is_free {
+            inbox.progressed = inbox.heard;
+        }
         drop(inbox);
         if is_free {
             let one = Arc::clone(self);
@@ -82,6 +110,7 @@ impl Incoming {
         loop {
             let mut inbox = lock(&self.inbox);
             let body = inbox.bodies.pop_front().filter(|_| !inbox.is_over);
+            inbox.progressed = installs.host.instant();
             let Some(body) = body else {
                 inbox.is_working = false;
                 return;

@@ -16,7 +16,8 @@
 //!    replica, at once or not at all. Its member begins there, and the leader looks where it is.
 //!
 //! Either side gives up when it hears nothing from the other for [`PATIENCE`], and the leader
-//! begins anew with the next answer of that member.
+//! begins anew with the next answer of that member. Who receives says now and then that it is at
+//! work: making durable what has come takes a slow disk longer than that.
 
 mod incoming;
 mod outgoing;
@@ -127,8 +128,9 @@ impl Installs {
         let now = self.host.instant();
         let is_late = |at: Instant| now.saturating_duration_since(at) >= PATIENCE;
         let all: Vec<Arc<Outgoing>> = lock(&self.outgoing).values().cloned().collect();
-        all.iter().filter(|one| is_late(one.heard())).for_each(|one| one.give_up(self));
+        all.iter().filter(|one| one.heard().is_some_and(is_late)).for_each(|one| one.give_up(self));
         let all: Vec<Arc<Incoming>> = lock(&self.incoming).values().cloned().collect();
+        all.iter().for_each(|one| one.reassure(self));
         let silent = all.into_iter().filter(|one| one.heard().is_some_and(is_late));
         silent.for_each(|one| self.later(move |installs| one.give_up(installs, "nothing comes any more")));
         lock(&self.failed).retain(|_, (at, _)| now.saturating_duration_since(*at) < 2 * LONGEST_PAUSE);
@@ -153,6 +155,11 @@ impl Installs {
 
     fn log(&self, level: Level, group: GroupId, what: std::fmt::Arguments<'_>) {
         self.host.log(level, format_args!("JetStream: the group {:016x} {what}", group.0));
+    }
+
+    /// Whether this is the install to its server that is under way.
+    fn is_under_way(&self, one: &Arc<Outgoing>) -> bool {
+        lock(&self.outgoing).get(&one.key).is_some_and(|other| Arc::ptr_eq(other, one))
     }
 
     /// An install to another server is over.

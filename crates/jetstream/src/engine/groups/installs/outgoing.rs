@@ -46,14 +46,20 @@ impl Outgoing {
         Self { key, install, progress: Mutex::new(progress) }
     }
 
-    /// When the other server was heard last.
-    pub(super) fn heard(&self) -> Instant {
-        lock(&self.progress).heard
+    /// When the other server was heard last, or could have begun to answer; `None` while it has
+    /// nothing to answer to: the stream is not offered yet, or pieces are read.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        let progress = lock(&self.progress);
+        (progress.place.is_some() && !progress.is_working).then_some(progress.heard)
     }
 
     /// Draws the stream and offers it.
     pub(super) fn begin(self: &Arc<Self>, installs: &Installs) {
         let (group, to) = self.key;
+        if !installs.is_under_way(self) {
+            // It was given up while it waited for the thread.
+            return;
+        }
         let member = installs.members.get(group);
         let Some((place, source, lifetimes_until)) = member.and_then(|member| member.install_source(to))
         else {
@@ -68,6 +74,7 @@ impl Outgoing {
         );
         let mut progress = lock(&self.progress);
         (progress.source, progress.place, progress.index) = (Some(source), Some(place), index);
+        progress.heard = installs.host.instant();
         drop(progress);
         self.send(installs, InstallBody::Offer { point, lifetimes_until });
     }
@@ -109,6 +116,7 @@ impl Outgoing {
             let may_send = progress.sent < progress.taken + WINDOW;
             let Some(mut source) = progress.source.take_if(|_| may_send) else {
                 progress.is_working = false;
+                progress.heard = installs.host.instant();
                 return;
             };
             drop(progress);

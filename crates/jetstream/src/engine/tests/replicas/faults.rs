@@ -9,6 +9,7 @@ use myelin_replica::{RaftMessage, RaftMessageKind, Vote};
 use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 fn always() -> Cluster {
     Cluster::seeded(3, stream("S"), true, 1)
@@ -421,4 +422,41 @@ fn votes_that_cannot_be_written_are_written_later() {
     let leader = cluster.elect();
     cluster.publish(leader, "one");
     assert_eq!(cluster.acks(), 1);
+}
+
+/// A member that has said that it has an entry, and has not when it is opened anew, may not vote as
+/// if it had it.
+#[test]
+fn a_member_that_is_opened_anew_with_less_than_it_has_confirmed_does_not_vote() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "kept");
+    cluster.pass(10);
+    let victim = (leader + 1) % 3;
+    let files = |cluster: &Cluster| -> Vec<(PathBuf, Vec<u8>)> {
+        let disk = cluster.disk(victim);
+        disk.files().into_keys().map(|path| (path.clone(), disk.read_all(&path).expect("a file"))).collect()
+    };
+    let before = files(&cluster);
+    cluster.publish(leader, "lost");
+    cluster.pass(10);
+    assert_eq!(cluster.contents()[victim], (2, 2));
+    let is_message = |bytes: &Vec<u8>| bytes.windows(4).any(|window| window == b"lost");
+    let after = files(&cluster).into_iter().find(|(_, bytes)| is_message(bytes));
+    let (path, bytes) = after.expect("it is written");
+    let old = before.into_iter().find(|(other, _)| *other == path).map_or(Vec::new(), |(_, bytes)| bytes);
+    let same = old.iter().zip(&bytes).take_while(|(old, new)| old == new).count() as u64;
+    cluster.isolated.push(victim);
+    cluster.disk(victim).zero(&path, same..bytes.len() as u64).expect("it is there");
+    let live = cluster.house(victim).stream("S");
+    live.lock_core().expect("it is there").parts().0.store().give_up("a test");
+    drop(live);
+    cluster.pass(20);
+    let status = cluster.house(victim).stream("S").group_status().expect("it is a member");
+    assert!(status.is_amnesiac, "{:?}", cluster.statuses());
+    cluster.isolated.clear();
+    cluster.pass(60);
+    let status = cluster.house(victim).stream("S").group_status().expect("it is a member");
+    assert!(!status.is_amnesiac, "{:?}", cluster.statuses());
+    assert_eq!(cluster.contents(), [(2, 2); 3]);
 }

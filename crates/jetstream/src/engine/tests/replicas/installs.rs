@@ -6,6 +6,10 @@ use super::consumers::{ask, consumer};
 use crate::engine::Host;
 use myelin_disk::faulty::{DiskFault, Survival};
 use myelin_jsapi::config::{Compression, Storage, StreamConfig};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
 
 /// A stream of which most is removed soon, so that its segments are.
 fn ring() -> StreamConfig {
@@ -188,4 +192,93 @@ fn a_process_that_ends_while_a_replica_takes_its_place_leaves_one() {
         }
     }
     assert!(installs > 10, "only {installs} points");
+}
+
+/// Making durable what has come takes a slow disk longer than a server waits for a word.
+#[test]
+fn a_server_that_is_long_at_work_gets_the_stream_at_once() {
+    let (mut cluster, leader, victim) = without_a_log(ring());
+    cluster.replace_disk(victim);
+    cluster.begin(victim);
+    cluster.house(victim).host.are_reads_held.store(true, Relaxed);
+    cluster.pass(400);
+    assert_eq!(cluster.installs(), 0);
+    cluster.house(victim).host.are_reads_held.store(false, Relaxed);
+    cluster.pass(60);
+    assert_eq!(cluster.installs(), 1, "{:?}", cluster.statuses());
+    assert_equal(&mut cluster);
+    let offers = cluster.house(leader).host.infos_with("is sent to server");
+    assert_eq!(offers, 1, "it was waited for");
+}
+
+/// A sender that is busy has not heard nothing from the other one: it has not said anything yet.
+#[test]
+fn a_sender_that_is_long_at_work_offers_the_stream_once() {
+    let (mut cluster, leader, victim) = without_a_log(ring());
+    cluster.replace_disk(victim);
+    cluster.house(leader).host.are_reads_held.store(true, Relaxed);
+    cluster.begin(victim);
+    cluster.pass(400);
+    cluster.house(leader).host.are_reads_held.store(false, Relaxed);
+    cluster.pass(60);
+    assert_eq!(cluster.installs(), 1, "{:?}", cluster.statuses());
+    assert_equal(&mut cluster);
+    assert_eq!(cluster.house(leader).host.infos_with("is sent to server"), 1);
+}
+
+/// Where the old replica cannot be removed it is a member of nothing any more: what it confirmed
+/// would be gone with the next start, which keeps the new one.
+#[test]
+fn a_disk_that_refuses_something_while_a_replica_takes_its_place_leaves_one() {
+    let (mut cluster, leader, victim) = without_a_log(ring());
+    let mut unfinished = 0;
+    for point in (0..180).step_by(3) {
+        cluster.replace_disk(victim);
+        cluster.begin(victim);
+        let disk = cluster.disk(victim).clone();
+        disk.fail_at(disk.points() + point, DiskFault::Error(ErrorKind::Other));
+        cluster.pass(40);
+        let house = cluster.house(victim);
+        let (streams, jetstream) = (house.streams(), Arc::clone(&house.jetstream));
+        let replaced = streams.stream("S").filter(|live| live.replaced_by().is_some());
+        if let Some(live) = replaced.filter(|live| live.replaced_by().is_some_and(|by| by.is_sure)) {
+            unfinished += 1;
+            assert!(live.group_status().is_none(), "it confirms nothing any more");
+            let old = live.replaced_by().map_or(0, |by| by.old.0);
+            let anew = streams.finish_install(&jetstream, &live).expect("the disk is well again");
+            assert_eq!(anew.in_place_of(), old);
+        }
+        cluster.kill(victim);
+        cluster.begin(victim);
+        cluster.pass(60);
+        assert_equal(&mut cluster);
+        assert_eq!(cluster.house(victim).streams().streams().len(), 1, "nothing is left behind");
+        publish(&mut cluster, leader, 1);
+    }
+    assert!(unfinished > 0, "nothing was refused between the two");
+}
+
+/// A start that finds both goes by that, also after the configuration was changed.
+#[test]
+fn a_changed_configuration_says_still_in_whose_place_a_stream_stands() {
+    let (mut cluster, _, victim) = without_a_log(ring());
+    cluster.replace_disk(victim);
+    cluster.begin(victim);
+    cluster.pass(100);
+    let house = cluster.house(victim);
+    let (live, streams, jetstream) = (house.stream("S"), house.streams(), Arc::clone(&house.jetstream));
+    let old = live.in_place_of();
+    assert!(old > 0);
+    let changed = StreamConfig { max_msgs: 39, ..ring() };
+    let (at, was) = (jetstream, live.clone());
+    let mut update = Box::pin(streams.update(&at, &was, changed));
+    while update.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        cluster.pass(1);
+    }
+    drop(update);
+    drop((live, was, streams, at));
+    cluster.kill(victim);
+    cluster.begin(victim);
+    let live = cluster.house(victim).stream("S");
+    assert_eq!((live.config().max_msgs, live.in_place_of()), (39, old));
 }

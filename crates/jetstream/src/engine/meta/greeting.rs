@@ -1,0 +1,257 @@
+//! Greetings: a server asks the others of its cluster whether there is a meta group.
+//!
+//! Owns what is said before a server is a member, and when a new group is formed: when as many
+//! servers are linked as are configured, and all of them have said that they have none. So one that
+//! comes later does not found a group of its own. Must never have a server found a group while
+//! another one has not answered.
+//!
+//! A question is a message to `_join_` in the account of frames, which all hear; its answer goes to
+//! `_joined_.<peer>`. A member that hears of no leader asks, too: it may have been removed, or it
+//! comes back.
+
+use super::{JetStream, Meta, peer_of};
+use crate::engine::CallScope;
+use crate::engine::groups::Groups;
+use crate::engine::host::Timer;
+use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
+use myelin_stdx::sync::lock;
+use myelin_store::Timestamp;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, Weak};
+
+/// Nanoseconds between two questions of a server that is no member yet.
+const PAUSE: Timestamp = 200_000_000;
+/// Where all servers hear questions.
+const QUESTIONS: &str = "_join_";
+
+/// Question of a server.
+#[derive(Serialize, Deserialize)]
+struct JoinQuestion {
+    name: String,
+}
+
+/// Answer of another one.
+#[derive(Serialize, Deserialize)]
+struct JoinAnswer {
+    /// Who answers.
+    name: String,
+    /// Servers that founded the group, with commas; none where it is a member of none.
+    founders: Option<String>,
+    /// Servers that are members.
+    #[serde(default)]
+    servers: Vec<String>,
+    /// Whether the one that has asked was removed.
+    #[serde(default)]
+    removed: bool,
+}
+
+/// Whoever asks for a meta group and answers those who do.
+pub(in crate::engine) struct Greeter {
+    jetstream: Weak<JetStream>,
+    groups: Arc<Groups>,
+    name: String,
+    seeking: Mutex<Seeking>,
+    me: Weak<Self>,
+}
+
+struct Seeking {
+    /// Servers that a new group has, this one among them.
+    expected: usize,
+    /// Servers that are or were linked.
+    linked: BTreeSet<String>,
+    /// Those that have said that they are members of no group.
+    without: BTreeSet<String>,
+    /// Whether this server is a member, or about to be one.
+    is_over: bool,
+}
+
+impl Greeter {
+    /// Takes part in greetings. `expected`: how many servers a new group has.
+    pub(in crate::engine) fn begin(
+        jetstream: &Arc<JetStream>,
+        groups: &Arc<Groups>,
+        expected: usize,
+    ) -> Arc<Self> {
+        let is_over = jetstream.meta().is_some();
+        let seeking = Seeking { expected, linked: BTreeSet::new(), without: BTreeSet::new(), is_over };
+        let greeter = Arc::new_cyclic(|me| Self {
+            jetstream: Arc::downgrade(jetstream),
+            groups: Arc::clone(groups),
+            name: jetstream.settings.server_name.clone(),
+            seeking: Mutex::new(seeking),
+            me: Weak::clone(me),
+        });
+        for subject in [QUESTIONS.to_owned(), format!("_joined_.{}", groups.me)] {
+            let service: Arc<dyn Service> = Arc::clone(&greeter) as Arc<dyn Service>;
+            // As long as the account is there, which is for ever.
+            let _ = groups.account.bind(subject.as_bytes(), service);
+        }
+        if !is_over {
+            greeter.arm();
+        }
+        greeter
+    }
+
+    /// Another server is linked.
+    pub(in crate::engine) fn is_linked(&self, name: &str) {
+        let mut seeking = lock(&self.seeking);
+        seeking.linked.insert(name.to_owned());
+        let is_over = seeking.is_over;
+        drop(seeking);
+        if !is_over {
+            self.ask();
+        }
+    }
+
+    /// Asks all other servers.
+    pub(super) fn ask(&self) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let payload = serde_json::to_vec(&JoinQuestion { name: self.name.clone() }).unwrap_or_default();
+        let reply = format!("_joined_.{}", self.groups.me);
+        let mut out = MessageBuf::default();
+        out.push(MessageRef {
+            subject: QUESTIONS.as_bytes(),
+            reply: reply.as_bytes(),
+            payload: &payload,
+            ..MessageRef::default()
+        });
+        jetstream.host.publish(&self.groups.account, out);
+    }
+
+    fn arm(&self) {
+        if let Some(jetstream) = self.jetstream.upgrade() {
+            let timer = Weak::clone(&self.me) as Weak<dyn Timer>;
+            jetstream.host.schedule(jetstream.host.now() + PAUSE, timer);
+        }
+    }
+
+    fn answer(&self, jetstream: &JetStream, asking: &str, reply: &[u8]) {
+        let meta = jetstream.meta();
+        if meta.as_ref().is_some_and(|meta| meta.is_out()) {
+            return;
+        }
+        let mut answer =
+            JoinAnswer { name: self.name.clone(), founders: None, servers: Vec::new(), removed: false };
+        if let Some(meta) = meta {
+            meta.take_in(jetstream, asking);
+            answer.founders = Some(meta.founders.clone());
+            answer.servers = (*meta.servers()).clone();
+            answer.removed = lock(&meta.roster).removed(asking).is_some();
+        }
+        let payload = serde_json::to_vec(&answer).unwrap_or_default();
+        let mut out = MessageBuf::default();
+        out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
+        jetstream.host.publish(&self.groups.account, out);
+    }
+
+    fn hear(&self, jetstream: &Arc<JetStream>, answer: JoinAnswer) {
+        let JoinAnswer { name, founders, servers, removed } = answer;
+        if let Some(meta) = jetstream.meta() {
+            founders.into_iter().for_each(|founders| meta.is_told(jetstream, &founders, removed));
+            return;
+        }
+        let mut seeking = lock(&self.seeking);
+        if seeking.is_over {
+            return;
+        }
+        if let Some(founders) = founders {
+            seeking.is_over = true;
+            drop(seeking);
+            return jetstream.begin_meta_of(founders.split(',').map(str::to_owned).collect(), servers);
+        }
+        seeking.without.insert(name);
+        let is_complete = seeking.linked.len() + 1 >= seeking.expected;
+        if is_complete && seeking.linked.is_subset(&seeking.without) {
+            seeking.is_over = true;
+            let mut servers: Vec<String> = seeking.linked.iter().cloned().collect();
+            servers.push(self.name.clone());
+            drop(seeking);
+            jetstream.begin_meta_of(servers.clone(), servers);
+        }
+    }
+}
+
+impl Timer for Greeter {
+    fn fire(&self) {
+        if !lock(&self.seeking).is_over {
+            self.ask();
+            self.arm();
+        }
+    }
+}
+
+impl Service for Greeter {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        for msg in batch.iter() {
+            let (Some(jetstream), Some(me)) = (self.jetstream.upgrade(), self.me.upgrade()) else { continue };
+            let host = Arc::clone(&jetstream.host);
+            if msg.subject == QUESTIONS.as_bytes() {
+                let question: Option<JoinQuestion> = serde_json::from_slice(msg.payload).ok();
+                let reply = msg.reply.to_vec();
+                let Some(question) = question.filter(|question| question.name != self.name) else { continue };
+                let task = move || me.answer(&jetstream, &question.name, &reply);
+                host.spawn_api(CallScope::Nothing, Box::new(task));
+            } else if let Ok(answer) = serde_json::from_slice(msg.payload) {
+                host.spawn_api(CallScope::Nothing, Box::new(move || me.hear(&jetstream, answer)));
+            }
+        }
+        batch.clear();
+    }
+}
+
+impl Meta {
+    /// Another server has said what the group is, as this one hears of no leader.
+    fn is_told(&self, jetstream: &Arc<JetStream>, founders: &str, is_removed: bool) {
+        if founders == self.founders {
+            return if is_removed {
+                self.set_out(jetstream, true)
+            };
+        }
+        if !self.is_strange.swap(true, Relaxed) {
+            let line = format_args!(
+                "JetStream: the store of this server is of another cluster ({}) than the one that it is linked \
+                 with ({founders}): it takes no part",
+                self.founders
+            );
+            jetstream.host.log(Level::Error, line);
+        }
+    }
+}
+
+impl JetStream {
+    /// Asks other servers of the cluster for its meta group, answers those that ask, and founds a
+    /// new one with `expected` servers, when so many are linked and none of them is a member of
+    /// one: to be called once, behind [`JetStream::begin_groups`], and behind
+    /// [`JetStream::begin_meta`] where the store was in a cluster before.
+    ///
+    /// # Errors
+    /// Groups have not begun, or this was called before.
+    pub fn seek_meta(self: &Arc<Self>, expected: usize) -> Result<(), String> {
+        let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
+        let greeter = Greeter::begin(self, groups, expected);
+        self.cluster.greeter.set(greeter).map_err(|_| "it is sought already".to_owned())
+    }
+
+    /// Another server of the cluster that takes part in groups is linked: this is its name.
+    pub fn server_linked(&self, name: &str) {
+        if peer_of(name).is_some() {
+            self.cluster.greeter.get().into_iter().for_each(|greeter| greeter.is_linked(name));
+        }
+    }
+
+    /// Asks for the meta group, of which this server is a member that hears of no leader.
+    pub(super) fn ask_for_meta(&self) {
+        self.cluster.greeter.get().into_iter().for_each(|greeter| greeter.ask());
+    }
+
+    /// Takes part in a meta group; what goes wrong is in the log. For the thread of the API.
+    fn begin_meta_of(self: &Arc<Self>, founders: Vec<String>, servers: Vec<String>) {
+        if let Err(error) = self.begin_meta_with(&founders, &servers) {
+            let line = format_args!("JetStream cannot take part in its cluster: {error}");
+            self.host.log(Level::Error, line);
+        }
+    }
+}

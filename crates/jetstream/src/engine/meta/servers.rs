@@ -1,0 +1,242 @@
+//! Servers of the meta group: one that comes becomes a member, one that is removed is none any
+//! more, and its replicas go to others.
+//!
+//! Who decides is the group's leader. A server that was removed serves nothing that it does not
+//! lead with others, and takes no part, until the group has it again: its files stay as they are.
+
+use super::roster::ServerRecord;
+use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of};
+use crate::engine::account::{resume_stream, suspend_stream};
+use crate::engine::live::LiveStream;
+use myelin_broker::Level;
+use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::leadership;
+use myelin_replica::Peer;
+use myelin_stdx::sync::lock;
+use myelin_store::Timestamp;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// Compat: a server that was removed may come back after so many nanoseconds.
+const STAYS_AWAY: Timestamp = 300_000_000_000;
+/// Streams that get other replicas with one look, at most.
+const AT_ONCE: usize = 100;
+
+/// A removal that is under way. Compat: no other one is begun meanwhile.
+struct RemovalUnderWay<'a>(&'a AtomicBool);
+
+impl Drop for RemovalUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Release);
+    }
+}
+
+impl Meta {
+    /// Whether this server was removed from the group.
+    pub(in crate::engine) fn is_out(&self) -> bool {
+        self.is_out.load(Acquire)
+    }
+
+    /// Names of all servers of the group.
+    pub(in crate::engine) fn servers(&self) -> Arc<Vec<String>> {
+        lock(&self.roster).members()
+    }
+
+    /// Something was committed about servers, which is looked at.
+    pub(super) fn see_servers(&self, jetstream: &Arc<JetStream>) {
+        self.groups.know(&peers_of(&self.servers()));
+        let is_out = lock(&self.roster).removed(&self.name).is_some();
+        self.set_out(jetstream, is_out);
+        self.want_servers();
+        self.replace_servers(jetstream);
+    }
+
+    /// This server was removed, or is a member again.
+    pub(super) fn set_out(&self, jetstream: &Arc<JetStream>, is_out: bool) {
+        if self.is_out.swap(is_out, AcqRel) == is_out {
+            return;
+        }
+        let all = || jetstream.accounts().into_iter().flat_map(|account| account.streams());
+        if is_out {
+            let line = "JetStream being DISABLED, our server was removed from the cluster";
+            jetstream.host.log(Level::Error, format_args!("{line}"));
+            jetstream.tell_removed();
+            all().for_each(|live| self.rest(&live));
+            return;
+        }
+        let line = "JetStream: this server is a member of its cluster again";
+        jetstream.host.log(Level::Info, format_args!("{line}"));
+        all().filter(|live| live.role().leads()).for_each(|live| resume_stream(&live));
+        for live in all() {
+            let key = super::StreamKey::new(live.account_name(), live.name());
+            let assignment = self.view().last(&key);
+            assignment.into_iter().for_each(|one| self.reconcile(jetstream, &one, false));
+        }
+        let assigned = self.assigned_here();
+        assigned.iter().for_each(|assignment| self.reconcile(jetstream, assignment, false));
+    }
+
+    /// A stream of a server that was removed: who leads it with others hands over, and one that is
+    /// nowhere else is not served.
+    pub(super) fn rest(&self, live: &Arc<LiveStream>) {
+        if live.voters().iter().any(|&peer| peer != self.groups.me) {
+            live.hand_over();
+        } else {
+            suspend_stream(live);
+        }
+    }
+
+    /// Has the servers of the roster be the members of the group, if this one leads it: others join
+    /// when they are there.
+    pub(super) fn want_servers(&self) {
+        if !self.leads() || self.is_behind() {
+            return;
+        }
+        let (live, servers) = (self.live(), self.servers());
+        let voters = live.voters();
+        let counts = |server: &&String| {
+            let votes = || super::peer_of(server).is_some_and(|peer| voters.contains(&peer));
+            self.has(server) || votes()
+        };
+        let wanted: Vec<Peer> =
+            servers.iter().filter(counts).filter_map(|server| super::peer_of(server)).collect();
+        let is_news = !wanted.is_empty() && {
+            let mut before = lock(&self.wanted);
+            let is_news = *before != wanted;
+            before.clone_from(&wanted);
+            is_news
+        };
+        if is_news {
+            live.want_members(wanted);
+        }
+    }
+
+    /// This server does not lead the group any more: what it wanted may be old when it does again.
+    pub(super) fn want_nothing(&self) {
+        lock(&self.wanted).clear();
+        self.live().want_members(Vec::new());
+    }
+
+    /// Another server wants to be in the group.
+    pub(super) fn take_in(&self, jetstream: &JetStream, name: &str) {
+        let removed = lock(&self.roster).removed(name);
+        let must_stay = removed.is_some_and(|at| jetstream.host.now().saturating_sub(at) < STAYS_AWAY);
+        if !self.leads() || self.is_behind() || must_stay || self.servers().iter().any(|one| one == name) {
+            return;
+        }
+        let line = format_args!("JetStream: server {name:?} becomes a member of the cluster");
+        jetstream.host.log(Level::Info, line);
+        self.propose_record(jetstream, &ServerRecord::new(name, false, jetstream.seed()));
+    }
+
+    /// Has a server be in the group no more, and waits until that is committed.
+    ///
+    /// # Errors
+    /// Another one is being removed, or this server leads no more: what becomes of it is not known.
+    pub(in crate::engine) async fn remove_server(&self, name: &str) -> Result<(), ApiError> {
+        let Some(jetstream) = self.jetstream.upgrade() else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
+        if self.is_removing.swap(true, AcqRel) {
+            return Err(ApiError::CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT);
+        }
+        let _under_way = RemovalUnderWay(&self.is_removing);
+        let record = ServerRecord::new(name, true, jetstream.seed());
+        self.propose_record(&jetstream, &record);
+        let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
+        let outcome = || {
+            let is_seen = lock(&self.roster).nonce(name) == Some(record.nonce);
+            let is_over = !self.leads() || jetstream.host.instant() >= deadline;
+            match is_seen {
+                true => Some(Ok(())),
+                false => is_over.then_some(Err(ApiError::CLUSTER_NOT_AVAIL)),
+            }
+        };
+        let seen = self.waits.until(outcome).await;
+        // Who removes itself leads no more when it comes to that.
+        seen.or_else(outcome).unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
+    }
+
+    /// Has all streams leave a server that stays in the group, as far as others are free.
+    pub(in crate::engine) fn evacuate_server(&self, jetstream: &JetStream, name: &str) {
+        let mut out = MessageBuf::default();
+        let assigned = self.view().on_server(name);
+        for known in assigned.iter().filter(|one| one.peers.iter().any(|peer| peer == name)) {
+            if let Ok(peers) = self.place_without(known, name) {
+                self.write_moved(jetstream, (known, peers), &mut out);
+            }
+        }
+        self.publish(jetstream, out);
+    }
+
+    /// Gives streams replicas elsewhere that have some on servers that were removed, and those that
+    /// have too few more of them, if this server leads the group.
+    pub(super) fn replace_servers(&self, jetstream: &JetStream) {
+        if !self.leads() || self.is_behind() || self.is_out() {
+            return;
+        }
+        let servers = self.servers();
+        let all = self.view().incomplete(&servers);
+        let mut out = MessageBuf::default();
+        let mut count = 0;
+        for known in all {
+            let rest: Vec<String> =
+                known.peers.iter().filter(|peer| servers.contains(peer)).cloned().collect();
+            let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1);
+            if rest.is_empty() {
+                // Nobody else has it.
+                continue;
+            }
+            let placed = self.place_again(&rest, wanted);
+            if placed != known.peers && count < AT_ONCE {
+                count += 1;
+                self.write_moved(jetstream, (&known, placed), &mut out);
+            }
+        }
+        self.publish(jetstream, out);
+    }
+
+    fn write_moved(
+        &self,
+        jetstream: &JetStream,
+        (known, peers): (&Assignment, Vec<String>),
+        out: &mut MessageBuf,
+    ) {
+        let moved = Assignment {
+            nonce: jetstream.seed(),
+            reply: String::new(),
+            answer: AnswerKind::Update,
+            ..known.moved(peers)
+        };
+        self.write(&moved, out);
+    }
+
+    fn propose_record(&self, jetstream: &JetStream, record: &ServerRecord) {
+        let Some(subject) = record.subject() else { return };
+        let last = lock(&self.roster).last_of(&record.name);
+        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
+        let mut out = MessageBuf::default();
+        out.push(MessageRef {
+            subject: subject.as_bytes(),
+            headers: headers.as_bytes(),
+            payload: &record.encode(),
+            ..MessageRef::default()
+        });
+        self.publish(jetstream, out);
+    }
+
+    fn publish(&self, jetstream: &JetStream, out: MessageBuf) {
+        if !out.is_empty() {
+            jetstream.host.publish(&self.groups.account, out);
+        }
+    }
+}
+
+impl JetStream {
+    /// Tells the system account that this server was removed from the cluster.
+    fn tell_removed(&self) {
+        let (server, id) = (&self.settings.server_name, &self.settings.server_id);
+        let cluster = self.host.cluster();
+        self.tell_system(|header| leadership::server_removed(header, (server, id), &cluster));
+    }
+}

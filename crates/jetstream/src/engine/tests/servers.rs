@@ -1,0 +1,253 @@
+//! Servers come to the meta group, are removed from it, and come back.
+
+use super::meta_cluster::MetaCluster;
+use myelin_jsapi::ApiError;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+fn config(replicas: usize) -> String {
+    format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#)
+}
+
+/// The one answer to a request.
+fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
+    wait_for(cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.ask(subject, body);
+    for _ in 0..200 {
+        let answers = cluster.take_answers();
+        if !answers.is_empty() {
+            assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
+            return answers.concat();
+        }
+        cluster.pass(1);
+    }
+    panic!("nobody answers {subject}");
+}
+
+fn wait_for(cluster: &mut MetaCluster, what: &str, mut is_there: impl FnMut(&mut MetaCluster) -> bool) {
+    for _ in 0..600 {
+        if is_there(cluster) {
+            return;
+        }
+        cluster.pass(1);
+    }
+    panic!("there is not: {what}, but {:?}", cluster.statuses());
+}
+
+/// Members of the meta group that vote, as its leader counts them, and names that servers know.
+fn members(cluster: &mut MetaCluster) -> (usize, Vec<String>) {
+    let Some(leader) = cluster.meta_leader() else { return (0, Vec::new()) };
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    (meta.live().voters().len(), (*meta.servers()).clone())
+}
+
+fn wait_for_members(cluster: &mut MetaCluster, names: &[&str]) {
+    wait_for(cluster, &format!("{names:?}"), |cluster| {
+        let (votes, known) = members(cluster);
+        votes == names.len() && known == names
+    });
+}
+
+/// Removes a server, as the system account may.
+fn remove(cluster: &mut MetaCluster, name: &str) -> Result<(), ApiError> {
+    wait_for(cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    let leader = cluster.meta_leader().expect("it is there");
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    let mut removal = pin!(meta.remove_server(name));
+    for _ in 0..400 {
+        if let Poll::Ready(done) = removal.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+        cluster.pass(1);
+    }
+    panic!("nobody says whether {name} is removed");
+}
+
+fn holders(cluster: &mut MetaCluster) -> Vec<usize> {
+    let numbers: Vec<usize> = cluster.running().collect();
+    numbers.into_iter().filter(|&number| cluster.house(number).streams().stream("S").is_some()).collect()
+}
+
+#[test]
+fn a_server_that_comes_later_becomes_a_member_and_gets_streams() {
+    let mut cluster = MetaCluster::founded_by(3, 5);
+    let made = ask(&mut cluster, "STREAM.CREATE.S", &config(3));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(5));
+    assert!(answer.contains(r#""err_code":10005"#), "{answer}");
+    cluster.begin(3);
+    wait_for_members(&mut cluster, &["n1", "n2", "n3", "n4"]);
+    cluster.begin(4);
+    wait_for_members(&mut cluster, &["n1", "n2", "n3", "n4", "n5"]);
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(5));
+    assert!(answer.contains(r#""num_replicas":5"#), "{answer}");
+    wait_for(&mut cluster, "five replicas", |cluster| holders(cluster).len() == 5);
+    cluster.pass(60);
+    assert_eq!(cluster.contents(), [(1, 1); 5]);
+    // A majority of five is three, whoever they are.
+    let leader = cluster.meta_leader().expect("it is there");
+    cluster.kill(leader);
+    cluster.kill((leader + 1) % 5);
+    let names = ask(&mut cluster, "STREAM.NAMES", "");
+    assert!(names.contains(r#"["S"]"#), "{names}");
+    // All of it is known to who begins anew.
+    (0..5).for_each(|number| cluster.kill(number));
+    (0..5).for_each(|number| cluster.begin(number));
+    wait_for_members(&mut cluster, &["n1", "n2", "n3", "n4", "n5"]);
+}
+
+/// It would found a group of its own: as many are linked as are configured.
+#[test]
+fn a_server_that_comes_while_nobody_leads_waits_for_the_group_that_is_there() {
+    let mut cluster = MetaCluster::founded_by(3, 4);
+    cluster.pass(60);
+    cluster.kill(0);
+    cluster.kill(1);
+    cluster.pass(60);
+    assert_eq!(cluster.meta_leader(), None);
+    cluster.begin(3);
+    cluster.pass(60);
+    cluster.begin(0);
+    wait_for_members(&mut cluster, &["n1", "n2", "n3", "n4"]);
+}
+
+#[test]
+fn servers_that_have_no_group_found_one_when_all_have_said_so() {
+    let mut cluster = MetaCluster::founded_by(0, 3);
+    cluster.begin(0);
+    cluster.begin(1);
+    cluster.pass(60);
+    assert_eq!(cluster.meta_leader(), None, "one is missing");
+    cluster.begin(2);
+    wait_for_members(&mut cluster, &["n1", "n2", "n3"]);
+}
+
+#[test]
+fn a_server_with_a_new_disk_is_the_member_that_it_was() {
+    let mut cluster = MetaCluster::founded_by(3, 4);
+    cluster.begin(3);
+    wait_for_members(&mut cluster, &["n1", "n2", "n3", "n4"]);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(3));
+    cluster.kill(3);
+    cluster.replace_disk(3);
+    cluster.begin(3);
+    cluster.pass(100);
+    let meta = cluster.house(3).jetstream.meta().expect("it has found the group");
+    assert_eq!(*meta.servers(), ["n1", "n2", "n3", "n4"]);
+    assert!(meta.view().get("$G", "S").is_some());
+}
+
+#[test]
+fn streams_leave_a_server_that_is_removed() {
+    let mut cluster = MetaCluster::founded_by(4, 4);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(3));
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    let gone = leader;
+    cluster.kill(gone);
+    cluster.pass(100);
+    remove(&mut cluster, &format!("n{}", gone + 1)).expect("three of four are there");
+    let rest: Vec<String> = (0..4).filter(|&one| one != gone).map(|one| format!("n{}", one + 1)).collect();
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    wait_for_members(&mut cluster, &rest);
+    wait_for(&mut cluster, "three replicas", |cluster| holders(cluster).len() == 3);
+    cluster.pass(60);
+    assert_eq!(cluster.contents(), [(1, 1); 3]);
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert!(!info.contains(&format!(r#""name":"n{}""#, gone + 1)), "{info}");
+}
+
+/// With one server less there is no place for a third replica; the next server that comes gets it.
+#[test]
+fn a_stream_that_has_lost_a_server_gets_another_one_when_there_is_one() {
+    let mut cluster = MetaCluster::founded_by(3, 4);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(3));
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    let gone = (cluster.meta_leader().expect("it is there") + 1) % 3;
+    cluster.kill(gone);
+    cluster.pass(100);
+    remove(&mut cluster, &format!("n{}", gone + 1)).expect("two of three are there");
+    wait_for(&mut cluster, "two members", |cluster| members(cluster).0 == 2);
+    cluster.begin(3);
+    wait_for(&mut cluster, "three replicas", |cluster| holders(cluster).len() == 3);
+    cluster.pass(60);
+    assert_eq!(cluster.contents(), [(1, 1); 3]);
+}
+
+/// Nobody asks for a stream of it, and what it has stays where it is until it comes back, which it
+/// may after five minutes.
+#[test]
+fn a_removed_server_is_silent_and_may_come_back() {
+    let mut cluster = MetaCluster::founded_by(4, 4);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(3));
+    let gone = (0..4).find(|&one| Some(one) != cluster.meta_leader()).expect("there are others");
+    let one = config(1).replace('S', "T");
+    let mut of_gone = None;
+    for n in 0..8 {
+        let name = format!("T{n}");
+        let made = ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &one.replace('T', &name));
+        if made.contains(&format!(r#""leader":"n{}""#, gone + 1)) {
+            of_gone = Some(name);
+            break;
+        }
+    }
+    let of_gone = of_gone.expect("each server gets some");
+    cluster.house(gone).publish(&format!("{of_gone}.a"));
+    remove(&mut cluster, &format!("n{}", gone + 1)).expect("all are there");
+    wait_for(&mut cluster, "three members", |cluster| members(cluster).0 == 3);
+    cluster.pass(400);
+    let house = cluster.house(gone);
+    assert_eq!(house.host.warnings_with("our server was removed from the cluster"), 1);
+    house.publish(&format!("{of_gone}.b"));
+    assert_eq!(house.contents(&of_gone), (1, 1), "it takes nothing");
+    wait_for(&mut cluster, "a leader", |cluster| cluster.leader().is_some_and(|leader| leader != gone));
+    let names = ask(&mut cluster, "STREAM.NAMES", "");
+    assert!(names.contains(&of_gone), "nothing is forgotten: {names}");
+    // A new life changes nothing, until it has been away for long enough.
+    cluster.kill(gone);
+    cluster.begin(gone);
+    cluster.pass(400);
+    assert_eq!(members(&mut cluster).0, 3);
+    cluster.house(gone).publish(&format!("{of_gone}.b"));
+    assert_eq!(cluster.house(gone).contents(&of_gone), (1, 1));
+    cluster.pass(5600);
+    wait_for(&mut cluster, "four members", |cluster| members(cluster).0 == 4);
+    wait_for(&mut cluster, "it is no more out", |cluster| {
+        !cluster.house(gone).jetstream.meta().expect("it has one").is_out()
+    });
+    cluster.pass(100);
+    cluster.house(gone).publish(&format!("{of_gone}.b"));
+    assert_eq!(cluster.house(gone).contents(&of_gone), (2, 2), "it goes on");
+    assert_eq!(holders(&mut cluster).len(), 3);
+}
+
+/// It was not there when it was removed, and hears of it when it comes back.
+#[test]
+fn a_server_that_was_removed_while_it_was_away_is_told() {
+    let mut cluster = MetaCluster::founded_by(4, 4);
+    wait_for(&mut cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    let gone = (cluster.meta_leader().expect("it is there") + 1) % 4;
+    cluster.kill(gone);
+    cluster.pass(60);
+    remove(&mut cluster, &format!("n{}", gone + 1)).expect("three of four are there");
+    wait_for(&mut cluster, "three members", |cluster| members(cluster).0 == 3);
+    cluster.begin(gone);
+    cluster.pass(200);
+    assert!(cluster.house(gone).jetstream.meta().expect("it has one").is_out());
+}
+
+#[test]
+fn who_leads_the_meta_group_can_be_removed() {
+    let mut cluster = MetaCluster::founded_by(3, 3);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+    let leader = cluster.meta_leader().expect("it is there");
+    remove(&mut cluster, &format!("n{}", leader + 1)).expect("all are there");
+    wait_for(&mut cluster, "two members and another leader", |cluster| {
+        cluster.meta_leader() != Some(leader) && members(cluster).0 == 2
+    });
+    let names = ask(&mut cluster, "STREAM.NAMES", "");
+    assert!(names.contains(r#"["S"]"#), "{names}");
+}
