@@ -9,7 +9,7 @@ use myelin_jsapi::config::{Compression, Storage, StreamConfig};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 /// A stream of which most is removed soon, so that its segments are.
 fn ring() -> StreamConfig {
