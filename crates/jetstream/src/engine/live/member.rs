@@ -73,7 +73,7 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| Amnesia::new(self.scope.host.now())),
+            amnesia: is_amnesiac.then(|| Amnesia::new(groups.uptime())),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
             had_members: true,

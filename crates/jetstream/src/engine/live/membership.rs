@@ -167,14 +167,14 @@ impl JoinedMember {
             MemberEvent::Rest(epoch, peer, word) => self.hear_rest((epoch, peer, word), end),
             MemberEvent::Message(epoch, life, message) => {
                 if epoch == self.place.epoch && self.may_hear(&message) {
-                    self.note_leader(life, &message, now);
+                    self.note_leader(life, &message);
                     self.member.step(message)?;
                 }
             }
             MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
             MemberEvent::Log(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
-            MemberEvent::Tick => self.tick(end, now)?,
+            MemberEvent::Tick => self.tick(end)?,
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
             MemberEvent::NewLife(peer, life) => self.hear_of_life(peer, life)?,
             MemberEvent::Lost(peer) if self.amnesia.is_some() => {
@@ -200,12 +200,12 @@ impl JoinedMember {
 
     /// A leader is there. Where it knows of this life, what it says to be committed counts on what
     /// this member has confirmed in this life.
-    fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
+    fn note_leader(&mut self, life: u32, message: &RaftMessage) {
         let is_append = message.kind == RaftMessageKind::Append;
         let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_of_leader && message.term >= self.member.consensus().term() {
-            amnesia.hear_leader(now);
+            amnesia.hear_leader(self.groups.uptime());
             if is_append && life == self.groups.life() {
                 amnesia.want(message.commit);
             }
@@ -240,8 +240,8 @@ impl JoinedMember {
 
     /// Has members that may have lost something find a leader, where they have none: all vote for
     /// the one with the most, and for nobody else.
-    fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
-        let (me, mine) = (self.groups.me, self.log());
+    fn look_at_logs(&mut self) -> Result<(), MemberFailed> {
+        let (me, mine, now) = (self.groups.me, self.log(), self.groups.uptime());
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
@@ -298,18 +298,18 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let is_of_leader = epoch == self.place.epoch && consensus.leader() == Some(peer);
         let agrees = end == Some(word) && consensus.committed() == word.index;
-        if is_of_leader && agrees && self.amnesia.is_none() {
+        if is_of_leader && (agrees || myelin_stdx::planted::bug(136)) && self.amnesia.is_none() {
             self.resting.begin(word);
             self.member.consensus_mut().rest();
         }
     }
 
     /// Time has passed for a member that does not rest.
-    fn tick(&mut self, end: Option<RestWord>, now: Timestamp) -> Result<(), MemberFailed> {
+    fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
         if self.groups.may_vote() {
             self.member.tick()?;
         }
-        self.look_at_logs(now)?;
+        self.look_at_logs()?;
         let consensus = self.member.consensus();
         let is_idle = consensus.role() == RaftRole::Leader && consensus.can_rest();
         if self.resting.tick(is_idle, consensus.last().1)
@@ -331,6 +331,9 @@ impl JoinedMember {
             self.member.consensus_mut().wake(true)?;
         }
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
+        if myelin_stdx::planted::bug(111) {
+            return Ok(());
+        }
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
