@@ -22,7 +22,7 @@ use myelin_streams::stream::batch::BatchLimits;
 use myelin_wire::info::Info;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
-use super::plan::ClusterPlan;
+use super::plan::{ClusterPlan, MOST_STREAMS};
 use crate::clock::Clock;
 use crate::host::{Call, Mail, Silent, SimHost};
 
@@ -61,18 +61,23 @@ pub(super) struct Letter {
 type Outbox = Arc<Mutex<Vec<Letter>>>;
 
 /// Receiver of what leaves a server in one account.
-struct Post(usize, Outbox);
+struct Post {
+    account: usize,
+    /// The inbox that it stands for: a delivery shows where its message was stored.
+    inbox: Option<String>,
+    outbox: Outbox,
+}
 
 impl Service for Post {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let letters = msgs.iter().map(|msg| Letter {
-            account: self.0,
-            subject: msg.subject.to_vec(),
+            account: self.account,
+            subject: self.inbox.as_ref().map_or(msg.subject, |inbox| inbox.as_bytes()).to_vec(),
             reply: msg.reply.to_vec(),
             headers: msg.headers.to_vec(),
             payload: msg.payload.to_vec(),
         });
-        lock(&self.1).extend(letters);
+        lock(&self.outbox).extend(letters);
         msgs.clear();
     }
 }
@@ -372,7 +377,10 @@ impl Drop for Node {
 
 /// Has everything leave that is for other servers, or for clients.
 fn listen(accounts: &[Arc<Account>; 3], number: usize, size: usize, outbox: &Outbox) {
-    let post = |account: usize| Arc::new(Post(account, Arc::clone(outbox))) as Arc<dyn Service>;
+    let post_for = |account: usize, inbox: Option<String>| {
+        Arc::new(Post { account, inbox, outbox: Arc::clone(outbox) }) as Arc<dyn Service>
+    };
+    let post = |account: usize| post_for(account, None);
     for other in (0..size).filter(|&other| other != number) {
         let subject = format!("{}.*", peer(other));
         for account in [1, 2] {
@@ -382,8 +390,10 @@ fn listen(accounts: &[Arc<Account>; 3], number: usize, size: usize, outbox: &Out
     for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
         let _ = accounts[1].bind(subject.as_bytes(), post(1));
     }
-    for subject in ["R.>", "D.>"] {
-        let _ = accounts[CLIENTS].bind(subject.as_bytes(), post(CLIENTS));
+    let _ = accounts[CLIENTS].bind(b"R.>", post(CLIENTS));
+    for stream in 0..MOST_STREAMS {
+        let inbox = format!("D.{stream}");
+        let _ = accounts[CLIENTS].bind(inbox.as_bytes(), post_for(CLIENTS, Some(inbox.clone())));
     }
 }
 

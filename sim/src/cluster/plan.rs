@@ -6,6 +6,8 @@ use myelin_stdx::rng::Rng;
 
 use super::node::LEAN;
 
+/// Streams of a cluster, at most.
+pub(super) const MOST_STREAMS: u64 = 8;
 /// Seconds that a message lives which ends by itself.
 pub(super) const LIFETIME: u64 = 10;
 
@@ -98,7 +100,7 @@ pub(super) struct ClusterPlan {
 impl ClusterPlan {
     pub(super) fn draw(rng: &mut Rng) -> Self {
         let size = if rng.below(3) == 0 { 5 } else { 3 };
-        let count = if rng.below(2) == 0 { 1 + rng.below(2) } else { 1 + rng.below(8) };
+        let count = if rng.below(2) == 0 { 1 + rng.below(2) } else { 1 + rng.below(MOST_STREAMS) };
         let streams: Vec<_> = (0..count).map(|number| StreamPlan::draw(rng, number, size)).collect();
         Self {
             size,
