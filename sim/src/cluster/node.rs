@@ -22,7 +22,7 @@ use myelin_streams::stream::batch::BatchLimits;
 use myelin_wire::info::Info;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
-use super::plan::{ClusterPlan, MOST_STREAMS};
+use super::plan::ClusterPlan;
 use crate::clock::Clock;
 use crate::host::{Call, Mail, Silent, SimHost};
 
@@ -61,25 +61,26 @@ pub(super) struct Letter {
 type Outbox = Arc<Mutex<Vec<Letter>>>;
 
 /// Receiver of what leaves a server in one account.
-struct Post {
-    account: usize,
-    /// The inbox that it stands for: a delivery shows where its message was stored.
-    inbox: Option<String>,
-    outbox: Outbox,
-}
+struct Post(usize, Outbox);
 
 impl Service for Post {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
         let letters = msgs.iter().map(|msg| Letter {
-            account: self.account,
-            subject: self.inbox.as_ref().map_or(msg.subject, |inbox| inbox.as_bytes()).to_vec(),
+            account: self.0,
+            subject: inbox_of(msg.subject).unwrap_or_else(|| msg.subject.to_vec()),
             reply: msg.reply.to_vec(),
             headers: msg.headers.to_vec(),
             payload: msg.payload.to_vec(),
         });
-        lock(&self.outbox).extend(letters);
+        lock(&self.1).extend(letters);
         msgs.clear();
     }
+}
+
+/// Inbox of a delivery, which shows where its message was stored: there is one for each stream.
+fn inbox_of(subject: &[u8]) -> Option<Vec<u8>> {
+    let stream = std::str::from_utf8(subject).ok()?.strip_prefix('S')?.split('.').next()?;
+    stream.parse::<u64>().ok().map(|stream| format!("D.{stream}").into_bytes())
 }
 
 /// Something that can go on.
@@ -377,10 +378,7 @@ impl Drop for Node {
 
 /// Has everything leave that is for other servers, or for clients.
 fn listen(accounts: &[Arc<Account>; 3], number: usize, size: usize, outbox: &Outbox) {
-    let post_for = |account: usize, inbox: Option<String>| {
-        Arc::new(Post { account, inbox, outbox: Arc::clone(outbox) }) as Arc<dyn Service>
-    };
-    let post = |account: usize| post_for(account, None);
+    let post = |account: usize| Arc::new(Post(account, Arc::clone(outbox))) as Arc<dyn Service>;
     for other in (0..size).filter(|&other| other != number) {
         let subject = format!("{}.*", peer(other));
         for account in [1, 2] {
@@ -390,10 +388,10 @@ fn listen(accounts: &[Arc<Account>; 3], number: usize, size: usize, outbox: &Out
     for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
         let _ = accounts[1].bind(subject.as_bytes(), post(1));
     }
-    let _ = accounts[CLIENTS].bind(b"R.>", post(CLIENTS));
-    for stream in 0..MOST_STREAMS {
-        let inbox = format!("D.{stream}");
-        let _ = accounts[CLIENTS].bind(inbox.as_bytes(), post_for(CLIENTS, Some(inbox.clone())));
+    // One service for both, so that what is said first is heard first.
+    let clients = post(CLIENTS);
+    for subject in ["R.>", "D.>"] {
+        let _ = accounts[CLIENTS].bind(subject.as_bytes(), Arc::clone(&clients));
     }
 }
 

@@ -27,7 +27,7 @@ impl World {
             92..94 => self.delete(stream),
             94 => self.step_down(stream),
             _ => {
-                let nap = [1_000_000, 20_000_000, 300_000_000][self.rng.below(3) as usize];
+                let nap = [20_000_000, 300_000_000, 4 * SECOND][self.rng.below(3) as usize];
                 let nap = self.rng.below(nap);
                 return self.pass(nap);
             }

@@ -216,7 +216,11 @@ impl Consensus {
     /// The member has failed.
     pub fn wake(&mut self, is_lost: bool) -> Result<(), Broken> {
         self.is_resting = false;
-        if !is_lost || myelin_stdx::planted::bug(121) || self.is_amnesiac || self.node.raft.state != StateRole::Follower {
+        if !is_lost
+            || myelin_stdx::planted::bug(121)
+            || self.is_amnesiac
+            || self.node.raft.state != StateRole::Follower
+        {
             return self.check();
         }
         self.call(|node| {

@@ -106,7 +106,8 @@ impl StreamGroup {
 
     /// Answers whether proposals were released.
     pub(super) fn release(&mut self, release: &Release) -> bool {
-        let is_released = |(_, ticket): &(u64, Ticket)| release.is_released(*ticket) || myelin_stdx::planted::bug(119);
+        let is_released =
+            |(_, ticket): &(u64, Ticket)| release.is_released(*ticket) || myelin_stdx::planted::bug(119);
         let count = self.proposed.iter().take_while(|proposed| is_released(proposed)).count();
         if let Some((proposal, _)) = self.proposed.drain(..count).next_back() {
             lock(&self.decided).committed(proposal);
