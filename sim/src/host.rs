@@ -94,7 +94,7 @@ pub(crate) struct SimHost {
     alarm_count: AtomicU64,
     names: AtomicU64,
     panics: Mutex<Vec<String>>,
-    /// Lines of errors and warnings, for whoever looks at a seed that failed.
+    /// Lines of errors and warnings, in a cluster all lines, for whoever looks at a seed that failed.
     lines: Mutex<Vec<String>>,
 }
 
@@ -282,7 +282,7 @@ impl Host for SimHost {
     }
 
     fn log(&self, level: Level, line: fmt::Arguments<'_>) {
-        if matches!(level, Level::Error | Level::Warn) {
+        if self.is_member || matches!(level, Level::Error | Level::Warn) {
             lock(&self.lines).push(line.to_string());
         }
     }

@@ -154,9 +154,9 @@ impl<'a> Order<'a> {
 pub struct Rules {
     /// Whether the outcome of each message that was stored is known, and nothing was removed.
     pub is_whole: bool,
-    /// Whether reads must not be older than an answered write; otherwise they only must not show
-    /// what is not there yet.
-    pub are_reads_current: bool,
+    /// Whether reads and refusals must not go by what is older than an answered write; otherwise
+    /// they only must not show what is not there yet.
+    pub are_answers_current: bool,
 }
 
 /// Checks the history of one stream.
@@ -164,7 +164,7 @@ pub struct Rules {
 /// # Errors
 /// No order of the operations explains an answer: which one.
 pub fn check(operations: &[Operation], rules: Rules) -> Result<(), String> {
-    let Rules { is_whole, are_reads_current } = rules;
+    let Rules { is_whole, are_answers_current } = rules;
     let order = Order::of(operations)?;
     for (&seq, operation) in &order.stored {
         if order.answered_behind(seq) < operation.asked {
@@ -175,8 +175,15 @@ pub fn check(operations: &[Operation], rules: Rules) -> Result<(), String> {
     check_ids(operations)?;
     for operation in operations {
         let is_explained = match operation.outcome {
-            Outcome::WrongLast(last) => is_refusal_right(&order, operation, last, is_whole),
-            Outcome::Read(last) if are_reads_current => is_last_of_subject(&order, operation, last, is_whole),
+            Outcome::WrongLast(last) if are_answers_current => {
+                is_refusal_right(&order, operation, last, is_whole)
+            }
+            Outcome::WrongLast(last) => {
+                operation.condition() != Condition::Nothing && order.asked(last) <= operation.end()
+            }
+            Outcome::Read(last) if are_answers_current => {
+                is_last_of_subject(&order, operation, last, is_whole)
+            }
             Outcome::Read(last) => order.asked(last) <= operation.end(),
             _ => true,
         };
@@ -259,7 +266,7 @@ fn is_last_of_subject(order: &Order<'_>, operation: &Operation, last: u64, is_wh
 mod tests {
     use super::*;
 
-    const ALL: Rules = Rules { is_whole: true, are_reads_current: true };
+    const ALL: Rules = Rules { is_whole: true, are_answers_current: true };
 
     fn publish(condition: Condition, (asked, answered): (u64, u64), outcome: Outcome) -> Operation {
         let action = Action::Publish { condition, id: None };

@@ -427,7 +427,7 @@ impl World {
                 lines.push(format!("{} {}: {totals:?} {failure:?}", NAMES[number], model.plan.name));
             }
             let said = node.host.lines();
-            lines.extend(said[said.len().saturating_sub(6)..].iter().map(|line| format!("    {line}")));
+            lines.extend(said[said.len().saturating_sub(12)..].iter().map(|line| format!("    {line}")));
         }
         lines
     }
