@@ -159,6 +159,11 @@ impl World {
         let seed = self.seed;
         self.tell(|| format!("{} starts", NAMES[number]));
         let machine = &mut self.machines[number];
+        if machine.disk.files().is_empty() {
+            // Lives are counted by the time of day where the disk does not know of the last one: a
+            // machine whose day is behind that would not be heard.
+            machine.clock.catch_up();
+        }
         machine.lives += 1;
         let node = Node::start(&machine.disk, &self.plan, &machine.clock, number, (seed, machine.lives));
         let mut node = node.map_err(|error| format!("{} does not start: {error}", NAMES[number]))?;

@@ -322,12 +322,16 @@ impl GroupMember {
             let bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
             // A segment that cannot be read keeps another member behind, and is none of this one's
             // business: it is asked for again.
-            let read = stream.store().read_log(from..to, bytes).unwrap_or_default();
+            let read = stream.store().read_log(from..to, bytes);
+            // One that was erased, or is damaged, stays so, though its segment is there: a member
+            // that lacks it needs the whole stream.
+            let behind_lost = if read.is_ok() { from + 1 } else { 0 };
+            let read = read.unwrap_or_default();
             if read.is_empty()
                 && let Ok(Some(outline)) = stream.store().log_outline()
             {
                 // Nobody asks for them again.
-                self.consensus.forget_before(outline.base.0 + 1);
+                self.consensus.forget_before(behind_lost.max(outline.base.0 + 1));
             }
             self.consensus.fetched(id, read.iter().map(raft_entry).collect())?;
         }
