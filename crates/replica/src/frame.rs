@@ -30,6 +30,12 @@ use crate::{GroupId, Peer, RaftMessage, RaftMessageKind};
 
 /// Bytes before a body.
 const HEAD_BYTES: usize = 32;
+/// Bytes of a message of Raft without its entries.
+const MESSAGE_BYTES: usize = 8 * 8 + 4;
+/// Bytes of any other body.
+const WORD_BYTES: usize = 3 * 8;
+/// Bytes before the data of an entry.
+const ENTRY_HEAD_BYTES: usize = 8 + 4;
 /// Where the checksum begins to count.
 const COUNTED_FROM: usize = 8;
 const REFUSED: u8 = 1;
@@ -111,6 +117,19 @@ pub enum FrameError {
 }
 
 impl PeerFrame {
+    /// Bytes that [`PeerFrame::write`] appends.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let body = match &self.body {
+            FrameBody::Raft(_, message) => {
+                let entries = message.entries.iter().map(|entry| ENTRY_HEAD_BYTES + entry.data.len());
+                MESSAGE_BYTES + entries.sum::<usize>()
+            }
+            _ => WORD_BYTES,
+        };
+        HEAD_BYTES + body
+    }
+
     /// Appends the frame to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -137,6 +156,7 @@ impl PeerFrame {
         }
         let size = length(out.len() - start);
         out[start..start + 4].copy_from_slice(&size);
+        debug_assert_eq!(out.len() - start, self.size(), "a frame has the size that it says");
         let checksum = crc32c::crc32c(&out[start + COUNTED_FROM..]);
         out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
     }

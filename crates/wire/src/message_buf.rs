@@ -156,6 +156,48 @@ impl MessageBuf {
         });
     }
 
+    /// Adds a message without reply and headers as its receivers get it, whose payload of `size`
+    /// bytes `write` appends.
+    ///
+    /// Perf: what is large is written where it is sent from, and copied nowhere on the way.
+    pub fn push_framed_with(&mut self, subject: &[u8], size: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let parts = subject.len() + size;
+        assert!(parts <= LARGEST, "a message has a size of nine digits");
+        self.bytes.reserve(parts + LONGEST_FRAMING);
+        self.bytes.extend_from_slice(VERB);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(subject);
+        self.bytes.push(b' ');
+        let sizes_at = self.bytes.len();
+        encode::number(&mut self.bytes, size);
+        self.bytes.extend_from_slice(LINE_END);
+        let payload_at = self.bytes.len();
+        write(&mut self.bytes);
+        assert_eq!(self.bytes.len() - payload_at, size, "a payload has the size that its frame says");
+        self.bytes.extend_from_slice(LINE_END);
+        self.places.push(MessageSlot {
+            start,
+            to: 0,
+            subject: stated(subject.len()),
+            reply: 0,
+            sizes: stated(payload_at - sizes_at),
+            headers: 0,
+            payload: stated(size),
+        });
+    }
+
+    /// Its memory, and where in it the payloads of its messages are, in order.
+    #[must_use]
+    pub fn into_payloads(self) -> (Vec<u8>, Vec<Range<usize>>) {
+        let payload = |place: &MessageSlot| {
+            let head = place.subject + place.reply + u32::from(place.sizes > 0) + place.sizes + place.headers;
+            let start = place.start + head as usize;
+            start..start + place.payload as usize
+        };
+        let payloads = self.places.iter().map(payload).collect();
+        (self.bytes, payloads)
+    }
+
     /// The number of an address, from 1 and perhaps a new one.
     #[inline(never)]
     fn number(&mut self, to: &[u8]) -> u32 {
@@ -332,6 +374,25 @@ mod tests {
         assert_eq!(whole.iter().skip(1).collect::<Vec<_>>(), all);
         assert_eq!(whole.framed(2).and_then(|frame| frame.address), Some(2));
         assert_eq!((msgs.addresses(), msgs.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_written_in_place_is_a_message_and_payloads_are_found() {
+        let plain = MessageRef { to: b"_INBOX.x", headers: b"NATS/1.0\r\n\r\n", ..msg(b"x") };
+        let mut msgs = MessageBuf::default();
+        msgs.push(plain);
+        msgs.push_framed_with(b"a.b", 12, |bytes| bytes.extend_from_slice(b"written here"));
+        msgs.push_framed(plain);
+        let written = MessageRef { subject: b"a.b", payload: b"written here", ..MessageRef::default() };
+        assert_eq!(msgs.get(1), Some(written));
+        let framed = msgs.framed(1).unwrap();
+        assert_eq!(
+            (framed.address, framed.head, framed.tail),
+            (None, &b"MSG a.b "[..], &b"12\r\nwritten here\r\n"[..])
+        );
+        let expected: Vec<_> = msgs.iter().map(|msg| msg.payload.to_vec()).collect();
+        let (memory, payloads) = msgs.into_payloads();
+        assert_eq!(payloads.into_iter().map(|at| memory[at].to_vec()).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -62,21 +62,22 @@ pub(super) fn replicated() -> Vec<Row> {
     let one = |mode, storage| one(mode, storage, 3);
     let batches = |mode| StreamLoad { size: 256, ..one(mode, File) };
     let always = |mode, clients| StreamLoad { clients, synced: true, ..one(mode, File) };
-    let row = |name: &str, load, rate: Option<f64>, cpu: f64, others: &[Goal]| {
+    let row = |name: &str, load, rate: Option<f64>, cpu: Option<f64>, others: &[Goal]| {
         let rate = rate.map(|factor| times(Metric::MessageRate, factor));
-        let goals = [rate.as_slice(), &[times(Metric::Cpu, cpu)], others].concat();
+        let cpu = cpu.map(|factor| times(Metric::Cpu, factor));
+        let goals = [rate.as_slice(), cpu.as_slice(), others].concat();
         Row { goals, ..Row::new(name, REPLICATED, Workload::Cluster(ClusterLoad::Replicated(load))) }
     };
     // At most 0.6 of the reference's.
     let median = [times(Metric::LatencyMedian, 1.67)];
     vec![
-        row("r3-async-file", one(WINDOWED, File), Some(2.5), 4.0, &[]),
-        row("r3-async-memory", one(WINDOWED, Memory), Some(2.5), 4.0, &[]),
-        row("r3-sync-file", one(ONE_BY_ONE, File), None, 1.5, &median),
-        row("r3-atomic-256", batches(ATOMIC), Some(3.0), 5.0, &[]),
-        row("r3-fast-256", batches(FAST), Some(3.0), 5.0, &[]),
-        row("r3-always-async", always(WINDOWED, 1), Some(2.0), 3.0, &[]),
-        row("r3-always-sync32", always(ONE_BY_ONE, 32), Some(2.0), 3.0, &[]),
+        row("r3-async-file", one(WINDOWED, File), Some(2.5), Some(4.0), &[]),
+        row("r3-async-memory", one(WINDOWED, Memory), Some(2.5), Some(4.0), &[]),
+        row("r3-sync-file", one(ONE_BY_ONE, File), None, Some(1.5), &median),
+        row("r3-atomic-256", batches(ATOMIC), Some(3.0), Some(5.0), &[]),
+        row("r3-fast-256", batches(FAST), Some(3.0), Some(5.0), &[]),
+        row("r3-always-async", always(WINDOWED, 1), Some(2.0), Some(3.0), &[]),
+        row("r3-always-sync32", always(ONE_BY_ONE, 32), Some(2.0), None, &[]),
     ]
 }
 

@@ -37,6 +37,9 @@ const REFUSED_BYTES: u64 = 1 << 30;
 const MAX_MESSAGE_BYTES: u64 = 256 << 10;
 /// Messages with entries on their way to one member.
 const MAX_INFLIGHT_MESSAGES: usize = 64;
+/// No group has as many elections while a member is away. One that took a term far beyond its own
+/// would never come back from it, and with the highest ones nobody could be elected any more.
+const FARTHEST_TERM: u64 = 1 << 32;
 
 /// A term, and for whom a member voted in it: has to outlive its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,7 +273,8 @@ impl Consensus {
         };
         let is_barred =
             self.is_amnesiac && message.kind.is_of_election() && self.chosen != Some(message.from);
-        is_of_group && message.is_plausible() && !counts_on_more && !is_barred
+        let is_in_reach = message.term <= raft.term.saturating_add(FARTHEST_TERM);
+        is_of_group && message.is_plausible() && is_in_reach && !counts_on_more && !is_barred
     }
 
     /// Index of an entry that is committed here, and that the message has in another term: one of

@@ -41,6 +41,23 @@ fn message(network: &mut Network, kind: RaftMessageKind, from: usize, to: usize)
     RaftMessage { from: peer(from), to: peer(to), term, ..vote(kind) }
 }
 
+/// A term near the highest one would leave nobody another to be elected in.
+#[test]
+fn a_term_that_nobody_can_have_reached_is_not_taken() {
+    let mut network = led_by_the_first();
+    let before = network.consensus(1).status().term;
+    for kind in RaftMessageKind::ALL {
+        let far = RaftMessage { term: (1 << 62) - 1, ..message(&mut network, kind, 2, 1) };
+        network.consensus(1).step(far).expect("it is dropped");
+        network.settle(1);
+    }
+    assert_eq!(network.consensus(1).status().term, before);
+    let near =
+        RaftMessage { term: before + 1_000, ..message(&mut network, RaftMessageKind::Heartbeat, 2, 1) };
+    network.consensus(1).step(near).expect("it has been away for long");
+    assert_eq!(network.consensus(1).status().term, before + 1_000);
+}
+
 /// A leader counts on what a member has confirmed, tells it in heartbeats to commit that much, and
 /// does not listen when it says that it has less.
 #[test]

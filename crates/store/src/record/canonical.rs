@@ -20,6 +20,8 @@ use crate::Timestamp;
 
 /// Bytes before the parts of a record.
 const RECORD_BYTES: usize = 28;
+/// Bytes of a record as they are expected: memory for so many is taken at once.
+const USUAL_RECORD: usize = 256;
 
 /// Adds a message to `records`.
 pub fn write_message(message: &Message<'_>, records: &mut Vec<u8>) {
@@ -78,11 +80,9 @@ fn length(part: &[u8]) -> u32 {
 /// where the bytes are no records in canonical form.
 #[must_use]
 pub fn read(mut bytes: &[u8]) -> Option<Vec<(Entry<'_>, Timestamp)>> {
-    let mut records = Vec::new();
+    let mut records = Vec::with_capacity(bytes.len() / USUAL_RECORD + 1);
     while !bytes.is_empty() {
-        let (head, rest) = bytes.split_first_chunk::<RECORD_BYTES>()?;
-        let head = entry_head(head)?;
-        let (body, rest) = rest.split_at_checked(head.size() - HEAD_BYTES)?;
+        let (head, body, rest) = next(bytes)?;
         let entry = match head.kind {
             EntryKind::Message => Entry::Message(message(&head, body)?),
             EntryKind::Durable | EntryKind::LogEntry => return None,
@@ -97,6 +97,31 @@ pub fn read(mut bytes: &[u8]) -> Option<Vec<(Entry<'_>, Timestamp)>> {
         bytes = rest;
     }
     Some(records)
+}
+
+/// Messages among the records of a log entry that was read before, in order.
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    let mut record = move || {
+        let (head, body, rest) = next(bytes)?;
+        bytes = rest;
+        Some((head, body))
+    };
+    std::iter::from_fn(move || {
+        loop {
+            let (head, body) = record()?;
+            if head.kind == EntryKind::Message {
+                return message(&head, body);
+            }
+        }
+    })
+}
+
+/// The first record: its head, its body, and what is behind it.
+fn next(bytes: &[u8]) -> Option<(EntryHead, &[u8], &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<RECORD_BYTES>()?;
+    let head = entry_head(head)?;
+    let (body, rest) = rest.split_at_checked(head.size() - HEAD_BYTES)?;
+    Some((head, body, rest))
 }
 
 /// As the head of an entry that says the same; `None` if no entry could.

@@ -13,6 +13,7 @@ use crate::record::{self, Control, Entry, EntryBatch, LogEntry, Message, canonic
 use crate::{Seq, Timestamp};
 
 use super::catalog::{Catalog, Decided, NewRow, Planned, PlannedBatch, Removed, size_of};
+use super::decided_entry::EntryForm;
 use super::errors::StoreError;
 use super::reader;
 use super::release::Entered;
@@ -266,9 +267,9 @@ impl Stream {
         now: Timestamp,
     ) -> Option<LogEntry> {
         let group = self.group.as_mut()?;
-        let mut records = Vec::new();
-        canonical::write_control(gone, now, &mut records);
-        markers.iter().for_each(|(marker, _)| canonical::write_message(marker, &mut records));
+        let mut records = EntryForm::with_room(0);
+        canonical::write_control(gone, now, records.end());
+        markers.iter().for_each(|(marker, _)| canonical::write_message(marker, records.end()));
         group.decide(records)
     }
 

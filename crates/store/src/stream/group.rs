@@ -14,9 +14,10 @@ use crate::{Seq, Timestamp};
 
 use super::catalog::PlannedBatch;
 use super::consumer_entries::ConsumerEntries;
+use super::decided_entry::{DecidedEntry, EntryForm};
 use super::errors::StoreError;
 use super::group_append::{self, Record};
-use super::group_log::{DecidedEntry, GroupLog, GroupPosition, LogTail};
+use super::group_log::{GroupLog, GroupPosition, LogTail};
 use super::remove::{MAX_SEQ, NOT_NOW};
 use super::segment_storage::CONTROL_ROOM;
 use super::{Stream, roll};
@@ -74,7 +75,7 @@ impl Stream {
     /// the disk is full.
     pub fn append_decided(&mut self, decided: &DecidedEntry, now: Timestamp) -> Result<(), StoreError> {
         self.check()?;
-        let DecidedEntry { entry, records } = decided;
+        let (entry, records) = (&decided.entry, decided.records());
         let position = self.group().ok_or(StoreError::NotNext { expected: 0 })?;
         let expected = position.index + 1;
         if entry.index != expected
@@ -172,8 +173,8 @@ impl Stream {
     /// The head of the batch that says these controls, in a stream that has a group.
     pub(super) fn decide_controls(&mut self, controls: &[Control<'_>], now: Timestamp) -> Option<LogEntry> {
         let group = self.group.as_mut()?;
-        let mut records = Vec::new();
-        controls.iter().for_each(|control| canonical::write_control(control, now, &mut records));
+        let mut records = EntryForm::with_room(0);
+        controls.iter().for_each(|control| canonical::write_control(control, now, records.end()));
         group.decide(records)
     }
 }

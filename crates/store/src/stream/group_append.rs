@@ -17,6 +17,7 @@ use crate::{Seq, Timestamp};
 
 use super::append::{first_plans, room_for};
 use super::catalog::{Planned, PlannedBatch};
+use super::decided_entry::EntryForm;
 use super::decision::Decision;
 use super::errors::StoreError;
 use super::group::last_behind;
@@ -188,13 +189,11 @@ impl Part {
     /// Makes these records the next entry of the log.
     fn decided(
         group: Option<&mut GroupLog>,
-        decide: impl FnOnce(&mut GroupLog, Vec<u8>) -> LogEntry,
+        decide: impl FnOnce(&mut GroupLog, EntryForm) -> LogEntry,
         all: &[Record<'_>],
         records: Range<usize>,
     ) -> Option<Self> {
-        let mut canonical_form = Vec::new();
-        all[records.clone()].iter().for_each(|record| write_record(record, &mut canonical_form));
-        let entry = decide(group?, canonical_form);
+        let entry = decide(group?, EntryForm::of_records(&all[records.clone()]));
         Some(Self { entry, records, offsets: Vec::new() })
     }
 }
@@ -252,12 +251,4 @@ pub(super) fn plans(records: &[Record<'_>], offsets: &[u32], storage: Storage) -
 /// Whether a record takes nothing away, so that a part of a decision may have it.
 pub(super) fn brings(record: &Entry<'_>) -> bool {
     matches!(record, Entry::Message(_) | Entry::Control(Control::Skip { .. }))
-}
-
-fn write_record((record, timestamp): &Record<'_>, records: &mut Vec<u8>) {
-    match record {
-        Entry::Message(message) => canonical::write_message(message, records),
-        Entry::Control(control) => canonical::write_control(control, *timestamp, records),
-        Entry::Erased { .. } => {}
-    }
 }

@@ -7,6 +7,7 @@ use crate::record::{LogEntry, LogEntryKind};
 use crate::segment::{GroupPlace, SegmentHeader};
 
 use super::consumer_entries::ConsumerEntries;
+use super::decided_entry::{DecidedEntry, EntryForm};
 
 /// Place of a stream in the log of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,15 +22,6 @@ pub struct GroupPosition {
     pub chain: u64,
     /// The last index that is known to be committed.
     pub commit: u64,
-}
-
-/// Entry of a group's log, as it is sent to other replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecidedEntry {
-    /// Its head.
-    pub entry: LogEntry,
-    /// Its records in canonical form.
-    pub records: Vec<u8>,
 }
 
 /// End of a group's log, and what may still be taken back of it.
@@ -216,20 +208,20 @@ impl GroupLog {
     }
 
     /// Makes records the next entry; `None` if there are none, so that nothing has to be said.
-    pub(super) fn decide(&mut self, records: Vec<u8>) -> Option<LogEntry> {
-        if records.is_empty() {
+    pub(super) fn decide(&mut self, records: EntryForm) -> Option<LogEntry> {
+        if records.records().is_empty() {
             return None;
         }
         Some(self.decide_as(LogEntryKind::Normal, false, records))
     }
 
     /// Makes records the next entry, which may say nothing else than its kind.
-    pub(super) fn decide_as(&mut self, kind: LogEntryKind, more: bool, records: Vec<u8>) -> LogEntry {
+    pub(super) fn decide_as(&mut self, kind: LogEntryKind, more: bool, records: EntryForm) -> LogEntry {
         let GroupPosition { term, index, chain, commit, .. } = self.position();
         let mut entry = LogEntry { index: index + 1, term, commit, chain: 0, kind, more };
-        entry.chain = entry.chained(chain, &records);
+        entry.chain = entry.chained(chain, records.records());
         self.tail.pass(&entry);
-        self.decided.push(DecidedEntry { entry, records });
+        self.decided.push(records.decided(entry));
         entry
     }
 }

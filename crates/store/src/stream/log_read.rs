@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use crate::jobs::JobError;
 use crate::jobs::entries::{header, walk_sound};
-use crate::record::{BODY_BYTES, Control, Entry, LogEntry, LogEntryKind, canonical};
+use crate::record::{Control, Entry, LogEntry, canonical};
 use crate::segment::{Scanned, SegmentHeader};
 
 use super::Stream;
+use super::decided_entry::{DecidedEntry, EntryForm};
 use super::errors::StoreError;
-use super::group_log::{DecidedEntry, GroupPosition};
+use super::group_log::GroupPosition;
 use super::segment_view::Segment;
 
 /// Sealed segments that are looked at, from the end of the log: each costs a member that begins the
@@ -43,7 +44,7 @@ struct LogReader {
     wanted: Range<u64>,
     max_bytes: usize,
     bytes: usize,
-    entries: Vec<DecidedEntry>,
+    entries: Vec<(LogEntry, EntryForm)>,
     /// The entry whose records come now, if it is wanted.
     open: bool,
     /// Whether an entry is not there as it was written: nothing behind it is of use.
@@ -201,7 +202,7 @@ impl LogReader {
                 self.close();
                 self.open = entry.index == self.next() && entry.index < end && !self.is_full();
                 if self.open {
-                    self.entries.push(DecidedEntry { entry: *entry, records: Vec::new() });
+                    self.entries.push((*entry, EntryForm::with_room(0)));
                 }
             }
             // It stands behind the entries of its segment, and is none.
@@ -212,11 +213,11 @@ impl LogReader {
     }
 
     fn add(&mut self, record: &Entry<'_>, scanned: &Scanned<'_>) {
-        let Some(last) = self.entries.last_mut() else { return };
+        let Some((_, last)) = self.entries.last_mut() else { return };
         match record {
-            Entry::Message(message) => canonical::write_message(message, &mut last.records),
+            Entry::Message(message) => canonical::write_message(message, last.end()),
             Entry::Control(control) => {
-                canonical::write_control(control, scanned.timestamp, &mut last.records);
+                canonical::write_control(control, scanned.timestamp, last.end());
             }
             Entry::Erased { .. } => {
                 self.entries.pop();
@@ -228,7 +229,7 @@ impl LogReader {
     /// The last entry is complete.
     fn close(&mut self) {
         if std::mem::take(&mut self.open) {
-            self.bytes += self.entries.last().map_or(0, |last| last.records.len());
+            self.bytes += self.entries.last().map_or(0, |(_, last)| last.records().len());
         }
     }
 
@@ -238,50 +239,7 @@ impl LogReader {
         if is_over {
             self.entries.pop();
         }
-        self.entries
-    }
-}
-
-impl DecidedEntry {
-    /// Whether the chain says that these are the records which were decided on behind an entry with
-    /// the chain `before`.
-    #[must_use]
-    pub fn follows(&self, before: u64) -> bool {
-        let Self { entry, records } = self;
-        entry.chained(before, records) == entry.chain
-    }
-
-    /// Whether it is the first entry of a leader, which says nothing.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entry.kind == LogEntryKind::Empty
-    }
-
-    /// The entry as bytes, for other replicas: the payload that its head has in a segment
-    /// (`docs/formats/segment.md`, kind 8), then its records.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        [self.entry.body().as_slice(), &self.records].concat()
-    }
-
-    /// Reads what [`DecidedEntry::to_bytes`] wrote. `None` if no entry is written like this, or
-    /// not with this index and this term; its records and its chain are looked at when it is
-    /// appended.
-    #[must_use]
-    pub fn from_bytes(index: u64, term: u64, bytes: &[u8]) -> Option<Self> {
-        let (head, records) = bytes.split_at_checked(BODY_BYTES)?;
-        let entry = LogEntry::from_body(index, head).filter(|entry| entry.term == term)?;
-        Some(Self { entry, records: records.to_vec() })
-    }
-
-    /// The first entry of a new leader, which says nothing, behind an entry with the chain
-    /// `before`. Where the log ends `within` a decision it leaves that open.
-    #[must_use]
-    pub fn empty(index: u64, term: u64, before: u64, within: bool) -> Self {
-        let kind = LogEntryKind::Empty;
-        let mut entry = LogEntry { index, term, commit: 0, chain: 0, kind, more: within };
-        entry.chain = entry.chained(before, &[]);
-        Self { entry, records: Vec::new() }
+        self.entries.into_iter().map(|(entry, records)| records.decided(entry)).collect()
     }
 }
 

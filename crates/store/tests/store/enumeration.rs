@@ -95,6 +95,10 @@ pub(crate) struct Enumeration {
     /// Whether power is lost a second time: after every recovery, and at every point of those from
     /// a crash.
     pub(crate) crash_recovery: bool,
+    /// Of how many faults at a point one is tried: which ones they are rotates from point to point,
+    /// and with `first_fault`, so that as many runs with others try all of them.
+    pub(crate) fault_step: u64,
+    pub(crate) first_fault: u64,
     /// At every how many points of a recovery it is lost; where it begins rotates, so that all of
     /// them have their turn.
     pub(crate) recovery_step: u64,
@@ -120,6 +124,8 @@ impl Enumeration {
             prefixes: 4,
             randoms: 4,
             crash_recovery: true,
+            fault_step: 1,
+            first_fault: 0,
             recovery_step: 1,
             after_step: 1,
         }
@@ -135,6 +141,12 @@ impl Enumeration {
         let run = Run { plan: self, script };
         let (disk, promises) = run.work(case.fault)?;
         run.settle(&disk, &promises, case)
+    }
+
+    /// The faults to try at `point`.
+    fn faults_at(&self, point: u64) -> impl Iterator<Item = DiskFault> {
+        let first = (point + self.first_fault) % self.fault_step;
+        self.faults.iter().copied().skip(first as usize).step_by(self.fault_step as usize)
     }
 
     /// The survivals to try after `point`, of `unsynced` changes.
@@ -162,8 +174,8 @@ impl<S: Script> Run<'_, S> {
         let mut summary = Summary { points: healthy.points(), runs: 2, ..Summary::default() };
         self.settle_all(&healthy, &promises, None, &mut summary)?;
         for point in 0..summary.points {
-            for fault in &self.plan.faults {
-                let fault = Some((point, *fault));
+            for fault in self.plan.faults_at(point) {
+                let fault = Some((point, fault));
                 let (disk, promises) = self.work(fault)?;
                 summary.runs += 1;
                 self.settle_all(&disk, &promises, fault, &mut summary)?;

@@ -32,6 +32,7 @@ pub use votes::{GroupVotes, VotesUnreadable};
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use myelin_replica::{Broken, Consensus, Fetch, Peer, RaftEntry, RaftMessage, RaftRole, Ready, Status, Vote};
 use myelin_store::{DecidedEntry, GroupPosition, StoreError, Timestamp};
 
@@ -241,7 +242,7 @@ impl GroupMember {
         {
             let (index, data) = (decided.entry.index, decided.to_bytes());
             self.kept_log.add(data.len());
-            let refused = self.consensus.propose(index, data.into()).err();
+            let refused = self.consensus.propose(index, data).err();
             self.consensus.check()?;
             if let Some(refused) = refused {
                 let reason = format!("the entry {index} of the stream was not taken: {refused}");
@@ -323,16 +324,14 @@ impl GroupMember {
             // A segment that cannot be read keeps another member behind, and is none of this one's
             // business: it is asked for again.
             let read = stream.store().read_log(from..to, bytes);
-            // One that was erased, or is damaged, stays so, though its segment is there: a member
-            // that lacks it needs the whole stream.
-            let behind_lost = if read.is_ok() { from + 1 } else { 0 };
-            let read = read.unwrap_or_default();
-            if read.is_empty()
+            if read.as_ref().is_ok_and(Vec::is_empty)
                 && let Ok(Some(outline)) = stream.store().log_outline()
             {
-                // Nobody asks for them again.
-                self.consensus.forget_before(behind_lost.max(outline.base.0 + 1));
+                // Nobody asks for them again. An entry that was erased, or is damaged, is in the
+                // log, and yet nothing up to it can be given.
+                self.consensus.forget_before(outline.base.0.max(from) + 1);
             }
+            let read = read.unwrap_or_default();
             self.consensus.fetched(id, read.iter().map(raft_entry).collect())?;
         }
         Ok(())
@@ -341,8 +340,8 @@ impl GroupMember {
 
 /// An entry as consensus has it: the first one of a leader is empty.
 fn raft_entry(decided: &DecidedEntry) -> RaftEntry {
-    let data = if decided.is_empty() { Vec::new() } else { decided.to_bytes() };
-    RaftEntry { index: decided.entry.index, term: decided.entry.term, data: data.into() }
+    let data = if decided.is_empty() { Bytes::new() } else { decided.to_bytes() };
+    RaftEntry { index: decided.entry.index, term: decided.entry.term, data }
 }
 
 impl From<Broken> for MemberFailed {

@@ -8,6 +8,7 @@ mod votes;
 
 use super::{GroupStart, MemberFailed, Persistence};
 use crate::ReplicaRole;
+use crate::stream::Effects;
 use group::Group;
 use myelin_disk::faulty::Survival;
 use myelin_replica::{RaftMessage, RaftMessageKind, RaftRole};
@@ -55,6 +56,24 @@ fn a_leader_that_is_alone_acknowledges_nothing_and_takes_it_back() {
     }
     assert_eq!(group.replicas[0].said.len(), 1, "{:?}", group.replicas[0].said);
     assert_eq!(group.replicas[0].core().role(), ReplicaRole::Follower);
+}
+
+/// Others may have what was decided when its leader's stream fails, and store it.
+#[test]
+fn a_leader_that_fails_does_not_say_that_others_have_not_stored_it() {
+    let mut group = Group::new(3, Persistence::Written, 14);
+    group.elect(0);
+    group.publish(0, "a", "first");
+    let mut effects = Effects::default();
+    let core = group.replicas[0].core_mut();
+    core.store().give_up("the disk");
+    core.released(&mut effects);
+    assert!(effects.failed.is_some() && effects.out.is_empty(), "{} messages", effects.out.len());
+    group.deliver_entries(1, 9);
+    group.kill(0);
+    group.elect(1);
+    group.until_quiet();
+    assert_eq!(group.replicas[1].payloads(), [(1, "first".to_owned())]);
 }
 
 /// A member that was away gets entries that nobody has in memory any more.

@@ -303,7 +303,8 @@ impl StreamCore {
         self.quota.charge(self.store.totals().bytes);
     }
 
-    /// A stream that has failed releases nothing more: who waits is told so.
+    /// A stream that has failed releases nothing more: who waits is told so. In a group the other
+    /// members may have what was decided, and store it: nobody can say that it is not.
     pub(super) fn note_failure(&mut self, effects: &mut Effects) {
         let Some(why) = self.store.failure() else { return };
         let error = ApiError::stream_store_failed(why);
@@ -311,10 +312,11 @@ impl StreamCore {
         self.refuse_waiting(&error, &mut effects.out);
     }
 
-    /// Refuses what waits and will never be released. Nor is known what is left of the messages of
-    /// open fast batches.
+    /// Refuses what waits and will never be released, or forgets it in a group. Nor is known what
+    /// is left of the messages of open fast batches.
     pub(super) fn refuse_waiting(&mut self, error: &ApiError, out: &mut MessageBuf) {
-        for msgs in self.outgoing.release_queue.drain() {
+        let is_of_group = self.store.group().is_some();
+        for msgs in self.outgoing.release_queue.drain().filter(|_| !is_of_group) {
             for msg in msgs.iter() {
                 if self.outgoing.replies.is_ack(&msg) {
                     self.outgoing.replies.refused(msg.subject, error, out);
@@ -324,7 +326,11 @@ impl StreamCore {
             }
         }
         let Batches { fast, replies, .. } = &mut self.batches;
-        fast.fail(error, replies, out);
+        if is_of_group {
+            fast.forget();
+        } else {
+            fast.fail(error, replies, out);
+        }
         debug_assert!(self.outgoing.release_queue.is_empty(), "nothing waits in a stream that has failed");
         debug_assert!(self.batches.fast.is_empty(), "no fast batch is open in a stream that has failed");
     }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use myelin_store::record::{Entry, LogEntryKind, canonical};
+use myelin_store::record::{LogEntryKind, canonical};
 use myelin_store::{DecidedEntry, Seq, Timestamp};
 
 use super::msg_headers::{Key, MsgHeaders};
@@ -51,13 +51,9 @@ impl DecidedIds {
 
     /// Keeps what an entry brings.
     pub(super) fn append(&mut self, decided: &DecidedEntry) {
-        let records = canonical::read(&decided.records).unwrap_or_default();
-        let msgs = records.into_iter().filter_map(|(record, _)| match record {
-            Entry::Message(message) => {
-                let id = MsgHeaders::scan(message.headers).get(Key::MsgId).to_vec();
-                Some(DecidedMsg { seq: message.seq, time: message.timestamp, id })
-            }
-            _ => None,
+        let msgs = canonical::messages(decided.records()).map(|message| {
+            let id = MsgHeaders::scan(message.headers).get(Key::MsgId).to_vec();
+            DecidedMsg { seq: message.seq, time: message.timestamp, id }
         });
         let (index, kind, more) = (decided.entry.index, decided.entry.kind, decided.entry.more);
         self.entries.push_back(WaitingEntry { index, kind, more, msgs: msgs.collect() });

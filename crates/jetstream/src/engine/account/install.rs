@@ -243,6 +243,35 @@ impl ReplicaPlace for StreamPlace {
         let live = self.live.upgrade().ok_or("its stream is gone")?;
         Ok(Box::new(StagedReplica::begin(&home, &live, offered)?))
     }
+
+    fn begin_anew(&self) {
+        let (Some(home), Some(live)) = (self.home.upgrade(), self.live.upgrade()) else { return };
+        let scope = CallScope::Streams(home.account.name().into(), live.name().into());
+        let host = Arc::clone(&home.host);
+        let begin = move || {
+            let (account, name) = (home.account.name(), live.name());
+            let (level, what) = match begin_anew(&home, &live) {
+                Ok(()) => (Level::Warn, "begins anew: the others of its group have what it had".to_owned()),
+                Err(why) => (Level::Error, format!("cannot begin anew: {why}")),
+            };
+            home.host.log(level, format_args!("JetStream stream '{account} > {name}' {what}"));
+        };
+        host.spawn_api(scope, Box::new(begin));
+    }
+}
+
+/// Puts an empty replica in the place of one in memory that has failed. On the thread of the API.
+fn begin_anew(home: &Arc<AccountStreams>, live: &Arc<LiveStream>) -> Result<(), String> {
+    let jetstream = home.jetstream.upgrade().ok_or("the server ends")?;
+    let left = live.leave_failed().ok_or("nobody else has it")?;
+    let (config, created) = ((*live.config()).clone(), live.created());
+    let ended = home.end_and_wait(&jetstream, live, &mut MessageBuf::default());
+    let made = ended.and_then(|()| home.create_replica(&jetstream, config, created));
+    let entered = made.and_then(|anew| {
+        anew.note_begun_anew();
+        enter(&anew, &left)
+    });
+    entered.map_err(|error| error.to_string())
 }
 
 /// Makes a stream a member as another one was.

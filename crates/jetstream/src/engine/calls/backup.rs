@@ -10,7 +10,7 @@ use myelin_jsapi::advisory::backup as advisory;
 use myelin_jsapi::api::info::StreamState;
 use myelin_jsapi::api::request::{RestoreRequest, SnapshotRequest, is_empty};
 use myelin_jsapi::api::response::{StreamRestore, StreamSnapshot};
-use myelin_jsapi::config::{self, OtherStreams};
+use myelin_jsapi::config::{self, StreamConfig};
 use myelin_streams::backup::archive_writer::ArchiveWriter;
 use std::sync::Arc;
 
@@ -96,15 +96,16 @@ impl Call {
 
     pub(super) fn restore_stream(&mut self, name: &str) -> Result<StreamRestore, ApiError> {
         let account = Arc::clone(&self.account);
-        self.restore_among(name, &*account, false)
+        self.restore_checked(name, false, |config, limits| config::restore(config, &*account, limits))
     }
 
-    /// Waits for a backup of a stream that is to be one more beside `others`.
-    pub(super) fn restore_among(
+    /// Waits for a backup of a stream, with the configuration that `check` makes of the one asked
+    /// for.
+    pub(super) fn restore_checked(
         &mut self,
         name: &str,
-        others: &dyn OtherStreams,
         is_clustered: bool,
+        check: impl FnOnce(&StreamConfig, &config::Limits) -> Result<StreamConfig, ApiError>,
     ) -> Result<StreamRestore, ApiError> {
         let mut request = RestoreRequest::read(self.body(), self.is_strict())?;
         if request.config.name.is_empty() {
@@ -122,7 +123,7 @@ impl Call {
         if is_clustered {
             request.config.num_replicas = 1;
         }
-        let config = config::restore(&request.config, others, &limits)?;
+        let config = check(&request.config, &limits)?;
         if !has_room(&self.jetstream) {
             return Err(ApiError::stream_restore("too many streams are being restored"));
         }

@@ -44,11 +44,9 @@ impl VoteRequests {
         file.set(&[(OF_STORE, state)])
     }
 
-    /// Adds a vote. Answers whether [`VoteRequests::write`] has to be called.
-    #[must_use = "nobody else writes it"]
-    pub(super) fn add(&self, group: GroupId, state: HardState, live: &Arc<dyn GroupReplica>) -> bool {
-        lock(&self.waiting).push(VoteRequest { group, state, live: Arc::downgrade(live) });
-        !self.is_asked.swap(true, AcqRel)
+    /// Adds a vote, behind those that were added before.
+    pub(super) fn add(&self, group: GroupId, state: HardState, live: Weak<dyn GroupReplica>) {
+        lock(&self.waiting).push(VoteRequest { group, state, live });
     }
 
     /// Takes it over to call [`VoteRequests::write`], if votes wait and nobody is on the way to.

@@ -3,16 +3,19 @@
 use super::Groups;
 use super::peers::PeerLife;
 use super::replica::{GroupReplica, MemberEvent};
+use bytes::Bytes;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
 use myelin_replica::{GroupId, Peer, RaftMessage, RaftMessageKind};
 use myelin_stdx::sync::lock;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// A message of so many bytes takes no further frame.
 const FULL_MESSAGE: usize = 256 << 10;
+/// Messages of so many bytes together are not copied to be kept: their memory is.
+const SHARED_BATCH: usize = 64 << 10;
 /// More bytes than any frame has.
 const LARGEST_FRAME: usize = 128 << 20;
 
@@ -27,7 +30,7 @@ pub(in crate::engine) fn write_frames(
     messages.retain(|message| message.entries.is_empty() || !groups.is_behind(message.to));
     // What is for one server stays in order.
     messages.sort_by_key(|message| message.to);
-    let mut bytes = Vec::new();
+    let (mut frames, mut size) = (Vec::new(), 0);
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
         let to = message.to;
@@ -36,25 +39,30 @@ pub(in crate::engine) fn write_frames(
             message.kind != RaftMessageKind::Append || begin.is_some_and(|begin| message.commit >= begin);
         let known_life = lives.get(&to).copied().filter(|_| is_whole).unwrap_or(0);
         let body = FrameBody::Raft(place, message);
-        PeerFrame { incarnation: groups.life(), known_life, body }.write(&mut bytes);
+        let frame = PeerFrame { incarnation: groups.life(), known_life, body };
+        size += frame.size();
+        frames.push(frame);
         let is_last = messages.peek().is_none_or(|next| next.to != to);
-        if is_last || bytes.len() >= FULL_MESSAGE {
-            push(groups, to, &bytes, out);
-            bytes.clear();
+        if is_last || size >= FULL_MESSAGE {
+            push(groups, to, &frames, size, out);
+            frames.clear();
+            size = 0;
         }
     }
 }
 
-fn push(groups: &Groups, to: Peer, bytes: &[u8], out: &mut MessageBuf) {
+fn push(groups: &Groups, to: Peer, frames: &[PeerFrame], size: usize, out: &mut MessageBuf) {
     let subject = format!("{to}.{}", groups.me);
-    out.push(MessageRef { subject: subject.as_bytes(), payload: bytes, ..MessageRef::default() });
+    out.push_framed_with(subject.as_bytes(), size, |bytes| {
+        frames.iter().for_each(|frame| frame.write(bytes));
+    });
 }
 
 /// Puts one frame that is no message of Raft into a message.
 pub(in crate::engine) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut MessageBuf) {
-    let mut bytes = Vec::new();
-    PeerFrame { incarnation: groups.life(), known_life: 0, body }.write(&mut bytes);
-    push(groups, to, &bytes, out);
+    let frame = PeerFrame { incarnation: groups.life(), known_life: 0, body };
+    let size = frame.size();
+    push(groups, to, &[frame], size, out);
 }
 
 /// So much of what is said to members that are not here is kept.
@@ -64,11 +72,23 @@ impl Groups {
     /// Keeps what is said to a member that is not here, while there is room: votes, above all. What
     /// is lost is said again.
     fn keep_early(&self, group: GroupId, event: MemberEvent) {
+        if !is_small(&event) {
+            return;
+        }
         let mut early = lock(&self.early);
         if early.len() >= MOST_EARLY {
             early.drain(..MOST_EARLY / 2);
         }
         early.push((group, event));
+    }
+}
+
+/// Whether it has no entries but such as a new leader begins with: the others are as large as they
+/// like, and share their memory with more.
+fn is_small(event: &MemberEvent) -> bool {
+    match event {
+        MemberEvent::Message(.., message) => message.entries.iter().all(|entry| entry.data.is_empty()),
+        _ => true,
     }
 }
 
@@ -79,8 +99,12 @@ impl Service for FrameService {
     fn serve(&self, batch: &mut ServiceBatch, shard: &mut ServiceShard) {
         let Some(groups) = self.0.upgrade() else { return batch.clear() };
         let mut intake = FrameIntake { groups: &groups, told: Vec::new(), answers: shard.spare_buf() };
-        for msg in batch.iter() {
-            intake.message(&msg);
+        if batch.bytes() >= SHARED_BATCH {
+            intake.share(std::mem::take(&mut batch.msgs));
+        } else {
+            for msg in batch.iter() {
+                intake.message(msg.subject, Bytes::copy_from_slice(msg.payload));
+            }
         }
         batch.clear();
         let FrameIntake { told, mut answers, .. } = intake;
@@ -101,13 +125,22 @@ struct FrameIntake<'a> {
 }
 
 impl FrameIntake<'_> {
+    /// Takes the frames of all messages, whose entries share their memory from then on.
+    fn share(&mut self, msgs: MessageBuf) {
+        let subjects: Vec<_> = msgs.iter().map(|msg| msg.subject.to_vec()).collect();
+        let (memory, payloads) = msgs.into_payloads();
+        let memory = Bytes::from(memory);
+        for (subject, payload) in subjects.iter().zip(payloads) {
+            self.message(subject, memory.slice(payload));
+        }
+    }
+
     /// Takes the frames of one message. What is behind one that makes no sense is lost, as if it
     /// had not arrived.
-    fn message(&mut self, msg: &MessageRef<'_>) {
-        let sender = msg.subject.rsplit(|&byte| byte == b'.').next();
+    fn message(&mut self, subject: &[u8], mut bytes: Bytes) {
+        let sender = subject.rsplit(|&byte| byte == b'.').next();
         let sender = sender.and_then(|sender| Peer::parse(std::str::from_utf8(sender).ok()?));
         let Some(from) = sender else { return };
-        let mut bytes = bytes::Bytes::copy_from_slice(msg.payload);
         while !bytes.is_empty() {
             match PeerFrame::read(&bytes, LARGEST_FRAME) {
                 Ok(Some((frame, size))) => {
@@ -176,5 +209,33 @@ impl FrameIntake<'_> {
         if !self.told.iter().any(|told| Arc::ptr_eq(told, &live)) {
             self.told.push(live);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myelin_replica::RaftEntry;
+
+    #[test]
+    fn entries_with_something_are_not_kept_for_members_that_are_not_here() {
+        let entry = |data: &'static [u8]| RaftEntry { index: 2, term: 1, data: Bytes::from_static(data) };
+        let append = |entries| RaftMessage {
+            kind: RaftMessageKind::Append,
+            from: Peer::from_number(1).expect("not zero"),
+            to: Peer::from_number(2).expect("not zero"),
+            term: 1,
+            index: 1,
+            log_term: 1,
+            commit: 1,
+            commit_term: 0,
+            is_refused: false,
+            reject_hint: 0,
+            is_transfer: false,
+            entries,
+        };
+        let is_kept = |entries| is_small(&MemberEvent::Message(1, 0, append(entries)));
+        assert!(is_kept(Vec::new()) && is_kept(vec![entry(b"")]));
+        assert!(!is_kept(vec![entry(b""), entry(b"x")]));
     }
 }

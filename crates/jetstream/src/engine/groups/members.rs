@@ -1,29 +1,54 @@
-//! Streams of this server that are members of groups, by their group.
+//! Streams of this server that are members of groups, by their group, and which of them do not
+//! rest: of ten thousand members nearly all do, and time passes for the others only.
 
 use super::replica::GroupReplica;
 use myelin_replica::GroupId;
-use myelin_stdx::sync::{read_lock, write_lock};
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, Weak};
+use myelin_stdx::sync::{lock, read_lock, write_lock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 /// Table of the streams that are members, by group.
 #[derive(Default)]
-pub(super) struct MemberTable(RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>);
+pub(super) struct MemberTable {
+    all: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
+    /// Members that do not rest.
+    awake: Mutex<BTreeSet<GroupId>>,
+}
 
 impl MemberTable {
+    /// Adds a member, which does not rest.
     pub(super) fn add(&self, group: GroupId, live: &Arc<dyn GroupReplica>) {
-        write_lock(&self.0).insert(group, Arc::downgrade(live));
+        write_lock(&self.all).insert(group, Arc::downgrade(live));
+        lock(&self.awake).insert(group);
     }
 
     pub(super) fn remove(&self, group: GroupId) {
-        write_lock(&self.0).remove(&group);
+        write_lock(&self.all).remove(&group);
+        lock(&self.awake).remove(&group);
+    }
+
+    /// A member rests from now on, or does not any more. Changes of one member come in order.
+    pub(super) fn rests(&self, group: GroupId, is_resting: bool) {
+        let mut awake = lock(&self.awake);
+        if is_resting {
+            awake.remove(&group);
+        } else {
+            awake.insert(group);
+        }
     }
 
     pub(super) fn get(&self, group: GroupId) -> Option<Arc<dyn GroupReplica>> {
-        read_lock(&self.0).get(&group)?.upgrade()
+        read_lock(&self.all).get(&group)?.upgrade()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<dyn GroupReplica>> {
-        read_lock(&self.0).values().filter_map(Weak::upgrade).collect()
+        read_lock(&self.all).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Members that do not rest.
+    pub(super) fn awake(&self) -> Vec<Arc<dyn GroupReplica>> {
+        let awake: Vec<GroupId> = lock(&self.awake).iter().copied().collect();
+        let all = read_lock(&self.all);
+        awake.iter().filter_map(|group| all.get(group)?.upgrade()).collect()
     }
 }

@@ -23,6 +23,7 @@ mod peers;
 mod replica;
 
 use super::host::Host;
+use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
 use installs::Installs;
@@ -107,6 +108,7 @@ pub(super) struct Groups {
     /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
     installs: Arc<Installs>,
+    words: Arc<PeerWords>,
     me_weak: Weak<Self>,
 }
 
@@ -153,13 +155,14 @@ impl Groups {
             observer: RwLock::new(None),
             early: Mutex::default(),
             installs,
+            words: Arc::new(PeerWords(Weak::clone(me_weak))),
             me_weak: Weak::clone(me_weak),
             host,
         });
         let service: Arc<dyn Service> = Arc::new(FrameService(Arc::downgrade(&groups)));
         let binding = groups.account.bind(format!("{me}.*").as_bytes(), service);
         *lock(&groups.binding) = Some(binding);
-        groups.arm();
+        groups.begin_clock();
         Ok(groups)
     }
 
@@ -288,12 +291,17 @@ impl Groups {
         myelin_stdx::planted::bug(135) || lock(&self.peers).may_vote(self.nanoseconds())
     }
 
-    /// The server is about to end: it takes no lead any more.
+    /// The server is about to end, or to give nobody JetStream: it takes no lead any more.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
     }
 
-    /// Whether the server is about to end.
+    /// The server goes on, and may lead again.
+    pub(super) fn come_back(&self) {
+        self.is_leaving.store(false, Relaxed);
+    }
+
+    /// Whether the server is about to end, or gives nobody JetStream for now.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Relaxed)
     }
@@ -306,18 +314,17 @@ impl Groups {
         self.members.all()
     }
 
-    /// Has a vote made durable, and the member told.
-    pub(super) fn persist_vote(
-        self: &Arc<Self>,
+    /// Leaves a vote that is to be made durable, and of which its member is told then. Called in
+    /// the member's turn: of two votes that are left the later one counts.
+    pub(super) fn leave_vote(
+        &self,
         place: GroupPlace,
         (vote, is_amnesiac): (Vote, bool),
-        live: &Arc<dyn GroupReplica>,
+        live: Weak<dyn GroupReplica>,
     ) {
         let (epoch, incarnation) = (place.epoch, self.lived.incarnation);
         let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
-        if self.votes.add(place.group, state, live) {
-            self.write_votes();
-        }
+        self.votes.add(place.group, state, live);
     }
 
     /// Has everything synced that is written. For threads that may wait.
@@ -325,7 +332,11 @@ impl Groups {
         self.syncs.round(self.host.now());
     }
 
-    fn write_votes(self: &Arc<Self>) {
+    /// Has all votes written that were left, unless somebody is on the way to.
+    pub(super) fn write_votes(self: &Arc<Self>) {
+        if !self.votes.claim() {
+            return;
+        }
         let groups = Arc::clone(self);
         self.host.spawn_sync(Box::new(move || {
             if let Err(error) = groups.votes.write() {
@@ -368,10 +379,16 @@ impl Groups {
 
     /// Has time pass for all members that do not rest.
     fn tick(&self) {
-        for member in self.members().into_iter().filter(|member| !member.is_resting()) {
+        for member in self.members.awake() {
             member.tell(MemberEvent::Tick);
             member.serve_off_shard();
         }
+    }
+
+    /// A member of this server rests from now on, or does not any more: time passes for it only
+    /// then. Called in the member's turn.
+    pub(super) fn rests(&self, group: GroupId, is_resting: bool) {
+        self.members.rests(group, is_resting);
     }
 
     /// Whether all of these servers support this one: one that is lost is noticed without a word in

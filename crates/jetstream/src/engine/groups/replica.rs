@@ -46,9 +46,6 @@ pub(in crate::engine) trait GroupReplica: Send + Sync {
     /// Has its member see what was left for it. For threads that may wait.
     fn serve_off_shard(&self);
 
-    /// Whether its member needs no ticks.
-    fn is_resting(&self) -> bool;
-
     /// The stream as a whole for another member, and up to which sequence messages may have
     /// lifetimes of which only their headers tell. Entries behind that are kept for it. Only for
     /// threads that may wait.

@@ -31,6 +31,9 @@ pub(super) struct Amnesia {
     logs: BTreeMap<Peer, LogWord>,
     /// The member that has the most: nobody else is voted for.
     chosen: Option<Peer>,
+    /// Whether another replica of this life has lost it. A leader knows of that when it has said
+    /// where its log ends, in answer to this member's word.
+    has_begun_anew: bool,
 }
 
 /// Decision of members of which too few remember everything.
@@ -44,7 +47,17 @@ pub(super) struct AmnesiaDecision {
 
 impl Amnesia {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { heard: now, wanted: None, logs: BTreeMap::new(), chosen: None }
+        Self { heard: now, wanted: None, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
+    }
+
+    /// Of a member in whose place another one was in this life, which has lost everything.
+    pub(super) fn begun_anew(now: Timestamp) -> Self {
+        Self { has_begun_anew: true, ..Self::new(now) }
+    }
+
+    /// Whether this leader does not know yet what was lost.
+    pub(super) fn is_unknown_to(&self, leader: Peer) -> bool {
+        self.has_begun_anew && !self.logs.contains_key(&leader)
     }
 
     /// A leader has said something.
@@ -102,7 +115,9 @@ impl Amnesia {
         if known < voters.len() && !(is_late && known * 2 > voters.len()) {
             return None;
         }
-        let places = self.logs.iter().map(|(&peer, &log)| (log.term, log.index, peer));
+        // Others may have been members once: nobody elects them.
+        let of_voters = self.logs.iter().filter(|(peer, _)| voters.contains(peer));
+        let places = of_voters.map(|(&peer, &log)| (log.term, log.index, peer));
         let (.., chosen) = places.chain([(mine.term, mine.index, me)]).max()?;
         let is_news = self.chosen.replace(chosen) != Some(chosen);
         is_news.then_some(AmnesiaDecision { chosen, lacks_some: known < voters.len() })
@@ -149,6 +164,15 @@ mod tests {
         assert_eq!(decide(&mut amnesia, log(3, 10, true)), None, "it has another life now");
         amnesia.hear(peer(2), log(3, 9, true));
         assert_eq!(decide(&mut amnesia, log(3, 9, true)), chosen(2), "the greater id of two that are equal");
+    }
+
+    #[test]
+    fn nobody_is_chosen_who_does_not_vote() {
+        let mut amnesia = Amnesia::new(NOW);
+        amnesia.hear(peer(2), log(3, 9, true));
+        amnesia.hear(peer(4), log(3, 20, true));
+        let decision = amnesia.decide((peer(1), log(3, 8, true)), &[peer(1), peer(2)], NOW);
+        assert_eq!(decision, Some(AmnesiaDecision { chosen: peer(2), lacks_some: false }));
     }
 
     #[test]

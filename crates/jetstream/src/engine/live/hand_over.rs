@@ -160,7 +160,7 @@ impl LiveStream {
         let changing = lock(&self.membership.changing);
         let leads = self.role().leads();
         if !leads {
-            self.unbind();
+            self.refuse_publishes();
         }
         drop(changing);
         if leads {
@@ -179,10 +179,22 @@ impl LiveStream {
         }
     }
 
+    /// Holds what is published from here on, as while it is handed over.
+    #[cfg(test)]
+    pub(in crate::engine) fn hold_publishes(&self) {
+        self.membership.hand_over.begin();
+    }
+
+    /// Stores what was held.
+    #[cfg(test)]
+    pub(in crate::engine) fn store_held(&self) {
+        self.submit_and_wait(StreamWork::TakeHeld);
+    }
+
     /// Ends with receiving, unless another server is to begin first.
     pub(super) fn unbind_unless_handing_over(&self) {
         if !self.membership.hand_over.is_under_way() {
-            self.unbind();
+            self.refuse_publishes();
         }
     }
 }

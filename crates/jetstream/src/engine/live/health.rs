@@ -64,9 +64,18 @@ impl StreamHealth {
         if self.tries.fetch_add(1, Relaxed) >= TRIES {
             return None;
         }
-        let at = now + RETRY_AFTER;
+        Some(self.retry_behind(now, RETRY_AFTER))
+    }
+
+    /// Has a repair tried in a minute, however often it was in vain. Answers when that is.
+    pub(super) fn retry_in_a_minute(&self, now: Timestamp) -> Timestamp {
+        self.retry_behind(now, i64::try_from(EVERY.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    fn retry_behind(&self, now: Timestamp, pause: i64) -> Timestamp {
+        let at = now.saturating_add(pause);
         self.repair_at.store(at, Relaxed);
-        Some(at)
+        at
     }
 
     /// Takes the order to try a repair again, if its time has come.
@@ -100,6 +109,8 @@ mod tests {
         assert!(!health.take_retry(|| at), "once is enough");
         let more = (0..TRIES).filter(|_| health.retry_at(7).is_some()).count();
         assert_eq!(more, TRIES - 1);
+        let at = health.retry_in_a_minute(7);
+        assert!(!health.take_retry(|| at - 1) && health.take_retry(|| at), "for who asks all the same");
         health.repaired(Instant::now());
         assert!(health.retry_at(7).is_some(), "another failure is tried as often");
     }

@@ -1,7 +1,7 @@
 //! A stream that is given to another server as a whole, and one that gets another's.
 
 use super::LiveStream;
-use super::membership::{JoinTerms, MemberWatcher, ReplicaPlace};
+use super::membership::{JoinTerms, JoinedMember, MemberWatcher, ReplicaPlace};
 use crate::engine::groups::{GroupConfig, Groups, IncomingReplica};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{Peer, RaftRole};
@@ -77,11 +77,33 @@ impl LiveStream {
             !has_it && consensus.role() != RaftRole::Leader
         });
         let joined = membership.take_if(|_| is_behind)?;
+        drop(membership);
+        let left = self.leave(joined);
+        drop(guard);
+        Some(left)
+    }
+
+    /// Is a member of its group no more, if the stream has failed and others may have what it had.
+    /// Who takes its place has lost that. Only for threads that may wait.
+    pub(in crate::engine) fn leave_failed(&self) -> Option<LeftGroup> {
+        let mut guard = self.lock_core()?;
+        let has_failed = guard.parts().0.store().failure().is_some();
+        let mut membership = lock(&self.membership.member);
+        let has_others = |joined: &JoinedMember| joined.member.consensus().members().all_voters().len() > 1;
+        let joined = membership.take_if(|joined| has_failed && has_others(joined))?;
+        drop(membership);
+        let mut left = self.leave(joined);
+        drop(guard);
+        left.terms.is_amnesiac = true;
+        Some(left)
+    }
+
+    /// Is no member any more. For whoever has the core.
+    fn leave(&self, joined: JoinedMember) -> LeftGroup {
         self.membership.is_taken.store(false, Release);
         lock(&self.membership.inbox).clear();
         lock(&self.membership.role).wanted = None;
-        drop(membership);
-        drop(guard);
+        self.direct.withdraw(&self.scope);
         joined.groups.remove(joined.place.group);
         let terms = JoinTerms {
             seed: joined.start.seed,
@@ -89,11 +111,11 @@ impl LiveStream {
             may_be_new: false,
             is_amnesiac: joined.amnesia.is_some(),
         };
-        Some(LeftGroup {
+        LeftGroup {
             config: GroupConfig { place: joined.place, voters: joined.start.voters },
             terms,
             groups: joined.groups,
             watcher: self.membership.watcher.get().cloned(),
-        })
+        }
     }
 }

@@ -6,11 +6,12 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
+use super::catch_up::CatchUp;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
-use myelin_broker::{Level, ServiceShard};
+use myelin_broker::ServiceShard;
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
@@ -19,7 +20,7 @@ use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
-use myelin_streams::stream::StreamCore;
+use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Weak};
@@ -39,12 +40,7 @@ impl LiveStream {
         let GroupConfig { place, voters } = config;
         let has_log = self.has_log()?;
         if !self.consumers.is_of_group() {
-            if self.reader().state().totals.last_seq > 0 {
-                return Err(ApiError::stream_general("it has sequences that are of no group"));
-            }
-            let position =
-                GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
-            self.join_group(position, GroupConsumers::in_memory(0))?;
+            self.begin_log(place)?;
         }
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
@@ -73,13 +69,16 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| Amnesia::new(groups.uptime())),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
             askers: Vec::new(),
             was_amnesiac: is_amnesiac,
+            was_resting: false,
             had_members: true,
             wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            catch_up: CatchUp::default(),
+            has_failed: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         *lock(&self.membership.member) = Some(joined);
@@ -89,6 +88,23 @@ impl LiveStream {
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         Ok(())
+    }
+
+    /// Begins an empty log of a group, of which others may have more.
+    fn begin_log(&self, place: &GroupPlace) -> Result<(), ApiError> {
+        if self.reader().state().totals.last_seq > 0 {
+            return Err(ApiError::stream_general("it has sequences that are of no group"));
+        }
+        let position = GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
+        self.join_group(position, GroupConsumers::in_memory(0))?;
+        self.direct.withdraw(&self.scope);
+        self.direct.offer(&self.scope, self.view.leads(), self.config().allow_direct);
+        Ok(())
+    }
+
+    /// `now`: since the server began.
+    fn begin_amnesia(&self, now: myelin_store::Timestamp) -> Amnesia {
+        if self.membership.begins_anew.load(Acquire) { Amnesia::begun_anew(now) } else { Amnesia::new(now) }
     }
 
     /// Whether its log has entries of a group. Only for threads that may wait.
@@ -135,6 +151,37 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Whether its member needs no ticks.
+    #[cfg(test)]
+    pub(in crate::engine) fn is_resting(&self) -> bool {
+        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.was_resting)
+    }
+
+    /// Has other members be those that have founded its group, for when it is opened anew. Answers
+    /// who it was.
+    #[cfg(test)]
+    pub(in crate::engine) fn set_founders(&self, peers: Vec<Peer>) -> Vec<Peer> {
+        let mut membership = lock(&self.membership.member);
+        membership
+            .as_mut()
+            .map(|joined| std::mem::replace(&mut joined.start.voters, peers))
+            .unwrap_or_default()
+    }
+
+    /// News that wait for its member.
+    #[cfg(test)]
+    pub(in crate::engine) fn waiting_news(&self) -> usize {
+        lock(&self.membership.inbox).len()
+    }
+
+    /// Has its member see what was left for it, and answers the rest of the work, which comes when
+    /// the turn is over.
+    #[cfg(test)]
+    pub(in crate::engine) fn serve_member_by_half(self: &Arc<Self>) -> impl FnOnce() + use<> {
+        let (after, live) = (self.submit(StreamWork::Member, MessageBuf::default()), Arc::clone(self));
+        move || live.apply_effects_off_shard(after)
+    }
+
     /// Has just these peers be the members of its group, as soon as may be. Only for threads that
     /// may wait.
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
@@ -169,6 +216,7 @@ impl LiveStream {
         if core.store().failure().is_some() {
             // It is opened anew together with its stream, and hears nothing until then.
             lock(&self.membership.inbox).clear();
+            self.tell_of_failure(joined, after);
             return;
         }
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
@@ -182,17 +230,13 @@ impl LiveStream {
             }
             Ok(work)
         });
-        self.membership.is_resting.store(joined.resting.is_under_way(), Release);
+        joined.note_rest();
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
                 let begin = joined.member.consensus().begin_of_term();
-                write_frames(
-                    &joined.groups,
-                    (joined.place, &joined.lives, begin),
-                    work.messages,
-                    &mut frames,
-                );
+                let sender = (joined.place, &joined.lives, begin);
+                write_frames(&joined.groups, sender, work.messages, &mut frames);
                 let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
                 let lacking = joined.member.consensus_mut().lacking();
                 lacking.into_iter().for_each(|peer| joined.groups.install_wanted(group, peer));
@@ -205,22 +249,35 @@ impl LiveStream {
                 let is_news = std::mem::replace(&mut joined.was_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
-                let MemberWork { role, leader, vote, needs_sync, must_send, .. } = &mut after.member;
+                if let Some(vote) = work.vote.or(remembered) {
+                    let replica = Weak::clone(&self.me) as Weak<dyn GroupReplica>;
+                    joined.groups.leave_vote(joined.place, (vote, is_amnesiac), replica);
+                    after.member.has_voted = true;
+                }
+                let MemberWork { role, leader, needs_sync, must_send, .. } = &mut after.member;
                 *leader = joined.note_change_of_leader(now).or(*leader);
                 *must_send |= joined.frames.add(&mut frames);
                 *role = work.role.or(*role);
-                *vote = work.vote.or(remembered).map(|vote| (vote, is_amnesiac)).or(*vote);
                 *needs_sync = work.needs_sync;
             }
             Err(failed) => {
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(&mut after.effects);
+                self.tell_of_failure(joined, after);
             }
         }
     }
 
+    /// Has others go on without its member, which has failed with its stream.
+    fn tell_of_failure(&self, joined: &mut JoinedMember, after: &mut TurnResult) {
+        let mut frames = MessageBuf::default();
+        joined.end_with_stream(&mut frames);
+        joined.note_rest();
+        after.member.must_send |= joined.frames.add(&mut frames);
+    }
+
     /// Opens its member anew, with a stream that was.
-    pub(super) fn reopen_member(&self, core: &mut StreamCore) {
+    pub(super) fn reopen_member(&self, core: &mut StreamCore, effects: &mut Effects) {
         let mut membership = lock(&self.membership.member);
         let Some(joined) = &mut *membership else { return };
         lock(&self.membership.inbox).clear();
@@ -233,13 +290,12 @@ impl LiveStream {
             Ok(mut member) => {
                 member.want_members(&joined.wanted);
                 joined.member = member;
+                joined.has_failed = false;
             }
-            Err(error) => {
-                let (account, name) = (self.scope.account.name(), &self.scope.name);
-                let line = format_args!("JetStream stream '{account} > {name}' is no member now: {error}");
-                self.scope.host.log(Level::Error, line);
-                *membership = None;
-                self.membership.is_taken.store(false, Release);
+            Err(failed) => {
+                // It fails with its stream, which is opened anew later: until then it hears nothing.
+                core.store().give_up(&format!("as a member of its group: {failed}"));
+                core.released(effects);
             }
         }
     }
@@ -257,11 +313,16 @@ impl LiveStream {
         }
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };
-        let (groups, place) = (Arc::clone(&joined.groups), joined.place);
+        let groups = Arc::clone(&joined.groups);
+        let has_caught_up = self.direct.is_awaited() && joined.has_caught_up(self.scope.host.now());
         drop(membership);
+        if has_caught_up && self.direct.may_open() {
+            let me = Arc::clone(&me);
+            self.scope.host.spawn_sync(Box::new(move || me.direct.open(&me.scope, me.config().allow_direct)));
+        }
         let replica: Arc<dyn GroupReplica> = Arc::clone(&me) as Arc<dyn GroupReplica>;
-        if let Some(vote) = work.vote.take() {
-            groups.persist_vote(place, vote, &replica);
+        if std::mem::take(&mut work.has_voted) {
+            groups.write_votes();
         }
         if std::mem::take(&mut work.needs_sync) {
             groups.sync(&replica);
@@ -334,10 +395,6 @@ impl GroupReplica for LiveStream {
 
     fn serve_off_shard(&self) {
         self.submit_and_wait(StreamWork::Member);
-    }
-
-    fn is_resting(&self) -> bool {
-        self.membership.is_resting.load(Acquire)
     }
 
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {

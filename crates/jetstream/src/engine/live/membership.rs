@@ -3,11 +3,12 @@
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
 use super::amnesia::Amnesia;
+use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{Peer, RaftMessage, RaftMessageKind, RaftRole, Vote};
+use myelin_replica::{MemberProgress, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -68,6 +69,10 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     /// # Errors
     /// Words for why the disk refuses it.
     fn stage(&self, offered: (InstallPoint, u64)) -> Result<Box<dyn IncomingReplica>, String>;
+
+    /// Has an empty replica take this place soon, if the one that has it has failed: it is in
+    /// memory, and cannot be opened anew. The others of its group give what they have.
+    fn begin_anew(&self);
 }
 
 /// A stream's part in a group, if it has one.
@@ -75,12 +80,12 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
 pub(super) struct Membership {
     /// Perf: each turn looks here, and most streams have no group.
     pub(super) is_taken: AtomicBool,
-    /// Whether the member needs no ticks.
-    pub(super) is_resting: AtomicBool,
     pub(super) inbox: Mutex<Vec<MemberEvent>>,
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    /// Whether it takes the place of one of this life that has lost everything.
+    pub(super) begins_anew: AtomicBool,
     /// Held by whoever gives the stream another role.
     pub(super) changing: Mutex<()>,
     /// Told what becomes of the member.
@@ -103,6 +108,8 @@ pub(super) struct JoinedMember {
     pub(super) askers: Vec<Peer>,
     /// Whether it has said last that it may have lost something.
     pub(super) was_amnesiac: bool,
+    /// As ticks know it.
+    pub(super) was_resting: bool,
     pub(super) resting: Resting,
     /// Whether the members are those that were wanted last, as far as was told.
     pub(super) had_members: bool,
@@ -110,6 +117,9 @@ pub(super) struct JoinedMember {
     pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    pub(super) catch_up: CatchUp,
+    /// Whether its stream has failed, as others have been told.
+    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
@@ -137,8 +147,8 @@ pub(super) struct MemberWork {
     pub(super) role: Option<ReplicaRole>,
     /// The leader, where that has changed.
     pub(super) leader: Option<Option<Peer>>,
-    /// With whether it may have lost what it has confirmed.
-    pub(super) vote: Option<(Vote, bool)>,
+    /// Whether a vote was left that is to be written.
+    pub(super) has_voted: bool,
     pub(super) needs_sync: bool,
     /// Whether the group has the members from now on that were wanted.
     pub(super) has_members: bool,
@@ -167,11 +177,11 @@ impl JoinedMember {
             MemberEvent::Rest(epoch, peer, word) => self.hear_rest((epoch, peer, word), end),
             MemberEvent::Message(epoch, life, message) => {
                 if epoch == self.place.epoch && self.may_hear(&message) {
-                    self.note_leader(life, &message);
+                    self.note_leader(life, &message, now);
                     self.member.step(message)?;
                 }
             }
-            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word),
+            MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word)?,
             MemberEvent::Log(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
             MemberEvent::Tick => self.tick(end)?,
@@ -200,13 +210,17 @@ impl JoinedMember {
 
     /// A leader is there. Where it knows of this life, what it says to be committed counts on what
     /// this member has confirmed in this life.
-    fn note_leader(&mut self, life: u32, message: &RaftMessage) {
+    fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
         let is_append = message.kind == RaftMessageKind::Append;
         let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
+        let is_current = is_of_leader && message.term >= self.member.consensus().term();
+        if is_current {
+            self.catch_up.hear(message.commit, now);
+        }
         let Some(amnesia) = &mut self.amnesia else { return };
-        if is_of_leader && message.term >= self.member.consensus().term() {
+        if is_current {
             amnesia.hear_leader(self.groups.uptime());
-            if is_append && life == self.groups.life() {
+            if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
             }
         }
@@ -224,18 +238,32 @@ impl JoinedMember {
         Some(leader)
     }
 
+    /// Whether this follower has had all that its leader had.
+    pub(super) fn has_caught_up(&self, now: Timestamp) -> bool {
+        let committed = self.member.consensus().committed();
+        self.amnesia.is_none() && (self.resting.is_under_way() || self.catch_up.is_over(committed, now))
+    }
+
     /// Where its log ends.
     fn log(&self) -> LogWord {
         let (term, index) = self.member.consensus().last();
         LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
     }
 
-    fn hear_log(&mut self, peer: Peer, word: LogWord) {
+    fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
         match &mut self.amnesia {
             Some(amnesia) => amnesia.hear(peer, word),
-            None if word.is_amnesiac => self.askers.push(peer),
+            None if word.is_amnesiac => {
+                self.askers.push(peer);
+                let members = self.member.status().members;
+                let has_less = |other: &MemberProgress| other.peer == peer && other.matched > word.index;
+                if members.iter().any(has_less) {
+                    self.member.consensus_mut().reset_peer(peer)?;
+                }
+            }
             None => {}
         }
+        Ok(())
     }
 
     /// Has members that may have lost something find a leader, where they have none: all vote for
@@ -243,6 +271,8 @@ impl JoinedMember {
     fn look_at_logs(&mut self) -> Result<(), MemberFailed> {
         let (me, mine, now) = (self.groups.me, self.log(), self.groups.uptime());
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
+        let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
+        self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
@@ -285,6 +315,25 @@ impl JoinedMember {
         }
     }
 
+    /// Has time pass for it, or stand still, as it rests.
+    pub(super) fn note_rest(&mut self) {
+        let is_resting = self.resting.is_under_way();
+        if std::mem::replace(&mut self.was_resting, is_resting) != is_resting {
+            self.groups.rests(self.place.group, is_resting);
+        }
+    }
+
+    /// Its stream has failed: others that rest are woken, once. While this server is there nobody
+    /// else would notice that the group has no leader any more.
+    pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
+        self.resting = Resting::default();
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
+            self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
+            self.answer_askers(out);
+        }
+    }
+
     /// Writes down for others where its log ends, if they are to know.
     pub(super) fn answer_askers(&mut self, out: &mut MessageBuf) {
         let word = self.log();
@@ -306,7 +355,9 @@ impl JoinedMember {
 
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
-        if self.groups.may_vote() {
+        // Who gives nobody JetStream follows, and never stands for election.
+        let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
+        if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
         self.look_at_logs()?;

@@ -1,13 +1,15 @@
 //! Streams that have failed are opened anew from their files, once; then they are left to an
-//! operator.
+//! operator. Replicas of a group are opened anew once a minute: others go on meanwhile, and one
+//! that is gone for ever is one that the group misses for ever.
 
 use super::LiveStream;
 use super::sourcing::FoundEnd;
 use crate::engine::host::Timer;
 use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
-use myelin_store::Store;
+use myelin_store::{Store, Timestamp};
 use myelin_streams::ReplicaRole;
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Weak};
 
 impl LiveStream {
@@ -39,6 +41,9 @@ impl LiveStream {
         if is_of_group && self.health.failure().is_some() {
             self.take_role(ReplicaRole::Follower);
         }
+        if is_of_group && !self.is_stored() {
+            return self.begin_anew();
+        }
         if self.reopen(store) && !is_of_group {
             // What the disk has refused, too, while it failed: the end of a consumer has nobody who
             // would write it otherwise.
@@ -46,6 +51,35 @@ impl LiveStream {
             self.sourcing.connect();
             self.downstreams.reconnect_all();
         }
+    }
+
+    /// Has an empty replica take its place, which counts as a repair.
+    fn begin_anew(&self) {
+        if self.health.was_repaired_lately(self.scope.host.instant()) {
+            self.leave_alone(self.scope.host.now(), format_args!("it has failed again"));
+        } else if let Some(place) = self.membership.place.get() {
+            place.begin_anew();
+        }
+    }
+
+    /// Counts as one that was opened anew just now, and has lost everything.
+    pub(in crate::engine) fn note_begun_anew(&self) {
+        self.membership.begins_anew.store(true, Release);
+        self.health.repaired(self.scope.host.instant());
+    }
+
+    /// Leaves a stream to an operator, and a replica of a group for a minute.
+    fn leave_alone(&self, now: Timestamp, why: std::fmt::Arguments<'_>) {
+        let (account, name) = (self.scope.account.name(), &self.scope.name);
+        let until = if self.consumers.is_of_group() {
+            let at = self.health.retry_in_a_minute(now);
+            self.scope.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
+            "is opened anew in a minute"
+        } else {
+            "takes no messages until the server starts anew"
+        };
+        let line = format_args!("JetStream stream '{account} > {name}' {until}: {why}");
+        self.scope.host.log(Level::Error, line);
     }
 
     /// Answers whether the log is another one now.
@@ -63,10 +97,7 @@ impl LiveStream {
         };
         let instant = self.scope.host.instant();
         if self.health.was_repaired_lately(instant) {
-            log(
-                Level::Error,
-                format_args!("has failed again and takes no messages until the server starts anew"),
-            );
+            self.leave_alone(now, format_args!("it has failed again"));
             return false;
         }
         let mut seen = SeenPositions::default();
@@ -85,19 +116,14 @@ impl LiveStream {
                 let end = FoundEnd { found: report.found_end(last), last };
                 self.sourcing.opened(&self.consumers, core.config(), end, seen);
                 self.view.set_reader(core.reader());
-                self.reopen_member(core);
+                self.reopen_member(core, effects);
                 self.note_lost(core.store().id(), &report);
                 self.sourcing.reset();
                 return true;
             }
             Err(error) => match self.health.retry_at(now) {
                 Some(at) => self.scope.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>),
-                None => log(
-                    Level::Error,
-                    format_args!(
-                        "takes no messages until the server starts anew: it could not be opened: {error}"
-                    ),
-                ),
+                None => self.leave_alone(now, format_args!("it could not be opened: {error}")),
             },
         }
         false

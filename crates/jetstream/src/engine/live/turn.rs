@@ -248,8 +248,10 @@ impl LiveStream {
             }
             StreamWork::CountersLoaded => self.publish_blocked(core, now, after),
             StreamWork::TakeHeld => {
-                let held = self.membership.hand_over.take();
-                held.into_iter().for_each(|msgs| self.store_msgs(core, msgs, now, after));
+                let mut held = TakenPublishes { stream: self, msgs: self.membership.hand_over.take().into() };
+                while let Some(msgs) = held.msgs.pop_front() {
+                    self.store_msgs(core, msgs, now, after);
+                }
             }
             StreamWork::Released => {
                 // In this order, and both sides with one step: whoever releases something
@@ -520,6 +522,18 @@ impl LiveStream {
         } else {
             self.resume()
         }
+    }
+}
+
+/// Publishes that were held. Where one panics those behind it are lost with it, and count no more.
+struct TakenPublishes<'a> {
+    stream: &'a LiveStream,
+    msgs: VecDeque<ServiceBatch>,
+}
+
+impl Drop for TakenPublishes<'_> {
+    fn drop(&mut self) {
+        self.msgs.drain(..).for_each(|msgs| self.stream.drop_work(Some(StreamWork::Publish(msgs))));
     }
 }
 

@@ -1,9 +1,10 @@
 //! View of all assignments that are committed.
 
 use super::assignment::{Assignment, StreamKey};
-use myelin_jsapi::config::{OtherStreams, Storage, StreamConfig};
+use crate::engine::reservations::{place, reserved};
+use myelin_jsapi::config::{OtherStreams, Storage, StreamConfig, TakenSubjects};
 use myelin_store::{Seq, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Removed streams of one name that are remembered.
@@ -18,6 +19,24 @@ pub(in crate::engine) struct Assignments {
     all: BTreeMap<StreamKey, Arc<Assignment>>,
     /// Sequences of their messages.
     sequences: BTreeMap<StreamKey, Seq>,
+    /// Sums over those that are there, so that who makes one of ten thousand streams does not look
+    /// at all the others.
+    accounts: BTreeMap<String, AccountSums>,
+    /// Replicas that servers have.
+    replicas: BTreeMap<String, usize>,
+    /// Streams whose groups are to have other members.
+    under_way: BTreeSet<StreamKey>,
+}
+
+/// Sums over the streams of one account.
+#[derive(Default)]
+struct AccountSums {
+    streams: usize,
+    /// Bytes reserved in memory and in files.
+    reserved: [i128; 2],
+    taken: TakenSubjects,
+    /// Mirrors of streams beside them, by the origin's name.
+    mirrors: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Assignments {
@@ -31,7 +50,54 @@ impl Assignments {
 
     pub(super) fn set(&mut self, assignment: &Arc<Assignment>, seq: Seq) {
         self.sequences.insert(assignment.key.clone(), seq);
-        self.all.insert(assignment.key.clone(), Arc::clone(assignment));
+        let before = self.all.insert(assignment.key.clone(), Arc::clone(assignment));
+        if let Some(before) = before.filter(|before| !before.is_removed) {
+            self.take_out(&before);
+        }
+        if !assignment.is_removed {
+            self.count_in(assignment);
+        }
+    }
+
+    fn count_in(&mut self, assignment: &Assignment) {
+        let Assignment { key, config, .. } = assignment;
+        let sums = self.accounts.entry(key.account.clone()).or_default();
+        sums.streams += 1;
+        let bytes = reserved(config);
+        sums.reserved = [0, 1].map(|at| sums.reserved[at] + bytes[at]);
+        sums.taken.add(&key.stream, &config.subjects);
+        if let Some(origin) = mirrored(config) {
+            sums.mirrors.entry(origin.to_owned()).or_default().insert(key.stream.clone());
+        }
+        for server in assignment.servers() {
+            *self.replicas.entry(server.clone()).or_default() += 1;
+        }
+        if !assignment.before.is_empty() {
+            self.under_way.insert(key.clone());
+        }
+    }
+
+    fn take_out(&mut self, assignment: &Assignment) {
+        let Assignment { key, config, .. } = assignment;
+        if let Some(sums) = self.accounts.get_mut(&key.account) {
+            sums.streams -= 1;
+            let bytes = reserved(config);
+            sums.reserved = [0, 1].map(|at| sums.reserved[at] - bytes[at]);
+            sums.taken.remove(&key.stream, &config.subjects);
+            if let Some(mirrors) = mirrored(config).and_then(|origin| sums.mirrors.get_mut(origin)) {
+                mirrors.remove(&key.stream);
+            }
+            sums.mirrors.retain(|_, mirrors| !mirrors.is_empty());
+            if sums.streams == 0 {
+                self.accounts.remove(&key.account);
+            }
+        }
+        for server in assignment.servers() {
+            if let Some(count) = self.replicas.get_mut(server) {
+                *count -= 1;
+            }
+        }
+        self.under_way.remove(key);
     }
 
     /// The assignment of a stream that is there.
@@ -79,39 +145,130 @@ impl Assignments {
 
     /// Streams whose groups are to have other members, and have not as far as was said.
     pub(super) fn under_way(&self) -> Vec<Arc<Assignment>> {
-        let all = self.all.values();
-        all.filter(|one| !one.is_removed && !one.before.is_empty()).map(Arc::clone).collect()
+        self.under_way.iter().filter_map(|key| self.all.get(key).cloned()).collect()
     }
 
     /// Replicas that a server has of all streams.
     pub(super) fn replicas_on(&self, server: &str) -> usize {
-        let has = |one: &&Arc<Assignment>| !one.is_removed && one.is_on(server);
-        self.all.values().filter(has).count()
+        self.replicas.get(server).copied().unwrap_or(0)
+    }
+
+    /// Mirrors in an account of one of its streams, by name.
+    pub(in crate::engine) fn mirrors_of(&self, account: &str, origin: &str) -> Vec<String> {
+        let mirrors = self.accounts.get(account).and_then(|sums| sums.mirrors.get(origin));
+        mirrors.into_iter().flatten().cloned().collect()
     }
 }
 
-/// Streams of one account, for a look at a configuration.
-pub(in crate::engine) struct AccountView(pub(in crate::engine) Vec<Arc<Assignment>>);
+/// Name of the stream beside it that a stream is a mirror of.
+fn mirrored(config: &StreamConfig) -> Option<&str> {
+    let mirror = config.mirror.as_ref()?;
+    mirror.external.is_none().then_some(mirror.name.as_str())
+}
 
-impl OtherStreams for AccountView {
+/// Streams of one account, for a look at a configuration.
+pub(in crate::engine) struct AccountView<'a> {
+    /// Streams of all accounts.
+    pub(in crate::engine) view: &'a Assignments,
+    /// Name of the account.
+    pub(in crate::engine) account: &'a str,
+}
+
+impl AccountView<'_> {
+    fn sums(&self) -> Option<&AccountSums> {
+        self.view.accounts.get(self.account)
+    }
+}
+
+impl OtherStreams for AccountView<'_> {
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
-        let found = self.0.iter().find(|one| one.key.stream == name)?;
+        let found = self.view.get(self.account, name)?;
         Some(Arc::new(found.config.clone()))
     }
 
     fn count(&self) -> usize {
-        self.0.len()
+        self.sums().map_or(0, |sums| sums.streams)
     }
 
     fn reserved(&self, storage: Storage) -> i64 {
-        let of = self.0.iter().filter(|one| one.config.storage == storage);
-        of.fold(0, |sum, one| sum.saturating_add(one.config.reserved()))
+        let bytes = self.sums().map_or(0, |sums| sums.reserved[place(storage)]);
+        i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
     fn is_taken_by_other(&self, stream: &str, subjects: &[String]) -> bool {
-        let overlaps = |own: &String| {
-            subjects.iter().any(|subject| myelin_subject::overlaps(own.as_bytes(), subject.as_bytes()))
+        self.sums().is_some_and(|sums| sums.taken.is_taken_by_other(stream, subjects))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assignment::AnswerKind;
+    use super::*;
+    use myelin_jsapi::config::StreamSource;
+    use myelin_stdx::rng::Rng;
+
+    /// Any assignment of one of a few streams.
+    fn any(rng: &mut Rng) -> Assignment {
+        let mut peers = |most: u64| -> Vec<String> {
+            let count = rng.below(most + 1);
+            let mut peers: Vec<String> = (0..count).map(|_| format!("n{}", rng.below(5))).collect();
+            peers.sort();
+            peers.dedup();
+            peers
         };
-        self.0.iter().any(|one| one.key.stream != stream && one.config.subjects.iter().any(overlaps))
+        let (peers, before) = (peers(3), peers(2));
+        let mirror =
+            (rng.below(4) == 0).then(|| StreamSource { name: "S0".into(), ..StreamSource::default() });
+        Assignment {
+            key: StreamKey::new(["A", "B"][rng.below(2) as usize], &format!("S{}", rng.below(4))),
+            id: 1,
+            peers,
+            founders: Vec::new(),
+            before,
+            group: "S-R3F-x".into(),
+            created: 1,
+            replaces: Vec::new(),
+            config: StreamConfig {
+                subjects: vec![format!("s.{}", rng.below(4)), "t.*".into()],
+                storage: if rng.below(2) == 0 { Storage::File } else { Storage::Memory },
+                max_bytes: rng.below(100) as i64,
+                mirror,
+                ..StreamConfig::default()
+            },
+            is_removed: rng.below(3) == 0,
+            nonce: 1,
+            reply: String::new(),
+            answer: AnswerKind::Create,
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_streams_that_are_there() {
+        let (mut rng, mut view) = (Rng::seeded(5), Assignments::default());
+        for seq in 1..2000 {
+            view.set(&Arc::new(any(&mut rng)), seq);
+            let account = ["A", "B"][rng.below(2) as usize];
+            let (all, sums) = (view.of_account(account), AccountView { view: &view, account });
+            assert_eq!(sums.count(), all.len());
+            for storage in [Storage::File, Storage::Memory] {
+                let of = all.iter().filter(|one| one.config.storage == storage);
+                assert_eq!(sums.reserved(storage), of.map(|one| one.config.reserved()).sum::<i64>());
+            }
+            let wanted = [format!("s.{}", rng.below(4))];
+            let takes = |one: &Arc<Assignment>| {
+                let overlaps = |own: &String| myelin_subject::overlaps(own.as_bytes(), wanted[0].as_bytes());
+                one.key.stream != "S1" && one.config.subjects.iter().any(overlaps)
+            };
+            assert_eq!(sums.is_taken_by_other("S1", &wanted), all.iter().any(takes));
+            let mirrors = all.iter().filter(|one| one.config.mirror.is_some());
+            let mirrors: Vec<String> = mirrors.map(|one| one.key.stream.clone()).collect();
+            assert_eq!(view.mirrors_of(account, "S0"), mirrors);
+            let there = [view.of_account("A"), view.of_account("B")].concat();
+            for server in ["n0", "n4"] {
+                assert_eq!(view.replicas_on(server), there.iter().filter(|one| one.is_on(server)).count());
+            }
+            let under_way: Vec<_> = there.iter().filter(|one| !one.before.is_empty()).cloned().collect();
+            assert_eq!(view.under_way(), under_way);
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) const BEAT: i64 = 50_000_000;
 const NAMES: [&str; 5] = ["server-A", "server-B", "server-C", "server-D", "server-E"];
-const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
+pub(super) const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
 /// Frames that have left a server: subject and bytes.
 #[derive(Default)]
@@ -73,10 +73,12 @@ pub(super) struct Cluster {
     segment_bytes: Option<u32>,
     /// Whether what is large is lost on its way.
     pub(super) is_bulk_lost: bool,
+    /// Server in which whatever may wait for a disk does.
+    pub(super) is_waiting: Option<usize>,
 }
 
 /// The server with this number.
-fn peer(number: usize) -> Peer {
+pub(super) fn peer(number: usize) -> Peer {
     Peer::parse(NAMES[number]).expect("eight characters")
 }
 
@@ -130,6 +132,7 @@ impl Cluster {
             kept_log,
             segment_bytes,
             is_bulk_lost: false,
+            is_waiting: None,
         };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
@@ -294,7 +297,7 @@ impl Cluster {
     pub(super) fn beat(&mut self, number: usize) {
         let Some(house) = &mut self.servers[number].house else { return };
         house.host.sleep(Duration::from_nanos(BEAT.unsigned_abs()));
-        house.ring(BEAT);
+        if self.is_waiting == Some(number) { house.ring_without_waiting(BEAT) } else { house.ring(BEAT) }
     }
 
     /// Lets time pass everywhere.
@@ -407,6 +410,12 @@ impl Cluster {
             Some((seq, String::from_utf8_lossy(found.payload).into_owned()))
         };
         (totals.first_seq..=totals.last_seq).filter_map(read).collect()
+    }
+
+    /// Whether a server's member needs no ticks.
+    pub(super) fn rests(&mut self, number: usize) -> bool {
+        let name = self.config.name.clone();
+        self.house(number).stream(&name).is_resting()
     }
 
     /// The members that lead, with their terms.

@@ -2,7 +2,6 @@
 //! API, and between them what carries messages.
 
 use super::house::{Heard, House, stream};
-use crate::engine::groups::GroupReplica;
 use crate::engine::meta::peer_of;
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};

@@ -199,6 +199,27 @@ fn a_stream_whose_deletion_panics_is_gone_or_can_be_deleted() {
     }
 }
 
+#[test]
+fn publishes_that_were_held_do_not_wait_for_ever_behind_one_that_panics() {
+    let (disk, left) = panicking_disk();
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    let live = house.stream("S");
+    live.hold_publishes();
+    for _ in 0..3 {
+        house.say("S.a", "", &"x".repeat(300_000));
+        house.settle();
+    }
+    assert_eq!(live.waiting(), 3);
+    left.store(1, Relaxed);
+    live.store_held();
+    left.store(0, Relaxed);
+    assert_eq!((panics(&house).len(), live.waiting()), (1, 0));
+    house.run_repairs();
+    house.publish("S.b");
+    assert_eq!(house.contents("S").1, 1);
+}
+
 /// Longest that a core which nobody has may be waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -40,13 +40,11 @@ fn a_follower_refuses_what_does_not_come_next_and_is_as_before() {
     };
     refused(&entry(|entry| entry.chain ^= 1));
     refused(&entry(|entry| entry.term += 1));
-    for at in 0..entries[1].records.len() {
-        let mut decided = entries[1].clone();
-        decided.records[at] ^= 1;
-        refused(&decided);
+    for at in 0..entries[1].records().len() {
+        refused(&entries[1].with_records(|records| records[at] ^= 1));
         // A chain over nonsense makes no sense of it.
-        decided.records.truncate(at);
-        decided.entry.chain = decided.entry.chained(position.unwrap().chain, &decided.records);
+        let mut decided = entries[1].with_records(|records| records.truncate(at));
+        decided.entry.chain = decided.entry.chained(position.unwrap().chain, decided.records());
         if at > 0 {
             refused(&decided);
         }

@@ -31,7 +31,7 @@ fn a_decision_is_released_when_its_last_part_is_committed() {
     let decided = leader.take_decided();
     let more: Vec<bool> = decided.iter().map(|decided| decided.entry.more).collect();
     assert_eq!(more, [true, false, true, true, false]);
-    assert!(decided.iter().all(|decided| decided.records.len() <= 80 || !decided.entry.more));
+    assert!(decided.iter().all(|decided| decided.records().len() <= 80 || !decided.entry.more));
     for (decided, released) in decided.iter().zip([0, 4, 4, 4, 9]) {
         follower.append_decided(decided, 3).unwrap();
         for stream in [&mut leader, &mut follower] {
@@ -52,7 +52,7 @@ fn a_message_that_is_larger_than_an_entry_has_one_of_its_own() {
     let message = |payload| NewMessage { subject: b"a", payload, timestamp: 1, ..NewMessage::default() };
     let messages = [message(b"short"), message(&long), message(b"short"), message(b"short")];
     leader.append(&messages, Admission::Check, 1, &mut Vec::new()).unwrap();
-    let sizes: Vec<usize> = leader.take_decided().iter().map(|decided| decided.records.len()).collect();
+    let sizes: Vec<usize> = leader.take_decided().iter().map(|decided| decided.records().len()).collect();
     assert_eq!(sizes, [34, 529, 68]);
 }
 
@@ -135,7 +135,7 @@ fn an_entry_that_no_leader_writes_there_is_refused() {
     let refused = |follower: &mut Stream, at: usize, change: fn(&mut crate::record::LogEntry)| {
         let mut decided = decided[at].clone();
         change(&mut decided.entry);
-        decided.entry.chain = decided.entry.chained(follower.group().unwrap().chain, &decided.records);
+        decided.entry.chain = decided.entry.chained(follower.group().unwrap().chain, decided.records());
         let error = follower.append_decided(&decided, 3).unwrap_err();
         assert!(matches!(error, StoreError::NotNext { .. }), "{error}");
     };

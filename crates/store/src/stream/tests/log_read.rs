@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::ConsumerRecord;
-use crate::stream::group_log::DecidedEntry;
+use crate::stream::DecidedEntry;
 
 const ALL: std::ops::Range<u64> = 1..u64::MAX;
 
@@ -86,7 +86,7 @@ fn so_many_are_read_as_are_wanted() {
     };
     assert_eq!(indexes(3..6, usize::MAX), [3, 4, 5]);
     assert_eq!(indexes(3..6, 0), [3], "one at least");
-    let two = decided[2].records.len() + decided[3].records.len();
+    let two = decided[2].records().len() + decided[3].records().len();
     assert_eq!(indexes(3..6, two), [3, 4]);
     assert_eq!(indexes(3..6, two - 1), [3]);
     let last = decided.len() as u64;
@@ -250,7 +250,7 @@ fn an_entry_comes_back_from_its_bytes() {
         let (index, term, bytes) = (decided.entry.index, decided.entry.term, decided.to_bytes());
         assert!(DecidedEntry::from_bytes(index, term, &bytes).as_ref() == Some(&decided));
         assert!(DecidedEntry::from_bytes(index, term + 1, &bytes).is_none(), "of another term");
-        assert!(DecidedEntry::from_bytes(index, term, &bytes[..20]).is_none());
+        assert!(DecidedEntry::from_bytes(index, term, &bytes.slice(..20)).is_none());
     }
 }
 

@@ -200,6 +200,11 @@ impl FastBatches {
         }
     }
 
+    /// Gives up all batches, and tells nobody.
+    pub fn forget(&mut self) {
+        self.batches.drain().for_each(drop);
+    }
+
     /// When to call [`due`](Self::due); may be too early.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {

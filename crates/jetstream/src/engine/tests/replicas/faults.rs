@@ -1,8 +1,11 @@
 //! Losses of power and disks that fail.
 
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, PLACE, peer};
 use super::super::house::stream;
+use crate::engine::groups::{GroupReplica, MemberEvent};
 use myelin_disk::faulty::{DiskFault, Survival};
+use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_replica::{RaftMessage, RaftMessageKind, Vote};
 use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
 use std::io::ErrorKind;
@@ -188,6 +191,52 @@ fn a_stream_does_not_lead_while_its_member_follows() {
     assert_eq!((cluster.acks(), cluster.contents()), (0, vec![(0, 0); 3]));
 }
 
+/// Threads may come to what is behind their turns in another order than to the turns.
+#[test]
+fn of_two_votes_the_later_one_is_remembered() {
+    let mut cluster = Cluster::new(3);
+    cluster.settle();
+    let live = cluster.house(0).stream("S");
+    let asks = |other: usize, term| RaftMessage {
+        kind: RaftMessageKind::Vote,
+        from: peer(other),
+        to: peer(0),
+        term,
+        index: 0,
+        log_term: 0,
+        commit: 0,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: true,
+        entries: Vec::new(),
+    };
+    let [first, second] = [asks(1, 5), asks(2, 6)].map(|message| {
+        live.tell(MemberEvent::Message(PLACE.epoch, 0, message));
+        live.serve_member_by_half()
+    });
+    second();
+    first();
+    drop(live);
+    cluster.settle();
+    cluster.kill(0);
+    cluster.begin(0);
+    let (vote, _) = cluster.house(0).stream("S").group_vote().expect("it is a member");
+    assert_eq!(vote, Vote { term: 6, voted_for: Some(peer(2)) });
+}
+
+/// Words between servers wait for no disk.
+#[test]
+fn a_server_in_which_something_waits_is_supported_still() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let slow = (leader + 1) % 3;
+    cluster.pass(10);
+    cluster.is_waiting = Some(slow);
+    cluster.pass(60);
+    assert!(!cluster.house(slow).stream("S").lacks_quorum(), "others support it");
+}
+
 fn break_disk(cluster: &Cluster, number: usize) {
     let disk = cluster.disk(number);
     disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
@@ -235,6 +284,120 @@ fn a_follower_whose_disk_fails_is_repaired() {
         cluster.pass(2400);
         assert_eq!(cluster.contents(), [(6, 6); 3], "{sync_always}: {:?}", cluster.statuses());
     }
+}
+
+/// A disk that is full for longer than one repair takes ends no replica for ever.
+#[test]
+fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    for round in 0..2 {
+        let disk = cluster.disk(victim);
+        disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::StorageFull));
+        cluster.publish(leader, &format!("m{round}"));
+        cluster.disk(victim).heal();
+        cluster.pass(40);
+    }
+    cluster.publish(leader, "m2");
+    assert_eq!(cluster.contents()[victim], (1, 1), "it has failed twice in some seconds");
+    cluster.pass(1_250);
+    assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
+}
+
+/// It fails with its stream, and is tried again with it.
+#[test]
+fn a_member_that_cannot_be_opened_anew_hears_nothing_and_is_tried_again() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    cluster.publish(leader, "one");
+    let live = cluster.house(victim).stream("S");
+    let founders = live.set_founders(Vec::new());
+    give_up(&mut cluster, victim);
+    cluster.publish(leader, "two");
+    cluster.pass(100);
+    let warnings = lock(&cluster.house(victim).host.warnings).clone();
+    let expected = "JetStream stream '$G > S' has failed: as a member of its group: the group has no members";
+    assert!(warnings.iter().any(|line| line == expected), "{warnings:?}");
+    assert_eq!((cluster.acks(), live.waiting_news()), (2, 0));
+    live.set_founders(founders);
+    cluster.pass(1_300);
+    assert_eq!(cluster.contents(), [(2, 2); 3], "{:?}", cluster.statuses());
+}
+
+/// Has a server's stream fail.
+fn give_up(cluster: &mut Cluster, number: usize) {
+    let live = cluster.house(number).stream("S");
+    let mut guard = live.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    core.store().give_up("a test asked for it");
+    core.released(effects);
+}
+
+/// Nothing of it can be opened anew: it begins empty, and is given what the others have.
+#[test]
+fn a_replica_in_memory_that_fails_is_given_what_the_others_have() {
+    let mut cluster = Cluster::with(3, StreamConfig { storage: Storage::Memory, ..stream("S") });
+    let first = cluster.elect();
+    for victim in [(first + 1) % 3, first] {
+        let leader = cluster.elect();
+        cluster.publish(leader, "x");
+        give_up(&mut cluster, victim);
+        cluster.pass(100);
+        let leader = cluster.elect();
+        cluster.publish(leader, "y");
+        cluster.pass(10);
+    }
+    assert_eq!((cluster.acks(), cluster.contents()), (4, vec![(4, 4); 3]), "{:?}", cluster.statuses());
+    // Once in a minute, as with one that has files.
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    give_up(&mut cluster, victim);
+    cluster.publish(leader, "z");
+    cluster.pass(100);
+    assert_eq!(cluster.contents()[victim].0, 4);
+    cluster.pass(1_500);
+    assert_eq!((cluster.acks(), cluster.contents()), (5, vec![(5, 5); 3]), "{:?}", cluster.statuses());
+}
+
+/// A group that rests hears of it, though the server is there.
+#[test]
+fn a_group_that_rests_gets_another_leader_when_its_leader_fails() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.pass(100);
+    assert!((0..3).all(|number| cluster.rests(number)), "nothing happens");
+    break_disk(&cluster, first);
+    cluster.publish(first, "two");
+    cluster.pass(100);
+    assert!(!cluster.leads(first), "{:?}", cluster.statuses());
+    let second = cluster.elect();
+    cluster.publish(second, "three");
+    assert_eq!(cluster.acks(), 2);
+    cluster.disk(first).heal();
+    cluster.pass(100);
+    assert_eq!(cluster.contents(), [(2, 2); 3], "{:?}", cluster.statuses());
+}
+
+/// One whose stream was opened anew before anybody has heard of its failure has time pass again.
+#[test]
+fn a_member_that_rested_does_not_when_it_was_opened_anew() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.publish(first, "one");
+    cluster.pass(100);
+    let disk = cluster.disk(first);
+    disk.fail_at(disk.points(), DiskFault::Error(ErrorKind::Other));
+    cluster.isolated.push(first);
+    cluster.publish(first, "two");
+    cluster.isolated.clear();
+    assert!(!cluster.rests(first));
+    cluster.pass(100);
+    let second = cluster.elect();
+    cluster.publish(second, "three");
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]), "{:?}", cluster.statuses());
 }
 
 /// One write that fails is one repair.

@@ -3,6 +3,7 @@
 use super::super::cluster::Cluster;
 use super::super::house::stream;
 use super::consumers::{ask, consumer};
+use crate::engine::Host;
 use myelin_disk::faulty::{DiskFault, Survival};
 use myelin_jsapi::config::{Compression, Storage, StreamConfig};
 
@@ -64,30 +65,6 @@ fn a_new_disk_is_filled_with_what_is_left_of_the_stream() {
     assert_equal(&mut cluster);
 }
 
-/// The segment of an erased message is there, and its entry is no more as it was decided.
-#[test]
-fn a_server_that_lacks_the_entry_of_an_erased_message_gets_the_whole_stream() {
-    let mut cluster = Cluster::new(3);
-    let leader = cluster.elect();
-    publish(&mut cluster, leader, 2);
-    let victim = (leader + 1) % 3;
-    cluster.kill(victim);
-    publish(&mut cluster, leader, 3);
-    let live = cluster.house(leader).stream("S");
-    let mut guard = live.lock_core().expect("it is there");
-    let (core, effects) = guard.parts();
-    assert!(core.erase(4, 0, effects).expect("it is healthy"));
-    drop(guard);
-    drop(live);
-    // Entries that are in memory are as they were.
-    publish(&mut cluster, leader, 220);
-    cluster.pass(4);
-    cluster.begin(victim);
-    cluster.pass(200);
-    assert_eq!(cluster.installs(), 1, "{:?}", cluster.statuses());
-    assert_equal(&mut cluster);
-}
-
 #[test]
 fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
     let compressed = StreamConfig { compression: Compression::S2, ..stream("S") };
@@ -114,6 +91,29 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
         cluster.pass(100);
         assert_equal(&mut cluster);
     }
+}
+
+/// Its entry stands in a segment that is not sealed, with zeros in the place of the message.
+#[test]
+fn a_server_that_lacks_an_entry_whose_message_was_erased_gets_the_stream() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    publish(&mut cluster, leader, 20);
+    cluster.pass(10);
+    let victim = (leader + 1) % 3;
+    cluster.kill(victim);
+    publish(&mut cluster, leader, 250);
+    let house = cluster.house(leader);
+    let (live, now) = (house.stream("S"), house.host.now());
+    let mut guard = live.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    assert!(core.erase(25, now, effects).expect("a healthy disk"));
+    drop(guard);
+    cluster.pass(10);
+    cluster.begin(victim);
+    cluster.pass(100);
+    assert_eq!(cluster.installs(), 1, "{:?}", cluster.statuses());
+    assert_equal(&mut cluster);
 }
 
 #[test]
