@@ -94,7 +94,7 @@ pub(crate) struct SimHost {
     alarm_count: AtomicU64,
     names: AtomicU64,
     panics: Mutex<Vec<String>>,
-    /// Lines of errors and warnings, in a cluster all lines, for whoever looks at a seed that failed.
+    /// Lines of errors and warnings, in a cluster all lines, for whoever looks at a failed seed.
     lines: Mutex<Vec<String>>,
 }
 

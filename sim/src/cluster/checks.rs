@@ -149,8 +149,8 @@ impl World {
         }
         check_found(model, &found)?;
         check_lifetimes(model, &found, now)?;
-        // A leader answers as long as it knows of no other one, as that of nats-server does: what it
-        // reads, and what it refuses by, may be older than what another one has answered meanwhile.
+        // A leader answers as long as it knows of no other one, as that of nats-server does: what
+        // it reads, and what it refuses by, may be older than what another one has answered.
         let rules = Rules { is_whole: model.is_whole(), are_answers_current: false };
         history::check(&model.history(), rules)
             .map_err(|why| format!("{}: not linearizable: {why}", model.plan.name))?;
