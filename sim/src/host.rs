@@ -80,7 +80,7 @@ pub(crate) struct SimHost {
     pub(crate) backups: Queue<Task>,
     pub(crate) upkeep: Queue<Task>,
     pub(crate) due: Queue<Arc<dyn Timer>>,
-    /// What waits for a disk, where the server has a thread for it.
+    /// Work that waits for a disk, where the server has a thread for it.
     pub(crate) syncs: Queue<Task>,
     /// Whether it is a server of a cluster: its calls wait for other servers, and nothing is synced
     /// where it is asked for.

@@ -20,7 +20,7 @@ const fn bug(number: u32, what: &'static str, like: &'static str) -> Bug {
     Bug { number, what, like }
 }
 
-/// Those that one server can have.
+/// Bugs that one server can have.
 pub const BUGS: [Bug; 28] = [
     bug(1, "a file counts as durable without its sync", "an acknowledgement of what is not synced"),
     bug(2, "half of a batch stays when the rest is torn off", "a batch that is released in half"),
@@ -56,7 +56,7 @@ pub const BUGS: [Bug; 28] = [
     bug(35, "a purge that keeps some passes over them for consumers", "planted unseen"),
 ];
 
-/// Those of groups, which want a cluster: from 101 on those of the list that replication was
+/// Bugs of groups, which want a cluster: from 101 on those of the list that replication was
 /// designed by, with its numbers; from 130 on others.
 pub const BUGS_OF_GROUPS: [Bug; 20] = [
     bug(101, "a vote leaves before it is durable", "two votes in one term"),

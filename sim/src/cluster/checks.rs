@@ -15,7 +15,7 @@ use super::world::{Asked, SECOND, World};
 /// wrong any more.
 const CURRENT: u64 = 150 * SECOND;
 
-/// What a server has of a stream: subjects and payloads by sequence, and everything in words.
+/// Contents of a stream on a server: subjects and payloads by sequence, and everything in words.
 type Contents = (BTreeMap<u64, (String, String)>, String);
 
 impl World {
@@ -118,7 +118,7 @@ impl World {
         groups.len() > made.len() && groups.values().all(is_same) && made.iter().all(is_whole)
     }
 
-    /// What all servers have of a stream: the same.
+    /// Contents of a stream, which all servers have.
     fn contents(&self, stream: usize) -> Result<Contents, String> {
         let name = &self.streams[stream].plan.name;
         let mut first: Option<(usize, Contents)> = None;
@@ -223,7 +223,7 @@ impl World {
     }
 }
 
-/// What was found is what clients published, were told and did not remove.
+/// Checks that what was found is what clients published, were told and did not remove.
 fn check_found(model: &StreamModel, found: &BTreeMap<u64, (String, String)>) -> Result<(), String> {
     let name = &model.plan.name;
     let subject_of = |subject: &str| subject.rsplit('.').next().and_then(|word| word.parse().ok());
@@ -266,7 +266,7 @@ fn check_found(model: &StreamModel, found: &BTreeMap<u64, (String, String)>) -> 
     check_removed(model, &kept)
 }
 
-/// What was to end by itself has ended.
+/// Checks that what was to end by itself has ended.
 fn check_lifetimes(
     model: &StreamModel,
     found: &BTreeMap<u64, (String, String)>,
@@ -281,7 +281,7 @@ fn check_lifetimes(
     }
 }
 
-/// What was removed stays away, and limits hold.
+/// Checks that what was removed stays away, and that limits hold.
 fn check_removed(model: &StreamModel, kept: &BTreeMap<u64, u64>) -> Result<(), String> {
     let name = &model.plan.name;
     let first = kept.first_key_value().map_or(u64::MAX, |(seq, _)| *seq);
@@ -317,7 +317,7 @@ fn seq_of(reply: &[u8]) -> Option<u64> {
     std::str::from_utf8(reply).ok()?.split('.').nth(5)?.parse().ok()
 }
 
-/// What a server has of a stream, if it has one.
+/// Reads what a server has of a stream, if it has one.
 fn read(node: &Node, name: &str) -> Result<Option<Contents>, String> {
     let Some(live) = node.stream(name) else { return Ok(None) };
     let reader = live.reader();

@@ -99,7 +99,7 @@ struct Order<'a> {
     stored: BTreeMap<u64, &'a Operation>,
     /// Of the message with this sequence and all behind it: when the first was answered.
     answered_from: BTreeMap<u64, u64>,
-    /// The same of one subject.
+    /// Earliest answers of one subject.
     answered_of_subject: BTreeMap<(u64, u64), u64>,
 }
 

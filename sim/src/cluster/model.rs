@@ -56,7 +56,7 @@ pub(super) struct StreamModel {
     /// Messages of which an acknowledgement was sent, and those of which one was confirmed.
     pub(super) settled: BTreeSet<u64>,
     pub(super) confirmed: BTreeSet<u64>,
-    /// What is below was asked to be purged, and was purged.
+    /// Sequence below which a purge was asked for, and one below which all was purged.
     pub(super) purge_asked: u64,
     pub(super) purged: u64,
     pub(super) deletions: BTreeSet<u64>,

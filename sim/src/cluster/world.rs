@@ -76,9 +76,9 @@ pub(super) struct World {
     pub(super) streams: Vec<StreamModel>,
     pub(super) questions: BTreeMap<u64, Question>,
     asked: u64,
-    /// Who led, by group and term.
+    /// Leaders, by group and term.
     pub(super) leaders: BTreeMap<(String, u64), usize>,
-    /// What members had committed, by group and server, in this life.
+    /// Indexes that members had committed, by group and server, in this life.
     pub(super) commits: BTreeMap<(String, usize), u64>,
     /// The last server that has lost what it had confirmed, perhaps.
     pub(super) weak: Option<usize>,
