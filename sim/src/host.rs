@@ -25,7 +25,9 @@ pub(crate) enum Call {
     Answer(ApiRequest),
     /// Account and stream.
     Repair(String, String),
-    Run(Task),
+    Run(CallScope, Task),
+    /// Calls that wait may go on.
+    Resume,
 }
 
 /// Order to the shard.
@@ -78,6 +80,11 @@ pub(crate) struct SimHost {
     pub(crate) backups: Queue<Task>,
     pub(crate) upkeep: Queue<Task>,
     pub(crate) due: Queue<Arc<dyn Timer>>,
+    /// Work that waits for a disk, where the server has a thread for it.
+    pub(crate) syncs: Queue<Task>,
+    /// Whether it is a server of a cluster: its calls wait for other servers, and nothing is synced
+    /// where it is asked for.
+    is_member: bool,
     /// Orders to the shard that keep their order.
     pub(crate) mail: Queue<Mail>,
     /// Services that were woken: in production on any shard, so at any time.
@@ -87,15 +94,26 @@ pub(crate) struct SimHost {
     alarm_count: AtomicU64,
     names: AtomicU64,
     panics: Mutex<Vec<String>>,
-    /// Lines of errors and warnings, for whoever looks at a seed that failed.
+    /// Lines of errors and warnings, in a cluster all lines, for whoever looks at a failed seed.
     lines: Mutex<Vec<String>>,
 }
 
 impl SimHost {
     /// `life`: how many servers of the run came before, so that names are unique in it.
     pub(crate) fn new(clock: Arc<Clock>, life: u64) -> Self {
+        Self::with(clock, life, false)
+    }
+
+    /// As [`new`](Self::new), of a server in a cluster.
+    pub(crate) fn of_member(clock: Arc<Clock>, life: u64) -> Self {
+        Self::with(clock, life, true)
+    }
+
+    fn with(clock: Arc<Clock>, life: u64, is_member: bool) -> Self {
         Self {
             clock,
+            syncs: Queue::default(),
+            is_member,
             api: Queue::default(),
             reads: Queue::default(),
             backups: Queue::default(),
@@ -152,8 +170,17 @@ impl SimHost {
     /// Forgets what was still to be done, and what others ask for from here on: the process is
     /// gone, and all of it has this host.
     pub(crate) fn end(&self) {
-        let Self { api, reads, backups, upkeep, due, mail, wakes, .. } = self;
-        drop((api.end(), reads.end(), backups.end(), upkeep.end(), due.end(), mail.end(), wakes.end()));
+        let Self { api, reads, backups, upkeep, due, syncs, mail, wakes, .. } = self;
+        drop((
+            api.end(),
+            syncs.end(),
+            reads.end(),
+            backups.end(),
+            upkeep.end(),
+            due.end(),
+            mail.end(),
+            wakes.end(),
+        ));
     }
 
     /// Everything that was logged.
@@ -206,8 +233,21 @@ impl Host for SimHost {
         self.backups.put(task);
     }
 
-    fn spawn_api(&self, _: CallScope, task: Task) {
-        self.api.put(Call::Run(task));
+    fn spawn_api(&self, scope: CallScope, task: Task) {
+        self.api.put(Call::Run(scope, task));
+    }
+
+    fn spawn_sync(&self, task: Task) {
+        match self.is_member {
+            true => self.syncs.put(task),
+            false => task(),
+        }
+    }
+
+    fn resume_calls(&self) {
+        if self.is_member {
+            self.api.put(Call::Resume);
+        }
     }
 
     fn repair(&self, account: &str, stream: &str) {
@@ -242,7 +282,7 @@ impl Host for SimHost {
     }
 
     fn log(&self, level: Level, line: fmt::Arguments<'_>) {
-        if matches!(level, Level::Error | Level::Warn) {
+        if self.is_member || matches!(level, Level::Error | Level::Warn) {
             lock(&self.lines).push(line.to_string());
         }
     }

@@ -5,13 +5,15 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
-use crate::Counts;
+use crate::{Counts, Simulated};
 
-const HEAD: &str = "commit\tfirst seed\tlast seed\toperations\tdeaths\tfaults\tresult\n";
+const HEAD: &str = "commit\tfirst seed\tlast seed\toperations\tdeaths\tfaults\tresult\tworld\n";
 
 /// Seeds that ran one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
+    /// Kind of world that they are of.
+    pub world: Simulated,
     /// The first of them, and how many they were.
     pub first: u64,
     /// How many seeds ran.
@@ -34,14 +36,14 @@ pub fn add(path: &Path, entry: &Entry) -> io::Result<()> {
 }
 
 fn line(commit: &str, entry: &Entry) -> String {
-    let Entry { first, seeds, failed, counts } = *entry;
+    let Entry { world, first, seeds, failed, counts } = *entry;
     let result = match failed {
         0 => "clean".to_owned(),
         failed => format!("{failed} went wrong"),
     };
     let last = first.wrapping_add(seeds.saturating_sub(1));
     let Counts { operations, deaths, faults, .. } = counts;
-    format!("{commit}\t{first}\t{last}\t{operations}\t{deaths}\t{faults}\t{result}\n")
+    format!("{commit}\t{first}\t{last}\t{operations}\t{deaths}\t{faults}\t{result}\t{}\n", world.word())
 }
 
 fn commit() -> String {
@@ -63,9 +65,9 @@ mod tests {
     #[test]
     fn a_line_says_commit_seeds_and_result() {
         let counts = Counts { operations: 60, deaths: 4, faults: 2, ..Counts::default() };
-        let entry = Entry { first: 7, seeds: 3, failed: 0, counts };
-        assert_eq!(line("c0ffee", &entry), "c0ffee\t7\t9\t60\t4\t2\tclean\n");
-        let entry = Entry { failed: 2, ..entry };
-        assert_eq!(line("c0ffee", &entry), "c0ffee\t7\t9\t60\t4\t2\t2 went wrong\n");
+        let entry = Entry { world: Simulated::Server, first: 7, seeds: 3, failed: 0, counts };
+        assert_eq!(line("c0ffee", &entry), "c0ffee\t7\t9\t60\t4\t2\tclean\tserver\n");
+        let entry = Entry { failed: 2, world: Simulated::Cluster, ..entry };
+        assert_eq!(line("c0ffee", &entry), "c0ffee\t7\t9\t60\t4\t2\t2 went wrong\tcluster\n");
     }
 }

@@ -19,6 +19,7 @@
 mod answers;
 mod checks;
 mod clock;
+pub mod cluster;
 mod copies;
 mod copy_model;
 mod extras;
@@ -76,6 +77,63 @@ pub struct Run {
     pub counts: Counts,
     /// Equal for equal runs.
     pub trace: u64,
+}
+
+/// Kind of world that is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Simulated {
+    /// One server.
+    Server,
+    /// Three or five servers of one cluster.
+    Cluster,
+}
+
+impl Simulated {
+    /// Runs a seed for so many operations of clients.
+    ///
+    /// # Errors
+    /// Something did not hold.
+    pub fn run(self, seed: u64, operations: u64) -> Result<Run, Box<Wrong>> {
+        match self {
+            Self::Server => run(seed, operations),
+            Self::Cluster => cluster::run(seed, operations),
+        }
+    }
+
+    /// Runs a seed once, and tells nothing of what went wrong but why.
+    pub(crate) fn attempt(self, seed: u64, operations: u64) -> Result<Run, Box<Wrong>> {
+        match self {
+            Self::Server => attempt(seed, operations, Tells::Nothing),
+            Self::Cluster => cluster::attempt(seed, operations, false),
+        }
+    }
+
+    /// Runs a seed, and tells what happened at last, however it went.
+    #[must_use]
+    pub fn tell(self, seed: u64, operations: u64) -> Vec<String> {
+        match self {
+            Self::Server => tell(seed, operations),
+            Self::Cluster => cluster::tell(seed, operations),
+        }
+    }
+
+    /// The command that runs a seed again.
+    #[must_use]
+    pub fn again(self, seed: u64, operations: u64) -> String {
+        match self {
+            Self::Server => again(seed, operations),
+            Self::Cluster => cluster::again(seed, operations),
+        }
+    }
+
+    /// Word for it in the ledger.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Cluster => "cluster",
+        }
+    }
 }
 
 /// Runs a seed for so many operations of clients.

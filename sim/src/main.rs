@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
-use myelin_sim::Counts;
 use myelin_sim::ledger::{self, Entry};
-use myelin_sim::planted::{self, BUGS};
+use myelin_sim::planted;
+use myelin_sim::{Counts, Simulated};
 
 /// Allocator of the server.
 #[global_allocator]
@@ -17,6 +17,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Debug, Parser)]
 #[command(name = "myelin-sim")]
 struct Args {
+    /// Runs clusters of three and five servers, instead of one server.
+    #[arg(long)]
+    cluster: bool,
     /// The first seed. Without it, one that nobody has chosen.
     #[arg(long)]
     seed: Option<u64>,
@@ -66,7 +69,11 @@ impl Args {
         let lines = if self.repeat.is_some() { usize::MAX } else { LINES };
         let story = &wrong.story;
         story[story.len().saturating_sub(lines)..].iter().for_each(|line| println!("    {line}"));
-        println!("to repeat it: {}", myelin_sim::again(seed, self.operations));
+        println!("to repeat it: {}", self.world().again(seed, self.operations));
+    }
+
+    fn world(&self) -> Simulated {
+        if self.cluster { Simulated::Cluster } else { Simulated::Server }
     }
 }
 
@@ -76,9 +83,10 @@ const LONGEST: Duration = Duration::from_secs(600);
 fn find(args: &Args) -> ExitCode {
     let first = args.seed.unwrap_or(0);
     let mut missed = 0;
+    let world = args.world();
     let wanted = |number: u32| args.planted.is_none_or(|planted| planted == number);
-    for bug in BUGS.iter().filter(|bug| wanted(bug.number)) {
-        let Some(found) = planted::find(bug.number, first, args.operations, LONGEST) else {
+    for bug in planted::bugs_of(world).iter().filter(|bug| wanted(bug.number)) {
+        let Some(found) = planted::find(world, bug.number, first, args.operations, LONGEST) else {
             eprintln!("no bug is planted in this build: RUSTFLAGS='--cfg planted'");
             return ExitCode::FAILURE;
         };
@@ -109,7 +117,7 @@ fn main() -> ExitCode {
     }
     let first = args.first();
     if args.tell {
-        myelin_sim::tell(first, args.operations).iter().for_each(|line| println!("{line}"));
+        args.world().tell(first, args.operations).iter().for_each(|line| println!("{line}"));
     }
     println!("seeds from {first} on, {} operations each", args.operations);
     let began = Instant::now();
@@ -121,7 +129,7 @@ fn main() -> ExitCode {
     let mut totals = Counts::default();
     while goes_on(done) && (failed == 0 || !args.stop) {
         let seed = first.wrapping_add(done);
-        match myelin_sim::run(seed, args.operations) {
+        match args.world().run(seed, args.operations) {
             Ok(run) => {
                 totals.add(run.counts);
                 if args.repeat.is_some() {
@@ -137,7 +145,8 @@ fn main() -> ExitCode {
     }
     println!("{done} seeds in {:.1} s, {failed} went wrong: {totals:?}", began.elapsed().as_secs_f64());
     if let Some(path) = &args.ledger
-        && let Err(error) = ledger::add(path, &Entry { first, seeds: done, failed, counts: totals })
+        && let Err(error) =
+            ledger::add(path, &Entry { world: args.world(), first, seeds: done, failed, counts: totals })
     {
         eprintln!("{}: {error}", path.display());
         return ExitCode::FAILURE;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::world::Tells;
+use crate::Simulated;
 
 /// A bug, by its number in the code.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ const fn bug(number: u32, what: &'static str, like: &'static str) -> Bug {
     Bug { number, what, like }
 }
 
-/// All of them.
+/// Bugs that one server can have.
 pub const BUGS: [Bug; 28] = [
     bug(1, "a file counts as durable without its sync", "an acknowledgement of what is not synced"),
     bug(2, "half of a batch stays when the rest is torn off", "a batch that is released in half"),
@@ -56,6 +56,40 @@ pub const BUGS: [Bug; 28] = [
     bug(35, "a purge that keeps some passes over them for consumers", "planted unseen"),
 ];
 
+/// Bugs of groups, which want a cluster: from 101 on those of the list that replication was
+/// designed by, with its numbers; from 130 on others.
+pub const BUGS_OF_GROUPS: [Bug; 20] = [
+    bug(101, "a vote leaves before it is durable", "two votes in one term"),
+    bug(102, "a leader acknowledges what it alone has written", "an acknowledgement without a majority"),
+    bug(103, "a follower applies entries when it appends them", "what is taken back has happened"),
+    bug(104, "what was to go, and stays, has lost its lifetime", "truncation forgets expiries"),
+    bug(105, "ids of messages that were taken back are duplicates", "truncation forgets ids"),
+    bug(107, "entries of an older term are committed by count", "the figure 8 of the paper on Raft"),
+    bug(110, "a member that may have forgotten what it confirmed votes", "votes of amnesiacs"),
+    bug(111, "what an earlier life of a member confirmed counts on", "nats-server issue 7549"),
+    bug(113, "segments are sealed that may still be taken back", "a seal above the commit"),
+    bug(119, "deliveries and answers to acknowledgements leave before the commit", "nats-server issue 5720"),
+    bug(120, "a group rests while a member lacks entries", "a sleep that nobody ends"),
+    bug(121, "no time has passed for a member that wakes", "a lease of a dead leader"),
+    bug(130, "publishers of what was taken back get the next answer", "an acknowledgement of what is lost"),
+    bug(131, "followers do not note ids of messages", "a duplicate after a change of leaders"),
+    bug(132, "votes are not known after a start", "two votes in one term"),
+    bug(133, "some records of consumers are not applied", "states of consumers that differ"),
+    bug(134, "the first half of a batch stays when its leader is gone", "a batch that is released in half"),
+    bug(135, "a server that was started votes at once", "a promise that is forgotten"),
+    bug(136, "a follower rests with another log than its leader's", "a sleep that nobody ends"),
+    bug(137, "the file does not say what was taken back", "what is taken back is there after a start"),
+];
+
+/// Bugs that are to be found in one kind of world.
+#[must_use]
+pub const fn bugs_of(world: Simulated) -> &'static [Bug] {
+    match world {
+        Simulated::Server => &BUGS,
+        Simulated::Cluster => &BUGS_OF_GROUPS,
+    }
+}
+
 /// Result of the search for a bug.
 #[derive(Debug)]
 pub struct Found {
@@ -70,7 +104,7 @@ pub struct Found {
 /// Looks for a bug in seeds from `first` on, for so long at most. `None`: there are no bugs in this
 /// build.
 #[must_use]
-pub fn find(number: u32, first: u64, operations: u64, longest: Duration) -> Option<Found> {
+pub fn find(world: Simulated, number: u32, first: u64, operations: u64, longest: Duration) -> Option<Found> {
     if !myelin_stdx::planted::wake(number) {
         return None;
     }
@@ -80,7 +114,7 @@ pub fn find(number: u32, first: u64, operations: u64, longest: Duration) -> Opti
     while found.seed.is_none() && took(begun) < longest {
         let seed = first.wrapping_add(found.seeds);
         found.seeds += 1;
-        if let Err(wrong) = crate::attempt(seed, operations, Tells::Nothing) {
+        if let Err(wrong) = world.attempt(seed, operations) {
             found.seed = Some((seed, wrong.why));
         }
     }

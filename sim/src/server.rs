@@ -301,10 +301,11 @@ impl Server {
                     self.jetstream.repair(&account, &stream);
                     break;
                 }
-                Call::Run(task) => {
+                Call::Run(_, task) => {
                     task();
                     break;
                 }
+                Call::Resume => break,
             };
             let answer = self.jetstream.answer(&request);
             answers.push((Arc::clone(&request.account), answer));

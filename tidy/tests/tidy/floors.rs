@@ -42,7 +42,7 @@ const FLOORS: [(&str, &[&str]); 25] = [
             "wire",
         ],
     ),
-    ("sim", &["auth", "broker", "disk", "jetstream", "jsapi", "stdx", "store", "streams", "wire"]),
+    ("sim", &["auth", "broker", "disk", "jetstream", "jsapi", "replica", "stdx", "store", "streams", "wire"]),
     ("soak", &["stdx"]),
     ("stdx", &[]),
     ("store", &["disk", "stdx", "subject"]),

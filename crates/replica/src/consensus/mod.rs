@@ -182,7 +182,7 @@ impl Consensus {
             && self.can_propose()
             && self.members.is_settled()
             && (persisted, committed) == (last, last)
-            && members.iter().all(has_all)
+            && (myelin_stdx::planted::bug(120) || members.iter().all(has_all))
     }
 
     /// Whether nobody else can lead now: members that are a majority, this one among them, have
@@ -219,7 +219,11 @@ impl Consensus {
     /// The member has failed.
     pub fn wake(&mut self, is_lost: bool) -> Result<(), Broken> {
         self.is_resting = false;
-        if !is_lost || self.is_amnesiac || self.node.raft.state != StateRole::Follower {
+        if !is_lost
+            || myelin_stdx::planted::bug(121)
+            || self.is_amnesiac
+            || self.node.raft.state != StateRole::Follower
+        {
             return self.check();
         }
         self.call(|node| {

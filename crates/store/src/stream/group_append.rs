@@ -65,6 +65,9 @@ impl Stream {
     /// # Errors
     /// Nothing has changed, unless the stream has failed.
     pub fn abort_unfinished(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        if myelin_stdx::planted::bug(134) {
+            return Ok(());
+        }
         self.check()?;
         let first = self.group.as_ref().and_then(|group| group.tail.first_unfinished());
         let Some(first) = first else { return Ok(()) };

@@ -59,7 +59,8 @@ impl Stream {
         self.group.as_ref().map_or(u64::MAX, |group| {
             let consumers = group.consumers.iter().next().map_or(u64::MAX, |(index, _)| index);
             let first = consumers.min(group.notes.first_unwritten().unwrap_or(u64::MAX));
-            group.tail.releasable().min(first - 1)
+            let releasable = if myelin_stdx::planted::bug(113) { u64::MAX } else { group.tail.releasable() };
+            releasable.min(first - 1)
         })
     }
 }

@@ -205,6 +205,16 @@ impl GroupMember {
             let Some(ready) = self.consensus.ready()? else { break };
             self.take(ready, stream, (now, effects), &mut work)?;
         }
+        if myelin_stdx::planted::bug(102) && stream.role().leads() {
+            let written = self.known;
+            stream.committed(written, effects);
+        }
+        if myelin_stdx::planted::bug(107) && self.consensus.role() == RaftRole::Leader {
+            let mut matched: Vec<u64> = self.status().members.iter().map(|one| one.matched).collect();
+            matched.sort_unstable();
+            let counted = matched.get((matched.len() - 1) / 2).copied().unwrap_or(0);
+            stream.committed(counted.min(self.known), effects);
+        }
         let kept_behind = self.kept_log.behind(&self.consensus, now);
         stream.store_mut().keep_log_behind(kept_behind);
         stream.store_mut().keep_log_form(self.kept_log.has_installs());
@@ -268,7 +278,7 @@ impl GroupMember {
             self.elected = self.consensus.term();
         }
         for entry in &ready.append {
-            self.append(entry, stream, now)?;
+            self.append(entry, stream, (now, &mut *effects))?;
         }
         if let Some(commit) = ready.commit {
             stream.committed(commit, effects);
@@ -283,7 +293,7 @@ impl GroupMember {
         &mut self,
         entry: &RaftEntry,
         stream: &mut StreamCore,
-        now: Timestamp,
+        (now, effects): (Timestamp, &mut Effects),
     ) -> Result<(), MemberFailed> {
         let &RaftEntry { index, term, ref data } = entry;
         if index <= self.known {
@@ -302,6 +312,9 @@ impl GroupMember {
         let decided =
             decided.ok_or_else(|| Broken { reason: format!("nobody writes an entry as {index} is") })?;
         stream.append_decided(&decided, now)?;
+        if myelin_stdx::planted::bug(103) {
+            stream.committed(index, effects);
+        }
         self.known = index;
         self.kept_log.add(data.len());
         Ok(())

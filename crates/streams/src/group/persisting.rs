@@ -63,7 +63,7 @@ impl Unpersisted {
             stream.store_mut().flush()?;
         }
         let end = (has_entries && self.persistence == Persistence::Synced).then(|| stream.store().end());
-        let needs_vote = self.vote.is_some();
+        let needs_vote = self.vote.is_some() && !myelin_stdx::planted::bug(101);
         let mut messages = after;
         if needs_vote {
             messages.splice(..0, now);

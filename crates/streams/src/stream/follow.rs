@@ -99,6 +99,9 @@ impl StreamCore {
         }
         let commit = self.store.group().map_or(0, |group| group.commit);
         for msg in self.ids.decided.take(commit) {
+            if myelin_stdx::planted::bug(131) {
+                continue;
+            }
             self.feed(msg.seq, msg.time, &msg.id);
         }
         self.charge();
@@ -122,9 +125,13 @@ impl StreamCore {
         debug_assert!(!self.role().leads(), "what a leader has decided stays until another leads");
         let TakenBack { first_ticket, last_seq } = self.store.take_back(first, now)?;
         let Some(first_ticket) = first_ticket else { return Ok(()) };
-        self.outgoing.release_queue.take_back(first_ticket);
-        self.ids.take_back(last_seq);
-        self.ids.decided.take_back(first, last_seq);
+        if !myelin_stdx::planted::bug(130) {
+            self.outgoing.release_queue.take_back(first_ticket);
+        }
+        if !myelin_stdx::planted::bug(105) {
+            self.ids.take_back(last_seq);
+            self.ids.decided.take_back(first, last_seq);
+        }
         self.last.time = self.store.totals().last_timestamp;
         self.last.set_id(b"");
         let mut buffer = Vec::new();

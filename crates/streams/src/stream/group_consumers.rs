@@ -94,7 +94,9 @@ impl StreamGroup {
     pub(super) fn apply(&mut self, store: &Stream) -> Result<(), Diverged> {
         let Self { applied, .. } = self;
         for (index, records) in store.committed_consumers(applied.applied()) {
-            applied.apply(index, records)?;
+            if !myelin_stdx::planted::bug(133) || index % 4 > 0 {
+                applied.apply(index, records)?;
+            }
         }
         if let Some(position) = store.group() {
             applied.pass(position.commit.min(position.index));
@@ -104,7 +106,8 @@ impl StreamGroup {
 
     /// Answers whether proposals were released.
     pub(super) fn release(&mut self, release: &Release) -> bool {
-        let is_released = |(_, ticket): &(u64, Ticket)| release.is_released(*ticket);
+        let is_released =
+            |(_, ticket): &(u64, Ticket)| release.is_released(*ticket) || myelin_stdx::planted::bug(119);
         let count = self.proposed.iter().take_while(|proposed| is_released(proposed)).count();
         if let Some((proposal, _)) = self.proposed.drain(..count).next_back() {
             lock(&self.decided).committed(proposal);

@@ -224,14 +224,14 @@ impl Groups {
         let state = self.votes.get(group);
         let may_have_had_one = state.map_or(!may_be_new, |state| state.vote.term > 0);
         let is_marked = state.map_or(self.lived.is_amnesiac, |state| state.is_amnesiac);
-        let vote = state.map_or(Vote::default(), |state| state.vote);
-        (vote, is_marked || (!has_log && may_have_had_one))
+        let vote =
+            state.filter(|_| !myelin_stdx::planted::bug(132)).map_or(Vote::default(), |state| state.vote);
+        (vote, !myelin_stdx::planted::bug(110) && (is_marked || (!has_log && may_have_had_one)))
     }
 
     /// Whether something that was made at this time was made in this life, by the time of day.
     pub(super) fn has_begun_before(&self, time: Timestamp) -> bool {
-        let lived = i64::try_from(self.nanoseconds()).unwrap_or(i64::MAX);
-        time >= self.host.now().saturating_sub(lived)
+        time >= self.host.now().saturating_sub(self.uptime())
     }
 
     /// Everything is synced, and nothing comes any more: the next life has lost nothing.
@@ -280,10 +280,15 @@ impl Groups {
         u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Time since this life began, for whoever waits for something and must not go by the time of day.
+    pub(super) fn uptime(&self) -> Timestamp {
+        i64::try_from(self.nanoseconds()).unwrap_or(i64::MAX)
+    }
+
     /// Whether this server may vote, and stand for election: what its earlier life has promised is
     /// over.
     pub(super) fn may_vote(&self) -> bool {
-        lock(&self.peers).may_vote(self.nanoseconds())
+        myelin_stdx::planted::bug(135) || lock(&self.peers).may_vote(self.nanoseconds())
     }
 
     /// The server is about to end, or to give nobody JetStream: it takes no lead any more.

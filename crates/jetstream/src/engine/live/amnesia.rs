@@ -5,6 +5,9 @@
 //! knew of its new life. Where so few members remember everything that they cannot elect a leader,
 //! all that are there say where their logs end ([`LogWord`]), and the one with the most stands for
 //! election: what a majority had in memory only, and lost together, is lost.
+//!
+//! Times are those since the server began: the time of day may jump, and no member may be left
+//! out too early.
 
 use myelin_replica::Peer;
 use myelin_replica::frame::LogWord;

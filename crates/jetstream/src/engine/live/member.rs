@@ -73,7 +73,7 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| self.begin_amnesia()),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, is_resting: false, has_members: true },
             wanted: Vec::new(),
@@ -105,8 +105,8 @@ impl LiveStream {
         Ok(())
     }
 
-    fn begin_amnesia(&self) -> Amnesia {
-        let now = self.scope.host.now();
+    /// `now`: since the server began.
+    fn begin_amnesia(&self, now: myelin_store::Timestamp) -> Amnesia {
         if self.membership.begins_anew.load(Acquire) { Amnesia::begun_anew(now) } else { Amnesia::new(now) }
     }
 

@@ -208,7 +208,7 @@ impl JoinedMember {
             MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word)?,
             MemberEvent::Log(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
-            MemberEvent::Tick => self.tick(end, now)?,
+            MemberEvent::Tick => self.tick(end)?,
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
             MemberEvent::NewLife(peer, life) => self.hear_of_life(peer, life)?,
             MemberEvent::Lost(peer) if self.amnesia.is_some() => {
@@ -243,7 +243,7 @@ impl JoinedMember {
         }
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_current {
-            amnesia.hear_leader(now);
+            amnesia.hear_leader(self.groups.uptime());
             if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
             }
@@ -292,8 +292,8 @@ impl JoinedMember {
 
     /// Has members that may have lost something find a leader, where they have none: all vote for
     /// the one with the most, and for nobody else.
-    fn look_at_logs(&mut self, now: Timestamp) -> Result<(), MemberFailed> {
-        let (me, mine) = (self.groups.me, self.log());
+    fn look_at_logs(&mut self) -> Result<(), MemberFailed> {
+        let (me, mine, now) = (self.groups.me, self.log(), self.groups.uptime());
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
         let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
         self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
@@ -372,20 +372,20 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let is_of_leader = epoch == self.place.epoch && consensus.leader() == Some(peer);
         let agrees = end == Some(word) && consensus.committed() == word.index;
-        if is_of_leader && agrees && self.amnesia.is_none() {
+        if is_of_leader && (agrees || myelin_stdx::planted::bug(136)) && self.amnesia.is_none() {
             self.resting.begin(word);
             self.member.consensus_mut().rest();
         }
     }
 
     /// Time has passed for a member that does not rest.
-    fn tick(&mut self, end: Option<RestWord>, now: Timestamp) -> Result<(), MemberFailed> {
+    fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
         // Who gives nobody JetStream follows, and never stands for election.
         let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
         if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
-        self.look_at_logs(now)?;
+        self.look_at_logs()?;
         let consensus = self.member.consensus();
         let is_idle = consensus.role() == RaftRole::Leader && consensus.can_rest();
         if self.resting.tick(is_idle, consensus.last().1)
@@ -407,6 +407,9 @@ impl JoinedMember {
             self.member.consensus_mut().wake(true)?;
         }
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
+        if myelin_stdx::planted::bug(111) {
+            return Ok(());
+        }
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 

@@ -10,6 +10,7 @@ use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn always() -> Cluster {
     Cluster::seeded(3, stream("S"), true, 1)
@@ -160,6 +161,23 @@ fn a_majority_that_has_lost_power_goes_on_alone_after_a_minute() {
     assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 2]));
     let warnings = lock(&cluster.house(leader).host.warnings).clone();
     assert!(warnings.iter().any(|line| line.contains("may be lost")), "{warnings:?}");
+}
+
+/// The minute is not one by the time of day: that may be set forward.
+#[test]
+fn a_majority_that_has_lost_power_waits_for_a_minute_whatever_the_time_of_day() {
+    let mut cluster = two_back_of_three_without_power();
+    cluster.pass(100);
+    for number in 0..2 {
+        cluster.house(number).host.now.fetch_add(100_000_000_000, Relaxed);
+    }
+    cluster.pass(150);
+    assert_eq!(cluster.leader(), None, "the third may come back");
+    for number in 0..2 {
+        cluster.house(number).set_clock_back(200_000_000_000);
+    }
+    cluster.begin(2);
+    cluster.elect();
 }
 
 /// A thread that was asked to make it lead comes late, when its member follows again.

@@ -1,0 +1,221 @@
+//! What happens to servers of a cluster, their disks, clocks and links; and what mends it.
+
+use std::io::ErrorKind;
+
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+
+use super::node::NAMES;
+use super::world::{SECOND, World};
+
+impl World {
+    /// Something goes wrong, or is mended.
+    pub(super) fn fault(&mut self) -> Result<(), String> {
+        let number = self.any();
+        let other = self.any();
+        let runs = self.machines[number].node.is_some();
+        match self.rng.below(24) {
+            0..6 if !runs => self.start(number)?,
+            6..9 => {
+                self.tell(|| "all links are as usual".to_owned());
+                self.network.heal();
+            }
+            9 => self.isolate(number),
+            10 => {
+                self.tell(|| format!("{} is not heard by {}", NAMES[number], NAMES[other]));
+                self.network.cut(number, other);
+            }
+            11 => {
+                self.tell(|| format!("{} and {} hear nothing of each other", NAMES[number], NAMES[other]));
+                self.network.cut(number, other);
+                self.network.cut(other, number);
+            }
+            12 => {
+                let by = self.rng.below(SECOND);
+                self.network.slow_down(number, other, by);
+            }
+            13 | 14 if runs => self.kill(number),
+            15 | 16 if runs => self.lose_power(number),
+            17 if runs => self.silence(number),
+            18 if !self.plan.has_lifetimes() => self.jump(number),
+            19 if runs => self.slow_disk(number),
+            20 | 21 if runs && self.plan.do_disks_fail => self.fail_disk(number),
+            22 if self.rng.below(4) == 0 => self.replace_disk(number),
+            23 if self.rng.below(4) == 0 => self.lose_all_power(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn isolate(&mut self, number: usize) {
+        self.tell(|| format!("{} is cut off", NAMES[number]));
+        for other in self.all() {
+            self.network.cut(number, other);
+            self.network.cut(other, number);
+        }
+    }
+
+    fn silence(&mut self, number: usize) {
+        let longest = [100_000_000, 3 * SECOND, 20 * SECOND][self.rng.below(3) as usize];
+        let time = self.rng.below(longest);
+        self.tell(|| format!("{} is silent for {} ms", NAMES[number], time / 1_000_000));
+        self.machines[number].silent_until = self.now + time;
+    }
+
+    fn jump(&mut self, number: usize) {
+        let by = (1 + self.rng.below(100)).cast_signed() * SECOND.cast_signed();
+        let by = if self.rng.below(2) == 0 { by } else { -by };
+        self.tell(|| format!("the time of day of {} jumps by {by}", NAMES[number]));
+        let machine = &self.machines[number];
+        machine.clock.jump(by);
+        if let Some(node) = machine.node.as_ref().filter(|_| by < 0) {
+            node.host.ring_all();
+        }
+    }
+
+    fn slow_disk(&mut self, number: usize) {
+        let pause = [0, 3_000_000, 100_000_000][self.rng.below(3) as usize];
+        self.tell(|| format!("the disk of {} takes {pause} ns for each piece of work", NAMES[number]));
+        let machine = &mut self.machines[number];
+        machine.disk_pause = pause;
+        machine.node.iter_mut().for_each(|node| node.disk.1 = pause);
+    }
+
+    fn fail_disk(&mut self, number: usize) {
+        self.counts.faults += 1;
+        let after = self.rng.below(20);
+        let luck = self.rng.below(4);
+        let disk = &self.machines[number].disk;
+        match luck {
+            0 => disk.set_capacity(Some(disk.used() + (after << 10))),
+            1 => disk.set_capacity(None),
+            _ => disk.fail_at(disk.points() + after, DiskFault::Error(ErrorKind::Other)),
+        }
+        self.tell(|| format!("the disk of {} fails ({luck}, {after})", NAMES[number]));
+    }
+
+    /// Whether what a server has confirmed may be lost: no other one is without it.
+    fn may_forget(&mut self, number: usize) -> bool {
+        if self.weak.is_some_and(|weak| weak != number && !self.remembers(weak)) {
+            return false;
+        }
+        self.weak = Some(number);
+        true
+    }
+
+    /// Whether a server has all again that it can have confirmed.
+    fn remembers(&self, number: usize) -> bool {
+        let Some(node) = self.node(number) else { return false };
+        let groups = node.groups();
+        let is_whole = |name: &str| {
+            let live = node.stream(name);
+            live.and_then(|live| live.group_status()).is_some_and(|status| !status.is_amnesiac)
+        };
+        let has_meta = groups.first().is_some_and(|meta| meta.account.is_empty());
+        has_meta
+            && groups.iter().all(|view| !view.status.is_amnesiac)
+            && self.machines[number].held.iter().all(|name| is_whole(name))
+    }
+
+    /// Notes which streams a server has that is about to end.
+    fn note_held(&mut self, number: usize) {
+        let names = self.streams.iter().map(|model| model.plan.name.clone());
+        let Some(node) = self.node(number) else { return };
+        let held: Vec<String> = names.filter(|name| node.stream(name).is_some()).collect();
+        // One that had not come to all of its streams has them still.
+        self.machines[number].held.extend(held);
+    }
+
+    /// Ends a server's process.
+    pub(super) fn kill(&mut self, number: usize) {
+        self.note_held(number);
+        if self.plan.has_memory() && !self.may_forget(number) {
+            return;
+        }
+        self.tell(|| format!("{} is killed", NAMES[number]));
+        let disk = self.machines[number].disk.kill();
+        self.end(number, disk);
+    }
+
+    fn survival(&mut self) -> Survival {
+        match self.rng.below(4) {
+            0 => Survival::None,
+            1 => Survival::All,
+            2 => Survival::Prefix(self.rng.below(50)),
+            _ => Survival::Random(self.rng.next_u64()),
+        }
+    }
+
+    fn lose_power(&mut self, number: usize) {
+        self.note_held(number);
+        let is_safe = self.plan.is_always_synced && !self.plan.has_memory();
+        if !is_safe && (self.plan.do_disks_fail || !self.may_forget(number)) {
+            return;
+        }
+        let survival = self.survival();
+        self.tell(|| format!("{} loses power: {survival:?}", NAMES[number]));
+        let disk = self.machines[number].disk.power_cycle(survival);
+        self.end(number, disk);
+    }
+
+    /// All lose power at once: where all is synced that is acknowledged, nothing may be lost.
+    fn lose_all_power(&mut self) {
+        if !self.plan.is_always_synced || self.plan.has_memory() {
+            return;
+        }
+        for number in self.all() {
+            if self.machines[number].node.is_some() {
+                self.lose_power(number);
+            }
+        }
+    }
+
+    /// A server comes back with an empty disk, while all others have everything.
+    fn replace_disk(&mut self, number: usize) {
+        let others: Vec<usize> = self.all().filter(|&other| other != number).collect();
+        if self.plan.do_disks_fail || !others.iter().all(|&other| self.remembers(other)) {
+            return;
+        }
+        self.note_held(number);
+        if !self.may_forget(number) {
+            return;
+        }
+        self.tell(|| format!("{} is given an empty disk", NAMES[number]));
+        let disk = FaultyDisk::new(self.rng.next_u64());
+        self.end(number, disk);
+    }
+
+    /// Begins those anew whose stream has failed twice within a minute: an operator does it.
+    pub(super) fn mend(&mut self) -> Result<(), String> {
+        for number in self.all() {
+            let has_failed = self.node(number).is_some_and(|node| {
+                let failure = |name: &str| node.stream(name).and_then(|live| live.failure());
+                self.streams.iter().any(|model| failure(&model.plan.name).is_some())
+            });
+            if has_failed && self.plan.do_disks_fail {
+                self.kill(number);
+                self.start(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more, and everybody is there.
+    pub(super) fn heal(&mut self) -> Result<(), String> {
+        self.tell(|| "nothing goes wrong any more".to_owned());
+        self.network.calm();
+        for number in self.all() {
+            let machine = &mut self.machines[number];
+            machine.disk.forget_plans();
+            machine.disk.set_capacity(None);
+            machine.disk.heal();
+            machine.disk_pause = 0;
+            machine.silent_until = 0;
+            machine.clock.catch_up();
+            machine.node.iter_mut().for_each(|node| node.disk = (0, 0));
+            if machine.node.is_none() {
+                self.start(number)?;
+            }
+        }
+        Ok(())
+    }
+}

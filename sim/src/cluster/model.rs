@@ -1,0 +1,146 @@
+//! Knowledge of clients of a cluster: what they asked for, and what they were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::{Action, Condition, Operation, Outcome};
+use super::plan::{Kept, StreamPlan};
+
+/// Message that a client publishes, perhaps more than once.
+#[derive(Clone, Debug)]
+pub(super) struct Publication {
+    pub(super) payload: String,
+    pub(super) subject: u64,
+    pub(super) has_id: bool,
+    pub(super) condition: Condition,
+    /// Whether it ends by itself, and when it was drawn, in nanoseconds.
+    pub(super) has_lifetime: bool,
+    pub(super) time: u64,
+    /// Batch that it is in.
+    pub(super) batch: Option<u64>,
+    /// When it was asked for first.
+    pub(super) asked: u64,
+    pub(super) answered: Option<u64>,
+    pub(super) outcome: Outcome,
+}
+
+/// Question that was asked for the state of a stream, and its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub(super) subject: u64,
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    pub(super) last: u64,
+}
+
+/// Delivery that can be answered.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) seq: u64,
+    pub(super) reply: Vec<u8>,
+}
+
+/// A stream as clients know it.
+#[derive(Debug)]
+pub(super) struct StreamModel {
+    pub(super) plan: StreamPlan,
+    pub(super) is_made: bool,
+    pub(super) is_consumed: bool,
+    pub(super) publications: Vec<Publication>,
+    pub(super) batches: u64,
+    pub(super) looks: Vec<Look>,
+    /// Payloads that were seen, by sequence.
+    pub(super) seen: BTreeMap<u64, String>,
+    /// Deliveries that wait to be acknowledged.
+    pub(super) hands: Vec<Delivery>,
+    pub(super) delivered: BTreeSet<u64>,
+    /// Messages of which an acknowledgement was sent, and those of which one was confirmed.
+    pub(super) settled: BTreeSet<u64>,
+    pub(super) confirmed: BTreeSet<u64>,
+    /// Sequence below which a purge was asked for, and one below which all was purged.
+    pub(super) purge_asked: u64,
+    pub(super) purged: u64,
+    pub(super) deletions: BTreeSet<u64>,
+    pub(super) deleted: BTreeSet<u64>,
+}
+
+impl StreamModel {
+    pub(super) fn new(plan: StreamPlan) -> Self {
+        Self {
+            plan,
+            is_made: false,
+            is_consumed: false,
+            publications: Vec::new(),
+            batches: 0,
+            looks: Vec::new(),
+            seen: BTreeMap::new(),
+            hands: Vec::new(),
+            delivered: BTreeSet::new(),
+            settled: BTreeSet::new(),
+            confirmed: BTreeSet::new(),
+            purge_asked: 0,
+            purged: 0,
+            deletions: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+        }
+    }
+
+    /// Whether nothing is ever removed.
+    pub(super) fn is_whole(&self) -> bool {
+        let has_limit = self.plan.per_subject > 0 || self.plan.has_lifetimes;
+        self.plan.kept == Kept::Limits && !has_limit && self.purge_asked == 0 && self.deletions.is_empty()
+    }
+
+    /// Highest sequence that a client was told.
+    pub(super) fn last_told(&self) -> u64 {
+        self.seen.last_key_value().map_or(0, |(seq, _)| *seq)
+    }
+
+    /// A message was seen: always the same under one sequence.
+    pub(super) fn see(&mut self, seq: u64, payload: &str) -> Result<(), String> {
+        let name = &self.plan.name;
+        if let Some(before) = self.seen.get(&seq) {
+            let is_same = before == payload;
+            return if is_same {
+                Ok(())
+            } else {
+                Err(format!("{name}: {seq} was {before:?}, and is {payload:?}"))
+            };
+        }
+        self.seen.insert(seq, payload.to_owned());
+        Ok(())
+    }
+
+    /// Whether nobody may miss a message any more, be it acknowledged.
+    pub(super) fn may_be_gone(&self, seq: u64, subject: u64, kept: &BTreeMap<u64, u64>) -> bool {
+        let is_settled = self.plan.kept != Kept::Limits && self.settled.contains(&seq);
+        let per_subject = self.plan.per_subject;
+        let is_limited = per_subject > 0 && {
+            let later = kept.range(seq + 1..).filter(|(_, of)| **of == subject).count() as u64;
+            let removed = self.deletions.range(seq + 1..).count() as u64;
+            later + removed >= per_subject || (later >= 1 && seq < self.purge_asked)
+        };
+        is_settled || is_limited || seq < self.purge_asked || self.deletions.contains(&seq)
+    }
+
+    /// The history of the stream, with what was found in it at the end.
+    pub(super) fn history(&self) -> Vec<Operation> {
+        let found: BTreeMap<&str, u64> =
+            self.seen.iter().map(|(seq, payload)| (payload.as_str(), *seq)).collect();
+        let publishes = self.publications.iter().enumerate().map(|(number, one)| {
+            let found = found.get(one.payload.as_str()).map(|seq| Outcome::Stored(*seq));
+            let outcome =
+                if one.outcome == Outcome::Unknown { found.unwrap_or(one.outcome) } else { one.outcome };
+            let id = one.has_id.then_some(number as u64);
+            let action = Action::Publish { condition: one.condition, id };
+            Operation { subject: one.subject, action, asked: one.asked, answered: one.answered, outcome }
+        });
+        let looks = self.looks.iter().map(|look| Operation {
+            subject: look.subject,
+            action: Action::Read,
+            asked: look.asked,
+            answered: Some(look.answered),
+            outcome: Outcome::Read(look.last),
+        });
+        publishes.chain(looks).collect()
+    }
+}

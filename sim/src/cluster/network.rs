@@ -1,0 +1,121 @@
+//! Network between servers: delay, loss, order, repetition, cuts and slow links, all drawn by the
+//! run. Clients are at a server: what is for another one goes over the same links.
+
+use std::collections::BTreeMap;
+
+use myelin_stdx::rng::Rng;
+
+use super::node::{CLIENTS, Letter};
+
+/// Letter on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Parcel {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) letter: Letter,
+    /// Whether it is an answer on its way to the client at `to`, and which life of that server the
+    /// client is connected to.
+    pub(super) is_answer: bool,
+}
+
+/// The links.
+#[derive(Debug, Default)]
+pub(super) struct Network {
+    /// By when they arrive, and in the order in which they were sent.
+    parcels: BTreeMap<(u64, u64), Parcel>,
+    sent: u64,
+    /// When the last one of a link and account arrives, where order is kept.
+    latest: BTreeMap<(usize, usize, usize), u64>,
+    /// Links that carry nothing in this direction.
+    cuts: Vec<(usize, usize)>,
+    /// Links on which all takes so many nanoseconds more.
+    slow: BTreeMap<(usize, usize), u64>,
+    /// Messages of a thousand that are lost, and as many that come twice.
+    pub(super) loss: u64,
+    pub(super) is_ordered: bool,
+    pub(super) delay: u64,
+}
+
+impl Network {
+    pub(super) fn new(loss: u64, is_ordered: bool, delay: u64) -> Self {
+        Self { loss, is_ordered, delay, ..Self::default() }
+    }
+
+    /// Sends a letter, if the link carries anything.
+    pub(super) fn send(&mut self, rng: &mut Rng, now: u64, parcel: Parcel) {
+        let Parcel { from, to, .. } = parcel;
+        if self.is_cut(from, to) {
+            return;
+        }
+        let is_client = parcel.letter.account == CLIENTS;
+        let luck = rng.below(1000);
+        if luck < self.loss {
+            return;
+        }
+        // A client's words come once, or never.
+        let copies = if !is_client && luck < 2 * self.loss { 2 } else { 1 };
+        for _ in 0..copies {
+            let extra = self.slow.get(&(from, to)).copied().unwrap_or(0);
+            let delay = if from == to { 0 } else { rng.below(self.delay) + extra };
+            let mut due = now + delay;
+            if self.is_ordered || is_client {
+                let latest = self.latest.entry((from, to, parcel.letter.account)).or_default();
+                due = due.max(*latest);
+                *latest = due;
+            }
+            self.sent += 1;
+            self.parcels.insert((due, self.sent), parcel.clone());
+        }
+    }
+
+    pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.cuts.contains(&(from, to))
+    }
+
+    /// When the next letter arrives.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.parcels.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// The next letter that has arrived. One that is cut off meanwhile is lost.
+    pub(super) fn take(&mut self, now: u64) -> Option<Parcel> {
+        let first = self.parcels.first_entry().filter(|first| first.key().0 <= now)?;
+        let parcel = first.remove();
+        (!self.is_cut(parcel.from, parcel.to)).then_some(parcel)
+    }
+
+    /// Puts a letter back that its receiver does not read yet.
+    pub(super) fn put_off(&mut self, until: u64, parcel: Parcel) {
+        self.sent += 1;
+        self.parcels.insert((until, self.sent), parcel);
+    }
+
+    /// A server has ended: what is on its way to it is lost.
+    pub(super) fn drop_for(&mut self, to: usize) {
+        self.parcels.retain(|_, parcel| parcel.to != to);
+    }
+
+    pub(super) fn cut(&mut self, from: usize, to: usize) {
+        if from != to && !self.is_cut(from, to) {
+            self.cuts.push((from, to));
+        }
+    }
+
+    pub(super) fn slow_down(&mut self, from: usize, to: usize, by: u64) {
+        if from != to {
+            self.slow.insert((from, to), by);
+        }
+    }
+
+    /// All links are as usual.
+    pub(super) fn heal(&mut self) {
+        self.cuts.clear();
+        self.slow.clear();
+    }
+
+    /// Nothing is lost from now on, nor comes twice.
+    pub(super) fn calm(&mut self) {
+        self.heal();
+        self.loss = 0;
+    }
+}
