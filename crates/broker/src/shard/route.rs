@@ -602,12 +602,9 @@ fn build(
         leave_to_shadows(route.remote.as_deref_mut(), matched, services);
     }
     take_services(route, services);
-    if !services.queues.is_empty() {
-        let Route { services: taken, remote, .. } = &mut *route;
-        take_members(taken, services, |queue| {
-            remote.iter_mut().for_each(|remote| remote.forget_group(queue))
-        });
-    }
+    take_members(&mut route.services, services, |group| {
+        route.remote.iter_mut().for_each(|remote| remote.forget_group(group));
+    });
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     match cohorts {

@@ -9,16 +9,15 @@ use myelin_wire::peer::parser::QueueNames;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Takes one member of each group that was found. `forget`: told of the group, which has no members
-/// elsewhere for whoever publishes here.
-#[cold]
+/// Takes one member of each group that was found: for whoever publishes here the group has no
+/// members elsewhere.
 pub(super) fn take_members(
     services: &mut SmallVec<[ServiceTarget; 1]>,
     found: &mut Matched<Arc<Binding>>,
-    mut forget: impl FnMut(&[u8]),
+    mut forget_elsewhere: impl FnMut(&[u8]),
 ) {
     for group in &mut found.queues {
-        forget(group.name());
+        forget_elsewhere(group.name());
         if let Some(member) = group.members.drain(..).next()
             && !services.iter().any(|known| known.is(member.receiver()))
         {

@@ -200,7 +200,7 @@ impl JetStream {
         self.cluster_info(live)
     }
 
-    /// Where a consumer of a stream is: with the stream, in a group that is called after its.
+    /// Place of a consumer of a stream: with the stream, in a group that is called after its.
     ///
     /// Compat: one that is to have one replica shows its leader alone. Here it is where the others
     /// are, and goes on where they do.

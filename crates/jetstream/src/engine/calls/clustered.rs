@@ -424,7 +424,7 @@ impl Call {
         [name].into_iter().chain(mirrors.iter().map(String::as_str)).map(alternate).collect()
     }
 
-    /// Where a consumer of a stream is; `None` where the server is alone.
+    /// Place of a consumer of a stream; `None` where the server is alone.
     pub(super) fn place_of_consumer(&self, stream: &LiveStream, info: &ConsumerInfo) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
         let place = self.jetstream.cluster_info(stream);

@@ -83,8 +83,8 @@ impl LiveStream {
         Some(left)
     }
 
-    /// Is a member of its group no more, if the stream has failed and others may have what it had.
-    /// Who takes its place has lost that. Only for threads that may wait.
+    /// Ends its membership, if the stream has failed and others may have what it had: to them a
+    /// member that takes its place is one that has lost that. Only for threads that may wait.
     pub(in crate::engine) fn leave_failed(&self) -> Option<LeftGroup> {
         let mut guard = self.lock_core()?;
         let has_failed = guard.parts().0.store().failure().is_some();

@@ -7,7 +7,7 @@
 use super::LiveStream;
 use super::amnesia::Amnesia;
 use super::catch_up::CatchUp;
-use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
+use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
@@ -71,9 +71,7 @@ impl LiveStream {
             lives: groups.lives(),
             amnesia: is_amnesiac.then(|| self.begin_amnesia()),
             askers: Vec::new(),
-            was_amnesiac: is_amnesiac,
-            was_resting: false,
-            had_members: true,
+            last_said: LastSaid { is_amnesiac, is_resting: false, has_members: true },
             wanted: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
@@ -154,7 +152,7 @@ impl LiveStream {
     /// Whether its member needs no ticks.
     #[cfg(test)]
     pub(in crate::engine) fn is_resting(&self) -> bool {
-        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.was_resting)
+        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.last_said.is_resting)
     }
 
     /// Has other members be those that have founded its group, for when it is opened anew. Answers
@@ -246,7 +244,8 @@ impl LiveStream {
                 joined.answer_askers(&mut frames);
                 joined.tell_of_rest(end, &mut frames);
                 let is_amnesiac = joined.amnesia.is_some();
-                let is_news = std::mem::replace(&mut joined.was_amnesiac, is_amnesiac) != is_amnesiac;
+                let is_news =
+                    std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
                 if let Some(vote) = work.vote.or(remembered) {
@@ -293,7 +292,7 @@ impl LiveStream {
                 joined.has_failed = false;
             }
             Err(failed) => {
-                // It fails with its stream, which is opened anew later, and hears nothing before.
+                // It fails with its stream, which is opened anew later: it hears nothing till then.
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(effects);
             }

@@ -106,13 +106,8 @@ pub(super) struct JoinedMember {
     pub(super) amnesia: Option<Amnesia>,
     /// Other members that want to know where its log ends.
     pub(super) askers: Vec<Peer>,
-    /// Whether it has said last that it may have lost something.
-    pub(super) was_amnesiac: bool,
-    /// As ticks know it.
-    pub(super) was_resting: bool,
+    pub(super) last_said: LastSaid,
     pub(super) resting: Resting,
-    /// Whether the members are those that were wanted last, as far as was told.
-    pub(super) had_members: bool,
     /// Peers that are to be the members, as was said last.
     pub(super) wanted: Vec<Peer>,
     /// Whether others are to be told that it rests.
@@ -121,6 +116,16 @@ pub(super) struct JoinedMember {
     /// Whether its stream has failed, as others have been told.
     pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
+}
+
+/// State of a member as it was said last, to whom it concerns: a change is news.
+pub(super) struct LastSaid {
+    /// Whether it may have lost something; other members.
+    pub(super) is_amnesiac: bool,
+    /// Whether it rests; whoever has time pass for it.
+    pub(super) is_resting: bool,
+    /// Whether the members are those that were wanted last; the meta group.
+    pub(super) has_members: bool,
 }
 
 /// Leader of a group as one of its members knows it.
@@ -195,7 +200,7 @@ impl JoinedMember {
             }
             MemberEvent::Want(peers) => {
                 self.member.want_members(&peers);
-                (self.wanted, self.had_members) = (peers, false);
+                (self.wanted, self.last_said.has_members) = (peers, false);
             }
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
@@ -318,7 +323,7 @@ impl JoinedMember {
     /// Has time pass for it, or stand still, as it rests.
     pub(super) fn note_rest(&mut self) {
         let is_resting = self.resting.is_under_way();
-        if std::mem::replace(&mut self.was_resting, is_resting) != is_resting {
+        if std::mem::replace(&mut self.last_said.is_resting, is_resting) != is_resting {
             self.groups.rests(self.place.group, is_resting);
         }
     }
@@ -406,7 +411,7 @@ impl JoinedMember {
         let has_members = !self.wanted.is_empty()
             && self.member.consensus().role() == RaftRole::Leader
             && self.member.has_members(&self.wanted);
-        has_members && !std::mem::replace(&mut self.had_members, has_members)
+        has_members && !std::mem::replace(&mut self.last_said.has_members, has_members)
     }
 
     /// A server that has just begun does not vote, but where a leader hands over; and one that is

@@ -62,7 +62,7 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
 }
 
-/// A decision may have to ask other servers first.
+/// Other servers may have to be asked before a decision.
 #[test]
 fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {
     let mut cluster = cluster();
@@ -91,7 +91,7 @@ fn a_stream_is_removed_everywhere() {
     let info = ask(&mut cluster, "STREAM.INFO.S", "");
     assert!(info.contains("stream not found"), "{info}");
     let again = ask(&mut cluster, "STREAM.CREATE.S", CREATE);
-    assert!(!again.contains("did_create") && again.contains(r#""messages":1"#), "it was there: {again}");
+    assert!(again.contains(r#""did_create":true"#), "{again}");
 }
 
 /// Its group agrees to nothing any more: whoever waited for that waited for ever.

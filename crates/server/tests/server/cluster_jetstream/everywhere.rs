@@ -95,8 +95,8 @@ async fn a_mirror_and_sources_copy_streams_of_other_servers() {
     assert_eq!(copied["message"]["subject"], "O.x");
 }
 
-/// Requests that nobody can decide are refused in the words of the request; how a stream stands its last
-/// server still says.
+/// Requests that nobody can decide are refused in the words of the request; how a stream stands its
+/// last server still says.
 #[tokio::test]
 async fn the_last_server_says_what_it_knows() {
     let mut trio = Trio::start();

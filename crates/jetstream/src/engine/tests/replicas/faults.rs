@@ -287,7 +287,7 @@ fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
     assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
 }
 
-/// A member fails with its stream then, and is tried again with it.
+/// Failing with its stream, a member is tried again with it.
 #[test]
 fn a_member_that_cannot_be_opened_anew_hears_nothing_and_is_tried_again() {
     let mut cluster = Cluster::new(3);
