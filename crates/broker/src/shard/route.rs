@@ -602,9 +602,6 @@ fn build(
         leave_to_shadows(route.remote.as_deref_mut(), matched, services);
     }
     take_services(route, services);
-    take_members(&mut route.services, services, |group| {
-        route.remote.iter_mut().for_each(|remote| remote.forget_group(group));
-    });
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     match cohorts {
@@ -646,6 +643,9 @@ fn take_services(route: &mut Route, found: &mut Matched<Arc<Binding>>) {
             route.services.push(binding.receiver().clone());
         }
     }
+    take_members(&mut route.services, found, |group| {
+        route.remote.iter_mut().for_each(|remote| remote.forget_group(group));
+    });
 }
 
 fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> ClientTarget {

@@ -62,7 +62,7 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
 }
 
-/// Other servers may have to be asked before a decision.
+/// A decision may have to ask other servers first.
 #[test]
 fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {
     let mut cluster = cluster();
@@ -295,4 +295,27 @@ fn before_there_is_a_meta_group_nobody_decides() {
     let answer = house.jetstream.answer(&request);
     let text = answer.iter().map(|msg| String::from_utf8_lossy(msg.payload).into_owned()).collect::<String>();
     assert!(text.contains(r#""err_code":10008"#), "{text}");
+}
+
+/// Its first server is gone, and the other one knows it as well.
+#[test]
+fn a_list_has_a_stream_as_long_as_one_of_its_servers_is_there() {
+    let mut cluster = MetaCluster::with_meta(5);
+    wait_for_leader(&mut cluster);
+    let leader = cluster.meta_leader().expect("it is there");
+    let names = ["A", "B", "C", "D", "E", "F"];
+    for name in names {
+        let two = CREATE.replace('S', name).replace(":3", ":2");
+        ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &two);
+    }
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    let me = format!("n{}", leader + 1);
+    let of_others = |name: &&str| meta.view().get("$G", name).filter(|one| !one.is_on(&me));
+    let elsewhere = names.iter().find_map(of_others).expect("some are on two others");
+    drop(meta);
+    let first = (0..5).find(|one| elsewhere.peers[0] == format!("n{}", one + 1)).expect("a server");
+    cluster.kill(first);
+    cluster.pass(100);
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    assert_eq!(list.matches(r#""created":"#).count(), 6, "{list}");
 }
