@@ -9,7 +9,7 @@ use crate::link::announced::Announced;
 use crate::link::interest_part::RemoteChange;
 use crate::link::remote_sub::{RemoteSub, SoughtSub};
 use crate::reply_prefix::{self, ReplyKind};
-use crate::service::{Binding, Reach, Service, ServiceShard, ServiceTarget, Watcher};
+use crate::service::{Binding, Reach, Service, ServiceMember, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watches};
 use myelin_stdx::sync::lock;
@@ -157,6 +157,14 @@ impl Account {
         self.bind_receiver(subject, ServiceTarget::Service(service))
     }
 
+    /// Has `service` receive what matches `subject` as a member of a queue group, in which other
+    /// servers may have members: one of them gets each message, the one here before those
+    /// elsewhere. Until [`Account::unbind`].
+    pub fn bind_member(&self, subject: &[u8], queue: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
+        let member = Arc::new(ServiceMember::new(queue, service));
+        self.bind_receiver(subject, ServiceTarget::Member(member))
+    }
+
     /// Has `service` receive what matches `subject`, as [`Account::bind`] does, and also what the
     /// account imports.
     pub fn listen(&self, subject: &[u8], service: Arc<dyn Service>) -> Arc<Binding> {
@@ -186,7 +194,7 @@ impl Account {
         self.has_gone(binding.subject(), removed);
         let is_counted = removed && binding.counted().goes();
         if is_counted && binding.receiver().is_announced() {
-            self.announced.changed(&self.name, binding.subject(), None, false);
+            self.announced.changed(&self.name, binding.subject(), binding.queue(), false);
         } else if is_counted {
             self.announced.only_leafs_changed(binding.subject(), false);
         }
@@ -213,6 +221,7 @@ impl Account {
         self.services.collect(subject, &mut services);
         !clients.is_empty()
             || services.plain.iter().any(|binding| binding.receiver().reach() != Reach::Elsewhere)
+            || !services.queues.is_empty()
             || self.has_remote_interest(subject)
     }
 
@@ -337,7 +346,9 @@ impl Account {
             if is_announced { self.announced.keeps_account() } else { self.announced.has_leaf_nodes() };
         match is_kept && binding.counted().is_due() {
             false => {}
-            true if is_announced => self.announced.changed(&self.name, binding.subject(), None, true),
+            true if is_announced => {
+                self.announced.changed(&self.name, binding.subject(), binding.queue(), true);
+            }
             true => self.announced.only_leafs_changed(binding.subject(), true),
         }
     }

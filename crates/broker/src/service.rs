@@ -124,6 +124,8 @@ pub enum TraceRole<'a> {
 pub(crate) enum ServiceTarget {
     /// A service of this server.
     Service(Arc<dyn Service>),
+    /// A service of this server that is a member of a queue group.
+    Member(Arc<ServiceMember>),
     /// Another account, by what this one imports.
     Import(Arc<ServiceLink>),
     /// Whoever waits in another account for an answer of a service of this one.
@@ -134,7 +136,31 @@ pub(crate) enum ServiceTarget {
     Leafs(Arc<StreamLink>),
 }
 
+/// Service that is a member of a queue group, in which other servers have members too.
+pub(crate) struct ServiceMember {
+    queue: Box<[u8]>,
+    pub(crate) service: Arc<dyn Service>,
+}
+
+impl ServiceMember {
+    pub(crate) fn new(queue: &[u8], service: Arc<dyn Service>) -> Self {
+        Self { queue: queue.into(), service }
+    }
+
+    pub(crate) fn queue(&self) -> &[u8] {
+        &self.queue
+    }
+}
+
 impl ServiceTarget {
+    /// The queue group of which it is a member, if it is one of any.
+    pub(crate) fn queue(&self) -> Option<&[u8]> {
+        match self {
+            Self::Member(member) => Some(&member.queue),
+            _ => None,
+        }
+    }
+
     /// Whether other servers are told that this one wants what is sent there. Compat: they import
     /// for themselves.
     pub(crate) fn is_announced(&self) -> bool {
@@ -150,6 +176,7 @@ impl ServiceTarget {
     pub(crate) fn reach(&self) -> Reach {
         match self {
             Self::Service(service) => service.reach(),
+            Self::Member(member) => member.service.reach(),
             Self::Requesters | Self::Leafs(_) => Reach::Everywhere,
             Self::Import(_) | Self::Measurers => Reach::Here,
         }
@@ -159,6 +186,7 @@ impl ServiceTarget {
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Service(one), Self::Service(two)) => Arc::ptr_eq(one, two),
+            (Self::Member(one), Self::Member(two)) => Arc::ptr_eq(&one.service, &two.service),
             (Self::Import(one), Self::Import(two)) => Arc::ptr_eq(one, two),
             (Self::Leafs(one), Self::Leafs(two)) => Arc::ptr_eq(one, two),
             (Self::Requesters, Self::Requesters) | (Self::Measurers, Self::Measurers) => true,
@@ -195,6 +223,6 @@ impl Subscribed for Binding {
     }
 
     fn queue(&self) -> Option<&[u8]> {
-        None
+        self.receiver.queue()
     }
 }

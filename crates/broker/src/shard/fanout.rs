@@ -8,6 +8,7 @@ use super::Shard;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
+use super::service_members::chosen;
 use super::source::Source;
 use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
@@ -410,6 +411,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
+        served.extend(chosen(&route.services, queues));
         let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng);
         if let Some(remote) = &route.remote {
             self.remote_beside::<LOGGED>(route, remote, &passed);

@@ -21,6 +21,7 @@ mod routed;
 mod rules;
 mod send;
 mod service_import;
+mod service_members;
 mod service_queue;
 mod serving;
 mod source;

@@ -147,6 +147,10 @@ impl RemoteTargets {
     /// Forgets a group that has members here, which have got the message already.
     pub(super) fn forget_group(&mut self, queue: &[u8]) {
         self.groups.retain(|group| *group.name != *queue);
+        if self.groups.is_empty() {
+            // What is not wanted beside groups is wanted by nobody else over there.
+            self.links.retain(|link| link.is_plain);
+        }
     }
 
     /// Takes the members here of a group that has others there; gives them back when it has none.

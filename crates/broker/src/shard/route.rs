@@ -13,6 +13,7 @@
 use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
+use super::service_members::take_members;
 use super::source::Via;
 use crate::account::Account;
 use crate::conn::Conn;
@@ -601,6 +602,9 @@ fn build(
         leave_to_shadows(route.remote.as_deref_mut(), matched, services);
     }
     take_services(route, services);
+    take_members(&mut route.services, services, |group| {
+        route.remote.iter_mut().for_each(|remote| remote.forget_group(group));
+    });
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     match cohorts {

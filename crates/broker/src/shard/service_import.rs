@@ -20,7 +20,7 @@ use crate::imports::{
 };
 use crate::message_trace::MessageTrace;
 use crate::protocol_log::Direction;
-use crate::service::ServiceTarget;
+use crate::service::{ServiceMember, ServiceTarget};
 use myelin_wire::encode;
 use myelin_wire::header;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ impl Shard {
                     None
                 }
                 ServiceTarget::Leafs(link) => self.route_stream(from, message, link, &mut memory),
+                ServiceTarget::Member(member) => self.hand_to_member(from, message, member),
                 // Only what is traced comes here for one.
                 ServiceTarget::Service(service) => {
                     from.trace.and_then(|trace| self.hand_traced(from, message, (service, trace)))
@@ -154,6 +155,30 @@ impl Shard {
             if let Some(Published::Done { delivered, stalled }) = published {
                 outcome.delivered |= delivered;
                 outcome.stalled |= stalled;
+            }
+        }
+    }
+
+    /// Hands a message to a service that is a member of a queue group, unless it is for another
+    /// group.
+    fn hand_to_member(
+        &mut self,
+        from: &Publisher<'_>,
+        message: &PubMessage<'_>,
+        member: &ServiceMember,
+    ) -> Option<Published> {
+        let is_meant = match from.source {
+            Source::Route { queues, .. } => queues.contains(member.queue()),
+            // Leaf nodes that are told of less than single services have chosen nobody.
+            Source::Leaf { queues, .. } => queues.is_empty() || queues.contains(member.queue()),
+            _ => true,
+        };
+        match from.trace {
+            _ if !is_meant => None,
+            Some(trace) => self.hand_traced(from, message, (&member.service, trace)),
+            None => {
+                self.queue.push(&member.service, message.msg(), from.conn);
+                Some(Published::Done { delivered: true, stalled: false })
             }
         }
     }

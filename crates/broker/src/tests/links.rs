@@ -7,13 +7,15 @@ use crate::conn_details::Endpoint;
 use crate::imports::AccountConfig;
 use crate::jwt_accounts::{JwtAccounts, Resolver};
 use crate::link::{Link, LinkScope};
+use crate::service::{Service, ServiceShard};
+use crate::service_batch::ServiceBatch;
 use crate::tests::sink::FakeSink;
 use myelin_auth::operator::Trust;
 use myelin_auth::{AuthConfig, Method, Users};
 use myelin_stdx::nkey::{self, Role};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::{self, Parsed, PeerLimits, PeerOp};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// A link with another server of the cluster whose handshake is over, and what is written to it.
@@ -380,4 +382,67 @@ fn the_protocol_log_has_no_secrets_of_other_servers() {
     for secret in ["p4ss", "t0ken", "UKEY", "s1g"] {
         assert!(!line.contains(secret), "{line}");
     }
+}
+
+/// Notes the subjects of what it gets.
+#[derive(Default)]
+struct Taker(Mutex<Vec<String>>);
+
+impl Service for Taker {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
+        let subjects = msgs.iter().map(|msg| String::from_utf8_lossy(msg.subject).into_owned());
+        self.0.lock().unwrap().extend(subjects);
+    }
+}
+
+impl Taker {
+    fn took(&self) -> usize {
+        std::mem::take(&mut *self.0.lock().unwrap()).len()
+    }
+}
+
+/// One member of the group gets each message: the service here, or one on another server.
+#[test]
+fn a_service_can_be_a_member_of_a_queue_group() {
+    let net = Net::new();
+    let [mut wire, mut other] = [Wire::new(&net), Wire::new(&net)];
+    let (account, taker) = (net.broker.account("$G").expect("it is there"), Arc::<Taker>::default());
+    let binding = account.bind_member(b"get.*", b"g", Arc::clone(&taker) as Arc<dyn Service>);
+    assert_eq!(wire.announced(&net), "RS+ $G get.* g 1\r\n");
+    other.got();
+    wire.hears(&net, "RS+ $G get.* g 1\r\nRS+ $G get.* h 1\r\n");
+    let mut client = net.peer(0);
+    client.send("PUB get.a 1\r\nx\r\n");
+    net.flush_all();
+    let got = (taker.took(), wire.got(), other.got());
+    assert_eq!(got, (1, "RMSG $G get.a | h 1\r\nx\r\n".into(), String::new()), "here, and the other group");
+    // What other servers have chosen it for, and nothing else.
+    other.hears(&net, "RMSG $G get.b | g 1\r\nx\r\nRMSG $G get.b 1\r\nx\r\nRMSG $G get.b | i 1\r\nx\r\n");
+    assert_eq!((taker.took(), wire.got()), (1, String::new()));
+    account.unbind(&binding);
+    assert_eq!(wire.announced(&net), "RS- $G get.* g\r\n");
+    other.got();
+    client.send("PUB get.a 1\r\nx\r\n");
+    other.hears(&net, "RMSG $G get.b | g 1\r\nx\r\n");
+    let passed = "RMSG $G get.a | g h 1\r\nx\r\nRMSG $G get.b | g 1\r\nx\r\n";
+    assert_eq!((taker.took(), wire.got()), (0, passed.to_owned()));
+}
+
+/// Where no other group is over there, nothing goes there.
+#[test]
+fn a_member_here_keeps_the_message_from_links_that_want_it_for_its_group() {
+    let net = Net::new();
+    let mut wire = Wire::new(&net);
+    let (account, taker) = (net.broker.account("$G").expect("it is there"), Arc::<Taker>::default());
+    account.bind_member(b"get", b"g", Arc::clone(&taker) as Arc<dyn Service>);
+    wire.hears(&net, "RS+ $G get g 1\r\n");
+    wire.got();
+    let mut client = net.peer(0);
+    client.send("PUB get 1\r\nx\r\n");
+    net.flush_all();
+    assert_eq!((taker.took(), wire.got()), (1, String::new()));
+    wire.hears(&net, "RS+ $G get\r\n");
+    client.send("PUB get 1\r\nx\r\n");
+    net.flush_all();
+    assert_eq!((taker.took(), wire.got()), (1, "RMSG $G get 1\r\nx\r\n".to_owned()));
 }

@@ -3,8 +3,11 @@
 use super::meta::{Meta, peer_of};
 use super::{JetStream, LiveStream};
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
+use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_replica::Status;
 use myelin_store::Timestamp;
+use std::sync::Arc;
 
 /// Group of which this server is a member.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ pub struct StreamAilment {
 pub struct ClusterHealth {
     /// Ailment of the meta group.
     pub meta: Option<&'static str>,
-    /// Streams that are not current, or not here.
+    /// Streams that are not current, or not here, or not served.
     pub streams: Vec<StreamAilment>,
 }
 
@@ -157,18 +160,38 @@ impl JetStream {
             let live = self.account(account).and_then(|account| account.stream(stream));
             let reason = match live {
                 None => "stream not found".to_owned(),
+                // It is among those that are not served.
+                Some(live) if live.created() != assignment.created => return None,
                 Some(live) => ailment(&live)?,
             };
             Some(StreamAilment { account: account.clone(), stream: stream.clone(), reason })
         });
-        Some(ClusterHealth { meta: meta_ails, streams: streams.collect() })
+        let streams = streams.chain(self.unserved(&meta)).collect();
+        Some(ClusterHealth { meta: meta_ails, streams })
+    }
+
+    /// Streams that were here when the server came to the cluster, which has others of their names.
+    fn unserved(&self, meta: &Meta) -> Vec<StreamAilment> {
+        let streams = self.accounts().into_iter().flat_map(|account| account.streams());
+        let is_another = |live: &Arc<LiveStream>| {
+            let assignment = meta.view().get(live.account_name(), live.name());
+            assignment.is_some_and(|assignment| {
+                assignment.created != live.created() && !assignment.replaces.contains(&live.created())
+            })
+        };
+        let ailing = |live: Arc<LiveStream>| StreamAilment {
+            account: live.account_name().to_owned(),
+            stream: live.name().to_owned(),
+            reason: "the cluster has another stream of its name, and this one is not served".to_owned(),
+        };
+        streams.filter(is_another).map(ailing).collect()
     }
 
     /// Replicated streams and consumers of this server.
     pub fn ha_assets(&self) -> usize {
         let meta = usize::from(self.cluster.meta.get().is_some());
         let streams = self.accounts().into_iter().flat_map(|account| account.streams());
-        let of_stream = |live: std::sync::Arc<LiveStream>| 1 + live.consumers().count();
+        let of_stream = |live: Arc<LiveStream>| 1 + live.consumers().count();
         streams.filter(|live| live.is_of_group()).map(of_stream).sum::<usize>() + meta
     }
 
@@ -177,10 +200,23 @@ impl JetStream {
         self.cluster_info(live)
     }
 
-    /// Where the consumers of a stream are: with the stream, in a group that is called after its.
-    pub fn place_of_consumers(&self, stream: &ClusterInfo) -> ClusterInfo {
-        let group = stream.raft_group.strip_prefix("S-").map(|rest| format!("C-{rest}"));
-        ClusterInfo { raft_group: group.unwrap_or_default(), ..stream.clone() }
+    /// Place of a consumer of a stream: with the stream, in a group that is called after its.
+    ///
+    /// Compat: one that is to have one replica shows its leader alone. Here it is where the others
+    /// are, and goes on where they do.
+    pub fn place_of_consumer(
+        &self,
+        (place, stream): (&ClusterInfo, &StreamConfig),
+        config: &ConsumerConfig,
+    ) -> ClusterInfo {
+        let replicas = config.replicas(stream);
+        let Some((_, id)) = place.raft_group.rsplit_once('-').filter(|_| replicas > 1) else {
+            let (name, leader) = (place.name.clone(), place.leader.clone());
+            return ClusterInfo { name, leader, ..ClusterInfo::default() };
+        };
+        let is_in_memory = config.mem_storage || stream.storage == Storage::Memory;
+        let storage = if is_in_memory { 'M' } else { 'F' };
+        ClusterInfo { raft_group: format!("C-R{replicas}{storage}-{id}"), ..place.clone() }
     }
 
     /// Whether this server leads a stream: one that has no group it always leads.

@@ -1,4 +1,4 @@
-//! A server that is to end: others lead before it does.
+//! A server that is to end, or to give nobody JetStream for a while: others lead before it does.
 
 use super::JetStream;
 use super::live::LiveStream;
@@ -26,6 +26,11 @@ impl JetStream {
             busy.iter().for_each(|live| live.hand_over());
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// May lead again: the server goes on, after [`JetStream::hand_over`].
+    pub fn lead_again(&self) {
+        self.cluster.groups.get().into_iter().for_each(|groups| groups.come_back());
     }
 
     /// Streams of this server that have a group, the meta stream among them.

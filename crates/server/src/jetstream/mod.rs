@@ -172,6 +172,8 @@ impl RunningJetStream {
             return;
         }
         log.info("Initiating JetStream Shutdown...");
+        // In a cluster others go on. This server follows, and has all when it is to serve again.
+        self.hand_over();
         self.jetstream.announce_shutdown();
         for account in self.jetstream.accounts() {
             self.jetstream.disable(account.account().name());
@@ -181,6 +183,9 @@ impl RunningJetStream {
 
     /// Lets accounts use it again, with what these options allow. Says whether it rested.
     pub(crate) fn resume(&mut self, options: &Options, broker: &Broker) -> bool {
+        if self.rests {
+            self.jetstream.lead_again();
+        }
         self.set_limits(options);
         self.set_accounts(options, broker);
         std::mem::take(&mut self.rests)

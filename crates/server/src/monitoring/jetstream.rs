@@ -5,6 +5,7 @@ use crate::jetstream::now;
 use jiff::Timestamp;
 use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
 use myelin_jsapi::api::info::ClusterInfo;
+use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_monitor::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json,
     StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
@@ -117,32 +118,41 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, parts: StreamParts) 
 fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
-    let of_consumers = jetstream.place_of_consumers(&place);
+    let stream_config = stream.config();
+    let place_of = |config: &ConsumerConfig| {
+        let has_group = !place.raft_group.is_empty();
+        has_group.then(|| jetstream.place_of_consumer((&place, &stream_config), config))
+    };
     let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
-    let groups = all.iter().map(|live| (live.name().to_owned(), of_consumers.raft_group.clone()));
+    let groups = all.iter().filter_map(|live| {
+        let config = stream.consumers().config(live.name())?;
+        Some((live.name().to_owned(), place_of(&config)?.raft_group))
+    });
     Some(StreamSnapshot {
         cluster: json(compact(&place))?,
         is_led_here: jetstream.leads(stream),
         consumer_raft_groups: groups.filter(|(_, group)| !group.is_empty()).collect(),
-        raft_group: place.raft_group,
+        raft_group: place.raft_group.clone(),
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
         config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },
         state: json(compact(&stream.state(false)))?,
         mirror: mirror.and_then(|mirror| json(compact(&mirror))),
         sources: sources.iter().filter_map(|source| json(compact(source))).collect(),
-        consumers: if parts.consumers { consumers(stream, parts.config, &of_consumers) } else { Vec::new() },
+        consumers: if parts.consumers { consumers(stream, parts.config, place_of) } else { Vec::new() },
         direct_consumers: Vec::new(),
     })
 }
 
-fn consumers(stream: &LiveStream, with_config: bool, place: &ClusterInfo) -> Vec<Json> {
+fn consumers(
+    stream: &LiveStream,
+    with_config: bool,
+    place_of: impl Fn(&ConsumerConfig) -> Option<ClusterInfo>,
+) -> Vec<Json> {
     let consumers = stream.consumers();
     let info = |live: &Arc<LiveConsumer>| {
         let mut info = consumers.info(live)?;
-        if !place.raft_group.is_empty() {
-            info.cluster = Some(place.clone());
-        }
+        info.cluster = info.config.as_ref().and_then(&place_of);
         if !with_config {
             info.config = None;
         }

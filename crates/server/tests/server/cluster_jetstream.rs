@@ -2,6 +2,7 @@
 //! all, and what becomes of these when servers end and come back.
 
 mod door;
+mod everywhere;
 mod membership;
 mod operators;
 mod servers;
@@ -27,6 +28,7 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 /// A server of the cluster, which runs or not.
 struct Node {
     name: String,
+    config: String,
     setup: Setup,
     server: Option<Server>,
 }
@@ -61,7 +63,8 @@ impl Trio {
              lame_duck_duration: 30s\nlame_duck_grace_period: 1s\n\
              cluster {{ name: C, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"
         );
-        Node { name, setup: Setup::default().config(&config), server: None }
+        let setup = Setup::default().config(&config);
+        Node { name, config, setup, server: None }
     }
 
     /// Starts one more server, which the others have not been told of. Answers its number.

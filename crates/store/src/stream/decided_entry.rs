@@ -3,9 +3,8 @@
 
 use bytes::Bytes;
 
+use crate::Timestamp;
 use crate::record::{BODY_BYTES, Entry, LogEntry, LogEntryKind, canonical};
-
-use super::group_append::Record;
 
 /// Entry of a group's log, as it is sent to other replicas. A copy shares its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +28,8 @@ impl EntryForm {
         Self { bytes: form }
     }
 
-    /// These records in canonical form; those that have none are left out.
-    pub(super) fn of_records(records: &[Record<'_>]) -> Self {
+    /// Form of these records; those that have none are left out.
+    pub(super) fn of_records(records: &[(Entry<'_>, Timestamp)]) -> Self {
         let mut form = Self::with_room(records.iter().map(|(record, _)| canonical::len(record)).sum());
         for (record, timestamp) in records {
             match record {
@@ -42,12 +41,12 @@ impl EntryForm {
         form
     }
 
-    /// Where the next record is written, behind those that are there.
+    /// End of the form, where the next record is written.
     pub(super) fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// What there is of records.
+    /// Records that are there.
     pub(super) fn records(&self) -> &[u8] {
         &self.bytes[BODY_BYTES..]
     }
@@ -106,7 +105,7 @@ impl DecidedEntry {
         EntryForm::with_room(0).decided(entry)
     }
 
-    /// The same head with other records, as nobody sends it.
+    /// Entry with this head and other records, as nobody sends it.
     #[cfg(test)]
     pub(super) fn with_records(&self, change: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut records = self.records().to_vec();

@@ -98,10 +98,17 @@ impl StreamCore {
         self.clean(msg.headers, msg_headers, &[REQUEST_INFO], draft);
         self.rules.check_form(&self.run.apply(draft, msg))?;
         if !msg_headers.is_empty() {
-            self.check_state(msg_headers, &self.run.apply(draft, msg))?;
+            self.rules.check_before_state(msg_headers, !msg.payload.is_empty())?;
+            self.rules.check_ttl_allowed(msg_headers)?;
+            // Compat: in a group whoever tries once more hears so, whatever is expected.
+            let is_known_first = self.store.group().is_some();
+            if is_known_first && let Some(seq) = self.known_seq(msg_headers, ingest) {
+                return Ok(MsgVerdict::Duplicate(seq));
+            }
+            self.check_expected(msg_headers, &self.run.apply(draft, msg))?;
             self.check_schedule(msg, msg_headers, draft, ingest)?;
             self.rules.check_source(msg_headers)?;
-            if let Some(seq) = self.known_seq(msg_headers, ingest) {
+            if !is_known_first && let Some(seq) = self.known_seq(msg_headers, ingest) {
                 return Ok(MsgVerdict::Duplicate(seq));
             }
             self.check_last_id(msg_headers)?;
@@ -190,9 +197,7 @@ impl StreamCore {
     }
 
     /// Checks what the message expects of the stream.
-    fn check_state(&self, msg_headers: &MsgHeaders<'_>, message: &MessageRef<'_>) -> Result<(), ApiError> {
-        self.rules.check_before_state(msg_headers, !message.payload.is_empty())?;
-        self.rules.check_ttl_allowed(msg_headers)?;
+    fn check_expected(&self, msg_headers: &MsgHeaders<'_>, message: &MessageRef<'_>) -> Result<(), ApiError> {
         if msg_headers.has(Key::ExpectedLastSubjectSequence) {
             self.check_subject_sequence(msg_headers, message.subject)?;
         } else if msg_headers.has(Key::ExpectedLastSubjectSequenceSubject) {

@@ -13,6 +13,7 @@ use crate::message_trace::{MessageTrace, Withheld};
 use crate::service::{Service, TraceRole};
 use crate::shard::Shard;
 use crate::shard::rules::is_denied;
+use crate::shard::service_members::chosen;
 use crate::subscription::Subscription;
 use myelin_stdx::rng::Rng;
 use myelin_subject::Matched;
@@ -123,6 +124,7 @@ impl Fanout<'_> {
                 served.push(queue);
             }
         }
+        served.extend(chosen(&route.services, queues));
         self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng)
     }
 

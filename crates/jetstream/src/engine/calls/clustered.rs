@@ -8,20 +8,22 @@ use super::cluster::{
     AccountPurge, EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer,
 };
 use super::listing::page_of;
+use super::unanswerable::refusal;
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{
     AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, needs_facts, peer_of,
 };
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamAlternate, StreamInfo as Info};
 use myelin_jsapi::api::request::{StepDownRequest, StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
     AccountInfo, ApiResponse, ListedStream, Paging, StreamCreate, StreamDelete, StreamList, StreamNames,
-    StreamRestore, StreamUpdate, refused,
+    StreamRestore, StreamUpdate,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
-use myelin_jsapi::config::{self, Created, Storage, StreamConfigRequest};
+use myelin_jsapi::config::{self, Created, StreamConfigRequest};
 use myelin_replica::{Peer, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,14 +35,6 @@ pub(super) enum Handled {
     Usual,
     /// The call has this answer, or none.
     Done(Option<CallResponse>),
-}
-
-/// To a request that is not understood far enough to know its type.
-#[derive(Default, Serialize)]
-struct Unavailable {}
-
-impl ApiResponse for Unavailable {
-    const TYPE: &'static str = "io.nats.jetstream.api.v1.error_response";
 }
 
 /// Another server is to lead.
@@ -78,15 +72,15 @@ stepped_down! {
 }
 
 /// Nobody can answer now.
-fn unavailable() -> CallResponse {
-    CallResponse::audited(refused::<Unavailable>(&ApiError::CLUSTER_NOT_AVAIL), true)
+fn unavailable(tokens: &[&str]) -> CallResponse {
+    CallResponse::audited(refusal(tokens, &ApiError::CLUSTER_NOT_AVAIL), true)
 }
 
 /// No server is there that has what a call is about.
 fn offline(tokens: &[&str]) -> CallResponse {
     let is_of_consumer = tokens.first() == Some(&"CONSUMER");
     let error = if is_of_consumer { ApiError::CONSUMER_OFFLINE } else { ApiError::STREAM_OFFLINE };
-    respond_to_any::<Unavailable>(Err(error))
+    CallResponse::audited(refusal(tokens, &error), true)
 }
 
 impl Call {
@@ -106,9 +100,9 @@ impl Call {
         };
         match route {
             Route::Silent => return Handled::Done(None),
-            Route::Unavailable => {
-                return Handled::Done(Some(unavailable()));
-            }
+            // Compat: how it stands each of its servers says that is there.
+            Route::Unavailable if matches!(tokens, ["STREAM", "INFO", _]) && self.has_stream(tokens[2]) => {}
+            Route::Unavailable => return Handled::Done(Some(unavailable(tokens))),
             Route::Offline => return Handled::Done(Some(offline(tokens))),
             Route::Here => {}
         }
@@ -143,16 +137,26 @@ impl Call {
             ["CONSUMER", "PEER", "REMOVE", name, consumer] => {
                 Some(self.respond(async |call| call.remove_peer_of_consumer(meta, name, consumer)).await)
             }
-            ["INFO"] => Some(self.respond(async |call| call.clustered_account_info(meta)).await),
+            ["INFO"] => Some(self.respond(async |call| call.info_of_all(meta).await).await),
             _ => return Handled::Usual,
         })
     }
 
+    /// Use of JetStream by the account, on all servers.
+    async fn info_of_all(&self, meta: &Meta) -> Result<AccountInfo, ApiError> {
+        Ok(AccountInfo { info: Some(meta.account_info(&self.jetstream, &self.account).await) })
+    }
+
+    fn has_stream(&self, name: &str) -> bool {
+        self.account.stream(name).is_some()
+    }
+
     /// A server of a cluster whose meta group is still to be formed decides nothing: it is silent
     /// for a while, and then says that nobody can answer.
-    pub(super) fn before_meta(&self) -> Handled {
+    pub(super) fn before_meta(&self, tokens: &[&str]) -> Handled {
         let Some(groups) = self.jetstream.cluster.groups.get() else { return Handled::Usual };
-        Handled::Done((groups.age() >= LEADERLESS).then(unavailable))
+        let is_over = groups.age() >= LEADERLESS;
+        Handled::Done(is_over.then(|| unavailable(tokens)))
     }
 
     /// Does a call whose answer the stream's leader gives, unless it is refused here.
@@ -183,7 +187,7 @@ impl Call {
         // What servers have room for is looked at when one is chosen.
         (limits.server.max_memory, limits.server.max_storage) = (i64::MAX, i64::MAX);
         let created = self.beside_others(meta, |others| config::create(request, name, others, &limits))?;
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let assignment = match (created, known) {
             // Its leader answers once more.
             (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
@@ -201,14 +205,14 @@ impl Call {
                 self.proposal(AnswerKind::Create, Assignment { replaces, ..made })
             }
         };
-        meta.propose(&assignment).await
+        meta.propose(&assignment, on).await
     }
 
     async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
         let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
         let moved = if replicas == known.peers.len() {
@@ -217,19 +221,19 @@ impl Call {
             known.moved(meta.place_anew(&self.jetstream, &known, replicas).await?)
         };
         let changed = Assignment { config, ..moved };
-        meta.propose(&self.proposal(AnswerKind::Update, changed)).await
+        meta.propose(&self.proposal(AnswerKind::Update, changed), on).await
     }
 
     /// Has a stream have a replica on another server in the place of one that is named.
     async fn remove_peer<A: From<PeerRemoved>>(&mut self, meta: &Meta, name: &str) -> Result<A, ApiError> {
         let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let gone = PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
         let moved = known.moved(meta.place_without(&known, gone)?);
         let proposal = self.proposal(AnswerKind::Update, moved);
         // This server answers.
-        meta.propose(&Assignment { reply: String::new(), ..proposal }).await?;
+        meta.propose(&Assignment { reply: String::new(), ..proposal }, on).await?;
         Ok(PeerRemoved { success: true }.into())
     }
 
@@ -253,10 +257,10 @@ impl Call {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
-        let known = meta.view().get(self.account.account().name(), name);
+        let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let removed = Assignment { is_removed: true, ..(*known).clone() };
-        meta.propose(&self.proposal(AnswerKind::Delete, removed)).await
+        meta.propose(&self.proposal(AnswerKind::Delete, removed), on).await
     }
 
     /// An assignment as this call proposes it.
@@ -269,7 +273,8 @@ impl Call {
         let request = StreamsRequest::names(self.body(), self.is_strict())?;
         let (paging, page) = self.assigned_page(meta, &request, NAMES_LIMIT);
         let names: Vec<String> = page.iter().map(|one| one.key.stream.clone()).collect();
-        Ok(StreamNames { paging, streams: (!names.is_empty()).then_some(names) })
+        // Compat: a page behind the last one is there.
+        Ok(StreamNames { streams: (paging.total > 0).then_some(names), paging })
     }
 
     /// Streams of the account on all servers: what this one has no replica of it asks others for.
@@ -367,10 +372,13 @@ impl Call {
         match meta.route_to_leader() {
             Route::Here => {}
             Route::Silent => return None,
-            Route::Unavailable | Route::Offline => return Some(unavailable()),
+            Route::Unavailable | Route::Offline => {
+                return Some(respond_to_any::<AccountPurge>(Err(ApiError::CLUSTER_NOT_AVAIL)));
+            }
         }
         let assigned = meta.view().of_account(account);
-        for known in assigned {
+        for stream in assigned.iter().map(|assigned| &assigned.key.stream) {
+            let (Some(known), on) = meta.known(account, stream) else { continue };
             let removed = Assignment {
                 is_removed: true,
                 nonce: self.jetstream.seed(),
@@ -378,7 +386,7 @@ impl Call {
                 answer: AnswerKind::Delete,
                 ..(*known).clone()
             };
-            if let Err(error) = meta.propose(&removed).await {
+            if let Err(error) = meta.propose(&removed, on).await {
                 return Some(respond_to_any::<AccountPurge>(Err(error)));
             }
         }
@@ -411,29 +419,11 @@ impl Call {
         [name].into_iter().chain(mirrors.iter().map(String::as_str)).map(alternate).collect()
     }
 
-    /// Use of JetStream by the account: its streams in the cluster, and what this server knows of
-    /// their sizes.
-    fn clustered_account_info(&mut self, meta: &Meta) -> Result<AccountInfo, ApiError> {
-        let mut info = self.account.info(&self.jetstream.settings.domain);
-        let assigned = self.assigned(meta);
-        let (mut memory, mut storage) = (0, 0);
-        for one in &assigned {
-            let Some(live) = self.account.stream(&one.key.stream) else { continue };
-            let bytes = live.state(false).bytes * one.peers.len() as u64;
-            match one.config.storage {
-                Storage::Memory => memory += bytes,
-                Storage::File => storage += bytes,
-            }
-        }
-        info.whole.streams = assigned.len() as u64;
-        (info.whole.memory, info.whole.storage) = (memory, storage);
-        Ok(AccountInfo { info: Some(info) })
-    }
-
-    /// Where the consumers of a stream are; `None` where the server is alone.
-    pub(super) fn place_of_consumers(&self, stream: &LiveStream) -> Option<ClusterInfo> {
+    /// Place of a consumer of a stream; `None` where the server is alone.
+    pub(super) fn place_of_consumer(&self, stream: &LiveStream, info: &ConsumerInfo) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
-        Some(self.jetstream.place_of_consumers(&self.jetstream.cluster_info(stream)))
+        let place = self.jetstream.cluster_info(stream);
+        Some(self.jetstream.place_of_consumer((&place, &stream.config()), info.config.as_ref()?))
     }
 }
 

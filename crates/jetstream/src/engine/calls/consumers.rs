@@ -55,7 +55,8 @@ impl Call {
     }
 
     async fn create_consumer(&mut self, place: &CreateSubject<'_>) -> Result<ConsumerCreate, ApiError> {
-        let wanted = CreateConsumerRequest::read(self.body(), self.is_strict())?.at(place)?;
+        let has_replicas = self.jetstream.meta().is_some();
+        let wanted = CreateConsumerRequest::read(self.body(), self.is_strict())?.at(place, has_replicas)?;
         let stream = self.find(place.stream).await?;
         let identity = (wanted.config.direct || wanted.config.sourcing).then(|| stream.identity());
         if let Some(identity) = &identity {
@@ -167,7 +168,7 @@ impl Call {
 
     /// How a consumer stands, with where it is.
     fn shown_of(&self, stream: &LiveStream, info: Info) -> Info {
-        Info { cluster: self.place_of_consumers(stream), ..shown(info) }
+        Info { cluster: self.place_of_consumer(stream, &info), ..shown(info) }
     }
 
     async fn find_consumer(
@@ -188,15 +189,25 @@ impl Call {
 
     async fn consumer_list(&mut self, stream: &str) -> Result<ConsumerList, ApiError> {
         let request = ConsumersRequest::read(self.body(), self.is_strict())?;
+        if self.is_nowhere(stream) {
+            let paging = Paging { limit: LIST_LIMIT, ..Paging::default() };
+            return Ok(ConsumerList { paging, ..ConsumerList::default() });
+        }
         let (paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT).await?;
         let stream = self.find(stream).await?;
-        let place = self.place_of_consumers(&stream);
         let mut consumers = Vec::with_capacity(page.len());
         for live in &page {
             let info = stream.consumers().ask_info(live).await;
-            consumers.extend(info.map(|info| Info { cluster: place.clone(), ..info }));
+            let placed = |info| Info { cluster: self.place_of_consumer(&stream, &info), ..info };
+            consumers.extend(info.map(placed));
         }
         Ok(ConsumerList { paging, consumers, ..ConsumerList::default() })
+    }
+
+    /// Whether the cluster has no such stream. Compat: a list of its consumers is empty there, and
+    /// their names are refused.
+    fn is_nowhere(&self, stream: &str) -> bool {
+        self.jetstream.meta().is_some() && self.account.stream(stream).is_none()
     }
 
     /// The consumers that a request is about, by name; without direct ones.
@@ -278,7 +289,7 @@ impl Call {
         if header::get(&self.request.headers, IDENTITY.as_bytes()).is_some() {
             self.add_identity_header(&stream.identity());
         }
-        Ok(ConsumerReset { info: Some(shown(info)), reset_seq })
+        Ok(ConsumerReset { info: Some(self.shown_of(&stream, info)), reset_seq })
     }
 }
 

@@ -17,6 +17,7 @@ mod order;
 mod pending;
 mod purge;
 mod streams;
+mod unanswerable;
 
 use super::host::Task;
 use super::{AccountStreams, ApiRequest, JetStream};
@@ -155,7 +156,7 @@ impl Call {
         }
         let handled = match self.jetstream.meta() {
             Some(meta) => self.dispatch_clustered(&meta, &tokens).await,
-            None => self.before_meta(),
+            None => self.before_meta(&tokens),
         };
         if let Handled::Done(response) = handled {
             return response;

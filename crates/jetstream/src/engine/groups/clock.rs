@@ -8,8 +8,8 @@ use myelin_replica::frame::FrameBody;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 /// Between two beats, in nanoseconds.
 const BEAT: Timestamp = 50_000_000;
@@ -18,31 +18,58 @@ const TICK_BEATS: u64 = 2;
 /// Beats between two looks of the observer.
 const OBSERVER_BEATS: u64 = 40;
 
+/// Asks other servers for support when it is time, whatever a disk has others wait for: a server
+/// that is slow is not gone.
+pub(super) struct PeerWords(pub(super) Weak<Groups>);
+
+impl Timer for PeerWords {
+    fn fire(&self) {
+        if let Some(groups) = self.0.upgrade() {
+            groups.ask_peers();
+            groups.arm_words();
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        false
+    }
+}
+
 impl Groups {
-    /// Has the next beat come.
-    pub(super) fn arm(&self) {
+    /// Has the next beat come, and the next words.
+    pub(super) fn begin_clock(&self) {
+        self.arm_words();
+        self.arm();
+    }
+
+    fn arm(&self) {
         self.host.schedule(self.host.now() + BEAT, Weak::clone(&self.me_weak) as Weak<dyn Timer>);
     }
 
-    /// Asks other servers for support, and sees which are gone.
+    fn arm_words(&self) {
+        self.host.schedule(self.host.now() + BEAT, Arc::downgrade(&self.words) as Weak<dyn Timer>);
+    }
+
+    /// Asks other servers for support.
     fn ask_peers(&self) {
-        let now = self.nanoseconds();
-        let (due, withdrawn) = {
-            let mut peers = lock(&self.peers);
-            (peers.due(now), peers.withdrawn(now))
-        };
+        let due = lock(&self.peers).due(self.nanoseconds());
         let mut out = MessageBuf::default();
         due.into_iter().for_each(|(peer, ask)| write_frame(self, peer, FrameBody::Ask(ask), &mut out));
         if !out.is_empty() {
             self.host.publish(&self.account, out);
         }
+    }
+
+    /// Has members hear which servers are gone.
+    fn look_for_lost(&self) {
+        let withdrawn = lock(&self.peers).withdrawn(self.nanoseconds());
         withdrawn.into_iter().for_each(|peer| self.tell_all(MemberEvent::Lost(peer)));
     }
 }
 
 impl Timer for Groups {
     fn fire(&self) {
-        self.ask_peers();
+        self.look_for_lost();
         let beats = self.beats.fetch_add(1, Relaxed);
         if beats.is_multiple_of(TICK_BEATS) {
             self.tick();

@@ -23,6 +23,7 @@ mod peers;
 mod replica;
 
 use super::host::Host;
+use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
 use installs::Installs;
@@ -107,6 +108,7 @@ pub(super) struct Groups {
     /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
     installs: Arc<Installs>,
+    words: Arc<PeerWords>,
     me_weak: Weak<Self>,
 }
 
@@ -153,13 +155,14 @@ impl Groups {
             observer: RwLock::new(None),
             early: Mutex::default(),
             installs,
+            words: Arc::new(PeerWords(Weak::clone(me_weak))),
             me_weak: Weak::clone(me_weak),
             host,
         });
         let service: Arc<dyn Service> = Arc::new(FrameService(Arc::downgrade(&groups)));
         let binding = groups.account.bind(format!("{me}.*").as_bytes(), service);
         *lock(&groups.binding) = Some(binding);
-        groups.arm();
+        groups.begin_clock();
         Ok(groups)
     }
 
@@ -283,12 +286,17 @@ impl Groups {
         lock(&self.peers).may_vote(self.nanoseconds())
     }
 
-    /// The server is about to end: it takes no lead any more.
+    /// The server is about to end, or to give nobody JetStream: it takes no lead any more.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
     }
 
-    /// Whether the server is about to end.
+    /// The server goes on, and may lead again.
+    pub(super) fn come_back(&self) {
+        self.is_leaving.store(false, Relaxed);
+    }
+
+    /// Whether the server is about to end, or gives nobody JetStream for now.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Relaxed)
     }

@@ -160,7 +160,7 @@ impl LiveStream {
         let changing = lock(&self.membership.changing);
         let leads = self.role().leads();
         if !leads {
-            self.unbind();
+            self.refuse_publishes();
         }
         drop(changing);
         if leads {
@@ -194,7 +194,7 @@ impl LiveStream {
     /// Ends with receiving, unless another server is to begin first.
     pub(super) fn unbind_unless_handing_over(&self) {
         if !self.membership.hand_over.is_under_way() {
-            self.unbind();
+            self.refuse_publishes();
         }
     }
 }

@@ -104,8 +104,8 @@ impl LiveStream {
         Some(left)
     }
 
-    /// Is a member of its group no more, if the stream has failed and others may have what it had.
-    /// Who takes its place has lost that. Only for threads that may wait.
+    /// Ends its membership, if the stream has failed and others may have what it had: to them a
+    /// member that takes its place is one that has lost that. Only for threads that may wait.
     pub(in crate::engine) fn leave_failed(&self) -> Option<LeftGroup> {
         let mut guard = self.lock_core()?;
         let has_failed = guard.parts().0.store().failure().is_some();
@@ -124,6 +124,7 @@ impl LiveStream {
         self.membership.is_taken.store(false, Release);
         lock(&self.membership.inbox).clear();
         lock(&self.membership.role).wanted = None;
+        self.direct.withdraw(&self.scope);
         joined.groups.remove(joined.place.group);
         let terms = JoinTerms {
             seed: joined.start.seed,

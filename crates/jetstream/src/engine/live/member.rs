@@ -6,7 +6,8 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
-use super::membership::{GroupLeadership, JoinTerms, JoinedMember, MemberWatcher, MemberWork};
+use super::catch_up::CatchUp;
+use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
@@ -43,12 +44,7 @@ impl LiveStream {
         }
         let has_log = self.has_log()?;
         if !self.consumers.is_of_group() {
-            if self.reader().state().totals.last_seq > 0 {
-                return Err(ApiError::stream_general("it has sequences that are of no group"));
-            }
-            let position =
-                GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
-            self.join_group(position, GroupConsumers::in_memory(0))?;
+            self.begin_log(place)?;
         }
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
@@ -79,13 +75,12 @@ impl LiveStream {
             lives: groups.lives(),
             amnesia: is_amnesiac.then(|| self.begin_amnesia()),
             askers: Vec::new(),
-            was_amnesiac: is_amnesiac,
-            was_resting: false,
-            had_members: true,
+            last_said: LastSaid { is_amnesiac, is_resting: false, has_members: true },
             wanted: Vec::new(),
             told: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
+            catch_up: CatchUp::default(),
             has_failed: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
@@ -95,6 +90,18 @@ impl LiveStream {
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
+        Ok(())
+    }
+
+    /// Begins an empty log of a group, of which others may have more.
+    fn begin_log(&self, place: &GroupPlace) -> Result<(), ApiError> {
+        if self.reader().state().totals.last_seq > 0 {
+            return Err(ApiError::stream_general("it has sequences that are of no group"));
+        }
+        let position = GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
+        self.join_group(position, GroupConsumers::in_memory(0))?;
+        self.direct.withdraw(&self.scope);
+        self.direct.offer(&self.scope, self.view.leads(), self.config().allow_direct);
         Ok(())
     }
 
@@ -156,7 +163,7 @@ impl LiveStream {
     /// Whether its member needs no ticks.
     #[cfg(test)]
     pub(in crate::engine) fn is_resting(&self) -> bool {
-        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.was_resting)
+        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.last_said.is_resting)
     }
 
     /// Has other members be those that have founded its group, for when it is opened anew. Answers
@@ -253,7 +260,8 @@ impl LiveStream {
                 joined.answer_askers(&mut frames);
                 joined.tell_of_rest(end, &mut frames);
                 let is_amnesiac = joined.amnesia.is_some();
-                let is_news = std::mem::replace(&mut joined.was_amnesiac, is_amnesiac) != is_amnesiac;
+                let is_news =
+                    std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac) != is_amnesiac;
                 let remembered = is_news.then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
                 after.member.hands_over = work.hands_over;
@@ -319,7 +327,7 @@ impl LiveStream {
                 joined.has_failed = false;
             }
             Err(failed) => {
-                // It fails with its stream, which is opened anew later: until then it hears nothing.
+                // It fails with its stream, which is opened anew later, and hears nothing till then.
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(effects);
             }
@@ -340,7 +348,12 @@ impl LiveStream {
         let membership = lock(&self.membership.member);
         let (Some(joined), Some(me)) = (&*membership, self.me.upgrade()) else { return };
         let groups = Arc::clone(&joined.groups);
+        let has_caught_up = self.direct.is_awaited() && joined.has_caught_up(self.scope.host.now());
         drop(membership);
+        if has_caught_up && self.direct.may_open() {
+            let me = Arc::clone(&me);
+            self.scope.host.spawn_sync(Box::new(move || me.direct.open(&me.scope, me.config().allow_direct)));
+        }
         let replica: Arc<dyn GroupReplica> = Arc::clone(&me) as Arc<dyn GroupReplica>;
         if std::mem::take(&mut work.has_voted) {
             groups.write_votes();

@@ -3,6 +3,7 @@
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
 use super::amnesia::Amnesia;
+use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
@@ -120,22 +121,28 @@ pub(super) struct JoinedMember {
     pub(super) amnesia: Option<Amnesia>,
     /// Other members that want to know where its log ends.
     pub(super) askers: Vec<Peer>,
-    /// Whether it has said last that it may have lost something.
-    pub(super) was_amnesiac: bool,
-    /// As ticks know it.
-    pub(super) was_resting: bool,
+    pub(super) last_said: LastSaid,
     pub(super) resting: Resting,
-    /// Whether the members are those that were wanted last, as far as was told.
-    pub(super) had_members: bool,
     /// Peers that are to be the members, as was said last.
     pub(super) wanted: Vec<Peer>,
     /// Members as somebody has told, for as long as it has no log that says them.
     pub(super) told: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
+    pub(super) catch_up: CatchUp,
     /// Whether its stream has failed, as others have been told.
     pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
+}
+
+/// State of a member as it was said last, to whom it concerns: a change is news.
+pub(super) struct LastSaid {
+    /// Whether it may have lost something; other members.
+    pub(super) is_amnesiac: bool,
+    /// Whether it rests; whoever has time pass for it.
+    pub(super) is_resting: bool,
+    /// Whether the members are those that were wanted last; the meta group.
+    pub(super) has_members: bool,
 }
 
 /// Leader of a group as one of its members knows it.
@@ -212,7 +219,7 @@ impl JoinedMember {
             }
             MemberEvent::Want(peers) => {
                 self.member.want_members(&peers);
-                (self.wanted, self.had_members) = (peers, false);
+                (self.wanted, self.last_said.has_members) = (peers, false);
             }
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
@@ -230,8 +237,12 @@ impl JoinedMember {
     fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
         let is_append = message.kind == RaftMessageKind::Append;
         let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
+        let is_current = is_of_leader && message.term >= self.member.consensus().term();
+        if is_current {
+            self.catch_up.hear(message.commit, now);
+        }
         let Some(amnesia) = &mut self.amnesia else { return };
-        if is_of_leader && message.term >= self.member.consensus().term() {
+        if is_current {
             amnesia.hear_leader(now);
             if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
@@ -249,6 +260,12 @@ impl JoinedMember {
         let has_had_leader = known.has_had_leader || leader.is_some();
         *known = GroupLeadership { leader, since: now, has_had_leader };
         Some(leader)
+    }
+
+    /// Whether this follower has had all that its leader had.
+    pub(super) fn has_caught_up(&self, now: Timestamp) -> bool {
+        let committed = self.member.consensus().committed();
+        self.amnesia.is_none() && (self.resting.is_under_way() || self.catch_up.is_over(committed, now))
     }
 
     /// Where its log ends.
@@ -326,7 +343,7 @@ impl JoinedMember {
     /// Has time pass for it, or stand still, as it rests.
     pub(super) fn note_rest(&mut self) {
         let is_resting = self.resting.is_under_way();
-        if std::mem::replace(&mut self.was_resting, is_resting) != is_resting {
+        if std::mem::replace(&mut self.last_said.is_resting, is_resting) != is_resting {
             self.groups.rests(self.place.group, is_resting);
         }
     }
@@ -363,7 +380,9 @@ impl JoinedMember {
 
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>, now: Timestamp) -> Result<(), MemberFailed> {
-        if self.groups.may_vote() {
+        // Who gives nobody JetStream follows, and never stands for election.
+        let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
+        if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
         self.look_at_logs(now)?;
@@ -412,7 +431,7 @@ impl JoinedMember {
         let has_members = !self.wanted.is_empty()
             && self.member.consensus().role() == RaftRole::Leader
             && self.member.has_members(&self.wanted);
-        has_members && !std::mem::replace(&mut self.had_members, has_members)
+        has_members && !std::mem::replace(&mut self.last_said.has_members, has_members)
     }
 
     /// A server that has just begun does not vote, but where a leader hands over; and one that is

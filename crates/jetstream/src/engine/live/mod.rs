@@ -16,8 +16,10 @@
 
 mod advisories;
 mod amnesia;
+mod catch_up;
 mod core_cell;
 mod core_guard;
+mod direct_offer;
 mod downstreams;
 mod founding;
 mod hand_over;
@@ -46,6 +48,7 @@ use super::ordered_outbox::OrderedOutbox;
 use super::settings::Backlog;
 use super::wakeup::Wakeup;
 use core_cell::CoreCell;
+use direct_offer::DirectOffer;
 use downstreams::Downstreams;
 use health::StreamHealth;
 use ingress::Ingress;
@@ -97,7 +100,7 @@ pub struct LiveStream {
     release_waits: ReleaseWaits,
     reports: RateLimitedReports,
     outbox: OrderedOutbox,
-    direct: Arc<DirectGets>,
+    direct: DirectOffer,
     consumers: Arc<StreamConsumers>,
     /// Mirror or sources by which it copies others, and those of others that copy it.
     sourcing: Box<dyn Sourcing>,
@@ -140,7 +143,7 @@ impl LiveStream {
             release_waits: ReleaseWaits::default(),
             reports: RateLimitedReports::default(),
             outbox: OrderedOutbox::default(),
-            direct: DirectGets::new(account, host, readable),
+            direct: DirectOffer::of(DirectGets::new(account, host, readable)),
             consumers: Arc::clone(consumers),
             sourcing,
             sourcing_marks: SourcingMarks::default(),
@@ -291,26 +294,18 @@ impl LiveStream {
         self.ingress.messages()
     }
 
-    /// Receives what its subjects match from now on, and nothing else.
+    /// Receives what its subjects match from now on, and nothing else; who follows, direct gets.
     pub(super) fn bind(&self) {
+        self.direct.offer(&self.scope, self.view.leads(), self.config().allow_direct);
         if !self.view.leads() {
             return;
         }
         let config = self.config();
         let Some(me) = self.me.upgrade() else { return };
         let service: Arc<dyn Service> = me;
-        let bind = |subject: &str, to: &Arc<dyn Service>| {
-            self.scope.account.bind(subject.as_bytes(), Arc::clone(to))
-        };
         // What the account imports comes in, too.
         let listen = |subject: &String| self.scope.account.listen(subject.as_bytes(), Arc::clone(&service));
-        let mut new: Vec<_> = config.subjects.iter().map(listen).collect();
-        if config.allow_direct {
-            let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
-            new.extend(
-                self.scope.direct_subjects(&self.scope.name).iter().map(|subject| bind(subject, &direct)),
-            );
-        }
+        let new: Vec<_> = config.subjects.iter().map(listen).collect();
         // A message that meets an old one and a new one is for one service, which is called once.
         self.ingress.rebind(&self.scope.account, &new);
     }
@@ -359,13 +354,17 @@ impl LiveStream {
 
     /// Answers direct gets that are for its origin, as a mirror may.
     pub(super) fn bind_as_mirror(&self, origin: &str) -> Vec<Arc<Binding>> {
-        let direct: Arc<dyn Service> = Arc::clone(&self.direct) as Arc<dyn Service>;
-        let bind = |subject: &String| self.scope.account.bind(subject.as_bytes(), Arc::clone(&direct));
-        self.scope.direct_subjects(origin).iter().map(bind).collect()
+        self.direct.bind(&self.scope, origin)
     }
 
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
+        self.direct.withdraw(&self.scope);
+        self.refuse_publishes();
+    }
+
+    /// Receives nothing of its subjects any more: another server does.
+    fn refuse_publishes(&self) {
         self.ingress.unbind(&self.scope.account);
     }
 

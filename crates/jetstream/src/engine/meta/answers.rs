@@ -65,7 +65,7 @@ impl Meta {
         }
         let info = Some(jetstream.clustered_info(live, false));
         let body = match pending.answer {
-            AnswerKind::Create => granted(&StreamCreate { info, did_create: true }),
+            AnswerKind::Create => granted(&StreamCreate { info, did_create: is_news }),
             AnswerKind::Update => granted(&StreamUpdate { info }),
             AnswerKind::Delete => return,
         };

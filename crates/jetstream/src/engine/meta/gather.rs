@@ -3,13 +3,15 @@
 //! A question is a message to `_ask_.<peer>` in the account of frames, its answer goes to a subject
 //! of its own. Servers that do not answer in time are left out.
 
+use super::account_use::AccountUse;
 use super::placement_facts::FactsByServer;
-use super::{Assignment, Meta, peer_of};
+use super::{Assignment, Meta, peer_of, peers_of};
 use crate::engine::host::{PlacementFacts, Timer};
 use crate::engine::waits::{Promise, promise};
 use crate::engine::{CallScope, JetStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::api::info::StreamInfo;
+use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -23,13 +25,16 @@ use std::sync::{Arc, Mutex, Weak};
 const PATIENCE: Timestamp = 2_000_000_000;
 
 /// Question to another server: streams of an account of which it is to say how they stand.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct StreamsQuestion {
     account: String,
     streams: Vec<String>,
     /// Whether it is to say what it is, and nothing else.
     #[serde(default)]
     facts: bool,
+    /// Whether it is to say what the account uses there, and nothing else.
+    #[serde(default)]
+    usage: bool,
 }
 
 /// How streams of other servers stand, as JSON, by name.
@@ -102,10 +107,25 @@ impl Meta {
         account: &str,
         by_server: BTreeMap<String, Vec<String>>,
     ) -> StreamsElsewhere {
-        let by_peer: Vec<_> = by_server
-            .into_iter()
-            .filter_map(|(server, streams)| Some((peer_of(&server)?, streams)))
-            .collect();
+        let ask = |(server, streams): (String, Vec<String>)| {
+            let facts = streams.is_empty();
+            let question = StreamsQuestion { account: account.to_owned(), streams, facts, usage: false };
+            Some((peer_of(&server)?, question))
+        };
+        self.ask(jetstream, by_server.into_iter().filter_map(ask).collect()).await
+    }
+
+    /// Asks all other servers that are there what an account uses: the answers, by server.
+    pub(super) async fn uses_elsewhere(&self, jetstream: &JetStream, account: &str) -> StreamsElsewhere {
+        let account = account.to_owned();
+        let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
+        let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
+        let others = peers_of(&self.servers()).into_iter().filter(is_asked);
+        self.ask(jetstream, others.map(|peer| (peer, question.clone())).collect()).await
+    }
+
+    /// Asks servers, and waits until all have answered, or for two seconds.
+    async fn ask(&self, jetstream: &JetStream, by_peer: Vec<(Peer, StreamsQuestion)>) -> StreamsElsewhere {
         if by_peer.is_empty() {
             return StreamsElsewhere::new();
         }
@@ -116,9 +136,7 @@ impl Meta {
         let service: Arc<dyn Service> = Arc::clone(&gathering) as Arc<dyn Service>;
         let binding = self.groups.account.bind(reply.as_bytes(), service);
         let mut out = MessageBuf::default();
-        for (peer, streams) in by_peer {
-            let facts = streams.is_empty();
-            let question = StreamsQuestion { account: account.to_owned(), streams, facts };
+        for (peer, question) in by_peer {
             let payload = serde_json::to_vec(&question).unwrap_or_default();
             let subject = format!("_ask_.{peer}");
             out.push(MessageRef {
@@ -172,18 +190,23 @@ impl Meta {
 
     fn answer_question(&self, jetstream: &JetStream, question: &StreamsQuestion, reply: &[u8]) {
         if question.facts {
-            let facts = BTreeMap::from([(self.name.clone(), jetstream.facts())]);
-            let payload = serde_json::to_vec(&facts).unwrap_or_default();
-            let mut out = MessageBuf::default();
-            out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
-            return jetstream.host.publish(&self.groups.account, out);
+            return self.say(jetstream, reply, &BTreeMap::from([(self.name.clone(), jetstream.facts())]));
         }
         let Some(account) = jetstream.account(&question.account) else { return };
+        if question.usage {
+            let used = AccountUse::of(&account);
+            return self.say(jetstream, reply, &BTreeMap::from([(self.name.clone(), used)]));
+        }
         let streams = question.streams.iter().filter_map(|name| account.stream(name));
         let found: BTreeMap<String, StreamInfo> = streams
             .map(|live| (live.name().to_owned(), live.as_listed(jetstream.clustered_info(&live, false))))
             .collect();
-        let payload = serde_json::to_vec(&found).unwrap_or_default();
+        self.say(jetstream, reply, &found);
+    }
+
+    /// Answers another server's question.
+    fn say<T: Serialize>(&self, jetstream: &JetStream, reply: &[u8], answer: &BTreeMap<String, T>) {
+        let payload = serde_json::to_vec(answer).unwrap_or_default();
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
         jetstream.host.publish(&self.groups.account, out);

@@ -16,6 +16,7 @@
 //!    replica, and the first of them stands for election.
 //! 3. Whoever leads the stream first answers the client (`Meta::answer_pending`).
 
+mod account_use;
 mod answers;
 mod assignment;
 mod gather;
@@ -45,7 +46,7 @@ use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
-use myelin_store::Wait;
+use myelin_store::{Seq, Wait};
 use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::account_hash;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -309,7 +310,11 @@ impl Meta {
                 let is_young = || live.began_within(LEADERLESS);
                 if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
             }
-            None if !self.leads() => Route::Silent,
+            // Its leader may be there, and answers then.
+            None if !self.leads() && assignment.as_ref().is_some_and(|known| !self.lacks_quorum(known)) => {
+                Route::Silent
+            }
+            None if !self.leads() => self.route_to_leader(),
             None => match assignment {
                 None => Route::Here,
                 Some(assignment) if self.is_offline(&assignment) => Route::Offline,
@@ -318,14 +323,24 @@ impl Meta {
         }
     }
 
-    /// Has an assignment committed, and waits until this server has seen that.
+    /// The assignment of a stream that is there, and on what is decided by whoever decides now: for
+    /// [`Meta::propose`].
+    pub(super) fn known(&self, account: &str, stream: &str) -> (Option<Arc<Assignment>>, Seq) {
+        let view = self.view();
+        (view.get(account, stream), view.last_of(&StreamKey::new(account, stream)))
+    }
+
+    /// Has an assignment committed that was decided on what was known (`on`), and waits until this
+    /// server has seen that.
     ///
     /// # Errors
-    /// This server leads no more: whether it will be committed is not known.
-    pub(super) async fn propose(&self, assignment: &Assignment) -> Result<(), ApiError> {
-        let Some(jetstream) = self.jetstream.upgrade() else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
+    /// This server leads no more, or something else was committed meanwhile: whether this will be
+    /// is not known.
+    pub(super) async fn propose(&self, assignment: &Assignment, on: Seq) -> Result<(), ApiError> {
+        let jetstream = self.jetstream.upgrade().filter(|_| self.leads());
+        let Some(jetstream) = jetstream else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
         let mut out = MessageBuf::default();
-        self.write(assignment, &mut out);
+        write_on(assignment, on, &mut out);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
         jetstream.host.publish(&self.groups.account, out);
         let (key, nonce) = (assignment.key.clone(), assignment.nonce);
@@ -342,18 +357,9 @@ impl Meta {
         self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
     }
 
-    /// Writes the message that proposes an assignment.
+    /// Writes the message that proposes an assignment, decided on what is known now.
     fn write(&self, assignment: &Assignment, out: &mut MessageBuf) {
-        let (subject, payload) = (assignment.key.subject(), assignment.encode());
-        // On what this one was decided: another one that was quicker counts.
-        let last = self.view().last_of(&assignment.key);
-        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
-        out.push(MessageRef {
-            subject: subject.as_bytes(),
-            headers: headers.as_bytes(),
-            payload: &payload,
-            ..MessageRef::default()
-        });
+        write_on(assignment, self.view().last_of(&assignment.key), out);
     }
 
     /// Looks at what was committed since the last time.
@@ -408,8 +414,13 @@ impl Meta {
             self.waits.wake();
             self.see_servers(&jetstream);
         }
+        let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
         for (assignment, is_new) in changed {
             self.reconcile(&jetstream, &assignment, is_new);
+        }
+        if has_new {
+            // Those of other servers, too.
+            jetstream.seek_origins();
         }
         self.waits.wake();
     }
@@ -443,6 +454,15 @@ impl ClusterMember for Meta {
             assigned.iter().for_each(|assignment| meta.reconcile(jetstream, assignment, false));
         });
     }
+}
+
+/// Writes the message that proposes an assignment which was decided on the message `on`: where
+/// another one is the last, another decision was quicker and counts.
+fn write_on(assignment: &Assignment, on: Seq, out: &mut MessageBuf) {
+    let (subject, payload) = (assignment.key.subject(), assignment.encode());
+    let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {on}\r\n\r\n");
+    let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
+    out.push(MessageRef { subject, headers, payload: &payload, ..MessageRef::default() });
 }
 
 impl GroupsObserver for Meta {

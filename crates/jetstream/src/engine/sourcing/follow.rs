@@ -43,6 +43,7 @@ impl SourceReader {
             deliver_subject: self.deliver_subject(&token),
             is_mirror: self.is_mirror,
             is_given: self.source.consumer.is_some(),
+            is_near: self.source.external.is_none(),
             log,
         };
         let request = self.request(jetstream, stream, &remote, &wanted);

@@ -3,12 +3,13 @@
 //!
 //! `external` names the origin by subjects: a prefix of its API, one of its deliveries. What is
 //! behind them is found by the account's imports, as the reference's requests would find it. Where
-//! they lead to no stream of this server, another one may answer: behind a leaf node or a hub.
+//! they lead to no stream of this server, another one may answer: behind a leaf node or a hub, or
+//! in this server's cluster.
 
 use crate::engine::{JetStream, LiveStream};
 use myelin_broker::Account;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::config::StreamSource;
+use myelin_jsapi::config::{Retention, StreamSource};
 use std::sync::Arc;
 
 /// Accounts that a request may pass.
@@ -51,6 +52,16 @@ pub(super) fn find(
     in_account(jetstream, &exporter, &name)
 }
 
+impl JetStream {
+    /// Whether a stream that is here can be copied from its log here: it is the one that the
+    /// cluster means, and none that keeps messages for who copies it, which is for its leader.
+    fn is_read_here(&self, live: &LiveStream) -> bool {
+        let assignment = self.meta().and_then(|meta| meta.view().get(live.account_name(), live.name()));
+        let is_meant = assignment.is_none_or(|assignment| assignment.created == live.created());
+        is_meant && (live.config().retention == Retention::Limits || !live.is_of_group())
+    }
+}
+
 /// Character that subjects of deliveries have in their middle.
 pub(super) fn sign(is_mirror: bool) -> char {
     if is_mirror { 'M' } else { 'S' }
@@ -63,7 +74,13 @@ fn in_account(jetstream: &JetStream, account: &Account, stream: &str) -> FoundOr
             FoundOrigin::Refused(ApiError::NOT_ENABLED_FOR_ACCOUNT)
         }
         Some(streams) => {
-            streams.stream(stream).map_or(FoundOrigin::Refused(ApiError::STREAM_NOT_FOUND), FoundOrigin::Here)
+            let is_clustered = jetstream.meta().is_some();
+            let is_read_here = |live: &Arc<LiveStream>| !is_clustered || jetstream.is_read_here(live);
+            match streams.stream(stream).filter(is_read_here) {
+                Some(live) => FoundOrigin::Here(live),
+                None if is_clustered => FoundOrigin::Elsewhere,
+                None => FoundOrigin::Refused(ApiError::STREAM_NOT_FOUND),
+            }
         }
     }
 }

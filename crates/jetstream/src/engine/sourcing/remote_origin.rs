@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 const SECOND: Timestamp = 1_000_000_000;
-/// Time that an answer may take.
+/// Time that an answer may take from behind a leaf node or a hub, and in this server's cluster.
 const ANSWER: Timestamp = 10 * SECOND;
+const ANSWER_NEAR: Timestamp = 2 * SECOND;
 /// Time for which a consumer may be silent that gives a sign of life each second. What it has is
 /// asked for again, so nothing is lost by giving one up that lives.
 const SILENCE: Timestamp = 3 * SECOND;
@@ -48,6 +49,8 @@ pub(super) struct Wanted {
     pub(super) is_mirror: bool,
     /// Whether somebody has made the consumer.
     pub(super) is_given: bool,
+    /// Whether the origin is in this server's cluster.
+    pub(super) is_near: bool,
     /// The log of the stream that copies, of which the request knows how far it is.
     pub(super) log: u64,
 }
@@ -122,6 +125,7 @@ impl RemoteOrigin {
     /// Until when it may say nothing.
     pub(super) fn patience(&self) -> Timestamp {
         let may_be_silent = match *lock(&self.phase) {
+            Phase::Asked | Phase::Answered if self.wanted.is_near => ANSWER_NEAR,
             Phase::Asked | Phase::Answered => ANSWER,
             Phase::Follows(_) => SILENCE,
         };

@@ -2,10 +2,11 @@
 
 use super::house::{House, stream};
 use super::meta_cluster::MetaCluster;
-use crate::engine::meta::peer_of;
+use crate::engine::meta::{Assignment, peer_of};
 use crate::engine::{ApiRequest, GroupSettings, KeptLogBounds};
 use myelin_disk::faulty::FaultyDisk;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
@@ -56,9 +57,27 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(info.contains(r#""messages":1"#), "{info}");
     assert_eq!(info.matches(r#""current":true"#).count(), 2, "{info}");
     let again = ask(&mut cluster, "STREAM.CREATE.S", CREATE);
-    assert!(again.contains(r#""did_create":true"#), "{again}");
+    assert!(!again.contains("did_create") && again.contains(r#""messages":1"#), "it was there: {again}");
     let names = ask(&mut cluster, "STREAM.NAMES", "");
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
+}
+
+/// Other servers may have to be asked before a decision.
+#[test]
+fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let leader = cluster.meta_leader().expect("somebody leads");
+    let meta = cluster.house(leader).jetstream.meta().expect("it has a meta group");
+    let (known, on) = meta.known("$G", "S");
+    let changed = Assignment { nonce: 7, ..(*known.expect("it is there")).clone() };
+    ask(&mut cluster, "STREAM.DELETE.S", "");
+    let mut proposal = Box::pin(meta.propose(&changed, on));
+    assert!(proposal.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(proposal);
+    cluster.pass(10);
+    assert!(meta.known("$G", "S").0.is_none(), "it was removed meanwhile");
+    assert!((0..3).all(|number| cluster.house(number).streams().stream("S").is_none()));
 }
 
 #[test]
@@ -177,6 +196,9 @@ fn another_stream_of_an_assigned_name_stays_as_it_is_and_is_not_served() {
     let house = cluster.house(2);
     house.publish("S.more");
     assert_eq!(house.contents("S"), (1, 1), "it hears nothing, and keeps what it has");
+    let health = house.jetstream.cluster_health().expect("it is in a cluster");
+    let names_it = health.streams.iter().any(|one| one.stream == "S" && one.reason.contains("not served"));
+    assert!(names_it, "{health:?}");
 }
 
 #[test]

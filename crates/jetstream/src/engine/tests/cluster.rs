@@ -73,6 +73,8 @@ pub(super) struct Cluster {
     segment_bytes: Option<u32>,
     /// Whether what is large is lost on its way.
     pub(super) is_bulk_lost: bool,
+    /// Server in which whatever may wait for a disk does.
+    pub(super) is_waiting: Option<usize>,
 }
 
 /// The server with this number.
@@ -130,6 +132,7 @@ impl Cluster {
             kept_log,
             segment_bytes,
             is_bulk_lost: false,
+            is_waiting: None,
         };
         (0..size).for_each(|number| cluster.begin(number));
         cluster
@@ -294,7 +297,7 @@ impl Cluster {
     pub(super) fn beat(&mut self, number: usize) {
         let Some(house) = &mut self.servers[number].house else { return };
         house.host.sleep(Duration::from_nanos(BEAT.unsigned_abs()));
-        house.ring(BEAT);
+        if self.is_waiting == Some(number) { house.ring_without_waiting(BEAT) } else { house.ring(BEAT) }
     }
 
     /// Lets time pass everywhere.

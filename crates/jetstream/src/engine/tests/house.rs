@@ -585,6 +585,17 @@ impl House {
         due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
     }
 
+    /// Lets time pass, and those alarms ring alone that wait for nothing: the others' thread waits
+    /// for a disk.
+    pub(super) fn ring_without_waiting(&mut self, time: Timestamp) {
+        let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
+        let rings = |(at, timer): &mut (Timestamp, Weak<dyn Timer>)| {
+            *at <= now && timer.upgrade().is_some_and(|timer| !timer.may_wait())
+        };
+        let due: Vec<_> = lock(&self.host.alarms).extract_if(.., rings).collect();
+        due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
+    }
+
     /// Lets time pass while all other threads are busy. Returns how many requests wait for the
     /// API's, and how many alarms are due again.
     pub(super) fn pass_while_busy(&mut self, time: Timestamp) -> (usize, usize) {

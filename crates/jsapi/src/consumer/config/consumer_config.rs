@@ -3,6 +3,7 @@
 //! Written as JSON the fields stand in the reference's order, and those that it omits when empty
 //! are omitted.
 
+use crate::config::{Retention, StreamConfig};
 use crate::json::Moment;
 use myelin_wire::json::{is_false, is_zero};
 use serde::Serialize;
@@ -182,6 +183,18 @@ impl ConsumerConfig {
     #[must_use]
     pub fn is_durable(&self) -> bool {
         !self.durable_name.is_empty()
+    }
+
+    /// Replicas that a consumer of this stream is to have: those of its stream, unless it says
+    /// something else, or is an ephemeral one of a stream that keeps what nobody wants.
+    #[must_use]
+    pub fn replicas(&self, stream: &StreamConfig) -> i64 {
+        let is_short_lived = !self.is_durable() && stream.retention == Retention::Limits;
+        match self.num_replicas {
+            0 if is_short_lived => 1,
+            own if own > 0 && own <= stream.num_replicas => own,
+            _ => stream.num_replicas.max(1),
+        }
     }
 
     /// Whether it serves another stream, and counts in no limit and no rule about consumers of one

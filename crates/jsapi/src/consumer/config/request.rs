@@ -95,10 +95,11 @@ impl CreateConsumerRequest {
     }
 
     /// Holds body and subject against each other. To be asked before the stream is looked for.
+    /// `has_replicas`: consumers may have replicas, for the server is in a cluster.
     ///
     /// # Errors
     /// The first of the reference's reasons.
-    pub fn at(self, place: &CreateSubject<'_>) -> Result<MatchedRequest, ApiError> {
+    pub fn at(self, place: &CreateSubject<'_>, has_replicas: bool) -> Result<MatchedRequest, ApiError> {
         if self.stream_name != place.stream {
             return Err(ApiError::STREAM_MISMATCH);
         }
@@ -107,7 +108,7 @@ impl CreateConsumerRequest {
         if let Naming::Named(_, filter) = &place.naming {
             check_filter(&config, filter)?;
         }
-        if config.num_replicas > 1 {
+        if config.num_replicas > 1 && !has_replicas {
             return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
         }
         Ok(MatchedRequest { config, action, pedantic })

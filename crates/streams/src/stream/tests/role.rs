@@ -309,3 +309,27 @@ fn ids_of_an_aborted_decision_are_not_known() {
     taken_back.core.committed(3, &mut taken_back.effects);
     assert_eq!(known(&taken_back), 3, "the abort does not count");
 }
+
+/// A publisher that was not told of its message tries once more, with what it expected before.
+#[test]
+fn a_group_knows_a_message_before_it_asks_what_that_expects() {
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    for is_of_group in [false, true] {
+        let mut bench = Bench::new(config());
+        if is_of_group {
+            bench.core.store_mut().join_group(position, bench.now).unwrap();
+        }
+        let headers = block(&["Nats-Msg-Id: one", "Nats-Expected-Last-Subject-Sequence: 0"]);
+        let message = MessageRef { headers: headers.as_bytes(), ..msg("a", "r") };
+        let mut first = bench.msgs(&[message]);
+        if is_of_group {
+            bench.core.committed(1, &mut bench.effects);
+            first.extend(bench.said());
+        }
+        assert_eq!(first, [r#"r {"stream":"S","seq":1}"#]);
+        let again = bench.msgs(&[message]);
+        let is_told = again[0].contains(r#""seq":1,"duplicate": true"#);
+        assert_eq!(is_told, is_of_group, "{again:?}");
+        assert_eq!(bench.core.state().totals.last_seq, 1);
+    }
+}

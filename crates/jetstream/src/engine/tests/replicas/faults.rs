@@ -208,6 +208,18 @@ fn of_two_votes_the_later_one_is_remembered() {
     assert_eq!(vote, Vote { term: 6, voted_for: Some(peer(2)) });
 }
 
+/// Words between servers wait for no disk.
+#[test]
+fn a_server_in_which_something_waits_is_supported_still() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let slow = (leader + 1) % 3;
+    cluster.pass(10);
+    cluster.is_waiting = Some(slow);
+    cluster.pass(60);
+    assert!(!cluster.house(slow).stream("S").lacks_quorum(), "others support it");
+}
+
 fn break_disk(cluster: &Cluster, number: usize) {
     let disk = cluster.disk(number);
     disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
@@ -276,7 +288,7 @@ fn a_follower_whose_disk_is_full_again_is_repaired_in_a_minute() {
     assert_eq!((cluster.acks(), cluster.contents()), (3, vec![(3, 3); 3]), "{:?}", cluster.statuses());
 }
 
-/// It fails with its stream, and is tried again with it.
+/// Failing with its stream, a member is tried again with it.
 #[test]
 fn a_member_that_cannot_be_opened_anew_hears_nothing_and_is_tried_again() {
     let mut cluster = Cluster::new(3);

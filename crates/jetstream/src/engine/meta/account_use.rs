@@ -1,0 +1,138 @@
+//! Use of JetStream by an account, on all servers of the cluster together.
+//!
+//! Each server knows what its replicas take, how many consumers it leads, and how often it was
+//! asked. Servers that do not answer count as nothing.
+
+use super::{Assignment, Meta};
+use crate::engine::JetStream;
+use crate::engine::account::AccountStreams;
+use myelin_jsapi::api::info::{AccountInfo, TierUsage};
+use myelin_jsapi::config::{Storage, StreamConfig};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Use by an account of one server, or of several.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AccountUse {
+    /// By the name of the tier.
+    tiers: BTreeMap<String, TierUse>,
+    total: u64,
+    errors: u64,
+}
+
+/// Use by streams with as many replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct TierUse {
+    memory: u64,
+    storage: u64,
+    consumers: u64,
+}
+
+impl TierUse {
+    fn add(&mut self, other: Self) {
+        self.memory += other.memory;
+        self.storage += other.storage;
+        self.consumers += other.consumers;
+    }
+}
+
+impl AccountUse {
+    /// Use of this server.
+    pub(super) fn of(account: &AccountStreams) -> Self {
+        let api = account.info("").api;
+        let mut used = Self { total: api.total, errors: api.errors, ..Self::default() };
+        for live in account.streams() {
+            let config = live.config();
+            let bytes = live.reader().state().totals.bytes;
+            let of_tier = used.tiers.entry(tier_of(&config)).or_default();
+            match config.storage {
+                Storage::Memory => of_tier.memory += bytes,
+                Storage::File => of_tier.storage += bytes,
+            }
+            if live.role().leads() {
+                of_tier.consumers += live.consumers().count() as u64;
+            }
+        }
+        used
+    }
+
+    fn add(&mut self, other: Self) {
+        for (tier, used) in other.tiers {
+            self.tiers.entry(tier).or_default().add(used);
+        }
+        self.total += other.total;
+        self.errors += other.errors;
+    }
+}
+
+/// Tier of a stream, by its replicas.
+fn tier_of(config: &StreamConfig) -> String {
+    format!("R{}", config.num_replicas.max(1))
+}
+
+/// Shows use of streams, and what they have reserved. Compat: for each of them, not for each
+/// replica.
+fn shown<'a>(streams: impl Iterator<Item = &'a Arc<Assignment>>, used: TierUse) -> TierUsage {
+    let TierUse { memory, storage, consumers } = used;
+    let mut shown = TierUsage { memory, storage, consumers, ..TierUsage::default() };
+    for one in streams {
+        let bytes = one.config.max_bytes.max(0).unsigned_abs();
+        shown.streams += 1;
+        match one.config.storage {
+            Storage::Memory => shown.reserved_memory += bytes,
+            Storage::File => shown.reserved_storage += bytes,
+        }
+    }
+    shown
+}
+
+impl Meta {
+    /// Response to `INFO`, of all servers that are there.
+    pub(in crate::engine) async fn account_info(
+        &self,
+        jetstream: &JetStream,
+        account: &AccountStreams,
+    ) -> AccountInfo {
+        let name = account.account().name();
+        let mut used = AccountUse::of(account);
+        for answer in self.uses_elsewhere(jetstream, name).await.into_values() {
+            used.add(serde_json::from_str(answer.get()).unwrap_or_default());
+        }
+        let assigned = self.view().of_account(name);
+        let mut info = account.info(&jetstream.settings.domain);
+        let mut whole = TierUse::default();
+        used.tiers.values().for_each(|one| whole.add(*one));
+        info.whole = TierUsage { limits: info.whole.limits, ..shown(assigned.iter(), whole) };
+        for (tier, usage) in &mut info.tiers {
+            let of_tier = assigned.iter().filter(|one| tier_of(&one.config) == *tier);
+            let of_servers = used.tiers.get(tier).copied().unwrap_or_default();
+            *usage = TierUsage { limits: usage.limits.clone(), ..shown(of_tier, of_servers) };
+        }
+        (info.api.total, info.api.errors) = (used.total, used.errors);
+        info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_of_servers_add_up_tier_by_tier() {
+        let of = |tier: &str, storage, total| AccountUse {
+            tiers: [(tier.to_owned(), TierUse { storage, ..TierUse::default() })].into(),
+            total,
+            errors: 1,
+        };
+        let mut used = of("R3", 10, 1);
+        used.add(of("R3", 11, 2));
+        used.add(of("R1", 5, 4));
+        let expected = AccountUse {
+            tiers: [of("R3", 21, 0), of("R1", 5, 0)].into_iter().flat_map(|one| one.tiers).collect(),
+            total: 7,
+            errors: 3,
+        };
+        assert_eq!(used, expected);
+    }
+}
