@@ -124,7 +124,7 @@ impl Meta {
         self.ask(jetstream, others.map(|peer| (peer, question.clone())).collect()).await
     }
 
-    /// Asks servers, and waits until all have answered, or for four seconds.
+    /// Asks servers, and waits until all have answered, or for two seconds.
     async fn ask(&self, jetstream: &JetStream, by_peer: Vec<(Peer, StreamsQuestion)>) -> StreamsElsewhere {
         if by_peer.is_empty() {
             return StreamsElsewhere::new();

@@ -409,12 +409,12 @@ impl Meta {
             }
         }
         self.view().see(last);
-        let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
         if has_servers {
             // Whoever removes this server waits for just this.
             self.waits.wake();
             self.see_servers(&jetstream);
         }
+        let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
         for (assignment, is_new) in changed {
             self.reconcile(&jetstream, &assignment, is_new);
         }
