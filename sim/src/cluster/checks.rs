@@ -1,4 +1,4 @@
-//! What holds at every step, with everything that is said, and at rest.
+//! Checks of a cluster: at every step, of everything that is said, and at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What happens to servers of a cluster, their disks, clocks and links; and what mends it.
+//! Faults of servers of a cluster, of their disks, clocks and links; and their end.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! What clients of a cluster do, and what they learn from answers.
+//! Operations of clients of a cluster, and what they learn from answers.
 
 use super::history::{Condition, Outcome};
 use super::model::{Delivery, Look, Publication};

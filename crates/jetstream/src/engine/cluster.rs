@@ -4,7 +4,6 @@
 
 use super::groups::Groups;
 use super::live::LiveStream;
-use super::meta::Greeter;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +17,15 @@ pub(super) trait ClusterMember: Any + Send + Sync {
     fn account_is_there(&self, account: &str);
 }
 
+/// Search for the meta group of this server's cluster.
+pub(super) trait MetaSearch: Send + Sync {
+    /// Another server, of this name, is linked.
+    fn is_linked(&self, name: &str);
+
+    /// Asks all other servers.
+    fn ask(&self);
+}
+
 /// The server's part in a cluster, if it is in one: each is set once.
 #[derive(Default)]
 pub(super) struct ClusterPart {
@@ -25,8 +33,8 @@ pub(super) struct ClusterPart {
     pub(super) boot: Option<u64>,
     /// Members of groups.
     pub(super) groups: OnceLock<Arc<Groups>>,
-    /// Whoever asks for a meta group and answers those who do.
-    pub(super) greeter: OnceLock<Arc<Greeter>>,
+    /// Search for the meta group, which also answers those who look for it.
+    pub(super) search: OnceLock<Arc<dyn MetaSearch>>,
     /// The meta group.
     pub(super) meta: OnceLock<Arc<dyn ClusterMember>>,
 }

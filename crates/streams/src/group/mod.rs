@@ -76,7 +76,8 @@ pub struct GroupWork {
     /// called: something waits for that.
     pub needs_sync: bool,
     /// Whether this member, which leads, is to hand over to its [heir](GroupMember::heir): a change
-    /// of members that is under way leaves it out. Asked for with each call until another one leads.
+    /// of members that is under way leaves it out. Asked for with each call until another one
+    /// leads.
     pub hands_over: bool,
     /// To be sent, each to who it is for.
     pub messages: Vec<RaftMessage>,

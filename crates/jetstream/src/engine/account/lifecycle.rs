@@ -65,8 +65,7 @@ impl AccountStreams {
         match jetstream.store.open_stream_before(found.id, settings, self.host.now(), &mut visit) {
             Ok((store, report)) => {
                 self.log_notices(name, &report.notices);
-                let messages = store.state().totals.messages;
-                let listener = Arc::default();
+                let (messages, listener) = (store.state().totals.messages, Arc::default());
                 let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
                     Ok(states) => states,
                     Err(error) => {

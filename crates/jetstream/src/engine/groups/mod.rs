@@ -280,7 +280,8 @@ impl Groups {
         u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Time since this life began, for whoever waits for something and must not go by the time of day.
+    /// Time since this life began, for whoever waits for something and must not go by the time of
+    /// day.
     pub(super) fn uptime(&self) -> Timestamp {
         i64::try_from(self.nanoseconds()).unwrap_or(i64::MAX)
     }

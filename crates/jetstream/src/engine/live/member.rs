@@ -64,8 +64,7 @@ impl LiveStream {
             groups.sync_now();
         }
         let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let (core, _) = guard.parts();
-        let member = GroupMember::open(core, start.clone()).map_err(ApiError::stream_general)?;
+        let member = GroupMember::open(guard.parts().0, start.clone()).map_err(ApiError::stream_general)?;
         let joined = JoinedMember {
             member,
             place: *place,

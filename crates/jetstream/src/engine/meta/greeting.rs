@@ -11,6 +11,7 @@
 
 use super::{JetStream, Meta, peer_of};
 use crate::engine::CallScope;
+use crate::engine::cluster::MetaSearch;
 use crate::engine::groups::Groups;
 use crate::engine::host::Timer;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
@@ -36,7 +37,7 @@ struct JoinQuestion {
 /// Answer of another one.
 #[derive(Serialize, Deserialize)]
 struct JoinAnswer {
-    /// Who answers.
+    /// Name of the server that answers.
     name: String,
     /// Servers that founded the group, with commas; none where it is a member of none.
     founders: Option<String>,
@@ -48,7 +49,7 @@ struct JoinAnswer {
     removed: bool,
 }
 
-/// Whoever asks for a meta group and answers those who do.
+/// Search of a server for the meta group; it answers others that look for it, too.
 pub(in crate::engine) struct Greeter {
     jetstream: Weak<JetStream>,
     groups: Arc<Groups>,
@@ -62,7 +63,7 @@ struct Seeking {
     expected: usize,
     /// Servers that are or were linked.
     linked: BTreeSet<String>,
-    /// Those that have said that they are members of no group.
+    /// Servers that have said that they are members of no group.
     without: BTreeSet<String>,
     /// Whether this server is a member, or about to be one.
     is_over: bool,
@@ -95,32 +96,6 @@ impl Greeter {
         greeter
     }
 
-    /// Another server is linked.
-    pub(in crate::engine) fn is_linked(&self, name: &str) {
-        let mut seeking = lock(&self.seeking);
-        seeking.linked.insert(name.to_owned());
-        let is_over = seeking.is_over;
-        drop(seeking);
-        if !is_over {
-            self.ask();
-        }
-    }
-
-    /// Asks all other servers.
-    pub(super) fn ask(&self) {
-        let Some(jetstream) = self.jetstream.upgrade() else { return };
-        let payload = serde_json::to_vec(&JoinQuestion { name: self.name.clone() }).unwrap_or_default();
-        let reply = format!("_joined_.{}", self.groups.me);
-        let mut out = MessageBuf::default();
-        out.push(MessageRef {
-            subject: QUESTIONS.as_bytes(),
-            reply: reply.as_bytes(),
-            payload: &payload,
-            ..MessageRef::default()
-        });
-        jetstream.host.publish(&self.groups.account, out);
-    }
-
     fn arm(&self) {
         if let Some(jetstream) = self.jetstream.upgrade() {
             let timer = Weak::clone(&self.me) as Weak<dyn Timer>;
@@ -139,7 +114,7 @@ impl Greeter {
             meta.take_in(jetstream, asking);
             answer.founders = Some(meta.founders.clone());
             answer.servers = (*meta.servers()).clone();
-            answer.removed = lock(&meta.roster).removed(asking).is_some();
+            answer.removed = lock(&meta.members.roster).removed(asking).is_some();
         }
         let payload = serde_json::to_vec(&answer).unwrap_or_default();
         let mut out = MessageBuf::default();
@@ -171,6 +146,32 @@ impl Greeter {
             drop(seeking);
             jetstream.begin_meta_of(servers.clone(), servers);
         }
+    }
+}
+
+impl MetaSearch for Greeter {
+    fn is_linked(&self, name: &str) {
+        let mut seeking = lock(&self.seeking);
+        seeking.linked.insert(name.to_owned());
+        let is_over = seeking.is_over;
+        drop(seeking);
+        if !is_over {
+            self.ask();
+        }
+    }
+
+    fn ask(&self) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let payload = serde_json::to_vec(&JoinQuestion { name: self.name.clone() }).unwrap_or_default();
+        let reply = format!("_joined_.{}", self.groups.me);
+        let mut out = MessageBuf::default();
+        out.push(MessageRef {
+            subject: QUESTIONS.as_bytes(),
+            reply: reply.as_bytes(),
+            payload: &payload,
+            ..MessageRef::default()
+        });
+        jetstream.host.publish(&self.groups.account, out);
     }
 }
 
@@ -210,7 +211,7 @@ impl Meta {
                 self.set_out(jetstream, true)
             };
         }
-        if !self.is_strange.swap(true, Relaxed) {
+        if !self.members.is_strange.swap(true, Relaxed) {
             let line = format_args!(
                 "JetStream: the store of this server is of another cluster ({}) than the one that it is linked \
                  with ({founders}): it takes no part",
@@ -232,19 +233,19 @@ impl JetStream {
     pub fn seek_meta(self: &Arc<Self>, expected: usize) -> Result<(), String> {
         let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
         let greeter = Greeter::begin(self, groups, expected);
-        self.cluster.greeter.set(greeter).map_err(|_| "it is sought already".to_owned())
+        self.cluster.search.set(greeter).map_err(|_| "it is sought already".to_owned())
     }
 
     /// Another server of the cluster that takes part in groups is linked: this is its name.
     pub fn server_linked(&self, name: &str) {
         if peer_of(name).is_some() {
-            self.cluster.greeter.get().into_iter().for_each(|greeter| greeter.is_linked(name));
+            self.cluster.search.get().into_iter().for_each(|search| search.is_linked(name));
         }
     }
 
     /// Asks for the meta group, of which this server is a member that hears of no leader.
     pub(super) fn ask_for_meta(&self) {
-        self.cluster.greeter.get().into_iter().for_each(|greeter| greeter.ask());
+        self.cluster.search.get().into_iter().for_each(|search| search.ask());
     }
 
     /// Takes part in a meta group; what goes wrong is in the log. For the thread of the API.

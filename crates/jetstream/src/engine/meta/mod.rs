@@ -46,11 +46,13 @@ use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
-use myelin_store::{Seq, Wait};
+use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
-use myelin_streams::consumer::account_hash;
+
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use retries::Retries;
+pub use roster::peer_of;
+use roster::peers_of;
 use roster::{Roster, ServerRecord};
 use stalled_groups::StalledGroups;
 use std::any::Any;
@@ -60,7 +62,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
-pub(super) use greeting::Greeter;
 pub(super) use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
@@ -88,6 +89,21 @@ pub(super) struct Meta {
     name: String,
     /// Names of the servers that founded the group, with commas: they tell it from others.
     founders: String,
+    members: MetaMembers,
+    view: Mutex<Assignments>,
+    waits: Waiters,
+    answers: Mutex<PendingAnswers>,
+    is_apply_queued: AtomicBool,
+    leader_seen: LeaderSeen,
+    stalled: Mutex<StalledGroups>,
+    retries: Mutex<Retries>,
+    /// Streams that were restored here, and how many replicas they are to have.
+    restored: Mutex<Vec<(StreamKey, i64)>>,
+    me: Weak<Self>,
+}
+
+/// Servers of the group, as this one knows it.
+struct MetaMembers {
     roster: Mutex<Roster>,
     /// Whether this server was removed from the group.
     is_out: AtomicBool,
@@ -97,19 +113,28 @@ pub(super) struct Meta {
     is_strange: AtomicBool,
     /// Members that the leader wants, as it has said last.
     wanted: Mutex<Vec<Peer>>,
-    view: Mutex<Assignments>,
-    waits: Waiters,
-    answers: Mutex<PendingAnswers>,
-    is_apply_queued: AtomicBool,
+}
+
+impl MetaMembers {
+    fn new(founders: Vec<String>) -> Self {
+        let [is_out, is_removing, is_strange] = [false; 3].map(AtomicBool::new);
+        let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
+        Self { roster, is_out, is_removing, is_strange, wanted }
+    }
+}
+
+/// Moments at which leaders of the group were known, and not.
+struct LeaderSeen {
     /// Since when no leader is known.
     leaderless: Mutex<Option<Instant>>,
     /// When a leader was known last, as was looked now and then.
-    unheard: Mutex<Instant>,
-    stalled: Mutex<StalledGroups>,
-    retries: Mutex<Retries>,
-    /// Streams that were restored here, and how many replicas they are to have.
-    restored: Mutex<Vec<(StreamKey, i64)>>,
-    me: Weak<Self>,
+    last: Mutex<Instant>,
+}
+
+impl LeaderSeen {
+    fn new(now: Instant) -> Self {
+        Self { leaderless: Mutex::new(Some(now)), last: Mutex::new(now) }
+    }
 }
 
 /// Whether a request is for this server.
@@ -125,20 +150,9 @@ pub(super) enum Route {
     Offline,
 }
 
-/// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server
-/// has it. `None` for a name that gives none.
-pub fn peer_of(server: &str) -> Option<Peer> {
-    Peer::parse(&account_hash(server))
-}
-
-/// Peer ids of servers, but for names that give none.
-fn peers_of(servers: &[String]) -> Vec<Peer> {
-    servers.iter().filter_map(|server| peer_of(server)).collect()
-}
-
 impl Meta {
-    /// Takes part in the meta group from now on. `founders`: names of all of its servers when it was
-    /// made; later those are known already. `servers`: those that are members now.
+    /// Takes part in the meta group from now on. `founders`: names of all of its servers when it
+    /// was made; later those are known already. `servers`: those that are members now.
     ///
     /// # Errors
     /// Words for why the stream cannot be opened or made.
@@ -178,17 +192,12 @@ impl Meta {
             account,
             name: jetstream.settings.server_name.clone(),
             founders: known,
-            roster: Mutex::new(Roster::new(founders)),
-            is_out: AtomicBool::new(false),
-            is_removing: AtomicBool::new(false),
-            is_strange: AtomicBool::new(false),
-            wanted: Mutex::default(),
+            members: MetaMembers::new(founders),
             view: Mutex::default(),
             waits: Waiters::default(),
             answers: Mutex::default(),
             is_apply_queued: AtomicBool::new(false),
-            leaderless: Mutex::new(Some(jetstream.host.instant())),
-            unheard: Mutex::new(jetstream.host.instant()),
+            leader_seen: LeaderSeen::new(jetstream.host.instant()),
             stalled: Mutex::default(),
             retries: Mutex::default(),
             restored: Mutex::default(),
@@ -263,7 +272,7 @@ impl Meta {
 
     /// The name of a server; as nats-server says it of one that it does not know.
     pub(super) fn name_of(&self, peer: Peer) -> String {
-        let known = lock(&self.roster).name_of(peer).cloned();
+        let known = lock(&self.members.roster).name_of(peer).cloned();
         known.unwrap_or_else(|| format!("Server name unknown at this time (peerID: {peer})"))
     }
 
@@ -278,7 +287,7 @@ impl Meta {
         let is_known = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return Route::Silent };
         let now = jetstream.host.instant();
-        let mut leaderless = lock(&self.leaderless);
+        let mut leaderless = lock(&self.leader_seen.leaderless);
         if is_known {
             *leaderless = None;
             return Route::Silent;
@@ -362,6 +371,16 @@ impl Meta {
         write_on(assignment, self.view().last_of(&assignment.key), out);
     }
 
+    fn note_server(&self, jetstream: &JetStream, seq: Seq, message: &Message<'_>) {
+        match ServerRecord::decode(message.payload) {
+            Some(record) => lock(&self.members.roster).set(record, seq, message.timestamp),
+            None => {
+                let line = format_args!("JetStream: the record {seq} of a server is not understood");
+                jetstream.host.log(Level::Error, line);
+            }
+        }
+    }
+
     /// Looks at what was committed since the last time.
     fn apply(&self, are_answered: bool) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
@@ -383,13 +402,7 @@ impl Meta {
                 }
             };
             if message.subject.starts_with(roster::SUBJECTS.as_bytes()) {
-                match ServerRecord::decode(message.payload) {
-                    Some(record) => lock(&self.roster).set(record, seq, message.timestamp),
-                    None => {
-                        let line = format_args!("JetStream: the record {seq} of a server is not understood");
-                        jetstream.host.log(Level::Error, line);
-                    }
-                }
+                self.note_server(&jetstream, seq, &message);
                 has_servers = true;
                 continue;
             }
@@ -476,14 +489,14 @@ impl GroupsObserver for Meta {
         self.retry(&jetstream);
         let now = jetstream.host.instant();
         if has_leader {
-            *lock(&self.unheard) = now;
+            *lock(&self.leader_seen.last) = now;
             self.on_api(|meta, jetstream| {
                 meta.want_servers();
                 meta.replace_servers(jetstream);
                 meta.offer_local(jetstream);
                 meta.report_changes(jetstream);
             });
-        } else if now.saturating_duration_since(*lock(&self.unheard)) >= UNHEARD {
+        } else if now.saturating_duration_since(*lock(&self.leader_seen.last)) >= UNHEARD {
             jetstream.ask_for_meta();
         }
     }

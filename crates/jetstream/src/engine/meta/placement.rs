@@ -54,7 +54,8 @@ impl Meta {
         self.place_with(&rest, assignment.peers.len(), gone).map_err(|_| ApiError::PEER_REMAP)
     }
 
-    /// Servers for a stream that has lost some: the rest, and as many more as it wants and there are.
+    /// Servers for a stream that has lost some: the rest, and as many more as it wants and there
+    /// are.
     pub(super) fn place_again(&self, rest: &[String], replicas: usize) -> Vec<String> {
         let fewer = (rest.len()..=replicas).rev();
         let mut placed = fewer.filter_map(|replicas| self.place_with(rest, replicas, "").ok());

@@ -144,10 +144,7 @@ impl Meta {
             Some(live)
                 if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
             {
-                suspend_stream(&live);
-                let text =
-                    "this server has another stream of its name, which is not served and stays as it is";
-                return self.note_refused(jetstream, assignment, (&ApiError::stream_create(text), is_new));
+                return self.leave_other(jetstream, (assignment, is_new), &live);
             }
             // Its group has changed: the others have what is here.
             Some(live) if !is_mine && live.created() == assignment.created => {
@@ -178,6 +175,18 @@ impl Meta {
                 }
             }
         }
+    }
+
+    /// Leaves a stream alone that is none of the cluster, and has the name of one.
+    fn leave_other(
+        &self,
+        jetstream: &JetStream,
+        (assignment, is_new): (&Arc<Assignment>, bool),
+        live: &LiveStream,
+    ) {
+        suspend_stream(live);
+        let text = "this server has another stream of its name, which is not served and stays as it is";
+        self.note_refused(jetstream, assignment, (&ApiError::stream_create(text), is_new));
     }
 
     /// Has a replica that is here be as it is assigned.

@@ -19,7 +19,7 @@ struct Retry {
 }
 
 impl Retries {
-    /// What is assigned could not be done. Answers whether that is news.
+    /// Notes that an assignment could not be carried out. Answers whether that is news.
     pub(super) fn failed(&mut self, key: &StreamKey, now: Instant) -> bool {
         let retry = self.0.entry(key.clone()).or_insert(Retry { due: None, failures: 0 });
         let pause = (PAUSE * (1 << retry.failures.min(8))).min(LONGEST_PAUSE);

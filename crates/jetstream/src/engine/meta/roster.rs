@@ -4,9 +4,9 @@
 //! Founders stand in the configuration of the meta stream, all other facts are messages of it, one
 //! for each server: `_meta_.p.<peer>`.
 
-use super::peer_of;
 use myelin_replica::Peer;
 use myelin_store::{Seq, Timestamp};
+use myelin_streams::consumer::account_hash;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -104,6 +104,17 @@ impl Roster {
         let mut all = self.founders.iter().chain(self.records.keys());
         all.find(|name| peer_of(name) == Some(peer))
     }
+}
+
+/// The peer id of a server, by its name: the beginning of its SHA-256 in base 62, as nats-server
+/// has it. `None` for a name that gives none.
+pub fn peer_of(server: &str) -> Option<Peer> {
+    Peer::parse(&account_hash(server))
+}
+
+/// Peer ids of servers, but for names that give none.
+pub(super) fn peers_of(servers: &[String]) -> Vec<Peer> {
+    servers.iter().filter_map(|server| peer_of(server)).collect()
 }
 
 #[cfg(test)]

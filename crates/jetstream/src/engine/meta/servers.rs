@@ -36,18 +36,18 @@ impl Drop for RemovalUnderWay<'_> {
 impl Meta {
     /// Whether this server was removed from the group.
     pub(in crate::engine) fn is_out(&self) -> bool {
-        self.is_out.load(Acquire)
+        self.members.is_out.load(Acquire)
     }
 
     /// Names of all servers of the group.
     pub(in crate::engine) fn servers(&self) -> Arc<Vec<String>> {
-        lock(&self.roster).members()
+        lock(&self.members.roster).members()
     }
 
     /// Something was committed about servers, which is looked at.
     pub(super) fn see_servers(&self, jetstream: &Arc<JetStream>) {
         self.groups.know(&peers_of(&self.servers()));
-        let is_out = lock(&self.roster).removed(&self.name).is_some();
+        let is_out = lock(&self.members.roster).removed(&self.name).is_some();
         self.set_out(jetstream, is_out);
         self.want_servers();
         self.replace_servers(jetstream);
@@ -55,7 +55,7 @@ impl Meta {
 
     /// This server was removed, or is a member again.
     pub(super) fn set_out(&self, jetstream: &Arc<JetStream>, is_out: bool) {
-        if self.is_out.swap(is_out, AcqRel) == is_out {
+        if self.members.is_out.swap(is_out, AcqRel) == is_out {
             return;
         }
         let all = || jetstream.accounts().into_iter().flat_map(|account| account.streams());
@@ -103,7 +103,7 @@ impl Meta {
         let wanted: Vec<Peer> =
             servers.iter().filter(counts).filter_map(|server| super::peer_of(server)).collect();
         let is_news = !wanted.is_empty() && {
-            let mut before = lock(&self.wanted);
+            let mut before = lock(&self.members.wanted);
             let is_news = *before != wanted;
             before.clone_from(&wanted);
             is_news
@@ -115,13 +115,13 @@ impl Meta {
 
     /// This server does not lead the group any more: what it wanted may be old when it does again.
     pub(super) fn want_nothing(&self) {
-        lock(&self.wanted).clear();
+        lock(&self.members.wanted).clear();
         self.live().want_members(Vec::new());
     }
 
     /// Another server wants to be in the group.
     pub(super) fn take_in(&self, jetstream: &JetStream, name: &str) {
-        let removed = lock(&self.roster).removed(name);
+        let removed = lock(&self.members.roster).removed(name);
         let must_stay = removed.is_some_and(|at| jetstream.host.now().saturating_sub(at) < STAYS_AWAY);
         if !self.leads() || self.is_behind() || must_stay || self.servers().iter().any(|one| one == name) {
             return;
@@ -137,15 +137,15 @@ impl Meta {
     /// Another one is being removed, or this server leads no more: what becomes of it is not known.
     pub(in crate::engine) async fn remove_server(&self, name: &str) -> Result<(), ApiError> {
         let Some(jetstream) = self.jetstream.upgrade() else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
-        if self.is_removing.swap(true, AcqRel) {
+        if self.members.is_removing.swap(true, AcqRel) {
             return Err(ApiError::CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT);
         }
-        let _under_way = RemovalUnderWay(&self.is_removing);
+        let _under_way = RemovalUnderWay(&self.members.is_removing);
         let record = ServerRecord::new(name, true, jetstream.seed());
         self.propose_record(&jetstream, &record);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
         let outcome = || {
-            let is_seen = lock(&self.roster).nonce(name) == Some(record.nonce);
+            let is_seen = lock(&self.members.roster).nonce(name) == Some(record.nonce);
             let is_over = !self.leads() || jetstream.host.instant() >= deadline;
             match is_seen {
                 true => Some(Ok(())),
@@ -213,7 +213,7 @@ impl Meta {
 
     fn propose_record(&self, jetstream: &JetStream, record: &ServerRecord) {
         let Some(subject) = record.subject() else { return };
-        let last = lock(&self.roster).last_of(&record.name);
+        let last = lock(&self.members.roster).last_of(&record.name);
         let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
         let mut out = MessageBuf::default();
         out.push(MessageRef {

@@ -300,7 +300,7 @@ fn what_cannot_be_is_refused_and_said_once() {
     assert!(peers.iter().all(|name| info.contains(name.as_str())), "{info}");
 }
 
-/// Whatever the disk refuses while a stream becomes a group, it is tried again, and said once.
+/// Refusals of the disk while a stream becomes a group: it is tried again, and said once.
 #[test]
 fn a_change_that_a_disk_refuses_is_tried_again() {
     let mut refused = 0;

@@ -98,7 +98,7 @@ fn a_server_that_comes_later_becomes_a_member_and_gets_streams() {
     wait_for_members(&mut cluster, &["n1", "n2", "n3", "n4", "n5"]);
 }
 
-/// It would found a group of its own: as many are linked as are configured.
+/// As many servers are linked as are configured, so that one might found a group of its own.
 #[test]
 fn a_server_that_comes_while_nobody_leads_waits_for_the_group_that_is_there() {
     let mut cluster = MetaCluster::founded_by(3, 4);
@@ -224,7 +224,7 @@ fn a_removed_server_is_silent_and_may_come_back() {
     assert_eq!(holders(&mut cluster).len(), 3);
 }
 
-/// It was not there when it was removed, and hears of it when it comes back.
+/// A server that was not there when it was removed hears of it when it comes back.
 #[test]
 fn a_server_that_was_removed_while_it_was_away_is_told() {
     let mut cluster = MetaCluster::founded_by(4, 4);
