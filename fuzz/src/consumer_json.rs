@@ -26,10 +26,10 @@ pub fn consumer_json(data: &[u8]) {
             &["CREATE", &stream, &name, &filter],
             &["DURABLE", "CREATE", &stream, &durable],
         ];
-        for wanted in
-            ways.into_iter().filter_map(CreateSubject::of).filter_map(|place| request.clone().at(&place).ok())
-        {
-            configure(wanted);
+        for place in ways.into_iter().filter_map(CreateSubject::of) {
+            for has_replicas in [false, true] {
+                request.clone().at(&place, has_replicas).into_iter().for_each(configure);
+            }
         }
     }
 }
