@@ -1,9 +1,13 @@
 //! Greetings: a server asks the others of its cluster whether there is a meta group.
 //!
 //! Owns what is said before a server is a member, and when a new group is formed: when as many
-//! servers are linked as are configured, and all of them have said that they have none. So one that
-//! comes later does not found a group of its own. Must never have a server found a group while
-//! another one has not answered.
+//! servers are linked as are configured, and all of them have said that they have none, and that
+//! they are linked with just these. So one that comes later does not found a group of its own, and
+//! five servers that start at once, of which each is configured with three, found no two.
+//!
+//! Servers that a server was linked with only become more. So of two sets of servers in which all
+//! name their set, and that share a server, one holds the other; and whoever has founded the
+//! smaller one does not say any more that it is a member of none.
 //!
 //! A question is a message to `_join_` in the account of frames, which all hear; its answer goes to
 //! `_joined_.<peer>`. A member that hears of no leader asks, too: it may have been removed, or it
@@ -19,12 +23,16 @@ use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Nanoseconds between two questions of a server that is no member yet.
 const PAUSE: Timestamp = 200_000_000;
+/// Servers that found a group have agreed for so long on who they are.
+const AGREED: Timestamp = 2 * PAUSE;
+/// A server that was silent for so long has gone before there was a group.
+const GONE: Timestamp = 10_000_000_000;
 /// Where all servers hear questions.
 const QUESTIONS: &str = "_join_";
 
@@ -41,7 +49,7 @@ struct JoinAnswer {
     name: String,
     /// Servers that founded the group, with commas; none where it is a member of none.
     founders: Option<String>,
-    /// Servers that are members.
+    /// Servers that are members; of one that is a member of none, those that it is linked with.
     #[serde(default)]
     servers: Vec<String>,
     /// Whether the one that has asked was removed.
@@ -61,10 +69,13 @@ pub(in crate::engine) struct Greeter {
 struct Seeking {
     /// Servers that a new group has, this one among them.
     expected: usize,
-    /// Servers that are or were linked.
+    /// This server, and those that are or were linked.
     linked: BTreeSet<String>,
-    /// Servers that have said that they are members of no group.
-    without: BTreeSet<String>,
+    /// Servers that have said that they are members of no group, and when, and which servers they
+    /// name.
+    without: BTreeMap<String, (Timestamp, BTreeSet<String>)>,
+    /// Since when all of these name the same.
+    agreed: Option<Timestamp>,
     /// Whether this server is a member, or about to be one.
     is_over: bool,
 }
@@ -77,11 +88,13 @@ impl Greeter {
         expected: usize,
     ) -> Arc<Self> {
         let is_over = jetstream.meta().is_some();
-        let seeking = Seeking { expected, linked: BTreeSet::new(), without: BTreeSet::new(), is_over };
+        let name = jetstream.settings.server_name.clone();
+        let linked = BTreeSet::from([name.clone()]);
+        let seeking = Seeking { expected, linked, without: BTreeMap::new(), agreed: None, is_over };
         let greeter = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
-            name: jetstream.settings.server_name.clone(),
+            name,
             seeking: Mutex::new(seeking),
             me: Weak::clone(me),
         });
@@ -115,6 +128,8 @@ impl Greeter {
             answer.founders = Some(meta.founders.clone());
             answer.servers = (*meta.servers()).clone();
             answer.removed = lock(&meta.members.roster).removed(asking).is_some();
+        } else {
+            answer.servers = lock(&self.seeking).linked.iter().cloned().collect();
         }
         let payload = serde_json::to_vec(&answer).unwrap_or_default();
         let mut out = MessageBuf::default();
@@ -137,15 +152,38 @@ impl Greeter {
             drop(seeking);
             return jetstream.begin_meta_of(founders.split(',').map(str::to_owned).collect(), servers);
         }
-        seeking.without.insert(name);
-        let is_complete = seeking.linked.len() + 1 >= seeking.expected;
-        if is_complete && seeking.linked.is_subset(&seeking.without) {
+        let now = jetstream.host.now();
+        seeking.without.insert(name, (now, servers.into_iter().collect()));
+        if seeking.may_found(&self.name, now) {
             seeking.is_over = true;
-            let mut servers: Vec<String> = seeking.linked.iter().cloned().collect();
-            servers.push(self.name.clone());
+            let servers: Vec<String> = seeking.linked.iter().cloned().collect();
             drop(seeking);
             jetstream.begin_meta_of(servers.clone(), servers);
         }
+    }
+}
+
+impl Seeking {
+    /// Whether a group is to be founded by all servers that are linked: they agree on who they are,
+    /// and have for a while.
+    fn may_found(&mut self, me: &str, now: Timestamp) -> bool {
+        let is_heard = |name: &String| {
+            let gone = self.without.get(name).is_some_and(|(heard, _)| now - heard > GONE);
+            name == me || !gone
+        };
+        let there: BTreeSet<String> = self.linked.iter().filter(|name| is_heard(name)).cloned().collect();
+        if there != self.linked {
+            (self.linked, self.agreed) = (there, None);
+        }
+        let names_us = |name: &String| {
+            let said = self.without.get(name).map(|(_, servers)| servers);
+            name == me || said == Some(&self.linked)
+        };
+        if self.linked.len() < self.expected || !self.linked.iter().all(names_us) {
+            self.agreed = None;
+            return false;
+        }
+        now - *self.agreed.get_or_insert(now) >= AGREED
     }
 }
 
@@ -254,5 +292,36 @@ impl JetStream {
             let line = format_args!("JetStream cannot take part in its cluster: {error}");
             self.host.log(Level::Error, line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_group_is_founded_by_servers_that_agree_on_who_they_are() {
+        let linked = set(&["n1", "n2", "n3"]);
+        let mut seeking =
+            Seeking { expected: 3, linked, without: BTreeMap::new(), agreed: None, is_over: false };
+        seeking.without.insert("n2".into(), (0, set(&["n1", "n2", "n3"])));
+        assert!(!seeking.may_found("n1", AGREED), "one has not answered");
+        seeking.without.insert("n3".into(), (0, set(&["n1", "n2", "n3", "n4"])));
+        assert!(!seeking.may_found("n1", AGREED), "one knows of more");
+        seeking.linked.insert("n4".into());
+        seeking.without.insert("n2".into(), (1, seeking.linked.clone()));
+        seeking.without.insert("n4".into(), (1, seeking.linked.clone()));
+        assert!(!seeking.may_found("n1", 5) && !seeking.may_found("n1", 4 + AGREED), "not for long");
+        assert!(seeking.may_found("n1", 5 + AGREED));
+        // What is linked now counts, and not what has gone.
+        for name in ["n2", "n3"] {
+            seeking.without.insert(name.into(), (GONE + 5, set(&["n1", "n2", "n3"])));
+        }
+        assert!(!seeking.may_found("n1", GONE + 5), "they have to agree anew");
+        assert!(seeking.may_found("n1", GONE + 5 + AGREED) && seeking.linked == set(&["n1", "n2", "n3"]));
     }
 }
