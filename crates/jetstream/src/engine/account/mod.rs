@@ -136,11 +136,16 @@ impl AccountStreams {
         [Storage::Memory, Storage::File].map(|storage| table.reserved(storage))
     }
 
+    /// Requests to the API that came here, and those that were answered by an error.
+    pub(in crate::engine) fn api_calls(&self) -> (u64, u64) {
+        self.calls.get()
+    }
+
     /// Response to `INFO`.
     pub fn info(&self, domain: &str) -> AccountInfo {
         let used = |budget: &StorageBudget| u64::try_from(budget.used()).unwrap_or(0);
         let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
-        let (total, errors) = self.calls.get();
+        let (total, errors) = self.api_calls();
         let limits = self.limits().unwrap_or_default();
         let whole = TierUsage {
             memory: used(&self.memory),

@@ -55,9 +55,7 @@ impl Groups {
         let due = lock(&self.peers).due(self.nanoseconds());
         let mut out = MessageBuf::default();
         due.into_iter().for_each(|(peer, ask)| write_frame(self, peer, FrameBody::Ask(ask), &mut out));
-        if !out.is_empty() {
-            self.host.publish(&self.account, out);
-        }
+        self.publish(out);
     }
 
     /// Has members hear which servers are gone.

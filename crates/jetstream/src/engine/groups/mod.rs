@@ -35,6 +35,7 @@ use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::{Store, Timestamp};
 use myelin_streams::group::{GroupVotes, KeptLogBounds};
+use myelin_wire::message_buf::MessageBuf;
 use peers::Peers;
 use std::collections::BTreeMap;
 use std::io;
@@ -397,6 +398,13 @@ impl Groups {
     pub(super) fn are_there(&self, peers: &[Peer]) -> bool {
         let (table, now) = (lock(&self.peers), self.nanoseconds());
         peers.iter().all(|&peer| peer == self.me || table.is_there(peer, now))
+    }
+
+    /// Sends messages to other servers, if there are any: publishes them in the account of frames.
+    pub(in crate::engine) fn publish(&self, out: MessageBuf) {
+        if !out.is_empty() {
+            self.host.publish(&self.account, out);
+        }
     }
 
     /// Has all members hear of something, on a thread that may wait.

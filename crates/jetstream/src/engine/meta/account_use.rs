@@ -40,8 +40,8 @@ impl TierUse {
 impl AccountUse {
     /// Use of this server.
     pub(super) fn of(account: &AccountStreams) -> Self {
-        let api = account.info("").api;
-        let mut used = Self { total: api.total, errors: api.errors, ..Self::default() };
+        let (total, errors) = account.api_calls();
+        let mut used = Self { total, errors, ..Self::default() };
         for live in account.streams() {
             let config = live.config();
             let bytes = live.reader().state().totals.bytes;

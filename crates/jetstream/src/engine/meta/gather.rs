@@ -146,7 +146,7 @@ impl Meta {
                 ..MessageRef::default()
             });
         }
-        jetstream.host.publish(&self.groups.account, out);
+        self.groups.publish(out);
         let timer = Arc::downgrade(&gathering) as Weak<dyn Timer>;
         jetstream.host.schedule(jetstream.host.now() + PATIENCE, timer);
         promised.await;
@@ -190,26 +190,26 @@ impl Meta {
 
     fn answer_question(&self, jetstream: &JetStream, question: &StreamsQuestion, reply: &[u8]) {
         if question.facts {
-            return self.say(jetstream, reply, &BTreeMap::from([(self.name.clone(), jetstream.facts())]));
+            return self.say(reply, &BTreeMap::from([(self.name.clone(), jetstream.facts())]));
         }
         let Some(account) = jetstream.account(&question.account) else { return };
         if question.usage {
             let used = AccountUse::of(&account);
-            return self.say(jetstream, reply, &BTreeMap::from([(self.name.clone(), used)]));
+            return self.say(reply, &BTreeMap::from([(self.name.clone(), used)]));
         }
         let streams = question.streams.iter().filter_map(|name| account.stream(name));
         let found: BTreeMap<String, StreamInfo> = streams
             .map(|live| (live.name().to_owned(), live.as_listed(jetstream.clustered_info(&live, false))))
             .collect();
-        self.say(jetstream, reply, &found);
+        self.say(reply, &found);
     }
 
     /// Answers another server's question.
-    fn say<T: Serialize>(&self, jetstream: &JetStream, reply: &[u8], answer: &BTreeMap<String, T>) {
+    fn say<T: Serialize>(&self, reply: &[u8], answer: &BTreeMap<String, T>) {
         let payload = serde_json::to_vec(answer).unwrap_or_default();
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
-        jetstream.host.publish(&self.groups.account, out);
+        self.groups.publish(out);
     }
 }
 

@@ -134,7 +134,7 @@ impl Greeter {
         let payload = serde_json::to_vec(&answer).unwrap_or_default();
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: reply, payload: &payload, ..MessageRef::default() });
-        jetstream.host.publish(&self.groups.account, out);
+        self.groups.publish(out);
     }
 
     fn hear(&self, jetstream: &Arc<JetStream>, answer: JoinAnswer) {
@@ -199,7 +199,6 @@ impl MetaSearch for Greeter {
     }
 
     fn ask(&self) {
-        let Some(jetstream) = self.jetstream.upgrade() else { return };
         let payload = serde_json::to_vec(&JoinQuestion { name: self.name.clone() }).unwrap_or_default();
         let reply = format!("_joined_.{}", self.groups.me);
         let mut out = MessageBuf::default();
@@ -209,7 +208,7 @@ impl MetaSearch for Greeter {
             payload: &payload,
             ..MessageRef::default()
         });
-        jetstream.host.publish(&self.groups.account, out);
+        self.groups.publish(out);
     }
 }
 

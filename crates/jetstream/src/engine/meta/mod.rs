@@ -351,7 +351,7 @@ impl Meta {
         let mut out = MessageBuf::default();
         write_on(assignment, on, &mut out);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
-        jetstream.host.publish(&self.groups.account, out);
+        self.groups.publish(out);
         let (key, nonce) = (assignment.key.clone(), assignment.nonce);
         let outcome = || {
             let is_seen = self.view().nonce(&key) == Some(nonce);
@@ -472,10 +472,14 @@ impl ClusterMember for Meta {
 /// Writes the message that proposes an assignment which was decided on the message `on`: where
 /// another one is the last, another decision was quicker and counts.
 fn write_on(assignment: &Assignment, on: Seq, out: &mut MessageBuf) {
-    let (subject, payload) = (assignment.key.subject(), assignment.encode());
+    write_behind(&assignment.key.subject(), on, &assignment.encode(), out);
+}
+
+/// Writes a message for the meta stream that counts if `on` is the last one of its subject.
+fn write_behind(subject: &str, on: Seq, payload: &[u8], out: &mut MessageBuf) {
     let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {on}\r\n\r\n");
     let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
-    out.push(MessageRef { subject, headers, payload: &payload, ..MessageRef::default() });
+    out.push(MessageRef { subject, headers, payload, ..MessageRef::default() });
 }
 
 impl GroupsObserver for Meta {

@@ -75,9 +75,7 @@ impl Meta {
                 });
             }
         }
-        if !out.is_empty() {
-            jetstream.host.publish(&self.groups.account, out);
-        }
+        self.groups.publish(out);
     }
 
     /// Proposes a stream that was restored here, whatever was removed of its name before, and has
@@ -91,7 +89,7 @@ impl Meta {
         let assignment = Assignment { replaces, ..made };
         let mut out = MessageBuf::default();
         self.write(&assignment, &mut out);
-        jetstream.host.publish(&self.groups.account, out);
+        self.groups.publish(out);
         if replicas > 1 {
             lock(&self.restored).push((assignment.key, replicas));
         }
@@ -349,9 +347,7 @@ impl Meta {
             };
             self.write(&done, &mut out);
         }
-        if !out.is_empty() {
-            jetstream.host.publish(&self.groups.account, out);
-        }
+        self.groups.publish(out);
     }
 
     fn remove(

@@ -5,7 +5,7 @@
 //! lead with others, and takes no part, until the group has it again: its files stay as they are.
 
 use super::roster::ServerRecord;
-use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of};
+use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of, write_behind};
 use crate::engine::account::{resume_stream, suspend_stream};
 use crate::engine::live::LiveStream;
 use myelin_broker::Level;
@@ -14,7 +14,7 @@ use myelin_jsapi::advisory::leadership;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -128,7 +128,7 @@ impl Meta {
         }
         let line = format_args!("JetStream: server {name:?} becomes a member of the cluster");
         jetstream.host.log(Level::Info, line);
-        self.propose_record(jetstream, &ServerRecord::new(name, false, jetstream.seed()));
+        self.propose_record(&ServerRecord::new(name, false, jetstream.seed()));
     }
 
     /// Has a server be in the group no more, and waits until that is committed.
@@ -142,7 +142,7 @@ impl Meta {
         }
         let _under_way = RemovalUnderWay(&self.members.is_removing);
         let record = ServerRecord::new(name, true, jetstream.seed());
-        self.propose_record(&jetstream, &record);
+        self.propose_record(&record);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
         let outcome = || {
             let is_seen = lock(&self.members.roster).nonce(name) == Some(record.nonce);
@@ -166,7 +166,7 @@ impl Meta {
                 self.write_moved(jetstream, (known, peers), &mut out);
             }
         }
-        self.publish(jetstream, out);
+        self.groups.publish(out);
     }
 
     /// Gives streams replicas elsewhere that have some on servers that were removed, and those that
@@ -178,22 +178,18 @@ impl Meta {
         let servers = self.servers();
         let all = self.view().incomplete(&servers);
         let mut out = MessageBuf::default();
-        let mut count = 0;
-        for known in all {
+        let replaced = |known: &Arc<Assignment>| {
             let rest: Vec<String> =
                 known.peers.iter().filter(|peer| servers.contains(peer)).cloned().collect();
             let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1);
-            if rest.is_empty() {
-                // Nobody else has it.
-                continue;
-            }
-            let placed = self.place_again(&rest, wanted);
-            if placed != known.peers && count < AT_ONCE {
-                count += 1;
-                self.write_moved(jetstream, (&known, placed), &mut out);
-            }
+            // Where none is left nobody else has it.
+            let placed = (!rest.is_empty()).then(|| self.place_again(&rest, wanted))?;
+            (placed != known.peers).then(|| (Arc::clone(known), placed))
+        };
+        for (known, placed) in all.iter().filter_map(replaced).take(AT_ONCE) {
+            self.write_moved(jetstream, (&known, placed), &mut out);
         }
-        self.publish(jetstream, out);
+        self.groups.publish(out);
     }
 
     fn write_moved(
@@ -211,24 +207,12 @@ impl Meta {
         self.write(&moved, out);
     }
 
-    fn propose_record(&self, jetstream: &JetStream, record: &ServerRecord) {
+    fn propose_record(&self, record: &ServerRecord) {
         let Some(subject) = record.subject() else { return };
         let last = lock(&self.members.roster).last_of(&record.name);
-        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {last}\r\n\r\n");
         let mut out = MessageBuf::default();
-        out.push(MessageRef {
-            subject: subject.as_bytes(),
-            headers: headers.as_bytes(),
-            payload: &record.encode(),
-            ..MessageRef::default()
-        });
-        self.publish(jetstream, out);
-    }
-
-    fn publish(&self, jetstream: &JetStream, out: MessageBuf) {
-        if !out.is_empty() {
-            jetstream.host.publish(&self.groups.account, out);
-        }
+        write_behind(&subject, last, &record.encode(), &mut out);
+        self.groups.publish(out);
     }
 }
 

@@ -30,16 +30,7 @@ fn wait_for_leader(cluster: &mut MetaCluster) {
 
 /// The one answer to a request.
 fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
-    cluster.ask(subject, body);
-    for _ in 0..100 {
-        let answers = cluster.take_answers();
-        if !answers.is_empty() {
-            assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
-            return answers.concat();
-        }
-        cluster.pass(1);
-    }
-    panic!("nobody answers {subject}");
+    cluster.answer_within(100, subject, body)
 }
 
 #[test]

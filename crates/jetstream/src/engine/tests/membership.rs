@@ -28,16 +28,7 @@ fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
         }
         cluster.pass(1);
     }
-    cluster.ask(subject, body);
-    for _ in 0..200 {
-        let answers = cluster.take_answers();
-        if !answers.is_empty() {
-            assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
-            return answers.concat();
-        }
-        cluster.pass(1);
-    }
-    panic!("nobody answers {subject}");
+    cluster.answer_within(200, subject, body)
 }
 
 /// Publishes at whoever leads, which has to acknowledge.

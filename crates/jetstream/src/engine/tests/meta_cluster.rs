@@ -323,6 +323,20 @@ impl MetaCluster {
         panic!("nobody leads");
     }
 
+    /// The one answer to a request, which comes within so many passes.
+    pub(super) fn answer_within(&mut self, passes: usize, subject: &str, body: &str) -> String {
+        self.ask(subject, body);
+        for _ in 0..passes {
+            let answers = self.take_answers();
+            if !answers.is_empty() {
+                assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
+                return answers.concat();
+            }
+            self.pass(1);
+        }
+        panic!("nobody answers {subject}");
+    }
+
     /// Asks the API at all servers that run, as each hears every request.
     pub(super) fn ask(&mut self, subject: &str, body: &str) {
         for (number, server) in self.servers.iter_mut().enumerate() {

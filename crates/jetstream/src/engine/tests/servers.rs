@@ -12,16 +12,7 @@ fn config(replicas: usize) -> String {
 /// The one answer to a request.
 fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
     wait_for(cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
-    cluster.ask(subject, body);
-    for _ in 0..200 {
-        let answers = cluster.take_answers();
-        if !answers.is_empty() {
-            assert_eq!(answers.len(), 1, "one server answers: {answers:?}");
-            return answers.concat();
-        }
-        cluster.pass(1);
-    }
-    panic!("nobody answers {subject}");
+    cluster.answer_within(200, subject, body)
 }
 
 fn wait_for(cluster: &mut MetaCluster, what: &str, mut is_there: impl FnMut(&mut MetaCluster) -> bool) {
