@@ -69,6 +69,14 @@ pub struct StreamUpdate {
     pub info: Option<Info>,
 }
 
+/// To `STREAM.CANCEL_MOVE`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamCancelMove {
+    /// The stream, on its way back.
+    #[serde(flatten)]
+    pub info: Option<Info>,
+}
+
 /// To `STREAM.INFO`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamInfo {
@@ -207,6 +215,7 @@ macro_rules! types {
 types! {
     StreamCreate: "stream_create",
     StreamUpdate: "stream_update",
+    StreamCancelMove: "stream_cancel_move",
     StreamInfo: "stream_info",
     StreamNames: "stream_names",
     StreamList: "stream_list",

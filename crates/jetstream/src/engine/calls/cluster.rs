@@ -52,6 +52,7 @@ macro_rules! peer_removed {
 peer_removed! {
     RemovePeer: "stream_remove_peer",
     RemovePeerOfConsumer: "consumer_remove_peer",
+    EvacuatePeerOfConsumer: "consumer_evacuate_peer",
     EvacuatePeer: "stream_evacuate_peer",
     RemoveServer: "meta_server_remove",
     EvacuateServer: "meta_server_evacuate",
@@ -70,8 +71,11 @@ pub(super) struct PeerRequest {
 impl PeerRequest {
     /// Reads a body.
     pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
-        let request: Self = serde_json::from_slice(body).map_err(|_| ApiError::BAD_REQUEST)?;
-        if request.peer.is_empty() && request.peer_id.is_empty() {
+        if is_empty(body) {
+            return Err(ApiError::BAD_REQUEST);
+        }
+        let request: Self = serde_json::from_slice(body).map_err(ApiError::invalid_json)?;
+        if request.peer.is_empty() {
             return Err(ApiError::BAD_REQUEST);
         }
         Ok(request)
@@ -82,6 +86,20 @@ impl PeerRequest {
         let has_id = |server: &String| peer_of(server).is_some_and(|known| known.to_string() == peer);
         servers.iter().find(|server| *server == peer || has_id(server))
     }
+}
+
+/// Body of a request that has a stream leave a server.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct MoveRequest {
+    /// The server; empty for any.
+    pub(super) server: String,
+    /// Its cluster; empty for any.
+    pub(super) cluster: String,
+    /// Its domain; empty for any.
+    pub(super) domain: String,
+    /// Tags that the other server is to have beside those of the stream's placement.
+    pub(super) tags: Vec<String>,
 }
 
 clustered! {
@@ -120,8 +138,13 @@ impl Call {
         if let (Some(meta), ["SERVER", action @ ("REMOVE" | "EVACUATE")]) = (self.jetstream.meta(), tokens) {
             return match *action {
                 "REMOVE" => self.remove_server(&meta).await,
-                _ => self.evacuate_server(&meta),
+                _ => self.evacuate_server(&meta).await,
             };
+        }
+        if let (Some(meta), &["ACCOUNT", "STREAM", action @ ("MOVE" | "CANCEL_MOVE"), account, name]) =
+            (self.jetstream.meta(), tokens)
+        {
+            return self.operate_stream(&meta, (action, account, name)).await;
         }
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
@@ -147,12 +170,18 @@ impl Call {
     }
 
     /// Has all streams leave a server. `None`: another server answers.
-    fn evacuate_server(&mut self, meta: &Meta) -> Option<CallResponse> {
+    async fn evacuate_server(&mut self, meta: &Meta) -> Option<CallResponse> {
         if !meta.leads() {
             return None;
         }
-        let outcome = self.named_server(meta).map(|name| meta.evacuate_server(&self.jetstream, &name));
-        Some(respond_to_any(outcome.map(|()| EvacuateServer::from(PeerRemoved { success: true }))))
+        let outcome = match self.named_server(meta) {
+            Ok(name) => {
+                meta.evacuate_server(&self.jetstream, &name).await;
+                Ok(EvacuateServer::from(PeerRemoved { success: true }))
+            }
+            Err(error) => Err(error),
+        };
+        Some(respond_to_any(outcome))
     }
 
     /// The server of the meta group that the request names. Compat: its peer id goes before.

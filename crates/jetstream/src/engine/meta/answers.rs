@@ -5,7 +5,9 @@ use super::{LiveStream, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, Action, AdvisoryHeader};
-use myelin_jsapi::api::response::{ApiResponse, StreamCreate, StreamDelete, StreamUpdate, granted, refused};
+use myelin_jsapi::api::response::{
+    ApiResponse, StreamCancelMove, StreamCreate, StreamDelete, StreamUpdate, granted, refused,
+};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
@@ -67,6 +69,7 @@ impl Meta {
         let body = match pending.answer {
             AnswerKind::Create => granted(&StreamCreate { info, did_create: is_news }),
             AnswerKind::Update => granted(&StreamUpdate { info }),
+            AnswerKind::CancelMove => granted(&StreamCancelMove { info }),
             AnswerKind::Delete => return,
         };
         if is_news {
@@ -117,9 +120,11 @@ fn answer(jetstream: &JetStream, of: &Assignment, body: &[u8]) {
     if of.reply.is_empty() {
         return;
     }
-    if let Some(account) = jetstream.account(&of.key.account) {
+    let own = || Some(Arc::clone(jetstream.account(&of.key.account)?.account()));
+    let account = if of.is_for_system { jetstream.host.system_account() } else { own() };
+    if let Some(account) = account {
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: of.reply.as_bytes(), payload: body, ..MessageRef::default() });
-        jetstream.host.publish(account.account(), out);
+        jetstream.host.publish(&account, out);
     }
 }

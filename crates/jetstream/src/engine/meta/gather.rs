@@ -188,6 +188,29 @@ impl Meta {
         facts
     }
 
+    /// Asks other servers that are there what they are; answers go to
+    /// [`facts_subject`](Self::facts_subject). Answers how many were asked.
+    pub(super) fn ask_for_facts(&self) -> usize {
+        let others: Vec<Peer> = peers_of(&self.servers());
+        let is_asked = |&&peer: &&Peer| peer != self.groups.me && self.groups.is_there(peer);
+        let question = StreamsQuestion { facts: true, ..StreamsQuestion::default() };
+        let payload = serde_json::to_vec(&question).unwrap_or_default();
+        let (reply, mut out, mut count) = (self.facts_subject(), MessageBuf::default(), 0);
+        for peer in others.iter().filter(is_asked) {
+            let subject = format!("_ask_.{peer}");
+            let (subject, reply) = (subject.as_bytes(), reply.as_bytes());
+            out.push(MessageRef { subject, reply, payload: &payload, ..MessageRef::default() });
+            count += 1;
+        }
+        self.groups.publish(out);
+        count
+    }
+
+    /// Subject to which facts go that this server keeps.
+    pub(super) fn facts_subject(&self) -> String {
+        format!("_answer_.{}.facts", self.groups.me)
+    }
+
     fn answer_question(&self, jetstream: &JetStream, question: &StreamsQuestion, reply: &[u8]) {
         if question.facts {
             return self.say(reply, &BTreeMap::from([(self.name.clone(), jetstream.facts())]));
@@ -215,7 +238,7 @@ impl Meta {
 
 impl JetStream {
     /// Facts by which this server gets streams or not.
-    fn facts(&self) -> PlacementFacts {
+    pub(super) fn facts(&self) -> PlacementFacts {
         let (limits, reserved) = (self.limits(), self.reserved());
         let free =
             |most: u64, reserved: i64| i64::try_from(most).unwrap_or(i64::MAX).saturating_sub(reserved);

@@ -21,6 +21,7 @@ mod answers;
 mod assignment;
 mod gather;
 mod greeting;
+mod kept_facts;
 mod leadership;
 mod placement;
 mod placement_facts;
@@ -40,6 +41,7 @@ use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
 use gather::AskService;
+use kept_facts::{FactsService, KeptFacts};
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -62,6 +64,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use placement::PlaceTerms;
 pub(super) use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
@@ -97,6 +100,7 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     stalled: Mutex<StalledGroups>,
     retries: Mutex<Retries>,
+    kept_facts: Mutex<KeptFacts>,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
@@ -200,6 +204,7 @@ impl Meta {
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             stalled: Mutex::default(),
             retries: Mutex::default(),
+            kept_facts: Mutex::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
         });
@@ -208,6 +213,8 @@ impl Meta {
         let service: Arc<dyn Service> = Arc::new(AskService(Arc::downgrade(&meta)));
         // As long as the account is there, which is for ever.
         let _ = groups.account.bind(asked.as_bytes(), service);
+        let facts: Arc<dyn Service> = Arc::new(FactsService(Arc::downgrade(&meta)));
+        let _ = groups.account.bind(meta.facts_subject().as_bytes(), facts);
         meta.live().watch_member(Arc::downgrade(&meta) as Weak<dyn MemberWatcher>);
         // What is there from earlier lives was answered then.
         meta.apply(false);
@@ -266,7 +273,7 @@ impl Meta {
     }
 
     /// Whether a server is there, this one or another, as far as this one knows.
-    fn has(&self, server: &str) -> bool {
+    pub(super) fn has(&self, server: &str) -> bool {
         server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
     }
 

@@ -149,12 +149,14 @@ impl Assignments {
     }
 
     /// Streams with replicas on servers that are not in the cluster any more, and those that have
-    /// fewer replicas than they want while nothing else is under way.
+    /// fewer replicas than they want, or are to leave a server, while nothing else is under way.
     pub(super) fn incomplete(&self, servers: &[String]) -> Vec<Arc<Assignment>> {
         let lacks_some = |one: &&Arc<Assignment>| {
             let wanted = usize::try_from(one.config.num_replicas).unwrap_or(1);
             let is_gone = one.peers.iter().any(|peer| !servers.contains(peer));
-            !one.is_removed && (is_gone || one.before.is_empty() && one.peers.len() < wanted)
+            let leaves = one.leaves.iter().any(|server| one.peers.contains(server));
+            let is_settled = one.before.is_empty();
+            !one.is_removed && (is_gone || is_settled && (leaves || one.peers.len() < wanted))
         };
         self.all.values().filter(lacks_some).map(Arc::clone).collect()
     }
@@ -241,6 +243,8 @@ mod tests {
             peers,
             founders: Vec::new(),
             before,
+            change: None,
+            leaves: Vec::new(),
             group: "S-R3F-x".into(),
             created: 1,
             replaces: Vec::new(),
@@ -255,6 +259,7 @@ mod tests {
             nonce: 1,
             reply: String::new(),
             answer: AnswerKind::Create,
+            is_for_system: false,
         }
     }
 

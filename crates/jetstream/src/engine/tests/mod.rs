@@ -12,6 +12,7 @@ mod lost_copy;
 mod marks;
 mod membership;
 mod meta_cluster;
+mod moves;
 mod panics;
 mod promises;
 mod quiet_groups;
