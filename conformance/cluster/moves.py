@@ -106,55 +106,79 @@ async def moves(c):
 
 
 async def held(c):
-    """What is refused, shown and cancelled while a move is under way."""
-    s = "H"
+    """What is refused, shown and cancelled while a move is under way: to servers that are paused."""
+    s, plain = "H", {"name": "H", "subjects": ["H.>"], "num_replicas": 3}
     await c.meta_at("n1")
-    await c.req("create", f"STREAM.CREATE.{s}", placed(s, 3, ["cloud:a"]))
+    await c.req("create", f"STREAM.CREATE.{s}", placed(s, 3, ["cloud:a"]), keep=False)
     await c.quiet(s, 2, A)
     await c.req("consumer", f"CONSUMER.CREATE.{s}.c", consumer(s, "c", ack_policy="explicit", durable_name="c"))
+    await c.req("placement taken away", f"STREAM.UPDATE.{s}", plain)
+    await c.published(f"{s}.a", 3)
+    # The move is to the one of cloud:b that runs, and then to one that does not.
+    c.signal(signal.SIGSTOP, 5, 6)
+    try:
+        for at in range(2):
+            await c.req("moved", f"ACCOUNT.STREAM.MOVE.A.{s}", {"server": A[at]}, nc=c.system[0], keep=at == 9)
+            await asyncio.sleep(3 if at == 0 else 0.5)
+        await c.req("info", f"STREAM.INFO.{s}", drop=("cluster",))
+        await c.req("moved again", f"STREAM.UPDATE.{s}", placed(s, 3, ["cloud:a"]), keep=False)
+        await c.pub("published meanwhile", f"{s}.a")
+    finally:
+        c.signal(signal.SIGCONT, 5, 6)
+    await c.quiet(s, 2)
+    await c.req("info afterwards", f"STREAM.INFO.{s}", drop=("config",))
+    await c.req("cancel afterwards", f"STREAM.CANCEL_MOVE.{s}")
+    await c.pub("published afterwards", f"{s}.a")
+
+
+async def refused(c):
+    """What is refused, shown and cancelled while a move is under way: all servers that it could go to are paused."""
+    s, plain = "I", {"name": "I", "subjects": ["I.>"], "num_replicas": 4}
+    await c.meta_at("n1")
+    await c.req("create", f"STREAM.CREATE.{s}", {**plain, "placement": {"tags": ["!node:5", "!node:6"]}}, keep=False)
+    await c.quiet(s, 3)
+    await c.req("placement taken away", f"STREAM.UPDATE.{s}", plain, keep=False)
     await c.published(f"{s}.a", 3)
     c.signal(signal.SIGSTOP, 5, 6)
     try:
-        await c.req("move", f"STREAM.UPDATE.{s}", placed(s, 3, ["cloud:b"]))
-        await asyncio.sleep(3)
-        await c.req("info", f"STREAM.INFO.{s}")
-        await c.req("consumer info", f"CONSUMER.INFO.{s}.c")
-        await c.req("moved again", f"STREAM.UPDATE.{s}", placed(s, 3, ["cloud:a"]))
-        await c.req("the same again", f"STREAM.UPDATE.{s}", placed(s, 3, ["cloud:b"]))
-        await c.req("scaled", f"STREAM.UPDATE.{s}", placed(s, 1, ["cloud:b"]))
-        await c.req("retained", f"STREAM.UPDATE.{s}", placed(s, 3, ["cloud:b"], retention="interest"))
-        await c.req("other update", f"STREAM.UPDATE.{s}", placed(s, 3, ["cloud:b"], max_msgs=1000))
+        await c.req("moved", f"ACCOUNT.STREAM.MOVE.A.{s}", {"server": "n4"}, nc=c.system[0], drop=("cluster",))
+        away = ["!node:1"]
+        await c.req("moved again", f"STREAM.UPDATE.{s}", {**plain, "placement": {"tags": away}})
+        await c.req("scaled", f"STREAM.UPDATE.{s}", {**plain, "num_replicas": 1})
+        await c.req("moved and scaled", f"STREAM.UPDATE.{s}", {**plain, "num_replicas": 1, "placement": {"tags": away}})
+        await c.req("retained", f"STREAM.UPDATE.{s}", {**plain, "retention": "interest"})
+        await c.req("other update", f"STREAM.UPDATE.{s}", {**plain, "max_msgs": 1000}, drop=("cluster",))
         await c.pub("published meanwhile", f"{s}.a")
-        await c.req("cancel", f"STREAM.CANCEL_MOVE.{s}")
+        out = await c.req("cancel", f"STREAM.CANCEL_MOVE.{s}", keep=False)
+        if isinstance(out, dict):
+            # How far it has come is each its own.
+            (out["body"].get("cluster") or {}).pop("replicas", None)
+            ((out["body"].get("cluster") or {}).get("desired") or {}).pop("status", None)
+        c.note("cancel", out)
     finally:
         c.signal(signal.SIGCONT, 5, 6)
-    await c.quiet(s, 2, A)
+    await c.quiet(s, 3, A + ["n4"])
     await c.req("info afterwards", f"STREAM.INFO.{s}")
     await c.req("cancel afterwards", f"STREAM.CANCEL_MOVE.{s}")
     await c.pub("published afterwards", f"{s}.a")
 
 
 async def scales(c):
-    """A scale that is under way, stacked and cancelled."""
+    """Scales that follow each other before the first is through."""
     s = "K"
-    await c.meta_at("n1")
-    await c.req("create", f"STREAM.CREATE.{s}", placed(s, 1, ["cloud:a"]))
-    await c.quiet(s, 0, A)
+    config = {"name": s, "subjects": [f"{s}.>"]}
+    await c.req("create", f"STREAM.CREATE.{s}", {**config, "num_replicas": 1})
     await c.published(f"{s}.a", 3)
-    c.signal(signal.SIGSTOP, 4, 5, 6)
-    try:
-        config = {"name": s, "subjects": [f"{s}.>"], "num_replicas": 3}
-        await c.req("placement taken away", f"STREAM.UPDATE.{s}", {**config, "num_replicas": 1})
-        await c.req("scale", f"STREAM.UPDATE.{s}", {**config, "num_replicas": 5})
-        await asyncio.sleep(2)
-        await c.req("a move while it scales", f"STREAM.UPDATE.{s}", placed(s, 5, ["cloud:b"]))
-        await c.req("scale back", f"STREAM.UPDATE.{s}", {**config, "num_replicas": 1})
-        await c.req("cancel", f"STREAM.CANCEL_MOVE.{s}")
-    finally:
-        c.signal(signal.SIGCONT, 4, 5, 6)
+    for replicas in (3, 5, 1):
+        await c.req(f"scale to {replicas}", f"STREAM.UPDATE.{s}", {**config, "num_replicas": replicas}, drop=("cluster",))
     await c.quiet(s, 0)
     await c.req("info afterwards", f"STREAM.INFO.{s}")
     await c.pub("published afterwards", f"{s}.a")
+    await c.req("too many", f"STREAM.UPDATE.{s}", {**config, "num_replicas": 6})
+    for replicas in (5, 3):
+        await c.req(f"scale to {replicas}", f"STREAM.UPDATE.{s}", {**config, "num_replicas": replicas}, drop=("cluster",))
+        await c.quiet(s, replicas - 1)
+    await c.req("info of three", f"STREAM.INFO.{s}")
 
 
 async def peers(c):
@@ -209,7 +233,8 @@ async def system(c):
     after = await c.quiet(s, 0, [n for n in A if n != leader])
     c.note("moved", after.get("leader") != leader)
     await c.req("as another account", f"{move}.A.{s}", {}, nc=c.limited, wait=1)
-    await c.req("as the account", f"{move}.A.{s}", {}, wait=1)
+    await c.req("as the account", f"{move}.A.{s}", {}, wait=1, drop=("cluster",))
+    await c.quiet(s, 0, A)
     await c.req("cancel as the account", f"{cancel}.A.{s}", {}, wait=1)
     await c.req("info", f"STREAM.INFO.{s}")
     for body in (None, b"{", {}, {"quorum_needed": 0}, {"quorum_needed": 5}, {"quorum_needed": 1}):
@@ -227,7 +252,7 @@ async def system(c):
 
 
 differences.Cluster = Cluster
-differences.SCENES = [moves, held, scales, peers, system]
+differences.SCENES = [moves, held, refused, scales, peers, system]
 
 if __name__ == "__main__":
     differences.main()

@@ -3,11 +3,11 @@
 use super::{Call, CallResponse, REQUEST_INFO, respond_to_any};
 use crate::engine::meta::{Meta, peer_of};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::request::is_empty;
+use myelin_jsapi::api::request::PeerRequest;
 use myelin_jsapi::api::response::{ApiResponse, refused};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageBuf;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// An answer that never says yes on a server alone.
 macro_rules! clustered {
@@ -58,48 +58,17 @@ peer_removed! {
     EvacuateServer: "meta_server_evacuate",
 }
 
-/// Body of a request that names a server.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PeerRequest {
-    /// Its name, or its peer id.
-    pub(super) peer: String,
-    /// Its peer id.
-    pub(super) peer_id: String,
+/// The server that a request names, or whose peer id it has.
+pub(super) fn find_peer<'a>(peer: &str, servers: &'a [String]) -> Option<&'a String> {
+    let has_id = |server: &String| peer_of(server).is_some_and(|known| known.to_string() == peer);
+    servers.iter().find(|server| *server == peer || has_id(server))
 }
 
-impl PeerRequest {
-    /// Reads a body.
-    pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
-        if is_empty(body) {
-            return Err(ApiError::BAD_REQUEST);
-        }
-        let request: Self = serde_json::from_slice(body).map_err(ApiError::invalid_json)?;
-        if request.peer.is_empty() {
-            return Err(ApiError::BAD_REQUEST);
-        }
-        Ok(request)
-    }
-
-    /// The server that is meant.
-    pub(super) fn find<'a>(peer: &str, servers: &'a [String]) -> Option<&'a String> {
-        let has_id = |server: &String| peer_of(server).is_some_and(|known| known.to_string() == peer);
-        servers.iter().find(|server| *server == peer || has_id(server))
-    }
-}
-
-/// Body of a request that has a stream leave a server.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct MoveRequest {
-    /// The server; empty for any.
-    pub(super) server: String,
-    /// Its cluster; empty for any.
-    pub(super) cluster: String,
-    /// Its domain; empty for any.
-    pub(super) domain: String,
-    /// Tags that the other server is to have beside those of the stream's placement.
-    pub(super) tags: Vec<String>,
+/// Manner in which a server is left: at once, or when it has been replaced; the same here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    Remove,
+    Evacuate,
 }
 
 clustered! {
@@ -186,10 +155,7 @@ impl Call {
 
     /// The server of the meta group that the request names. Compat: its peer id goes before.
     fn named_server(&self, meta: &Meta) -> Result<String, ApiError> {
-        if is_empty(self.body()) {
-            return Err(ApiError::BAD_REQUEST);
-        }
-        let request: PeerRequest = serde_json::from_slice(self.body()).map_err(ApiError::invalid_json)?;
+        let request = PeerRequest::read(self.body(), self.is_strict())?;
         let servers = meta.servers();
         let is_meant = |server: &&String| match request.peer_id.as_str() {
             "" => **server == request.peer,

@@ -4,9 +4,8 @@
 //! changes, removes and lists streams, the leader of a stream what is about it. All others are
 //! silent, as with nats-server.
 
-use super::cluster::{AccountPurge, EvacuatePeer, RemovePeer};
+use super::cluster::AccountPurge;
 use super::listing::page_of;
-use super::moves::Leave;
 use super::unanswerable::refusal;
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{
@@ -135,24 +134,9 @@ impl Call {
                 Some(self.respond(act).await)
             }
             ["STREAM", "CANCEL_MOVE", name] => {
-                let account = self.account.account().name().to_owned();
-                let act = async |call: &mut Self| call.cancel_move(meta, (&account, name)).await;
-                self.pass_on::<StreamCancelMove>(act).await
+                self.pass_on::<StreamCancelMove>(async |call| call.cancel_own_move(meta, name).await).await
             }
-            ["STREAM", "PEER", "REMOVE", name] => {
-                let act = async |call: &mut Self| call.remove_peer(meta, (name, Leave::Remove)).await;
-                Some(self.respond::<RemovePeer>(act).await)
-            }
-            ["STREAM", "PEER", "EVACUATE", name] => {
-                let act = async |call: &mut Self| call.remove_peer(meta, (name, Leave::Evacuate)).await;
-                Some(self.respond::<EvacuatePeer>(act).await)
-            }
-            ["CONSUMER", "PEER", "REMOVE", name, consumer] => {
-                self.leave_peer_of_consumer(meta, (Leave::Remove, name, consumer)).await
-            }
-            ["CONSUMER", "PEER", "EVACUATE", name, consumer] => {
-                self.leave_peer_of_consumer(meta, (Leave::Evacuate, name, consumer)).await
-            }
+            ["STREAM" | "CONSUMER", "PEER", ..] => self.leave_peer(meta, tokens).await,
             ["INFO"] => Some(self.respond(async |call| call.info_of_all(meta).await).await),
             _ => return Handled::Usual,
         })
@@ -454,7 +438,7 @@ impl JetStream {
         Some(DesiredInfo { created, name, replicas, origin, status })
     }
 
-    /// What a change waits for, as the leader of the stream sees it.
+    /// Progress of a change, as the leader of the stream sees it.
     fn status_of_change(&self, meta: &Meta, live: &LiveStream, of: &Assignment) -> DesiredStatus {
         let voters = live.voters();
         let votes = |server: &String| peer_of(server).is_some_and(|peer| voters.contains(&peer));

@@ -1,19 +1,15 @@
 //! Calls that have a stream be on other servers: updates that move or scale it, moves by operators,
 //! their cancellation, and servers that it is to leave.
 
-use super::cluster::{EvacuatePeerOfConsumer, MoveRequest, PeerRemoved, PeerRequest, RemovePeerOfConsumer};
+use super::cluster::{
+    EvacuatePeer, EvacuatePeerOfConsumer, Leave, PeerRemoved, RemovePeer, RemovePeerOfConsumer, find_peer,
+};
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AnswerKind, Assignment, Meta, PlaceTerms, Route, peer_of};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::api::request::{MoveRequest, PeerRequest};
 use myelin_jsapi::api::response::{ApiResponse, StreamCancelMove, StreamUpdate};
 use myelin_jsapi::config::{self, StreamConfig, StreamConfigRequest};
-
-/// Whether a server is to be left at once, or may stay until it has been replaced: the same here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
-    Remove,
-    Evacuate,
-}
 
 impl Call {
     pub(super) async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
@@ -77,12 +73,14 @@ impl Call {
         moved
     }
 
+    /// Cancels a change of a stream of the account that asks.
+    pub(super) async fn cancel_own_move(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
+        let account = self.account.account().name().to_owned();
+        self.cancel_move(meta, (&account, name)).await
+    }
+
     /// Has a stream go back to where it was before a change that is under way.
-    pub(super) async fn cancel_move(
-        &mut self,
-        meta: &Meta,
-        (account, name): (&str, &str),
-    ) -> Result<(), ApiError> {
+    async fn cancel_move(&mut self, meta: &Meta, (account, name): (&str, &str)) -> Result<(), ApiError> {
         let (known, on) = meta.known(account, name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let origin = known.change.as_ref().and_then(|change| change.origin.clone());
@@ -105,7 +103,7 @@ impl Call {
 
     /// Has a stream leave a server for another one, as an operator asks for.
     async fn move_stream(&mut self, meta: &Meta, (account, name): (&str, &str)) -> Result<(), ApiError> {
-        let request: MoveRequest = serde_json::from_slice(self.body()).map_err(ApiError::invalid_json)?;
+        let request = MoveRequest::read(self.body(), self.is_strict())?;
         self.jetstream.account(account).ok_or(ApiError::NO_ACCOUNT)?;
         let (known, on) = meta.known(account, name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
@@ -168,17 +166,52 @@ impl Call {
         }
     }
 
+    fn named_peer(&self) -> Result<String, ApiError> {
+        let PeerRequest { peer, .. } = PeerRequest::read(self.body(), self.is_strict())?;
+        if peer.is_empty() { Err(ApiError::BAD_REQUEST) } else { Ok(peer) }
+    }
+
+    /// Has a stream or a consumer leave a server, as `tokens` say behind `PEER`.
+    pub(super) async fn leave_peer(&mut self, meta: &Meta, tokens: &[&str]) -> Option<CallResponse> {
+        let (leave, rest) = match *tokens {
+            ["STREAM", "PEER", "REMOVE", ref rest @ ..] => (Leave::Remove, rest),
+            ["STREAM", "PEER", "EVACUATE", ref rest @ ..] => (Leave::Evacuate, rest),
+            ["CONSUMER", "PEER", "REMOVE", ref rest @ ..] => (Leave::Remove, rest),
+            ["CONSUMER", "PEER", "EVACUATE", ref rest @ ..] => (Leave::Evacuate, rest),
+            _ => return None,
+        };
+        Some(match (rest, leave) {
+            (&[name], Leave::Remove) => {
+                let act = async |call: &mut Self| call.remove_peer(meta, (name, leave)).await;
+                self.respond::<RemovePeer>(act).await
+            }
+            (&[name], Leave::Evacuate) => {
+                let act = async |call: &mut Self| call.remove_peer(meta, (name, leave)).await;
+                self.respond::<EvacuatePeer>(act).await
+            }
+            (&[name, consumer], Leave::Remove) => {
+                let act = async |call: &mut Self| call.remove_peer_of_consumer(meta, name, consumer);
+                self.respond::<RemovePeerOfConsumer>(act).await
+            }
+            (&[name, consumer], Leave::Evacuate) => {
+                let act = async |call: &mut Self| call.remove_peer_of_consumer(meta, name, consumer);
+                self.respond::<EvacuatePeerOfConsumer>(act).await
+            }
+            _ => return None,
+        })
+    }
+
     /// Has a stream have a replica on another server in the place of one that is named.
-    pub(super) async fn remove_peer<A: From<PeerRemoved>>(
+    async fn remove_peer<A: From<PeerRemoved>>(
         &mut self,
         meta: &Meta,
         (name, leave): (&str, Leave),
     ) -> Result<A, ApiError> {
-        let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
+        let peer = self.named_peer()?;
         let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let Some(gone) = PeerRequest::find(&peer, &known.peers) else {
-            PeerRequest::find(&peer, &known.before).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
+        let Some(gone) = find_peer(&peer, &known.peers) else {
+            find_peer(&peer, &known.before).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
             // It is on its way out already.
             let done = PeerRemoved { success: true };
             return if leave == Leave::Remove { Ok(done.into()) } else { Err(ApiError::PEER_REMAP) };
@@ -192,24 +225,6 @@ impl Call {
         Ok(PeerRemoved { success: true }.into())
     }
 
-    /// Answers for a consumer that is to leave a server: `None`, another server answers.
-    pub(super) async fn leave_peer_of_consumer(
-        &mut self,
-        meta: &Meta,
-        (leave, name, consumer): (Leave, &str, &str),
-    ) -> Option<CallResponse> {
-        Some(match leave {
-            Leave::Remove => {
-                let act = async |call: &mut Self| call.remove_peer_of_consumer(meta, name, consumer);
-                self.respond::<RemovePeerOfConsumer>(act).await
-            }
-            Leave::Evacuate => {
-                let act = async |call: &mut Self| call.remove_peer_of_consumer(meta, name, consumer);
-                self.respond::<EvacuatePeerOfConsumer>(act).await
-            }
-        })
-    }
-
     /// Consumers are where their stream is. One that has as many replicas has no other server; one
     /// with fewer counts as being where the stream is led, and goes where that goes.
     fn remove_peer_of_consumer<A: ApiResponse + From<PeerRemoved>>(
@@ -218,12 +233,12 @@ impl Call {
         name: &str,
         consumer: &str,
     ) -> Result<A, ApiError> {
-        let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
+        let peer = self.named_peer()?;
         let known = meta.view().get(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
         let found = live.consumers().config(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        let gone = PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
+        let gone = find_peer(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
         let replicas = found.replicas(&known.config);
         let leads = *gone == self.jetstream.settings.server_name;
         if replicas >= i64::try_from(known.peers.len()).unwrap_or(i64::MAX) {

@@ -32,42 +32,42 @@ pub(in crate::engine) enum AnswerKind {
 
 /// State of a stream before a change of its servers, to which a cancellation goes back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine) struct Origin {
+pub(in crate::engine) struct StreamBefore {
     pub(in crate::engine) peers: Vec<String>,
     pub(in crate::engine) replicas: i64,
-    placement: Option<OriginPlacement>,
+    placement: Option<PlacementBefore>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct OriginPlacement {
+struct PlacementBefore {
     cluster: String,
     tags: Option<Vec<String>>,
     preferred: String,
 }
 
-impl Origin {
+impl StreamBefore {
     fn of(assignment: &Assignment) -> Self {
         let of = |placement: Placement| {
             let Placement { cluster, tags, preferred } = placement;
-            OriginPlacement { cluster, tags, preferred }
+            PlacementBefore { cluster, tags, preferred }
         };
         let (peers, config) = (assignment.peers.clone(), &assignment.config);
         Self { peers, replicas: config.num_replicas, placement: config.placement.clone().map(of) }
     }
 
     pub(in crate::engine) fn placement(&self) -> Option<Placement> {
-        let OriginPlacement { cluster, tags, preferred } = self.placement.clone()?;
+        let PlacementBefore { cluster, tags, preferred } = self.placement.clone()?;
         Some(Placement { cluster, tags, preferred })
     }
 }
 
-/// Change of a stream's servers that is under way.
+/// StreamChange of a stream's servers that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::engine) struct Change {
+pub(in crate::engine) struct StreamChange {
     /// When it was asked for.
     pub(in crate::engine) created: Timestamp,
     /// `None`: nobody who could cancel it has asked for it.
-    pub(in crate::engine) origin: Option<Origin>,
+    pub(in crate::engine) origin: Option<StreamBefore>,
     /// Whether it is a move, which nothing else may be combined with.
     pub(in crate::engine) is_move: bool,
 }
@@ -86,7 +86,7 @@ pub(in crate::engine) struct Assignment {
     /// Servers that had replicas before a change that is not through, and have them until it is.
     pub(in crate::engine) before: Vec<String>,
     /// The change that is not through, as operators see it.
-    pub(in crate::engine) change: Option<Change>,
+    pub(in crate::engine) change: Option<StreamChange>,
     /// Servers that the stream is to leave as soon as there is another place.
     pub(in crate::engine) leaves: Vec<String>,
     /// Name of the group, as tools show it: `S-R3F-` and eight characters.
@@ -120,7 +120,7 @@ struct AssignmentHead {
     #[serde(default)]
     before: Vec<String>,
     #[serde(default)]
-    change: Option<Change>,
+    change: Option<StreamChange>,
     #[serde(default)]
     leaves: Vec<String>,
     group: String,
@@ -241,7 +241,7 @@ impl Assignment {
     /// `before` was. The first origin stays.
     pub(in crate::engine) fn with_origin(mut self, before: &Self) -> Self {
         if let Some(change) = &mut self.change {
-            change.origin.get_or_insert_with(|| Origin::of(before));
+            change.origin.get_or_insert_with(|| StreamBefore::of(before));
         }
         self
     }
@@ -263,7 +263,7 @@ impl Assignment {
             moved.group = self.group.replacen("S-R1", &size, 1);
         }
         (moved.before, moved.peers) = (before, peers);
-        moved.change.get_or_insert(Change { created: now, origin: None, is_move: false });
+        moved.change.get_or_insert(StreamChange { created: now, origin: None, is_move: false });
         moved
     }
 }

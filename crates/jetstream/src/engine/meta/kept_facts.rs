@@ -1,14 +1,7 @@
 //! Facts about other servers that are kept for a moment: what is placed by itself, and not because
 //! somebody asks, does not wait for answers.
 
-use super::Meta;
-use super::gather::StreamsElsewhere;
 use super::placement_facts::FactsByServer;
-use crate::engine::JetStream;
-use crate::engine::host::PlacementFacts;
-use myelin_broker::{Service, ServiceBatch, ServiceShard};
-use myelin_stdx::sync::lock;
-use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 /// Facts are used for so long.
@@ -23,54 +16,58 @@ pub(super) struct KeptFacts {
     found: FactsByServer,
 }
 
-/// Takes the answers.
-pub(super) struct FactsService(pub(super) Weak<Meta>);
+/// Facts as they are known at a moment.
+pub(super) enum KnownFacts {
+    /// Of all servers that have answered, or have had their time to.
+    Here(FactsByServer),
+    /// Others have been asked.
+    Awaited,
+    /// Nobody was asked lately.
+    Unknown,
+}
 
-impl Service for FactsService {
-    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
-        let Some(meta) = self.0.upgrade() else { return batch.clear() };
-        let mut kept = lock(&meta.kept_facts);
-        let was_waiting = kept.left > 0;
-        for msg in batch.iter() {
-            let answer: StreamsElsewhere = serde_json::from_slice(msg.payload).unwrap_or_default();
-            let read = answer.into_iter().filter_map(|(server, facts)| {
-                Some((server, serde_json::from_str::<PlacementFacts>(facts.get()).ok()?))
-            });
-            kept.found.extend(read);
-            kept.left = kept.left.saturating_sub(1);
+impl KeptFacts {
+    pub(super) fn known(&self, now: Instant) -> KnownFacts {
+        match self.asked_at.map(|asked| now.saturating_duration_since(asked)) {
+            Some(age) if age >= HOLDS => KnownFacts::Unknown,
+            Some(age) if self.left == 0 || age >= HOLDS / 2 => KnownFacts::Here(self.found.clone()),
+            Some(_) => KnownFacts::Awaited,
+            None => KnownFacts::Unknown,
         }
-        let is_complete = was_waiting && kept.left == 0;
-        drop(kept);
-        batch.clear();
-        if is_complete {
-            meta.on_api(|meta, jetstream| meta.replace_servers(jetstream));
-        }
+    }
+
+    /// Notes that servers are being asked.
+    pub(super) fn begin(&mut self, now: Instant, asked: usize) {
+        *self = Self { asked_at: Some(now), left: asked, found: FactsByServer::new() };
+    }
+
+    /// A server has answered. Answers whether it is the last one.
+    pub(super) fn hear(&mut self, facts: FactsByServer) -> bool {
+        let was_waiting = self.left > 0;
+        self.found.extend(facts);
+        self.left = self.left.saturating_sub(1);
+        was_waiting && self.left == 0
     }
 }
 
-impl Meta {
-    /// Facts about all servers, if those that are there have been asked lately and have answered,
-    /// or have had their time to; else they are asked, and streams are looked at again when they
-    /// have answered.
-    pub(super) fn kept_facts(&self, jetstream: &JetStream) -> Option<FactsByServer> {
-        let now = jetstream.host.instant();
-        let mut kept = lock(&self.kept_facts);
-        let age = kept.asked_at.map(|asked| now.saturating_duration_since(asked));
-        match age {
-            Some(age) if age < HOLDS && (kept.left == 0 || age >= HOLDS / 2) => {
-                let mut facts = kept.found.clone();
-                facts.insert(self.name.clone(), jetstream.facts());
-                Some(facts)
-            }
-            Some(age) if age < HOLDS => None,
-            _ => {
-                kept.found.clear();
-                kept.asked_at = Some(now);
-                // Answers come on other threads, and wait for this one.
-                kept.left = self.ask_for_facts();
-                let is_alone = kept.left == 0;
-                is_alone.then(|| [(self.name.clone(), jetstream.facts())].into())
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::host::PlacementFacts;
+
+    #[test]
+    fn facts_hold_for_a_moment_once_all_have_answered_or_had_time_to() {
+        let (mut kept, began) = (KeptFacts::default(), Instant::now());
+        let after = |millis| began + Duration::from_millis(millis);
+        let of = |name: &str| [(name.to_owned(), PlacementFacts::default())].into();
+        assert!(matches!(kept.known(began), KnownFacts::Unknown));
+        kept.begin(began, 2);
+        assert!(!kept.hear(of("n1")));
+        assert!(matches!(kept.known(after(100)), KnownFacts::Awaited));
+        assert!(matches!(kept.known(after(2500)), KnownFacts::Here(facts) if facts.len() == 1));
+        assert!(kept.hear(of("n2")), "the last one");
+        assert!(matches!(kept.known(after(100)), KnownFacts::Here(facts) if facts.len() == 2));
+        assert!(!kept.hear(of("n3")), "nobody waits for it");
+        assert!(matches!(kept.known(after(5000)), KnownFacts::Unknown));
     }
 }

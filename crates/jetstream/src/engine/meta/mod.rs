@@ -40,8 +40,8 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
-use gather::AskService;
-use kept_facts::{FactsService, KeptFacts};
+use gather::{AskService, FactsService};
+use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -100,7 +100,6 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     stalled: Mutex<StalledGroups>,
     retries: Mutex<Retries>,
-    kept_facts: Mutex<KeptFacts>,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
@@ -117,13 +116,15 @@ struct MetaMembers {
     is_strange: AtomicBool,
     /// Members that the leader wants, as it has said last.
     wanted: Mutex<Vec<Peer>>,
+    /// Facts about them by which streams are placed.
+    facts: Mutex<KeptFacts>,
 }
 
 impl MetaMembers {
     fn new(founders: Vec<String>) -> Self {
         let [is_out, is_removing, is_strange] = [false; 3].map(AtomicBool::new);
         let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
-        Self { roster, is_out, is_removing, is_strange, wanted }
+        Self { roster, is_out, is_removing, is_strange, wanted, facts: Mutex::default() }
     }
 }
 
@@ -204,7 +205,6 @@ impl Meta {
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             stalled: Mutex::default(),
             retries: Mutex::default(),
-            kept_facts: Mutex::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
         });
