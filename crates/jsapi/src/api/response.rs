@@ -29,6 +29,11 @@ pub fn refused<A: ApiResponse>(error: &ApiError) -> Vec<u8> {
     compact(&ResponseBody { kind: A::TYPE, error: Some(error), answer: &A::default() })
 }
 
+/// The bytes of an answer that says no, and something beside that.
+pub fn refused_with<A: ApiResponse>(answer: &A, error: &ApiError) -> Vec<u8> {
+    compact(&ResponseBody { kind: A::TYPE, error: Some(error), answer })
+}
+
 #[derive(Serialize)]
 struct ResponseBody<'a, A> {
     #[serde(rename = "type")]

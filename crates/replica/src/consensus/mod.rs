@@ -83,6 +83,8 @@ pub struct Consensus {
     node: RawNode<LogView>,
     me: Peer,
     members: Members,
+    /// Members whose votes alone count: see [`rescue`](Self::rescue).
+    rescued: Option<Vec<Peer>>,
     rng: Rng,
     /// Ticks until this member stands for election, as it was drawn here and not by the library.
     timeout: usize,
@@ -139,6 +141,7 @@ impl Consensus {
             node,
             me: *me,
             members: members.clone(),
+            rescued: None,
             rng: Rng::seeded(*seed),
             timeout: 0,
             is_amnesiac: *is_amnesiac,

@@ -3,8 +3,8 @@
 use super::{Call, CallResponse, REQUEST_INFO, respond_to_any};
 use crate::engine::meta::{Meta, peer_of};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::request::PeerRequest;
-use myelin_jsapi::api::response::{ApiResponse, refused};
+use myelin_jsapi::api::request::{PeerRequest, RescueRequest};
+use myelin_jsapi::api::response::{ApiResponse, granted, refused, refused_with};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageBuf;
 use serde::Serialize;
@@ -71,6 +71,25 @@ pub(super) enum Leave {
     Evacuate,
 }
 
+/// To `META.RESCUE`, from one server.
+#[derive(Default, Serialize)]
+pub(super) struct MetaRescued {
+    server: String,
+    server_id: String,
+    #[serde(skip_serializing_if = "is_none")]
+    prev_quorum: usize,
+    #[serde(skip_serializing_if = "is_none")]
+    new_quorum: usize,
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+impl ApiResponse for MetaRescued {
+    const TYPE: &'static str = "io.nats.jetstream.api.v1.meta_rescue_response";
+}
+
 clustered! {
     CancelMove: "stream_cancel_move",
     System: "system",
@@ -101,6 +120,9 @@ impl Call {
         if let ["META", "LEADER", "STEPDOWN"] = tokens {
             return self.step_down_of_meta().await;
         }
+        if let (Some(meta), ["META", "RESCUE"]) = (self.jetstream.meta(), tokens) {
+            return Some(self.rescue(&meta));
+        }
         if let (Some(meta), ["ACCOUNT", "PURGE", name]) = (self.jetstream.meta(), tokens) {
             return self.purge_assigned(&meta, name).await;
         }
@@ -124,6 +146,23 @@ impl Call {
             ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })
+    }
+
+    /// Has fewer servers be enough for the meta group. Compat: each server that hears it does, and
+    /// answers for itself.
+    fn rescue(&mut self, meta: &Meta) -> CallResponse {
+        let answer = |prev_quorum, new_quorum| MetaRescued {
+            server: self.jetstream.settings.server_name.clone(),
+            server_id: self.jetstream.settings.server_id.clone(),
+            prev_quorum,
+            new_quorum,
+        };
+        let request = RescueRequest::read(self.body(), self.is_strict());
+        let outcome = request.and_then(|request| meta.rescue(&self.jetstream, request.quorum_needed));
+        match outcome {
+            Ok((before, now)) => CallResponse::audited(granted(&answer(before, now)), false),
+            Err(error) => CallResponse::audited(refused_with(&answer(0, 0), &error), true),
+        }
     }
 
     /// Removes a server from the meta group. `None`: another server answers.

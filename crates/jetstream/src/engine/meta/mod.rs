@@ -26,6 +26,7 @@ mod leadership;
 mod placement;
 mod placement_facts;
 mod reconcile;
+mod rescue;
 mod retries;
 mod roster;
 mod servers;
@@ -52,6 +53,7 @@ use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use rescue::Rescue;
 use retries::Retries;
 pub use roster::peer_of;
 use roster::peers_of;
@@ -118,13 +120,16 @@ struct MetaMembers {
     wanted: Mutex<Vec<Peer>>,
     /// Facts about them by which streams are placed.
     facts: Mutex<KeptFacts>,
+    /// A rescue that is under way.
+    rescue: Mutex<Option<Rescue>>,
 }
 
 impl MetaMembers {
     fn new(founders: Vec<String>) -> Self {
         let [is_out, is_removing, is_strange] = [false; 3].map(AtomicBool::new);
         let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
-        Self { roster, is_out, is_removing, is_strange, wanted, facts: Mutex::default() }
+        let (facts, rescue) = (Mutex::default(), Mutex::default());
+        Self { roster, is_out, is_removing, is_strange, wanted, facts, rescue }
     }
 }
 
@@ -496,6 +501,7 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
+        self.on_api(|meta, jetstream| meta.look_at_rescue(jetstream));
         self.replicate_restored(&jetstream);
         self.retry(&jetstream);
         let now = jetstream.host.instant();
