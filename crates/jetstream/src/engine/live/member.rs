@@ -232,6 +232,7 @@ impl LiveStream {
             self.tell_of_failure(joined, after);
             return;
         }
+        let support = self.support_for_lease(joined);
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
         let now = self.scope.host.now();
         let end = end_of_log(core);
@@ -244,6 +245,7 @@ impl LiveStream {
             Ok(work)
         });
         joined.note_rest();
+        self.renew_lease(joined, support);
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
