@@ -186,7 +186,12 @@ impl FrameIntake<'_> {
                     write_frame(self.groups, from, FrameBody::Answer(answer), &mut self.answers);
                 }
             }
-            FrameBody::Answer(answer) => lock(&self.groups.peers).answered(from, answer, now),
+            FrameBody::Answer(answer) => {
+                let had_lapsed = lock(&self.groups.peers).answered(from, answer, now);
+                if had_lapsed {
+                    self.tell_all(&MemberEvent::Lapsed(from));
+                }
+            }
             FrameBody::Rest(place, word) => {
                 if let Some(live) = self.groups.member(place.group) {
                     live.tell(MemberEvent::Rest(place.epoch, from, word));
@@ -199,8 +204,12 @@ impl FrameIntake<'_> {
 
     fn begin_life(&mut self, peer: Peer, life: u32) {
         self.groups.installs.forget_peer(peer);
+        self.tell_all(&MemberEvent::NewLife(peer, life));
+    }
+
+    fn tell_all(&mut self, event: &MemberEvent) {
         for live in self.groups.members() {
-            live.tell(MemberEvent::NewLife(peer, life));
+            live.tell(event.clone());
             self.serve_later(live);
         }
     }

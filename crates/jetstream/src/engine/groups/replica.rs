@@ -23,6 +23,9 @@ pub(in crate::engine) enum MemberEvent {
     NewLife(Peer, u32),
     /// Another server is gone.
     Lost(Peer),
+    /// Another server has supported this one no more for a while: its members may follow somebody
+    /// else.
+    Lapsed(Peer),
     /// Nobody has led the group yet, and this member is to be the first.
     Stand,
     /// Just these peers are to be the members.

@@ -239,6 +239,7 @@ impl LiveStream {
             self.tell_of_failure(joined, after);
             return;
         }
+        let support = self.support_for_lease(joined);
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
         let now = self.scope.host.now();
         let end = end_of_log(core);
@@ -251,6 +252,7 @@ impl LiveStream {
             Ok(work)
         });
         joined.note_rest();
+        self.renew_lease(joined, support);
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();

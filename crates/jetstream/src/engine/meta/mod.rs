@@ -291,7 +291,8 @@ impl Meta {
     /// Whether a request that is for the meta leader is for this server.
     pub(super) fn route_to_leader(&self) -> Route {
         if self.leads() {
-            return Route::Here;
+            // Another server may lead already, and answers then.
+            return if self.live().leads_surely() { Route::Here } else { Route::Silent };
         }
         if self.is_out() {
             return Route::Silent;
@@ -324,7 +325,13 @@ impl Meta {
             {
                 Route::Silent
             }
-            Some(live) if live.role().leads() => Route::Here,
+            Some(live) if live.role().leads() => {
+                if live.leads_surely() {
+                    Route::Here
+                } else {
+                    Route::Silent
+                }
+            }
             Some(live) => {
                 let status = live.group_status();
                 let has_leader = status.is_none_or(|status| status.leader.is_some());
@@ -336,6 +343,7 @@ impl Meta {
                 Route::Silent
             }
             None if !self.leads() => self.route_to_leader(),
+            None if !self.live().leads_surely() => Route::Silent,
             None => match assignment {
                 None => Route::Here,
                 Some(assignment) if self.is_offline(&assignment) => Route::Offline,
