@@ -2,6 +2,7 @@
 //! change, how accounts are spread over links, and who tells other servers what is wanted here. One
 //! for the broker and all its accounts.
 
+use crate::link::gateway_links::GatewayLinks;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use foldhash::fast::FixedState;
 use myelin_stdx::entropy::Entropy;
@@ -16,6 +17,8 @@ pub(crate) struct Cluster {
     node: OnceLock<String>,
     terms: ArcSwapOption<LinkTerms>,
     announcer: OnceLock<Arc<dyn Announcer>>,
+    /// Links with other clusters.
+    pub(crate) gateways: GatewayLinks,
     /// Addresses of all servers for clients of WebSocket.
     websocket_urls: ArcSwap<Vec<String>>,
     /// The server has leaf nodes, or is one.
@@ -112,7 +115,7 @@ impl Cluster {
     /// Whether anything is ever announced to another server.
     #[inline]
     pub(crate) fn keeps_account(&self) -> bool {
-        self.has_leaf_nodes() || self.is_formed()
+        self.has_leaf_nodes() || self.is_formed() || self.gateways.is_formed()
     }
 
     /// Whether the server is one of a cluster.
