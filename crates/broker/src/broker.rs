@@ -371,7 +371,7 @@ impl Broker {
 
     /// Whether the server is one of a cluster.
     pub fn is_clustered(&self) -> bool {
-        self.cluster.terms().is_some()
+        self.cluster.has_others()
     }
 
     /// Sets the short name by which other servers address what is for this one.

@@ -118,6 +118,11 @@ impl Cluster {
         self.has_leaf_nodes() || self.is_formed() || self.gateways.is_formed()
     }
 
+    /// Whether there may be other servers, of this cluster or of others.
+    pub(crate) fn has_others(&self) -> bool {
+        self.terms().is_some() || self.gateways.is_formed()
+    }
+
     /// Whether the server is one of a cluster.
     #[inline]
     pub(crate) fn is_formed(&self) -> bool {
@@ -144,7 +149,7 @@ impl Cluster {
 
     /// Its short name, if there are servers that may measure latencies together with this one.
     pub(crate) fn measuring_node(&self) -> Option<&str> {
-        self.node().filter(|_| self.terms().is_some())
+        self.node().filter(|_| self.has_others())
     }
 
     pub(crate) fn set_node(&self, node: &str) {
