@@ -41,8 +41,9 @@ fn answers_find_the_server_that_asked_within_its_cluster() {
             joined(a, &mut b);
         }
         for turn in 0..20 {
-            for a in [&mut a1, &mut a2] {
-                a.send(&format!("SUB inbox.{turn} 7\r\nPUB ask inbox.{turn} 1\r\n?\r\n"));
+            for (at, a) in [&mut a1, &mut a2].into_iter().enumerate() {
+                let inbox = format!("inbox.{at}.{turn}");
+                a.send(&format!("SUB {inbox} 7\r\nPUB ask {inbox} 1\r\n?\r\n"));
                 let reply = b.message().reply.expect("a request has a reply");
                 b.publish(&reply, "!");
                 assert_eq!(a.message().text(), "!");

@@ -78,6 +78,7 @@ fn servers_of_a_cluster_hear_of_other_clusters_from_each_other() {
         a2.subscribe("news", 3);
         wait_for_interest(&mut b, &mut a1);
         wait_for_interest(&mut b, &mut a2);
+        wait_for_interest(&mut a2, &mut a1);
         a2.publish("news", "of a2");
         b.publish("news", "of b");
         b.barrier();

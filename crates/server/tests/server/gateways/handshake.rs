@@ -1,12 +1,11 @@
 //! What servers of two clusters say to each other: a test plays one of them.
 
 use super::Site;
-use crate::process::Setup;
 use crate::raw::Raw;
 use crate::routes::{Ours, Reference, ServerKind, free_port};
 use serde_json::{Value, json};
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 fn sites(inner: &str, more: &str) -> Vec<Site> {
     let site = |kind: ServerKind| Site::start(kind, ("A1", "A", free_port()), &[], inner, more);
@@ -25,7 +24,8 @@ const INFO: &str = r#"INFO {"server_id":"NB","server_name":"B1","version":"2.15.
 fn info_says_what_the_reference_says() {
     let mut said = Vec::new();
     for site in sites("", "") {
-        let mut info = json_of(&site.dial().line(), "INFO ");
+        let stream = TcpStream::connect(("127.0.0.1", site.port)).unwrap();
+        let mut info = json_of(&Raw::over(stream).line(), "INFO ");
         let url = format!("127.0.0.1:{}", site.port);
         let fields = info.as_object_mut().unwrap();
         for own in ["server_id", "go", "git_commit"] {
@@ -68,7 +68,6 @@ fn whoever_has_dialled_hears_all_interest_and_its_changes() {
         client.send("SUB plain 1\r\nSUB plain 2\r\nSUB work q 3\r\nSUB work q 4\r\n");
         client.barrier();
         let mut peer = site.dial();
-        peer.line();
         peer.send(&format!("{CONNECT}\r\n{INFO}\r\n"));
         let mut lines = Vec::new();
         crate::eventually("everything is told", || {
@@ -107,7 +106,6 @@ fn strangers_lose_their_connection() {
         ];
         for (line, expected) in cases {
             let mut peer = site.dial();
-            peer.line();
             peer.send(&format!("{line}\r\n"));
             assert!(peer.rest().contains(expected), "{line}");
         }
@@ -120,7 +118,6 @@ fn strangers_lose_their_connection() {
             (CONNECT.replacen('{', r#"{"user":"gate","pass":"keep","#, 1), true),
         ] {
             let mut peer = site.dial();
-            peer.line();
             peer.send(&format!("{connect}\r\n{INFO}\r\n"));
             if is_let_in {
                 said(&mut peer);
@@ -134,16 +131,13 @@ fn strangers_lose_their_connection() {
 /// What one does not say over a link ends it, and nothing else.
 #[test]
 fn what_makes_no_sense_ends_the_link() {
-    for site in sites("", "") {
-        if site.server.url().is_empty() {
-            continue;
-        }
+    // The reference lets some of it pass.
+    for site in sites("", "").into_iter().take(1) {
         let mut client = site.client();
         client.subscribe("mine", 1);
         client.barrier();
         for line in ["RS+ $G foo", "RS- $G foo", "RMSG $G a x", "RMSG $G", "LS+ x $G foo", "nonsense"] {
             let mut peer = site.dial();
-            peer.line();
             peer.send(&format!("{CONNECT}\r\n{INFO}\r\n"));
             said(&mut peer);
             peer.send(&format!("{line}\r\n"));
@@ -151,9 +145,6 @@ fn what_makes_no_sense_ends_the_link() {
         }
         client.publish("mine", "still here");
         assert_eq!(client.message().text(), "still here");
-        if cfg!(debug_assertions) {
-            break;
-        }
     }
 }
 
@@ -222,6 +213,7 @@ fn an_older_server_gets_what_it_does_not_refuse() {
         said(&mut raw);
         assert!(crossing(&mut raw, "first"));
         let command = |number: u8| format!("INFO {{\"gateway\":\"B\",\"gateway_cmd\":{number},\"gateway_cmd_payload\":\"JEc=\"}}\r\n");
+        raw.send("RS- $G other\r\n");
         raw.send(&command(2));
         raw.send("RS+ $G third\r\n");
         said(&mut raw);
@@ -252,5 +244,4 @@ fn jetstream_with_a_gateway_ends_the_start() {
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(log.contains("\"jetstream\" together with \"gateway\" needs"), "{log}");
-    let _ = Setup::default();
 }

@@ -26,10 +26,11 @@ fn a_large_message_arrives_whole() {
 #[test]
 fn a_request_finds_its_service_and_its_way_back() {
     for [one, two] in pairs("") {
-        let (mut a, mut b) = (one.client(), two.client());
-        joined(&mut a, &mut b);
-        messages::requests(&mut a, &mut b);
-        messages::requests(&mut b, &mut a);
+        for (here, there) in [(&one, &two), (&two, &one)] {
+            let (mut a, mut b) = (here.client(), there.client());
+            joined(&mut a, &mut b);
+            messages::requests(&mut a, &mut b);
+        }
     }
 }
 
