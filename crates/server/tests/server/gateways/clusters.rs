@@ -81,7 +81,6 @@ fn servers_of_a_cluster_hear_of_other_clusters_from_each_other() {
         wait_for_interest(&mut a2, &mut a1);
         a2.publish("news", "of a2");
         b.publish("news", "of b");
-        b.barrier();
         let texts = |client: &mut crate::raw::Raw, count: usize| {
             let mut texts: Vec<_> = (0..count).map(|_| client.message().text().to_owned()).collect();
             texts.extend(client.barrier().iter().map(|message| message.text().to_owned()));
