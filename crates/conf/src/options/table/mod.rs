@@ -429,6 +429,7 @@ mod tests {
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("mappings", "", "mappings { a: b }"),
         ("cluster", "", "cluster { name: x }"),
+        ("gateway", "", "gateway { name: x, port: -1 }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
         ("leafnodes", "leafnodes { port: -1 }", "leafnodes { port: -1, compression: off }"),
         ("default_js_domain", "accounts: [A]", "accounts: [A], default_js_domain { A: x }"),

@@ -27,7 +27,9 @@ fn answers_find_the_server_that_asked_within_its_cluster() {
         let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
         let routed = |at: usize| {
             let (own, other) = (routes[at], routes[1 - at]);
-            format!("cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}")
+            format!(
+                "cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}"
+            )
         };
         let remote = [("B", ports[2])];
         // Only the first server is dialled by the other cluster.

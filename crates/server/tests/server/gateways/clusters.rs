@@ -19,7 +19,9 @@ fn a_cluster_that_dials_is_dialled_back() {
 /// Clusters that know a common third one are linked with each other.
 #[test]
 fn clusters_hear_of_each_other() {
-    for kinds in [[Ours, Ours, Ours], [Reference, Ours, Ours], [Ours, Reference, Reference], [Ours, Ours, Reference]] {
+    for kinds in
+        [[Ours, Ours, Ours], [Reference, Ours, Ours], [Ours, Reference, Reference], [Ours, Ours, Reference]]
+    {
         let ports = [free_port(), free_port(), free_port()];
         let middle = Site::start(kinds[0], ("A1", "A", ports[0]), &[], "", "");
         let b = Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], "", "");
@@ -62,7 +64,9 @@ fn servers_of_a_cluster_hear_of_other_clusters_from_each_other() {
         let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
         let routed = |at: usize| {
             let (own, other) = (routes[at], routes[1 - at]);
-            format!("cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}")
+            format!(
+                "cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}"
+            )
         };
         let far = Site::start(kinds[1], ("B1", "B", ports[2]), &[], "", "");
         let first = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[2])], "", &routed(0));
@@ -98,7 +102,9 @@ fn a_cluster_that_was_gone_is_found_again() {
     for kinds in MIXES {
         let ports = [free_port(), free_port()];
         let start_b = || Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], "", "");
-        let Some(a) = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[1])], "", "") else { continue };
+        let Some(a) = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[1])], "", "") else {
+            continue;
+        };
         let mut here = a.client();
         here.subscribe("kept", 1);
         for _ in 0..2 {

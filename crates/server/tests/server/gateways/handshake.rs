@@ -175,7 +175,10 @@ fn connect_says_what_the_reference_says() {
 fn another_cluster_than_the_one_that_was_dialled_is_refused() {
     for kind in [Ours, Reference] {
         for (info, expected) in [
-            (INFO.replace(r#""gateway":"B""#, r#""gateway":"C""#), r#"Connection from "A" rejected, wanted to connect to "B", this is "C""#),
+            (
+                INFO.replace(r#""gateway":"B""#, r#""gateway":"C""#),
+                r#"Connection from "A" rejected, wanted to connect to "B", this is "C""#,
+            ),
             (INFO.replace(r#""gateway":"B","#, ""), r#"Attempt to connect to gateway "B" using wrong port"#),
         ] {
             let Some((_site, mut raw, _)) = dialling(kind, "") else { continue };
@@ -212,7 +215,11 @@ fn an_older_server_gets_what_it_does_not_refuse() {
         raw.send("A+ $G\r\n");
         said(&mut raw);
         assert!(crossing(&mut raw, "first"));
-        let command = |number: u8| format!("INFO {{\"gateway\":\"B\",\"gateway_cmd\":{number},\"gateway_cmd_payload\":\"JEc=\"}}\r\n");
+        let command = |number: u8| {
+            format!(
+                "INFO {{\"gateway\":\"B\",\"gateway_cmd\":{number},\"gateway_cmd_payload\":\"JEc=\"}}\r\n"
+            )
+        };
         raw.send("RS- $G other\r\n");
         raw.send(&command(2));
         raw.send("RS+ $G third\r\n");
