@@ -2,6 +2,7 @@
 //! change, how accounts are spread over links, and who tells other servers what is wanted here. One
 //! for the broker and all its accounts.
 
+use crate::link::gateway_links::GatewayLinks;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use foldhash::fast::FixedState;
 use myelin_stdx::entropy::Entropy;
@@ -16,6 +17,8 @@ pub(crate) struct Cluster {
     node: OnceLock<String>,
     terms: ArcSwapOption<LinkTerms>,
     announcer: OnceLock<Arc<dyn Announcer>>,
+    /// Links with other clusters.
+    pub(crate) gateways: GatewayLinks,
     /// Addresses of all servers for clients of WebSocket.
     websocket_urls: ArcSwap<Vec<String>>,
     /// The server has leaf nodes, or is one.
@@ -112,7 +115,12 @@ impl Cluster {
     /// Whether anything is ever announced to another server.
     #[inline]
     pub(crate) fn keeps_account(&self) -> bool {
-        self.has_leaf_nodes() || self.is_formed()
+        self.has_leaf_nodes() || self.is_formed() || self.gateways.is_formed()
+    }
+
+    /// Whether there may be other servers, of this cluster or of others.
+    pub(crate) fn has_others(&self) -> bool {
+        self.terms().is_some() || self.gateways.is_formed()
     }
 
     /// Whether the server is one of a cluster.
@@ -141,7 +149,7 @@ impl Cluster {
 
     /// Its short name, if there are servers that may measure latencies together with this one.
     pub(crate) fn measuring_node(&self) -> Option<&str> {
-        self.node().filter(|_| self.terms().is_some())
+        self.node().filter(|_| self.has_others())
     }
 
     pub(crate) fn set_node(&self, node: &str) {

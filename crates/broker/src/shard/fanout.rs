@@ -135,6 +135,11 @@ impl Shard {
     /// that it is told copied for it, is 10 ns of 30 where nobody listens.
     #[inline(always)]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
+        if from.account.gateway_replies.is_any()
+            && let Some(published) = self.publish_to_requester(&from, &message)
+        {
+            return published;
+        }
         let scope = RouteScope {
             account: from.account,
             permissions: from.permissions,
@@ -221,7 +226,7 @@ impl Shard {
                         outcome.delivered = true;
                     }
                     // Where it was published it has gone that way.
-                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed().is_some() => {}
+                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.has_imported() => {}
                     other => imported.push(other.clone()),
                 }
             }
@@ -306,7 +311,7 @@ impl Shard {
 
 /// Whether the publisher may answer to `subject` because it was sent a message with that reply.
 #[cold]
-fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
+pub(super) fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
     if matches!(access, Access::Reserved | Access::Servers) {
         return false;
     }
@@ -316,7 +321,7 @@ fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
 
 /// Replies that clients must not use.
 #[inline]
-fn is_reserved_reply(reply: &[u8]) -> bool {
+pub(super) fn is_reserved_reply(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'_' | b'$')) && has_reserved_prefix(reply)
 }
 
@@ -358,13 +363,13 @@ impl Fanout<'_> {
             self.run_traced(trace, route, rng);
         } else if from.logs_protocol {
             match from.source {
-                Source::Here => self.run_logged(route, rng),
+                Source::Here | Source::Answer { .. } => self.run_logged(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<true>(route, queues, rng),
                 _ => self.run_leaf::<true>(route, rng),
             }
         } else {
             match from.source {
-                Source::Here => self.run::<false>(route, rng),
+                Source::Here | Source::Answer { .. } => self.run::<false>(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<false>(route, queues, rng),
                 _ => self.run_leaf::<false>(route, rng),
             }

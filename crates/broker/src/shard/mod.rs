@@ -12,6 +12,7 @@
 mod cohort;
 mod congestion;
 mod fanout;
+mod gateway;
 mod latency;
 mod leaf;
 mod pool;

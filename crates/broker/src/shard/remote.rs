@@ -9,6 +9,7 @@
 //! allocation.
 
 use super::fanout::{Fanout, Publisher};
+use super::gateway::prefix_of;
 use super::route::{ClientTarget, Route};
 use super::source::Via;
 use super::staging::{FrameParts, Placed};
@@ -43,6 +44,8 @@ struct RemoteTarget {
     head: Range<u32>,
     /// Whether anybody over there wants the message beside queue groups.
     is_plain: bool,
+    /// The other side is a server of another cluster.
+    is_gateway: bool,
 }
 
 /// A queue group with members on other servers.
@@ -54,6 +57,8 @@ struct SpreadGroup {
     remotes: Weights,
     /// Members behind leaf nodes of other servers. Compat: clients are preferred, here and there.
     leaves: Weights,
+    /// Links with other clusters that have members. Compat: their turn comes last.
+    clusters: SmallVec<[u32; 2]>,
 }
 
 /// Places of links, and how many members are there.
@@ -90,7 +95,8 @@ impl RemoteTargets {
             return None;
         }
         account.collect_remote(subject, matched);
-        if matched.is_empty() {
+        let optimistic = optimistic_links(account, subject, via);
+        if matched.is_empty() && optimistic.is_empty() {
             return None;
         }
         restrict(matched, subject, via);
@@ -103,15 +109,24 @@ impl RemoteTargets {
             let at = found.link(account, subject, sub.conn());
             found.links[at].is_plain = true;
         }
+        for conn in &optimistic {
+            let at = found.link(account, subject, conn);
+            found.links[at].is_plain = true;
+        }
         for group in matched.queues.iter_mut().filter(|group| !group.members.is_empty()) {
             let mut spread = SpreadGroup {
                 name: group.name().into(),
                 members: SmallVec::new(),
                 remotes: Weights::default(),
                 leaves: Weights::default(),
+                clusters: SmallVec::new(),
             };
             for sub in group.members.drain(..) {
                 let at = found.link(account, subject, sub.conn()) as u32;
+                if found.links[at as usize].is_gateway {
+                    spread.clusters.push(at);
+                    continue;
+                }
                 let weights = if sub.is_leaf() { &mut spread.leaves } else { &mut spread.remotes };
                 weights.add(at, sub.weight());
             }
@@ -140,7 +155,8 @@ impl RemoteTargets {
             }
         }
         let head = start..self.heads.len() as u32;
-        self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false });
+        let is_gateway = conn.gateway().is_some();
+        self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false, is_gateway });
         self.links.len() - 1
     }
 
@@ -198,6 +214,18 @@ impl RemoteTargets {
         found.map(|(link, _)| *link)
     }
 
+    /// The link to the nearest cluster of those that have members.
+    fn nearest(&self, links: &[u32], from: &Publisher<'_>) -> Option<u32> {
+        let open = links.iter().copied().filter(|link| {
+            let conn = &self.links[*link as usize].conn;
+            conn.close_requested().is_none() && !from.comes_from(conn)
+        });
+        open.min_by_key(|link| {
+            let gateway = self.links[*link as usize].conn.gateway();
+            gateway.map_or(u64::MAX, |gateway| gateway.round_trip())
+        })
+    }
+
     /// Bytes that it takes, about.
     pub(super) fn cost(&self) -> usize {
         let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
@@ -209,14 +237,29 @@ impl RemoteTargets {
     }
 }
 
+/// Links to clusters of older servers, which say what they do not want.
+fn optimistic_links(account: &Account, subject: &[u8], via: Via) -> SmallVec<[Arc<Conn>; 2]> {
+    let gateways = &account.announced.cluster().gateways;
+    if !gateways.is_formed() || !matches!(via, Via::Here | Via::Leaf | Via::Hub) {
+        return SmallVec::new();
+    }
+    let wants = |conn: &&Arc<Conn>| {
+        conn.gateway().is_some_and(|gateway| gateway.sends_anyway(account.name(), subject))
+    };
+    gateways.outbound().iter().filter(wants).cloned().collect()
+}
+
 /// Takes out what a message that has come in this way does not go to.
 fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
     let goes = |sub: &Arc<RemoteSub>| match (via, sub.conn().leaf()) {
-        (Via::Here | Via::Leaf, _) => true,
+        (Via::Here | Via::Leaf, _) | (Via::Gateway, Some(_)) => true,
+        // All clusters are linked with each other.
+        (Via::Gateway, None) => sub.conn().gateway().is_none(),
+        (Via::Hub, None) => sub.conn().gateway().is_some(),
         // Compat: answers of services, also to the hub.
         (Via::Route, Some(leaf)) => leaf.role == LeafRole::Hub || subject.starts_with(b"_R_."),
         (Via::Hub | Via::Import, Some(_)) => true,
-        (Via::Route | Via::Hub | Via::Import, None) => false,
+        (Via::Route | Via::Import, None) => false,
     };
     matched.plain.retain(goes);
     matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| goes(sub)));
@@ -309,6 +352,7 @@ impl Fanout<'_> {
         let has_headers = message.header_len > 0;
         let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty();
         let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers()) && !is_of_leaf;
+        let is_as_it_came = is_as_it_came && (message.reply.is_empty() || !self.may_map(link.is_gateway));
         if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
@@ -342,7 +386,13 @@ impl Fanout<'_> {
         if here > 0 && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
-        remote.draw(&group.leaves, self.from, rng)
+        remote.draw(&group.leaves, self.from, rng).or_else(|| remote.nearest(&group.clusters, self.from))
+    }
+
+    /// Whether the reply may be another one on a link than here.
+    #[inline(always)]
+    fn may_map(&self, is_gateway: bool) -> bool {
+        is_gateway || !self.from.whole_reply().is_empty()
     }
 
     /// A member here.
@@ -453,14 +503,23 @@ impl Fanout<'_> {
     ) -> bool {
         let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
         let has_headers = message.header_len > 0 && conn.headers();
-        let renamed;
-        // Compat: the subject that receivers see travels behind the reply.
-        let reply = if is_renamed {
-            renamed = [message.reply, b"@", message.subject].concat();
-            &renamed[..]
+        let (renamed, whole) = (if is_renamed { &b"@"[..] } else { &[] }, self.from.whole_reply());
+        let prefix = match conn.gateway() {
+            Some(_) => prefix_of(&self.broker.cluster, self.from.account, message.reply, self.from.now),
+            None => None,
+        };
+        let rendered;
+        let reply = if !whole.is_empty() {
+            whole
+        } else if is_renamed || prefix.is_some() {
+            // Compat: the subject that receivers see travels behind the reply.
+            let shown = if is_renamed { message.subject } else { &[] };
+            rendered = [prefix.unwrap_or_default(), message.reply, renamed, shown].concat();
+            &rendered[..]
         } else {
             message.reply
         };
+        let is_renamed = is_renamed || prefix.is_some() || !whole.is_empty();
         let mut head = std::mem::take(self.head);
         head.clear();
         let is_of_leaf = self.from.write_head(&mut head, cached, has_headers);

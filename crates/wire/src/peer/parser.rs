@@ -95,8 +95,10 @@ pub enum PeerOp<'a> {
     Interest(PeerInterest<'a>),
     /// RS- or LS-.
     NoInterest(PeerInterest<'a>),
-    /// A+ or A-, which only gateways heed.
+    /// A+, which only gateways heed.
     Account(&'a [u8]),
+    /// A-, which only gateways heed.
+    NoAccount(&'a [u8]),
     /// INFO with its JSON.
     Info(&'a [u8]),
     /// CONNECT with its JSON.
@@ -143,6 +145,7 @@ enum PeerVerb {
     LeafInterest,
     NoLeafInterest,
     Account,
+    NoAccount,
     Info,
     Connect,
     Ping,
@@ -162,7 +165,7 @@ const VERBS: [(&[u8], PeerVerb); 15] = [
     (b"LS+", PeerVerb::LeafInterest),
     (b"LS-", PeerVerb::NoLeafInterest),
     (b"A+", PeerVerb::Account),
-    (b"A-", PeerVerb::Account),
+    (b"A-", PeerVerb::NoAccount),
     (b"INFO", PeerVerb::Info),
     (b"CONNECT", PeerVerb::Connect),
     (b"+OK", PeerVerb::Ok),
@@ -212,6 +215,7 @@ pub(super) fn next_of_any_form<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result
             }
         }
         PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?)),
+        PeerVerb::NoAccount => PeerOp::NoAccount(trim(blank_first(line)?)),
         PeerVerb::Info => PeerOp::Info(trim(blank_first(line)?)),
         // Compat: of a leaf node this is one that cannot be read.
         PeerVerb::Connect if limits.is_leaf && line.is_empty() => PeerOp::Connect(line),
