@@ -43,7 +43,7 @@ impl Consensus {
     }
 
     /// Members as they count.
-    fn counting(&self, members: &Members) -> Members {
+    pub(super) fn counting(&self, members: &Members) -> Members {
         self.rescued.as_ref().map_or_else(|| members.clone(), |few| members.limited_to(few))
     }
 

@@ -223,7 +223,8 @@ impl Consensus {
             times.sort_unstable();
             times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(u64::MAX)
         };
-        of_majority(&self.members.voters).min(of_majority(&self.members.outgoing))
+        let counting = self.counting(&self.members);
+        of_majority(&counting.voters).min(of_majority(&counting.outgoing))
     }
 
     /// Lets no time pass for this member until [`wake`](Self::wake), and gives back memory.

@@ -268,8 +268,7 @@ impl Meta {
 
     /// Whether none of the servers is there that have a stream.
     fn is_offline(&self, assignment: &Assignment) -> bool {
-        let is_there = |server: &String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
-        !assignment.peers.iter().any(is_there)
+        !assignment.peers.iter().any(|server| self.has(server))
     }
 
     /// Whether too few servers are there of those that have a stream for one to lead it.
@@ -277,9 +276,11 @@ impl Meta {
         assignment.peers.iter().filter(|server| self.has(server)).count() * 2 <= assignment.peers.len()
     }
 
-    /// Whether a server is there, this one or another, as far as this one knows.
+    /// Whether a server of the group is there, this one or another, as far as this one knows: one
+    /// that was removed and runs still is not.
     pub(super) fn has(&self, server: &str) -> bool {
-        server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
+        let is_there = || peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
+        server == self.name || is_there() && lock(&self.members.roster).removed(server).is_none()
     }
 
     /// The name of a server; as nats-server says it of one that it does not know.

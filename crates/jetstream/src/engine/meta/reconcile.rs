@@ -147,8 +147,9 @@ impl Meta {
             {
                 return self.leave_other(jetstream, (assignment, is_new), &live);
             }
-            // Its group has changed: the others have what is here.
-            Some(live) if !is_mine && live.created() == assignment.created => {
+            // Its group has changed: the others have what is here. Or one of the same name that was
+            // removed while this server was away, and made anew elsewhere.
+            Some(live) if !is_mine => {
                 return self.remove(jetstream, &account, (assignment, false), &live);
             }
             _ if !is_mine => return self.note_done(jetstream, assignment),

@@ -71,11 +71,21 @@ impl Meta {
         }
         let line = "JetStream: this server is a member of its cluster again";
         jetstream.host.log(Level::Info, format_args!("{line}"));
-        all().filter(|live| live.role().leads()).for_each(|live| resume_stream(&live));
-        for live in all() {
+        let last = |live: &LiveStream| {
             let key = super::StreamKey::new(live.account_name(), live.name());
-            let assignment = self.view().last(&key);
-            assignment.into_iter().for_each(|one| self.reconcile(jetstream, &one, false));
+            self.view().last(&key)
+        };
+        // First what is not to be here any more goes.
+        for live in all() {
+            last(&live).into_iter().for_each(|one| self.reconcile(jetstream, &one, false));
+        }
+        let is_another = |live: &LiveStream| last(live).is_some_and(|one| one.created != live.created());
+        for live in all().filter(|live| !is_another(live)) {
+            if live.role().leads() {
+                resume_stream(&live);
+            } else {
+                live.await_direct_gets();
+            }
         }
         let assigned = self.assigned_here();
         assigned.iter().for_each(|assignment| self.reconcile(jetstream, assignment, false));
@@ -84,6 +94,8 @@ impl Meta {
     /// A stream of a server that was removed: who leads it with others hands over, and one that is
     /// nowhere else is not served.
     pub(super) fn rest(&self, live: &Arc<LiveStream>) {
+        // The others go on, and what is here does not.
+        live.withdraw_direct_gets();
         if live.voters().iter().any(|&peer| peer != self.groups.me) {
             live.hand_over();
         } else {

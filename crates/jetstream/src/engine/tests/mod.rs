@@ -1,6 +1,7 @@
 //! Streams, consumers, mirrors and sources together, step by step.
 
 mod assignments;
+mod away;
 mod behind;
 mod cluster;
 mod cold;
