@@ -375,13 +375,14 @@ impl Meta {
         self.groups.publish(out);
         let (key, nonce) = (assignment.key.clone(), assignment.nonce);
         let outcome = || {
-            let is_seen = self.view().nonce(&key) == Some(nonce);
-            match is_seen {
-                true => Some(Ok(())),
-                false if !self.leads() || jetstream.host.instant() >= deadline => {
+            match self.view().outcome_of((&key, nonce), on) {
+                Some(true) => Some(Ok(())),
+                // Another decision was quicker: whoever has asked may ask again.
+                Some(false) => Some(Err(ApiError::CLUSTER_NOT_AVAIL)),
+                None if !self.leads() || jetstream.host.instant() >= deadline => {
                     Some(Err(ApiError::CLUSTER_NOT_AVAIL))
                 }
-                false => None,
+                None => None,
             }
         };
         self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
