@@ -19,7 +19,6 @@ use myelin_mesh::gateway::remote::GatewayRemote;
 use myelin_mesh::gateway::session::GatewayDial;
 use myelin_mesh::gateway::{GatewayHost, Gateways};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -35,10 +34,6 @@ type GatewayParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Ha
 /// Gateways of a running server.
 pub(crate) struct RunningGateways {
     pub(crate) gateways: Arc<Gateways>,
-    /// Where servers of other clusters are accepted.
-    pub(crate) address: SocketAddr,
-    /// TLS that they are offered.
-    pub(crate) tls: Arc<LinkTls>,
     accepting: JoinHandle<()>,
 }
 
@@ -74,10 +69,10 @@ pub(crate) fn start(
     let gateways = Gateways::new(config, Arc::new(Host(Arc::clone(&dialler))));
     dialler.begin(&gateways);
     let acceptor = Acceptor::new(listener, Arc::clone(log));
-    let to = (Arc::clone(&gateways), Arc::clone(&tls));
+    let to = (Arc::clone(&gateways), tls);
     let accepting = supervise::spawn_guarding(accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log)));
     gateways.solicit();
-    Ok(Some(RunningGateways { gateways, address, tls, accepting }))
+    Ok(Some(RunningGateways { gateways, accepting }))
 }
 
 impl RunningGateways {
