@@ -133,6 +133,12 @@ impl Liveness {
         Some(SupportAnswer { incarnation, epoch: given.epoch, sent, is_given })
     }
 
+    /// This server begins a new life in the same process: others have heard of a later one than
+    /// it had taken itself for. What it has promised holds on.
+    pub fn begin_life(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+    }
+
     /// Another server has answered. Answers whether its support had lapsed: what its members have
     /// confirmed before counts no more, as they may follow somebody else since.
     pub fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) -> bool {

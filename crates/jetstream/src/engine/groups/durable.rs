@@ -44,6 +44,14 @@ impl VoteRequests {
         file.set(&[(OF_STORE, state)])
     }
 
+    /// Changes the record of the store, durably. Only for threads that may wait.
+    pub(super) fn set_store(&self, change: impl FnOnce(&mut HardState)) -> io::Result<()> {
+        let mut file = lock(&self.file);
+        let mut state = file.get(OF_STORE).unwrap_or_default();
+        change(&mut state);
+        file.set(&[(OF_STORE, state)])
+    }
+
     /// Adds a vote, behind those that were added before.
     pub(super) fn add(&self, group: GroupId, state: HardState, live: Weak<dyn GroupReplica>) {
         lock(&self.waiting).push(VoteRequest { group, state, live });

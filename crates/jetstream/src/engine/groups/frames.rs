@@ -6,6 +6,7 @@ use super::replica::{GroupReplica, MemberEvent};
 use bytes::Bytes;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
+use myelin_replica::liveness::{SupportAnswer, SupportRequest};
 use myelin_replica::{GroupId, Peer, RaftEntry, RaftMessage, RaftMessageKind};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
@@ -175,7 +176,7 @@ impl FrameIntake<'_> {
         match life {
             PeerLife::Known => {}
             PeerLife::New => self.begin_life(from, incarnation),
-            PeerLife::Ended => return,
+            PeerLife::Ended(ahead) => return self.tell_of_later_life(from, ahead, &body),
         }
         let now = self.groups.nanoseconds();
         match body {
@@ -202,6 +203,9 @@ impl FrameIntake<'_> {
                     write_frame(self.groups, from, FrameBody::Answer(answer), &mut self.answers);
                 }
             }
+            FrameBody::Answer(answer) if answer.incarnation > self.groups.incarnation() => {
+                self.groups.outlive(answer.incarnation);
+            }
             FrameBody::Answer(answer) => {
                 let had_lapsed = lock(&self.groups.peers).answered(from, answer, now);
                 if had_lapsed {
@@ -216,6 +220,15 @@ impl FrameIntake<'_> {
             }
             FrameBody::Raft(..) => {}
         }
+    }
+
+    /// A server asks in a life that is earlier than one that is known. If it is there, its disk is
+    /// another one, and its clock behind: it learns of the later one.
+    fn tell_of_later_life(&mut self, peer: Peer, ahead: u32, body: &FrameBody) {
+        let FrameBody::Ask(SupportRequest { incarnation, sent, .. }) = *body else { return };
+        let incarnation = incarnation.saturating_add(u64::from(ahead));
+        let answer = SupportAnswer { incarnation, epoch: 1, sent, is_given: false };
+        write_frame(self.groups, peer, FrameBody::Answer(answer), &mut self.answers);
     }
 
     fn begin_life(&mut self, peer: Peer, life: u32) {

@@ -18,6 +18,7 @@ mod durable;
 mod frame_outbox;
 mod frames;
 mod installs;
+mod life;
 mod members;
 mod peers;
 mod replica;
@@ -27,10 +28,11 @@ use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
 use installs::Installs;
+use life::StoreLife;
 use members::MemberTable;
 use myelin_broker::{Account, Binding, Level, LinkedPeer, Service};
 use myelin_replica::frame::GroupPlace;
-use myelin_replica::hard_state::{HardState, OF_STORE};
+use myelin_replica::hard_state::HardState;
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::{Store, Timestamp};
@@ -71,22 +73,6 @@ pub struct GroupConfig {
     pub place: GroupPlace,
     /// Members that voted when the group was made. Who is one now stands in its log.
     pub voters: Vec<Peer>,
-}
-
-/// This life of the store.
-struct StoreLife {
-    /// A number that grows with each start.
-    incarnation: u64,
-    began: Instant,
-    /// Whether what members had confirmed in the life before may be lost.
-    is_amnesiac: bool,
-}
-
-impl StoreLife {
-    /// The number as frames have it: the low half.
-    fn short(&self) -> u32 {
-        (self.incarnation & u64::from(u32::MAX)) as u32
-    }
 }
 
 /// Members of groups on this server.
@@ -133,13 +119,13 @@ impl Groups {
         let mut votes = GroupVotes::open(store).map_err(|error| error.to_string())?;
         let host = Arc::clone(host);
         let (state, is_amnesiac) =
-            begin_life(&mut votes, boot, host.now()).map_err(|error| error.to_string())?;
+            life::begin(&mut votes, boot, host.now()).map_err(|error| error.to_string())?;
         if is_amnesiac {
             let line = "JetStream: the machine has ended without this server: replicas vote when they \
                         have what was committed";
             host.log(Level::Warn, format_args!("{line}"));
         }
-        let lived = StoreLife { incarnation: state.incarnation, began: host.instant(), is_amnesiac };
+        let lived = StoreLife::of(&state, is_amnesiac, host.instant());
         let members = Arc::<MemberTable>::default();
         let installs = Installs::begin(&members, &host, (me, lived.short()), (&bulk, kept_log));
         let groups = Arc::new_cyclic(|me_weak| Self {
@@ -226,8 +212,8 @@ impl Groups {
     }
 
     /// The vote that a member of a group remembers, and whether it may have lost what it has
-    /// confirmed. Without a log (`has_log`) it has, if it has voted, or its group was made before
-    /// this life (`may_be_new`): its disk may be another one now.
+    /// confirmed. Without a log (`has_log`) it has, if it has voted, or its group may be older than
+    /// the disk (not `may_be_new`).
     pub(super) fn recall(&self, group: GroupId, has_log: bool, may_be_new: bool) -> (Vote, bool) {
         let state = self.votes.get(group);
         let may_have_had_one = state.map_or(!may_be_new, |state| state.vote.term > 0);
@@ -279,7 +265,7 @@ impl Groups {
 
     /// The life of the store.
     pub(super) fn incarnation(&self) -> u64 {
-        self.lived.incarnation
+        self.lived.number()
     }
 
     /// Nanoseconds since this life began, by the clock that only goes forward.
@@ -331,7 +317,7 @@ impl Groups {
         (vote, is_amnesiac): (Vote, bool),
         live: Weak<dyn GroupReplica>,
     ) {
-        let (epoch, incarnation) = (place.epoch, self.lived.incarnation);
+        let (epoch, incarnation) = (place.epoch, self.lived.number());
         let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
         self.votes.add(place.group, state, live);
     }
@@ -421,25 +407,4 @@ impl Groups {
             member.serve_off_shard();
         }
     }
-}
-
-/// Begins a life, durably. Answers the record of the store, and whether what was confirmed in the
-/// life before may be lost: the machine runs anew, and that life did not end with everything
-/// synced.
-fn begin_life(votes: &mut GroupVotes, boot: Option<u64>, now: Timestamp) -> io::Result<(HardState, bool)> {
-    let before = votes.get(OF_STORE).unwrap_or_default();
-    let is_other_run = boot.is_none_or(|boot| before.membership != boot);
-    let is_amnesiac = before.is_amnesiac && is_other_run;
-    let state = HardState {
-        // Greater than that of any life on a disk that is gone.
-        incarnation: (before.incarnation + 1).max(now.unsigned_abs() / 1_000_000_000),
-        membership: boot.unwrap_or(0),
-        is_amnesiac: true,
-        ..HardState::default()
-    };
-    let of_groups = votes.iter().filter(|&(group, _)| group != OF_STORE && is_amnesiac);
-    let forgetful = of_groups.map(|(group, state)| (group, HardState { is_amnesiac, ..state }));
-    let changes: Vec<_> = forgetful.chain([(OF_STORE, state)]).collect();
-    votes.set(&changes)?;
-    Ok((state, is_amnesiac))
 }

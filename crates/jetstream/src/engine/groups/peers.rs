@@ -12,8 +12,8 @@ pub(super) enum PeerLife {
     Known,
     /// A later one, or the first that is heard: what it confirmed before counts no more.
     New,
-    /// An earlier one: nobody listens.
-    Ended,
+    /// An earlier one, by so many: nobody listens.
+    Ended(u32),
 }
 
 /// Servers with which this one shares groups.
@@ -45,7 +45,7 @@ impl Peers {
         }
         // Half of what a number can be is ahead of it, however often it has been around.
         if incarnation.wrapping_sub(known) > u32::MAX / 2 {
-            return PeerLife::Ended;
+            return PeerLife::Ended(known.wrapping_sub(incarnation));
         }
         self.lives.insert(peer, incarnation);
         PeerLife::New
@@ -81,6 +81,10 @@ impl Peers {
 
     pub(super) fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
         self.liveness.answered(by, answer, now)
+    }
+
+    pub(super) fn begin_life(&mut self, incarnation: u64) {
+        self.liveness.begin_life(incarnation);
     }
 
     pub(super) fn supported_until(&self, peer: Peer) -> u64 {
@@ -123,7 +127,7 @@ mod tests {
         assert_eq!(peers.hear(peer, u32::MAX), PeerLife::New, "the first that is heard");
         assert_eq!(peers.hear(peer, u32::MAX), PeerLife::Known);
         assert_eq!(peers.hear(peer, 0), PeerLife::New, "the number has been around");
-        assert_eq!(peers.hear(peer, u32::MAX), PeerLife::Ended);
+        assert_eq!(peers.hear(peer, u32::MAX), PeerLife::Ended(1));
         assert_eq!(peers.hear(peer, 0), PeerLife::Known);
         let other = Peer::from_number(3).expect("not zero");
         assert_eq!(peers.hear(other, 7), PeerLife::New, "each has its own");

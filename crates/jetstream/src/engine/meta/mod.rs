@@ -444,6 +444,7 @@ impl Meta {
             }
         }
         self.view().see(last);
+        self.note_old_groups();
         if has_servers {
             // Whoever removes this server waits for just this.
             self.waits.wake();
@@ -458,6 +459,18 @@ impl Meta {
             jetstream.seek_origins();
         }
         self.waits.wake();
+    }
+
+    /// Notes which groups may be older than this server's disk, once it knows all that there were
+    /// when it came: its replica of the meta stream has everything that was committed.
+    fn note_old_groups(&self) {
+        if !self.groups.is_disk_unknown() || self.is_behind() {
+            return;
+        }
+        let status = self.live().group_status();
+        if status.is_some_and(|status| !status.is_amnesiac) {
+            self.groups.note_old_groups(self.view().latest());
+        }
     }
 
     /// Whether this is the meta stream.
@@ -508,6 +521,7 @@ impl GroupsObserver for Meta {
     fn passes(&self) {
         // Some may have waited for too long.
         self.waits.wake();
+        self.note_old_groups();
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);

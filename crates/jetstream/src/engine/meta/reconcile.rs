@@ -314,7 +314,7 @@ impl Meta {
         }
         let is_synced = jetstream.settings.sync_always && live.is_stored();
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
-        let may_be_new = self.groups.has_begun_before(assignment.created);
+        let may_be_new = self.groups.is_younger_than_disk(assignment.created);
         let terms = JoinTerms { seed: jetstream.seed(), is_synced, may_be_new, is_amnesiac: false };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
         live.want_members(wanted);

@@ -109,6 +109,12 @@ impl Assignments {
         self.under_way.remove(key);
     }
 
+    /// When the latest of all streams was made, removed ones among them, by the clocks of who made
+    /// them.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.all.values().map(|assignment| assignment.created).max().unwrap_or(0)
+    }
+
     /// The assignment of a stream that is there.
     pub(in crate::engine) fn get(&self, account: &str, stream: &str) -> Option<Arc<Assignment>> {
         let found = self.all.get(&StreamKey::new(account, stream))?;

@@ -144,6 +144,11 @@ impl Cluster {
         self.servers[number].disk = FaultyDisk::new(self.seed + 100 + number as u64);
     }
 
+    /// Has the next life of a server begin with a time of day long past.
+    pub(super) fn forget_time(&mut self, number: usize) {
+        self.servers[number].now = 0;
+    }
+
     /// Replicas that took the place of others, in all lives.
     pub(super) fn installs(&self) -> usize {
         let houses = self.servers.iter().filter_map(|server| server.house.as_ref());

@@ -10,6 +10,7 @@ mod messages;
 use super::cluster::Cluster;
 use myelin_replica::RaftRole;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 #[test]
 fn a_publish_is_acknowledged_when_a_majority_has_it() {
@@ -101,4 +102,23 @@ fn leadership_that_is_handed_over_goes_round() {
         led.insert(leader);
     }
     assert_eq!(led.len(), 3, "{led:?}");
+}
+
+/// As if its process had stood still for longer than others support it.
+#[test]
+fn a_leader_that_may_be_none_any_more_answers_nothing_and_holds_publishes() {
+    let mut cluster = Cluster::new(3);
+    let first = cluster.elect();
+    cluster.pass(40);
+    let live = cluster.house(first).stream("S");
+    assert!(live.leads_surely());
+    cluster.isolated.push(first);
+    cluster.house(first).host.sleep(Duration::from_millis(1_400));
+    assert!(live.role().leads() && !live.leads_surely(), "others may have elected somebody else");
+    cluster.publish(first, "one");
+    assert_eq!((cluster.acks(), live.reader().state().totals.last_seq), (0, 0), "it is held");
+    cluster.isolated.clear();
+    cluster.pass(60);
+    assert_eq!((cluster.acks(), cluster.contents()), (1, vec![(1, 1); 3]));
+    assert!(live.leads_surely());
 }

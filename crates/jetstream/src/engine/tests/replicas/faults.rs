@@ -475,3 +475,22 @@ fn a_member_that_is_opened_anew_with_less_than_it_has_confirmed_does_not_vote() 
     assert!(!status.is_amnesiac, "{:?}", cluster.statuses());
     assert_eq!(cluster.contents(), [(2, 2); 3]);
 }
+
+#[test]
+fn a_server_with_an_empty_disk_and_a_clock_that_is_behind_is_heard() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let other = (leader + 1) % 3;
+    for _ in 0..5 {
+        cluster.kill(other);
+        cluster.begin(other);
+        cluster.pass(40);
+    }
+    let leader = cluster.elect();
+    cluster.publish(leader, "one");
+    cluster.replace_disk(other);
+    cluster.forget_time(other);
+    cluster.begin(other);
+    cluster.pass(200);
+    assert_eq!(cluster.contents(), [(1, 1); 3]);
+}

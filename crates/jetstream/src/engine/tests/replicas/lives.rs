@@ -362,7 +362,8 @@ impl Life {
     }
 
     fn answered(&mut self, name: usize, payload: &str) {
-        if payload.contains("error") {
+        // An empty one says that nobody was there who takes it.
+        if payload.is_empty() || payload.contains("error") {
             return;
         }
         let digits = payload.split("\"seq\":").nth(1).expect(payload);
