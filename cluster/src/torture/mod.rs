@@ -2,7 +2,8 @@
 //! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all of
 //! them.
 //!
-//! Of five servers members of groups change at the same time (`members.rs`). The load is in `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
+//! Of five servers members of groups change at the same time (`members.rs`). The load is in
+//! `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
 
 mod ledger;
 mod load;
