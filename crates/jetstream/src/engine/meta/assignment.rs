@@ -259,8 +259,10 @@ impl Assignment {
         let before: Vec<String> = self.servers().cloned().collect();
         if !self.has_group() {
             moved.founders.clone_from(&self.peers);
-            let size = format!("S-R{}", peers.len());
-            moved.group = self.group.replacen("S-R1", &size, 1);
+        }
+        if let (1, None, Some(rest)) = (self.peers.len(), &self.change, self.group.get("S-R1".len()..)) {
+            // Compat: the name of one that is alone says how many there are to be.
+            moved.group = format!("S-R{}{rest}", peers.len());
         }
         (moved.before, moved.peers) = (before, peers);
         moved.change.get_or_insert(StreamChange { created: now, origin: None, is_move: false });

@@ -53,11 +53,10 @@ use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use rescue::Rescue;
 use retries::Retries;
 pub use roster::peer_of;
 use roster::peers_of;
-use roster::{Roster, ServerRecord};
+use roster::{Rescue, Roster, ServerRecord};
 use stalled_groups::StalledGroups;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;

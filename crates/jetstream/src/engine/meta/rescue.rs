@@ -5,23 +5,17 @@
 //! it is stored: whoever begins anew needs as many as before.
 
 use super::Meta;
+use super::roster::Rescue;
 use crate::engine::JetStream;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::leadership;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Compat: it ends by itself after so long.
 const LASTS: Duration = Duration::from_secs(300);
-
-/// Rescue that is under way.
-#[derive(Clone, Copy)]
-pub(super) struct Rescue {
-    quorum: usize,
-    ends: Instant,
-}
 
 impl Meta {
     /// Has so many servers be enough, as far as this one is concerned. Answers the quorum before
