@@ -133,18 +133,21 @@ impl Liveness {
         Some(SupportAnswer { incarnation, epoch: given.epoch, sent, is_given })
     }
 
-    /// Another server has answered.
-    pub fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) {
-        let Some(of) = self.peers.get_mut(&by) else { return };
+    /// Another server has answered. Answers whether its support had lapsed: what its members have
+    /// confirmed before counts no more, as they may follow somebody else since.
+    pub fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
+        let Some(of) = self.peers.get_mut(&by) else { return false };
         if answer.incarnation != self.incarnation || answer.sent > now {
-            return;
+            return false;
         }
         if answer.is_given {
             of.counted_until = of.counted_until.max(answer.sent + nanoseconds(COUNTED_ON));
         } else if answer.epoch > of.epoch {
             of.epoch = answer.epoch;
             of.next = now;
+            return true;
         }
+        false
     }
 
     /// Whether this server supports another one: no vote against a leader there.
@@ -157,6 +160,12 @@ impl Liveness {
     #[must_use]
     pub fn is_supported_by(&self, peer: Peer, now: u64) -> bool {
         self.peers.get(&peer).is_some_and(|of| now < of.counted_until)
+    }
+
+    /// Until when another server supports this one, as far as can be known; 0 where it never has.
+    #[must_use]
+    pub fn supported_until(&self, peer: Peer) -> u64 {
+        self.peers.get(&peer).map_or(0, |of| of.counted_until)
     }
 
     /// Nanoseconds since the last word to another server that it has answered with its support;

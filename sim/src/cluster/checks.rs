@@ -149,9 +149,8 @@ impl World {
         }
         check_found(model, &found)?;
         check_lifetimes(model, &found, now)?;
-        // A leader answers as long as it knows of no other one, as that of nats-server does: what
-        // it reads, and what it refuses by, may be older than what another one has answered.
-        let rules = Rules { is_whole: model.is_whole(), are_answers_current: false };
+        let (is_whole, keeps_last) = (model.is_whole(), model.keeps_last());
+        let rules = Rules { is_whole, keeps_last, are_answers_current: true };
         history::check(&model.history(), rules)
             .map_err(|why| format!("{}: not linearizable: {why}", model.plan.name))?;
         Ok(words)
@@ -339,7 +338,10 @@ fn read(node: &Node, name: &str) -> Result<Option<Contents>, String> {
         && let Some(applied) = guard.parts().0.applied_consumers()
     {
         for (id, (name, rules, _, state)) in applied.iter() {
-            words += &format!("{id:?} {name} {rules:?} {state:?}\n");
+            let (delivered, floor) = (state.delivered(), state.ack_floor());
+            let pending: Vec<_> = state.pending().iter().collect();
+            let again = state.redelivered();
+            words += &format!("{id:?} {name} {rules:?} {delivered:?} {floor:?} {pending:?} {again:?}\n");
         }
     }
     Ok(Some((found, words)))

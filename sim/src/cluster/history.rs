@@ -154,6 +154,8 @@ impl<'a> Order<'a> {
 pub struct Rules {
     /// Whether the outcome of each message that was stored is known, and nothing was removed.
     pub is_whole: bool,
+    /// Whether the last message of a subject is removed by nothing.
+    pub keeps_last: bool,
     /// Whether reads and refusals must not go by what is older than an answered write; otherwise
     /// they only must not show what is not there yet.
     pub are_answers_current: bool,
@@ -164,13 +166,13 @@ pub struct Rules {
 /// # Errors
 /// No order of the operations explains an answer: which one.
 pub fn check(operations: &[Operation], rules: Rules) -> Result<(), String> {
-    let Rules { is_whole, are_answers_current } = rules;
+    let Rules { is_whole, are_answers_current, .. } = rules;
     let order = Order::of(operations)?;
     for (&seq, operation) in &order.stored {
         if order.answered_behind(seq) < operation.asked {
             return Err(format!("{seq} was asked for behind the answer to a later one: {operation:?}"));
         }
-        check_condition(&order, seq, operation, is_whole)?;
+        check_condition(&order, seq, operation, rules)?;
     }
     check_ids(operations)?;
     for operation in operations {
@@ -194,13 +196,13 @@ pub fn check(operations: &[Operation], rules: Rules) -> Result<(), String> {
     Ok(())
 }
 
-fn check_condition(order: &Order<'_>, seq: u64, operation: &Operation, is_whole: bool) -> Result<(), String> {
+fn check_condition(order: &Order<'_>, seq: u64, operation: &Operation, rules: Rules) -> Result<(), String> {
     let is_met = match operation.condition() {
         Condition::Nothing => true,
         Condition::Last(last) => last + 1 == seq,
         Condition::LastOfSubject(last) => {
             let found = order.last_of(operation.subject, seq);
-            if is_whole { found == last } else { found <= last && last < seq }
+            if rules.is_whole { found == last } else { (found <= last || !rules.keeps_last) && last < seq }
         }
     };
     if is_met { Ok(()) } else { Err(format!("{seq} was stored against its condition: {operation:?}")) }
@@ -266,7 +268,7 @@ fn is_last_of_subject(order: &Order<'_>, operation: &Operation, last: u64, is_wh
 mod tests {
     use super::*;
 
-    const ALL: Rules = Rules { is_whole: true, are_answers_current: true };
+    const ALL: Rules = Rules { is_whole: true, keeps_last: true, are_answers_current: true };
 
     fn publish(condition: Condition, (asked, answered): (u64, u64), outcome: Outcome) -> Operation {
         let action = Action::Publish { condition, id: None };

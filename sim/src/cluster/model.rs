@@ -84,6 +84,12 @@ impl StreamModel {
         }
     }
 
+    /// Whether the last message of a subject stays, whatever limits there are.
+    pub(super) fn keeps_last(&self) -> bool {
+        let is_removed = self.purge_asked > 0 || !self.deletions.is_empty();
+        self.plan.kept == Kept::Limits && !self.plan.has_lifetimes && !is_removed
+    }
+
     /// Whether nothing is ever removed.
     pub(super) fn is_whole(&self) -> bool {
         let has_limit = self.plan.per_subject > 0 || self.plan.has_lifetimes;
@@ -108,6 +114,12 @@ impl StreamModel {
         }
         self.seen.insert(seq, payload.to_owned());
         Ok(())
+    }
+
+    /// Whether a message may have been removed, or go at a limit, at some time.
+    pub(super) fn may_go(&self, seq: u64) -> bool {
+        let has_limit = self.plan.per_subject > 0 || self.plan.has_lifetimes;
+        self.plan.kept != Kept::Limits || has_limit || seq < self.purge_asked || self.deletions.contains(&seq)
     }
 
     /// Whether nobody may miss a message any more, be it acknowledged.

@@ -90,7 +90,17 @@ impl World {
             return;
         }
         let name = self.publication(stream, None);
+        let to = self.takers(to, self.streams[stream].publications[name].has_id);
         self.send(stream, name, home, &to);
+    }
+
+    /// Servers that get a message, of those that take themselves for leaders. Without an id it is
+    /// for one: another one that leads again by when it comes would store it once more.
+    fn takers(&mut self, leading: Vec<usize>, has_id: bool) -> Vec<usize> {
+        if has_id || leading.len() < 2 {
+            return leading;
+        }
+        vec![leading[self.rng.below(leading.len() as u64) as usize]]
     }
 
     /// Publishes a message without a condition, where the stream is led.
@@ -157,6 +167,7 @@ impl World {
         if to.is_empty() {
             return;
         }
+        let to = self.takers(to, false);
         let count = 2 + self.rng.below(6);
         let names: Vec<usize> = (0..count).map(|_| self.publication(stream, Some(batch))).collect();
         for (at, &name) in names.iter().enumerate() {
@@ -366,9 +377,13 @@ impl World {
         self.counts.stored += names.len() as u64;
         for (at, &name) in names.iter().enumerate() {
             let seq = last + 1 + at as u64 - names.len() as u64;
+            let before = model.publications[name].outcome;
+            // Ids are read from the messages that are there.
+            let may_forget = |other: u64| self.counts.deaths > 0 && model.may_go(other);
+            let is_other = matches!(before, Outcome::Stored(other) if other != seq && !may_forget(other));
             let one = &mut model.publications[name];
-            let before = std::mem::replace(&mut one.outcome, Outcome::Stored(seq));
-            if matches!(before, Outcome::Stored(other) if other != seq) {
+            one.outcome = Outcome::Stored(seq);
+            if is_other {
                 return Err(format!("{}: message {name} is {before:?}, and {seq}", model.plan.name));
             }
             one.answered.get_or_insert(events);

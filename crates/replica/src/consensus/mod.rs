@@ -83,6 +83,8 @@ pub struct Consensus {
     node: RawNode<LogView>,
     me: Peer,
     members: Members,
+    /// Members whose votes alone count: see [`rescue`](Self::rescue).
+    rescued: Option<Vec<Peer>>,
     rng: Rng,
     /// Ticks until this member stands for election, as it was drawn here and not by the library.
     timeout: usize,
@@ -139,6 +141,7 @@ impl Consensus {
             node,
             me: *me,
             members: members.clone(),
+            rescued: None,
             rng: Rng::seeded(*seed),
             timeout: 0,
             is_amnesiac: *is_amnesiac,
@@ -191,18 +194,37 @@ impl Consensus {
     /// write.
     #[must_use]
     pub fn is_sure(&self, supports: impl Fn(Peer) -> bool) -> bool {
+        self.sure_until(|peer| u64::from(supports(peer))) > 0
+    }
+
+    /// Until when it is sure in this way, where it is known until when others support its server;
+    /// 0: it is not.
+    #[must_use]
+    pub fn sure_until(&self, supported_until: impl Fn(Peer) -> u64) -> u64 {
         let raft = &self.node.raft;
-        let Some(begin) = raft.raft_log.store().begin_of(raft.term) else { return false };
+        let Some(begin) = raft.raft_log.store().begin_of(raft.term) else { return 0 };
         let Status { role, members, .. } = self.status();
-        let counts = |member: &&MemberProgress| {
-            member.peer == self.me || member.matched >= begin && supports(member.peer)
+        if role != RaftRole::Leader || raft.lead_transferee.is_some() {
+            return 0;
+        }
+        let until = |peer: &Peer| {
+            let has_confirmed = |member: &MemberProgress| member.peer == *peer && member.matched >= begin;
+            if *peer == self.me {
+                u64::MAX
+            } else if members.iter().any(has_confirmed) {
+                supported_until(*peer)
+            } else {
+                0
+            }
         };
-        let counted: Vec<Peer> = members.iter().filter(counts).map(|member| member.peer).collect();
-        let is_majority = |of: &[Peer]| {
-            of.is_empty() || of.iter().filter(|peer| counted.contains(peer)).count() * 2 > of.len()
+        // So many are supported for longer that they are a majority with the one in this place.
+        let of_majority = |of: &[Peer]| {
+            let mut times: Vec<u64> = of.iter().map(until).collect();
+            times.sort_unstable();
+            times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(u64::MAX)
         };
-        let is_majority = is_majority(&self.members.voters) && is_majority(&self.members.outgoing);
-        role == RaftRole::Leader && is_majority && raft.lead_transferee.is_none()
+        let counting = self.counting(&self.members);
+        of_majority(&counting.voters).min(of_majority(&counting.outgoing))
     }
 
     /// Lets no time pass for this member until [`wake`](Self::wake), and gives back memory.

@@ -181,6 +181,13 @@ impl Groups {
         lock(&self.peers).is_there(peer, self.nanoseconds())
     }
 
+    /// Until when another server supports this one, if it ever has: groups that are led here get no
+    /// other leader by it.
+    pub(super) fn supported_until(&self, peer: Peer) -> Option<Instant> {
+        let until = lock(&self.peers).supported_until(peer);
+        (until > 0).then(|| self.lived.began + Duration::from_nanos(until))
+    }
+
     /// Nanoseconds since another server was there for certain; 0 where it is not known to have
     /// been.
     pub(super) fn heard_ago(&self, peer: Peer) -> i64 {

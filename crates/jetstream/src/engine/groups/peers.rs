@@ -79,8 +79,12 @@ impl Peers {
         self.liveness.asked(by, request, now)
     }
 
-    pub(super) fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) {
-        self.liveness.answered(by, answer, now);
+    pub(super) fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
+        self.liveness.answered(by, answer, now)
+    }
+
+    pub(super) fn supported_until(&self, peer: Peer) -> u64 {
+        self.liveness.supported_until(peer)
     }
 
     pub(super) fn due(&mut self, now: u64) -> Vec<(Peer, SupportRequest)> {

@@ -23,10 +23,15 @@ pub(in crate::engine) enum MemberEvent {
     NewLife(Peer, u32),
     /// Another server is gone.
     Lost(Peer),
+    /// Another server has supported this one no more for a while: its members may follow somebody
+    /// else.
+    Lapsed(Peer),
     /// Nobody has led the group yet, and this member is to be the first.
     Stand,
     /// Just these peers are to be the members.
     Want(Vec<Peer>),
+    /// Just these of those that vote are to count from now on; `None`: all again.
+    Rescue(Option<Vec<Peer>>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
     /// Another member gets the stream as of this entry.

@@ -9,7 +9,7 @@
 //! dropped, and nobody would answer its publisher.
 
 use super::LiveStream;
-use super::held_publishes::HandOverSteps;
+use super::held_publishes::{HandOverReason, HandOverSteps};
 use super::turn::StreamWork;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
@@ -61,7 +61,7 @@ impl LiveStream {
         if !self.role().leads() || !self.membership.hand_over.begin() {
             return;
         }
-        self.note_hand_over(false);
+        self.note_hand_over(HandOverReason::Heir);
         self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
         self.watch_hand_over();
@@ -75,13 +75,19 @@ impl LiveStream {
         self.serve_off_shard();
         self.set_role(ReplicaRole::Follower);
         // From here on it is over as soon as the stream leads.
-        self.note_hand_over(true);
+        self.note_hand_over(HandOverReason::Founding);
         self.watch_hand_over();
     }
 
-    fn note_hand_over(&self, is_founding: bool) {
+    /// It is not known whether the stream leads still: what has begun to be held waits for that.
+    pub(super) fn doubt(self: &Arc<Self>) {
+        self.note_hand_over(HandOverReason::Doubt);
+        self.watch_hand_over();
+    }
+
+    fn note_hand_over(&self, reason: HandOverReason) {
         let began = self.scope.host.instant();
-        let steps = HandOverSteps { began, is_founding, followed: None, heard: None };
+        let steps = HandOverSteps { began, reason, followed: None, heard: None };
         *lock(&self.membership.hand_over.steps) = Some(steps);
     }
 
@@ -119,18 +125,20 @@ impl LiveStream {
     /// Looks how far it is. Answers whether it is over.
     fn advance_hand_over(self: &Arc<Self>) -> bool {
         let now = self.scope.host.instant();
+        let is_sure = self.leads_surely();
         let mut steps = lock(&self.membership.hand_over.steps);
-        let Some(HandOverSteps { began, is_founding, followed, heard }) = &mut *steps else { return true };
+        let Some(HandOverSteps { began, reason, followed, heard }) = &mut *steps else { return true };
         let passed = |since: Instant| now.saturating_duration_since(since);
-        let (is_founding, longest) = (*is_founding, if *is_founding { LONGEST_FOUNDING } else { LONGEST });
-        if !is_founding && !self.role().leads() && self.has_another_leader() {
+        let reason = *reason;
+        let longest = if reason == HandOverReason::Heir { LONGEST } else { LONGEST_FOUNDING };
+        if reason != HandOverReason::Founding && !self.role().leads() && self.has_another_leader() {
             let followed = *followed.get_or_insert(now);
             if self.is_wanted_elsewhere() || passed(followed) >= UNHEARD {
                 heard.get_or_insert(now);
             }
         }
         let is_over = heard.is_some_and(|heard| passed(heard) >= SETTLING)
-            || is_founding && self.role().leads()
+            || reason != HandOverReason::Heir && is_sure
             || passed(*began) >= longest;
         if is_over {
             *steps = None;
@@ -158,12 +166,11 @@ impl LiveStream {
     fn end_hand_over(self: &Arc<Self>) {
         // Nobody may begin to lead in between, and lose what it is bound to.
         let changing = lock(&self.membership.changing);
-        let leads = self.role().leads();
-        if !leads {
+        if !self.role().leads() {
             self.refuse_publishes();
         }
         drop(changing);
-        if leads {
+        if self.leads_surely() {
             return self.submit_and_wait(StreamWork::TakeHeld);
         }
         let mut refused = MessageBuf::default();

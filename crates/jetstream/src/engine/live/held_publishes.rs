@@ -21,11 +21,21 @@ pub(super) struct HandOver {
     pub(super) watch: OnceLock<Arc<dyn Timer>>,
 }
 
+/// Why publishes are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HandOverReason {
+    /// Another member is to lead.
+    Heir,
+    /// The stream becomes a group, of which it is the only voter: it leads again.
+    Founding,
+    /// Another member may lead already.
+    Doubt,
+}
+
 /// How far a hand-over is.
 pub(super) struct HandOverSteps {
     pub(super) began: Instant,
-    /// Whether the stream becomes a group, of which it is the only voter: it leads again.
-    pub(super) is_founding: bool,
+    pub(super) reason: HandOverReason,
     /// Since when another server leads, and since when it receives.
     pub(super) followed: Option<Instant>,
     pub(super) heard: Option<Instant>,

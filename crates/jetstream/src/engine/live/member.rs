@@ -197,6 +197,13 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has just these members count of those that vote; `None`: all again. Only for threads that
+    /// may wait.
+    pub(in crate::engine) fn rescue(&self, few: Option<Vec<Peer>>) {
+        self.tell(MemberEvent::Rescue(few));
+        self.serve_off_shard();
+    }
+
     /// Tells who the members of its group are, for as long as it has no log that says it.
     pub(in crate::engine) fn tell_members(&self, peers: Vec<Peer>) {
         lock(&self.membership.member).iter_mut().for_each(|joined| joined.told.clone_from(&peers));
@@ -232,6 +239,7 @@ impl LiveStream {
             self.tell_of_failure(joined, after);
             return;
         }
+        let support = self.support_for_lease(joined);
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
         let now = self.scope.host.now();
         let end = end_of_log(core);
@@ -244,6 +252,7 @@ impl LiveStream {
             Ok(work)
         });
         joined.note_rest();
+        self.renew_lease(joined, support);
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();

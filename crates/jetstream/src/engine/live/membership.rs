@@ -5,6 +5,7 @@
 use super::amnesia::Amnesia;
 use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
+use super::lease::Lease;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 fn wakes(event: &MemberEvent) -> bool {
     match event {
         MemberEvent::Message(.., message) => message.kind != RaftMessageKind::HeartbeatAnswer,
-        MemberEvent::Tick | MemberEvent::Rest(..) => false,
+        MemberEvent::Tick | MemberEvent::Rest(..) | MemberEvent::Lapsed(_) => false,
         _ => true,
     }
 }
@@ -95,6 +96,7 @@ pub(super) struct Membership {
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    pub(super) lease: Lease,
     /// Whether it takes the place of one of this life that has lost everything.
     pub(super) begins_anew: AtomicBool,
     /// Held by whoever gives the stream another role.
@@ -221,12 +223,14 @@ impl JoinedMember {
                 self.member.want_members(&peers);
                 (self.wanted, self.last_said.has_members) = (peers, false);
             }
+            MemberEvent::Rescue(few) => self.member.consensus_mut().rescue(few)?,
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
+            MemberEvent::Lapsed(peer) => self.hear_of_lapse(peer)?,
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
         }
         Ok(())
@@ -280,8 +284,10 @@ impl JoinedMember {
             None if word.is_amnesiac => {
                 self.askers.push(peer);
                 let members = self.member.status().members;
-                let has_less = |other: &MemberProgress| other.peer == peer && other.matched > word.index;
-                if members.iter().any(has_less) {
+                // Without a leader's word it asks: the group rests, or it has less than it had
+                // confirmed. Only an append tells it what is committed.
+                let is_counted = |other: &MemberProgress| other.peer == peer && other.matched > 0;
+                if members.iter().any(is_counted) {
                     self.member.consensus_mut().reset_peer(peer)?;
                 }
             }
@@ -409,6 +415,18 @@ impl JoinedMember {
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
         if myelin_stdx::planted::bug(111) {
             return Ok(());
+        }
+        Ok(self.member.consensus_mut().reset_peer(peer)?)
+    }
+
+    /// Another server has not supported this one for a while: who leads counts on what it has
+    /// confirmed in its term only when that is confirmed anew.
+    fn hear_of_lapse(&mut self, peer: Peer) -> Result<(), MemberFailed> {
+        if self.member.consensus().role() != RaftRole::Leader {
+            return Ok(());
+        }
+        if self.resting.end() {
+            self.member.consensus_mut().wake(false)?;
         }
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }

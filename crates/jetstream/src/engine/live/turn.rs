@@ -240,6 +240,11 @@ impl LiveStream {
                     self.work(core, StreamWork::Publish(msgs), after);
                 }
             }
+            StreamWork::Publish(msgs) if !self.is_in_lease() && !self.renews_lease(core, after) => {
+                if let Some(msgs) = self.hold_in_doubt(msgs) {
+                    self.work(core, StreamWork::Publish(msgs), after);
+                }
+            }
             StreamWork::Publish(msgs) => {
                 after.worked += msgs.bytes();
                 if let Some(msgs) = self.defer_until_loaded(core, msgs) {
