@@ -35,6 +35,15 @@ impl Broker {
         self.cluster.set_gateways(Arc::new(GatewayLinks::new(name, &self.info().server_id)));
     }
 
+    /// Names of the clusters to which there are links, the nearest first.
+    pub(crate) fn other_clusters(&self) -> Vec<String> {
+        let Some(gateways) = GatewayLinks::of(&self.cluster) else { return Vec::new() };
+        let outbound = gateways.outbound();
+        let mut ends: Vec<_> = outbound.iter().filter_map(|conn| conn.gateway()).collect();
+        ends.sort_by_key(|end| end.round_trip());
+        ends.iter().map(|end| end.name.to_string()).collect()
+    }
+
     /// Whether there is a link over which messages go to the cluster of this gateway.
     pub fn has_outbound_gateway(&self, name: &str) -> bool {
         let is_it = |conn: &Arc<Conn>| conn.gateway().is_some_and(|gateway| &*gateway.name == name);
