@@ -434,8 +434,8 @@ impl Account {
     /// A client of this server has subscribed at this moment.
     #[inline]
     pub(crate) fn subscribed_at(&self, now: Instant) {
-        if self.announced.cluster().gateways.is_formed() {
-            self.gateway_replies.subscribed(self.announced.cluster().gateways.time(now));
+        if let Some(gateways) = self.announced.gateways() {
+            self.gateway_replies.subscribed(gateways.time(now));
         }
     }
 

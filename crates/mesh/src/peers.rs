@@ -618,18 +618,6 @@ impl Mesh {
         }
     }
 
-    /// Tells all other servers that this one lets its clients leave, which are not told of it any
-    /// more from the next [`Mesh::advertise`] on.
-    pub fn enter_lame_duck(&self) {
-        self.state().is_lame_duck = true;
-        let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
-        let line = info.line();
-        self.links()
-            .iter()
-            .filter(|link| link.facts().account.is_none())
-            .for_each(|link| link.conn.say(&line));
-    }
-
     /// A link has ended: its place is free, and it is dialled again if that is this server's part.
     pub(crate) fn leave(&self, link: &Arc<LinkState>) {
         let facts = link.facts();

@@ -57,11 +57,6 @@ impl Announced {
         Self { is_internal: true, ..Self::new(account, cluster) }
     }
 
-    /// What all accounts have to know of the cluster.
-    pub(crate) fn cluster(&self) -> &Cluster {
-        &self.cluster
-    }
-
     pub(super) fn is_internal(&self) -> bool {
         self.is_internal
     }

@@ -18,6 +18,7 @@ use super::Link;
 use super::end::LinkScope;
 use super::gateway_announcements::GatewayAnnouncing;
 use super::gateway_end::{GatewayEnd, GatewaySide, GatewayTerms, InterestMode};
+use super::gateway_links::GatewayLinks;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::shard::Shard;
@@ -31,13 +32,22 @@ impl Broker {
     /// The server has a gateway from now on: interest is counted for other clusters. To be called
     /// at the start, before there is any interest.
     pub fn form_gateway(&self, name: &str) {
-        self.cluster.gateways.form(name, &self.info().server_id);
+        self.cluster.set_gateways(Arc::new(GatewayLinks::new(name, &self.info().server_id)));
+    }
+
+    /// Names of the clusters to which there are links, the nearest first.
+    pub(crate) fn other_clusters(&self) -> Vec<String> {
+        let Some(gateways) = GatewayLinks::of(&self.cluster) else { return Vec::new() };
+        let outbound = gateways.outbound();
+        let mut ends: Vec<_> = outbound.iter().filter_map(|conn| conn.gateway()).collect();
+        ends.sort_by_key(|end| end.round_trip());
+        ends.iter().map(|end| end.name.to_string()).collect()
     }
 
     /// Whether there is a link over which messages go to the cluster of this gateway.
     pub fn has_outbound_gateway(&self, name: &str) -> bool {
         let is_it = |conn: &Arc<Conn>| conn.gateway().is_some_and(|gateway| &*gateway.name == name);
-        self.cluster.gateways.outbound().iter().any(is_it)
+        GatewayLinks::of(&self.cluster).is_some_and(|gateways| gateways.outbound().iter().any(is_it))
     }
 }
 
@@ -51,7 +61,9 @@ impl Link {
             let _ = link.gateway.set(Box::new(GatewayEnd::new(terms)));
             let _ = link.scope.set(LinkScope::All);
         }
-        self.broker.cluster.gateways.add(&self.conn, side == GatewaySide::Outbound);
+        if let Some(gateways) = GatewayLinks::of(&self.broker.cluster) {
+            gateways.add(&self.conn, side == GatewaySide::Outbound);
+        }
         match side {
             GatewaySide::Inbound => Some(GatewayAnnouncing::new(&self.broker, &self.conn)),
             GatewaySide::Outbound => {

@@ -9,6 +9,7 @@
 
 use super::announced::Announced;
 use super::gateway_end::{GatewayEnd, InterestMode, MOST_ACCOUNTS};
+use super::gateway_links::GatewayLinks;
 use super::interest_part::{InterestKey, InterestPart, counts_for_gateways, leaf_keys};
 use crate::account::Account;
 use crate::broker::Broker;
@@ -35,7 +36,7 @@ impl GatewayAnnouncing {
     const SMALL: usize = 10_000;
 
     pub(super) fn new(broker: &Broker, conn: &Arc<Conn>) -> Self {
-        let own = broker.cluster.gateways.name().to_owned();
+        let own = GatewayLinks::of(&broker.cluster).map_or("", GatewayLinks::name).to_owned();
         Self { accounts: broker.accounts(), conn: Arc::clone(conn), own }
     }
 
@@ -108,10 +109,16 @@ pub(super) fn others(part: &InterestPart, key: &[u8]) -> bool {
 }
 
 impl Announced {
+    /// Links with other clusters, where there may be any.
+    #[inline]
+    pub(crate) fn gateways(&self) -> Option<&GatewayLinks> {
+        GatewayLinks::of(&self.cluster)
+    }
+
     /// Whether other clusters hear of this account.
     #[inline]
     pub(super) fn has_gateways(&self) -> bool {
-        self.cluster.gateways.is_formed() && !self.is_internal()
+        self.cluster.has_gateways() && !self.is_internal()
     }
 
     /// Tells other clusters of a change of this server's own interest, under the part's lock.
@@ -131,26 +138,23 @@ impl Announced {
     /// Tells other clusters that a subject or a queue group is wanted in this one, or is not any
     /// more, under the part's lock.
     pub(super) fn tell_gateways(&self, account: &str, key: &[u8], is_wanted: bool) {
-        let inbound = self.cluster.gateways.inbound();
-        if inbound.is_empty() {
+        let Some(gateways) = self.gateways().filter(|gateways| !gateways.inbound().is_empty()) else {
             return;
-        }
+        };
         let mut line = Vec::with_capacity(64);
         write_line(&mut line, account, InterestKey::of_key(key), is_wanted);
-        for conn in inbound.iter() {
+        for conn in gateways.inbound().iter() {
             let Some(gateway) = conn.gateway() else { continue };
-            say_of(conn, gateway, (self.cluster.gateways.name(), account), &line);
+            say_of(conn, gateway, (gateways.name(), account), &line);
         }
     }
 
     /// There is such an account from now on: other clusters need not ask what it wants.
     pub(crate) fn open_for_gateways(&self, account: &str) {
-        if !self.has_gateways() {
-            return;
-        }
-        for conn in self.cluster.gateways.inbound().iter() {
+        let Some(gateways) = self.gateways().filter(|_| self.has_gateways()) else { return };
+        for conn in gateways.inbound().iter() {
             let Some(gateway) = conn.gateway() else { continue };
-            say_of(conn, gateway, (self.cluster.gateways.name(), account), b"");
+            say_of(conn, gateway, (gateways.name(), account), b"");
         }
     }
 }

@@ -1,10 +1,9 @@
 //! The part of a link that only gateways have: the cluster at its other end, and what has been said
 //! of accounts.
 
-use super::gateway_interest::OptimisticAccount;
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::gateway::{self, ShortName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -54,6 +53,26 @@ impl InterestMode {
     }
 }
 
+/// How far an account is over there, which an older server tells of.
+#[derive(Default)]
+pub(super) struct OptimisticAccount {
+    /// Nobody over there has that account.
+    pub(super) is_unwanted: bool,
+    /// Subjects that nobody over there wants.
+    pub(super) unwanted: BTreeSet<Box<[u8]>>,
+    pub(super) mode: Option<InterestMode>,
+}
+
+impl OptimisticAccount {
+    fn mode(&self) -> InterestMode {
+        self.mode.unwrap_or(InterestMode::Optimistic)
+    }
+
+    fn sends(&self, subject: &[u8]) -> bool {
+        !self.is_unwanted && self.mode() != InterestMode::InterestOnly && !self.unwanted.contains(subject)
+    }
+}
+
 /// The part of a link that only gateways have.
 pub(crate) struct GatewayEnd {
     pub(crate) name: Box<str>,
@@ -99,5 +118,37 @@ impl GatewayEnd {
     /// How far each account is of whose interest the other side is told.
     pub(super) fn told_accounts(&self) -> Vec<(String, InterestMode)> {
         lock(&self.told).iter().map(|(name, mode)| (name.to_string(), *mode)).collect()
+    }
+}
+
+impl GatewayEnd {
+    /// Whether a message goes there although nobody has said that it is wanted.
+    pub(crate) fn sends_anyway(&self, account: &str, subject: &[u8]) -> bool {
+        if self.tells_all || !self.is_outbound() {
+            return false;
+        }
+        lock(&self.optimistic).get(account).is_none_or(|account| account.sends(subject))
+    }
+
+    /// How far accounts are whose interest the other side tells.
+    pub(super) fn heard_accounts(&self) -> Vec<(String, InterestMode)> {
+        lock(&self.optimistic).iter().map(|(name, account)| (name.to_string(), account.mode())).collect()
+    }
+
+    /// Changes what is known of an account, if it is one of those that are kept.
+    pub(super) fn change<R: Default>(
+        &self,
+        account: &str,
+        change: impl FnOnce(&mut OptimisticAccount) -> R,
+    ) -> R {
+        let mut accounts = lock(&self.optimistic);
+        if !accounts.contains_key(account) && accounts.len() >= MOST_ACCOUNTS {
+            return R::default();
+        }
+        change(accounts.entry(account.into()).or_default())
+    }
+
+    pub(super) fn mode(&self, account: &str) -> Option<InterestMode> {
+        lock(&self.optimistic).get(account).map(OptimisticAccount::mode)
     }
 }

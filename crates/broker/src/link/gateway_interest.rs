@@ -1,16 +1,15 @@
-//! What another cluster wants, as one of its servers tells it.
+//! Interest of another cluster, as one of its servers tells it.
 //!
 //! Servers since 2.9 tell everything. Older ones get messages *optimistically*: they say what
 //! nobody wants there, and begin to tell everything once that is too much.
 //!
 //! Interest in accounts that are not here is kept: they may appear.
 
-use super::gateway_end::{GatewayEnd, InterestMode, MOST_ACCOUNTS};
+use super::gateway_end::InterestMode;
 use super::interest_part::InterestKey;
 use super::{Link, lossy};
 use crate::account::Account;
 use crate::log::Level;
-use myelin_stdx::sync::lock;
 use myelin_subject::{is_subset, matches};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::PeerInterest;
@@ -22,57 +21,9 @@ const MOST_UNWANTED: usize = 16 * 1024;
 /// Memory that one subject or account takes beside its text, about.
 const EACH: usize = 96;
 
-/// How far an account is over there, which an older server tells of.
-#[derive(Default)]
-pub(super) struct OptimisticAccount {
-    /// Nobody over there has that account.
-    is_unwanted: bool,
-    /// Subjects that nobody over there wants.
-    unwanted: BTreeSet<Box<[u8]>>,
-    mode: Option<InterestMode>,
-}
-
-impl OptimisticAccount {
-    fn mode(&self) -> InterestMode {
-        self.mode.unwrap_or(InterestMode::Optimistic)
-    }
-
-    fn sends(&self, subject: &[u8]) -> bool {
-        !self.is_unwanted && self.mode() != InterestMode::InterestOnly && !self.unwanted.contains(subject)
-    }
-}
-
 /// Interest in accounts that are not here: by account, the subjects or subjects and queue groups.
 #[derive(Default)]
 pub(super) struct HeldInterest(BTreeMap<Box<str>, BTreeSet<Box<[u8]>>>);
-
-impl GatewayEnd {
-    /// Whether a message goes there although nobody has said that it is wanted.
-    pub(crate) fn sends_anyway(&self, account: &str, subject: &[u8]) -> bool {
-        if self.tells_all || !self.is_outbound() {
-            return false;
-        }
-        lock(&self.optimistic).get(account).is_none_or(|account| account.sends(subject))
-    }
-
-    /// How far accounts are whose interest the other side tells.
-    pub(super) fn heard_accounts(&self) -> Vec<(String, InterestMode)> {
-        lock(&self.optimistic).iter().map(|(name, account)| (name.to_string(), account.mode())).collect()
-    }
-
-    /// Changes what is known of an account, if it is one of those that are kept.
-    fn change<R: Default>(&self, account: &str, change: impl FnOnce(&mut OptimisticAccount) -> R) -> R {
-        let mut accounts = lock(&self.optimistic);
-        if !accounts.contains_key(account) && accounts.len() >= MOST_ACCOUNTS {
-            return R::default();
-        }
-        change(accounts.entry(account.into()).or_default())
-    }
-
-    fn mode(&self, account: &str) -> Option<InterestMode> {
-        lock(&self.optimistic).get(account).map(OptimisticAccount::mode)
-    }
-}
 
 impl Link {
     /// The other cluster has begun to be interested in something.

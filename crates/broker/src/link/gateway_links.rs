@@ -1,10 +1,10 @@
 //! The links with other clusters, and what this server is called there.
 
+use crate::cluster::Cluster;
 use crate::conn::Conn;
 use arc_swap::{ArcSwap, Guard};
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::gateway::{self, ShortName};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,8 @@ pub(crate) struct OwnGateway {
 }
 
 /// The links with other clusters.
-#[derive(Default)]
 pub(crate) struct GatewayLinks {
-    is_formed: AtomicBool,
-    own: OnceLock<OwnGateway>,
+    own: OwnGateway,
     /// Links that hear of changes of interest.
     inbound: ArcSwap<Vec<Arc<Conn>>>,
     /// Links over which messages go.
@@ -31,26 +29,32 @@ pub(crate) struct GatewayLinks {
 }
 
 impl GatewayLinks {
-    /// The server has a gateway from now on, of this name.
-    pub(crate) fn form(&self, name: &str, server_id: &str) {
+    /// No links yet, of a gateway of this name.
+    pub(crate) fn new(name: &str, server_id: &str) -> Self {
         let (cluster, server) = (gateway::short_name(name), gateway::short_name(server_id));
         let prefix = gateway::reply_prefix(cluster, server).into();
-        let _ = self.own.set(OwnGateway { name: name.into(), cluster, server, prefix });
-        self.is_formed.store(true, Relaxed);
+        Self {
+            own: OwnGateway { name: name.into(), cluster, server, prefix },
+            inbound: ArcSwap::default(),
+            outbound: ArcSwap::default(),
+            changing: Mutex::default(),
+            epoch: OnceLock::new(),
+        }
     }
 
+    /// Links of a server that has a gateway.
     #[inline]
-    pub(crate) fn is_formed(&self) -> bool {
-        self.is_formed.load(Relaxed)
+    pub(crate) fn of(cluster: &Cluster) -> Option<&Self> {
+        cluster.gateways()?.downcast_ref()
     }
 
-    /// Name of this server's gateway; empty without one.
+    /// Name of this server's gateway.
     pub(crate) fn name(&self) -> &str {
-        self.own.get().map_or("", |own| &own.name)
+        &self.own.name
     }
 
-    pub(crate) fn own(&self) -> Option<&OwnGateway> {
-        self.own.get()
+    pub(crate) fn own(&self) -> &OwnGateway {
+        &self.own
     }
 
     pub(crate) fn inbound(&self) -> Guard<Arc<Vec<Arc<Conn>>>> {

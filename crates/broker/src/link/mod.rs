@@ -335,7 +335,9 @@ impl Link {
         if self.conn.leaf().is_some() {
             self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
         } else if let Some(gateway) = self.conn.gateway() {
-            self.broker.cluster.gateways.remove(&self.conn, gateway.is_outbound());
+            if let Some(gateways) = gateway_links::GatewayLinks::of(&self.broker.cluster) {
+                gateways.remove(&self.conn, gateway.is_outbound());
+            }
         } else {
             self.broker.links.remove(&self.conn);
         }

@@ -135,11 +135,6 @@ impl Shard {
     /// that it is told copied for it, is 10 ns of 30 where nobody listens.
     #[inline(always)]
     pub(crate) fn publish(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
-        if from.account.gateway_replies.is_any()
-            && let Some(published) = self.publish_to_requester(&from, &message)
-        {
-            return published;
-        }
         let scope = RouteScope {
             account: from.account,
             permissions: from.permissions,
@@ -251,7 +246,8 @@ impl Shard {
     /// Publishes a message that the shard itself passes on.
     #[inline(never)]
     pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
-        self.publish(from, message)
+        let answered = self.publish_mapped_reply(&from, &message);
+        answered.unwrap_or_else(|| self.publish(from, message))
     }
 
     /// Counts a message of which a receiver is far behind, and how many lose it for that.

@@ -3,16 +3,16 @@
 
 use super::Shard;
 use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
+use super::mapped_replies::{prefix_of, remember, unmapped};
 use super::route::RouteScope;
 use super::routed::{RoutedBuffers, addressed};
 use super::rules::{Access, access};
 use super::source::{Source, Via};
 use crate::account::Account;
-use crate::cluster::Cluster;
 use crate::conn::Conn;
 use crate::link::end::LinkEnd;
+use crate::link::gateway_links::GatewayLinks;
 use bytes::Bytes;
-use myelin_subject::Matched;
 use myelin_wire::encode;
 use myelin_wire::message_trace;
 use myelin_wire::peer::encode as peer;
@@ -20,51 +20,6 @@ use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Answers of services: they are awaited at one server only.
-const ANSWER: &[u8] = b"_R_.";
-
-/// Text in front of a reply, if answers might come from another cluster before that knows of the
-/// interest in them. Compat: of clients, subscriptions of the last two seconds are such.
-pub(super) fn prefix_of<'c>(
-    cluster: &'c Cluster,
-    account: &Account,
-    reply: &[u8],
-    now: Instant,
-) -> Option<&'c [u8]> {
-    let gateways = &cluster.gateways;
-    let own = gateways.own()?;
-    if reply.is_empty() || MappedReply::of(reply).is_some() {
-        return None;
-    }
-    let is_young = || account.gateway_replies.may_be_young(gateways.time(now)) && is_awaited(account, reply);
-    (reply.starts_with(ANSWER) || is_young()).then_some(&*own.prefix)
-}
-
-/// Whether a client of this server waits for answers to `reply`.
-fn is_awaited(account: &Account, reply: &[u8]) -> bool {
-    let mut matched = Matched::new();
-    account.interest.collect(reply, &mut matched);
-    !matched.is_empty()
-}
-
-/// A message whose reply is as receivers see it, and the reply as it has come, if that is mapped.
-pub(super) fn unmapped<'a>(routed: &Routed<'a>) -> (Routed<'a>, &'a [u8]) {
-    match MappedReply::of(routed.reply) {
-        Some(mapped) => (Routed { reply: mapped.reply, tail: &[], ..*routed }, routed.reply),
-        None => (*routed, &[]),
-    }
-}
-
-/// Remembers where answers to a message are to go.
-pub(super) fn remember(account: &Account, reply: &[u8], whole: &[u8], now: Instant) {
-    // The subject that receivers see may stand behind the reply.
-    if let Some(mapped) = MappedReply::of(whole)
-        && let Some(short) = whole.get(..whole.len() - mapped.reply.len() + reply.len())
-    {
-        account.gateway_replies.remember(reply, short, now);
-    }
-}
 
 impl Shard {
     /// Routes one message that has come from another cluster over `conn`.
@@ -121,7 +76,7 @@ impl Shard {
         now: Instant,
     ) {
         let cluster = Arc::clone(&self.broker.cluster);
-        let Some(own) = cluster.gateways.own() else { return };
+        let Some(own) = GatewayLinks::of(&cluster).map(GatewayLinks::own) else { return };
         if mapped.cluster != own.cluster {
             return;
         }
@@ -210,24 +165,38 @@ impl Shard {
             && (access == Access::Allowed || from.is_service || may_respond(from, message.subject, access))
     }
 
-    /// Publishes an answer to a request that has come from another cluster: straight to the server
-    /// that awaits it. `None` where the subject is no such reply, or the cluster is cut off.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn publish_to_requester(
+    /// Publishes a message if it is an answer to a request that has come from another cluster.
+    ///
+    /// Perf: one load where there was no such request.
+    #[inline(always)]
+    pub(crate) fn publish_mapped_reply(
         &mut self,
         from: &Publisher<'_>,
         message: &PubMessage<'_>,
     ) -> Option<Published> {
+        if !from.account.gateway_replies.is_any() {
+            return None;
+        }
+        self.publish_to_requester(from, message)
+    }
+
+    /// Publishes an answer to a request that has come from another cluster: straight to the server
+    /// that awaits it. `None` where the subject is no such reply, or the cluster is cut off.
+    #[cold]
+    #[inline(never)]
+    fn publish_to_requester(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) -> Option<Published> {
         let is_of_here = matches!(from.source, Source::Here | Source::Leaf { .. } | Source::Request { .. });
         if !is_of_here || !self.may_answer(from, message) {
             return None;
         }
         let whole = from.account.gateway_replies.find(message.address(), from.now)?;
         let cluster = Arc::clone(&self.broker.cluster);
-        let conn = cluster.gateways.outbound_to(MappedReply::of(&whole)?.cluster)?;
+        let conn = GatewayLinks::of(&cluster)?.outbound_to(MappedReply::of(&whole)?.cluster)?;
         if conn.close_requested().is_some() {
             return None;
+        }
+        if from.verbose {
+            self.stage_line(from.conn, encode::OK);
         }
         let prefix = prefix_of(&cluster, from.account, message.reply, from.now).unwrap_or_default();
         let reply = [prefix, message.reply].concat();

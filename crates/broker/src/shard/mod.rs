@@ -15,6 +15,7 @@ mod fanout;
 mod gateway;
 mod latency;
 mod leaf;
+mod mapped_replies;
 mod pool;
 mod remote;
 mod route;

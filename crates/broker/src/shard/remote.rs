@@ -9,7 +9,7 @@
 //! allocation.
 
 use super::fanout::{Fanout, Publisher};
-use super::gateway::prefix_of;
+use super::mapped_replies::prefix_of;
 use super::route::{ClientTarget, Route};
 use super::source::Via;
 use super::staging::{FrameParts, Placed};
@@ -25,6 +25,7 @@ use myelin_subject::{Matched, Subscribed};
 use myelin_wire::encode;
 use myelin_wire::peer::{encode as peer, leaf};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -239,10 +240,10 @@ impl RemoteTargets {
 
 /// Links to clusters of older servers, which say what they do not want.
 fn optimistic_links(account: &Account, subject: &[u8], via: Via) -> SmallVec<[Arc<Conn>; 2]> {
-    let gateways = &account.announced.cluster().gateways;
-    if !gateways.is_formed() || !matches!(via, Via::Here | Via::Leaf | Via::Hub) {
+    let is_passed_on = matches!(via, Via::Here | Via::Leaf | Via::Hub);
+    let Some(gateways) = account.announced.gateways().filter(|_| is_passed_on) else {
         return SmallVec::new();
-    }
+    };
     let wants = |conn: &&Arc<Conn>| {
         conn.gateway().is_some_and(|gateway| gateway.sends_anyway(account.name(), subject))
     };
@@ -501,25 +502,10 @@ impl Fanout<'_> {
         address: &[u8],
         (message, shared_tail): (&super::fanout::PubMessage<'_>, Option<&Bytes>),
     ) -> bool {
-        let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
         let has_headers = message.header_len > 0 && conn.headers();
-        let (renamed, whole) = (if is_renamed { &b"@"[..] } else { &[] }, self.from.whole_reply());
-        let prefix = match conn.gateway() {
-            Some(_) => prefix_of(&self.broker.cluster, self.from.account, message.reply, self.from.now),
-            None => None,
-        };
-        let rendered;
-        let reply = if !whole.is_empty() {
-            whole
-        } else if is_renamed || prefix.is_some() {
-            // Compat: the subject that receivers see travels behind the reply.
-            let shown = if is_renamed { message.subject } else { &[] };
-            rendered = [prefix.unwrap_or_default(), message.reply, renamed, shown].concat();
-            &rendered[..]
-        } else {
-            message.reply
-        };
-        let is_renamed = is_renamed || prefix.is_some() || !whole.is_empty();
+        let reply = self.reply_for(conn, message, address);
+        let is_renamed = matches!(reply, Cow::Owned(_));
+        let reply = &*reply;
         let mut head = std::mem::take(self.head);
         head.clear();
         let is_of_leaf = self.from.write_head(&mut head, cached, has_headers);
@@ -554,6 +540,30 @@ impl Fanout<'_> {
         };
         *self.head = head;
         self.note(placed)
+    }
+
+    /// The reply of the message on a link: mapped where answers come from another cluster, and with
+    /// the subject that receivers see where that is another one.
+    fn reply_for<'m>(
+        &self,
+        conn: &Arc<Conn>,
+        message: &super::fanout::PubMessage<'m>,
+        address: &[u8],
+    ) -> Cow<'m, [u8]> {
+        let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
+        let whole = self.from.whole_reply();
+        let prefix = conn
+            .gateway()
+            .and_then(|_| prefix_of(&self.broker.cluster, self.from.account, message.reply, self.from.now));
+        match (is_renamed, prefix) {
+            _ if !whole.is_empty() => Cow::Owned(whole.to_vec()),
+            (false, None) => Cow::Borrowed(message.reply),
+            // Compat: the subject that receivers see travels behind the reply.
+            (true, prefix) => {
+                Cow::Owned([prefix.unwrap_or_default(), message.reply, b"@", message.subject].concat())
+            }
+            (false, Some(prefix)) => Cow::Owned([prefix, message.reply].concat()),
+        }
     }
 
     /// Stages a frame for a link, and logs it where protocol lines are logged.

@@ -7,7 +7,7 @@
 use super::Shard;
 use super::fanout::traced::Marked;
 use super::fanout::{PubMessage, Published, Publisher};
-use super::gateway;
+use super::mapped_replies;
 use super::route::{RouteScope, RouteTarget};
 use super::rules::Access;
 use super::source::{Source, Via};
@@ -144,10 +144,10 @@ impl Shard {
         if let Some(mapped) = MappedReply::of(routed.subject) {
             return self.publish_answer(conn, account, (routed, mapped), now);
         }
-        let (unmapped, whole_reply) = gateway::unmapped(routed);
+        let (unmapped, whole_reply) = mapped_replies::unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
         if !whole_reply.is_empty() {
-            gateway::remember(account, reply, whole_reply, now);
+            mapped_replies::remember(account, reply, whole_reply, now);
         }
         let logs_protocol = buffers.logs_protocol;
         let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);

@@ -1,5 +1,5 @@
-//! What servers tell each other of clusters: those of one cluster over routes, and those of others
-//! when one of them dials.
+//! Gossip of clusters: servers of one cluster tell each other over routes, and those of others when
+//! one of them dials.
 
 use super::remote::GatewayRemote;
 use super::{GatewayState, Gateways, MOST_REMOTES};
@@ -108,7 +108,7 @@ impl Gateways {
     }
 }
 
-/// What another server is told of a cluster; `None` where no address is known.
+/// The line by which another server is told of a cluster; `None` where no address is known.
 fn gossip_line(id: &str, name: &str, remote: &GatewayRemote) -> Option<Vec<u8>> {
     let urls = remote.addresses();
     let info = PeerInfo {

@@ -12,7 +12,7 @@ const MOST_URLS: usize = 256;
 #[derive(Debug)]
 pub struct GatewayRemote {
     name: String,
-    /// It is not configured: another server has told of it.
+    /// Whether it is not configured: another server has told of it.
     is_implicit: bool,
     configured: Vec<RouteUrl>,
     urls: Mutex<Vec<RouteUrl>>,

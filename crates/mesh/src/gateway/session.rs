@@ -227,12 +227,8 @@ impl GatewaySession {
                 self.link.unsubscribe_gateway(&interest);
                 Ok(())
             }
-            PeerOp::Account(name) => {
-                self.link.account_wanted(name, true);
-                Ok(())
-            }
-            PeerOp::NoAccount(name) => {
-                self.link.account_wanted(name, false);
+            PeerOp::Account(name, is_wanted) => {
+                self.link.account_wanted(name, is_wanted);
                 Ok(())
             }
             op => Err(self.misplaced(&op)),
@@ -244,8 +240,8 @@ impl GatewaySession {
         let what = match op {
             PeerOp::Interest(_) => "RS+",
             PeerOp::NoInterest(_) => "RS-",
-            PeerOp::Account(_) => "A+",
-            PeerOp::NoAccount(_) => "A-",
+            PeerOp::Account(_, true) => "A+",
+            PeerOp::Account(_, false) => "A-",
             PeerOp::Message(_) => "RMSG",
             _ => "CONNECT",
         };

@@ -276,8 +276,7 @@ impl LinkSession {
                 self.link.unsubscribe(&interest);
                 Ok(())
             }
-            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Account(_) | PeerOp::NoAccount(_))
-            | (_, PeerOp::Ok) => Ok(()),
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Account(..)) | (_, PeerOp::Ok) => Ok(()),
             (LinkPhase::Ready(next), PeerOp::Pong) => {
                 self.timers.ponged(now);
                 std::mem::take(next).into_iter().for_each(|dial| self.mesh.host().dial(dial));

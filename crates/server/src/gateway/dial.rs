@@ -31,7 +31,7 @@ const JITTER: u64 = 100;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Dials other clusters on the control runtime.
-pub(super) struct Dialler {
+pub(super) struct GatewayDialler {
     gateways: OnceLock<Weak<Gateways>>,
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
@@ -43,7 +43,7 @@ pub(super) struct Dialler {
 /// A socket, where it leads to, and the address as it was known.
 type Dialled = (TcpStream, SocketAddr, RouteUrl);
 
-impl Dialler {
+impl GatewayDialler {
     pub(super) fn new(
         mailboxes: &[Mailbox],
         log: &Arc<Logger>,

@@ -12,7 +12,7 @@ use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{LinkOffer, LinkTls};
-use dial::Dialler;
+use dial::GatewayDialler;
 use myelin_broker::Broker;
 use myelin_conf::options::Options;
 use myelin_mesh::gateway::remote::GatewayRemote;
@@ -65,8 +65,8 @@ pub(crate) fn start(
     notes.chain(remotes.values().flat_map(|offer| &offer.notes)).for_each(|note| log.warn(note));
     let tls = Arc::<LinkTls>::default();
     tls.set(offer);
-    let dialler = Arc::new(Dialler::new(mailboxes, log, control, (&tls, remotes)));
-    let gateways = Gateways::new(config, Arc::new(Host(Arc::clone(&dialler))));
+    let dialler = Arc::new(GatewayDialler::new(mailboxes, log, control, (&tls, remotes)));
+    let gateways = Gateways::new(config, Arc::new(Solicitor(Arc::clone(&dialler))));
     dialler.begin(&gateways);
     let acceptor = Acceptor::new(listener, Arc::clone(log));
     let to = (Arc::clone(&gateways), tls);
@@ -123,9 +123,9 @@ async fn accept(
 }
 
 /// Services for gateways: dialling.
-struct Host(Arc<Dialler>);
+struct Solicitor(Arc<GatewayDialler>);
 
-impl GatewayHost for Host {
+impl GatewayHost for Solicitor {
     fn dial(&self, remote: Arc<GatewayRemote>, is_first: bool) {
         self.0.dial(remote, is_first);
     }

@@ -95,10 +95,8 @@ pub enum PeerOp<'a> {
     Interest(PeerInterest<'a>),
     /// RS- or LS-.
     NoInterest(PeerInterest<'a>),
-    /// A+, which only gateways heed.
-    Account(&'a [u8]),
-    /// A-, which only gateways heed.
-    NoAccount(&'a [u8]),
+    /// A+ or A-, which only gateways heed: the account's name, and whether it is A+.
+    Account(&'a [u8], bool),
     /// INFO with its JSON.
     Info(&'a [u8]),
     /// CONNECT with its JSON.
@@ -214,8 +212,8 @@ pub(super) fn next_of_any_form<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result
                 Err(error) => return Err(error),
             }
         }
-        PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?)),
-        PeerVerb::NoAccount => PeerOp::NoAccount(trim(blank_first(line)?)),
+        PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?), true),
+        PeerVerb::NoAccount => PeerOp::Account(trim(blank_first(line)?), false),
         PeerVerb::Info => PeerOp::Info(trim(blank_first(line)?)),
         // Compat: of a leaf node this is one that cannot be read.
         PeerVerb::Connect if limits.is_leaf && line.is_empty() => PeerOp::Connect(line),

@@ -124,8 +124,7 @@ impl Greeter {
         if meta.as_ref().is_some_and(|meta| meta.is_out()) {
             return;
         }
-        let mut answer =
-            JoinAnswer { name: self.name.clone(), ..JoinAnswer::default() };
+        let mut answer = JoinAnswer { name: self.name.clone(), ..JoinAnswer::default() };
         if let Some(meta) = meta {
             meta.take_in(jetstream, asking);
             answer.founders = Some(meta.founders.clone());

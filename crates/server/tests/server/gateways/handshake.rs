@@ -1,4 +1,4 @@
-//! What servers of two clusters say to each other: a test plays one of them.
+//! Lines that servers of two clusters say to each other: a test plays one of them.
 
 use super::Site;
 use crate::raw::Raw;
@@ -128,7 +128,7 @@ fn strangers_lose_their_connection() {
     }
 }
 
-/// What one does not say over a link ends it, and nothing else.
+/// Lines that nobody says over a link end it, and nothing else.
 #[test]
 fn what_makes_no_sense_ends_the_link() {
     // The reference lets some of it pass.
