@@ -1,5 +1,5 @@
-//! Changes of members while servers are troubled: streams get more replicas and fewer, move, are led
-//! by others, and what is under way is cancelled.
+//! Changes of members while servers are troubled: streams get more replicas and fewer, move, are
+//! led by others, and what is under way is cancelled.
 //!
 //! Many are refused, for servers are away or something else is under way: that is no fault. In the
 //! end all servers have all streams, and each has the same.
