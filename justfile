@@ -69,6 +69,7 @@ soak *ARGS:
     target/release/myelin-soak {{ARGS}}
 
 # Three servers that share JetStream, one of them killed, stopped or paused every 20 s; fails if anything acknowledged is missing: just torture 300
+# With --members five servers, and replicas and leaders that change all the time: just torture 300 --members --every 10
 torture SECONDS *ARGS:
     cargo build --release -p myelin-server -p myelin-cluster-test
     target/release/myelin-torture --program target/release/myelin-server --seconds {{SECONDS}} {{ARGS}}

@@ -1,4 +1,4 @@
-//! Three servers that share JetStream, with stores in files and direct links.
+//! Three servers, or more, that share JetStream, with stores in files and direct links.
 
 use crate::Error;
 use crate::server::{Ports, Server};
@@ -15,12 +15,17 @@ pub(crate) struct Trio {
 }
 
 impl Trio {
-    /// Starts them, with other ports even for a seed that another run has.
+    /// Starts three, with other ports even for a seed that another run has.
     pub(crate) fn start(program: &Path, seed: u64) -> Result<Self, Error> {
+        Self::start_some(program, seed, SERVERS)
+    }
+
+    /// Starts so many of them.
+    pub(crate) fn start_some(program: &Path, seed: u64, count: usize) -> Result<Self, Error> {
         let folder = tempfile::Builder::new().prefix("myelin-trio-").tempdir()?;
         let mut rng = Rng::seeded(seed ^ u64::from(std::process::id()) << 32);
         let mut servers = Vec::new();
-        for at in 0..SERVERS {
+        for at in 0..count {
             let ports = Ports::free(&mut rng)?;
             servers.push(Server::new(program, format!("n{}", at + 1), ports, folder.path()));
         }

@@ -45,7 +45,7 @@ def normal(value, key=""):
     if isinstance(value, list):
         return [normal(v, key) for v in value]
     if isinstance(value, str):
-        value = re.sub(r"\bn[123]\b", "N", value)
+        value = re.sub(r"\bn[1-6]\b", "N", value)
         value = re.sub(r"([SC]-R\d[FM])-\w{8}", r"\1-*", value)
         value = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", value)
         value = re.sub(r"\$JS\.ACK\.([^ ]*?)\.\d{18,}\.(\d+)", r"$JS.ACK.\1.TIME.\2", value)
@@ -77,23 +77,28 @@ def shown(msg, with_reply=True):
 
 
 class Cluster:
+    size = 3
+
+    def tags(self, at):
+        return f'"az:{at}", ssd'
+
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
         self.log = []
-        self.procs = [None] * 3
+        self.procs = [None] * self.size
         self.clients = []
         self.turn = 0
-        ports = [[free_port() for _ in range(3)] for _ in range(3)]
+        ports = [[free_port() for _ in range(self.size)] for _ in range(3)]
         self.ports, self.http = ports[0], ports[2]
         routes = ", ".join(f'"nats://127.0.0.1:{p}"' for p in ports[1])
-        for at in range(3):
+        for at in range(self.size):
             with open(f"{folder}/n{at + 1}.conf", "w") as f:
                 f.write(f"""server_name: n{at + 1}
 listen: "127.0.0.1:{ports[0][at]}"
 http: "127.0.0.1:{ports[2][at]}"
 jetstream {{ store_dir: "{folder}/n{at + 1}", max_mem: 1GB, max_file: 4GB }}
 cluster {{ name: C1, listen: "127.0.0.1:{ports[1][at]}", routes: [{routes}] }}
-server_tags: ["az:{at}", ssd]
+server_tags: [{self.tags(at)}]
 accounts {{
   A {{ users: [{{user: a, password: a}}], jetstream: enabled }}
   L {{ users: [{{user: l, password: l}}], jetstream {{ max_mem: 1MB, max_file: 1MB, max_streams: 3, max_consumers: 4 }} }}
@@ -107,10 +112,10 @@ no_auth_user: a
         self.procs[at] = subprocess.Popen([self.program, "-c", f"{self.folder}/n{at + 1}.conf"], stdout=out, stderr=out)
 
     async def begin(self):
-        for at in range(3):
+        for at in range(self.size):
             self.start(at)
         async def ignore(*_): pass
-        for at in range(3):
+        for at in range(self.size):
             for _ in range(100):
                 try:
                     nc = await nats.connect(f"nats://127.0.0.1:{self.ports[at]}", error_cb=ignore, max_reconnect_attempts=-1)
@@ -163,7 +168,7 @@ no_auth_user: a
     async def req(self, label, subject, body=None, headers=None, wait=3.0, nc=None, keep=True, drop=()):
         """One request, at the next server."""
         self.turn += 1
-        nc = nc or self.clients[self.turn % 3]
+        nc = nc or self.clients[self.turn % self.size]
         if not subject.startswith("$"):
             subject = f"$JS.API.{subject}"
         answer = await self.ask(nc, subject, self.encode(body), headers, wait)
@@ -182,13 +187,13 @@ no_auth_user: a
 
     async def pub(self, label, subject, body=b"x", headers=None, nc=None):
         self.turn += 1
-        answer = await self.ask(nc or self.clients[self.turn % 3], subject, self.encode(body), headers)
+        answer = await self.ask(nc or self.clients[self.turn % self.size], subject, self.encode(body), headers)
         self.note(label, shown(answer, False) if isinstance(answer, Msg) else answer)
 
     async def fetch(self, label, stream, consumer, body, most=10, wait=2.0, ack=None, at=None):
         """A pull and all that comes of it, until a status or until nothing comes."""
         self.turn += 1
-        nc = self.clients[self.turn % 3 if at is None else at]
+        nc = self.clients[self.turn % self.size if at is None else at]
         inbox = nc.new_inbox()
         sub = await nc.subscribe(inbox)
         await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", self.encode(body), reply=inbox)
@@ -231,7 +236,7 @@ no_auth_user: a
 
     async def until(self, subject, check, body=None, wait=10.0):
         for _ in range(int(wait / 0.05)):
-            answer = await self.ask(self.clients[self.turn % 3], f"$JS.API.{subject}", self.encode(body), wait=1)
+            answer = await self.ask(self.clients[self.turn % self.size], f"$JS.API.{subject}", self.encode(body), wait=1)
             self.turn += 1
             if isinstance(answer, Msg):
                 try:

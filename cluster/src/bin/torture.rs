@@ -22,6 +22,9 @@ struct Flags {
     /// Kill all servers together at times, too.
     #[arg(long)]
     all: bool,
+    /// Five servers, whose streams get more replicas, fewer and others all the time.
+    #[arg(long)]
+    members: bool,
     /// The seed of another run, to make its choices again.
     #[arg(long)]
     seed: Option<u64>,
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         interval: Duration::from_secs(flags.every),
         seed,
         kills_all: flags.all,
+        changes_members: flags.members,
     };
     match torture(&plan) {
         Ok(true) => ExitCode::SUCCESS,

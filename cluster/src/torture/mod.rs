@@ -2,10 +2,12 @@
 //! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all of
 //! them.
 //!
-//! The load is in `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
+//! Of five servers members of groups change at the same time (`members.rs`). The load is in
+//! `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
 
 mod ledger;
 mod load;
+mod members;
 mod verify;
 
 use crate::Error;
@@ -52,6 +54,8 @@ pub struct TorturePlan {
     pub seed: u64,
     /// Whether all servers are killed together at times, too.
     pub kills_all: bool,
+    /// Whether there are five servers, and members of groups change all the time.
+    pub changes_members: bool,
 }
 
 /// Something that happens to servers.
@@ -81,7 +85,8 @@ impl fmt::Display for Trouble {
 /// A server does not start or stop, or the cluster does not come about.
 pub fn torture(plan: &TorturePlan) -> Result<bool, Error> {
     let mut rng = Rng::seeded(plan.seed);
-    let mut trio = Trio::start(&plan.program, plan.seed)?;
+    let servers = if plan.changes_members { members::SERVERS } else { SERVERS };
+    let mut trio = Trio::start_some(&plan.program, plan.seed, servers)?;
     let kept = trio.live(plan, &mut rng);
     if !matches!(kept, Ok(true)) {
         trio.folder.disable_cleanup(true);
@@ -101,12 +106,22 @@ impl Trio {
         let mut asker = Worker::new(&shared, rng.next_u64());
         make_streams(&mut asker)?;
         let workers = begin_load(&shared, rng);
+        let changer = plan.changes_members.then(|| Worker::new(&shared, rng.next_u64()));
+        let changer = changer.map(|worker| thread::spawn(move || worker.change_members()));
         let began = Instant::now();
         let troubled = self.trouble(plan, &shared, rng);
         println!("the load ran for {} s and ends", began.elapsed().as_secs());
         shared.is_over.store(true, Relaxed);
         let ended = workers.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
+        let changes = changer.map(|changer| changer.join().map_err(|_| "changes have panicked"));
         troubled?;
+        if let Some(changes) = changes.transpose()? {
+            println!(
+                "changes: {} accepted, {} refused, {} not answered",
+                changes.accepted, changes.refused, changes.unanswered
+            );
+            members::gather(&mut asker)?;
+        }
         if ended > 0 {
             return Err("a client has panicked".into());
         }
@@ -127,7 +142,7 @@ impl Trio {
         thread::sleep(plan.interval.min(Duration::from_secs(5)));
         while Instant::now() < end {
             let next = Instant::now() + plan.interval;
-            let (trouble, at) = choose(plan, rng);
+            let (trouble, at) = choose(plan, self.servers.len(), rng);
             lock(&shared.ledger).begin_gap();
             let began = Instant::now();
             self.happen(trouble, at, rng)?;
@@ -189,10 +204,10 @@ impl Trio {
     }
 }
 
-fn choose(plan: &TorturePlan, rng: &mut Rng) -> (Trouble, usize) {
+fn choose(plan: &TorturePlan, servers: usize, rng: &mut Rng) -> (Trouble, usize) {
     let kinds = [Trouble::Kill, Trouble::Stop, Trouble::Pause, Trouble::KillAll];
     let many = if plan.kills_all { kinds.len() } else { kinds.len() - 1 };
-    (kinds[rng.below(many as u64) as usize], rng.below(SERVERS as u64) as usize)
+    (kinds[rng.below(many as u64) as usize], rng.below(servers as u64) as usize)
 }
 
 /// Asks the API until it answers without an error.
@@ -213,12 +228,7 @@ fn api(asker: &mut Worker, operation: &str, body: &Value) -> Result<Value, Error
 
 fn make_streams(asker: &mut Worker) -> Result<(), Error> {
     for name in STREAMS {
-        let config = json!({
-            "name": name, "subjects": [format!("{name}.>")], "num_replicas": SERVERS, "allow_direct": true,
-            "storage": if name == MEMORY { "memory" } else { "file" },
-            // A message is tried again as long as nobody has acknowledged it.
-            "duplicate_window": 600_000_000_000_u64,
-        });
+        let config = members::config_of(name, SERVERS);
         api(asker, &format!("STREAM.CREATE.{name}"), &config)?;
     }
     let config = json!({

@@ -4,6 +4,7 @@ use crate::closed::PastTraffic;
 use crate::cluster::{AccountPlace, Cluster};
 use crate::conn::Conn;
 use crate::elsewhere::ConnectionsElsewhere;
+use crate::gateway_replies::GatewayReplies;
 use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announced::Announced;
 use crate::link::interest_part::RemoteChange;
@@ -18,6 +19,7 @@ use myelin_wire::error::CloseReason;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
 
 /// Messages published in an account reach subscriptions of that account, and of others only by what
 /// it exports and they import.
@@ -42,6 +44,8 @@ pub struct Account {
     leaf_nodes: AtomicUsize,
     pub(crate) elsewhere: ConnectionsElsewhere,
     pub(crate) imports: ImportsAndExports,
+    /// Requests from other clusters.
+    pub(crate) gateway_replies: GatewayReplies,
 }
 
 /// Interest of another server that was sought.
@@ -68,8 +72,10 @@ impl Account {
             leaf_nodes: AtomicUsize::new(0),
             elsewhere: ConnectionsElsewhere::default(),
             imports: ImportsAndExports::new(config, Arc::clone(cluster)),
+            gateway_replies: GatewayReplies::default(),
         };
         account.count_mappings();
+        account.announced.open_for_gateways(&account.name);
         account
     }
 
@@ -423,6 +429,14 @@ impl Account {
         sub.counted().comes();
         self.interest.insert(Arc::clone(sub));
         self.count(sub);
+    }
+
+    /// A client of this server has subscribed at this moment.
+    #[inline]
+    pub(crate) fn subscribed_at(&self, now: Instant) {
+        if let Some(gateways) = self.announced.gateways() {
+            self.gateway_replies.subscribed(gateways.time(now));
+        }
     }
 
     /// Takes it out again; false when it was not in.

@@ -371,7 +371,7 @@ impl Broker {
 
     /// Whether the server is one of a cluster.
     pub fn is_clustered(&self) -> bool {
-        self.cluster.terms().is_some()
+        self.cluster.has_others()
     }
 
     /// Sets the short name by which other servers address what is for this one.
@@ -393,6 +393,17 @@ impl Broker {
     pub fn connect_link(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
         let cid = self.conn_shared.next_cid();
         Conn::new(cid, endpoint, Origin::Link(Box::default()), sink, &self.conn_shared)
+    }
+
+    /// Makes the shared half of a link with a server of another cluster.
+    pub fn connect_gateway(&self, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+        let cid = self.conn_shared.next_cid();
+        Conn::new(cid, endpoint, Origin::Link(Box::new(LinkEnd::of_gateway())), sink, &self.conn_shared)
+    }
+
+    /// Outdates the routes of all accounts: something has changed that no interest tells of.
+    pub(crate) fn outdate_routes(&self) {
+        self.accounts().iter().for_each(|account| account.invalidate_all());
     }
 
     /// An account has another count of leaf nodes and hubs.
@@ -527,6 +538,7 @@ impl Broker {
                     let kind = match conn.kind() {
                         ConnKind::LeafNode if conn.is_web_socket_link() => "lid_ws",
                         ConnKind::LeafNode => "lid",
+                        ConnKind::Gateway => "gid",
                         _ => "rid",
                     };
                     write_of_link(log, level, (&peer, kind, cid), line);

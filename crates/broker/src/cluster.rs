@@ -5,6 +5,7 @@
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use foldhash::fast::FixedState;
 use myelin_stdx::entropy::Entropy;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +17,8 @@ pub(crate) struct Cluster {
     node: OnceLock<String>,
     terms: ArcSwapOption<LinkTerms>,
     announcer: OnceLock<Arc<dyn Announcer>>,
+    /// Links with other clusters, of which nothing is known here.
+    gateways: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Addresses of all servers for clients of WebSocket.
     websocket_urls: ArcSwap<Vec<String>>,
     /// The server has leaf nodes, or is one.
@@ -112,7 +115,29 @@ impl Cluster {
     /// Whether anything is ever announced to another server.
     #[inline]
     pub(crate) fn keeps_account(&self) -> bool {
-        self.has_leaf_nodes() || self.is_formed()
+        self.has_leaf_nodes() || self.is_formed() || self.has_gateways()
+    }
+
+    /// The server has a gateway from now on, with these links.
+    pub(crate) fn set_gateways(&self, links: Arc<dyn Any + Send + Sync>) {
+        let _ = self.gateways.set(links);
+    }
+
+    /// Links with other clusters.
+    #[inline]
+    pub(crate) fn gateways(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.gateways.get().map(|links| &**links)
+    }
+
+    /// Whether the server has a gateway.
+    #[inline]
+    pub(crate) fn has_gateways(&self) -> bool {
+        self.gateways.get().is_some()
+    }
+
+    /// Whether there may be other servers, of this cluster or of others.
+    pub(crate) fn has_others(&self) -> bool {
+        self.terms().is_some() || self.has_gateways()
     }
 
     /// Whether the server is one of a cluster.
@@ -141,7 +166,7 @@ impl Cluster {
 
     /// Its short name, if there are servers that may measure latencies together with this one.
     pub(crate) fn measuring_node(&self) -> Option<&str> {
-        self.node().filter(|_| self.terms().is_some())
+        self.node().filter(|_| self.has_others())
     }
 
     pub(crate) fn set_node(&self, node: &str) {

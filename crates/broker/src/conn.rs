@@ -14,6 +14,7 @@ use crate::conn_details::{ConnDetails, Endpoint, TlsDetails};
 use crate::conn_shared::ConnShared;
 use crate::delivery_rights::{DeliveryPermissions, DeliveryRights};
 use crate::link::end::LinkEnd;
+use crate::link::gateway_end::GatewayEnd;
 use crate::link::leaf_end::LeafEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
@@ -205,10 +206,17 @@ impl Conn {
         self.link()?.leaf()
     }
 
+    /// The part that only gateways have, once their handshake is over.
+    #[inline]
+    pub(crate) fn gateway(&self) -> Option<&GatewayEnd> {
+        self.link()?.gateway()
+    }
+
     /// Whether it is a client's or a link, and of which kind.
     pub fn kind(&self) -> ConnKind {
         match self.link() {
             Some(link) if link.is_of_leaf_node() => ConnKind::LeafNode,
+            Some(link) if link.is_of_gateway() => ConnKind::Gateway,
             Some(_) => ConnKind::Route,
             None => ConnKind::Client,
         }
@@ -275,8 +283,12 @@ impl Conn {
     /// How long its other side may take nothing, and whether it is given more time then.
     pub fn write_terms(&self, settings: &Settings) -> (Duration, bool) {
         let Some(link) = self.link() else { return (settings.write_deadline, settings.retry_writes) };
-        let WritesByKind { routes, leaf_nodes } = settings.link_writes;
-        let writes = if link.is_of_leaf_node() { leaf_nodes } else { routes };
+        let WritesByKind { routes, leaf_nodes, gateways } = settings.link_writes;
+        let writes = match link {
+            link if link.is_of_leaf_node() => leaf_nodes,
+            link if link.is_of_gateway() => gateways,
+            _ => routes,
+        };
         (writes.deadline.unwrap_or(settings.write_deadline), !writes.closes)
     }
 

@@ -52,6 +52,7 @@ mod conn_details;
 mod conn_shared;
 mod delivery_rights;
 mod elsewhere;
+mod gateway_replies;
 mod imports;
 mod jwt_accounts;
 mod link;
@@ -93,6 +94,8 @@ pub use imports::{
 };
 pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use link::announcements::Announcing;
+pub use link::gateway_announcements::GatewayAnnouncing;
+pub use link::gateway_end::{GatewaySide, GatewayTerms, InterestMode};
 pub use link::leaf::LeafFault;
 pub use link::leaf_announcements::LeafAnnouncing;
 pub use link::leaf_end::{LeafDenials, LeafDialler, LeafPermissions, LeafRole, LeafTerms};
@@ -112,5 +115,5 @@ pub use session::{
 pub use settings::{LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
 pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
-pub use traffic::{Counters, RouteCounts, Traffic};
+pub use traffic::{ConnKind, Counters, RouteCounts, Traffic};
 pub use watch::Watch;

@@ -60,6 +60,8 @@ pub struct WritesByKind {
     pub routes: LinkWrites,
     /// Leaf nodes and hubs.
     pub leaf_nodes: LinkWrites,
+    /// Servers of other clusters.
+    pub gateways: LinkWrites,
 }
 
 impl Settings {

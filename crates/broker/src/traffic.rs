@@ -117,6 +117,10 @@ pub struct Counters {
     pub stale_links: AtomicU64,
     /// Links with leaf nodes and hubs that were found to be slow.
     pub slow_leaf_nodes: AtomicU64,
+    /// Links with other clusters that were too slow.
+    pub slow_gateways: AtomicU64,
+    /// Links with other clusters that ended for unanswered PINGs.
+    pub stale_gateways: AtomicU64,
     /// Links with leaf nodes and hubs that ended for unanswered PINGs.
     pub stale_leaf_nodes: AtomicU64,
     /// How often a publisher was paused for a receiver that is far behind.
@@ -134,6 +138,8 @@ pub enum ConnKind {
     Route,
     /// A link with a leaf node or a hub.
     LeafNode,
+    /// A link with a server of another cluster.
+    Gateway,
 }
 
 impl Counters {
@@ -141,6 +147,7 @@ impl Counters {
     pub fn slow(&self, kind: ConnKind) -> &AtomicU64 {
         match kind {
             ConnKind::LeafNode => &self.slow_leaf_nodes,
+            ConnKind::Gateway => &self.slow_gateways,
             ConnKind::Route => &self.slow_links,
             ConnKind::Client => &self.slow_consumers,
         }

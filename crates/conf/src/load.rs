@@ -248,8 +248,9 @@ fn load_file(
 /// As [`load`] for a file.
 pub fn load_text(text: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, LoadError> {
     let root = Sources::new(env).parse_text(text, "").map_err(LoadError::Grammar)?;
-    let loaded = read(&root, "", Options::default(), &|_| Ok(()))?;
+    let mut loaded = read(&root, "", Options::default(), &|_| Ok(()))?;
     loaded.options.check().map_err(LoadError::Invocation)?;
+    loaded.options.name_cluster();
     Ok(loaded)
 }
 
@@ -284,6 +285,7 @@ fn finished(flags: &Flags, mut loaded: Loaded, inspect: InspectTls<'_>) -> Resul
     flags.apply(&mut loaded.options).map_err(LoadError::Invocation)?;
     flags.apply_combined(&mut loaded.options, inspect).map_err(LoadError::Invocation)?;
     loaded.options.check().map_err(LoadError::Invocation)?;
+    loaded.options.name_cluster();
     loaded.warnings.extend(flags.warnings());
     loaded.missing.extend(flags.missing());
     if !loaded.missing.is_empty() {

@@ -4,6 +4,7 @@
 //! of fields, texts and their order are those of nats-server 2.15.2. Applies nothing itself.
 
 mod cluster;
+mod gateway;
 mod jetstream;
 mod leaf_nodes;
 mod not_reloadable;
@@ -69,6 +70,7 @@ fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
     changes.protocol();
     changes.cluster(bound.cluster);
     changes.leaf_nodes(bound.leaf);
+    changes.gateway();
     changes.websocket(bound.websocket);
     changes.files();
     changes.other_options();

@@ -3,8 +3,21 @@
 
 use crate::peers::{LinkState, Mesh, Servers};
 use myelin_stdx::sync::lock;
+use myelin_wire::peer::info::{GossipMode, PeerInfo};
 
 impl Mesh {
+    /// Tells all other servers that this one lets its clients leave, which are not told of it any
+    /// more from the next [`Mesh::advertise`] on.
+    pub fn enter_lame_duck(&self) {
+        self.state().is_lame_duck = true;
+        let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
+        let line = info.line();
+        self.links()
+            .iter()
+            .filter(|link| link.facts().account.is_none())
+            .for_each(|link| link.conn().say(&line));
+    }
+
     /// Tells clients and leaf nodes which servers there are; answers whether that is news for
     /// clients. Compat: `no_advertise` concerns clients only.
     pub fn advertise(&self) -> bool {

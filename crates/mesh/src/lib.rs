@@ -14,6 +14,7 @@
 //! - `members`: servers that take part in groups of replicas, and their own links.
 //! - `advertised`: addresses that clients and leaf nodes are told.
 //! - `names`: what a name of another server may be.
+//! - [`gateway`]: other clusters.
 //! - [`leaf`]: leaf nodes, and the hubs to which this server is one.
 //! - [`peer_session`]: what the shell has to know of a session, of a route or of a leaf node.
 //!
@@ -30,6 +31,7 @@
 mod advertised;
 pub mod certificate;
 pub mod config;
+pub mod gateway;
 pub mod gossip;
 pub mod leaf;
 mod members;

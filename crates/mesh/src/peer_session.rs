@@ -3,7 +3,7 @@
 use crate::certificate::PeerCertificate;
 use bytes::Bytes;
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Announcing, Conn, LeafAnnouncing, LeafLogin, LinkRemoval, Shard};
+use myelin_broker::{Announcing, Conn, GatewayAnnouncing, LeafAnnouncing, LeafLogin, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::s2::S2Level;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub enum Announcement {
     Route(Announcing),
     /// For a leaf node or a hub.
     Leaf(LeafAnnouncing),
+    /// For a server of another cluster.
+    Gateway(GatewayAnnouncing),
 }
 
 impl Announcement {
@@ -45,6 +47,7 @@ impl Announcement {
         match self {
             Self::Route(announcing) => announcing.is_long(),
             Self::Leaf(announcing) => announcing.is_long(),
+            Self::Gateway(announcing) => announcing.is_long(),
         }
     }
 
@@ -53,6 +56,7 @@ impl Announcement {
         match self {
             Self::Route(announcing) => announcing.run(),
             Self::Leaf(announcing) => announcing.run(),
+            Self::Gateway(announcing) => announcing.run(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! dialled, so that whoever is to dial again does.
 
 use crate::config::{MeshConfig, RouteUrl};
+use crate::gateway::Gateways;
 use crate::gossip::{self, DialPlace, GossipDials, Making};
 use crate::members::MemberLinks;
 use myelin_broker::{Conn, LinkScope, LinkedPeer};
@@ -13,7 +14,7 @@ use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Arguments;
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Duration;
 
 /// Largest pool that another server may have, unless this one's is larger: places take memory, and
@@ -119,6 +120,8 @@ pub struct ToldUrls {
     pub clients: [Vec<String>; 2],
     /// Address for leaf nodes.
     pub leaf_nodes: Option<String>,
+    /// Address for other clusters.
+    pub gateway: Option<String>,
 }
 
 impl ToldUrls {
@@ -126,6 +129,7 @@ impl ToldUrls {
         Self {
             clients: [info.connect_urls.clone(), info.ws_connect_urls.clone()],
             // Compat: a server says its own address only, and nothing is made of more.
+            gateway: Some(info.gateway_url.clone()).filter(|url| !url.is_empty()),
             leaf_nodes: <[String; 1]>::try_from(info.leafnode_urls.clone()).ok().map(|[url]| url),
         }
     }
@@ -209,6 +213,8 @@ pub struct Mesh {
     pub(crate) member_dials: Arc<GossipDials>,
     /// Held while a link for an internal account comes or goes and the server is told.
     pub(crate) telling: Mutex<()>,
+    /// Links with other clusters, where there are any.
+    pub(crate) gateways: OnceLock<Arc<Gateways>>,
 }
 
 pub(crate) struct Servers {
@@ -257,6 +263,7 @@ impl Mesh {
             gossip_dials: Arc::default(),
             member_dials: Arc::default(),
             telling: Mutex::default(),
+            gateways: OnceLock::new(),
         })
     }
 
@@ -352,6 +359,10 @@ impl Mesh {
             route_pool_idx: place as i64,
             route_account: account.unwrap_or_default().to_owned(),
             gossip_mode: mode.number(),
+            gateway_url: self
+                .gateways
+                .get()
+                .map_or_else(String::new, |gateways| gateways.config().url.clone()),
             ..self.config().info.clone()
         }
     }
@@ -411,6 +422,7 @@ impl Mesh {
         if is_first {
             self.spread(&info, making, link);
             if account.is_none() {
+                self.note_gateway_url(link);
                 self.advertise();
             }
             if is_pooled && making.did_solicit {
@@ -606,18 +618,6 @@ impl Mesh {
         }
     }
 
-    /// Tells all other servers that this one lets its clients leave, which are not told of it any
-    /// more from the next [`Mesh::advertise`] on.
-    pub fn enter_lame_duck(&self) {
-        self.state().is_lame_duck = true;
-        let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
-        let line = info.line();
-        self.links()
-            .iter()
-            .filter(|link| link.facts().account.is_none())
-            .for_each(|link| link.conn.say(&line));
-    }
-
     /// A link has ended: its place is free, and it is dialled again if that is this server's part.
     pub(crate) fn leave(&self, link: &Arc<LinkState>) {
         let facts = link.facts();
@@ -631,6 +631,7 @@ impl Mesh {
             (state.remove(link, &facts), state.is_stopping)
         };
         if was_last {
+            self.forget_gateway_url(&facts);
             self.advertise();
         }
         let is_own = facts.remote_id == self.config().info.id;

@@ -61,6 +61,26 @@ impl Members {
         in_order([&self.voters[..], &self.outgoing].concat())
     }
 
+    /// The set in which of those that vote just these do, and all others learn. Where a majority
+    /// would have nobody left it stays as it is.
+    #[must_use]
+    pub fn limited_to(&self, few: &[Peer]) -> Self {
+        let limited = |all: &[Peer]| {
+            let left: Vec<Peer> = all.iter().copied().filter(|peer| few.contains(peer)).collect();
+            if left.is_empty() { all.to_vec() } else { left }
+        };
+        let (voters, outgoing) = (limited(&self.voters), limited(&self.outgoing));
+        let still_votes = |peer: &Peer| voters.contains(peer) || outgoing.contains(peer);
+        let learners = self.all().into_iter().filter(|peer| !still_votes(peer)).collect();
+        Self { voters, outgoing, learners }
+    }
+
+    /// Members whose votes are enough, of those that vote when changes are through.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.voters.len() / 2 + 1
+    }
+
     /// The next set on the way to one in which just the peers of `wanted` vote; `None` if there is
     /// nothing to do yet. `has_log` says whether a learner has what it needs to vote.
     #[must_use]
@@ -132,6 +152,20 @@ mod tests {
 
     fn set(voters: &[u64], outgoing: &[u64], learners: &[u64]) -> Members {
         Members { voters: peers(voters), outgoing: peers(outgoing), learners: peers(learners) }
+    }
+
+    #[test]
+    fn few_can_count_in_the_place_of_all() {
+        let peer = |name: &str| Peer::parse(name).expect("eight characters");
+        let [a, b, c, d] = ["aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"].map(peer);
+        let all = Members { voters: vec![a, b, c], outgoing: Vec::new(), learners: vec![d] };
+        let few = all.limited_to(&[b, d]);
+        assert_eq!(few, Members { voters: vec![b], outgoing: Vec::new(), learners: vec![a, c, d] });
+        assert_eq!((all.quorum(), few.quorum()), (2, 1));
+        let joint = Members { voters: vec![b, c], outgoing: vec![a, c], learners: Vec::new() };
+        let few = joint.limited_to(&[c]);
+        assert_eq!(few, Members { voters: vec![c], outgoing: vec![c], learners: vec![a, b] });
+        assert_eq!(joint.limited_to(&[d]), joint, "nobody would be left");
     }
 
     #[test]

@@ -45,6 +45,7 @@
 mod banner;
 mod budget;
 mod cluster;
+mod gateway;
 mod http;
 mod jetstream;
 mod lame_duck;

@@ -19,8 +19,8 @@ use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
 use crate::tls::{ClientOffer, ClientTls, LeafOffer};
 use crate::{
-    banner, cluster, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver, setup, tls,
-    websocket,
+    banner, cluster, gateway, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver,
+    setup, tls, websocket,
 };
 pub(crate) use control::Control;
 use log::BrokerLog;
@@ -136,6 +136,7 @@ pub(crate) struct Server {
     pub(crate) websocket: Option<websocket::Listening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
     pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
+    pub(crate) gateways: Option<gateway::RunningGateways>,
     system: SystemServices,
     accepting: JoinHandle<()>,
 }
@@ -198,6 +199,7 @@ impl Server {
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
+        let gateways = gateway::start(options, parts).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -208,6 +210,7 @@ impl Server {
             tls: link_offer,
             websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
+            gateways: gateways.as_ref().map(|running| &running.gateways),
             groups,
         };
         let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;
@@ -230,6 +233,7 @@ impl Server {
             websocket,
             cluster,
             leaf_nodes,
+            gateways,
             system,
             accepting,
         };
@@ -338,6 +342,7 @@ impl Server {
             system.stop();
         }
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop);
+        self.gateways.iter().for_each(gateway::RunningGateways::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
         self.websocket.iter().for_each(websocket::Listening::abort);
         if !self.accepting.is_finished() {

@@ -35,6 +35,7 @@ pub(crate) fn settings(options: &Options) -> Settings {
         no_fast_producer_stall: limits.no_fast_producer_stall,
         retry_writes: limits.write_timeout == WriteTimeout::Retry,
         link_writes: WritesByKind {
+            gateways: link_writes(options.gateway.write_deadline, options.gateway.write_timeout),
             routes: link_writes(options.cluster.write_deadline, options.cluster.write_timeout),
             leaf_nodes: LinkWrites {
                 max_pending: Some((limits.max_pending as usize).saturating_mul(8).max(LEAST_FOR_LEAF_NODE)),

@@ -40,6 +40,9 @@ pub(crate) struct RequestInfo {
     server: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     cluster: String,
+    /// Other clusters, the nearest first.
+    #[serde(rename = "alts", skip_serializing_if = "Vec::is_empty")]
+    others: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
     kind: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -71,6 +74,7 @@ impl RequestInfo {
                 ver: details.version.clone(),
                 server: broker.name().to_owned(),
                 cluster: broker.cluster().to_string(),
+                others: broker.other_clusters(),
                 kind: "Client",
                 client_type: if conn.via() == ConnectionType::Websocket { "websocket" } else { "nats" },
                 ..brief
@@ -87,6 +91,7 @@ impl RequestInfo {
     pub(crate) fn with_server(mut self, broker: &Broker) -> Self {
         broker.name().clone_into(&mut self.server);
         self.cluster.clone_from(&broker.cluster());
+        self.others = broker.other_clusters();
         self
     }
 

@@ -57,6 +57,10 @@ impl Announced {
         Self { is_internal: true, ..Self::new(account, cluster) }
     }
 
+    pub(super) fn is_internal(&self) -> bool {
+        self.is_internal
+    }
+
     /// Place of the account among the links to each server.
     pub(crate) fn place(&self, account: &str) -> AccountPlace {
         if self.is_internal {
@@ -106,6 +110,7 @@ impl Announced {
             part.local.insert(key[..].into(), now);
         }
         self.tell_leafs_of_own(&part, &key, (before, now));
+        self.tell_gateways_of_own(account, &part, &key, (before, now));
         // Of a plain subject only the first and the last are of interest elsewhere.
         if before != now && (queue.is_some() || before == 0 || now == 0) {
             let (place, count) = (self.place(account), now);

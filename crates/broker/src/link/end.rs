@@ -2,6 +2,7 @@
 //! for the next flush.
 
 use super::complaints::Complaints;
+use super::gateway_end::GatewayEnd;
 use super::leaf_end::LeafEnd;
 use crate::cluster::AccountPlace;
 use crate::outbox::{AppendCounts, Outbox, Queued, Segment, Staged};
@@ -9,6 +10,7 @@ use arc_swap::ArcSwapOption;
 use myelin_auth::Permissions;
 use myelin_stdx::mem::Accountant;
 use myelin_stdx::sync::lock;
+use myelin_wire::peer::gateway::ShortName;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
@@ -30,12 +32,18 @@ pub enum LinkScope {
 pub(crate) struct LinkEnd {
     /// The other end is a leaf node or a hub.
     is_of_leaf_node: bool,
+    /// The other end is a server of another cluster.
+    is_of_gateway: bool,
     /// The link is a WebSocket.
     is_web_socket: bool,
     /// Known once the handshake is over.
     pub(super) scope: OnceLock<LinkScope>,
     /// Terms of a link with a leaf node or a hub, known then, too.
     pub(super) leaf: OnceLock<Box<LeafEnd>>,
+    /// Terms of a link with another cluster, known then, too.
+    pub(super) gateway: OnceLock<Box<GatewayEnd>>,
+    /// Short name of the server at the other end, for replies that come back from other clusters.
+    pub(super) server: OnceLock<ShortName>,
     /// Rules for what may cross the link; `None` where everything may.
     pub(super) rules: ArcSwapOption<Permissions>,
     /// Whoever has this lock may take that of the outbox, and no other.
@@ -53,6 +61,27 @@ impl LinkEnd {
     /// A link with a leaf node or a hub.
     pub(crate) fn of_leaf_node(is_web_socket: bool) -> Self {
         Self { is_of_leaf_node: true, is_web_socket, ..Self::default() }
+    }
+
+    /// A link with a server of another cluster.
+    pub(crate) fn of_gateway() -> Self {
+        Self { is_of_gateway: true, ..Self::default() }
+    }
+
+    /// Whether the link is with another cluster, also before its handshake is over.
+    pub(crate) fn is_of_gateway(&self) -> bool {
+        self.is_of_gateway
+    }
+
+    /// The part that only gateways have, once their handshake is over.
+    #[inline]
+    pub(crate) fn gateway(&self) -> Option<&GatewayEnd> {
+        self.gateway.get().map(|gateway| &**gateway)
+    }
+
+    /// Whether the link leads to the server of this short name.
+    pub(crate) fn leads_to(&self, server: &[u8]) -> bool {
+        self.server.get().is_some_and(|own| own == server)
     }
 
     /// Whether the link is a WebSocket.

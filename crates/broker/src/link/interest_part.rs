@@ -144,7 +144,7 @@ impl LeafPart {
     }
 
     /// Remote subscriptions with this key.
-    fn remote(&self, key: &[u8]) -> &[Arc<RemoteSub>] {
+    pub(super) fn remote(&self, key: &[u8]) -> &[Arc<RemoteSub>] {
         if self.remote.is_empty() {
             return &[];
         }
@@ -185,6 +185,12 @@ impl LeafPart {
 /// Whether routes hear of it with its origin.
 pub(super) fn is_announced_to_routes(sub: &Arc<RemoteSub>) -> bool {
     sub.conn().leaf().is_some_and(|leaf| leaf.role == LeafRole::Hub)
+}
+
+/// Whether other clusters hear of it: not what comes from a third one, or from a hub.
+pub(super) fn counts_for_gateways(sub: &Arc<RemoteSub>) -> bool {
+    let is_of_hub = || sub.conn().leaf().is_some_and(|leaf| leaf.role == LeafRole::Spoke);
+    sub.conn().gateway().is_none() && !is_of_hub()
 }
 
 /// Writes that so many of the leaf nodes of one cluster want it now.

@@ -7,8 +7,10 @@
 //! Budget: a change looks at the links of its account.
 
 use super::announced::Announced;
+use super::gateway_announcements::others;
 use super::interest_part::{
-    InterestKey, InterestPart, LeafPart, RemoteChange, hears_of, is_announced_to_routes, say, say_anyway, sum,
+    InterestKey, InterestPart, LeafPart, RemoteChange, counts_for_gateways, hears_of, is_announced_to_routes,
+    say, say_anyway, sum,
 };
 use super::remote_sub::RemoteSub;
 use crate::account::Account;
@@ -20,6 +22,11 @@ use myelin_wire::peer::leaf::LOOP_DETECTION;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+
+/// Whether anybody of this cluster, or a leaf node of it, wants what a key says.
+fn is_wanted_in_cluster(part: &InterestPart, key: &[u8]) -> bool {
+    part.local.contains_key(key) || others(part, key)
+}
 
 impl Account {
     /// Has leaf nodes and hubs told that `subject` is wanted here, until [`Account::withdraw`]:
@@ -152,7 +159,8 @@ impl Announced {
     /// Another server wants something from now on, or no more, or with other members.
     #[inline]
     pub(crate) fn remote_changed(&self, account: &str, sub: &Arc<RemoteSub>, change: RemoteChange) {
-        if self.has_leaf_nodes() {
+        let is_for_gateways = || self.has_gateways() && counts_for_gateways(sub);
+        if self.has_leaf_nodes() || is_for_gateways() {
             self.tell_of_remote(account, sub, change);
         } else if let RemoteChange::Weight(weight) = change {
             let _ = sub.set_weight(weight);
@@ -177,8 +185,13 @@ impl Announced {
         let leaf_part = part.leaf_mut();
         let of_origin = |part: &LeafPart| if is_routed { part.of_origin(&key, sub.origin()) } else { 0 };
         let routed = of_origin(leaf_part);
-        leaf_part.change(hash, sub, change);
-        let routed = (routed, of_origin(leaf_part));
+        let is_for_gateways = self.has_gateways() && counts_for_gateways(sub);
+        let of_cluster = is_for_gateways && is_wanted_in_cluster(&part, &key);
+        part.leaf_mut().change(hash, sub, change);
+        let routed = (routed, part.leaf.as_deref().map_or(0, of_origin));
+        if is_for_gateways && of_cluster != is_wanted_in_cluster(&part, &key) {
+            self.tell_gateways(account, &key, !of_cluster);
+        }
         for (conn, before) in told {
             if let Some(leaf) = conn.leaf() {
                 say(conn, leaf, &key, (before, sum(&part, &key, conn)));

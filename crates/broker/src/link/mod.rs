@@ -15,7 +15,7 @@
 //! that has changed, and wakes the link's owner shard.
 //!
 //! Links with leaf nodes, and with the hubs to which this server is one, are alike but for what is
-//! in `leaf.rs`.
+//! in `leaf.rs`, and those with other clusters but for what is in `gateway.rs`.
 //!
 //! How two servers agree on a link, and which links there are, is decided in the crate `mesh`.
 
@@ -24,6 +24,11 @@ pub(crate) mod announcements;
 mod complaints;
 pub(crate) mod counted;
 pub(crate) mod end;
+pub(crate) mod gateway;
+pub(crate) mod gateway_announcements;
+pub(crate) mod gateway_end;
+mod gateway_interest;
+pub(crate) mod gateway_links;
 pub(crate) mod interest_part;
 pub(crate) mod leaf;
 pub(crate) mod leaf_announcements;
@@ -126,6 +131,8 @@ pub struct Link {
     /// A leaf node whose login was reported: its end is, too.
     is_reported: bool,
     login_limits: leaf_limits::LoginLimits,
+    /// Interest of another cluster in accounts that are not here.
+    held: gateway_interest::HeldInterest,
 }
 
 /// Work that remains for a link that has ended, away from the data path.
@@ -153,6 +160,7 @@ impl Link {
             buffers: Default::default(),
             is_reported: false,
             login_limits: Default::default(),
+            held: Default::default(),
         }
     }
 
@@ -326,6 +334,10 @@ impl Link {
         }
         if self.conn.leaf().is_some() {
             self.account.iter().for_each(|account| account.announced.remove_leaf(&self.conn));
+        } else if let Some(gateway) = self.conn.gateway() {
+            if let Some(gateways) = gateway_links::GatewayLinks::of(&self.broker.cluster) {
+                gateways.remove(&self.conn, gateway.is_outbound());
+            }
         } else {
             self.broker.links.remove(&self.conn);
         }
@@ -345,6 +357,20 @@ impl Link {
         let account = trusted.expected(name, &self.broker.cluster);
         self.expected.insert(name.into(), Arc::clone(&account));
         Some(account)
+    }
+
+    /// The account of a message that has come.
+    fn account_of(&mut self, name: &[u8], what: &str, subject: &[u8]) -> Option<Arc<Account>> {
+        if let Some(last) = self.last.take_if(|last| last.name().as_bytes() == name) {
+            return Some(last);
+        }
+        let found = self.find(name);
+        if found.is_none() {
+            let (account, subject) = (lossy(name), lossy(subject));
+            let line = format_args!("Unknown account {account:?} for {what} on subject: {subject:?}");
+            self.broker.complain(Level::Debug, &self.conn, "Unknown account for message", line);
+        }
+        found
     }
 
     fn find(&self, name: &[u8]) -> Option<Arc<Account>> {

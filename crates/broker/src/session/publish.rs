@@ -98,7 +98,8 @@ impl Session {
             tail,
             shared_tail: shared_tail.as_ref(),
         };
-        match shard.publish(from, message) {
+        let answered = shard.publish_mapped_reply(&from, &message);
+        match answered.unwrap_or_else(|| shard.publish(from, message)) {
             Published::Done { stalled, .. } => self.stalled |= stalled,
             Published::Refused(text) => {
                 if let Some(trace) = trace {

@@ -41,6 +41,7 @@ impl Session {
             }
             let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
             self.conn.remember(Arc::clone(&sub));
+            ready.account.subscribed_at(now);
             ready.account.subscribe(&sub, shard);
         }
         self.stage_ok(shard);

@@ -221,7 +221,7 @@ impl Shard {
                         outcome.delivered = true;
                     }
                     // Where it was published it has gone that way.
-                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.routed().is_some() => {}
+                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.has_imported() => {}
                     other => imported.push(other.clone()),
                 }
             }
@@ -246,7 +246,8 @@ impl Shard {
     /// Publishes a message that the shard itself passes on.
     #[inline(never)]
     pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
-        self.publish(from, message)
+        let answered = self.publish_mapped_reply(&from, &message);
+        answered.unwrap_or_else(|| self.publish(from, message))
     }
 
     /// Counts a message of which a receiver is far behind, and how many lose it for that.
@@ -306,7 +307,7 @@ impl Shard {
 
 /// Whether the publisher may answer to `subject` because it was sent a message with that reply.
 #[cold]
-fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
+pub(super) fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
     if matches!(access, Access::Reserved | Access::Servers) {
         return false;
     }
@@ -316,7 +317,7 @@ fn may_respond(from: &Publisher<'_>, subject: &[u8], access: Access) -> bool {
 
 /// Replies that clients must not use.
 #[inline]
-fn is_reserved_reply(reply: &[u8]) -> bool {
+pub(super) fn is_reserved_reply(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'_' | b'$')) && has_reserved_prefix(reply)
 }
 
@@ -358,13 +359,13 @@ impl Fanout<'_> {
             self.run_traced(trace, route, rng);
         } else if from.logs_protocol {
             match from.source {
-                Source::Here => self.run_logged(route, rng),
+                Source::Here | Source::Answer { .. } => self.run_logged(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<true>(route, queues, rng),
                 _ => self.run_leaf::<true>(route, rng),
             }
         } else {
             match from.source {
-                Source::Here => self.run::<false>(route, rng),
+                Source::Here | Source::Answer { .. } => self.run::<false>(route, rng),
                 Source::Route { queues, .. } => self.run_routed::<false>(route, queues, rng),
                 _ => self.run_leaf::<false>(route, rng),
             }

@@ -22,7 +22,8 @@ impl<'a> Publisher<'a> {
     #[inline(always)]
     pub(super) fn via(&self) -> Via {
         match self.source {
-            Source::Here => Via::Here,
+            Source::Here | Source::Answer { .. } => Via::Here,
+            Source::Gateway { .. } => Via::Gateway,
             Source::Route { .. } => Via::Route,
             Source::Leaf { role, .. } | Source::Request { role, .. } => match role {
                 LeafRole::Hub => Via::Leaf,
@@ -38,6 +39,23 @@ impl<'a> Publisher<'a> {
         match self.source {
             Source::Route { queues, .. } => Some(queues),
             _ => None,
+        }
+    }
+
+    /// Whether imports were applied where it was published.
+    #[inline(always)]
+    pub(super) fn has_imported(&self) -> bool {
+        matches!(self.source, Source::Route { .. } | Source::Gateway { .. } | Source::Answer { .. })
+    }
+
+    /// The reply as it has come from another server, where that is mapped; else empty.
+    #[inline(always)]
+    pub(super) fn whole_reply(&self) -> &'a [u8] {
+        match self.source {
+            Source::Route { whole_reply, .. }
+            | Source::Gateway { whole_reply, .. }
+            | Source::Answer { whole_reply } => whole_reply,
+            _ => &[],
         }
     }
 
@@ -57,6 +75,7 @@ impl<'a> Publisher<'a> {
     pub(super) fn has_chosen(&self, queue: &[u8]) -> bool {
         match self.source {
             Source::Leaf { queues, .. } => queues.contains(queue) || !self.is_mapped && queues.is_empty(),
+            Source::Gateway { queues, .. } => queues.contains(queue),
             _ => true,
         }
     }
@@ -84,7 +103,8 @@ impl<'a> Publisher<'a> {
     #[inline(always)]
     pub(super) fn comes_from(&self, conn: &Arc<Conn>) -> bool {
         match self.source {
-            Source::Here => false,
+            Source::Here | Source::Answer { .. } => false,
+            Source::Gateway { .. } => Arc::ptr_eq(conn, self.conn),
             Source::Route { origin, .. } | Source::Leaf { origin, .. } => {
                 let is_of_cluster = || conn.leaf().is_some_and(|leaf| leaf.cluster.as_bytes() == origin);
                 Arc::ptr_eq(conn, self.conn) || !origin.is_empty() && is_of_cluster()
@@ -99,7 +119,11 @@ impl<'a> Publisher<'a> {
             Source::Request { role: LeafRole::Spoke, origin } => BarredHubs::Of(origin).has(conn),
             Source::Request { role: LeafRole::Hub, .. } => Arc::ptr_eq(conn, self.conn),
             Source::Stream { barred } => barred.has(conn) || Arc::ptr_eq(conn, self.conn),
-            Source::Here | Source::Route { .. } | Source::Leaf { .. } => false,
+            Source::Here
+            | Source::Route { .. }
+            | Source::Leaf { .. }
+            | Source::Gateway { .. }
+            | Source::Answer { .. } => false,
         }
     }
 }

@@ -12,8 +12,10 @@
 mod cohort;
 mod congestion;
 mod fanout;
+mod gateway;
 mod latency;
 mod leaf;
+mod mapped_replies;
 mod pool;
 mod remote;
 mod route;

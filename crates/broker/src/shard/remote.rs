@@ -9,6 +9,7 @@
 //! allocation.
 
 use super::fanout::{Fanout, Publisher};
+use super::mapped_replies::prefix_of;
 use super::route::{ClientTarget, Route};
 use super::source::Via;
 use super::staging::{FrameParts, Placed};
@@ -24,6 +25,7 @@ use myelin_subject::{Matched, Subscribed};
 use myelin_wire::encode;
 use myelin_wire::peer::{encode as peer, leaf};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,6 +45,8 @@ struct RemoteTarget {
     head: Range<u32>,
     /// Whether anybody over there wants the message beside queue groups.
     is_plain: bool,
+    /// The other side is a server of another cluster.
+    is_gateway: bool,
 }
 
 /// A queue group with members on other servers.
@@ -54,6 +58,8 @@ struct SpreadGroup {
     remotes: Weights,
     /// Members behind leaf nodes of other servers. Compat: clients are preferred, here and there.
     leaves: Weights,
+    /// Links with other clusters that have members. Compat: their turn comes last.
+    clusters: SmallVec<[u32; 2]>,
 }
 
 /// Places of links, and how many members are there.
@@ -90,7 +96,8 @@ impl RemoteTargets {
             return None;
         }
         account.collect_remote(subject, matched);
-        if matched.is_empty() {
+        let optimistic = optimistic_links(account, subject, via);
+        if matched.is_empty() && optimistic.is_empty() {
             return None;
         }
         restrict(matched, subject, via);
@@ -103,15 +110,24 @@ impl RemoteTargets {
             let at = found.link(account, subject, sub.conn());
             found.links[at].is_plain = true;
         }
+        for conn in &optimistic {
+            let at = found.link(account, subject, conn);
+            found.links[at].is_plain = true;
+        }
         for group in matched.queues.iter_mut().filter(|group| !group.members.is_empty()) {
             let mut spread = SpreadGroup {
                 name: group.name().into(),
                 members: SmallVec::new(),
                 remotes: Weights::default(),
                 leaves: Weights::default(),
+                clusters: SmallVec::new(),
             };
             for sub in group.members.drain(..) {
                 let at = found.link(account, subject, sub.conn()) as u32;
+                if found.links[at as usize].is_gateway {
+                    spread.clusters.push(at);
+                    continue;
+                }
                 let weights = if sub.is_leaf() { &mut spread.leaves } else { &mut spread.remotes };
                 weights.add(at, sub.weight());
             }
@@ -140,7 +156,8 @@ impl RemoteTargets {
             }
         }
         let head = start..self.heads.len() as u32;
-        self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false });
+        let is_gateway = conn.gateway().is_some();
+        self.links.push(RemoteTarget { conn: Arc::clone(conn), head, is_plain: false, is_gateway });
         self.links.len() - 1
     }
 
@@ -198,6 +215,18 @@ impl RemoteTargets {
         found.map(|(link, _)| *link)
     }
 
+    /// The link to the nearest cluster of those that have members.
+    fn nearest(&self, links: &[u32], from: &Publisher<'_>) -> Option<u32> {
+        let open = links.iter().copied().filter(|link| {
+            let conn = &self.links[*link as usize].conn;
+            conn.close_requested().is_none() && !from.comes_from(conn)
+        });
+        open.min_by_key(|link| {
+            let gateway = self.links[*link as usize].conn.gateway();
+            gateway.map_or(u64::MAX, |gateway| gateway.round_trip())
+        })
+    }
+
     /// Bytes that it takes, about.
     pub(super) fn cost(&self) -> usize {
         let members: usize = self.groups.iter().map(|group| group.members.len()).sum();
@@ -209,14 +238,29 @@ impl RemoteTargets {
     }
 }
 
+/// Links to clusters of older servers, which say what they do not want.
+fn optimistic_links(account: &Account, subject: &[u8], via: Via) -> SmallVec<[Arc<Conn>; 2]> {
+    let is_passed_on = matches!(via, Via::Here | Via::Leaf | Via::Hub);
+    let Some(gateways) = account.announced.gateways().filter(|_| is_passed_on) else {
+        return SmallVec::new();
+    };
+    let wants = |conn: &&Arc<Conn>| {
+        conn.gateway().is_some_and(|gateway| gateway.sends_anyway(account.name(), subject))
+    };
+    gateways.outbound().iter().filter(wants).cloned().collect()
+}
+
 /// Takes out what a message that has come in this way does not go to.
 fn restrict(matched: &mut Matched<Arc<RemoteSub>>, subject: &[u8], via: Via) {
     let goes = |sub: &Arc<RemoteSub>| match (via, sub.conn().leaf()) {
-        (Via::Here | Via::Leaf, _) => true,
+        (Via::Here | Via::Leaf, _) | (Via::Gateway, Some(_)) => true,
+        // All clusters are linked with each other.
+        (Via::Gateway, None) => sub.conn().gateway().is_none(),
+        (Via::Hub, None) => sub.conn().gateway().is_some(),
         // Compat: answers of services, also to the hub.
         (Via::Route, Some(leaf)) => leaf.role == LeafRole::Hub || subject.starts_with(b"_R_."),
         (Via::Hub | Via::Import, Some(_)) => true,
-        (Via::Route | Via::Hub | Via::Import, None) => false,
+        (Via::Route | Via::Import, None) => false,
     };
     matched.plain.retain(goes);
     matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| goes(sub)));
@@ -309,6 +353,7 @@ impl Fanout<'_> {
         let has_headers = message.header_len > 0;
         let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty();
         let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers()) && !is_of_leaf;
+        let is_as_it_came = is_as_it_came && (message.reply.is_empty() || !self.may_map(link.is_gateway));
         if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
@@ -342,7 +387,13 @@ impl Fanout<'_> {
         if here > 0 && self.group_here::<LOGGED>(route, &group.members, rng) {
             return None;
         }
-        remote.draw(&group.leaves, self.from, rng)
+        remote.draw(&group.leaves, self.from, rng).or_else(|| remote.nearest(&group.clusters, self.from))
+    }
+
+    /// Whether the reply may be another one on a link than here.
+    #[inline(always)]
+    fn may_map(&self, is_gateway: bool) -> bool {
+        is_gateway || !self.from.whole_reply().is_empty()
     }
 
     /// A member here.
@@ -451,16 +502,10 @@ impl Fanout<'_> {
         address: &[u8],
         (message, shared_tail): (&super::fanout::PubMessage<'_>, Option<&Bytes>),
     ) -> bool {
-        let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
         let has_headers = message.header_len > 0 && conn.headers();
-        let renamed;
-        // Compat: the subject that receivers see travels behind the reply.
-        let reply = if is_renamed {
-            renamed = [message.reply, b"@", message.subject].concat();
-            &renamed[..]
-        } else {
-            message.reply
-        };
+        let reply = self.reply_for(conn, message, address);
+        let is_renamed = matches!(reply, Cow::Owned(_));
+        let reply = &*reply;
         let mut head = std::mem::take(self.head);
         head.clear();
         let is_of_leaf = self.from.write_head(&mut head, cached, has_headers);
@@ -495,6 +540,30 @@ impl Fanout<'_> {
         };
         *self.head = head;
         self.note(placed)
+    }
+
+    /// The reply of the message on a link: mapped where answers come from another cluster, and with
+    /// the subject that receivers see where that is another one.
+    fn reply_for<'m>(
+        &self,
+        conn: &Arc<Conn>,
+        message: &super::fanout::PubMessage<'m>,
+        address: &[u8],
+    ) -> Cow<'m, [u8]> {
+        let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
+        let whole = self.from.whole_reply();
+        let prefix = conn
+            .gateway()
+            .and_then(|_| prefix_of(&self.broker.cluster, self.from.account, message.reply, self.from.now));
+        match (is_renamed, prefix) {
+            _ if !whole.is_empty() => Cow::Owned(whole.to_vec()),
+            (false, None) => Cow::Borrowed(message.reply),
+            // Compat: the subject that receivers see travels behind the reply.
+            (true, prefix) => {
+                Cow::Owned([prefix.unwrap_or_default(), message.reply, b"@", message.subject].concat())
+            }
+            (false, Some(prefix)) => Cow::Owned([prefix, message.reply].concat()),
+        }
     }
 
     /// Stages a frame for a link, and logs it where protocol lines are logged.

@@ -592,7 +592,7 @@ fn build(
             access
         }
         // Where it was published that was decided.
-        None if matches!(scope.via, Via::Route | Via::Import) => Access::Allowed,
+        None if matches!(scope.via, Via::Route | Via::Import | Via::Gateway) => Access::Allowed,
         None => access(scope, subject),
     };
     let is_mapped = matches!(route.access, Access::Mapped | Access::Drawn);

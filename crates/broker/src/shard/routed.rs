@@ -7,6 +7,7 @@
 use super::Shard;
 use super::fanout::traced::Marked;
 use super::fanout::{PubMessage, Published, Publisher};
+use super::mapped_replies;
 use super::route::{RouteScope, RouteTarget};
 use super::rules::Access;
 use super::source::{Source, Via};
@@ -21,6 +22,7 @@ use myelin_subject::is_literal;
 use myelin_wire::encode;
 use myelin_wire::error::Quoted;
 use myelin_wire::message_trace::{self, TraceHeaders};
+use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
 use std::fmt::Arguments;
 use std::sync::Arc;
@@ -77,7 +79,7 @@ impl Shard {
         buffers: &mut RoutedBuffers,
         now: Instant,
     ) {
-        if buffers.logs_protocol || !self.publish_routed_plain(account, routed) {
+        if buffers.logs_protocol || !self.publish_plain_from(account, routed, Via::Route) {
             self.publish_routed_with_care((conn, account), (routed, backing), buffers, now);
         }
     }
@@ -88,15 +90,19 @@ impl Shard {
     /// Perf: nearly all messages; nothing is made for them that only others need (row `routed` of
     /// docs/count.md).
     #[inline(always)]
-    fn publish_routed_plain(&mut self, account: &Arc<Account>, routed: &Routed<'_>) -> bool {
+    pub(super) fn publish_plain_from(
+        &mut self,
+        account: &Arc<Account>,
+        routed: &Routed<'_>,
+        via: Via,
+    ) -> bool {
         // Replies that may stand for more than they say begin like this.
         let is_special = matches!(routed.reply.first(), Some(b'$' | b'_')) && !is_inbox(routed.reply);
         let is_whole = (1..MOST_PLAIN).contains(&routed.tail.len());
         if is_special || !is_whole || routed.header_len > 0 || !routed.queues.is_empty() {
             return false;
         }
-        let scope =
-            RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via: Via::Route };
+        let scope = RouteScope { account, permissions: None, is_mapped: false, is_imported: false, via };
         let Some(route) = self.routes.cached(scope, routed.subject) else { return false };
         let is_simple = |target: &RouteTarget| matches!(target, RouteTarget::Client(one) if !one.careful);
         if route.access != Access::Allowed
@@ -135,12 +141,19 @@ impl Shard {
         buffers: &mut RoutedBuffers,
         now: Instant,
     ) {
-        let (to, subject, reply) = addressed(routed);
+        if let Some(mapped) = MappedReply::of(routed.subject) {
+            return self.publish_answer(conn, account, (routed, mapped), now);
+        }
+        let (unmapped, whole_reply) = mapped_replies::unmapped(routed);
+        let (to, subject, reply) = addressed(&unmapped);
+        if !whole_reply.is_empty() {
+            mapped_replies::remember(account, reply, whole_reply, now);
+        }
         let logs_protocol = buffers.logs_protocol;
-        let (tail, shared_tail) = buffers.tail_of(routed, reply, backing);
+        let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
         let from = Publisher {
             logs_protocol,
-            source: Source::Route { queues: &routed.queues, origin: routed.origin },
+            source: Source::Route { queues: &routed.queues, origin: routed.origin, whole_reply },
             ..Publisher::internal(conn, account, now)
         };
         let message = PubMessage {

@@ -168,7 +168,7 @@ impl Shard {
         member: &ServiceMember,
     ) -> Option<Published> {
         let is_meant = match from.source {
-            Source::Route { queues, .. } => queues.contains(member.queue()),
+            Source::Route { queues, .. } | Source::Gateway { queues, .. } => queues.contains(member.queue()),
             // Leaf nodes that are told of less than single services have chosen nobody.
             Source::Leaf { queues, .. } => queues.is_empty() || queues.contains(member.queue()),
             _ => true,

@@ -18,6 +18,8 @@ pub(super) enum Via {
     /// From another account of this server, whose stream this one imports: only leaf nodes and hubs
     /// still have to get it.
     Import = 4,
+    /// From another cluster.
+    Gateway = 5,
 }
 
 /// Where a message comes from.
@@ -30,6 +32,20 @@ pub(crate) enum Source<'a> {
         queues: &'a QueueNames<'a>,
         /// Cluster of the leaf node that has published it; mostly empty.
         origin: &'a [u8],
+        /// The reply as it has come, if that is mapped; mostly empty.
+        whole_reply: &'a [u8],
+    },
+    /// From another cluster, which has chosen these queue groups here.
+    Gateway {
+        queues: &'a QueueNames<'a>,
+        /// The reply as it has come, if that is mapped; mostly empty.
+        whole_reply: &'a [u8],
+    },
+    /// An answer from another cluster, under a mapped subject: who awaits it gets it as if it was
+    /// published here.
+    Answer {
+        /// The reply as it has come, if that is mapped; mostly empty.
+        whole_reply: &'a [u8],
     },
     /// From a leaf node or a hub, which has chosen these queue groups here.
     Leaf {
@@ -67,7 +83,11 @@ impl<'a> Source<'a> {
             Self::Leaf { role, origin, .. } | Self::Request { role, origin } => {
                 Self::Request { role, origin }
             }
-            Self::Here | Self::Route { .. } | Self::Stream { .. } => Self::Here,
+            Self::Here
+            | Self::Route { .. }
+            | Self::Stream { .. }
+            | Self::Gateway { .. }
+            | Self::Answer { .. } => Self::Here,
         }
     }
 
@@ -77,7 +97,11 @@ impl<'a> Source<'a> {
             Self::Leaf { role: LeafRole::Spoke, origin, .. }
             | Self::Request { role: LeafRole::Spoke, origin } => BarredHubs::Of(origin),
             Self::Route { .. } => BarredHubs::All,
-            Self::Here | Self::Leaf { .. } | Self::Request { .. } => BarredHubs::None,
+            Self::Here
+            | Self::Leaf { .. }
+            | Self::Request { .. }
+            | Self::Gateway { .. }
+            | Self::Answer { .. } => BarredHubs::None,
             Self::Stream { barred } => barred,
         };
         Self::Stream { barred }

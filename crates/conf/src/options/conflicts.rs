@@ -28,6 +28,13 @@ impl Options {
         self.resolver.check_preload()
     }
 
+    /// A cluster without a name of its own has that of its gateway.
+    pub(crate) fn name_cluster(&mut self) {
+        if self.cluster.name.is_none() {
+            self.cluster.name.clone_from(&self.gateway.name);
+        }
+    }
+
     /// Whether accounts come in the JWTs of operators, so that they need not be in the file.
     pub(super) fn trusts_operators(&self) -> bool {
         !self.operators.list.is_empty()

@@ -107,6 +107,30 @@ pub fn server_removed(
     advisory("SERVER.REMOVED".to_owned(), "server_removed", header, body)
 }
 
+/// Quorum of the meta group, before and after a server has lowered it.
+#[derive(Serialize)]
+struct MetaRescueBody<'a> {
+    server: &'a str,
+    server_id: &'a str,
+    prev_quorum: usize,
+    new_quorum: usize,
+    cluster: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    domain: &'a str,
+}
+
+/// A server has lowered the quorum that it needs of the meta group: for the system account.
+pub fn meta_rescue(
+    header: AdvisoryHeader<'_>,
+    (server, server_id): (&str, &str),
+    (prev_quorum, new_quorum): (usize, usize),
+    cluster: &str,
+) -> Advisory {
+    let domain = header.domain;
+    let body = MetaRescueBody { server, server_id, prev_quorum, new_quorum, cluster, domain };
+    advisory("SERVER.META_RESCUE".to_owned(), "meta_rescue", header, body)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

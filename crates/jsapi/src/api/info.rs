@@ -1,7 +1,7 @@
 //! Information about a stream and an account, as answers have it.
 
 use super::moment;
-use crate::config::{AccountLimits, ExternalStream, StreamConfig, SubjectTransform};
+use crate::config::{AccountLimits, ExternalStream, Placement, StreamConfig, SubjectTransform};
 use crate::error::ApiError;
 use myelin_stdx::time::Timestamp;
 use myelin_wire::json::{counts, is_zero};
@@ -125,6 +125,61 @@ pub struct ClusterInfo {
     /// Other members of the group, by name; all of them where nobody leads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaInfo>,
+    /// A change of the members that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub desired: Option<Box<DesiredInfo>>,
+}
+
+/// Change of a group's members that is under way: who is to have replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DesiredInfo {
+    /// When it was asked for.
+    #[serde(serialize_with = "moment")]
+    pub created: Timestamp,
+    /// Name of the cluster.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Servers that are to have replicas. Compat: empty while there are to be fewer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<DesiredReplica>,
+    /// State to which a cancellation goes back; `None` where nothing can be cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<DesiredOrigin>,
+    /// Work that is being done, or is waited for, as the leader sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<DesiredStatus>,
+}
+
+/// Server that is to have a replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DesiredReplica {
+    /// Its name.
+    pub name: String,
+    /// Whether it is not there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub offline: bool,
+    /// Its peer id.
+    pub peer: String,
+}
+
+/// State before a change, to which a cancellation goes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DesiredOrigin {
+    /// Replicas that the configuration had.
+    pub replicas: i64,
+    /// Placement that the configuration had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+}
+
+/// Progress of a change, in the reference's words and kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DesiredStatus {
+    /// A short line for operators.
+    pub description: String,
+    /// Its kind: `catchup`, `membership`, `quorum`.
+    #[serde(rename = "type")]
+    pub kind: String,
 }
 
 /// Another member of a group, as its leader sees it.

@@ -47,6 +47,35 @@ pub struct StepDownRequest {
     pub placement: Option<Placement>,
 }
 
+/// `STREAM.PEER.REMOVE.<stream>` and the like, `SERVER.REMOVE` and `SERVER.EVACUATE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerRequest {
+    /// Name of the server; of streams and consumers also its peer id.
+    pub peer: String,
+    /// Its peer id.
+    pub peer_id: String,
+}
+
+/// `ACCOUNT.STREAM.MOVE.<account>.<stream>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MoveRequest {
+    /// Name of the server that the stream is to leave; empty for any.
+    pub server: String,
+    /// Cluster of the server; empty for any.
+    pub cluster: String,
+    /// Domain of the server; empty for any.
+    pub domain: String,
+    /// Tags that the other server is to have beside those of the stream's placement.
+    pub tags: Vec<String>,
+}
+
+/// `META.RESCUE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RescueRequest {
+    /// Servers that are to be enough for a decision.
+    pub quorum_needed: i64,
+}
+
 /// `STREAM.MSG.DELETE.<stream>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageDeleteRequest {
@@ -189,6 +218,22 @@ object! { StepDownRequest, "JSApiLeaderStepdownRequest":
     "placement" placement "*server.Placement",
 }
 
+object! { PeerRequest, "JSApiStreamRemovePeerRequest":
+    "peer" peer "string",
+    "peer_id" peer_id "string",
+}
+
+object! { MoveRequest, "JSApiMetaServerStreamMoveRequest":
+    "server" server "string",
+    "cluster" cluster "string",
+    "domain" domain "string",
+    "tags" tags "[]string",
+}
+
+object! { RescueRequest, "JSApiMetaRescueRequest":
+    "quorum_needed" quorum_needed "int",
+}
+
 object! { MessageDeleteRequest, "JSApiMsgDeleteRequest":
     "seq" seq "uint64",
     "no_erase" no_erase "bool",
@@ -277,6 +322,42 @@ impl StepDownRequest {
             .map_err(ApiError::invalid_json)?;
         let placement = read.placement.filter(|placement| *placement != Placement::default());
         Ok(Self { placement })
+    }
+}
+
+impl PeerRequest {
+    /// Reads the body, which may not be empty.
+    ///
+    /// # Errors
+    /// [`ApiError::BAD_REQUEST`] and [`ApiError::invalid_json`].
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        if is_empty(body) {
+            return Err(ApiError::BAD_REQUEST);
+        }
+        json::request(body, "server.JSApiStreamRemovePeerRequest", strict).map_err(ApiError::invalid_json)
+    }
+}
+
+impl MoveRequest {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`ApiError::invalid_json`].
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        json::request(body, "server.JSApiMetaServerStreamMoveRequest", strict).map_err(ApiError::invalid_json)
+    }
+}
+
+impl RescueRequest {
+    /// Reads the body, which may not be empty.
+    ///
+    /// # Errors
+    /// [`ApiError::BAD_REQUEST`] and [`ApiError::invalid_json`].
+    pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
+        if is_empty(body) {
+            return Err(ApiError::BAD_REQUEST);
+        }
+        json::request(body, "server.JSApiMetaRescueRequest", strict).map_err(ApiError::invalid_json)
     }
 }
 

@@ -29,6 +29,11 @@ pub fn refused<A: ApiResponse>(error: &ApiError) -> Vec<u8> {
     compact(&ResponseBody { kind: A::TYPE, error: Some(error), answer: &A::default() })
 }
 
+/// The bytes of an answer that says no, and something beside that.
+pub fn refused_with<A: ApiResponse>(answer: &A, error: &ApiError) -> Vec<u8> {
+    compact(&ResponseBody { kind: A::TYPE, error: Some(error), answer })
+}
+
 #[derive(Serialize)]
 struct ResponseBody<'a, A> {
     #[serde(rename = "type")]
@@ -65,6 +70,14 @@ pub struct StreamCreate {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamUpdate {
     /// The stream.
+    #[serde(flatten)]
+    pub info: Option<Info>,
+}
+
+/// To `STREAM.CANCEL_MOVE`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamCancelMove {
+    /// The stream, on its way back.
     #[serde(flatten)]
     pub info: Option<Info>,
 }
@@ -207,6 +220,7 @@ macro_rules! types {
 types! {
     StreamCreate: "stream_create",
     StreamUpdate: "stream_update",
+    StreamCancelMove: "stream_cancel_move",
     StreamInfo: "stream_info",
     StreamNames: "stream_names",
     StreamList: "stream_list",

@@ -322,7 +322,7 @@ impl LeafSession {
                 return Err(CloseReason::ProtocolViolation);
             }
             // Compat: passed over.
-            (_, PeerOp::Ok | PeerOp::Account(_) | PeerOp::Connect(_) | PeerOp::Info(_)) => {}
+            (_, PeerOp::Ok | PeerOp::Account(..) | PeerOp::Connect(_) | PeerOp::Info(_)) => {}
             (_, PeerOp::Interest(_) | PeerOp::NoInterest(_)) => {
                 self.fail(format_args!("Authorization Violation"));
                 return Err(CloseReason::ProtocolViolation);

@@ -182,6 +182,7 @@ impl LinkSession {
         self.limits.max_payload = LARGEST;
         self.limits.is_dedicated = account.is_some();
         self.limits.names_origin = info.lnocu || info.ln;
+        self.link.set_server(&info.id);
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
         let config = self.mesh.config();
         // What is configured is about clients.
@@ -214,6 +215,7 @@ impl LinkSession {
             self.timers.pinged(now);
         }
         self.dial_place = None;
+        self.mesh.tell_of_gateways(&self.known);
         self.state = LinkPhase::Ready(entered.next);
         Ok(())
     }

@@ -276,7 +276,7 @@ impl LinkSession {
                 self.link.unsubscribe(&interest);
                 Ok(())
             }
-            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Account(_)) | (_, PeerOp::Ok) => Ok(()),
+            (LinkPhase::Ready(_) | LinkPhase::AwaitInfo, PeerOp::Account(..)) | (_, PeerOp::Ok) => Ok(()),
             (LinkPhase::Ready(next), PeerOp::Pong) => {
                 self.timers.ponged(now);
                 std::mem::take(next).into_iter().for_each(|dial| self.mesh.host().dial(dial));
@@ -315,7 +315,9 @@ impl LinkSession {
     /// INFO on a link that has its place: news of a third server, or of this one.
     fn later_info(&mut self, json: &[u8]) -> Step {
         let info = self.parse_info(json)?;
-        if !info.route_acc_add_reqid.is_empty() {
+        if !info.gateway.is_empty() {
+            self.mesh.heard_of_gateway(&info, &self.known);
+        } else if !info.route_acc_add_reqid.is_empty() {
             self.hear_of_dedicated(info);
         } else if info.id != self.known.facts().remote_id {
             self.mesh.heard_of(&info, &self.known);

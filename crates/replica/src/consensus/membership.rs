@@ -24,14 +24,40 @@ impl Consensus {
         if *members == self.members {
             return self.check();
         }
-        for step in steps(&self.members, members) {
+        let (from, to) = (self.counting(&self.members), self.counting(members));
+        self.members.clone_from(members);
+        self.change_library(&from, &to)
+    }
+
+    /// Has just these of those that vote count from now on, here and by nobody's consent, and what
+    /// they agree on be the group's: for a group that has lost too many for good. `None`: all count
+    /// again. Two parts of a group that are rescued apart from each other both go on.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn rescue(&mut self, few: Option<Vec<Peer>>) -> Result<(), Broken> {
+        let from = self.counting(&self.members);
+        self.rescued = few;
+        let to = self.counting(&self.members);
+        self.change_library(&from, &to)
+    }
+
+    /// Members as they count.
+    pub(super) fn counting(&self, members: &Members) -> Members {
+        self.rescued.as_ref().map_or_else(|| members.clone(), |few| members.limited_to(few))
+    }
+
+    fn change_library(&mut self, from: &Members, to: &Members) -> Result<(), Broken> {
+        if from == to {
+            return self.check();
+        }
+        for step in steps(from, to) {
             let changed = self.call(|node| node.apply_conf_change(&step).map(drop))?;
             if let Err(error) = changed {
                 self.broken = Some(Broken { reason: format!("members cannot change so: {error}") });
                 return self.check();
             }
         }
-        self.members.clone_from(members);
         Ok(())
     }
 

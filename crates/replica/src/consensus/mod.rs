@@ -83,6 +83,8 @@ pub struct Consensus {
     node: RawNode<LogView>,
     me: Peer,
     members: Members,
+    /// Members whose votes alone count: see [`rescue`](Self::rescue).
+    rescued: Option<Vec<Peer>>,
     rng: Rng,
     /// Ticks until this member stands for election, as it was drawn here and not by the library.
     timeout: usize,
@@ -139,6 +141,7 @@ impl Consensus {
             node,
             me: *me,
             members: members.clone(),
+            rescued: None,
             rng: Rng::seeded(*seed),
             timeout: 0,
             is_amnesiac: *is_amnesiac,
@@ -220,7 +223,8 @@ impl Consensus {
             times.sort_unstable();
             times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(u64::MAX)
         };
-        of_majority(&self.members.voters).min(of_majority(&self.members.outgoing))
+        let counting = self.counting(&self.members);
+        of_majority(&counting.voters).min(of_majority(&counting.outgoing))
     }
 
     /// Lets no time pass for this member until [`wake`](Self::wake), and gives back memory.

@@ -24,6 +24,7 @@ use myelin_broker::{Broker, LinkTerms, LinkedPeer};
 use myelin_conf::options::{
     ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
 };
+use myelin_mesh::gateway::Gateways;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_stdx::sync::lock;
@@ -118,6 +119,8 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) websocket: Option<u16>,
     /// Leaf nodes of this server, which are told of the others.
     pub(crate) leaf_nodes: Option<&'a Arc<LeafNodes>>,
+    /// Links with other clusters, of which the servers of this one tell each other.
+    pub(crate) gateways: Option<&'a Arc<Gateways>>,
     /// The server's part in groups of replicas, if it takes part.
     pub(crate) groups: Option<GroupPart>,
 }
@@ -130,6 +133,7 @@ impl RunningCluster {
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, String> {
         let ClusterParts { options, broker, mailboxes, log, control, is_dynamic, tls: offer, .. } = parts;
         let (websocket, leaf_nodes, groups) = (parts.websocket, parts.leaf_nodes, parts.groups);
+        let gateways = parts.gateways;
         let cluster = &options.cluster;
         let (host, port) = (&cluster.listener.host, cluster.listener.port.map_or(0, |port| port.to_bind()));
         log.info(format_args!("Cluster name is {}", broker.cluster()));
@@ -161,6 +165,7 @@ impl RunningCluster {
         let info = broker.info();
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
         let mesh = Mesh::new(config, own, host);
+        gateways.iter().for_each(|gateways| mesh.set_gateways(gateways));
         dialler.begin(&mesh);
         let acceptor = Acceptor::new(listener, Arc::clone(log));
         let accepting =

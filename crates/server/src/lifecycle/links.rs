@@ -2,7 +2,7 @@
 
 use crate::cluster::{self, GroupPart};
 use crate::monitoring::Monitor;
-use crate::{leaf, tls};
+use crate::{gateway, leaf, tls};
 use myelin_broker::{Broker, LinkTerms};
 use myelin_conf::options::Options;
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use std::sync::Arc;
 /// When the options about other servers cannot be had together with the rest.
 pub(super) fn terms(options: &Options, takes_part_in_groups: bool) -> Result<Option<LinkTerms>, String> {
     let takes_part = takes_part_in_groups || cluster::takes_part(options);
-    leaf::check(options).and_then(|()| cluster::terms(options, takes_part))
+    leaf::check(options)
+        .and_then(|()| gateway::check(options))
+        .and_then(|()| cluster::terms(options, takes_part))
 }
 
 /// Gives the broker what clusters need of it, and a name to the cluster where the options have
@@ -28,6 +30,9 @@ pub(super) fn form(
     }
     if leaf::is_wanted(options) {
         broker.form_leaf_nodes();
+    }
+    if let Some(name) = gateway::name(options) {
+        broker.form_gateway(name);
     }
     let is_dynamic = links.is_some() && options.cluster.name.is_none();
     if let Some(links) = links {

@@ -20,7 +20,8 @@ pub(crate) fn accounts(options: &Options) -> Result<Vec<AccountConfig>, MappingE
     let mut accounts: Vec<_> =
         options.accounts.list.iter().map(account).chain(global).collect::<Result<_, _>>()?;
     use_default_domains(options, &mut accounts)?;
-    if options.cluster.listener.port.is_some() && !options.jetstream.enabled {
+    let has_others = options.cluster.listener.port.is_some() || crate::gateway::name(options).is_some();
+    if has_others && !options.jetstream.enabled {
         offer_jetstream_of_others(options, &mut accounts);
     }
     Ok(accounts)
@@ -76,9 +77,9 @@ fn use_default_domains(options: &Options, accounts: &mut Vec<AccountConfig>) -> 
 /// All requests to JetStream.
 const JETSTREAM_API: &str = "$JS.API.>";
 
-/// Has accounts reach the JetStream of other servers of the cluster, which hear of requests in the
-/// system account. Compat: those that are said to have JetStream, or the global one where nobody is
-/// configured.
+/// Has accounts reach the JetStream of other servers, of this cluster or another, which hear of
+/// requests in the system account. Compat: those that are said to have JetStream, or the global one
+/// where nobody is configured.
 fn offer_jetstream_of_others(options: &Options, accounts: &mut Vec<AccountConfig>) {
     let Some(system) = options.accounts.system_account() else { return };
     let is_simple = options.accounts.list.iter().all(|account| account.name == system);

@@ -19,6 +19,8 @@ use crate::supervise::{self, SupervisedPart};
 use bytes::{Buf, BufMut};
 use myelin_broker::{Endpoint, LeafLogin, Level, Transport};
 use myelin_conf::options::HandshakeFirst;
+use myelin_mesh::gateway::Gateways;
+use myelin_mesh::gateway::session::{GatewayDial, GatewaySession};
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::session::{LeafSession, LeafSide};
 use myelin_mesh::{Announcement, LinkSession, LinkSide, Mesh, Next, PeerSession};
@@ -52,6 +54,8 @@ pub(crate) enum LinkWith {
     Route(Arc<Mesh>, LinkSide),
     /// A leaf node or a hub.
     LeafNode(Arc<LeafNodes>, LeafSide),
+    /// A server of another cluster.
+    Gateway(Arc<Gateways>, GatewayDial),
 }
 
 /// Bytes per read, and before it is known who the other side is.
@@ -119,6 +123,7 @@ pub(super) fn open(
     let conn = match &with {
         LinkWith::Route(..) => local.broker.connect_link(endpoint, socket),
         LinkWith::LeafNode(..) => local.broker.connect_leaf(endpoint, socket, is_web_socket),
+        LinkWith::Gateway(..) => local.broker.connect_gateway(endpoint, socket),
     };
     let handle = ConnHandle::new(Arc::clone(&conn), write, tls, ConnLayers::OfLink(Arc::clone(&layers)));
     let now = Instant::now();
@@ -126,6 +131,9 @@ pub(super) fn open(
         LinkWith::Route(mesh, side) => Box::new(LinkSession::open(&mesh, &local.broker, &conn, side, now)),
         LinkWith::LeafNode(nodes, side) => {
             Box::new(LeafSession::open(&nodes, &local.broker, &conn, side, now))
+        }
+        LinkWith::Gateway(gateways, dial) => {
+            Box::new(GatewaySession::open(&gateways, &local.broker, &conn, dial, now))
         }
     };
     local.links.borrow_mut().insert(conn.cid(), Rc::clone(&handle));

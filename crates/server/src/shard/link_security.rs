@@ -15,6 +15,8 @@ use std::time::Duration;
 pub(crate) enum LinkSecurity {
     /// With a server of the cluster; with a name where this one has dialled.
     Route(Arc<LinkOffer>, Option<String>),
+    /// With a server of another cluster; with a name where this one has dialled.
+    Gateway(Arc<LinkOffer>, Option<String>),
     /// With a leaf node that has dialled.
     LeafNode(Arc<LeafOffer>),
     /// With a hub that was dialled, if it comes to that.
@@ -32,7 +34,7 @@ impl LinkSecurity {
     /// When the handshake comes.
     pub(super) fn first(&self) -> HandshakeFirst {
         match self {
-            Self::Route(..) => HandshakeFirst::Yes,
+            Self::Route(..) | Self::Gateway(..) => HandshakeFirst::Yes,
             Self::LeafNode(offer) => offer.first,
             Self::Hub(tls, _) if tls.is_first => HandshakeFirst::Yes,
             Self::Hub(..) => HandshakeFirst::No,
@@ -45,19 +47,23 @@ impl LinkSecurity {
     }
 
     pub(super) fn kind(&self) -> &'static str {
-        if matches!(self, Self::Route(..)) { "route" } else { "leafnode" }
+        match self {
+            Self::Route(..) => "route",
+            Self::Gateway(..) => "gateway",
+            Self::LeafNode(_) | Self::Hub(..) => "leafnode",
+        }
     }
 
     pub(super) fn side(&self) -> &'static str {
         match self {
-            Self::Route(_, Some(_)) | Self::Hub(..) => "client",
-            Self::Route(_, None) | Self::LeafNode(_) => "server",
+            Self::Route(_, Some(_)) | Self::Gateway(_, Some(_)) | Self::Hub(..) => "client",
+            Self::Route(_, None) | Self::Gateway(_, None) | Self::LeafNode(_) => "server",
         }
     }
 
     pub(super) fn timeout(&self) -> Duration {
         match self {
-            Self::Route(offer, _) => offer.timeout,
+            Self::Route(offer, _) | Self::Gateway(offer, _) => offer.timeout,
             Self::LeafNode(offer) => offer.timeout,
             Self::Hub(tls, _) => tls.timeout,
         }
@@ -65,8 +71,8 @@ impl LinkSecurity {
 
     pub(super) fn shaking(&self) -> Shaking {
         match self {
-            Self::Route(offer, None) => Shaking::Accepted(offer.terms.clone()),
-            Self::Route(offer, Some(name)) => {
+            Self::Route(offer, None) | Self::Gateway(offer, None) => Shaking::Accepted(offer.terms.clone()),
+            Self::Route(offer, Some(name)) | Self::Gateway(offer, Some(name)) => {
                 Shaking::Dialled(Arc::clone(&offer.dialling), name.clone(), None)
             }
             Self::LeafNode(offer) => Shaking::Accepted(offer.terms.clone()),
@@ -82,7 +88,7 @@ impl LinkSecurity {
             pinned.is_empty() || shown.is_some_and(|shown| pinned.contains(&shown.key))
         };
         match self {
-            Self::Route(offer, _) => offer.accepts(shown),
+            Self::Route(offer, _) | Self::Gateway(offer, _) => offer.accepts(shown),
             Self::LeafNode(offer) => is_pinned(&offer.pinned),
             Self::Hub(tls, _) => is_pinned(&tls.pinned),
         }
@@ -91,9 +97,9 @@ impl LinkSecurity {
     /// The certificate does not bear the name.
     pub(super) fn is_not_called(&self) {
         match self {
-            Self::Route(offer, Some(name)) => offer.is_not_called(name),
+            Self::Route(offer, Some(name)) | Self::Gateway(offer, Some(name)) => offer.is_not_called(name),
             Self::Hub(tls, name) => tls.borrowed.is_not_called(name),
-            Self::Route(_, None) | Self::LeafNode(_) => {}
+            Self::Route(_, None) | Self::Gateway(_, None) | Self::LeafNode(_) => {}
         }
     }
 

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Servers that are remembered at most: any member of the system account can make some up.
 const MOST_SERVERS: usize = 4096;
@@ -101,13 +101,25 @@ impl Service for PeerIntake {
     }
 }
 
-/// Other servers that were heard, and whether there was a link to each at the last look.
+/// Other servers that were heard.
 #[derive(Default)]
-pub(super) struct KnownServers(HashMap<String, bool>);
+pub(super) struct KnownServers(HashMap<String, KnownServer>);
+
+struct KnownServer {
+    /// Whether there was a link to it at the last look.
+    was_linked: bool,
+    /// When it was heard last, if it is of another cluster: there need be no link to it.
+    heard: Option<Instant>,
+}
+
+/// Time in which a server of another cluster says something of itself.
+const SILENCE: Duration = Duration::from_secs(150);
 
 #[derive(Deserialize)]
 struct SaidServer {
     id: String,
+    #[serde(default)]
+    cluster: String,
 }
 
 /// Beginning of what a server says of itself.
@@ -143,7 +155,7 @@ impl System {
             self.hear_connections(body, pace);
         } else if subject.ends_with(".STATSZ") {
             match serde_json::from_slice::<Said>(body) {
-                Ok(said) => self.hear_server(&said.server.id, pace),
+                Ok(said) => self.hear_server(&said.server, pace),
                 Err(_) => {
                     self.log.debug(format_args!("Received bad server info for remote server update"));
                 }
@@ -190,16 +202,21 @@ impl System {
             let count = ConnectionCount { clients: number(said.conns), leaf_nodes: number(said.leafnodes) };
             self.broker.count_elsewhere(&account, &said.server.id, count);
         }
-        self.hear_server(&said.server.id, pace);
+        self.hear_server(&said.server, pace);
     }
 
     /// A server is there. One that was not there before is greeted.
-    fn hear_server(&self, id: &str, pace: &mut EventSchedule) {
+    fn hear_server(&self, SaidServer { id, cluster }: &SaidServer, pace: &mut EventSchedule) {
         let servers = &mut pace.servers.0;
-        if id == self.id || servers.contains_key(id) || servers.len() >= MOST_SERVERS {
+        let heard = (!cluster.is_empty() && *cluster != **self.broker.cluster()).then(Instant::now);
+        if let Some(known) = servers.get_mut(id) {
+            known.heard = heard;
             return;
         }
-        servers.insert(id.to_owned(), true);
+        if *id == self.id || servers.len() >= MOST_SERVERS {
+            return;
+        }
+        servers.insert(id.clone(), KnownServer { was_linked: true, heard });
         self.peers.tokens.servers.store(servers.len(), Relaxed);
         pace.greet(Instant::now());
         let limited = self.broker.accounts().into_iter();
@@ -215,10 +232,11 @@ impl System {
             return;
         }
         let linked = self.monitor.linked_servers();
-        pace.servers.0.retain(|id, was_linked| {
+        pace.servers.0.retain(|id, known| {
             let is_linked = linked.contains(id);
-            let stays = is_linked || *was_linked;
-            *was_linked = is_linked;
+            let is_heard = known.heard.is_some_and(|heard| heard.elapsed() < SILENCE);
+            let stays = is_linked || known.was_linked || is_heard;
+            known.was_linked = is_linked;
             if !stays {
                 self.log.debug(format_args!("Detected orphan remote server: \"{id}\""));
                 self.broker.forget_elsewhere(id);

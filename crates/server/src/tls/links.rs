@@ -100,7 +100,19 @@ impl LinkOffer {
     /// # Errors
     /// When its certificates are no good.
     pub(crate) fn of(cluster: &ClusterOptions) -> Result<Option<Self>, String> {
-        let Some(tls) = &cluster.tls else { return Ok(None) };
+        cluster.tls.as_ref().map(|tls| Self::with(tls, &cluster.routes, "routes")).transpose()
+    }
+
+    /// TLS between clusters: as a gateway has it, or one of the others, which are at these
+    /// addresses.
+    ///
+    /// # Errors
+    /// When its certificates are no good.
+    pub(crate) fn of_gateway(tls: &TlsOptions, urls: &[Url]) -> Result<Self, String> {
+        Self::with(tls, urls, "gateways")
+    }
+
+    fn with(tls: &TlsOptions, urls: &[Url], whom: &str) -> Result<Self, String> {
         // Compat: between servers both sides have to show a certificate, whatever is configured.
         let options = TlsOptions { verify: true, ocsp_peer: None, ..tls.clone() };
         let Offer { terms, note } = offer(&options, Peers::AsConfigured)?;
@@ -111,22 +123,15 @@ impl LinkOffer {
         }
         if tls.insecure {
             // Compat: the reference's words.
-            let text = "TLS certificate chain and hostname of solicited routes will not be verified. \
-                        DO NOT USE IN PRODUCTION!";
-            notes.push(text.to_owned());
+            notes.push(format!(
+                "TLS certificate chain and hostname of solicited {whom} will not be verified. \
+                 DO NOT USE IN PRODUCTION!"
+            ));
         }
         let dialling = Arc::new(link_config(tls, &terms.staple)?);
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
-        let borrowed = Borrowed::of(&cluster.routes);
-        Ok(Some(Self {
-            options,
-            terms,
-            dialling,
-            timeout,
-            pinned: tls.pinned_certs.clone(),
-            notes,
-            borrowed,
-        }))
+        let borrowed = Borrowed::of(urls);
+        Ok(Self { options, terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed })
     }
 
     /// The name that the certificate of the server at `host` has to bear.

@@ -17,6 +17,7 @@ mod cluster_jetstream;
 mod commandline;
 mod documented;
 mod floods;
+mod gateways;
 mod hostile;
 mod identity;
 mod jetstream;

@@ -98,8 +98,19 @@ pub struct PeerInfo {
     pub gossip_mode: u8,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub gateway: String,
+    #[serde(skip_serializing_if = "is_empty", deserialize_with = "list")]
+    pub gateway_urls: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub gateway_url: String,
+    #[serde(skip_serializing_if = "is_default")]
+    pub gateway_cmd: u8,
+    /// Base64 of an account's name. `None` where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_cmd_payload: Option<String>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub gateway_nrp: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub gateway_iom: bool,
     #[serde(skip_serializing_if = "is_empty", deserialize_with = "list")]
     pub leafnode_urls: Vec<String>,
     /// Of Myelin only. Read by [`PeerInfo::parse`], for what is wrong in it is no error.

@@ -10,9 +10,10 @@
 //! their own beside the others: [`groups`].
 //!
 //! Leaf nodes and their hubs speak a dialect of it, of one account and with verbs of their own:
-//! [`leaf`] has what is not the same.
+//! [`leaf`] has what is not the same, and [`gateway`] what is not among clusters.
 
 pub mod encode;
+pub mod gateway;
 pub mod groups;
 pub mod info;
 pub mod leaf;

@@ -95,8 +95,8 @@ pub enum PeerOp<'a> {
     Interest(PeerInterest<'a>),
     /// RS- or LS-.
     NoInterest(PeerInterest<'a>),
-    /// A+ or A-, which only gateways heed.
-    Account(&'a [u8]),
+    /// A+ or A-, which only gateways heed: the account's name, and whether it is A+.
+    Account(&'a [u8], bool),
     /// INFO with its JSON.
     Info(&'a [u8]),
     /// CONNECT with its JSON.
@@ -143,6 +143,7 @@ enum PeerVerb {
     LeafInterest,
     NoLeafInterest,
     Account,
+    NoAccount,
     Info,
     Connect,
     Ping,
@@ -162,7 +163,7 @@ const VERBS: [(&[u8], PeerVerb); 15] = [
     (b"LS+", PeerVerb::LeafInterest),
     (b"LS-", PeerVerb::NoLeafInterest),
     (b"A+", PeerVerb::Account),
-    (b"A-", PeerVerb::Account),
+    (b"A-", PeerVerb::NoAccount),
     (b"INFO", PeerVerb::Info),
     (b"CONNECT", PeerVerb::Connect),
     (b"+OK", PeerVerb::Ok),
@@ -211,7 +212,8 @@ pub(super) fn next_of_any_form<'a>(buf: &'a [u8], limits: &PeerLimits) -> Result
                 Err(error) => return Err(error),
             }
         }
-        PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?)),
+        PeerVerb::Account => PeerOp::Account(trim(blank_first(line)?), true),
+        PeerVerb::NoAccount => PeerOp::Account(trim(blank_first(line)?), false),
         PeerVerb::Info => PeerOp::Info(trim(blank_first(line)?)),
         // Compat: of a leaf node this is one that cannot be read.
         PeerVerb::Connect if limits.is_leaf && line.is_empty() => PeerOp::Connect(line),

@@ -223,7 +223,7 @@ fn lines_of_the_handshake() {
     assert_eq!(one(b"PING\r\n", &LIMITS), PeerOp::Ping);
     assert_eq!(one(b"PONG\r\n", &LIMITS), PeerOp::Pong);
     assert_eq!(one(b"+OK\r\n", &LIMITS), PeerOp::Ok);
-    assert_eq!(one(b"A+ acc\r\n", &LIMITS), PeerOp::Account(b"acc"));
+    assert_eq!(one(b"A+ acc\r\n", &LIMITS), PeerOp::Account(b"acc", true));
 }
 
 #[test]

@@ -429,6 +429,7 @@ mod tests {
         ("store_dir", "jetstream: true", "jetstream: true, store_dir: x"),
         ("mappings", "", "mappings { a: b }"),
         ("cluster", "", "cluster { name: x }"),
+        ("gateway", "", "gateway { name: x, port: -1 }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
         ("leafnodes", "leafnodes { port: -1 }", "leafnodes { port: -1, compression: off }"),
         ("default_js_domain", "accounts: [A]", "accounts: [A], default_js_domain { A: x }"),
@@ -480,10 +481,10 @@ mod tests {
         {
             assert!(report(&format!("cluster {{ port: 6222, {all} }}")).missing.is_empty(), "{all}");
         }
-        let report = report("gateway { name: x, port: 7222 }");
+        let report = report("mqtt { port: 1883 }");
         let [missing] = &report.missing[..] else { panic!("{report:?}") };
         let text = "which this version of Myelin does not have";
-        assert!(missing.to_string().starts_with("f:1:0: \"gateway\" needs "), "{missing}");
+        assert!(missing.to_string().starts_with("f:1:0: \"mqtt\" needs "), "{missing}");
         assert!(missing.to_string().ends_with(text), "{missing}");
     }
 }

@@ -258,7 +258,7 @@ pub(super) static TOP: BlockTable = BlockTable {
         OptionEntry::new(&["store_dir", "storedir"], "path", "", "Where JetStream stores."),
         OptionEntry::new(&["default_js_domain"], "block", "", "JetStream domain of accounts."),
         OptionEntry::new(&["cluster"], "block", "", "Routes to servers of the same cluster.").live(),
-        OptionEntry::new(&["gateway"], "block", "", "Links to other clusters.").missing("gateways"),
+        OptionEntry::new(&["gateway"], "block", "", "Links to other clusters."),
         OptionEntry::new(
             &["leafnodes", "leaf"],
             "block",

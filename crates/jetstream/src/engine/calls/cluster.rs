@@ -3,11 +3,11 @@
 use super::{Call, CallResponse, REQUEST_INFO, respond_to_any};
 use crate::engine::meta::{Meta, peer_of};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::request::is_empty;
-use myelin_jsapi::api::response::{ApiResponse, refused};
+use myelin_jsapi::api::request::{PeerRequest, RescueRequest};
+use myelin_jsapi::api::response::{ApiResponse, granted, refused, refused_with};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageBuf;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// An answer that never says yes on a server alone.
 macro_rules! clustered {
@@ -52,36 +52,42 @@ macro_rules! peer_removed {
 peer_removed! {
     RemovePeer: "stream_remove_peer",
     RemovePeerOfConsumer: "consumer_remove_peer",
+    EvacuatePeerOfConsumer: "consumer_evacuate_peer",
     EvacuatePeer: "stream_evacuate_peer",
     RemoveServer: "meta_server_remove",
     EvacuateServer: "meta_server_evacuate",
 }
 
-/// Body of a request that names a server.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PeerRequest {
-    /// Its name, or its peer id.
-    pub(super) peer: String,
-    /// Its peer id.
-    pub(super) peer_id: String,
+/// The server that a request names, or whose peer id it has.
+pub(super) fn find_peer<'a>(peer: &str, servers: &'a [String]) -> Option<&'a String> {
+    let has_id = |server: &String| peer_of(server).is_some_and(|known| known.to_string() == peer);
+    servers.iter().find(|server| *server == peer || has_id(server))
 }
 
-impl PeerRequest {
-    /// Reads a body.
-    pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
-        let request: Self = serde_json::from_slice(body).map_err(|_| ApiError::BAD_REQUEST)?;
-        if request.peer.is_empty() && request.peer_id.is_empty() {
-            return Err(ApiError::BAD_REQUEST);
-        }
-        Ok(request)
-    }
+/// Manner in which a server is left: at once, or when it has been replaced; the same here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    Remove,
+    Evacuate,
+}
 
-    /// The server that is meant.
-    pub(super) fn find<'a>(peer: &str, servers: &'a [String]) -> Option<&'a String> {
-        let has_id = |server: &String| peer_of(server).is_some_and(|known| known.to_string() == peer);
-        servers.iter().find(|server| *server == peer || has_id(server))
-    }
+/// To `META.RESCUE`, from one server.
+#[derive(Default, Serialize)]
+pub(super) struct MetaRescued {
+    server: String,
+    server_id: String,
+    #[serde(skip_serializing_if = "is_none")]
+    prev_quorum: usize,
+    #[serde(skip_serializing_if = "is_none")]
+    new_quorum: usize,
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+impl ApiResponse for MetaRescued {
+    const TYPE: &'static str = "io.nats.jetstream.api.v1.meta_rescue_response";
 }
 
 clustered! {
@@ -114,14 +120,22 @@ impl Call {
         if let ["META", "LEADER", "STEPDOWN"] = tokens {
             return self.step_down_of_meta().await;
         }
+        if let (Some(meta), ["META", "RESCUE"]) = (self.jetstream.meta(), tokens) {
+            return Some(self.rescue(&meta));
+        }
         if let (Some(meta), ["ACCOUNT", "PURGE", name]) = (self.jetstream.meta(), tokens) {
             return self.purge_assigned(&meta, name).await;
         }
         if let (Some(meta), ["SERVER", action @ ("REMOVE" | "EVACUATE")]) = (self.jetstream.meta(), tokens) {
             return match *action {
                 "REMOVE" => self.remove_server(&meta).await,
-                _ => self.evacuate_server(&meta),
+                _ => self.evacuate_server(&meta).await,
             };
+        }
+        if let (Some(meta), &["ACCOUNT", "STREAM", action @ ("MOVE" | "CANCEL_MOVE"), account, name]) =
+            (self.jetstream.meta(), tokens)
+        {
+            return self.operate_stream(&meta, (action, account, name)).await;
         }
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
@@ -132,6 +146,23 @@ impl Call {
             ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })
+    }
+
+    /// Has fewer servers be enough for the meta group. Compat: each server that hears it does, and
+    /// answers for itself.
+    fn rescue(&mut self, meta: &Meta) -> CallResponse {
+        let answer = |prev_quorum, new_quorum| MetaRescued {
+            server: self.jetstream.settings.server_name.clone(),
+            server_id: self.jetstream.settings.server_id.clone(),
+            prev_quorum,
+            new_quorum,
+        };
+        let request = RescueRequest::read(self.body(), self.is_strict());
+        let outcome = request.and_then(|request| meta.rescue(&self.jetstream, request.quorum_needed));
+        match outcome {
+            Ok((before, now)) => CallResponse::audited(granted(&answer(before, now)), false),
+            Err(error) => CallResponse::audited(refused_with(&answer(0, 0), &error), true),
+        }
     }
 
     /// Removes a server from the meta group. `None`: another server answers.
@@ -147,20 +178,23 @@ impl Call {
     }
 
     /// Has all streams leave a server. `None`: another server answers.
-    fn evacuate_server(&mut self, meta: &Meta) -> Option<CallResponse> {
+    async fn evacuate_server(&mut self, meta: &Meta) -> Option<CallResponse> {
         if !meta.leads() {
             return None;
         }
-        let outcome = self.named_server(meta).map(|name| meta.evacuate_server(&self.jetstream, &name));
-        Some(respond_to_any(outcome.map(|()| EvacuateServer::from(PeerRemoved { success: true }))))
+        let outcome = match self.named_server(meta) {
+            Ok(name) => {
+                meta.evacuate_server(&self.jetstream, &name).await;
+                Ok(EvacuateServer::from(PeerRemoved { success: true }))
+            }
+            Err(error) => Err(error),
+        };
+        Some(respond_to_any(outcome))
     }
 
     /// The server of the meta group that the request names. Compat: its peer id goes before.
     fn named_server(&self, meta: &Meta) -> Result<String, ApiError> {
-        if is_empty(self.body()) {
-            return Err(ApiError::BAD_REQUEST);
-        }
-        let request: PeerRequest = serde_json::from_slice(self.body()).map_err(ApiError::invalid_json)?;
+        let request = PeerRequest::read(self.body(), self.is_strict())?;
         let servers = meta.servers();
         let is_meant = |server: &&String| match request.peer_id.as_str() {
             "" => **server == request.peer,

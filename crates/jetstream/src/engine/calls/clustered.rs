@@ -4,9 +4,7 @@
 //! changes, removes and lists streams, the leader of a stream what is about it. All others are
 //! silent, as with nats-server.
 
-use super::cluster::{
-    AccountPurge, EvacuatePeer, PeerRemoved, PeerRequest, RemovePeer, RemovePeerOfConsumer,
-};
+use super::cluster::AccountPurge;
 use super::listing::page_of;
 use super::unanswerable::refusal;
 use super::{Call, CallResponse, respond_to_any};
@@ -16,11 +14,14 @@ use crate::engine::meta::{
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::consumer::ConsumerInfo;
-use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo, StreamAlternate, StreamInfo as Info};
+use myelin_jsapi::api::info::{
+    ClusterInfo, DesiredInfo, DesiredOrigin, DesiredReplica, DesiredStatus, ReplicaInfo, StreamAlternate,
+    StreamInfo as Info,
+};
 use myelin_jsapi::api::request::{StepDownRequest, StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
-    AccountInfo, ApiResponse, ListedStream, Paging, StreamCreate, StreamDelete, StreamList, StreamNames,
-    StreamRestore, StreamUpdate,
+    AccountInfo, ApiResponse, ListedStream, Paging, StreamCancelMove, StreamCreate, StreamDelete, StreamList,
+    StreamNames, StreamRestore, StreamUpdate,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::config::{self, Created, StreamConfigRequest};
@@ -90,7 +91,11 @@ impl Call {
             ["INFO"]
             | ["STREAM", "NAMES" | "LIST"]
             | ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", _]
+            | ["STREAM", "CANCEL_MOVE", _]
             | ["STREAM", "PEER", _, _] => meta.route_to_leader(),
+            ["ACCOUNT", "STREAM", action @ ("MOVE" | "CANCEL_MOVE"), account, name] => {
+                return Handled::Done(self.operate_stream(meta, (action, account, name)).await);
+            }
             ["STREAM", "MSG" | "LEADER", _, name]
             | ["STREAM", _, name]
             | ["CONSUMER", "DURABLE", "CREATE", name, ..]
@@ -128,15 +133,10 @@ impl Call {
                 let act = async |call: &mut Self| call.step_down_of_consumer(meta, (name, consumer)).await;
                 Some(self.respond(act).await)
             }
-            ["STREAM", "PEER", "REMOVE", name] => {
-                Some(self.respond(async |call| call.remove_peer::<RemovePeer>(meta, name).await).await)
+            ["STREAM", "CANCEL_MOVE", name] => {
+                self.pass_on::<StreamCancelMove>(async |call| call.cancel_own_move(meta, name).await).await
             }
-            ["STREAM", "PEER", "EVACUATE", name] => {
-                Some(self.respond(async |call| call.remove_peer::<EvacuatePeer>(meta, name).await).await)
-            }
-            ["CONSUMER", "PEER", "REMOVE", name, consumer] => {
-                Some(self.respond(async |call| call.remove_peer_of_consumer(meta, name, consumer)).await)
-            }
+            ["STREAM" | "CONSUMER", "PEER", ..] => self.leave_peer(meta, tokens).await,
             ["INFO"] => Some(self.respond(async |call| call.info_of_all(meta).await).await),
             _ => return Handled::Usual,
         })
@@ -177,7 +177,7 @@ impl Call {
     }
 
     /// Looks at a configuration beside those of the account's streams in the cluster.
-    fn beside_others<T>(&self, meta: &Meta, look: impl FnOnce(&AccountView<'_>) -> T) -> T {
+    pub(super) fn beside_others<T>(&self, meta: &Meta, look: impl FnOnce(&AccountView<'_>) -> T) -> T {
         look(&AccountView { view: &meta.view(), account: self.account.account().name() })
     }
 
@@ -208,51 +208,6 @@ impl Call {
         meta.propose(&assignment, on).await
     }
 
-    async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
-        let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
-        let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
-        let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
-        let (known, on) = meta.known(self.account.account().name(), name);
-        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
-        let moved = if replicas == known.peers.len() {
-            (*known).clone()
-        } else {
-            known.moved(meta.place_anew(&self.jetstream, &known, replicas).await?)
-        };
-        let changed = Assignment { config, ..moved };
-        meta.propose(&self.proposal(AnswerKind::Update, changed), on).await
-    }
-
-    /// Has a stream have a replica on another server in the place of one that is named.
-    async fn remove_peer<A: From<PeerRemoved>>(&mut self, meta: &Meta, name: &str) -> Result<A, ApiError> {
-        let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
-        let (known, on) = meta.known(self.account.account().name(), name);
-        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let gone = PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
-        let moved = known.moved(meta.place_without(&known, gone)?);
-        let proposal = self.proposal(AnswerKind::Update, moved);
-        // This server answers.
-        meta.propose(&Assignment { reply: String::new(), ..proposal }, on).await?;
-        Ok(PeerRemoved { success: true }.into())
-    }
-
-    /// Consumers are where their stream is: there is no other server for one of them.
-    fn remove_peer_of_consumer(
-        &mut self,
-        meta: &Meta,
-        name: &str,
-        consumer: &str,
-    ) -> Result<RemovePeerOfConsumer, ApiError> {
-        let PeerRequest { peer, .. } = PeerRequest::read(self.body())?;
-        let live = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
-        live.consumers().find(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-        let known = meta.view().get(self.account.account().name(), name);
-        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        PeerRequest::find(&peer, &known.peers).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
-        Err(ApiError::PEER_REMAP)
-    }
-
     async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
@@ -264,9 +219,10 @@ impl Call {
     }
 
     /// An assignment as this call proposes it.
-    fn proposal(&self, answer: AnswerKind, assignment: Assignment) -> Assignment {
+    pub(super) fn proposal(&self, answer: AnswerKind, assignment: Assignment) -> Assignment {
         let reply = String::from_utf8_lossy(&self.request.reply).into_owned();
-        Assignment { nonce: self.jetstream.seed(), reply, answer, ..assignment }
+        let is_for_system = self.account.account().is_system();
+        Assignment { nonce: self.jetstream.seed(), reply, answer, is_for_system, ..assignment }
     }
 
     fn assigned_names(&mut self, meta: &Meta) -> Result<StreamNames, ApiError> {
@@ -450,6 +406,7 @@ impl JetStream {
         let mut replicas = self.replicas_of(&meta, live, &servers);
         replicas.retain(|replica| replica.name != leader);
         let leads = leader == self.settings.server_name;
+        let desired = self.desired_of(&meta, live, &assignment).map(Box::new);
         ClusterInfo {
             name,
             raft_group: assignment.group.clone(),
@@ -458,7 +415,44 @@ impl JetStream {
             system_account: true,
             traffic_account: self.host.system_account().map(|one| one.name().to_owned()).unwrap_or_default(),
             replicas,
+            desired,
         }
+    }
+
+    /// The change of a stream's servers that is under way.
+    fn desired_of(&self, meta: &Meta, live: &LiveStream, of: &Assignment) -> Option<DesiredInfo> {
+        let change = of.change.as_ref()?;
+        let origin = change.origin.as_ref();
+        let origin =
+            origin.map(|origin| DesiredOrigin { replicas: origin.replicas, placement: origin.placement() });
+        // Compat: which servers stay where some go is not shown.
+        let has_fewer = origin.as_ref().is_some_and(|origin| origin.replicas > of.config.num_replicas);
+        let shown = |name: &String| {
+            let (peer, offline) = (peer_of(name)?.to_string(), !meta.has(name));
+            Some(DesiredReplica { name: name.clone(), offline, peer })
+        };
+        let is_hidden = has_fewer && !change.is_move;
+        let replicas = of.peers.iter().filter(|_| !is_hidden).filter_map(shown).collect();
+        let status = live.role().leads().then(|| self.status_of_change(meta, live, of));
+        let (created, name) = (change.created, self.host.cluster());
+        Some(DesiredInfo { created, name, replicas, origin, status })
+    }
+
+    /// Progress of a change, as the leader of the stream sees it.
+    fn status_of_change(&self, meta: &Meta, live: &LiveStream, of: &Assignment) -> DesiredStatus {
+        let voters = live.voters();
+        let votes = |server: &String| peer_of(server).is_some_and(|peer| voters.contains(&peer));
+        let mut coming = of.peers.iter().filter(|server| !votes(server)).peekable();
+        let (kind, description) = if coming.peek().is_none() {
+            let stays = of.peers.contains(&self.settings.server_name);
+            let waits = "waiting for a desired peer to step down to";
+            ("membership", if stays { "waiting for membership change to commit" } else { waits })
+        } else if coming.any(|server| !meta.has(server)) {
+            ("quorum", "waiting for quorum to add peer")
+        } else {
+            ("catchup", "waiting for desired peers to catch up")
+        };
+        DesiredStatus { description: description.to_owned(), kind: kind.to_owned() }
     }
 
     /// All replicas of a stream, by name, as this one knows them.

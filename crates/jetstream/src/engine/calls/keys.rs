@@ -43,7 +43,8 @@ impl CallScope {
             ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", name] => {
                 Self::Streams(account(), name.into())
             }
-            ["STREAM", "MSG", _, name] | ["STREAM", _, name] => Self::Stream(account(), name.into()),
+            ["ACCOUNT", "STREAM", _, account, name] => Self::Stream(account.into(), name.into()),
+            ["STREAM", "MSG" | "PEER", _, name] | ["STREAM", _, name] => Self::Stream(account(), name.into()),
             ["CONSUMER", "DURABLE", "CREATE", name, ..] | ["CONSUMER", _, name, ..] => {
                 Self::Stream(account(), name.into())
             }

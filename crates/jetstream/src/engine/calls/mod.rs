@@ -13,6 +13,7 @@ mod consumers;
 mod keys;
 mod listing;
 mod messages;
+mod moves;
 mod order;
 mod pending;
 mod purge;

@@ -114,8 +114,7 @@ impl ApiCalls {
         {
             self.flush();
         }
-        let place =
-            CallPlace { number: self.last, conn: request.origin.as_ref().map_or(0, |conn| conn.cid()) };
+        let place = CallPlace { number: self.last, conn: self.line_of(&request) };
         let mut keys = self.keys_of(&CallScope::of(&request));
         if let Some(first) = self.order.holds_up(place.conn).and_then(|number| self.pending.get(&number)) {
             let more = first.keys.iter().filter(|key| !keys.contains(key)).cloned().collect::<Vec<_>>();
@@ -131,6 +130,16 @@ impl ApiCalls {
         }
         self.order.enter(place);
         self.wait(place.number, keys, PendingWork::Call(place, request, future));
+    }
+
+    /// The line of answers that a request is in: that of its connection. Many clients are behind a
+    /// link to another server, who do not wait for each other.
+    fn line_of(&self, request: &ApiRequest) -> u64 {
+        match &request.origin {
+            Some(conn) if conn.is_link() => u64::MAX - self.last,
+            Some(conn) => conn.cid(),
+            None => 0,
+        }
     }
 
     /// Keys of a scope, as things stand.

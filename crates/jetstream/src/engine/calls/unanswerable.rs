@@ -30,6 +30,9 @@ nothing_but_why! {
     ConsumerStays: "consumer_leader_stepdown",
     PeerStays: "stream_remove_peer",
     PeerOfConsumerStays: "consumer_remove_peer",
+    PeerIsNotLeft: "stream_evacuate_peer",
+    PeerOfConsumerIsNotLeft: "consumer_evacuate_peer",
+    MoveGoesOn: "stream_cancel_move",
 }
 
 /// Body of the answer to a request that is refused for this error.
@@ -48,6 +51,9 @@ pub(super) fn refusal(tokens: &[&str], error: &ApiError) -> Vec<u8> {
         ["STREAM", "MSG", "GET", _] => refused::<MessageGet<'_>>(error),
         ["STREAM", "MSG", "DELETE", _] => refused::<MessageDelete>(error),
         ["STREAM", "LEADER", ..] => refused::<StreamStays>(error),
+        ["STREAM", "CANCEL_MOVE", _] => refused::<MoveGoesOn>(error),
+        ["STREAM", "PEER", "EVACUATE", _] => refused::<PeerIsNotLeft>(error),
+        ["CONSUMER", "PEER", "EVACUATE", ..] => refused::<PeerOfConsumerIsNotLeft>(error),
         ["STREAM", "PEER", ..] => refused::<PeerStays>(error),
         ["CONSUMER", "CREATE" | "DURABLE", ..] => refused::<ConsumerCreate>(error),
         ["CONSUMER", "NAMES", ..] => refused::<ConsumerNames>(error),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
 use myelin_replica::liveness::{SupportAnswer, SupportRequest};
-use myelin_replica::{GroupId, Peer, RaftMessage, RaftMessageKind};
+use myelin_replica::{GroupId, Peer, RaftEntry, RaftMessage, RaftMessageKind};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ use std::sync::{Arc, Weak};
 const FULL_MESSAGE: usize = 256 << 10;
 /// Messages of so many bytes together are not copied to be kept: their memory is.
 const SHARED_BATCH: usize = 64 << 10;
+/// Entries are copied nevertheless that are less than this part of such memory together.
+const LEAST_PART: usize = 4;
 /// More bytes than any frame has.
 const LARGEST_FRAME: usize = 128 << 20;
 
@@ -93,13 +95,23 @@ fn is_small(event: &MemberEvent) -> bool {
     }
 }
 
+/// Copies entries that are a small part of the memory that they share, and would keep all of it for
+/// as long as a quiet group keeps them: a group counts its entries' bytes alone.
+fn own_small_part(entries: &mut [RaftEntry], shared: usize) {
+    let bytes: usize = entries.iter().map(|entry| entry.data.len()).sum();
+    if bytes * LEAST_PART < shared {
+        entries.iter_mut().for_each(|entry| entry.data = Bytes::copy_from_slice(&entry.data));
+    }
+}
+
 /// Takes the frames of other servers.
 pub(super) struct FrameService(pub(super) Weak<Groups>);
 
 impl Service for FrameService {
     fn serve(&self, batch: &mut ServiceBatch, shard: &mut ServiceShard) {
         let Some(groups) = self.0.upgrade() else { return batch.clear() };
-        let mut intake = FrameIntake { groups: &groups, told: Vec::new(), answers: shard.spare_buf() };
+        let answers = shard.spare_buf();
+        let mut intake = FrameIntake { groups: &groups, shared: 0, told: Vec::new(), answers };
         if batch.bytes() >= SHARED_BATCH {
             intake.share(std::mem::take(&mut batch.msgs));
         } else {
@@ -120,6 +132,8 @@ impl Service for FrameService {
 /// Frames of one batch of messages.
 struct FrameIntake<'a> {
     groups: &'a Groups,
+    /// Bytes of the memory that entries share; 0 where each message has its own.
+    shared: usize,
     /// Streams whose members have something to hear.
     told: Vec<Arc<dyn GroupReplica>>,
     answers: MessageBuf,
@@ -130,6 +144,7 @@ impl FrameIntake<'_> {
     fn share(&mut self, msgs: MessageBuf) {
         let subjects: Vec<_> = msgs.iter().map(|msg| msg.subject.to_vec()).collect();
         let (memory, payloads) = msgs.into_payloads();
+        self.shared = memory.capacity();
         let memory = Bytes::from(memory);
         for (subject, payload) in subjects.iter().zip(payloads) {
             self.message(subject, memory.slice(payload));
@@ -165,7 +180,8 @@ impl FrameIntake<'_> {
         }
         let now = self.groups.nanoseconds();
         match body {
-            FrameBody::Raft(place, message) if message.from == from && message.to == self.groups.me => {
+            FrameBody::Raft(place, mut message) if message.from == from && message.to == self.groups.me => {
+                own_small_part(&mut message.entries, self.shared);
                 let event = MemberEvent::Message(place.epoch, known_life, message);
                 match self.groups.member(place.group) {
                     Some(live) => {
@@ -237,7 +253,6 @@ impl FrameIntake<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use myelin_replica::RaftEntry;
 
     #[test]
     fn entries_with_something_are_not_kept_for_members_that_are_not_here() {
@@ -259,5 +274,24 @@ mod tests {
         let is_kept = |entries| is_small(&MemberEvent::Message(1, 0, append(entries)));
         assert!(is_kept(Vec::new()) && is_kept(vec![entry(b"")]));
         assert!(!is_kept(vec![entry(b""), entry(b"x")]));
+    }
+
+    #[test]
+    fn an_entry_that_is_a_small_part_of_a_batch_does_not_keep_it() {
+        let batch = Bytes::from(vec![7; 1000]);
+        let entries = |sizes: &[usize]| -> Vec<RaftEntry> {
+            let mut all = batch.clone();
+            let entry = |&size: &usize| RaftEntry { index: 2, term: 1, data: all.split_to(size) };
+            sizes.iter().map(entry).collect()
+        };
+        let range = batch.as_ptr_range();
+        let shares = |entry: &RaftEntry| range.contains(&entry.data.as_ptr());
+        let mut small = entries(&[100, 149]);
+        own_small_part(&mut small, batch.len());
+        assert!(!small.iter().any(shares));
+        assert_eq!(small[1].data, [7; 149].as_slice());
+        let mut large = entries(&[100, 150]);
+        own_small_part(&mut large, batch.len());
+        assert!(large.iter().all(shares));
     }
 }

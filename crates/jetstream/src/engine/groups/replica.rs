@@ -30,6 +30,8 @@ pub(in crate::engine) enum MemberEvent {
     Stand,
     /// Just these peers are to be the members.
     Want(Vec<Peer>),
+    /// Just these of those that vote are to count from now on; `None`: all again.
+    Rescue(Option<Vec<Peer>>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
     /// Another member gets the stream as of this entry.

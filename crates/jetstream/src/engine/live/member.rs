@@ -197,6 +197,13 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has just these members count of those that vote; `None`: all again. Only for threads that
+    /// may wait.
+    pub(in crate::engine) fn rescue(&self, few: Option<Vec<Peer>>) {
+        self.tell(MemberEvent::Rescue(few));
+        self.serve_off_shard();
+    }
+
     /// Tells who the members of its group are, for as long as it has no log that says it.
     pub(in crate::engine) fn tell_members(&self, peers: Vec<Peer>) {
         lock(&self.membership.member).iter_mut().for_each(|joined| joined.told.clone_from(&peers));

@@ -223,6 +223,7 @@ impl JoinedMember {
                 self.member.want_members(&peers);
                 (self.wanted, self.last_said.has_members) = (peers, false);
             }
+            MemberEvent::Rescue(few) => self.member.consensus_mut().rescue(few)?,
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }

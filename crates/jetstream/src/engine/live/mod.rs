@@ -364,6 +364,16 @@ impl LiveStream {
         self.refuse_publishes();
     }
 
+    /// Answers no direct gets any more: what is here does not go on.
+    pub(in crate::engine) fn withdraw_direct_gets(&self) {
+        self.direct.withdraw(&self.scope);
+    }
+
+    /// A follower answers direct gets when it has what its leader has.
+    pub(in crate::engine) fn await_direct_gets(&self) {
+        self.direct.offer(&self.scope, false, self.config().allow_direct);
+    }
+
     /// Receives nothing of its subjects any more: another server does.
     fn refuse_publishes(&self) {
         self.ingress.unbind(&self.scope.account);

@@ -5,7 +5,9 @@ use super::{LiveStream, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, Action, AdvisoryHeader};
-use myelin_jsapi::api::response::{ApiResponse, StreamCreate, StreamDelete, StreamUpdate, granted, refused};
+use myelin_jsapi::api::response::{
+    ApiResponse, StreamCancelMove, StreamCreate, StreamDelete, StreamUpdate, granted, refused,
+};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
@@ -15,9 +17,10 @@ use std::time::{Duration, Instant};
 /// Nobody waits longer for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Assignments whose answers somebody waits for, by the stream's id.
+/// Assignments whose answers somebody waits for, by the stream's id: several, where clients have
+/// asked for the same.
 #[derive(Default)]
-pub(super) struct PendingAnswers(BTreeMap<u64, PendingAnswer>);
+pub(super) struct PendingAnswers(BTreeMap<u64, Vec<PendingAnswer>>);
 
 struct PendingAnswer {
     assignment: Arc<Assignment>,
@@ -39,41 +42,49 @@ impl Meta {
         }
         let now = jetstream.host.instant();
         let mut answers = lock(&self.answers);
-        answers.0.retain(|_, pending| now.saturating_duration_since(pending.since) < PATIENCE);
+        answers.0.retain(|_, pending| {
+            pending.retain(|one| now.saturating_duration_since(one.since) < PATIENCE);
+            !pending.is_empty()
+        });
         let pending = PendingAnswer { assignment: Arc::clone(assignment), since: now, is_news };
-        answers.0.insert(assignment.id, pending);
+        answers.0.entry(assignment.id).or_default().push(pending);
         drop(answers);
         if live.role().leads() {
             self.answer_pending(live, true);
         }
     }
 
-    /// Gives the answer that is waited for from a stream that leads. `is_here`: it has led already
+    /// Gives the answers that are waited for from a stream that leads. `is_here`: it has led already
     /// when that was asked for.
     pub(super) fn answer_pending(&self, live: &Arc<LiveStream>, is_here: bool) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let assignment = self.view().get(live.account_name(), live.name());
         let Some(assignment) = assignment else { return };
-        let Some(pending) = lock(&self.answers).0.remove(&assignment.id) else { return };
-        let PendingAnswer { assignment: pending, since, is_news } = pending;
-        if !is_here && !live.has_one_term() {
-            // Whoever led it before has answered.
-            return;
+        let pending = lock(&self.answers).0.remove(&assignment.id).unwrap_or_default();
+        // Otherwise whoever led it before has answered.
+        if is_here || live.has_one_term() {
+            pending.iter().for_each(|one| self.answer_changed(&jetstream, live, one));
         }
+    }
+
+    fn answer_changed(&self, jetstream: &JetStream, live: &Arc<LiveStream>, pending: &PendingAnswer) {
+        let PendingAnswer { ref assignment, since, is_news } = *pending;
         if jetstream.host.instant().saturating_duration_since(since) >= PATIENCE {
             return;
         }
         let info = Some(jetstream.clustered_info(live, false));
-        let body = match pending.answer {
+        let body = match assignment.answer {
             AnswerKind::Create => granted(&StreamCreate { info, did_create: is_news }),
             AnswerKind::Update => granted(&StreamUpdate { info }),
+            AnswerKind::CancelMove => granted(&StreamCancelMove { info }),
             AnswerKind::Delete => return,
         };
         if is_news {
-            let action = if pending.answer == AnswerKind::Create { Action::Create } else { Action::Modify };
-            self.advise_of_change(&jetstream, &pending, action);
+            let is_create = assignment.answer == AnswerKind::Create;
+            let action = if is_create { Action::Create } else { Action::Modify };
+            self.advise_of_change(jetstream, assignment, action);
         }
-        answer(&jetstream, &pending, &body);
+        answer(jetstream, assignment, &body);
     }
 
     /// Tells those who listen what was done to a stream.
@@ -117,9 +128,11 @@ fn answer(jetstream: &JetStream, of: &Assignment, body: &[u8]) {
     if of.reply.is_empty() {
         return;
     }
-    if let Some(account) = jetstream.account(&of.key.account) {
+    let own = || Some(Arc::clone(jetstream.account(&of.key.account)?.account()));
+    let account = if of.is_for_system { jetstream.host.system_account() } else { own() };
+    if let Some(account) = account {
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: of.reply.as_bytes(), payload: body, ..MessageRef::default() });
-        jetstream.host.publish(account.account(), out);
+        jetstream.host.publish(&account, out);
     }
 }

@@ -1,7 +1,7 @@
 //! Assignment: one stream of the cluster, as a message of the meta stream says it.
 
-use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::config::stored::Stored;
+use myelin_jsapi::config::{Placement, StreamConfig};
 use myelin_store::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -26,6 +26,50 @@ pub(in crate::engine) enum AnswerKind {
     Update,
     /// `STREAM.DELETE`.
     Delete,
+    /// `STREAM.CANCEL_MOVE`.
+    CancelMove,
+}
+
+/// State of a stream before a change of its servers, to which a cancellation goes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::engine) struct StreamBefore {
+    pub(in crate::engine) peers: Vec<String>,
+    pub(in crate::engine) replicas: i64,
+    placement: Option<PlacementBefore>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PlacementBefore {
+    cluster: String,
+    tags: Option<Vec<String>>,
+    preferred: String,
+}
+
+impl StreamBefore {
+    fn of(assignment: &Assignment) -> Self {
+        let of = |placement: Placement| {
+            let Placement { cluster, tags, preferred } = placement;
+            PlacementBefore { cluster, tags, preferred }
+        };
+        let (peers, config) = (assignment.peers.clone(), &assignment.config);
+        Self { peers, replicas: config.num_replicas, placement: config.placement.clone().map(of) }
+    }
+
+    pub(in crate::engine) fn placement(&self) -> Option<Placement> {
+        let PlacementBefore { cluster, tags, preferred } = self.placement.clone()?;
+        Some(Placement { cluster, tags, preferred })
+    }
+}
+
+/// StreamChange of a stream's servers that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::engine) struct StreamChange {
+    /// When it was asked for.
+    pub(in crate::engine) created: Timestamp,
+    /// `None`: nobody who could cancel it has asked for it.
+    pub(in crate::engine) origin: Option<StreamBefore>,
+    /// Whether it is a move, which nothing else may be combined with.
+    pub(in crate::engine) is_move: bool,
 }
 
 /// One stream, with who has replicas of it.
@@ -41,6 +85,10 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) founders: Vec<String>,
     /// Servers that had replicas before a change that is not through, and have them until it is.
     pub(in crate::engine) before: Vec<String>,
+    /// The change that is not through, as operators see it.
+    pub(in crate::engine) change: Option<StreamChange>,
+    /// Servers that the stream is to leave as soon as there is another place.
+    pub(in crate::engine) leaves: Vec<String>,
     /// Name of the group, as tools show it: `S-R3F-` and eight characters.
     pub(in crate::engine) group: String,
     pub(in crate::engine) created: Timestamp,
@@ -55,6 +103,8 @@ pub(in crate::engine) struct Assignment {
     /// Where the answer goes, and which one; empty where nobody waits.
     pub(in crate::engine) reply: String,
     pub(in crate::engine) answer: AnswerKind,
+    /// Whether the answer goes to somebody in the system account.
+    pub(in crate::engine) is_for_system: bool,
 }
 
 /// AssignmentHead of an assignment as JSON, in front of the configuration.
@@ -69,12 +119,18 @@ struct AssignmentHead {
     founders: Vec<String>,
     #[serde(default)]
     before: Vec<String>,
+    #[serde(default)]
+    change: Option<StreamChange>,
+    #[serde(default)]
+    leaves: Vec<String>,
     group: String,
     replaces: Vec<Timestamp>,
     removed: bool,
     nonce: u64,
     reply: String,
     answer: AnswerKind,
+    #[serde(default)]
+    for_system: bool,
 }
 
 impl StreamKey {
@@ -100,9 +156,8 @@ impl Assignment {
     /// The payload of its message: length of the head, the head, and the configuration as stores
     /// keep it.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let Self { key, id, peers, founders, before, group, replaces, nonce, reply, answer, .. } =
-            self.clone();
-        let (is_removed, created, config) = (self.is_removed, self.created, self.config.clone());
+        let Self { key, id, peers, founders, before, change, leaves, group, replaces, .. } = self.clone();
+        let Self { created, config, is_removed, nonce, reply, answer, is_for_system, .. } = self.clone();
         let head = AssignmentHead {
             v: VERSION,
             key,
@@ -110,12 +165,15 @@ impl Assignment {
             peers,
             founders,
             before,
+            change,
+            leaves,
             group,
             replaces,
             removed: is_removed,
             nonce,
             reply,
             answer,
+            for_system: is_for_system,
         };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let stored = Stored { created, config, ..Stored::default() }.encode();
@@ -131,8 +189,9 @@ impl Assignment {
         let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
         let (head, stored) = rest.split_at_checked(size)?;
         let head: AssignmentHead = serde_json::from_slice(head).ok()?;
-        let AssignmentHead { v, key, id, peers, founders, before, group, replaces, .. } = head;
-        let AssignmentHead { removed, nonce, reply, answer, .. } = head;
+        let AssignmentHead { v, key, id, peers, founders, before, change, leaves, group, replaces, .. } =
+            head;
+        let AssignmentHead { removed, nonce, reply, answer, for_system, .. } = head;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
         // Written by a version whose groups kept their members.
@@ -143,6 +202,8 @@ impl Assignment {
             peers,
             founders,
             before,
+            change,
+            leaves,
             group,
             created,
             replaces,
@@ -151,6 +212,7 @@ impl Assignment {
             nonce,
             reply,
             answer,
+            is_for_system: for_system,
         };
         (v == VERSION).then_some(assignment)
     }
@@ -170,16 +232,40 @@ impl Assignment {
         self.peers.iter().chain(self.before.iter().filter(|server| !self.peers.contains(server)))
     }
 
-    /// The assignment with other servers, which its group is to become one of.
-    pub(in crate::engine) fn moved(&self, peers: Vec<String>) -> Self {
+    /// Whether the stream is being moved.
+    pub(in crate::engine) fn is_moving(&self) -> bool {
+        self.change.as_ref().is_some_and(|change| change.is_move)
+    }
+
+    /// The assignment with a change that can be cancelled, if there is one under way: back to how
+    /// `before` was. The first origin stays.
+    pub(in crate::engine) fn with_origin(mut self, before: &Self) -> Self {
+        if let Some(change) = &mut self.change {
+            change.origin.get_or_insert_with(|| StreamBefore::of(before));
+        }
+        self
+    }
+
+    /// The assignment whose change is through.
+    pub(in crate::engine) fn settled(&self) -> Self {
+        let mut settled = self.clone();
+        settled.leaves.retain(|server| self.peers.contains(server));
+        Self { before: Vec::new(), change: None, reply: String::new(), ..settled }
+    }
+
+    /// The assignment with other servers, which its group is to become one of from `now` on.
+    pub(in crate::engine) fn moved(&self, peers: Vec<String>, now: Timestamp) -> Self {
         let mut moved = self.clone();
         let before: Vec<String> = self.servers().cloned().collect();
         if !self.has_group() {
             moved.founders.clone_from(&self.peers);
-            let size = format!("S-R{}", peers.len());
-            moved.group = self.group.replacen("S-R1", &size, 1);
+        }
+        if let (1, None, Some(rest)) = (self.peers.len(), &self.change, self.group.get("S-R1".len()..)) {
+            // Compat: the name of one that is alone says how many there are to be.
+            moved.group = format!("S-R{}{rest}", peers.len());
         }
         (moved.before, moved.peers) = (before, peers);
+        moved.change.get_or_insert(StreamChange { created: now, origin: None, is_move: false });
         moved
     }
 }
@@ -196,6 +282,8 @@ mod tests {
             peers: vec!["n1".to_owned(), "n2".to_owned()],
             founders: vec!["n1".to_owned()],
             before: vec!["n1".to_owned(), "n3".to_owned()],
+            change: None,
+            leaves: vec!["n2".to_owned()],
             group: "S-R2F-abcdefgh".to_owned(),
             created: 1_700_000_000_123_456_789,
             replaces: vec![1, 2],
@@ -209,7 +297,9 @@ mod tests {
             nonce: 7,
             reply: "_INBOX.1".to_owned(),
             answer: AnswerKind::Create,
+            is_for_system: true,
         };
+        let assignment = assignment.moved(vec!["n4".to_owned()], 5).with_origin(&assignment);
         let bytes = assignment.encode();
         assert_eq!(Assignment::decode(&bytes), Some(assignment.clone()));
         assert_eq!(assignment.key.subject(), "_meta_.s.2447.4f5244455253");

@@ -4,6 +4,7 @@
 //! of its own. Servers that do not answer in time are left out.
 
 use super::account_use::AccountUse;
+use super::kept_facts::KnownFacts;
 use super::placement_facts::FactsByServer;
 use super::{Assignment, Meta, peer_of, peers_of};
 use crate::engine::host::{PlacementFacts, Timer};
@@ -98,7 +99,55 @@ impl Service for AskService {
     }
 }
 
+/// Takes what other servers say of themselves because streams are to be placed.
+pub(super) struct FactsService(pub(super) Weak<Meta>);
+
+impl Service for FactsService {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let Some(meta) = self.0.upgrade() else { return batch.clear() };
+        let mut is_complete = false;
+        for msg in batch.iter() {
+            let answer: StreamsElsewhere = serde_json::from_slice(msg.payload).unwrap_or_default();
+            is_complete |= lock(&meta.members.facts).hear(read_facts(answer));
+        }
+        batch.clear();
+        if is_complete {
+            meta.on_api(|meta, jetstream| meta.replace_servers(jetstream));
+        }
+    }
+}
+
+/// Facts as servers tell them, but for those that tell something else.
+fn read_facts(answer: StreamsElsewhere) -> FactsByServer {
+    let read = |(name, facts): (String, Box<RawValue>)| Some((name, serde_json::from_str(facts.get()).ok()?));
+    answer.into_iter().filter_map(read).collect()
+}
+
 impl Meta {
+    /// Facts about all servers, if those that are there have been asked lately and have answered,
+    /// or have had their time to; else they are asked, and streams are looked at again when they
+    /// have answered.
+    pub(super) fn kept_facts(&self, jetstream: &JetStream) -> Option<FactsByServer> {
+        let now = jetstream.host.instant();
+        let known = lock(&self.members.facts).known(now);
+        let mut facts = match known {
+            KnownFacts::Here(facts) => facts,
+            KnownFacts::Awaited => return None,
+            KnownFacts::Unknown => {
+                // Answers come on other threads, and wait for this.
+                let mut kept = lock(&self.members.facts);
+                let asked = self.ask_for_facts();
+                kept.begin(now, asked);
+                if asked > 0 {
+                    return None;
+                }
+                FactsByServer::new()
+            }
+        };
+        facts.insert(self.name.clone(), jetstream.facts());
+        Some(facts)
+    }
+
     /// Asks servers how streams of an account stand: those of each server by its name. Waits until
     /// all have answered, or for two seconds.
     pub(in crate::engine) async fn gather(
@@ -181,11 +230,32 @@ impl Meta {
         let servers = self.servers();
         let others = servers.iter().filter(is_there).map(|server| (server.clone(), Vec::new()));
         let found = self.gather(jetstream, "", others.collect()).await;
-        let read =
-            |(name, facts): (String, Box<RawValue>)| Some((name, serde_json::from_str(facts.get()).ok()?));
-        let mut facts: FactsByServer = found.into_iter().filter_map(read).collect();
+        let mut facts = read_facts(found);
         facts.insert(self.name.clone(), jetstream.facts());
         facts
+    }
+
+    /// Asks other servers that are there what they are; answers go to
+    /// [`facts_subject`](Self::facts_subject). Answers how many were asked.
+    pub(super) fn ask_for_facts(&self) -> usize {
+        let others: Vec<Peer> = peers_of(&self.servers());
+        let is_asked = |&&peer: &&Peer| peer != self.groups.me && self.groups.is_there(peer);
+        let question = StreamsQuestion { facts: true, ..StreamsQuestion::default() };
+        let payload = serde_json::to_vec(&question).unwrap_or_default();
+        let (reply, mut out, mut count) = (self.facts_subject(), MessageBuf::default(), 0);
+        for peer in others.iter().filter(is_asked) {
+            let subject = format!("_ask_.{peer}");
+            let (subject, reply) = (subject.as_bytes(), reply.as_bytes());
+            out.push(MessageRef { subject, reply, payload: &payload, ..MessageRef::default() });
+            count += 1;
+        }
+        self.groups.publish(out);
+        count
+    }
+
+    /// Subject to which facts go that this server keeps.
+    pub(super) fn facts_subject(&self) -> String {
+        format!("_answer_.{}.facts", self.groups.me)
     }
 
     fn answer_question(&self, jetstream: &JetStream, question: &StreamsQuestion, reply: &[u8]) {
@@ -215,7 +285,7 @@ impl Meta {
 
 impl JetStream {
     /// Facts by which this server gets streams or not.
-    fn facts(&self) -> PlacementFacts {
+    pub(super) fn facts(&self) -> PlacementFacts {
         let (limits, reserved) = (self.limits(), self.reserved());
         let free =
             |most: u64, reserved: i64| i64::try_from(most).unwrap_or(i64::MAX).saturating_sub(reserved);

@@ -20,7 +20,7 @@ use crate::engine::groups::Groups;
 use crate::engine::host::Timer;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
 use myelin_stdx::sync::lock;
-use myelin_store::Timestamp;
+use myelin_store::{Seq, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ struct JoinQuestion {
 }
 
 /// Answer of another one.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct JoinAnswer {
     /// Name of the server that answers.
     name: String,
@@ -55,6 +55,9 @@ struct JoinAnswer {
     /// Whether the one that has asked was removed.
     #[serde(default)]
     removed: bool,
+    /// Sequence of the message of the meta stream that says so.
+    #[serde(default)]
+    removed_at: Seq,
 }
 
 /// Search of a server for the meta group; it answers others that look for it, too.
@@ -121,13 +124,13 @@ impl Greeter {
         if meta.as_ref().is_some_and(|meta| meta.is_out()) {
             return;
         }
-        let mut answer =
-            JoinAnswer { name: self.name.clone(), founders: None, servers: Vec::new(), removed: false };
+        let mut answer = JoinAnswer { name: self.name.clone(), ..JoinAnswer::default() };
         if let Some(meta) = meta {
             meta.take_in(jetstream, asking);
             answer.founders = Some(meta.founders.clone());
             answer.servers = (*meta.servers()).clone();
-            answer.removed = lock(&meta.members.roster).removed(asking).is_some();
+            let roster = lock(&meta.members.roster);
+            (answer.removed, answer.removed_at) = (roster.removed(asking).is_some(), roster.last_of(asking));
         } else {
             answer.servers = lock(&self.seeking).linked.iter().cloned().collect();
         }
@@ -138,8 +141,9 @@ impl Greeter {
     }
 
     fn hear(&self, jetstream: &Arc<JetStream>, answer: JoinAnswer) {
-        let JoinAnswer { name, founders, servers, removed } = answer;
+        let JoinAnswer { name, founders, servers, removed, removed_at } = answer;
         if let Some(meta) = jetstream.meta() {
+            let removed = removed.then_some(removed_at);
             founders.into_iter().for_each(|founders| meta.is_told(jetstream, &founders, removed));
             return;
         }
@@ -241,10 +245,13 @@ impl Service for Greeter {
 }
 
 impl Meta {
-    /// Another server has said what the group is, as this one hears of no leader.
-    fn is_told(&self, jetstream: &Arc<JetStream>, founders: &str, is_removed: bool) {
+    /// Another server has said what the group is, as this one hears of no leader, and if this one
+    /// was removed, by which message of the meta stream.
+    fn is_told(&self, jetstream: &Arc<JetStream>, founders: &str, removed: Option<Seq>) {
         if founders == self.founders {
-            return if is_removed {
+            let known = lock(&self.members.roster).last_of(&self.name);
+            // It may be said late, or by one that is behind: what this server knows itself is newer.
+            return if removed.is_some_and(|at| at > known) {
                 self.set_out(jetstream, true)
             };
         }

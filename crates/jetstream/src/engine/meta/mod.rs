@@ -21,10 +21,12 @@ mod answers;
 mod assignment;
 mod gather;
 mod greeting;
+mod kept_facts;
 mod leadership;
 mod placement;
 mod placement_facts;
 mod reconcile;
+mod rescue;
 mod retries;
 mod roster;
 mod servers;
@@ -39,7 +41,8 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
-use gather::AskService;
+use gather::{AskService, FactsService};
+use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
@@ -53,7 +56,7 @@ use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use retries::Retries;
 pub use roster::peer_of;
 use roster::peers_of;
-use roster::{Roster, ServerRecord};
+use roster::{Rescue, Roster, ServerRecord};
 use stalled_groups::StalledGroups;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;
@@ -62,6 +65,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
+pub(super) use placement::PlaceTerms;
 pub(super) use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
@@ -113,13 +117,18 @@ struct MetaMembers {
     is_strange: AtomicBool,
     /// Members that the leader wants, as it has said last.
     wanted: Mutex<Vec<Peer>>,
+    /// Facts about them by which streams are placed.
+    facts: Mutex<KeptFacts>,
+    /// A rescue that is under way.
+    rescue: Mutex<Option<Rescue>>,
 }
 
 impl MetaMembers {
     fn new(founders: Vec<String>) -> Self {
         let [is_out, is_removing, is_strange] = [false; 3].map(AtomicBool::new);
         let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
-        Self { roster, is_out, is_removing, is_strange, wanted }
+        let (facts, rescue) = (Mutex::default(), Mutex::default());
+        Self { roster, is_out, is_removing, is_strange, wanted, facts, rescue }
     }
 }
 
@@ -208,6 +217,8 @@ impl Meta {
         let service: Arc<dyn Service> = Arc::new(AskService(Arc::downgrade(&meta)));
         // As long as the account is there, which is for ever.
         let _ = groups.account.bind(asked.as_bytes(), service);
+        let facts: Arc<dyn Service> = Arc::new(FactsService(Arc::downgrade(&meta)));
+        let _ = groups.account.bind(meta.facts_subject().as_bytes(), facts);
         meta.live().watch_member(Arc::downgrade(&meta) as Weak<dyn MemberWatcher>);
         // What is there from earlier lives was answered then.
         meta.apply(false);
@@ -256,8 +267,7 @@ impl Meta {
 
     /// Whether none of the servers is there that have a stream.
     fn is_offline(&self, assignment: &Assignment) -> bool {
-        let is_there = |server: &String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
-        !assignment.peers.iter().any(is_there)
+        !assignment.peers.iter().any(|server| self.has(server))
     }
 
     /// Whether too few servers are there of those that have a stream for one to lead it.
@@ -265,9 +275,11 @@ impl Meta {
         assignment.peers.iter().filter(|server| self.has(server)).count() * 2 <= assignment.peers.len()
     }
 
-    /// Whether a server is there, this one or another, as far as this one knows.
-    fn has(&self, server: &str) -> bool {
-        server == self.name || peer_of(server).is_some_and(|peer| self.groups.is_there(peer))
+    /// Whether a server of the group is there, this one or another, as far as this one knows: one
+    /// that was removed and runs still is not.
+    pub(super) fn has(&self, server: &str) -> bool {
+        let is_there = || peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
+        server == self.name || is_there() && lock(&self.members.roster).removed(server).is_none()
     }
 
     /// The name of a server; as nats-server says it of one that it does not know.
@@ -362,13 +374,14 @@ impl Meta {
         self.groups.publish(out);
         let (key, nonce) = (assignment.key.clone(), assignment.nonce);
         let outcome = || {
-            let is_seen = self.view().nonce(&key) == Some(nonce);
-            match is_seen {
-                true => Some(Ok(())),
-                false if !self.leads() || jetstream.host.instant() >= deadline => {
+            match self.view().outcome_of((&key, nonce), on) {
+                Some(true) => Some(Ok(())),
+                // Another decision was quicker: whoever has asked may ask again.
+                Some(false) => Some(Err(ApiError::CLUSTER_NOT_AVAIL)),
+                None if !self.leads() || jetstream.host.instant() >= deadline => {
                     Some(Err(ApiError::CLUSTER_NOT_AVAIL))
                 }
-                false => None,
+                None => None,
             }
         };
         self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
@@ -511,6 +524,7 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
+        self.on_api(|meta, jetstream| meta.look_at_rescue(jetstream));
         self.replicate_restored(&jetstream);
         self.retry(&jetstream);
         let now = jetstream.host.instant();

@@ -1,15 +1,22 @@
 //! Servers for replicas of a stream that is to have more or fewer, or others.
 
+use super::placement_facts::{Causes, FactsByServer, asks_for, needs_facts, suits, tags_suit};
 use super::{Assignment, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
+use myelin_jsapi::config::StreamConfig;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// There are not so many servers.
-const TOO_FEW: &str = "no suitable peers for placement";
-/// There are, and too few of them are there.
-const OFFLINE: &str = "no suitable peers for placement, peer offline";
+/// Terms on which servers are chosen for a stream that is there.
+pub(in crate::engine) struct PlaceTerms<'a> {
+    /// The configuration that the stream is to have.
+    pub(in crate::engine) config: &'a StreamConfig,
+    /// Facts about servers, as far as they matter.
+    pub(in crate::engine) facts: &'a FactsByServer,
+    /// Servers that are not to be chosen.
+    pub(in crate::engine) not: &'a [String],
+}
 
 /// As much of another server's answer as says who leads a stream.
 #[derive(Deserialize)]
@@ -23,63 +30,136 @@ struct LedGroup {
 }
 
 impl Meta {
+    /// Facts about servers, where they matter for such a stream.
+    pub(in crate::engine) async fn facts_for(
+        &self,
+        jetstream: &JetStream,
+        config: &StreamConfig,
+    ) -> FactsByServer {
+        let is_needed = needs_facts(config) || self.has_unique_tags();
+        if is_needed { self.facts(jetstream).await } else { FactsByServer::new() }
+    }
+
     /// Servers for a stream that is to have so many replicas: of those that it has the leader
     /// first, then those that are there.
     ///
     /// # Errors
-    /// There are not so many.
+    /// There are not so many that suit.
     pub(in crate::engine) async fn place_anew(
         &self,
         jetstream: &JetStream,
-        assignment: &Assignment,
+        (assignment, config): (&Assignment, &StreamConfig),
         replicas: usize,
     ) -> Result<Vec<String>, ApiError> {
         let leader = self.leader_of(jetstream, assignment).await;
+        let facts = self.facts_for(jetstream, config).await;
         let mut present = assignment.peers.clone();
-        present.sort_by_key(|server| (Some(server) != leader.as_ref(), !self.has(server)));
+        let leaves = |server: &String| assignment.leaves.contains(server);
+        present.sort_by_key(|server| (Some(server) != leader.as_ref(), leaves(server), !self.has(server)));
         present.truncate(replicas);
-        self.place_with(&present, replicas, "")
+        self.place_with(&present, replicas, &PlaceTerms { config, facts: &facts, not: &assignment.leaves })
     }
 
-    /// Servers for a stream that is to have no replica on `gone` any more.
+    /// Servers for a stream that is to be where another placement says: those that it has and that
+    /// suit, and others.
     ///
     /// # Errors
-    /// No other server is free.
+    /// There are not so many that suit.
+    pub(in crate::engine) async fn place_moved(
+        &self,
+        jetstream: &JetStream,
+        (assignment, config): (&Assignment, &StreamConfig),
+    ) -> Result<Vec<String>, ApiError> {
+        let facts = self.facts_for(jetstream, config).await;
+        let (wanted, mut taken) = (config.placement.clone().unwrap_or_default(), BTreeSet::new());
+        let stays = |server: &&String| {
+            let Some(known) = facts.get(*server) else { return !needs_facts(config) };
+            let is_alone = known.unique_tag().is_none_or(|tag| taken.insert(tag)) || asks_for(&wanted, known);
+            is_alone && tags_suit(known, &wanted, &mut Causes::default())
+        };
+        let present: Vec<String> = assignment.peers.iter().filter(stays).cloned().collect();
+        let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
+        self.place_with(&present, replicas, &PlaceTerms { config, facts: &facts, not: &assignment.leaves })
+    }
+
+    /// Servers for a stream that is to have no replica on `gone` any more, which is none of the
+    /// terms' own.
+    ///
+    /// # Errors
+    /// No other server is free that suits.
     pub(in crate::engine) fn place_without(
         &self,
         assignment: &Assignment,
         gone: &str,
+        terms: &PlaceTerms<'_>,
     ) -> Result<Vec<String>, ApiError> {
         let rest: Vec<String> = assignment.peers.iter().filter(|server| *server != gone).cloned().collect();
-        self.place_with(&rest, assignment.peers.len(), gone).map_err(|_| ApiError::PEER_REMAP)
+        let mut not = terms.not.to_vec();
+        not.push(gone.to_owned());
+        self.place_with(&rest, assignment.peers.len(), &PlaceTerms { not: &not, ..*terms })
     }
 
     /// Servers for a stream that has lost some: the rest, and as many more as it wants and there
     /// are.
-    pub(super) fn place_again(&self, rest: &[String], replicas: usize) -> Vec<String> {
+    pub(super) fn place_again(
+        &self,
+        rest: &[String],
+        replicas: usize,
+        terms: &PlaceTerms<'_>,
+    ) -> Vec<String> {
         let fewer = (rest.len()..=replicas).rev();
-        let mut placed = fewer.filter_map(|replicas| self.place_with(rest, replicas, "").ok());
+        let mut placed = fewer.filter_map(|replicas| self.place_with(rest, replicas, terms).ok());
         placed.next().unwrap_or_else(|| rest.to_vec())
     }
 
-    /// As many servers as replicas, `present` among them, and `gone` not. The others have to be
+    /// As many servers as replicas, `present` among them, and others that suit. Those have to be
     /// there: a change goes no further without a log on each of those that come.
-    fn place_with(&self, present: &[String], replicas: usize, gone: &str) -> Result<Vec<String>, ApiError> {
+    pub(in crate::engine) fn place_with(
+        &self,
+        present: &[String],
+        replicas: usize,
+        terms: &PlaceTerms<'_>,
+    ) -> Result<Vec<String>, ApiError> {
+        let (PlaceTerms { config, facts, not }, mut causes) = (terms, Causes::default());
+        let wanted = config.placement.clone().unwrap_or_default();
+        let cluster = self.jetstream.upgrade().map(|jetstream| jetstream.host.cluster());
+        if !wanted.cluster.is_empty() && Some(&wanted.cluster) != cluster.as_ref() {
+            return Err(causes.error());
+        }
         let view = self.view();
-        let key = |server: &String| (!self.has(server), view.replicas_on(server), server.clone());
         let servers = self.servers();
-        let others = servers.iter().filter(|server| !present.contains(server) && *server != gone);
+        let others = servers.iter().filter(|server| !present.contains(server) && !not.contains(server));
         let mut others: Vec<&String> = others.collect();
-        others.sort_by_cached_key(|server| key(server));
-        let placed: Vec<String> = present.iter().chain(others).take(replicas).cloned().collect();
+        others.sort_by_cached_key(|server| (!self.has(server), view.replicas_on(server), (*server).clone()));
+        let fact_of = |server: &String| facts.get(server).cloned();
+        let mut taken: BTreeSet<String> =
+            present.iter().filter_map(|server| fact_of(server)?.unique_tag()).collect();
+        let mut placed = present.to_vec();
+        for server in others {
+            let known = fact_of(server);
+            if known.is_none() && needs_facts(config) {
+                continue;
+            }
+            let known = known.unwrap_or_default();
+            let unique = known.unique_tag();
+            if !suits(&known, config, &wanted, &mut causes) {
+            } else if unique.as_ref().is_some_and(|tag| taken.contains(tag)) && !asks_for(&wanted, &known) {
+                causes.shares_tag = true;
+            } else {
+                taken.extend(unique);
+                placed.push(server.clone());
+            }
+        }
+        placed.truncate(replicas);
         if placed.len() < replicas {
-            return Err(ApiError::cluster_no_peers(TOO_FEW));
+            return Err(causes.error());
         }
         let comes = |server: &String| !present.contains(server);
         if placed.iter().any(|server| comes(server) && !self.has(server))
             || placed.iter().filter(|server| self.has(server)).count() * 2 <= replicas
         {
-            return Err(ApiError::cluster_no_peers(OFFLINE));
+            causes.is_offline = true;
+            return Err(causes.error());
         }
         Ok(placed)
     }

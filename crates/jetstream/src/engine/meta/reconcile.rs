@@ -8,7 +8,7 @@ use crate::engine::live::{JoinTerms, MemberWatcher};
 use crate::engine::waits::block_on;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::api::response::{StreamCreate, StreamUpdate};
+use myelin_jsapi::api::response::{StreamCancelMove, StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_replica::GroupId;
 use myelin_replica::frame::GroupPlace;
@@ -40,6 +40,8 @@ impl JetStream {
             group: format!("S-R{}{storage}-{name}", peers.len()),
             founders: if peers.len() > 1 { peers.clone() } else { Vec::new() },
             before: Vec::new(),
+            change: None,
+            leaves: Vec::new(),
             peers,
             created,
             replaces: Vec::new(),
@@ -48,6 +50,7 @@ impl JetStream {
             nonce: self.seed(),
             reply: String::new(),
             answer: AnswerKind::Create,
+            is_for_system: false,
         }
     }
 }
@@ -144,8 +147,9 @@ impl Meta {
             {
                 return self.leave_other(jetstream, (assignment, is_new), &live);
             }
-            // Its group has changed: the others have what is here.
-            Some(live) if !is_mine && live.created() == assignment.created => {
+            // Its group has changed: the others have what is here. Or one of the same name that was
+            // removed while this server was away, and made anew elsewhere.
+            Some(live) if !is_mine => {
                 return self.remove(jetstream, &account, (assignment, false), &live);
             }
             _ if !is_mine => return self.note_done(jetstream, assignment),
@@ -260,6 +264,9 @@ impl Meta {
         if is_new && assignment.peers.first() == Some(&self.name) {
             match assignment.answer {
                 AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, assignment, error),
+                AnswerKind::CancelMove => {
+                    self.answer_failed::<StreamCancelMove>(jetstream, assignment, error)
+                }
                 _ => self.answer_failed::<StreamUpdate>(jetstream, assignment, error),
             }
         }
@@ -339,12 +346,7 @@ impl Meta {
             if !live.is_some_and(|live| live.created() == assignment.created && live.leads_members(&wanted)) {
                 continue;
             }
-            let done = Assignment {
-                before: Vec::new(),
-                reply: String::new(),
-                nonce: jetstream.seed(),
-                ..(*assignment).clone()
-            };
+            let done = Assignment { nonce: jetstream.seed(), ..assignment.settled() };
             self.write(&done, &mut out);
         }
         self.groups.publish(out);

@@ -10,6 +10,7 @@ use myelin_streams::consumer::account_hash;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
@@ -45,6 +46,14 @@ impl ServerRecord {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|record: &Self| record.v == VERSION)
     }
+}
+
+/// Rescue of the meta group that is under way: for a while fewer servers are enough.
+#[derive(Clone, Copy)]
+pub(super) struct Rescue {
+    /// Servers that are enough.
+    pub(super) quorum: usize,
+    pub(super) ends: Instant,
 }
 
 /// Servers of the meta group as the meta stream has them.

@@ -4,6 +4,8 @@
 //! Who decides is the group's leader. A server that was removed serves nothing that it does not
 //! lead with others, and takes no part, until the group has it again: its files stay as they are.
 
+use super::placement::PlaceTerms;
+use super::placement_facts::needs_facts;
 use super::roster::ServerRecord;
 use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of, write_behind};
 use crate::engine::account::{resume_stream, suspend_stream};
@@ -15,6 +17,7 @@ use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -68,11 +71,21 @@ impl Meta {
         }
         let line = "JetStream: this server is a member of its cluster again";
         jetstream.host.log(Level::Info, format_args!("{line}"));
-        all().filter(|live| live.role().leads()).for_each(|live| resume_stream(&live));
-        for live in all() {
+        let last = |live: &LiveStream| {
             let key = super::StreamKey::new(live.account_name(), live.name());
-            let assignment = self.view().last(&key);
-            assignment.into_iter().for_each(|one| self.reconcile(jetstream, &one, false));
+            self.view().last(&key)
+        };
+        // First what is not to be here any more goes.
+        for live in all() {
+            last(&live).into_iter().for_each(|one| self.reconcile(jetstream, &one, false));
+        }
+        let is_another = |live: &LiveStream| last(live).is_some_and(|one| one.created != live.created());
+        for live in all().filter(|live| !is_another(live)) {
+            if live.role().leads() {
+                resume_stream(&live);
+            } else {
+                live.await_direct_gets();
+            }
         }
         let assigned = self.assigned_here();
         assigned.iter().for_each(|assignment| self.reconcile(jetstream, assignment, false));
@@ -81,6 +94,8 @@ impl Meta {
     /// A stream of a server that was removed: who leads it with others hands over, and one that is
     /// nowhere else is not served.
     pub(super) fn rest(&self, live: &Arc<LiveStream>) {
+        // The others go on, and what is here does not.
+        live.withdraw_direct_gets();
         if live.voters().iter().any(|&peer| peer != self.groups.me) {
             live.hand_over();
         } else {
@@ -157,37 +172,67 @@ impl Meta {
         seen.or_else(outcome).unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
     }
 
-    /// Has all streams leave a server that stays in the group, as far as others are free.
-    pub(in crate::engine) fn evacuate_server(&self, jetstream: &JetStream, name: &str) {
-        let mut out = MessageBuf::default();
+    /// Has all streams leave a server that stays in the group: now where others are free, and else
+    /// as soon as one is.
+    pub(in crate::engine) async fn evacuate_server(&self, jetstream: &JetStream, name: &str) {
         let assigned = self.view().on_server(name);
+        let needs = |one: &Arc<Assignment>| needs_facts(&one.config) || self.has_unique_tags();
+        let facts = if assigned.iter().any(needs) { self.facts(jetstream).await } else { BTreeMap::new() };
+        let mut out = MessageBuf::default();
         for known in assigned.iter().filter(|one| one.peers.iter().any(|peer| peer == name)) {
-            if let Ok(peers) = self.place_without(known, name) {
+            let terms = PlaceTerms { config: &known.config, facts: &facts, not: &known.leaves };
+            if let Ok(peers) = self.place_without(known, name, &terms) {
                 self.write_moved(jetstream, (known, peers), &mut out);
+            } else if !known.leaves.iter().any(|server| server == name) {
+                let (mut leaves, nonce) = (known.leaves.clone(), jetstream.seed());
+                leaves.push(name.to_owned());
+                let (answer, reply) = (AnswerKind::Update, String::new());
+                let waiting = Assignment { leaves, nonce, answer, reply, ..(**known).clone() };
+                self.write(&waiting, &mut out);
             }
         }
         self.groups.publish(out);
     }
 
-    /// Gives streams replicas elsewhere that have some on servers that were removed, and those that
-    /// have too few more of them, if this server leads the group.
+    /// Gives streams replicas elsewhere that have some on servers that were removed, or that they
+    /// are to leave, and those that have too few more of them, if this server leads the group.
     pub(super) fn replace_servers(&self, jetstream: &JetStream) {
         if !self.leads() || self.is_behind() || self.is_out() {
             return;
         }
         let servers = self.servers();
         let all = self.view().incomplete(&servers);
+        if all.is_empty() {
+            return;
+        }
+        let facts = self.kept_facts(jetstream);
         let mut out = MessageBuf::default();
         let replaced = |known: &Arc<Assignment>| {
-            let rest: Vec<String> =
-                known.peers.iter().filter(|peer| servers.contains(peer)).cloned().collect();
-            let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1);
+            let facts = match (&facts, needs_facts(&known.config) || self.has_unique_tags()) {
+                (Some(facts), _) => facts.clone(),
+                (None, true) => return None,
+                (None, false) => BTreeMap::new(),
+            };
+            let there: Vec<&String> = known.peers.iter().filter(|peer| servers.contains(peer)).collect();
             // Where none is left nobody else has it.
-            let placed = (!rest.is_empty()).then(|| self.place_again(&rest, wanted))?;
-            (placed != known.peers).then(|| (Arc::clone(known), placed))
+            let (leaving, rest): (Vec<&String>, Vec<&String>) = (!there.is_empty())
+                .then(|| there.into_iter().partition(|peer| known.leaves.contains(peer)))?;
+            let rest: Vec<String> = rest.into_iter().cloned().collect();
+            let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1).max(1);
+            let terms = PlaceTerms { config: &known.config, facts: &facts, not: &known.leaves };
+            let mut placed = self.place_again(&rest, wanted, &terms);
+            // They stay until there is another place.
+            let free = wanted.saturating_sub(placed.len());
+            placed.extend(leaving.into_iter().take(free).cloned());
+            (placed != known.peers && !placed.is_empty()).then(|| (Arc::clone(known), placed))
         };
         for (known, placed) in all.iter().filter_map(replaced).take(AT_ONCE) {
-            self.write_moved(jetstream, (&known, placed), &mut out);
+            let (mut before, mut after) = (known.peers.clone(), placed.clone());
+            before.sort_unstable();
+            after.sort_unstable();
+            if before != after {
+                self.write_moved(jetstream, (&known, placed), &mut out);
+            }
         }
         self.groups.publish(out);
     }
@@ -202,7 +247,7 @@ impl Meta {
             nonce: jetstream.seed(),
             reply: String::new(),
             answer: AnswerKind::Update,
-            ..known.moved(peers)
+            ..known.moved(peers, jetstream.host.now())
         };
         self.write(&moved, out);
     }

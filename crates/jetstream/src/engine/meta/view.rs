@@ -4,9 +4,11 @@ use super::assignment::{Assignment, StreamKey};
 use crate::engine::reservations::{place, reserved};
 use myelin_jsapi::config::{OtherStreams, Storage, StreamConfig, TakenSubjects};
 use myelin_store::{Seq, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Proposals that are remembered, over all streams: more than are committed at once.
+const MOST_PROPOSALS: usize = 4096;
 /// Removed streams of one name that are remembered.
 const MOST_REPLACED: usize = 64;
 
@@ -26,6 +28,9 @@ pub(in crate::engine) struct Assignments {
     replicas: BTreeMap<String, usize>,
     /// Streams whose groups are to have other members.
     under_way: BTreeSet<StreamKey>,
+    /// Proposals that were committed last: another one for the same stream may have followed before
+    /// somebody looks.
+    proposals: VecDeque<u64>,
 }
 
 /// Sums over the streams of one account.
@@ -50,6 +55,10 @@ impl Assignments {
 
     pub(super) fn set(&mut self, assignment: &Arc<Assignment>, seq: Seq) {
         self.sequences.insert(assignment.key.clone(), seq);
+        self.proposals.push_back(assignment.nonce);
+        if self.proposals.len() > MOST_PROPOSALS {
+            self.proposals.pop_front();
+        }
         let before = self.all.insert(assignment.key.clone(), Arc::clone(assignment));
         if let Some(before) = before.filter(|before| !before.is_removed) {
             self.take_out(&before);
@@ -131,9 +140,12 @@ impl Assignments {
         self.sequences.get(key).copied().unwrap_or(0)
     }
 
-    /// The proposal that was committed last for a stream.
-    pub(super) fn nonce(&self, key: &StreamKey) -> Option<u64> {
-        self.all.get(key).map(|assignment| assignment.nonce)
+    /// Whether a proposal was committed that was decided on the message `on` of its stream; `None`:
+    /// not yet, and it may be.
+    pub(super) fn outcome_of(&self, (key, nonce): (&StreamKey, u64), on: Seq) -> Option<bool> {
+        let is_seen = self.proposals.iter().rev().any(|&seen| seen == nonce);
+        let is_late = self.last_of(key) > on;
+        (is_seen || is_late).then_some(is_seen)
     }
 
     /// Whether a stream of this name is or was assigned.
@@ -155,12 +167,14 @@ impl Assignments {
     }
 
     /// Streams with replicas on servers that are not in the cluster any more, and those that have
-    /// fewer replicas than they want while nothing else is under way.
+    /// fewer replicas than they want, or are to leave a server, while nothing else is under way.
     pub(super) fn incomplete(&self, servers: &[String]) -> Vec<Arc<Assignment>> {
         let lacks_some = |one: &&Arc<Assignment>| {
             let wanted = usize::try_from(one.config.num_replicas).unwrap_or(1);
             let is_gone = one.peers.iter().any(|peer| !servers.contains(peer));
-            !one.is_removed && (is_gone || one.before.is_empty() && one.peers.len() < wanted)
+            let leaves = one.leaves.iter().any(|server| one.peers.contains(server));
+            let is_settled = one.before.is_empty();
+            !one.is_removed && (is_gone || is_settled && (leaves || one.peers.len() < wanted))
         };
         self.all.values().filter(lacks_some).map(Arc::clone).collect()
     }
@@ -247,6 +261,8 @@ mod tests {
             peers,
             founders: Vec::new(),
             before,
+            change: None,
+            leaves: Vec::new(),
             group: "S-R3F-x".into(),
             created: 1,
             replaces: Vec::new(),
@@ -261,7 +277,21 @@ mod tests {
             nonce: 1,
             reply: String::new(),
             answer: AnswerKind::Create,
+            is_for_system: false,
         }
+    }
+
+    #[test]
+    fn a_proposal_is_known_that_another_one_has_followed() {
+        let (mut rng, mut view) = (Rng::seeded(7), Assignments::default());
+        let first = Assignment { nonce: 11, ..any(&mut rng) };
+        let of = |nonce| (&first.key, nonce);
+        assert_eq!(view.outcome_of(of(11), 0), None);
+        view.set(&Arc::new(first.clone()), 1);
+        view.set(&Arc::new(Assignment { nonce: 12, ..first.clone() }), 2);
+        assert_eq!((view.outcome_of(of(11), 0), view.outcome_of(of(12), 1)), (Some(true), Some(true)));
+        assert_eq!(view.outcome_of(of(13), 1), Some(false), "another one was quicker");
+        assert_eq!(view.outcome_of(of(13), 2), None);
     }
 
     #[test]

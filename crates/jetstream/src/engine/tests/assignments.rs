@@ -5,8 +5,9 @@ use super::meta_cluster::MetaCluster;
 use crate::engine::meta::{Assignment, peer_of};
 use crate::engine::{ApiRequest, GroupSettings, KeptLogBounds};
 use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::ApiError;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
@@ -64,7 +65,8 @@ fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {
     let changed = Assignment { nonce: 7, ..(*known.expect("it is there")).clone() };
     ask(&mut cluster, "STREAM.DELETE.S", "");
     let mut proposal = Box::pin(meta.propose(&changed, on));
-    assert!(proposal.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let said = proposal.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(said, Poll::Ready(Err(ApiError::CLUSTER_NOT_AVAIL)), "nobody waits for it");
     drop(proposal);
     cluster.pass(10);
     assert!(meta.known("$G", "S").0.is_none(), "it was removed meanwhile");

@@ -1,6 +1,7 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
+use crate::engine::host::PlacementFacts;
 use crate::engine::waits::block_on;
 use crate::engine::{
     AccountStreams, ApiRequest, Backlog, CallScope, Host, JetStream, JetStreamSettings, LiveStream,
@@ -65,6 +66,8 @@ pub(super) struct TestHost {
     /// Whether what waits for a disk is done when somebody says so, not where it is asked for.
     pub(super) has_sync_thread: AtomicBool,
     pub(super) syncs: Mutex<VecDeque<Task>>,
+    /// Facts by which streams are placed.
+    pub(super) facts: Mutex<PlacementFacts>,
     /// Streams that are to be opened anew: their accounts and names.
     pub(super) repairs: Mutex<Vec<(String, String)>>,
 }
@@ -165,6 +168,10 @@ impl Host for TestHost {
 
     fn system_account(&self) -> Option<Arc<Account>> {
         None
+    }
+
+    fn placement_facts(&self) -> PlacementFacts {
+        lock(&self.facts).clone()
     }
 
     fn cluster(&self) -> String {

@@ -157,6 +157,8 @@ impl MetaCluster {
             House::named(&server.disk, NAMES[number], number as u64 + 1 + 100 * server.acks.len() as u64);
         house.host.stand_still();
         house.host.now.store(self.now, Relaxed);
+        let cloud = if number < 2 { "cloud:a" } else { "cloud:b" };
+        lock(&house.host.facts).tags = vec![cloud.to_owned(), format!("node:{}", number + 1)];
         for other in (0..size).filter(|other| *other != number) {
             let subject = format!("{}.*", peer(other));
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);

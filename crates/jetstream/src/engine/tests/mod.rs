@@ -1,6 +1,7 @@
 //! Streams, consumers, mirrors and sources together, step by step.
 
 mod assignments;
+mod away;
 mod behind;
 mod cluster;
 mod cold;
@@ -12,6 +13,7 @@ mod lost_copy;
 mod marks;
 mod membership;
 mod meta_cluster;
+mod moves;
 mod panics;
 mod promises;
 mod quiet_groups;

@@ -242,3 +242,64 @@ fn who_leads_the_meta_group_can_be_removed() {
     let names = ask(&mut cluster, "STREAM.NAMES", "");
     assert!(names.contains(r#"["S"]"#), "{names}");
 }
+
+/// Three of five are lost for good: the others decide again, and remove those.
+#[test]
+fn a_meta_group_that_has_lost_its_majority_is_rescued() {
+    let mut cluster = MetaCluster::with_meta(5);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+    let rescue = |cluster: &mut MetaCluster, number: usize, quorum| {
+        let jetstream = cluster.house(number).jetstream.clone();
+        let meta = jetstream.meta().expect("it has one");
+        meta.rescue(&jetstream, quorum).map_err(|error| error.description.into_owned())
+    };
+    let refusal = |words: &str| Err(format!("JetStream system rescue not applied: raft: {words}"));
+    let said = rescue(&mut cluster, 0, 2);
+    assert_eq!(said, refusal("leader is known"));
+    for quorum in [0, 4, -1] {
+        let said = rescue(&mut cluster, 0, quorum);
+        assert_eq!(said, refusal("rescue quorum must be between 1 and current quorum"));
+    }
+    (2..5).for_each(|number| cluster.kill(number));
+    cluster.pass(200);
+    assert_eq!(cluster.meta_leader(), None, "two of five");
+    for number in 0..2 {
+        assert_eq!(rescue(&mut cluster, number, 2), Ok((3, 2)));
+        assert_eq!(
+            rescue(&mut cluster, number, 3),
+            refusal("rescue quorum must be between 1 and current quorum")
+        );
+    }
+    for name in ["n3", "n4", "n5"] {
+        remove(&mut cluster, name).expect("two are enough");
+    }
+    wait_for_members(&mut cluster, &["n1", "n2"]);
+    cluster.pass(80);
+    let ended: usize =
+        (0..2).map(|number| cluster.house(number).host.warnings_with("Unsafe quorum rescue stopped")).sum();
+    assert_eq!(ended, 2, "it needs no more than two now");
+    ask(&mut cluster, "STREAM.CREATE.T", &config(2).replace('S', "T"));
+    // One alone decides nothing again.
+    cluster.kill(1);
+    cluster.pass(200);
+    assert_eq!(cluster.meta_leader(), None);
+}
+
+#[test]
+fn a_rescue_ends_after_five_minutes() {
+    let mut cluster = MetaCluster::with_meta(3);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+    (1..3).for_each(|number| cluster.kill(number));
+    cluster.pass(200);
+    let jetstream = cluster.house(0).jetstream.clone();
+    let meta = jetstream.meta().expect("it has one");
+    assert_eq!(meta.rescue(&jetstream, 1), Ok((2, 1)));
+    wait_for(&mut cluster, "a leader alone", |cluster| cluster.meta_leader() == Some(0));
+    cluster.pass(299 * 20);
+    assert_eq!(cluster.meta_leader(), Some(0));
+    cluster.pass(400);
+    assert_eq!(cluster.meta_leader(), None);
+    assert_eq!(cluster.house(0).host.warnings_with("Unsafe quorum rescue expired, quorum restored to 2"), 1);
+    (1..3).for_each(|number| cluster.begin(number));
+    wait_for(&mut cluster, "a leader of all", |cluster| cluster.meta_leader().is_some());
+}

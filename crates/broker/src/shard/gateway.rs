@@ -1,0 +1,207 @@
+//! Messages between clusters: those that come from another one, and replies that are mapped so that
+//! they come back to where they are awaited.
+
+use super::Shard;
+use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
+use super::mapped_replies::{prefix_of, remember, unmapped};
+use super::route::RouteScope;
+use super::routed::{RoutedBuffers, addressed};
+use super::rules::{Access, access};
+use super::source::{Source, Via};
+use crate::account::Account;
+use crate::conn::Conn;
+use crate::link::end::LinkEnd;
+use crate::link::gateway_links::GatewayLinks;
+use bytes::Bytes;
+use myelin_wire::encode;
+use myelin_wire::message_trace;
+use myelin_wire::peer::encode as peer;
+use myelin_wire::peer::gateway::MappedReply;
+use myelin_wire::peer::parser::Routed;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Shard {
+    /// Routes one message that has come from another cluster over `conn`.
+    #[inline(never)]
+    pub(crate) fn publish_from_gateway(
+        &mut self,
+        conn: &Arc<Conn>,
+        account: &Arc<Account>,
+        (routed, backing): (&Routed<'_>, Option<&Bytes>),
+        buffers: &mut RoutedBuffers,
+        now: Instant,
+    ) {
+        if let Some(mapped) = MappedReply::of(routed.subject) {
+            return self.publish_answer(conn, account, (routed, mapped), now);
+        }
+        if !buffers.logs_protocol && self.publish_plain_from(account, routed, Via::Gateway) {
+            return;
+        }
+        let (unmapped, whole) = unmapped(routed);
+        let (to, subject, reply) = addressed(&unmapped);
+        if !whole.is_empty() {
+            remember(account, reply, whole, now);
+        }
+        let logs_protocol = buffers.logs_protocol;
+        let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
+        let from = Publisher {
+            logs_protocol,
+            source: Source::Gateway { queues: &routed.queues, whole_reply: whole },
+            ..Publisher::internal(conn, account, now)
+        };
+        let message = PubMessage {
+            to,
+            subject,
+            reply,
+            header_len: routed.header_len as usize,
+            body: routed.body,
+            tail,
+            shared_tail: shared_tail.as_ref(),
+        };
+        let headers = &message.body[..message.header_len];
+        if !headers.is_empty() && message_trace::may_ask(headers) {
+            return self.publish_routed_traced(from, message);
+        }
+        let _ = self.publish_onward(from, message);
+    }
+
+    /// Routes an answer that has come back under a mapped subject: on to the server of this cluster
+    /// that awaits it, or to whoever awaits it here.
+    pub(super) fn publish_answer(
+        &mut self,
+        conn: &Arc<Conn>,
+        account: &Arc<Account>,
+        (routed, mapped): (&Routed<'_>, MappedReply<'_>),
+        now: Instant,
+    ) {
+        let cluster = Arc::clone(&self.broker.cluster);
+        let Some(own) = GatewayLinks::of(&cluster).map(GatewayLinks::own) else { return };
+        if mapped.cluster != own.cluster {
+            return;
+        }
+        if conn.gateway().is_some()
+            && mapped.server != own.server
+            && let Some(route) = self.route_to(account, mapped.server)
+        {
+            return self.pass_answer_on(&route, account, routed);
+        }
+        let (unmapped, whole) = unmapped(routed);
+        let mut tail = Vec::with_capacity(routed.body.len() + unmapped.reply.len() + 24);
+        encode::tail(&mut tail, unmapped.reply, routed.digits.0, routed.digits.1, routed.body);
+        if !whole.is_empty() {
+            remember(account, unmapped.reply, whole, now);
+        }
+        let from = Publisher {
+            source: Source::Answer { whole_reply: whole },
+            ..Publisher::internal(conn, account, now)
+        };
+        let message = PubMessage {
+            to: &[],
+            subject: mapped.reply,
+            reply: unmapped.reply,
+            header_len: routed.header_len as usize,
+            body: routed.body,
+            tail: &tail,
+            shared_tail: None,
+        };
+        let _ = self.publish_onward(from, message);
+    }
+
+    /// The route to the server of this short name that carries what concerns an account.
+    fn route_to(&self, account: &Account, server: &[u8]) -> Option<Arc<Conn>> {
+        let place = account.place_on_links();
+        let leads = |link: &LinkEnd| link.leads_to(server) && link.carries(account.name(), place);
+        self.broker.links.all().iter().find(|conn| conn.link().is_some_and(leads)).cloned()
+    }
+
+    /// Sends an answer on over a route, as it has come.
+    fn pass_answer_on(&mut self, route: &Arc<Conn>, account: &Account, routed: &Routed<'_>) {
+        let named = route.link().and_then(|link| link.named(account.name()));
+        self.stage_directly(
+            route,
+            named,
+            (routed.subject, routed.reply),
+            (routed.header_len as usize, routed.body),
+        );
+    }
+
+    /// Stages a message for one link.
+    fn stage_directly(
+        &mut self,
+        conn: &Arc<Conn>,
+        named: Option<&[u8]>,
+        (subject, reply): (&[u8], &[u8]),
+        (header_len, body): (usize, &[u8]),
+    ) {
+        let (header_len, body) = if conn.headers() { (header_len, body) } else { (0, &body[header_len..]) };
+        let (mut head, mut tail, mut digits) = (Vec::with_capacity(64), Vec::new(), Vec::new());
+        peer::message_head(&mut head, named, subject);
+        if header_len > 0 {
+            head[0] = b'H';
+            encode::number(&mut digits, header_len);
+        }
+        let mut size = Vec::with_capacity(10);
+        encode::number(&mut size, body.len());
+        encode::tail(&mut tail, reply, &digits, &size, body);
+        let placed = self.staging.parts(conn, [&head, &tail], body.len(), &mut self.pool, &self.settings);
+        if placed.stalled {
+            self.count_stall(u64::from(placed.dropped));
+        }
+    }
+
+    /// Whether whoever publishes this may: what it may not is refused on the usual way.
+    fn may_answer(&self, from: &Publisher<'_>, message: &PubMessage<'_>) -> bool {
+        let scope = RouteScope {
+            account: from.account,
+            permissions: from.permissions,
+            is_mapped: false,
+            is_imported: from.hop.is_some(),
+            via: Via::Here,
+        };
+        let is_reserved = !from.is_service && is_reserved_reply(message.reply);
+        let access = access(scope, message.address());
+        !is_reserved
+            && (access == Access::Allowed || from.is_service || may_respond(from, message.subject, access))
+    }
+
+    /// Publishes a message if it is an answer to a request that has come from another cluster.
+    ///
+    /// Perf: one load where there was no such request.
+    #[inline(always)]
+    pub(crate) fn publish_mapped_reply(
+        &mut self,
+        from: &Publisher<'_>,
+        message: &PubMessage<'_>,
+    ) -> Option<Published> {
+        if !from.account.gateway_replies.is_any() {
+            return None;
+        }
+        self.publish_to_requester(from, message)
+    }
+
+    /// Publishes an answer to a request that has come from another cluster: straight to the server
+    /// that awaits it. `None` where the subject is no such reply, or the cluster is cut off.
+    #[cold]
+    #[inline(never)]
+    fn publish_to_requester(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) -> Option<Published> {
+        let is_of_here = matches!(from.source, Source::Here | Source::Leaf { .. } | Source::Request { .. });
+        if !is_of_here || !self.may_answer(from, message) {
+            return None;
+        }
+        let whole = from.account.gateway_replies.find(message.address(), from.now)?;
+        let cluster = Arc::clone(&self.broker.cluster);
+        let conn = GatewayLinks::of(&cluster)?.outbound_to(MappedReply::of(&whole)?.cluster)?;
+        if conn.close_requested().is_some() {
+            return None;
+        }
+        if from.verbose {
+            self.stage_line(from.conn, encode::OK);
+        }
+        let prefix = prefix_of(&cluster, from.account, message.reply, from.now).unwrap_or_default();
+        let reply = [prefix, message.reply].concat();
+        let named = Some(from.account.name().as_bytes());
+        self.stage_directly(&conn, named, (&whole, &reply), (message.header_len, message.body));
+        Some(Published::Done { delivered: true, stalled: false })
+    }
+}

@@ -1,0 +1,185 @@
+//! Gossip of clusters: servers of one cluster tell each other over routes, and those of others when
+//! one of them dials.
+
+use super::remote::GatewayRemote;
+use super::{GatewayState, Gateways, MOST_REMOTES};
+use crate::names::check_cluster;
+use crate::peers::{LinkFacts, LinkState, Mesh};
+use myelin_stdx::sync::lock;
+use myelin_wire::peer::gateway::GOSSIP;
+use myelin_wire::peer::info::PeerInfo;
+use std::sync::Arc;
+
+/// Addresses of this cluster at most that others are told of.
+const MOST_URLS: usize = 1024;
+
+impl Gateways {
+    /// The server is one of a cluster.
+    pub fn join(&self, mesh: &Arc<Mesh>) {
+        let _ = self.mesh.set(Arc::downgrade(mesh));
+    }
+
+    /// There is a cluster of this name at these addresses: it is dialled unless it is known.
+    pub(super) fn hear_of(&self, name: &str, urls: &[String]) {
+        if name == self.name() || check_cluster(name).is_err() {
+            return;
+        }
+        let remote = {
+            let mut state = lock(&self.state);
+            if let Some(known) = state.remotes.get(name) {
+                return known.add(urls);
+            }
+            if state.is_stopping || state.remotes.len() >= MOST_REMOTES {
+                return;
+            }
+            let Some(remote) = GatewayRemote::implicit(name, urls).map(Arc::new) else { return };
+            state.remotes.insert(name.to_owned(), Arc::clone(&remote));
+            remote
+        };
+        self.host.dial(remote, true);
+    }
+
+    /// A server of another cluster has told of a third one.
+    pub(super) fn hear_gossip(&self, info: &PeerInfo) {
+        if self.config().rejects_unknown && self.remote(&info.gateway).is_none() {
+            return;
+        }
+        self.hear_of(&info.gateway, &info.gateway_urls);
+    }
+
+    /// Tells a server that has dialled of the other clusters.
+    pub(super) fn gossip_to(&self, link: &GatewayState) {
+        let own = link.facts().gateway;
+        let id = self.config().info.id.clone();
+        for remote in self.remotes().iter().filter(|remote| remote.name() != own) {
+            if let Some(line) = gossip_line(&id, "", remote) {
+                link.conn.say(&line);
+            }
+        }
+    }
+
+    /// Tells the servers of this cluster of another one, to which they dial, too.
+    pub(super) fn tell_cluster(&self, gateway: &str, urls: &[String]) {
+        let Some(mesh) = self.mesh() else { return };
+        let own = self.config();
+        let info = PeerInfo {
+            // Compat: an id that is no server's.
+            id: format!("GW{}", own.info.id),
+            name: own.info.name.clone(),
+            gateway: gateway.to_owned(),
+            gateway_urls: urls.to_vec(),
+            gateway_cmd: GOSSIP,
+            ..PeerInfo::default()
+        };
+        mesh.say_to_each(&info.line());
+    }
+
+    /// A route to another server has begun: it is told of the other clusters.
+    fn route_began(&self, link: &LinkState) {
+        let id = format!("GW{}", self.config().info.id);
+        let linked = self.outbound();
+        for remote in linked.iter().filter_map(|linked| linked.remote()) {
+            if let Some(line) = gossip_line(&id, "", remote) {
+                link.conn().say(&line);
+            }
+        }
+    }
+
+    /// Another server of the cluster has told an address, or is gone. Other clusters hear of it.
+    fn count_url(&self, url: String, is_there: bool) {
+        let is_news = {
+            let mut state = lock(&self.state);
+            if state.is_stopping || (is_there && state.urls.len() >= MOST_URLS) {
+                return;
+            }
+            let count = state.urls.entry(url.clone()).or_default();
+            let before = *count > 0;
+            *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
+            let now = *count > 0;
+            if !now {
+                state.urls.remove(&url);
+            }
+            before != now
+        };
+        if is_news {
+            let line = self.info().line();
+            self.inbound().iter().for_each(|link| link.conn.say(&line));
+        }
+    }
+}
+
+/// The line by which another server is told of a cluster; `None` where no address is known.
+fn gossip_line(id: &str, name: &str, remote: &GatewayRemote) -> Option<Vec<u8>> {
+    let urls = remote.addresses();
+    let info = PeerInfo {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        gateway: remote.name().to_owned(),
+        gateway_urls: urls,
+        gateway_cmd: GOSSIP,
+        ..PeerInfo::default()
+    };
+    (!info.gateway_urls.is_empty()).then(|| info.line())
+}
+
+impl Mesh {
+    /// The server has a gateway: servers of the cluster tell each other of other clusters.
+    pub fn set_gateways(self: &Arc<Self>, gateways: &Arc<Gateways>) {
+        gateways.join(self);
+        let _ = self.gateways.set(Arc::clone(gateways));
+    }
+
+    /// Another server of the cluster has told of another cluster.
+    pub(crate) fn heard_of_gateway(&self, info: &PeerInfo, link: &LinkState) {
+        let id = link.facts().remote_id;
+        match self.gateways.get() {
+            None => {
+                let name = &info.gateway;
+                self.complain(format_args!(
+                    "Received information about gateway {name:?} from {id}, but gateway is not configured"
+                ));
+            }
+            Some(gateways) if info.gateway_cmd == GOSSIP => {
+                gateways.hear_of(&info.gateway, &info.gateway_urls)
+            }
+            Some(_) => {
+                let command = info.gateway_cmd;
+                self.complain(format_args!("Unknown command {command} from server {id}"));
+            }
+        }
+    }
+
+    /// Tells the other side of a route whose handshake is over of the other clusters, once to each
+    /// server.
+    pub(crate) fn tell_of_gateways(&self, link: &Arc<LinkState>) {
+        let facts = link.facts();
+        let is_first = facts.account.is_none() && facts.place == Some(0);
+        if let Some(gateways) = self.gateways.get().filter(|_| is_first) {
+            gateways.route_began(link);
+        }
+    }
+
+    /// The first route to another server is there: its address is one of this cluster.
+    pub(crate) fn note_gateway_url(&self, link: &Arc<LinkState>) {
+        if let Some((gateways, url)) = self.gateways.get().zip(link.facts().urls.gateway) {
+            gateways.count_url(url, true);
+        }
+    }
+
+    pub(crate) fn forget_gateway_url(&self, facts: &LinkFacts) {
+        if let Some((gateways, url)) = self.gateways.get().zip(facts.urls.gateway.clone()) {
+            gateways.count_url(url, false);
+        }
+    }
+
+    /// Says a line once to each other server.
+    fn say_to_each(&self, line: &[u8]) {
+        let mut told = std::collections::BTreeSet::new();
+        for link in self.links() {
+            let facts = link.facts();
+            if facts.account.is_none() && told.insert(facts.remote_id) {
+                link.conn().say(line);
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Gateways: the listener for servers of other clusters, and dialling them.
+//!
+//! Which clusters there are and which links stay is decided in `mesh/src/gateway`; a link is served
+//! by a shard (`shard/link.rs`), as that of a route. All of this is done on the control runtime.
+
+mod dial;
+mod options;
+
+use crate::listener::{self, Acceptor};
+use crate::logging::Logger;
+use crate::os_error;
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
+use crate::supervise::{self, SupervisedPart};
+use crate::tls::{LinkOffer, LinkTls};
+use dial::GatewayDialler;
+use myelin_broker::Broker;
+use myelin_conf::options::Options;
+use myelin_mesh::gateway::remote::GatewayRemote;
+use myelin_mesh::gateway::session::GatewayDial;
+use myelin_mesh::gateway::{GatewayHost, Gateways};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+pub(crate) use options::{check, name};
+
+/// TLS for the other clusters that have their own, by their names.
+type RemoteOffers = BTreeMap<String, Arc<LinkOffer>>;
+
+/// Parts of the server that gateways need.
+type GatewayParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+
+/// Gateways of a running server.
+pub(crate) struct RunningGateways {
+    pub(crate) gateways: Arc<Gateways>,
+    accepting: JoinHandle<()>,
+}
+
+/// Starts the gateway that the options have, if they have one.
+///
+/// # Errors
+/// When the port cannot be had, or an option makes no sense.
+pub(crate) fn start(
+    options: &Options,
+    (broker, mailboxes, log, control): GatewayParts<'_>,
+) -> Result<Option<RunningGateways>, String> {
+    let Some(name) = name(options) else { return Ok(None) };
+    let gateway = &options.gateway;
+    let (host, port) = (&gateway.listener.host, gateway.listener.port.map_or(0, |port| port.to_bind()));
+    log.info(format_args!("Gateway name is {name}"));
+    let listener = listener::bind(host, port).map_err(|error| {
+        let reason = os_error::listening(host, port, &error);
+        format!("Error listening on gateway port: {port} - {reason}")
+    })?;
+    let address = listener.local_addr().map_err(|error| format!("no address for gateways: {error}"))?;
+    let shown = os_error::with_port(host, address.port());
+    log.info(format_args!("Listening for gateways connections on {shown}"));
+    let config = options::config(options, broker, address.port())?;
+    let what = if gateway.advertise.is_some() { "Advertise address" } else { "Address" };
+    let is = if gateway.advertise.is_some() { "is set to" } else { "is" };
+    log.info(format_args!("{what} for gateway {name:?} {is} {}", config.url));
+    let (offer, remotes) = offers(options)?;
+    let notes = offer.iter().flat_map(|offer| &offer.notes);
+    notes.chain(remotes.values().flat_map(|offer| &offer.notes)).for_each(|note| log.warn(note));
+    let tls = Arc::<LinkTls>::default();
+    tls.set(offer);
+    let dialler = Arc::new(GatewayDialler::new(mailboxes, log, control, (&tls, remotes)));
+    let gateways = Gateways::new(config, Arc::new(Solicitor(Arc::clone(&dialler))));
+    dialler.begin(&gateways);
+    let acceptor = Acceptor::new(listener, Arc::clone(log));
+    let to = (Arc::clone(&gateways), tls);
+    let accepting = supervise::spawn_guarding(accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log)));
+    gateways.solicit();
+    Ok(Some(RunningGateways { gateways, accepting }))
+}
+
+impl RunningGateways {
+    /// No link is accepted or dialled any more.
+    pub(crate) fn stop(&self) {
+        self.gateways.stop();
+        self.accepting.abort();
+    }
+}
+
+/// TLS of the gateway, and of the other clusters that have their own.
+fn offers(options: &Options) -> Result<(Option<LinkOffer>, RemoteOffers), String> {
+    let gateway = &options.gateway;
+    let own = gateway.tls.as_ref().map(|tls| LinkOffer::of_gateway(tls, &[])).transpose()?;
+    let mut remotes = RemoteOffers::new();
+    for remote in &gateway.gateways {
+        if let Some(tls) = remote.tls.as_ref().or(gateway.tls.as_ref()) {
+            let offer = LinkOffer::of_gateway(tls, &remote.urls)?;
+            remotes.insert(remote.name.clone(), Arc::new(offer));
+        }
+    }
+    Ok((own, remotes))
+}
+
+/// Accepts servers of other clusters until it is dropped, each on the shard with the fewest
+/// connections.
+async fn accept(
+    acceptor: Acceptor,
+    (gateways, tls): (Arc<Gateways>, Arc<LinkTls>),
+    mailboxes: Vec<Mailbox>,
+    log: Arc<Logger>,
+) {
+    let accepting = || async {
+        loop {
+            let (stream, peer) = acceptor.next().await;
+            match stream.into_std() {
+                Ok(stream) => {
+                    let security = tls.get().map(|offer| LinkSecurity::Gateway(offer, None));
+                    let with = LinkWith::Gateway(Arc::clone(&gateways), GatewayDial::Accepted);
+                    let new = NewLink { stream, peer, with, security, upgrade: None };
+                    listener::place(&mailboxes, Mail::Link(Box::new(new)));
+                }
+                Err(error) => log.error(format_args!("Gateway Accept error: {}", os_error::words(&error))),
+            }
+        }
+    };
+    supervise::persist(SupervisedPart::Accept, accepting).await;
+}
+
+/// Services for gateways: dialling.
+struct Solicitor(Arc<GatewayDialler>);
+
+impl GatewayHost for Solicitor {
+    fn dial(&self, remote: Arc<GatewayRemote>, is_first: bool) {
+        self.0.dial(remote, is_first);
+    }
+}

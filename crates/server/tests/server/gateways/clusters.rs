@@ -1,0 +1,119 @@
+//! Which clusters are linked: told of by others, restarted, cut off and back again.
+
+use super::{Site, joined};
+use crate::eventually;
+use crate::routes::{MIXES, Ours, Reference, free_port, wait_for_interest};
+
+/// A cluster that one side configures is linked both ways.
+#[test]
+fn a_cluster_that_dials_is_dialled_back() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let one = Site::start(kinds[0], ("A1", "A", ports[0]), &[], "", "");
+        let two = Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], "", "");
+        let (Some(one), Some(two)) = (one, two) else { continue };
+        joined(&mut one.client(), &mut two.client());
+    }
+}
+
+/// Clusters that know a common third one are linked with each other.
+#[test]
+fn clusters_hear_of_each_other() {
+    for kinds in
+        [[Ours, Ours, Ours], [Reference, Ours, Ours], [Ours, Reference, Reference], [Ours, Ours, Reference]]
+    {
+        let ports = [free_port(), free_port(), free_port()];
+        let middle = Site::start(kinds[0], ("A1", "A", ports[0]), &[], "", "");
+        let b = Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], "", "");
+        let c = Site::start(kinds[2], ("C1", "C", ports[2]), &[("A", ports[0])], "", "");
+        let (Some(middle), Some(b), Some(c)) = (middle, b, c) else { continue };
+        let mut clients = [middle.client(), b.client(), c.client()];
+        for (from, to) in [(0, 1), (1, 2), (2, 0), (0, 2), (2, 1), (1, 0)] {
+            let [from, to] = clients.get_disjoint_mut([from, to]).unwrap();
+            wait_for_interest(from, to);
+        }
+        let [a, b, c] = &mut clients;
+        b.send("SUB work group 1\r\nSUB all 2\r\n");
+        c.send("SUB work group 1\r\nSUB all 2\r\n");
+        wait_for_interest(a, b);
+        wait_for_interest(a, c);
+        for _ in 0..30 {
+            a.publish("work", "x");
+            a.publish("all", "x");
+        }
+        a.barrier();
+        let (mut works, mut alls) = (0, [0, 0]);
+        eventually("everything comes", || {
+            for (at, client) in [&mut *b, &mut *c].into_iter().enumerate() {
+                for message in client.barrier() {
+                    match message.subject.as_str() {
+                        "work" => works += 1,
+                        _ => alls[at] += 1,
+                    }
+                }
+            }
+            works >= 30 && alls == [30, 30]
+        });
+        assert_eq!((works, alls), (30, [30, 30]), "of a queue group one gets it");
+    }
+}
+
+#[test]
+fn servers_of_a_cluster_hear_of_other_clusters_from_each_other() {
+    for kinds in MIXES {
+        let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
+        let routed = |at: usize| {
+            let (own, other) = (routes[at], routes[1 - at]);
+            format!(
+                "cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}"
+            )
+        };
+        let far = Site::start(kinds[1], ("B1", "B", ports[2]), &[], "", "");
+        let first = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[2])], "", &routed(0));
+        // Nobody has told it of another cluster but the first.
+        let second = Site::start(kinds[0], ("A2", "A", ports[1]), &[], "", &routed(1));
+        let (Some(first), Some(second), Some(far)) = (first, second, far) else { continue };
+        let (mut a1, mut a2, mut b) = (first.client(), second.client(), far.client());
+        joined(&mut a2, &mut b);
+        joined(&mut a1, &mut b);
+        b.subscribe("news", 1);
+        wait_for_interest(&mut a2, &mut b);
+        a1.subscribe("news", 2);
+        a2.subscribe("news", 3);
+        wait_for_interest(&mut b, &mut a1);
+        wait_for_interest(&mut b, &mut a2);
+        wait_for_interest(&mut a2, &mut a1);
+        a2.publish("news", "of a2");
+        b.publish("news", "of b");
+        let texts = |client: &mut crate::raw::Raw, count: usize| {
+            let mut texts: Vec<_> = (0..count).map(|_| client.message().text().to_owned()).collect();
+            texts.extend(client.barrier().iter().map(|message| message.text().to_owned()));
+            texts.sort();
+            texts
+        };
+        for client in [&mut a1, &mut a2, &mut b] {
+            assert_eq!(texts(client, 2), ["of a2", "of b"], "each message once");
+        }
+    }
+}
+
+#[test]
+fn a_cluster_that_was_gone_is_found_again() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let start_b = || Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], "", "");
+        let Some(a) = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[1])], "", "") else {
+            continue;
+        };
+        let mut here = a.client();
+        here.subscribe("kept", 1);
+        for _ in 0..2 {
+            let Some(b) = start_b() else { break };
+            let mut there = b.client();
+            joined(&mut here, &mut there);
+            there.publish("kept", "x");
+            assert_eq!(here.message().text(), "x");
+            drop(b);
+        }
+    }
+}
