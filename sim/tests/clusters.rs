@@ -33,6 +33,14 @@ fn clusters_keep_what_they_promise() {
     }
 }
 
+/// Their faults stand in docs/simulation.md.
+#[test]
+fn seeds_that_found_something_stay_well() {
+    for (seed, operations) in [(13, 400), (21, 400), (55, 400)] {
+        live(seed, operations);
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_runs_of_clusters() {
     for seed in [1, 2] {

@@ -7,12 +7,19 @@ use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
 use super::node::NAMES;
 use super::world::{SECOND, World};
 
+/// Nanoseconds before a loss of power of all: news that was told before that survives.
+const BOUND: u64 = 100_000_000;
+
 impl World {
     /// Something goes wrong, or is mended.
     pub(super) fn fault(&mut self) -> Result<(), String> {
         let number = self.any();
         let other = self.any();
         let runs = self.machines[number].node.is_some();
+        if self.is_recovering() {
+            // All have lost power: they are to come back before anything else happens to them.
+            return if runs { Ok(()) } else { self.start(number) };
+        }
         match self.rng.below(24) {
             0..6 if !runs => self.start(number)?,
             6..9 => {
@@ -40,13 +47,13 @@ impl World {
             19 if runs => self.slow_disk(number),
             20 | 21 if runs && self.plan.do_disks_fail => self.fail_disk(number),
             22 if self.rng.below(4) == 0 => self.replace_disk(number),
-            23 if self.rng.below(4) == 0 => self.lose_all_power(),
+            23 if self.rng.below(4) == 0 => self.lose_all_power()?,
             _ => {}
         }
         Ok(())
     }
 
-    fn isolate(&mut self, number: usize) {
+    pub(super) fn isolate(&mut self, number: usize) {
         self.tell(|| format!("{} is cut off", NAMES[number]));
         for other in self.all() {
             self.network.cut(number, other);
@@ -93,13 +100,36 @@ impl World {
         self.tell(|| format!("the disk of {} fails ({luck}, {after})", NAMES[number]));
     }
 
+    /// Whether more than one server may be without what it had confirmed: all have lost power.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.weak.iter().filter(|&&weak| !self.remembers(weak)).count() > 1
+    }
+
     /// Whether what a server has confirmed may be lost: no other one is without it.
     fn may_forget(&mut self, number: usize) -> bool {
-        if self.weak.is_some_and(|weak| weak != number && !self.remembers(weak)) {
+        let is_weak = |&weak: &usize| weak == number || !self.remembers(weak);
+        self.weak = self.weak.iter().copied().filter(is_weak).collect();
+        if self.weak.iter().any(|&weak| weak != number) {
             return false;
         }
-        self.weak = Some(number);
+        self.weak.insert(number);
         true
+    }
+
+    /// Streams of one replica lose with the power of their server, in the default mode, changes of
+    /// just before; and what it had answered is not heard any more.
+    fn forget_alone(&mut self, number: usize) {
+        let alone = |at: &usize| self.streams[*at].plan.replicas == 1;
+        let alone: Vec<usize> = (0..self.streams.len()).filter(alone).collect();
+        let since = self.now.saturating_sub(BOUND + self.machines[number].disk_pause * 8);
+        for at in alone {
+            let name = self.streams[at].plan.name.clone();
+            let is_here = self.node(number).is_none_or(|node| node.stream(&name).is_some());
+            if is_here && !self.plan.is_always_synced {
+                self.network.drop_answers();
+                self.streams[at].forget_since(since);
+            }
+        }
     }
 
     /// Whether a server has all again that it can have confirmed.
@@ -145,12 +175,17 @@ impl World {
         }
     }
 
-    fn lose_power(&mut self, number: usize) {
+    pub(super) fn lose_power(&mut self, number: usize) {
         self.note_held(number);
         let is_safe = self.plan.is_always_synced && !self.plan.has_memory();
         if !is_safe && (self.plan.do_disks_fail || !self.may_forget(number)) {
             return;
         }
+        self.cut_power(number);
+    }
+
+    fn cut_power(&mut self, number: usize) {
+        self.forget_alone(number);
         let survival = self.survival();
         self.tell(|| format!("{} loses power: {survival:?}", NAMES[number]));
         let disk = self.machines[number].disk.power_cycle(survival);
@@ -158,21 +193,53 @@ impl World {
     }
 
     /// All lose power at once: where all is synced that is acknowledged, nothing may be lost.
-    fn lose_all_power(&mut self) {
-        if !self.plan.is_always_synced || self.plan.has_memory() {
-            return;
+    fn lose_all_power(&mut self) -> Result<(), String> {
+        if self.plan.has_memory() {
+            return Ok(());
+        }
+        if !self.plan.is_always_synced {
+            return self.lose_all_unsynced();
         }
         for number in self.all() {
             if self.machines[number].node.is_some() {
                 self.lose_power(number);
             }
         }
+        Ok(())
+    }
+
+    /// All lose power at once in the default mode: only what was told just before may be lost, as
+    /// all of them come back.
+    fn lose_all_unsynced(&mut self) -> Result<(), String> {
+        let is_prompt = |machine: &super::world::Machine| {
+            machine.disk_pause == 0 && machine.silent_until + SECOND < self.now
+        };
+        let is_slow = !self.machines.iter().all(is_prompt);
+        if !self.has_extras || self.plan.do_disks_fail || is_slow || self.now < 2 * SECOND {
+            return Ok(());
+        }
+        self.tell(|| "all lose power".to_owned());
+        let since = self.now - BOUND;
+        self.streams.iter_mut().for_each(|model| model.forget_since(since));
+        for number in self.all() {
+            if self.machines[number].node.is_some() {
+                self.note_held(number);
+                self.cut_power(number);
+            }
+            self.weak.insert(number);
+        }
+        self.network.heal();
+        self.all().try_for_each(|number| self.start(number))
     }
 
     /// A server comes back with an empty disk, while all others have everything.
     fn replace_disk(&mut self, number: usize) {
         let others: Vec<usize> = self.all().filter(|&other| other != number).collect();
-        if self.plan.do_disks_fail || !others.iter().all(|&other| self.remembers(other)) {
+        let is_alone = |model: &super::model::StreamModel| model.plan.replicas == 1;
+        if self.streams.iter().any(is_alone)
+            || self.plan.do_disks_fail
+            || !others.iter().all(|&other| self.remembers(other))
+        {
             return;
         }
         self.note_held(number);

@@ -8,6 +8,8 @@
 //! linearizability.
 
 mod checks;
+mod coups;
+mod fast;
 mod faults;
 pub mod history;
 mod model;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fast::OpenFast;
 use super::history::{Action, Condition, Operation, Outcome};
 use super::plan::{Kept, StreamPlan};
 
@@ -21,6 +22,19 @@ pub(super) struct Publication {
     pub(super) asked: u64,
     pub(super) answered: Option<u64>,
     pub(super) outcome: Outcome,
+    /// Whether it was acknowledged, though not under which sequence.
+    pub(super) must_be_there: bool,
+}
+
+/// Something that clients were told, and that a loss of power of all may take back.
+#[derive(Clone, Copy, Debug)]
+enum Fact {
+    Stored(usize),
+    Seen(u64),
+    Confirmed(u64),
+    Deleted(u64),
+    /// All below a sequence had been purged before.
+    Purged(u64),
 }
 
 /// Question that was asked for the state of a stream, and its answer.
@@ -61,6 +75,12 @@ pub(super) struct StreamModel {
     pub(super) purged: u64,
     pub(super) deletions: BTreeSet<u64>,
     pub(super) deleted: BTreeSet<u64>,
+    /// A fast batch that goes on.
+    pub(super) fast: Option<OpenFast>,
+    /// With the times at which they were told.
+    facts: Vec<(u64, Fact)>,
+    /// Whether some of them were taken back.
+    pub(super) has_lost: bool,
 }
 
 impl StreamModel {
@@ -81,6 +101,9 @@ impl StreamModel {
             purged: 0,
             deletions: BTreeSet::new(),
             deleted: BTreeSet::new(),
+            fast: None,
+            facts: Vec::new(),
+            has_lost: false,
         }
     }
 
@@ -102,7 +125,7 @@ impl StreamModel {
     }
 
     /// A message was seen: always the same under one sequence.
-    pub(super) fn see(&mut self, seq: u64, payload: &str) -> Result<(), String> {
+    pub(super) fn see(&mut self, seq: u64, payload: &str, now: u64) -> Result<(), String> {
         let name = &self.plan.name;
         if let Some(before) = self.seen.get(&seq) {
             let is_same = before == payload;
@@ -113,7 +136,57 @@ impl StreamModel {
             };
         }
         self.seen.insert(seq, payload.to_owned());
+        self.facts.push((now, Fact::Seen(seq)));
         Ok(())
+    }
+
+    /// A message was acknowledged.
+    pub(super) fn stored(&mut self, name: usize, now: u64) {
+        self.facts.push((now, Fact::Stored(name)));
+    }
+
+    /// An acknowledgement was confirmed.
+    pub(super) fn confirm(&mut self, seq: u64, now: u64) {
+        if self.confirmed.insert(seq) {
+            self.facts.push((now, Fact::Confirmed(seq)));
+        }
+    }
+
+    /// A message was deleted.
+    pub(super) fn delete(&mut self, seq: u64, now: u64) {
+        if self.deleted.insert(seq) {
+            self.facts.push((now, Fact::Deleted(seq)));
+        }
+    }
+
+    /// All below a sequence was purged.
+    pub(super) fn purge(&mut self, below: u64, now: u64) {
+        self.facts.push((now, Fact::Purged(self.purged)));
+        self.purged = self.purged.max(below);
+    }
+
+    /// Takes back all that was told since a time: those that knew of it have lost power.
+    pub(super) fn forget_since(&mut self, time: u64) {
+        self.has_lost = true;
+        self.fast = None;
+        while let Some((_, fact)) = self.facts.pop_if(|(told, _)| *told >= time) {
+            match fact {
+                Fact::Stored(name) => {
+                    let one = &mut self.publications[name];
+                    (one.outcome, one.answered, one.must_be_there) = (Outcome::Unknown, None, false);
+                }
+                Fact::Seen(seq) => {
+                    self.seen.remove(&seq);
+                }
+                Fact::Confirmed(seq) => {
+                    self.confirmed.remove(&seq);
+                }
+                Fact::Deleted(seq) => {
+                    self.deleted.remove(&seq);
+                }
+                Fact::Purged(before) => self.purged = before,
+            }
+        }
     }
 
     /// Whether a message may have been removed, or go at a limit, at some time.

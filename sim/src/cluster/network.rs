@@ -90,6 +90,11 @@ impl Network {
         self.parcels.insert((until, self.sent), parcel);
     }
 
+    /// Clients hear no answer that is on its way.
+    pub(super) fn drop_answers(&mut self) {
+        self.parcels.retain(|_, parcel| !parcel.is_answer);
+    }
+
     /// A server has ended: what is on its way to it is lost.
     pub(super) fn drop_for(&mut self, to: usize) {
         self.parcels.retain(|_, parcel| parcel.to != to);

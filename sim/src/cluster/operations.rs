@@ -16,6 +16,12 @@ impl World {
     pub(super) fn operate(&mut self) -> Result<(), String> {
         self.counts.operations += 1;
         let stream = self.rng.below(self.streams.len() as u64) as usize;
+        if self.has_extras && self.extras.below(15) == 0 {
+            self.publish_fast(stream);
+        }
+        if self.has_extras && self.extras.below(25) == 0 {
+            self.coup(stream)?;
+        }
         match self.rng.below(100) {
             0..45 => self.publish(stream),
             45..50 => self.publish_batch(stream),
@@ -54,7 +60,7 @@ impl World {
         }
     }
 
-    fn publication(&mut self, stream: usize, batch: Option<u64>) -> usize {
+    pub(super) fn publication(&mut self, stream: usize, batch: Option<u64>) -> usize {
         let subject = self.rng.below(self.streams[stream].plan.subjects);
         let condition = if batch.is_none() { self.condition(stream, subject) } else { Condition::Nothing };
         let has_id = batch.is_none() && self.rng.below(2) == 0;
@@ -76,6 +82,7 @@ impl World {
             asked,
             answered: None,
             outcome: Outcome::Unknown,
+            must_be_there: false,
         });
         name
     }
@@ -260,20 +267,25 @@ impl World {
     }
 
     fn purge(&mut self, stream: usize) {
+        let to = self.running();
+        let Some(home) = self.home() else { return };
+        self.purge_at(stream, home, &to);
+    }
+
+    /// Purges what is before some message, as a client at one server asks others.
+    pub(super) fn purge_at(&mut self, stream: usize, home: usize, to: &[usize]) {
         let model = &mut self.streams[stream];
         // Half of the streams keep everything: conditions on subjects say more there.
         let last = model.last_told();
         if stream.is_multiple_of(2) || last < 4 {
             return;
         }
-        let Some(home) = self.home() else { return };
         let below = 1 + self.rng.below(last);
         let model = &mut self.streams[stream];
         model.purge_asked = model.purge_asked.max(below);
         let name = model.plan.name.clone();
-        let to = self.running();
         let api = format!("$JS.API.STREAM.PURGE.{name}");
-        self.ask(Asked::Purge { stream, below }, home, &to, (&api, &format!(r#"{{"seq":{below}}}"#)));
+        self.ask(Asked::Purge { stream, below }, home, to, (&api, &format!(r#"{{"seq":{below}}}"#)));
     }
 
     fn delete(&mut self, stream: usize) {
@@ -325,7 +337,7 @@ impl World {
         self.tell(|| format!("{:?} is answered: {}", question.asked, &text[..text.len().min(200)]));
         let answer: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         let is_error = !answer["error"].is_null();
-        let answered = self.events;
+        let (answered, now) = (self.events, self.now);
         match &question.asked {
             // Nobody was there who takes it; another server may have taken it before.
             Asked::Publish { .. } if letter.headers.starts_with(b"NATS/1.0 503") => {}
@@ -335,13 +347,9 @@ impl World {
                 self.streams[*stream].is_made |= !is_error || is_there;
             }
             Asked::MakeConsumer { stream } => self.streams[*stream].is_consumed |= !is_error,
-            Asked::Purge { stream, below } if !is_error => {
-                let purged = &mut self.streams[*stream].purged;
-                *purged = (*purged).max(*below);
-            }
-            Asked::Delete { stream, seq } if !is_error => {
-                self.streams[*stream].deleted.insert(*seq);
-            }
+            Asked::Fast { stream, names } => self.fast_ended(*stream, names, &answer)?,
+            Asked::Purge { stream, below } if !is_error => self.streams[*stream].purge(*below, now),
+            Asked::Delete { stream, seq } if !is_error => self.streams[*stream].delete(*seq, now),
             Asked::Look { stream, subject } => {
                 let is_none = answer["error"]["err_code"] == 10_037;
                 if let Some(last) = answer["message"]["seq"].as_u64().or(is_none.then_some(0)) {
@@ -360,7 +368,7 @@ impl World {
         names: &[usize],
         answer: &serde_json::Value,
     ) -> Result<(), String> {
-        let events = self.events;
+        let (events, now) = (self.events, self.now);
         let model = &mut self.streams[stream];
         if !answer["error"].is_null() {
             self.counts.refused += 1;
@@ -391,7 +399,8 @@ impl World {
                 one.answered = Some(events);
             }
             let payload = one.payload.clone();
-            model.see(seq, &payload)?;
+            model.stored(name, now);
+            model.see(seq, &payload, now)?;
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub(super) enum Kept {
     Interest,
 }
 
-/// A stream that is replicated on all servers, or on three of them.
+/// A stream that is replicated on all servers, or on three of them; or that is on one alone.
 #[derive(Clone, Debug)]
 pub(super) struct StreamPlan {
     pub(super) name: String,
@@ -71,7 +71,7 @@ impl StreamPlan {
         format!(
             r#"{{"name":"{name}","subjects":["{name}.>"],"storage":"{storage}","retention":"{retention}","#
         ) + &format!(
-            r#""num_replicas":{replicas},"max_msgs_per_subject":{per_subject},"allow_atomic":true,"allow_msg_ttl":{},"duplicate_window":3600000000000}}"#,
+            r#""num_replicas":{replicas},"max_msgs_per_subject":{per_subject},"allow_atomic":true,"allow_batched":true,"allow_msg_ttl":{},"duplicate_window":3600000000000}}"#,
             self.has_lifetimes
         )
     }
@@ -114,6 +114,18 @@ impl ClusterPlan {
             do_disks_fail: rng.below(4) == 0,
             do_clocks_drift: rng.below(3) == 0,
         }
+    }
+
+    /// Has a stream have one replica, of a cluster that was drawn before there was such a thing.
+    pub(super) fn draw_extras(&mut self, extras: &mut Rng) {
+        let may_be_alone = |stream: &&mut StreamPlan| {
+            stream.kept == Kept::Limits && !stream.is_in_memory && !stream.has_lifetimes
+        };
+        if self.do_disks_fail || extras.below(2) == 0 {
+            return;
+        }
+        let alone = self.streams.iter_mut().filter(may_be_alone).last();
+        alone.into_iter().for_each(|stream| stream.replicas = 1);
     }
 
     /// Whether messages end by themselves; then no time of day is set.

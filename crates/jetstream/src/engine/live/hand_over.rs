@@ -79,7 +79,7 @@ impl LiveStream {
         self.watch_hand_over();
     }
 
-    /// It is not known whether the stream leads still: what has begun to be held waits for that.
+    /// Doubts whether the stream leads still: what has begun to be held waits for that.
     pub(super) fn doubt(self: &Arc<Self>) {
         self.note_hand_over(HandOverReason::Doubt);
         self.watch_hand_over();

@@ -13,13 +13,8 @@ use myelin_broker::ServiceBatch;
 use myelin_replica::{Peer, RaftRole};
 use myelin_streams::stream::StreamCore;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
-
-/// When a lease ends, in nanoseconds since the stream was opened; 0: there is none.
-#[derive(Default)]
-pub(super) struct Lease(AtomicU64);
 
 /// Until when other members support this server.
 pub(super) type Support = BTreeMap<Peer, u64>;
@@ -40,7 +35,7 @@ impl LiveStream {
     ///
     /// Perf: one comparison for each batch of publishes.
     pub(super) fn is_in_lease(&self) -> bool {
-        !self.membership.is_taken() || self.now_of_lease() < self.membership.lease.0.load(Acquire)
+        !self.membership.is_taken() || self.now_of_lease() < self.membership.lease_until.load(Acquire)
     }
 
     /// Looks anew where the lease is over. For whoever has the core.
@@ -72,7 +67,7 @@ impl LiveStream {
     /// Notes until when nobody else can lead.
     pub(super) fn renew_lease(&self, joined: &JoinedMember, support: Option<Support>) {
         let consensus = joined.member.consensus();
-        let lease = &self.membership.lease.0;
+        let lease = &self.membership.lease_until;
         if consensus.role() != RaftRole::Leader {
             lease.store(0, Release);
         } else if let Some(support) = support {

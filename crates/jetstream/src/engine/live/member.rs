@@ -256,8 +256,7 @@ impl LiveStream {
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
-                let begin = joined.member.consensus().begin_of_term();
-                let sender = (joined.place, &joined.lives, begin);
+                let sender = (joined.place, &joined.lives, joined.member.consensus().begin_of_term());
                 write_frames(&joined.groups, sender, work.messages, &mut frames);
                 let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
                 let lacking = joined.member.consensus_mut().lacking();
