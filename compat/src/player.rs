@@ -193,6 +193,7 @@ impl<'a> Player<'a> {
             Port::Client => Connection::open(self.server.address()),
             Port::Peer => Connection::open(self.server.route_address()?),
             Port::Leaf => Connection::open(self.server.leaf_address()?),
+            Port::Gateway => Connection::open(self.server.gateway_address()?),
             Port::Dialled => Connection::accept(&self.dialled),
         };
         let mut connection = opened.map_err(|e| format!("cannot connect: {e}"))?;

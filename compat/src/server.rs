@@ -97,6 +97,14 @@ impl Server {
         self.said("Listening for route connections on ")
     }
 
+    /// Where the server listens for other clusters: its log says.
+    ///
+    /// # Errors
+    /// When it does not say so.
+    pub(crate) fn gateway_address(&self) -> Result<SocketAddr, String> {
+        self.said("Listening for gateways connections on ")
+    }
+
     /// Where the server listens for leaf nodes: its log says.
     ///
     /// # Errors

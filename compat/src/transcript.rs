@@ -68,6 +68,8 @@ pub(crate) enum Port {
     Peer,
     /// To the port of leaf nodes.
     Leaf,
+    /// To the port of other clusters.
+    Gateway,
     /// The server dials: it is told to by `@dialled@` in its configuration.
     Dialled,
 }
@@ -367,6 +369,8 @@ fn open(name: &str, how: &[&str]) -> Result<Step, String> {
         ["peer", "raw"] => (Port::Peer, true),
         ["leaf"] => (Port::Leaf, false),
         ["leaf", "raw"] => (Port::Leaf, true),
+        ["gateway"] => (Port::Gateway, false),
+        ["gateway", "raw"] => (Port::Gateway, true),
         ["dialled"] => (Port::Dialled, true),
         _ => return Err(format!("no way to connect: {how:?}")),
     };

@@ -15,7 +15,8 @@ use crate::snapshot::{ConnSnapshot, SnapshotSource, SubSnapshot};
 use crate::text::utc;
 use myelin_subject::overlaps;
 use options::ConnzOptions;
-use row::{ConnRow, rows};
+use row::rows;
+pub(crate) use row::{ConnRow, link_row};
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     let options = ConnzOptions::read(query)?;

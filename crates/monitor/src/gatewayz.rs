@@ -1,35 +1,266 @@
-//! `/gatewayz`: the connections to other clusters. There are none yet.
+//! `/gatewayz`: the links with other clusters, by the names of those.
 
+use jiff::Timestamp;
 use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
+use crate::connz::{ConnRow, link_row};
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
-use crate::snapshot::SnapshotSource;
+use crate::routez::{InterestList, optional_utc};
+use crate::snapshot::{ConnSnapshot, PageHeader, SnapshotSource, SubSnapshot, Volume, is_nothing};
 use crate::text::utc;
+use myelin_wire::json::{is_zero, nanoseconds};
 
-/// Without gateways the options `gw_name` and `acc_name` change nothing; the others must still be
-/// readable.
+/// Subjects that nobody wants after which an older server begins to tell all of its interest.
+const INTEREST_ONLY_THRESHOLD: usize = 1000;
+
+/// The gateway of this server, and its links with other clusters.
+#[derive(Debug, Clone)]
+pub struct GatewaysSnapshot {
+    /// Name of this server's gateway.
+    pub name: String,
+    /// The host that others are told to dial.
+    pub host: String,
+    /// The port that others are told to dial.
+    pub port: u16,
+    /// All links, those over which messages go and those over which they come.
+    pub links: Vec<GatewaySnapshot>,
+}
+
+/// One link with a server of another cluster.
+#[derive(Debug, Clone)]
+pub struct GatewaySnapshot {
+    /// Name of the other cluster.
+    pub cluster: String,
+    /// Whether this server has dialled: then messages go over it, else they come.
+    pub is_outbound: bool,
+    /// Whether the other cluster is configured here.
+    pub is_configured: bool,
+    /// The connection; its name is the id of the other server.
+    pub conn: ConnSnapshot,
+    /// Accounts by their names, and how far the side that tells its interest is with each.
+    pub accounts: Vec<(String, &'static str)>,
+}
+
+/// The `gateway` section of `/varz`; what is empty or zero is left out.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct GatewayVarz {
+    /// Name of the gateway.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The address for other clusters.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// The port for other clusters, as it is bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub auth_timeout: f64,
+    /// Seconds for a handshake, with or without TLS.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tls_timeout: f64,
+    /// Whether other clusters have to speak TLS.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_required: bool,
+    /// Whether they have to show certificates.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls_verify: bool,
+    /// The address that others are told, where it is configured.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub advertise: String,
+    /// Attempts to dial a cluster that another one told of.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub connect_retries: u32,
+    /// Clusters that are configured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<RemoteGatewayVarz>,
+    /// Whether clusters that are not configured are refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reject_unknown: bool,
+    /// Written in nanoseconds. Compat: that of routes.
+    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
+    pub write_deadline: Duration,
+    /// Reaction when the write deadline passes. Compat: that of routes.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub write_timeout: &'static str,
+    /// When the certificate for other clusters expires.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_utc")]
+    pub tls_cert_not_after: Option<Timestamp>,
+}
+
+/// A cluster that is configured, in `/varz`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RemoteGatewayVarz {
+    /// Its name.
+    pub name: String,
+    /// Seconds for a handshake with TLS, where the cluster has its own.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tls_timeout: f64,
+    /// `host:port` of its servers, learnt ones among them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
+}
+
+/// The part of the links that a request asks for.
+struct Wanted<'a> {
+    cluster: &'a str,
+    account: &'a str,
+    has_accounts: bool,
+    subs: Subs,
+}
+
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     source.count_request("/gatewayz");
-    Subs::read(query)?;
-    query.flag("accs")?;
+    let subs = Subs::read(query)?;
+    let has_accounts = query.flag("accs")?;
+    let (cluster, account) = (query.text("gw_name"), query.text("acc_name"));
+    let has_accounts = has_accounts || !account.is_empty();
+    let wanted = Wanted { cluster, account, has_accounts, subs };
     let page_header = source.page_header();
-    Ok(PageResponse::page(&Gatewayz {
-        server_id: &page_header.server_id,
-        now: utc(page_header.now),
-        outbound_gateways: Nobody {},
-        inbound_gateways: Nobody {},
-    }))
+    let snapshot = source.gateways();
+    let interest = if has_accounts { source.gateway_interest() } else { HashMap::new() };
+    Ok(PageResponse::page(&Gatewayz::of(snapshot.as_ref(), &wanted, interest, &page_header)))
 }
 
 #[derive(Serialize)]
 struct Gatewayz<'a> {
     server_id: &'a str,
     now: String,
-    outbound_gateways: Nobody,
-    inbound_gateways: Nobody,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    host: &'a str,
+    #[serde(skip_serializing_if = "is_zero")]
+    port: u16,
+    outbound_gateways: Option<BTreeMap<&'a str, RemoteRow<'a>>>,
+    inbound_gateways: BTreeMap<&'a str, Vec<RemoteRow<'a>>>,
 }
 
-/// An empty object.
 #[derive(Serialize)]
-struct Nobody {}
+struct RemoteRow<'a> {
+    configured: bool,
+    connection: ConnRow<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    accounts: Vec<AccountRow>,
+}
+
+#[derive(Serialize)]
+struct AccountRow {
+    name: String,
+    interest_mode: &'static str,
+    interest_only_threshold: usize,
+    #[serde(rename = "num_subs", skip_serializing_if = "is_zero")]
+    subscriptions: usize,
+    #[serde(rename = "num_queue_subs", skip_serializing_if = "is_zero")]
+    queue_subscriptions: usize,
+    #[serde(flatten)]
+    interest: InterestList,
+}
+
+impl<'a> Gatewayz<'a> {
+    fn of(
+        snapshot: Option<&'a GatewaysSnapshot>,
+        wanted: &Wanted<'_>,
+        mut interest: HashMap<u64, Vec<SubSnapshot>>,
+        page_header: &'a PageHeader,
+    ) -> Self {
+        let (mut outbound, mut inbound) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+        let links = snapshot.map_or(&[][..], |snapshot| &snapshot.links);
+        for link in links.iter().filter(|link| wanted.cluster.is_empty() || link.cluster == wanted.cluster) {
+            let subs = interest.remove(&link.conn.cid).unwrap_or_default();
+            let row = RemoteRow::of(link, wanted, subs, page_header);
+            if link.is_outbound {
+                outbound.insert(&*link.cluster, row);
+            } else {
+                inbound.entry(&*link.cluster).or_default().push(row);
+            }
+        }
+        // Compat: a cluster that is not there is null, if there are gateways at all.
+        let is_missing = snapshot.is_some() && !wanted.cluster.is_empty() && outbound.is_empty();
+        Self {
+            server_id: &page_header.server_id,
+            now: utc(page_header.now),
+            name: snapshot.map_or("", |snapshot| &snapshot.name),
+            host: snapshot.map_or("", |snapshot| &snapshot.host),
+            port: snapshot.map_or(0, |snapshot| snapshot.port),
+            outbound_gateways: (!is_missing).then_some(outbound),
+            inbound_gateways: inbound,
+        }
+    }
+}
+
+impl<'a> RemoteRow<'a> {
+    fn of(
+        link: &'a GatewaySnapshot,
+        wanted: &Wanted<'_>,
+        interest: Vec<SubSnapshot>,
+        page_header: &PageHeader,
+    ) -> Self {
+        let mut by_account: HashMap<String, Vec<SubSnapshot>> = HashMap::new();
+        for sub in interest {
+            by_account.entry(sub.account.clone()).or_default().push(sub);
+        }
+        // Compat: an account that only has queue groups is shown although nothing was told of it.
+        let mut modes: BTreeMap<String, &'static str> =
+            by_account.keys().map(|name| (name.clone(), "Optimistic")).collect();
+        modes.extend(link.accounts.iter().map(|(name, mode)| (name.clone(), *mode)));
+        let is_wanted = |name: &str| wanted.account.is_empty() || name == wanted.account;
+        let accounts = modes.into_iter().filter(|(name, _)| wanted.has_accounts && is_wanted(name));
+        let accounts = accounts
+            .map(|(name, mode)| {
+                let subs = by_account.remove(&name);
+                AccountRow::of(name, mode, subs, wanted.subs)
+            })
+            .collect();
+        Self { configured: link.is_configured, connection: link_row(&link.conn, page_header), accounts }
+    }
+}
+
+impl AccountRow {
+    fn of(name: String, mode: &'static str, subs: Option<Vec<SubSnapshot>>, wanted: Subs) -> Self {
+        let subs = subs.unwrap_or_default();
+        Self {
+            name,
+            interest_mode: mode,
+            interest_only_threshold: INTEREST_ONLY_THRESHOLD,
+            subscriptions: subs.len(),
+            queue_subscriptions: subs.iter().filter(|sub| !sub.queue.is_empty()).count(),
+            interest: InterestList::of(wanted, subs),
+        }
+    }
+}
+
+/// The links with one cluster, in the statistics of a server.
+#[derive(Serialize)]
+pub(crate) struct StatszGateway<'a> {
+    gwid: u64,
+    name: &'a str,
+    sent: Volume,
+    received: Volume,
+    inbound_connections: usize,
+}
+
+impl<'a> StatszGateway<'a> {
+    /// One for each cluster to which messages go.
+    pub(crate) fn all(snapshot: &'a GatewaysSnapshot) -> Vec<Self> {
+        let outbound = snapshot.links.iter().filter(|link| link.is_outbound);
+        outbound.map(|link| Self::of(link, &snapshot.links)).collect()
+    }
+
+    fn of(link: &'a GatewaySnapshot, all: &[GatewaySnapshot]) -> Self {
+        let inbound = || all.iter().filter(|other| !other.is_outbound && other.cluster == link.cluster);
+        Self {
+            gwid: link.conn.cid,
+            name: &link.cluster,
+            sent: Volume { msgs: link.conn.out_msgs, bytes: link.conn.out_bytes },
+            received: Volume {
+                msgs: inbound().map(|other| other.conn.in_msgs).sum(),
+                bytes: inbound().map(|other| other.conn.in_bytes).sum(),
+            },
+            inbound_connections: inbound().count(),
+        }
+    }
+}

@@ -9,6 +9,7 @@
 mod accountz;
 mod accstatz;
 mod connz;
+mod counts;
 mod expvar;
 mod gatewayz;
 mod healthz;
@@ -30,6 +31,7 @@ mod text;
 mod varz;
 mod window;
 
+pub use gatewayz::{GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz};
 pub use imports::{
     ExchangeSnapshot, ExportSnapshot, ExportType, ImportSnapshot, LatencySnapshot, MappingSnapshot,
 };

@@ -114,7 +114,7 @@ struct RouteRow<'a> {
 
 /// Interest of the other side, as far as it is asked for.
 #[derive(Default, Serialize)]
-struct InterestList {
+pub(crate) struct InterestList {
     #[serde(rename = "subscriptions_list", skip_serializing_if = "Vec::is_empty")]
     subjects: Vec<String>,
     #[serde(rename = "subscriptions_list_detail", skip_serializing_if = "Vec::is_empty")]
@@ -132,7 +132,7 @@ struct InterestDetail {
 }
 
 impl InterestList {
-    fn of(subs: Subs, wanted: Vec<SubSnapshot>) -> Self {
+    pub(crate) fn of(subs: Subs, wanted: Vec<SubSnapshot>) -> Self {
         match subs {
             Subs::None => Self::default(),
             Subs::Subjects => {

@@ -13,6 +13,8 @@ mod runtime;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+pub use crate::counts::{LinkCounts, Volume};
+use crate::gatewayz::{GatewayVarz, GatewaysSnapshot};
 use crate::imports::ExchangeSnapshot;
 use crate::leafz::{LeafNodesConfig, LeafSnapshot};
 use crate::routez::{ClusterConfig, RouteSnapshot};
@@ -138,6 +140,16 @@ pub trait SnapshotSource: Send + Sync {
     /// Links with leaf nodes and hubs.
     fn leaf_nodes(&self) -> Vec<LeafSnapshot>;
 
+    /// The gateway and its links with other clusters, if there is one.
+    fn gateways(&self) -> Option<GatewaysSnapshot> {
+        None
+    }
+
+    /// Interest of other clusters, by the link that brought it.
+    fn gateway_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        HashMap::new()
+    }
+
     /// Links to the other servers of the cluster.
     fn routes(&self) -> Vec<RouteSnapshot>;
 
@@ -186,6 +198,8 @@ pub struct ServerSnapshot {
     pub cluster: ClusterConfig,
     /// Configuration of leaf nodes.
     pub leaf: LeafNodesConfig,
+    /// The `gateway` section of `/varz`.
+    pub gateway: GatewayVarz,
     /// Configuration of WebSocket.
     pub websocket: WebSocketConfig,
     /// When the server started, loaded its configuration and took this snapshot.
@@ -450,27 +464,6 @@ pub struct Traffic {
     pub subscriptions: u32,
 }
 
-/// One count per kind of link.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct LinkCounts {
-    /// Clients.
-    pub clients: u64,
-    /// Routes.
-    pub routes: u64,
-    /// Gateways.
-    pub gateways: u64,
-    /// Leaf nodes.
-    pub leafs: u64,
-}
-
-impl LinkCounts {
-    /// The sum over all kinds.
-    #[must_use]
-    pub fn total(self) -> u64 {
-        self.clients + self.routes + self.gateways + self.leafs
-    }
-}
-
 /// One client connection, open or closed.
 #[derive(Debug, Clone, Default)]
 pub struct ConnSnapshot {
@@ -665,15 +658,6 @@ pub struct ClaimsIssue {
     /// Whether the issue will pass, or came, with time.
     #[serde(rename = "time_check", skip_serializing_if = "is_false")]
     pub is_about_time: bool,
-}
-
-/// Messages and their bytes, headers and payload.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Volume {
-    /// Messages.
-    pub msgs: u64,
-    /// Bytes.
-    pub bytes: u64,
 }
 
 /// The state of an interest index, or of several summed.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::gatewayz::GatewayVarz;
 use crate::leafz::LeafNodesConfig;
 use crate::response::PageResponse;
 use crate::routez::ClusterConfig;
@@ -81,7 +82,7 @@ struct Varz<'a> {
     #[serde(flatten)]
     limits: &'a VarzLimits,
     cluster: &'a ClusterConfig,
-    gateway: Absent,
+    gateway: &'a GatewayVarz,
     leaf: &'a LeafNodesConfig,
     mqtt: Absent,
     websocket: WebSocket<'a>,
@@ -154,7 +155,7 @@ impl<'a> Varz<'a> {
             identity: &server.identity,
             limits: &server.limits,
             cluster: &server.cluster,
-            gateway: Absent {},
+            gateway: &server.gateway,
             leaf: &server.leaf,
             mqtt: Absent {},
             websocket: WebSocket::of(&server.websocket),

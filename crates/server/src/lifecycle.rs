@@ -200,6 +200,7 @@ impl Server {
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
         let gateways = gateway::start(options, parts).map_err(StartError::new)?;
+        gateways.iter().for_each(|running| running.show(&monitor));
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,

@@ -8,6 +8,7 @@ mod accounts;
 mod cluster;
 mod configured;
 mod connections;
+mod gateways;
 mod jetstream;
 mod queues;
 
@@ -25,11 +26,13 @@ use jiff::tz::TimeZone;
 use myelin_broker::{Account, Broker, Conn};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
+use myelin_mesh::gateway::Gateways;
 use myelin_mesh::leaf::{LeafNodes, LeafState};
 use myelin_monitor::{
-    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, LeafNodesConfig,
-    LeafSnapshot, LinkCounts, PageHeader, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot,
-    ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic, VarzSettings,
+    AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, GatewaysSnapshot, Health, InterestSnapshot,
+    LeafNodesConfig, LeafSnapshot, LinkCounts, PageHeader, Process, QueueSnapshot, RouteSnapshot,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic,
+    VarzSettings,
 };
 use myelin_monitor::{
     ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount,
@@ -65,6 +68,8 @@ pub(crate) struct Monitor {
     cluster: OnceLock<(Arc<Mesh>, u16)>,
     /// Leaf nodes and hubs, and the port for leaf nodes.
     leaf_nodes: OnceLock<(Arc<LeafNodes>, Option<u16>)>,
+    /// The gateway and its port.
+    gateways: OnceLock<(Arc<Gateways>, u16)>,
     queues: WatchedQueues,
 }
 
@@ -89,6 +94,7 @@ impl Monitor {
             ocsp: OnceLock::new(),
             cluster: OnceLock::new(),
             leaf_nodes: OnceLock::new(),
+            gateways: OnceLock::new(),
             queues: WatchedQueues::default(),
         })
     }
@@ -140,6 +146,11 @@ impl Monitor {
     /// Shows leaf nodes and hubs from now on.
     pub(crate) fn set_leaf_nodes(&self, nodes: Arc<LeafNodes>, port: Option<u16>) {
         let _ = self.leaf_nodes.set((nodes, port));
+    }
+
+    /// Shows the gateway and its links from now on.
+    pub(crate) fn set_gateways(&self, gateways: Arc<Gateways>, port: u16) {
+        let _ = self.gateways.set((gateways, port));
     }
 
     /// Shows the cluster from now on.
@@ -301,6 +312,7 @@ impl SnapshotSource for Monitor {
                 cluster_port: self.cluster.get().map(|(_, port)| *port),
                 ..configured.cluster.clone()
             },
+            gateway: gateways::varz(&configured.gateway, self.gateways.get()),
             leaf: LeafNodesConfig {
                 port: self.leaf_nodes.get().and_then(|(_, port)| *port),
                 ..configured.leaf.clone()
@@ -480,6 +492,16 @@ impl SnapshotSource for Monitor {
         let mut leafs: Vec<_> = links.iter().map(|link| connections::leaf_node(link)).collect();
         leafs.sort_by_key(|leaf| leaf.id);
         leafs
+    }
+
+    fn gateways(&self) -> Option<GatewaysSnapshot> {
+        self.gateways.get().map(|(gateways, _)| gateways::snapshot(gateways))
+    }
+
+    fn gateway_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        self.gateways
+            .get()
+            .map_or_else(HashMap::new, |(gateways, _)| gateways::interest(gateways, &self.broker))
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {

@@ -40,8 +40,13 @@ pub(super) fn rows<'a>(
         .collect()
 }
 
+/// The row of a link with another server, which pages about links show.
+pub(crate) fn link_row<'a>(conn: &'a ConnSnapshot, page_header: &PageHeader) -> ConnRow<'a> {
+    ConnRow::of(conn, page_header)
+}
+
 #[derive(Serialize)]
-pub(super) struct ConnRow<'a> {
+pub(crate) struct ConnRow<'a> {
     cid: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     kind: &'a str,

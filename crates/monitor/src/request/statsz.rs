@@ -2,6 +2,7 @@
 //! pinged.
 
 use super::{Page, page};
+use crate::gatewayz::{GatewaysSnapshot, StatszGateway};
 use crate::response::PageResponse;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
@@ -18,13 +19,14 @@ use serde::Serialize;
 /// None that could be: they are JSON.
 pub fn statsz(source: &dyn SnapshotSource) -> Result<Page, String> {
     let (server, jetstream, routes) = (source.server(), source.jetstream(), source.routes());
+    let gateways = source.gateways();
     let shown = jetstream.as_ref().map(|jetstream| JetStreamConfig {
         // Compat: where it lies is nobody else's business.
         store_dir: String::new(),
         ..jetstream.config.clone()
     });
     let jetstream = jetstream.as_ref().zip(shown.as_ref());
-    page(PageResponse::line(200, &Statsz::of(&server, &routes, jetstream)))
+    page(PageResponse::line(200, &Statsz::of(&server, (&routes, gateways.as_ref()), jetstream)))
 }
 
 #[derive(Serialize)]
@@ -52,6 +54,8 @@ struct Statsz<'a> {
     stalled_clients: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     routes: Vec<StatszRoute<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gateways: Vec<StatszGateway<'a>>,
     active_servers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     jetstream: Option<StatszJetStream<'a>>,
@@ -99,7 +103,7 @@ fn shown_meta(meta: MetaGroup, leads: bool) -> MetaGroup {
 impl<'a> Statsz<'a> {
     fn of(
         server: &'a ServerSnapshot,
-        routes: &'a [RouteSnapshot],
+        (routes, gateways): (&'a [RouteSnapshot], Option<&'a GatewaysSnapshot>),
         jetstream: Option<(&'a JetStreamSnapshot, &'a JetStreamConfig)>,
     ) -> Self {
         let (process, traffic) = (&server.process, &server.traffic);
@@ -123,6 +127,7 @@ impl<'a> Statsz<'a> {
             stale_connection_stats: some(server.stale_connections),
             stalled_clients: traffic.stalled_clients,
             routes: routes.iter().map(StatszRoute::of).collect(),
+            gateways: gateways.map(StatszGateway::all).unwrap_or_default(),
             active_servers: 1 + traffic.remotes,
             jetstream: jetstream.map(|(snapshot, config)| StatszJetStream {
                 config,

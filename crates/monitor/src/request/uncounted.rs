@@ -1,5 +1,6 @@
 //! A source that counts no requests: those that come by messages are none of `http_req_stats`.
 
+use crate::gatewayz::GatewaysSnapshot;
 use crate::leafz::LeafSnapshot;
 use crate::routez::RouteSnapshot;
 use crate::snapshot::{
@@ -112,6 +113,14 @@ impl SnapshotSource for Uncounted<'_> {
 
     fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
         self.0.leaf_nodes()
+    }
+
+    fn gateways(&self) -> Option<GatewaysSnapshot> {
+        self.0.gateways()
+    }
+
+    fn gateway_interest(&self) -> HashMap<u64, Vec<SubSnapshot>> {
+        self.0.gateway_interest()
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
-    AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
-    JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, PageHeader, PageResponse, Pages, Process,
-    QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
+    AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, GatewayVarz, Health, InterestSnapshot,
+    JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, PageHeader, PageResponse, Pages,
+    Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
     StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits,
     VarzSettings, WebSocketConfig,
 };
@@ -241,6 +241,7 @@ pub(crate) fn server() -> ServerSnapshot {
     ServerSnapshot {
         cluster: ClusterConfig::default(),
         leaf: LeafNodesConfig::default(),
+        gateway: GatewayVarz::default(),
         websocket: WebSocketConfig::default(),
         identity: ServerIdentity {
             server_id: "NSERVER".to_owned(),

@@ -8,6 +8,7 @@ mod options;
 
 use crate::listener::{self, Acceptor};
 use crate::logging::Logger;
+use crate::monitoring::Monitor;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
@@ -34,6 +35,7 @@ type GatewayParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Ha
 /// Gateways of a running server.
 pub(crate) struct RunningGateways {
     pub(crate) gateways: Arc<Gateways>,
+    port: u16,
     accepting: JoinHandle<()>,
 }
 
@@ -72,10 +74,15 @@ pub(crate) fn start(
     let to = (Arc::clone(&gateways), tls);
     let accepting = supervise::spawn_guarding(accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log)));
     gateways.solicit();
-    Ok(Some(RunningGateways { gateways, accepting }))
+    Ok(Some(RunningGateways { gateways, port: address.port(), accepting }))
 }
 
 impl RunningGateways {
+    /// Has the monitoring show the gateway from now on.
+    pub(crate) fn show(&self, monitor: &Monitor) {
+        monitor.set_gateways(Arc::clone(&self.gateways), self.port);
+    }
+
     /// No link is accepted or dialled any more.
     pub(crate) fn stop(&self) {
         self.gateways.stop();

@@ -11,8 +11,8 @@ use myelin_conf::options::{
 };
 use myelin_conf::{Loaded, Url};
 use myelin_monitor::{
-    ClusterConfig, DenyRules, JetStreamConfig, LeafNodesConfig, LeafRemoteConfig, VarzJetStreamLimits,
-    VarzLimits, VarzSettings, WebSocketConfig,
+    ClusterConfig, DenyRules, GatewayVarz, JetStreamConfig, LeafNodesConfig, LeafRemoteConfig,
+    VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
 };
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ pub(super) struct Configured {
     pub(super) settings: VarzSettings,
     pub(super) cluster: ClusterConfig,
     pub(super) leaf: LeafNodesConfig,
+    pub(super) gateway: GatewayVarz,
     pub(super) websocket: WebSocketConfig,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
@@ -40,6 +41,7 @@ impl Configured {
             limits: limits(options),
             settings: settings(options, loaded.config_digest.clone().unwrap_or_default()),
             cluster: cluster_config(&options.cluster),
+            gateway: super::gateways::configured(&options.gateway, &options.cluster),
             leaf: leaf_nodes(&options.leaf_nodes, &options.cluster),
             websocket: websocket(&options.websocket),
             wants_jetstream: options.jetstream.enabled,
@@ -159,7 +161,7 @@ fn leaf_remote(remote: &LeafRemoteOptions) -> LeafRemoteConfig {
     }
 }
 
-fn host_and_port(route: &Url) -> String {
+pub(super) fn host_and_port(route: &Url) -> String {
     match route.port() {
         Some(port) => format!("{}:{port}", route.host()),
         None => route.host().to_owned(),
