@@ -1,111 +1,21 @@
 //! `/gatewayz`: the links with other clusters, by the names of those.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use crate::connz::{ConnRow, link_row};
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
-use crate::routez::{InterestList, optional_utc};
-use crate::snapshot::{ConnSnapshot, PageHeader, SnapshotSource, SubSnapshot, Volume, is_nothing};
+use crate::routez::InterestList;
+use crate::snapshot::{GatewaySnapshot, GatewaysSnapshot, PageHeader, SnapshotSource, SubSnapshot, Volume};
 use crate::text::utc;
-use myelin_wire::json::{is_zero, nanoseconds};
+use myelin_wire::json::is_zero;
 
 /// Subjects that nobody wants after which an older server begins to tell all of its interest.
 const INTEREST_ONLY_THRESHOLD: usize = 1000;
 
-/// The gateway of this server, and its links with other clusters.
-#[derive(Debug, Clone)]
-pub struct GatewaysSnapshot {
-    /// Name of this server's gateway.
-    pub name: String,
-    /// The host that others are told to dial.
-    pub host: String,
-    /// The port that others are told to dial.
-    pub port: u16,
-    /// All links, those over which messages go and those over which they come.
-    pub links: Vec<GatewaySnapshot>,
-}
-
-/// One link with a server of another cluster.
-#[derive(Debug, Clone)]
-pub struct GatewaySnapshot {
-    /// Name of the other cluster.
-    pub cluster: String,
-    /// Whether this server has dialled: then messages go over it, else they come.
-    pub is_outbound: bool,
-    /// Whether the other cluster is configured here.
-    pub is_configured: bool,
-    /// The connection; its name is the id of the other server.
-    pub conn: ConnSnapshot,
-    /// Accounts by their names, and how far the side that tells its interest is with each.
-    pub accounts: Vec<(String, &'static str)>,
-}
-
-/// The `gateway` section of `/varz`; what is empty or zero is left out.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct GatewayVarz {
-    /// Name of the gateway.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The address for other clusters.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub host: String,
-    /// The port for other clusters, as it is bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub auth_timeout: f64,
-    /// Seconds for a handshake, with or without TLS.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub tls_timeout: f64,
-    /// Whether other clusters have to speak TLS.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub tls_required: bool,
-    /// Whether they have to show certificates.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub tls_verify: bool,
-    /// The address that others are told, where it is configured.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub advertise: String,
-    /// Attempts to dial a cluster that another one told of.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub connect_retries: u32,
-    /// Clusters that are configured.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gateways: Vec<RemoteGatewayVarz>,
-    /// Whether clusters that are not configured are refused.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub reject_unknown: bool,
-    /// Written in nanoseconds. Compat: that of routes.
-    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
-    pub write_deadline: Duration,
-    /// Reaction when the write deadline passes. Compat: that of routes.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub write_timeout: &'static str,
-    /// When the certificate for other clusters expires.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_utc")]
-    pub tls_cert_not_after: Option<Timestamp>,
-}
-
-/// A cluster that is configured, in `/varz`.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct RemoteGatewayVarz {
-    /// Its name.
-    pub name: String,
-    /// Seconds for a handshake with TLS, where the cluster has its own.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub tls_timeout: f64,
-    /// `host:port` of its servers, learnt ones among them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub urls: Vec<String>,
-}
-
 /// The part of the links that a request asks for.
-struct Wanted<'a> {
+struct LinkFilter<'a> {
     cluster: &'a str,
     account: &'a str,
     has_accounts: bool,
@@ -118,7 +28,7 @@ pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageR
     let has_accounts = query.flag("accs")?;
     let (cluster, account) = (query.text("gw_name"), query.text("acc_name"));
     let has_accounts = has_accounts || !account.is_empty();
-    let wanted = Wanted { cluster, account, has_accounts, subs };
+    let wanted = LinkFilter { cluster, account, has_accounts, subs };
     let page_header = source.page_header();
     let snapshot = source.gateways();
     let interest = if has_accounts { source.gateway_interest() } else { HashMap::new() };
@@ -163,7 +73,7 @@ struct AccountRow {
 impl<'a> Gatewayz<'a> {
     fn of(
         snapshot: Option<&'a GatewaysSnapshot>,
-        wanted: &Wanted<'_>,
+        wanted: &LinkFilter<'_>,
         mut interest: HashMap<u64, Vec<SubSnapshot>>,
         page_header: &'a PageHeader,
     ) -> Self {
@@ -195,7 +105,7 @@ impl<'a> Gatewayz<'a> {
 impl<'a> RemoteRow<'a> {
     fn of(
         link: &'a GatewaySnapshot,
-        wanted: &Wanted<'_>,
+        wanted: &LinkFilter<'_>,
         interest: Vec<SubSnapshot>,
         page_header: &PageHeader,
     ) -> Self {

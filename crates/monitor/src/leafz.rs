@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use crate::query::{BadQuery, Query};
 use crate::response::PageResponse;
-use crate::routez::optional_utc;
 use crate::snapshot::{SnapshotSource, is_nothing};
-use crate::text::{round_trip, utc};
+use crate::text::{optional_utc, round_trip, utc};
 use myelin_wire::json::nanoseconds;
 
 /// One link with a leaf node or a hub.

@@ -31,7 +31,6 @@ mod text;
 mod varz;
 mod window;
 
-pub use gatewayz::{GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz};
 pub use imports::{
     ExchangeSnapshot, ExportSnapshot, ExportType, ImportSnapshot, LatencySnapshot, MappingSnapshot,
 };
@@ -41,10 +40,11 @@ pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
     AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
-    ConnSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot,
-    JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader,
-    PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress,
-    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance,
-    StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
-    Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    ConnSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, Health, InterestSnapshot, JetStreamAccount,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts,
+    MetaGroup, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup,
+    RaftGroupSnapshot, RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot, ServerIdentity,
+    ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream, StreamFailure,
+    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits,
+    VarzSettings, Volume, WebSocketConfig,
 };

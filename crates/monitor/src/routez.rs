@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
 use crate::snapshot::{SnapshotSource, SubSnapshot, is_nothing};
-use crate::text::{age, round_trip, utc};
+use crate::text::{age, optional_utc, round_trip, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
 use myelin_wire::peer::info::SubjectFilter;
 
@@ -250,9 +250,4 @@ pub struct ClusterConfig {
     /// When the certificate for other servers expires.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_utc")]
     pub tls_cert_not_after: Option<Timestamp>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
-pub(crate) fn optional_utc<S: serde::Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
-    time.map(utc).serialize(to)
 }

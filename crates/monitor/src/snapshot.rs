@@ -5,6 +5,7 @@
 //! order and names here *are* the page's. A snapshot never points back into the running server.
 
 mod cluster;
+mod gateways;
 mod health;
 mod jetstream;
 mod journal;
@@ -14,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 pub use crate::counts::{LinkCounts, Volume};
-use crate::gatewayz::{GatewayVarz, GatewaysSnapshot};
 use crate::imports::ExchangeSnapshot;
 use crate::leafz::{LeafNodesConfig, LeafSnapshot};
 use crate::routez::{ClusterConfig, RouteSnapshot};
@@ -25,6 +25,7 @@ use serde::Serialize;
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 
 pub use cluster::{MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress};
+pub use gateways::{GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz};
 pub use health::{ClusterAilment, ClusterHealth, Health};
 pub use jetstream::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json, Standing,

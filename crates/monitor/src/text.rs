@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
 use myelin_stdx::rfc3339;
+use serde::Serialize as _;
 
 /// A moment in UTC as Go's RFC 3339 with nanoseconds: the fraction has no trailing zeros.
 pub(crate) fn utc(moment: Timestamp) -> String {
@@ -91,6 +92,12 @@ fn with_fraction(whole: u64, fraction: u64, digits: usize, unit: &str) -> String
     push_fraction(&mut text, fraction, digits);
     text.push_str(unit);
     text
+}
+
+/// Writes a time as [`utc`] does, if there is one.
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
+pub(crate) fn optional_utc<S: serde::Serializer>(time: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(utc).serialize(to)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::gatewayz::GatewayVarz;
 use crate::leafz::LeafNodesConfig;
 use crate::response::PageResponse;
 use crate::routez::ClusterConfig;
+use crate::snapshot::GatewayVarz;
 use crate::snapshot::{
     JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, OcspPeerCache, Process,
     ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,

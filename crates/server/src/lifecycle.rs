@@ -199,8 +199,7 @@ impl Server {
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
-        let gateways = gateway::start(options, parts).map_err(StartError::new)?;
-        gateways.iter().for_each(|running| running.show(&monitor));
+        let gateways = gateway::start(options, parts, &monitor).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,

@@ -2,9 +2,10 @@
 //! pinged.
 
 use super::{Page, page};
-use crate::gatewayz::{GatewaysSnapshot, StatszGateway};
+use crate::gatewayz::StatszGateway;
 use crate::response::PageResponse;
 use crate::routez::RouteSnapshot;
+use crate::snapshot::GatewaysSnapshot;
 use crate::snapshot::{
     JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, ServerSnapshot,
     SnapshotSource, VarzJetStreamLimits, Volume,

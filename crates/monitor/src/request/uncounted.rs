@@ -1,8 +1,8 @@
 //! A source that counts no requests: those that come by messages are none of `http_req_stats`.
 
-use crate::gatewayz::GatewaysSnapshot;
 use crate::leafz::LeafSnapshot;
 use crate::routez::RouteSnapshot;
+use crate::snapshot::GatewaysSnapshot;
 use crate::snapshot::{
     AccountSnapshot, ClusterHealth, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
     JetStreamSnapshot, PageHeader, QueueSnapshot, RaftGroupSnapshot, RuntimeSnapshot, ServerSnapshot,

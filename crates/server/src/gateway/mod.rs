@@ -35,7 +35,6 @@ type GatewayParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Ha
 /// Gateways of a running server.
 pub(crate) struct RunningGateways {
     pub(crate) gateways: Arc<Gateways>,
-    port: u16,
     accepting: JoinHandle<()>,
 }
 
@@ -46,6 +45,7 @@ pub(crate) struct RunningGateways {
 pub(crate) fn start(
     options: &Options,
     (broker, mailboxes, log, control): GatewayParts<'_>,
+    monitor: &Monitor,
 ) -> Result<Option<RunningGateways>, String> {
     let Some(name) = name(options) else { return Ok(None) };
     let gateway = &options.gateway;
@@ -74,15 +74,11 @@ pub(crate) fn start(
     let to = (Arc::clone(&gateways), tls);
     let accepting = supervise::spawn_guarding(accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log)));
     gateways.solicit();
-    Ok(Some(RunningGateways { gateways, port: address.port(), accepting }))
+    monitor.set_gateways(Arc::clone(&gateways), address.port());
+    Ok(Some(RunningGateways { gateways, accepting }))
 }
 
 impl RunningGateways {
-    /// Has the monitoring show the gateway from now on.
-    pub(crate) fn show(&self, monitor: &Monitor) {
-        monitor.set_gateways(Arc::clone(&self.gateways), self.port);
-    }
-
     /// No link is accepted or dialled any more.
     pub(crate) fn stop(&self) {
         self.gateways.stop();

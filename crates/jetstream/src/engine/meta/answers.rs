@@ -54,8 +54,8 @@ impl Meta {
         }
     }
 
-    /// Gives the answers that are waited for from a stream that leads. `is_here`: it has led already
-    /// when that was asked for.
+    /// Gives the answers that are waited for from a stream that leads. `is_here`: it has led
+    /// already when that was asked for.
     pub(super) fn answer_pending(&self, live: &Arc<LiveStream>, is_here: bool) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let assignment = self.view().get(live.account_name(), live.name());

@@ -250,7 +250,8 @@ impl Meta {
     fn is_told(&self, jetstream: &Arc<JetStream>, founders: &str, removed: Option<Seq>) {
         if founders == self.founders {
             let known = lock(&self.members.roster).last_of(&self.name);
-            // It may be said late, or by one that is behind: what this server knows itself is newer.
+            // It may be said late, or by one that is behind: what this server knows itself is
+            // newer.
             return if removed.is_some_and(|at| at > known) {
                 self.set_out(jetstream, true)
             };

@@ -149,9 +149,7 @@ impl Meta {
             }
             // Its group has changed: the others have what is here. Or one of the same name that was
             // removed while this server was away, and made anew elsewhere.
-            Some(live) if !is_mine => {
-                return self.remove(jetstream, &account, (assignment, false), &live);
-            }
+            Some(live) if !is_mine => return self.remove(jetstream, &account, (assignment, false), &live),
             _ if !is_mine => return self.note_done(jetstream, assignment),
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
                 self.change(jetstream, &account, (assignment, live))

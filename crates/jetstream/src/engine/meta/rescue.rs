@@ -22,7 +22,7 @@ impl Meta {
     /// and now.
     ///
     /// # Errors
-    /// It would not be lower, or the group can do without: in the reference's words.
+    /// Not lower, or the group can do without: in the reference's words.
     pub(in crate::engine) fn rescue(
         &self,
         jetstream: &JetStream,

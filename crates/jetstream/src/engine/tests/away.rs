@@ -1,6 +1,7 @@
-//! What servers do that were away, or were removed and run still.
+//! Servers that were away, and those that were removed and run still.
 
 use super::meta_cluster::MetaCluster;
+use myelin_stdx::sync::lock;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -50,8 +51,7 @@ fn direct_get(cluster: &mut MetaCluster, number: usize) -> Option<String> {
     let heard = house.record("gets");
     house.say("$JS.API.DIRECT.GET.S", "gets", r#"{"seq":1}"#);
     cluster.settle();
-    let payload = myelin_stdx::sync::lock(&heard).first().map(|heard| heard.payload.clone());
-    payload
+    std::mem::take(&mut *lock(&heard)).into_iter().next().map(|heard| heard.payload)
 }
 
 /// While its server is away a stream without replicas is removed and made anew elsewhere.
@@ -84,7 +84,7 @@ fn a_stream_that_was_made_anew_elsewhere_is_not_served_by_a_server_that_was_away
     assert_eq!(holders_of(&mut cluster, name), elsewhere);
 }
 
-/// What it has does not go on: a get would be as old as its removal.
+/// Its replicas stand still: a get would be as old as its removal.
 #[test]
 fn a_server_that_was_removed_answers_no_direct_gets_until_it_is_a_member_again() {
     let mut cluster = MetaCluster::founded_by(4, 4);

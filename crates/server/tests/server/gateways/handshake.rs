@@ -150,10 +150,10 @@ fn what_makes_no_sense_ends_the_link() {
 
 /// A server that dials a test.
 fn dialling(kind: ServerKind, more: &str) -> Option<(Site, Raw, TcpListener)> {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("it is there");
+    let port = listener.local_addr().expect("it is there").port();
     let site = Site::start(kind, ("A1", "A", free_port()), &[("B", port)], "", more)?;
-    let (stream, _) = listener.accept().unwrap();
+    let (stream, _) = listener.accept().expect("it is there");
     Some((site, Raw::over(stream), listener))
 }
 
