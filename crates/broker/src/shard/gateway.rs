@@ -186,13 +186,15 @@ impl Shard {
     #[inline(never)]
     fn publish_to_requester(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) -> Option<Published> {
         let is_of_here = matches!(from.source, Source::Here | Source::Leaf { .. } | Source::Request { .. });
-        if !is_of_here || !self.may_answer(from, message) {
+        if !is_of_here {
             return None;
         }
         let whole = from.account.gateway_replies.find(message.address(), from.now)?;
         let cluster = Arc::clone(&self.broker.cluster);
         let conn = GatewayLinks::of(&cluster)?.outbound_to(MappedReply::of(&whole)?.cluster)?;
-        if conn.close_requested().is_some() {
+        // A right to answer is counted: it is asked for last, and what goes the usual way asks
+        // there.
+        if conn.close_requested().is_some() || !self.may_answer(from, message) {
             return None;
         }
         if from.verbose {

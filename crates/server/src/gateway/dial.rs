@@ -80,9 +80,8 @@ impl GatewayDialler {
 
     async fn run(&self, remote: Arc<GatewayRemote>, is_first: bool) {
         if !is_first {
-            let again = if remote.is_implicit() { Duration::ZERO } else { AGAIN };
             let jitter = RandomState::new().hash_one(remote.name()) % JITTER;
-            tokio::time::sleep(again + Duration::from_millis(jitter)).await;
+            tokio::time::sleep(AGAIN + Duration::from_millis(jitter)).await;
         }
         let (mut attempts, mut pause) = (0_u32, PAUSE);
         while let Some(gateways) = self.gateways(&remote) {

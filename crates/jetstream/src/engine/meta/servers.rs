@@ -175,9 +175,11 @@ impl Meta {
     /// Has all streams leave a server that stays in the group: now where others are free, and else
     /// as soon as one is.
     pub(in crate::engine) async fn evacuate_server(&self, jetstream: &JetStream, name: &str) {
-        let assigned = self.view().on_server(name);
         let needs = |one: &Arc<Assignment>| needs_facts(&one.config) || self.has_unique_tags();
-        let facts = if assigned.iter().any(needs) { self.facts(jetstream).await } else { BTreeMap::new() };
+        let is_asked = self.view().on_server(name).iter().any(needs);
+        let facts = if is_asked { self.facts(jetstream).await } else { BTreeMap::new() };
+        // As things are now: others have gone on while servers were asked.
+        let assigned = self.view().on_server(name);
         let mut out = MessageBuf::default();
         for known in assigned.iter().filter(|one| one.peers.iter().any(|peer| peer == name)) {
             let terms = PlaceTerms { config: &known.config, facts: &facts, not: &known.leaves };

@@ -2,6 +2,7 @@
 
 use super::{Site, joined, pairs};
 use crate::eventually;
+use crate::raw::Raw;
 use crate::routes::{MIXES, free_port, wait_for_interest};
 
 #[test]
@@ -58,6 +59,40 @@ fn answers_find_the_server_that_asked_within_its_cluster() {
     }
 }
 
+fn login(user: &str, site: &Site) -> Raw {
+    let mut raw = Raw::open(site.server.address());
+    raw.send(&format!(
+        "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"{user}\",\"pass\":\"{user}\"}}\r\n"
+    ));
+    raw.barrier();
+    raw
+}
+
+const RESPONDER: &str = r#"authorization { users: [
+  {user: c, password: c}
+  {user: s, password: s, permissions: {publish: {allow: ["none"]}, subscribe: ">", allow_responses: true}} ] }"#;
+
+/// A right to answer is one for each request: it is used once, wherever the answer goes.
+#[test]
+fn who_may_only_answer_answers_both_clusters() {
+    for [one, two] in pairs(RESPONDER) {
+        for (here, there) in [(&one, &two), (&two, &one)] {
+            let (mut far, mut near, mut serves) = (login("c", here), login("c", there), login("s", there));
+            serves.subscribe("ask", 1);
+            joined(&mut far, &mut near);
+            for turn in 0..6 {
+                let asks = if turn % 3 == 0 { &mut far } else { &mut near };
+                asks.send(&format!("SUB inbox.{turn} 3\r\nPUB ask inbox.{turn} 1\r\n?\r\n"));
+                let reply = serves.message().reply.expect("a request has a reply");
+                serves.publish(&reply, "!");
+                let answer = asks.message();
+                assert_eq!((answer.subject.as_str(), answer.text()), (&*format!("inbox.{turn}"), "!"));
+                asks.send("UNSUB 3\r\n");
+            }
+        }
+    }
+}
+
 const ACCOUNTS: &str = r#"accounts {
   X { users: [{user: x, password: x}], exports: [{service: "svc.>"}] }
   Y { users: [{user: y, password: y}], imports: [{service: {account: X, subject: "svc.>"}, to: "my.>"}] } }"#;
@@ -66,14 +101,6 @@ const ACCOUNTS: &str = r#"accounts {
 fn a_service_of_another_account_answers_from_another_cluster() {
     for [one, two] in pairs(ACCOUNTS) {
         for (here, there) in [(&one, &two), (&two, &one)] {
-            let login = |user: &str, site: &Site| {
-                let mut raw = crate::raw::Raw::open(site.server.address());
-                raw.send(&format!(
-                    "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"{user}\",\"pass\":\"{user}\"}}\r\n"
-                ));
-                raw.barrier();
-                raw
-            };
             let (mut asks, mut serves, mut probe) = (login("y", here), login("x", there), login("x", here));
             serves.subscribe("svc.>", 1);
             wait_for_interest(&mut probe, &mut serves);
