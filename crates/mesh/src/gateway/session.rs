@@ -9,7 +9,9 @@ use super::{GatewayState, Gateways};
 use crate::certificate::PeerCertificate;
 use crate::config::RouteUrl;
 use crate::peer_session::{Announcement, Ingested, Next, PeerSession};
-use crate::session::one_line;
+use crate::session::common::{
+    self, HANDSHAKE_LINE, INTEREST_PER_TURN, LARGEST, LARGEST_BACKLOG, LONGEST_LINE, one_line,
+};
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
 use myelin_auth::{Identity, Reject};
@@ -22,16 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Longest line of a handshake: INFO lists the addresses of a whole cluster.
-const HANDSHAKE_LINE: usize = 64 * 1024;
-/// Longest line afterwards: a message may name many queue groups.
-const LONGEST_LINE: usize = 1024 * 1024;
-/// Largest message, whatever this server lets its own clients send.
-const LARGEST: u32 = 64 * 1024 * 1024;
-/// Lines of interest after which the shard's other connections have their turn.
-const INTEREST_PER_TURN: u32 = 512;
-/// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
-const LARGEST_BACKLOG: usize = 1024 * 1024;
 /// Longest time between two PINGs. Compat: whatever is configured.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -188,10 +180,7 @@ impl GatewaySession {
             (GatewayPhase::AwaitConnect, _) => Err(self.refuse_login()),
             (GatewayPhase::AwaitInfo | GatewayPhase::Ready, PeerOp::Info(json)) => self.info(json, now),
             (_, PeerOp::Ping) => {
-                if self.timers.answers(self.link.is_behind(), now) {
-                    self.say(b"PONG\r\n");
-                    self.link.log_out("PONG");
-                }
+                common::answer_ping(&self.link, &mut self.timers, now);
                 Ok(())
             }
             (_, PeerOp::Pong) => {
@@ -255,19 +244,7 @@ impl GatewaySession {
         if self.state == GatewayPhase::AwaitConnect {
             return self.refuse_login();
         }
-        let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
-        let (text, reason) = match error {
-            PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
-            PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
-            PeerError::LineTooLong => ("maximum control line exceeded", CloseReason::MaximumControlLine),
-            PeerError::PayloadTooLarge => ("Maximum Payload Violation", CloseReason::MaximumPayload),
-        };
-        // Compat: of arguments that make no sense the other side is not told.
-        if error != PeerError::BadArguments {
-            self.say(format!("-ERR '{text}'\r\n").as_bytes());
-        }
-        self.log(Level::Error, format_args!("Gateway parser ERROR: {text}: proto='{snippet:?}...'"));
-        reason
+        common::refuse_bytes(&self.link, "Gateway", error, rest)
     }
 
     fn leave(&mut self) {
@@ -395,8 +372,7 @@ impl PeerSession for GatewaySession {
             Due::Nothing => None,
             Due::Ping => {
                 self.log(Level::Debug, format_args!("Gateway Ping Timer"));
-                self.say(b"PING\r\n");
-                self.link.log_out("PING");
+                common::ping(&self.link);
                 None
             }
             Due::Silent if self.known.remote().is_some() => {
@@ -411,9 +387,7 @@ impl PeerSession for GatewaySession {
             }
             Due::Stale => {
                 self.broker().counters().stale_gateways.fetch_add(1, Relaxed);
-                self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
-                self.say(b"-ERR 'Stale Connection'\r\n");
-                Some(CloseReason::StaleConnection)
+                Some(common::give_up_stale(&self.link))
             }
         }
     }
@@ -424,9 +398,7 @@ impl PeerSession for GatewaySession {
         }
         self.state = GatewayPhase::Closed;
         self.announcing = None;
-        let (text, name) = (reason.text(), self.known.facts().server_name);
-        let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
-        self.log(Level::Info, format_args!("Gateway connection closed: {text}{remote}"));
+        common::log_end(&self.link, "Gateway", reason, &self.known.facts().server_name);
         let removal = self.link.end(reason);
         self.leave();
         Some(removal)

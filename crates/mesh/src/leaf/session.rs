@@ -9,7 +9,9 @@ use super::tls_state::TlsState;
 use super::{LeafFacts, LeafNodes, LeafState};
 use crate::certificate::PeerCertificate;
 use crate::peer_session::{Announcement, Ingested, Next, PeerSession};
-use crate::session::one_line;
+use crate::session::common::{
+    self, HANDSHAKE_LINE, INTEREST_PER_TURN, LARGEST_BACKLOG, LONGEST_LINE, one_line,
+};
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
 use myelin_auth::operator::ClaimedUser;
@@ -26,14 +28,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Longest line of a handshake: INFO lists the addresses of a whole cluster.
-const HANDSHAKE_LINE: usize = 64 * 1024;
-/// Longest line afterwards: a message may name many queue groups.
-const LONGEST_LINE: usize = 1024 * 1024;
-/// Lines of interest after which the shard's other connections have their turn.
-const INTEREST_PER_TURN: u32 = 512;
-/// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
-const LARGEST_BACKLOG: usize = 1024 * 1024;
 /// Time for a hub to answer CONNECT.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Wait before a hub is dialled again to which there is a way in a circle.
@@ -304,10 +298,7 @@ impl LeafSession {
                 return Err(CloseReason::DuplicateLeafNode);
             }
             (_, PeerOp::Ping) => {
-                if self.timers.answers(self.link.is_behind(), now) {
-                    self.say(b"PONG\r\n");
-                    self.link.log_out("PONG");
-                }
+                common::answer_ping(&self.link, &mut self.timers, now);
             }
             (_, PeerOp::Pong) => {
                 self.timers.ponged(now);
@@ -358,19 +349,7 @@ impl LeafSession {
         if !matches!(self.state, LeafPhase::Ready) {
             return self.deny_stranger();
         }
-        let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
-        let (text, reason) = match error {
-            PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
-            PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
-            PeerError::LineTooLong => ("maximum control line exceeded", CloseReason::MaximumControlLine),
-            PeerError::PayloadTooLarge => ("Maximum Payload Violation", CloseReason::MaximumPayload),
-        };
-        // Compat: of arguments that make no sense the other side is not told.
-        if error != PeerError::BadArguments {
-            self.say(format!("-ERR '{text}'\r\n").as_bytes());
-        }
-        self.log(Level::Error, format_args!("Leafnode parser ERROR: {text}: proto='{snippet:?}...'"));
-        reason
+        common::refuse_bytes(&self.link, "Leafnode", error, rest)
     }
 
     /// Tells the other side and the log what is wrong.
@@ -535,8 +514,7 @@ impl PeerSession for LeafSession {
             Due::Nothing => None,
             Due::Ping => {
                 self.log(Level::Debug, format_args!("Leafnode Ping Timer"));
-                self.say(b"PING\r\n");
-                self.link.log_out("PING");
+                common::ping(&self.link);
                 None
             }
             Due::Silent => match self.state {
@@ -556,9 +534,7 @@ impl PeerSession for LeafSession {
             },
             Due::Stale => {
                 self.broker().counters().stale_leaf_nodes.fetch_add(1, Relaxed);
-                self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
-                self.say(b"-ERR 'Stale Connection'\r\n");
-                Some(CloseReason::StaleConnection)
+                Some(common::give_up_stale(&self.link))
             }
         }
     }
@@ -568,9 +544,7 @@ impl PeerSession for LeafSession {
             return None;
         }
         self.announcing = None;
-        let (text, name) = (reason.text(), self.known.facts().name);
-        let remote = if name.is_empty() { String::new() } else { format!(" - Remote: {name}") };
-        self.log(Level::Info, format_args!("Leafnode connection closed: {text}{remote}"));
+        common::log_end(&self.link, "Leafnode", reason, &self.known.facts().name);
         let removal = self.link.end(reason);
         self.leave();
         Some(removal)

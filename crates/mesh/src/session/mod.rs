@@ -7,6 +7,7 @@
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
+pub(crate) mod common;
 mod compression;
 mod handshake;
 mod reload;
@@ -18,6 +19,7 @@ use crate::gossip::{DialPlace, Making};
 use crate::peer_session::{Ingested, Next};
 use crate::peers::{Dial, LinkFacts, LinkState, Mesh};
 use bytes::Bytes;
+use common::{HANDSHAKE_LINE, INTEREST_PER_TURN, LARGEST, LARGEST_BACKLOG, LONGEST_LINE, one_line};
 use compression::Negotiation;
 use myelin_auth::ClientCertificate;
 use myelin_broker::{Announcing, Broker, Conn, Level, Link, LinkRemoval, Shard};
@@ -30,21 +32,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use timers::LinkTimers;
 
-/// Longest line of a handshake: INFO lists the addresses of a whole cluster.
-const HANDSHAKE_LINE: usize = 64 * 1024;
 /// Largest message of a peer that has said CONNECT and not yet what it is like.
 const HANDSHAKE_PAYLOAD: u32 = 64 * 1024;
-/// Longest line afterwards: a message may name many queue groups.
-const LONGEST_LINE: usize = 1024 * 1024;
-/// Largest message, whatever this server lets its own clients send.
-const LARGEST: u32 = 64 * 1024 * 1024;
-/// Lines of interest after which the shard's other connections have their turn: a server that joins
-/// is told of a million.
-///
-/// Perf: about half a millisecond.
-const INTEREST_PER_TURN: u32 = 512;
-/// Most that may wait for a peer during the handshake: one that asks and does not read is given up.
-const LARGEST_BACKLOG: usize = 1024 * 1024;
 
 /// The server that began a link.
 #[derive(Debug, Clone)]
@@ -285,10 +274,7 @@ impl LinkSession {
             }
             (LinkPhase::Closed, _) => Err(CloseReason::ServerShutdown),
             (LinkPhase::AwaitInfo | LinkPhase::Ready(_), PeerOp::Ping) => {
-                if self.timers.answers(self.link.is_behind(), now) {
-                    self.link.say(b"PONG\r\n");
-                    self.link.log_out("PONG");
-                }
+                common::answer_ping(&self.link, &mut self.timers, now);
                 Ok(())
             }
             (_, PeerOp::Pong) => {
@@ -339,23 +325,11 @@ impl LinkSession {
 
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
-        let snippet = String::from_utf8_lossy(&rest[..rest.len().min(32)]).into_owned();
         if error == PeerError::PayloadTooLarge && !self.is_ready() {
             self.fail(format_args!("Authorization Violation"));
             return CloseReason::ProtocolViolation;
         }
-        let (text, reason) = match error {
-            PeerError::UnknownOperation => ("Unknown Protocol Operation", CloseReason::ProtocolViolation),
-            PeerError::BadArguments => ("Parse Error", CloseReason::ProtocolViolation),
-            PeerError::LineTooLong => ("maximum control line exceeded", CloseReason::MaximumControlLine),
-            PeerError::PayloadTooLarge => ("Maximum Payload Violation", CloseReason::MaximumPayload),
-        };
-        // Compat: of arguments that make no sense the other side is not told.
-        if error != PeerError::BadArguments {
-            self.link.say(format!("-ERR '{text}'\r\n").as_bytes());
-        }
-        self.log(Level::Error, format_args!("Router parser ERROR: {text}: proto='{snippet:?}...'"));
-        reason
+        common::refuse_bytes(&self.link, "Router", error, rest)
     }
 
     fn is_ready(&self) -> bool {
@@ -383,8 +357,7 @@ impl LinkSession {
             timers::Due::Nothing => None,
             timers::Due::Ping => {
                 self.log(Level::Debug, format_args!("Router Ping Timer"));
-                self.link.say(b"PING\r\n");
-                self.link.log_out("PING");
+                common::ping(&self.link);
                 None
             }
             timers::Due::Silent => {
@@ -393,9 +366,7 @@ impl LinkSession {
             }
             timers::Due::Stale => {
                 self.link.broker().counters().stale_links.fetch_add(1, Relaxed);
-                self.log(Level::Debug, format_args!("Stale Client Connection - Closing"));
-                self.link.say(b"-ERR 'Stale Connection'\r\n");
-                Some(CloseReason::StaleConnection)
+                Some(common::give_up_stale(&self.link))
             }
         }
     }
@@ -407,10 +378,7 @@ impl LinkSession {
         }
         self.announcing = None;
         if !std::mem::replace(&mut self.end_is_logged, true) {
-            let (text, name) = (reason.text(), self.known.facts().remote_name);
-            let remote =
-                if name.is_empty() { String::new() } else { format!(" - Remote: {}", one_line(&name)) };
-            self.log(Level::Info, format_args!("Router connection closed: {text}{remote}"));
+            common::log_end(&self.link, "Router", reason, &self.known.facts().remote_name);
         }
         let removal = self.link.end(reason);
         self.leave();
@@ -440,9 +408,4 @@ impl LinkSession {
         crate::gossip::complete(&mut info, self.conn().peer().ip());
         RouteUrl::of_gossip(&info.ip)
     }
-}
-
-/// Text of the other side as it may stand in the log: on one line.
-pub(crate) fn one_line(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
