@@ -1,13 +1,14 @@
-//! Accepts clients and hands each to a shard.
+//! Accepts clients and links with other servers, and hands each to a shard.
 
 use crate::logging::Logger;
 use crate::os_error::words;
-use crate::shard::{Mail, Mailbox};
-use crate::supervise::{SupervisedPart, persist};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
+use crate::supervise::{self, SupervisedPart, persist};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
 /// First and longest pause after accepting failed, most likely for want of file descriptors.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -59,6 +60,39 @@ async fn accept_all(acceptor: &Acceptor, shards: &[Mailbox], log: &Logger) {
         match stream.into_std() {
             Ok(stream) => place(shards, Mail::Accept(stream, peer)),
             Err(error) => log.error(format_args!("Client Accept error: {}", words(&error))),
+        }
+    }
+}
+
+/// Accepts links with other servers until the task is ended. `kind`: theirs, in the log; `link`
+/// says for each with whom it is and how it is secured.
+pub(crate) fn accept_links(
+    listener: TcpListener,
+    (kind, log): (&'static str, &Arc<Logger>),
+    shards: Vec<Mailbox>,
+    link: impl Fn() -> (LinkWith, Option<LinkSecurity>) + Send + Sync + 'static,
+) -> JoinHandle<()> {
+    let acceptor = Acceptor::new(listener, Arc::clone(log));
+    supervise::spawn_guarding(async move {
+        persist(SupervisedPart::Accept, || accept_all_links(&acceptor, kind, &shards, &link)).await;
+    })
+}
+
+async fn accept_all_links(
+    acceptor: &Acceptor,
+    kind: &str,
+    shards: &[Mailbox],
+    link: &impl Fn() -> (LinkWith, Option<LinkSecurity>),
+) {
+    loop {
+        let (stream, peer) = acceptor.next().await;
+        match stream.into_std() {
+            Ok(stream) => {
+                let (with, security) = link();
+                let new = NewLink { stream, peer, with, security, upgrade: None };
+                place(shards, Mail::Link(Box::new(new)));
+            }
+            Err(error) => acceptor.log.error(format_args!("{kind} Accept error: {}", words(&error))),
         }
     }
 }

@@ -11,10 +11,9 @@ pub(crate) mod own_urls;
 #[cfg(test)]
 mod tests;
 
-use crate::listener::{self, Acceptor};
+use crate::listener;
 use crate::logging::Logger;
-use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
-use crate::supervise::{self, SupervisedPart};
+use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use crate::{os_error, setup};
 use dial::Dialler;
@@ -167,10 +166,12 @@ impl RunningCluster {
         let mesh = Mesh::new(config, own, host);
         gateways.iter().for_each(|gateways| mesh.set_gateways(gateways));
         dialler.begin(&mesh);
-        let acceptor = Acceptor::new(listener, Arc::clone(log));
-        let accepting =
-            accept(acceptor, (Arc::clone(&mesh), Arc::clone(&tls)), mailboxes.to_vec(), Arc::clone(log));
-        let accepting = supervise::spawn_guarding(accepting);
+        let (of, offered) = (Arc::clone(&mesh), Arc::clone(&tls));
+        let link = move || {
+            let security = offered.get().map(|offer| LinkSecurity::Route(offer, None));
+            (LinkWith::Route(Arc::clone(&of), LinkSide::Accepted), security)
+        };
+        let accepting = listener::accept_links(listener, ("Route", log), mailboxes.to_vec(), link);
         mesh.solicit();
         Ok(Self { mesh, address, tls, groups, accepting })
     }
@@ -349,30 +350,6 @@ fn route_url(url: &myelin_conf::Url) -> RouteUrl {
     });
     let port = url.port().and_then(|port| port.parse().ok()).unwrap_or(0);
     RouteUrl { host: url.host().to_owned(), port, login }
-}
-
-/// Accepts other servers until it is dropped, each on the shard with the fewest connections.
-async fn accept(
-    acceptor: Acceptor,
-    (mesh, tls): (Arc<Mesh>, Arc<LinkTls>),
-    mailboxes: Vec<Mailbox>,
-    log: Arc<Logger>,
-) {
-    let accepting = || async {
-        loop {
-            let (stream, peer) = acceptor.next().await;
-            match stream.into_std() {
-                Ok(stream) => {
-                    let security = tls.get().map(|offer| LinkSecurity::Route(offer, None));
-                    let with = LinkWith::Route(Arc::clone(&mesh), LinkSide::Accepted);
-                    let new = NewLink { stream, peer, with, security, upgrade: None };
-                    listener::place(&mailboxes, Mail::Link(Box::new(new)));
-                }
-                Err(error) => log.error(format_args!("Route Accept error: {}", os_error::words(&error))),
-            }
-        }
-    };
-    supervise::persist(SupervisedPart::Accept, accepting).await;
 }
 
 /// Services for the mesh: dialling, the log, addresses for clients.

@@ -6,12 +6,11 @@
 mod dial;
 mod options;
 
-use crate::listener::{self, Acceptor};
+use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
 use crate::os_error;
-use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
-use crate::supervise::{self, SupervisedPart};
+use crate::shard::{LinkSecurity, LinkWith, Mailbox};
 use crate::tls::{LinkOffer, LinkTls};
 use dial::GatewayDialler;
 use myelin_broker::Broker;
@@ -70,9 +69,12 @@ pub(crate) fn start(
     let dialler = Arc::new(GatewayDialler::new(mailboxes, log, control, (&tls, remotes)));
     let gateways = Gateways::new(config, Arc::new(Solicitor(Arc::clone(&dialler))));
     dialler.begin(&gateways);
-    let acceptor = Acceptor::new(listener, Arc::clone(log));
-    let to = (Arc::clone(&gateways), tls);
-    let accepting = supervise::spawn_guarding(accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log)));
+    let of = Arc::clone(&gateways);
+    let link = move || {
+        let security = tls.get().map(|offer| LinkSecurity::Gateway(offer, None));
+        (LinkWith::Gateway(Arc::clone(&of), GatewayDial::Accepted), security)
+    };
+    let accepting = listener::accept_links(listener, ("Gateway", log), mailboxes.to_vec(), link);
     gateways.solicit();
     monitor.set_gateways(Arc::clone(&gateways), address.port());
     Ok(Some(RunningGateways { gateways, accepting }))
@@ -98,31 +100,6 @@ fn offers(options: &Options) -> Result<(Option<LinkOffer>, RemoteOffers), String
         }
     }
     Ok((own, remotes))
-}
-
-/// Accepts servers of other clusters until it is dropped, each on the shard with the fewest
-/// connections.
-async fn accept(
-    acceptor: Acceptor,
-    (gateways, tls): (Arc<Gateways>, Arc<LinkTls>),
-    mailboxes: Vec<Mailbox>,
-    log: Arc<Logger>,
-) {
-    let accepting = || async {
-        loop {
-            let (stream, peer) = acceptor.next().await;
-            match stream.into_std() {
-                Ok(stream) => {
-                    let security = tls.get().map(|offer| LinkSecurity::Gateway(offer, None));
-                    let with = LinkWith::Gateway(Arc::clone(&gateways), GatewayDial::Accepted);
-                    let new = NewLink { stream, peer, with, security, upgrade: None };
-                    listener::place(&mailboxes, Mail::Link(Box::new(new)));
-                }
-                Err(error) => log.error(format_args!("Gateway Accept error: {}", os_error::words(&error))),
-            }
-        }
-    };
-    supervise::persist(SupervisedPart::Accept, accepting).await;
 }
 
 /// Services for gateways: dialling.

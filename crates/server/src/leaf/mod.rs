@@ -8,13 +8,12 @@ mod options;
 mod proxy;
 pub(crate) mod timeout;
 
-use crate::listener::{self, Acceptor};
+use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
 use crate::ocsp::PeerCheck;
 use crate::os_error;
-use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
-use crate::supervise::{self, SupervisedPart};
+use crate::shard::{LinkSecurity, LinkWith, Mailbox};
 use crate::tls::{LeafOffer, LinkTls};
 use crate::websocket::Listening;
 use dial::{Dialler, Means};
@@ -124,10 +123,12 @@ impl RunningLeafNodes {
         let nodes = LeafNodes::new(config, host);
         dialler.begin(&nodes);
         let accepting = listener.map(|listener| {
-            let acceptor = Acceptor::new(listener, Arc::clone(log));
-            let to = (Arc::clone(&nodes), Arc::clone(&tls));
-            let accepting = accept(acceptor, to, mailboxes.to_vec(), Arc::clone(log));
-            supervise::spawn_guarding(accepting)
+            let (of, offered) = (Arc::clone(&nodes), Arc::clone(&tls));
+            let link = move || {
+                let security = offered.get().map(LinkSecurity::LeafNode);
+                (LinkWith::LeafNode(Arc::clone(&of), LeafSide::Accepted), security)
+            };
+            listener::accept_links(listener, ("Leafnode", log), mailboxes.to_vec(), link)
         });
         remotes.iter().for_each(|dialled| dialler.dial(Arc::clone(&dialled.remote), true));
         Ok(Self { nodes, address, tls, remotes, dialler, accepting })
@@ -199,30 +200,6 @@ fn listen(options: &Options, log: &Logger) -> Result<Option<TcpListener>, String
     let shown = os_error::with_port(host, bound.port());
     log.info(format_args!("Listening for leafnode connections on {shown}"));
     Ok(Some(listener))
-}
-
-/// Accepts leaf nodes until it is dropped, each on the shard with the fewest connections.
-async fn accept(
-    acceptor: Acceptor,
-    (nodes, tls): (Arc<LeafNodes>, Arc<LinkTls<LeafOffer>>),
-    mailboxes: Vec<Mailbox>,
-    log: Arc<Logger>,
-) {
-    let accepting = || async {
-        loop {
-            let (stream, peer) = acceptor.next().await;
-            match stream.into_std() {
-                Ok(stream) => {
-                    let with = LinkWith::LeafNode(Arc::clone(&nodes), LeafSide::Accepted);
-                    let security = tls.get().map(LinkSecurity::LeafNode);
-                    let new = NewLink { stream, peer, with, security, upgrade: None };
-                    listener::place(&mailboxes, Mail::Link(Box::new(new)));
-                }
-                Err(error) => log.error(format_args!("Leafnode Accept error: {}", os_error::words(&error))),
-            }
-        }
-    };
-    supervise::persist(SupervisedPart::Accept, accepting).await;
 }
 
 /// Services for leaf nodes: dialling, and events of accounts.
