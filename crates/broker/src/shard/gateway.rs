@@ -5,7 +5,7 @@ use super::Shard;
 use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
 use super::mapped_replies::{prefix_of, remember, unmapped};
 use super::route::RouteScope;
-use super::routed::{RoutedBuffers, addressed};
+use super::routed::{RoutedBuffers, addressed, may_ask_for_trace, message_of};
 use super::rules::{Access, access};
 use super::source::{Source, Via};
 use crate::account::Account;
@@ -14,7 +14,6 @@ use crate::link::end::LinkEnd;
 use crate::link::gateway_links::GatewayLinks;
 use bytes::Bytes;
 use myelin_wire::encode;
-use myelin_wire::message_trace;
 use myelin_wire::peer::encode as peer;
 use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
@@ -50,17 +49,8 @@ impl Shard {
             source: Source::Gateway { queues: &routed.queues, whole_reply: whole },
             ..Publisher::internal(conn, account, now)
         };
-        let message = PubMessage {
-            to,
-            subject,
-            reply,
-            header_len: routed.header_len as usize,
-            body: routed.body,
-            tail,
-            shared_tail: shared_tail.as_ref(),
-        };
-        let headers = &message.body[..message.header_len];
-        if !headers.is_empty() && message_trace::may_ask(headers) {
+        let message = message_of(routed, (to, subject, reply), (tail, shared_tail.as_ref()));
+        if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);
         }
         let _ = self.publish_onward(from, message);
@@ -96,15 +86,7 @@ impl Shard {
             source: Source::Answer { whole_reply: whole },
             ..Publisher::internal(conn, account, now)
         };
-        let message = PubMessage {
-            to: &[],
-            subject: mapped.reply,
-            reply: unmapped.reply,
-            header_len: routed.header_len as usize,
-            body: routed.body,
-            tail: &tail,
-            shared_tail: None,
-        };
+        let message = message_of(routed, (&[], mapped.reply, unmapped.reply), (&tail, None));
         let _ = self.publish_onward(from, message);
     }
 

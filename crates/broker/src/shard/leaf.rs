@@ -5,14 +5,13 @@
 //! leaf node, not what comes from a hub.
 
 use super::Shard;
-use super::fanout::{PubMessage, Publisher};
-use super::routed::{RoutedBuffers, addressed};
+use super::fanout::Publisher;
+use super::routed::{RoutedBuffers, addressed, may_ask_for_trace, message_of};
 use super::source::{BarredHubs, Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
 use bytes::Bytes;
-use myelin_wire::message_trace;
 use myelin_wire::peer::parser::{QueueNames, Routed};
 use std::sync::Arc;
 use std::time::Instant;
@@ -149,17 +148,8 @@ impl Shard {
             is_mapped: true,
             ..Publisher::internal(conn, account, now)
         };
-        let message = PubMessage {
-            to,
-            subject,
-            reply,
-            header_len: routed.header_len as usize,
-            body: routed.body,
-            tail,
-            shared_tail: shared_tail.as_ref(),
-        };
-        let headers = &message.body[..message.header_len];
-        if !headers.is_empty() && message_trace::may_ask(headers) {
+        let message = message_of(routed, (to, subject, reply), (tail, shared_tail.as_ref()));
+        if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);
         }
         let _ = self.publish_onward(from, message);

@@ -156,17 +156,8 @@ impl Shard {
             source: Source::Route { queues: &routed.queues, origin: routed.origin, whole_reply },
             ..Publisher::internal(conn, account, now)
         };
-        let message = PubMessage {
-            to,
-            subject,
-            reply,
-            header_len: routed.header_len as usize,
-            body: routed.body,
-            tail,
-            shared_tail: shared_tail.as_ref(),
-        };
-        let headers = &message.body[..message.header_len];
-        if !headers.is_empty() && message_trace::may_ask(headers) {
+        let message = message_of(routed, (to, subject, reply), (tail, shared_tail.as_ref()));
+        if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);
         }
         // There is nobody to be told that nobody listens: the other server thought that somebody
@@ -240,6 +231,24 @@ pub(super) fn addressed<'a>(routed: &Routed<'a>) -> (&'a [u8], &'a [u8], &'a [u8
         return (routed.subject, &routed.reply[at + 1..], &routed.reply[..at]);
     }
     (&[], routed.subject, routed.reply)
+}
+
+/// A message of a peer as it is published here: addressed, and with a tail as receivers see it.
+#[inline(always)]
+pub(super) fn message_of<'m>(
+    routed: &Routed<'m>,
+    (to, subject, reply): (&'m [u8], &'m [u8], &'m [u8]),
+    (tail, shared_tail): (&'m [u8], Option<&'m Bytes>),
+) -> PubMessage<'m> {
+    let header_len = routed.header_len as usize;
+    PubMessage { to, subject, reply, header_len, body: routed.body, tail, shared_tail }
+}
+
+/// Whether the headers of a message seem to ask for a trace.
+#[inline(always)]
+pub(super) fn may_ask_for_trace(message: &PubMessage<'_>) -> bool {
+    let headers = &message.body[..message.header_len];
+    !headers.is_empty() && message_trace::may_ask(headers)
 }
 
 /// Whether a reply is an inbox as clients make them.
