@@ -8,9 +8,7 @@ use super::cluster::AccountPurge;
 use super::listing::page_of;
 use super::unanswerable::refusal;
 use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{
-    AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, needs_facts, peer_of,
-};
+use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::consumer::ConsumerInfo;
@@ -193,11 +191,7 @@ impl Call {
             (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
             (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
             (Created::New(config), _) => {
-                let facts = if needs_facts(&config) || meta.has_unique_tags() {
-                    meta.facts(&self.jetstream).await
-                } else {
-                    BTreeMap::new()
-                };
+                let facts = meta.facts_for(&self.jetstream, &config).await;
                 let peers = meta.place_stream(&self.jetstream, &config, &facts)?;
                 let now = self.jetstream.host.now();
                 let replaces = meta.view().removed(self.account.account().name(), name);

@@ -66,7 +66,7 @@ use std::time::{Duration, Instant};
 
 pub(super) use assignment::{AnswerKind, Assignment, StreamKey};
 pub(super) use placement::PlaceTerms;
-pub(super) use placement_facts::needs_facts;
+use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
 /// Name of the stream, and the first token of its subjects.
@@ -234,8 +234,13 @@ impl Meta {
         lock(&self.view)
     }
 
+    /// Whether other servers have to be asked before such a stream is placed.
+    pub(super) fn asks_for(&self, config: &StreamConfig) -> bool {
+        needs_facts(config) || self.has_unique_tags()
+    }
+
     /// Whether servers have to be asked for the tags that replicas must not share.
-    pub(super) fn has_unique_tags(&self) -> bool {
+    fn has_unique_tags(&self) -> bool {
         let facts = self.jetstream.upgrade().map(|jetstream| jetstream.host.placement_facts());
         facts.is_some_and(|facts| !facts.unique_prefix.is_empty() || facts.max_ha_assets > 0)
     }

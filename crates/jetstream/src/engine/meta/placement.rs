@@ -1,6 +1,6 @@
 //! Servers for replicas of a stream that is to have more or fewer, or others.
 
-use super::placement_facts::{Causes, FactsByServer, asks_for, needs_facts, suits, tags_suit};
+use super::placement_facts::{Causes, Choice, FactsByServer, asks_for, needs_facts, tags_suit};
 use super::{Assignment, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
@@ -36,8 +36,7 @@ impl Meta {
         jetstream: &JetStream,
         config: &StreamConfig,
     ) -> FactsByServer {
-        let is_needed = needs_facts(config) || self.has_unique_tags();
-        if is_needed { self.facts(jetstream).await } else { FactsByServer::new() }
+        if self.asks_for(config) { self.facts(jetstream).await } else { FactsByServer::new() }
     }
 
     /// Servers for a stream that is to have so many replicas: of those that it has the leader
@@ -120,36 +119,21 @@ impl Meta {
         replicas: usize,
         terms: &PlaceTerms<'_>,
     ) -> Result<Vec<String>, ApiError> {
-        let (PlaceTerms { config, facts, not }, mut causes) = (terms, Causes::default());
+        let PlaceTerms { config, facts, not } = terms;
         let wanted = config.placement.clone().unwrap_or_default();
         let cluster = self.jetstream.upgrade().map(|jetstream| jetstream.host.cluster());
         if !wanted.cluster.is_empty() && Some(&wanted.cluster) != cluster.as_ref() {
-            return Err(causes.error());
+            return Err(Causes::default().error());
         }
         let view = self.view();
         let servers = self.servers();
         let others = servers.iter().filter(|server| !present.contains(server) && !not.contains(server));
         let mut others: Vec<&String> = others.collect();
         others.sort_by_cached_key(|server| (!self.has(server), view.replicas_on(server), (*server).clone()));
-        let fact_of = |server: &String| facts.get(server).cloned();
-        let mut taken: BTreeSet<String> =
-            present.iter().filter_map(|server| fact_of(server)?.unique_tag()).collect();
-        let mut placed = present.to_vec();
-        for server in others {
-            let known = fact_of(server);
-            if known.is_none() && needs_facts(config) {
-                continue;
-            }
-            let known = known.unwrap_or_default();
-            let unique = known.unique_tag();
-            if !suits(&known, config, &wanted, &mut causes) {
-            } else if unique.as_ref().is_some_and(|tag| taken.contains(tag)) && !asks_for(&wanted, &known) {
-                causes.shares_tag = true;
-            } else {
-                taken.extend(unique);
-                placed.push(server.clone());
-            }
-        }
+        let mut choice = Choice::new(config, &wanted);
+        present.iter().for_each(|server| choice.keep(server, facts.get(server)));
+        others.into_iter().for_each(|server| choice.offer(server, facts.get(server), |_| false));
+        let Choice { servers: mut placed, mut causes, .. } = choice;
         placed.truncate(replicas);
         if placed.len() < replicas {
             return Err(causes.error());

@@ -43,6 +43,53 @@ impl Causes {
     }
 }
 
+/// Servers that are chosen for a stream, one after the other.
+pub(super) struct Choice<'a> {
+    config: &'a StreamConfig,
+    wanted: &'a Placement,
+    /// Tags that no two of them share.
+    taken: BTreeSet<String>,
+    pub(super) servers: Vec<String>,
+    /// Causes for which others were not.
+    pub(super) causes: Causes,
+}
+
+impl<'a> Choice<'a> {
+    pub(super) fn new(config: &'a StreamConfig, wanted: &'a Placement) -> Self {
+        let (taken, servers, causes) = (BTreeSet::new(), Vec::new(), Causes::default());
+        Self { config, wanted, taken, servers, causes }
+    }
+
+    /// Takes a server that has the stream, whether it suits or not.
+    pub(super) fn keep(&mut self, server: &str, known: Option<&PlacementFacts>) {
+        self.taken.extend(known.and_then(PlacementFacts::unique_tag));
+        self.servers.push(server.to_owned());
+    }
+
+    /// Takes a server if it suits, as far as it is known, and does not have too many already.
+    pub(super) fn offer(
+        &mut self,
+        server: &str,
+        known: Option<&PlacementFacts>,
+        has_too_many: impl FnOnce(&PlacementFacts) -> bool,
+    ) {
+        if known.is_none() && needs_facts(self.config) {
+            return;
+        }
+        let nothing = PlacementFacts::default();
+        let known = known.unwrap_or(&nothing);
+        let is_shared = known.unique_tag().is_some_and(|tag| self.taken.contains(&tag));
+        if !suits(known, self.config, self.wanted, &mut self.causes) {
+        } else if has_too_many(known) {
+            self.causes.has_too_many = true;
+        } else if is_shared && !asks_for(self.wanted, known) {
+            self.causes.shares_tag = true;
+        } else {
+            self.keep(server, Some(known));
+        }
+    }
+}
+
 /// Whether other servers have to be asked before a stream is placed.
 pub(in crate::engine) fn needs_facts(config: &StreamConfig) -> bool {
     let has_tags = config.placement.as_ref().is_some_and(|placement| placement.tags.is_some());
@@ -50,12 +97,7 @@ pub(in crate::engine) fn needs_facts(config: &StreamConfig) -> bool {
 }
 
 /// Whether a server suits a stream; why not is noted.
-pub(super) fn suits(
-    known: &PlacementFacts,
-    config: &StreamConfig,
-    wanted: &Placement,
-    causes: &mut Causes,
-) -> bool {
+fn suits(known: &PlacementFacts, config: &StreamConfig, wanted: &Placement, causes: &mut Causes) -> bool {
     let free = match config.storage {
         Storage::Memory => known.free_memory,
         Storage::File => known.free_storage,

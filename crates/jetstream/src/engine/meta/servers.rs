@@ -5,7 +5,6 @@
 //! lead with others, and takes no part, until the group has it again: its files stay as they are.
 
 use super::placement::PlaceTerms;
-use super::placement_facts::needs_facts;
 use super::roster::ServerRecord;
 use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of, write_behind};
 use crate::engine::account::{resume_stream, suspend_stream};
@@ -175,8 +174,7 @@ impl Meta {
     /// Has all streams leave a server that stays in the group: now where others are free, and else
     /// as soon as one is.
     pub(in crate::engine) async fn evacuate_server(&self, jetstream: &JetStream, name: &str) {
-        let needs = |one: &Arc<Assignment>| needs_facts(&one.config) || self.has_unique_tags();
-        let is_asked = self.view().on_server(name).iter().any(needs);
+        let is_asked = self.view().on_server(name).iter().any(|one| self.asks_for(&one.config));
         let facts = if is_asked { self.facts(jetstream).await } else { BTreeMap::new() };
         // As things are now: others have gone on while servers were asked.
         let assigned = self.view().on_server(name);
@@ -210,7 +208,7 @@ impl Meta {
         let facts = self.kept_facts(jetstream);
         let mut out = MessageBuf::default();
         let replaced = |known: &Arc<Assignment>| {
-            let facts = match (&facts, needs_facts(&known.config) || self.has_unique_tags()) {
+            let facts = match (&facts, self.asks_for(&known.config)) {
                 (Some(facts), _) => facts.clone(),
                 (None, true) => return None,
                 (None, false) => BTreeMap::new(),

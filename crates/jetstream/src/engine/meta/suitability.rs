@@ -3,12 +3,11 @@
 //! What other servers are (their tags, their room) they are asked for when it matters, so that
 //! nothing old decides.
 
-use super::placement_facts::{Causes, FactsByServer, asks_for, needs_facts, suits, tags_suit};
+use super::placement_facts::{Causes, Choice, FactsByServer, tags_suit};
 use super::{Meta, peer_of};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{Placement, StreamConfig};
-use std::collections::BTreeSet;
 
 impl Meta {
     /// Servers for a new stream: those that are there first, then those with the fewest replicas.
@@ -22,37 +21,24 @@ impl Meta {
         facts: &FactsByServer,
     ) -> Result<Vec<String>, ApiError> {
         let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
-        let mut causes = Causes::default();
         let wanted = config.placement.clone().unwrap_or_default();
         if !wanted.cluster.is_empty() && wanted.cluster != jetstream.host.cluster() {
-            return Err(causes.error());
+            return Err(Causes::default().error());
         }
         let view = self.view();
         let is_gone = |server: &String| !self.has(server);
         let all = self.servers();
         let mut servers: Vec<&String> = all.iter().collect();
         servers.sort_by_cached_key(|server| (is_gone(server), view.replicas_on(server), (*server).clone()));
-        let mut chosen: Vec<String> = Vec::new();
-        let mut taken = BTreeSet::new();
+        let mut choice = Choice::new(config, &wanted);
         for server in servers.into_iter().filter(|_| replicas <= all.len()) {
-            let known = facts.get(server);
-            causes.is_offline |= is_gone(server);
-            if known.is_none() && needs_facts(config) {
-                continue;
-            }
-            let known = known.cloned().unwrap_or_default();
+            choice.causes.is_offline |= is_gone(server);
             let replicas_there = i64::try_from(view.replicas_on(server)).unwrap_or(i64::MAX);
-            let unique = known.unique_tag();
-            if !suits(&known, config, &wanted, &mut causes) {
-            } else if known.max_ha_assets > 0 && replicas > 1 && replicas_there >= known.max_ha_assets {
-                causes.has_too_many = true;
-            } else if unique.as_ref().is_some_and(|tag| taken.contains(tag)) && !asks_for(&wanted, &known) {
-                causes.shares_tag = true;
-            } else {
-                taken.extend(unique);
-                chosen.push(server.clone());
-            }
+            choice.offer(server, facts.get(server), |known| {
+                known.max_ha_assets > 0 && replicas > 1 && replicas_there >= known.max_ha_assets
+            });
         }
+        let Choice { servers: mut chosen, causes, .. } = choice;
         chosen.truncate(replicas);
         let there = chosen.iter().filter(|server| !is_gone(server)).count();
         if chosen.len() < replicas || there * 2 <= replicas { Err(causes.error()) } else { Ok(chosen) }

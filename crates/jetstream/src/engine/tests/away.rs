@@ -2,47 +2,11 @@
 
 use super::meta_cluster::MetaCluster;
 use myelin_stdx::sync::lock;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 fn config(replicas: usize) -> String {
     format!(
         r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas},"allow_direct":true}}"#
     )
-}
-
-fn wait_for(cluster: &mut MetaCluster, what: &str, mut is_there: impl FnMut(&mut MetaCluster) -> bool) {
-    for _ in 0..600 {
-        if is_there(cluster) {
-            return;
-        }
-        cluster.pass(1);
-    }
-    panic!("there is not: {what}, but {:?}", cluster.statuses());
-}
-
-/// Numbers of the servers that have a stream.
-fn holders_of(cluster: &mut MetaCluster, name: &str) -> Vec<usize> {
-    let numbers: Vec<usize> = cluster.running().collect();
-    numbers.into_iter().filter(|&number| cluster.house(number).streams().stream(name).is_some()).collect()
-}
-
-fn holders(cluster: &mut MetaCluster) -> Vec<usize> {
-    holders_of(cluster, "S")
-}
-
-fn remove(cluster: &mut MetaCluster, number: usize) {
-    let leader = cluster.meta_leader().expect("it is there");
-    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
-    let name = format!("n{}", number + 1);
-    let mut removal = pin!(meta.remove_server(&name));
-    for _ in 0..400 {
-        if let Poll::Ready(done) = removal.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return done.expect("all are there");
-        }
-        cluster.pass(1);
-    }
-    panic!("nobody says whether {name} is removed");
 }
 
 /// The answer of one server to a direct get, if it gives one.
@@ -58,7 +22,7 @@ fn direct_get(cluster: &mut MetaCluster, number: usize) -> Option<String> {
 #[test]
 fn a_stream_that_was_made_anew_elsewhere_is_not_served_by_a_server_that_was_away() {
     let mut cluster = MetaCluster::with_meta(3);
-    wait_for(&mut cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
     let leader = cluster.meta_leader().expect("it is there");
     // It is not to go away with who decides.
     let named = |name: &str| config(1).replace('S', name);
@@ -66,7 +30,7 @@ fn a_stream_that_was_made_anew_elsewhere_is_not_served_by_a_server_that_was_away
         .into_iter()
         .find_map(|name| {
             cluster.answer_within(200, &format!("STREAM.CREATE.{name}"), &named(name));
-            let holder = holders_of(&mut cluster, name)[0];
+            let holder = cluster.holders(name)[0];
             (holder != leader).then_some((name, holder))
         })
         .expect("not all streams are put on one server");
@@ -76,28 +40,28 @@ fn a_stream_that_was_made_anew_elsewhere_is_not_served_by_a_server_that_was_away
     assert!(removed.contains(r#""success":true"#), "{removed}");
     let made = cluster.answer_within(200, &format!("STREAM.CREATE.{name}"), &named(name));
     assert!(made.contains(r#""did_create":true"#), "{made}");
-    let elsewhere = holders_of(&mut cluster, name);
+    let elsewhere = cluster.holders(name);
     assert!(elsewhere.len() == 1 && elsewhere != [away], "{elsewhere:?}");
     cluster.begin(away);
-    wait_for(&mut cluster, "one stream", |cluster| holders_of(cluster, name) == elsewhere);
+    cluster.wait_until("one stream", |cluster| cluster.holders(name) == elsewhere);
     cluster.pass(40);
-    assert_eq!(holders_of(&mut cluster, name), elsewhere);
+    assert_eq!(cluster.holders(name), elsewhere);
 }
 
 /// Its replicas stand still: a get would be as old as its removal.
 #[test]
 fn a_server_that_was_removed_answers_no_direct_gets_until_it_is_a_member_again() {
     let mut cluster = MetaCluster::founded_by(4, 4);
-    wait_for(&mut cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
     cluster.answer_within(200, "STREAM.CREATE.S", &config(3));
     let leader = cluster.elect();
     cluster.publish(leader, "one");
     let meta_leader = cluster.meta_leader().expect("it is there");
     let follows = |&number: &usize| number != leader && number != meta_leader;
-    let gone = holders(&mut cluster).into_iter().find(follows).expect("there are three");
-    wait_for(&mut cluster, "an answer", |cluster| direct_get(cluster, gone).is_some_and(|get| get == "one"));
-    remove(&mut cluster, gone);
-    wait_for(&mut cluster, "it is out", |cluster| {
+    let gone = cluster.holders("S").into_iter().find(follows).expect("there are three");
+    cluster.wait_until("an answer", |cluster| direct_get(cluster, gone).is_some_and(|get| get == "one"));
+    cluster.remove_server(&format!("n{}", gone + 1)).expect("all are there");
+    cluster.wait_until("it is out", |cluster| {
         cluster.house(gone).jetstream.meta().expect("it has one").is_out()
     });
     assert_eq!(direct_get(&mut cluster, gone), None);
@@ -107,10 +71,10 @@ fn a_server_that_was_removed_answers_no_direct_gets_until_it_is_a_member_again()
 #[test]
 fn all_who_make_the_same_stream_at_once_are_answered() {
     let mut cluster = MetaCluster::with_meta(3);
-    wait_for(&mut cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
     (0..4).for_each(|_| cluster.ask("STREAM.CREATE.S", &config(3)));
     let mut answers = Vec::new();
-    wait_for(&mut cluster, "four answers", |cluster| {
+    cluster.wait_until("four answers", |cluster| {
         answers.extend(cluster.take_answers());
         answers.len() >= 4
     });

@@ -45,16 +45,10 @@ fn publish(cluster: &mut MetaCluster, text: &str) {
     panic!("{text} is not acknowledged");
 }
 
-/// Servers that have the stream.
-fn holders(cluster: &mut MetaCluster) -> Vec<usize> {
-    let numbers: Vec<usize> = cluster.running().collect();
-    numbers.into_iter().filter(|&number| cluster.house(number).streams().stream("S").is_some()).collect()
-}
-
 /// Waits until so many servers have the stream, each with so many messages.
 fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) {
     for _ in 0..400 {
-        let holders = holders(cluster);
+        let holders = cluster.holders("S");
         let is_there =
             |&number: &usize| cluster.house(number).stream("S").reader().state().totals.messages == messages;
         if holders.len() == replicas && holders.iter().all(is_there) {
@@ -62,7 +56,7 @@ fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) {
         }
         cluster.pass(1);
     }
-    let holders = holders(cluster);
+    let holders = cluster.holders("S");
     panic!("{replicas} servers have {messages} messages: {holders:?}, {:?}", cluster.statuses());
 }
 
@@ -103,7 +97,7 @@ fn three_become_one() {
     let leader = cluster.elect();
     ask(&mut cluster, "STREAM.UPDATE.S", &config(1));
     wait_for(&mut cluster, 1, 1);
-    assert_eq!(holders(&mut cluster), [leader]);
+    assert_eq!(cluster.holders("S"), [leader]);
     let info = ask(&mut cluster, "STREAM.INFO.S", "");
     assert!(info.contains(&format!(r#""cluster":{{"leader":"n{}"}}"#, leader + 1)), "{info}");
     publish(&mut cluster, "of one");
@@ -236,10 +230,10 @@ fn a_replica_moves_to_another_server() {
     assert!(again.contains(r#""err_code":10040"#), "{again}");
     publish(&mut cluster, "two");
     wait_for(&mut cluster, 3, 2);
-    assert!(!holders(&mut cluster).contains(&leader));
+    assert!(!cluster.holders("S").contains(&leader));
     publish(&mut cluster, "three");
     // And back, from a server that is gone.
-    let gone = holders(&mut cluster)[0];
+    let gone = cluster.holders("S")[0];
     cluster.kill(gone);
     cluster.pass(60);
     let body = format!(r#"{{"peer":"n{}"}}"#, gone + 1);
@@ -249,7 +243,7 @@ fn a_replica_moves_to_another_server() {
     cluster.begin(gone);
     cluster.pass(40);
     wait_for(&mut cluster, 3, 3);
-    assert!(!holders(&mut cluster).contains(&gone), "it hears that it has none any more");
+    assert!(!cluster.holders("S").contains(&gone), "it hears that it has none any more");
 }
 
 /// While its group has not changed, nothing is removed: whoever was a member may be needed.

@@ -6,13 +6,16 @@ use crate::engine::meta::peer_of;
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::FaultyDisk;
+use myelin_jsapi::ApiError;
 use myelin_jsapi::config::StreamConfig;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const BEAT: i64 = 50_000_000;
@@ -312,6 +315,38 @@ impl MetaCluster {
     /// Servers that run.
     pub(super) fn running(&self) -> impl Iterator<Item = usize> {
         (0..self.servers.len()).filter(|&number| self.servers[number].house.is_some())
+    }
+
+    /// Numbers of the running servers that have a stream.
+    pub(super) fn holders(&mut self, stream: &str) -> Vec<usize> {
+        let numbers: Vec<usize> = self.running().collect();
+        numbers.into_iter().filter(|&number| self.house(number).streams().stream(stream).is_some()).collect()
+    }
+
+    /// Lets time pass until something is so.
+    pub(super) fn wait_until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..600 {
+            if is_so(self) {
+                return;
+            }
+            self.pass(1);
+        }
+        panic!("there is not: {what}, but {:?}", self.statuses());
+    }
+
+    /// Removes a server, as the system account may.
+    pub(super) fn remove_server(&mut self, name: &str) -> Result<(), ApiError> {
+        self.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+        let leader = self.meta_leader().expect("it is there");
+        let meta = self.house(leader).jetstream.meta().expect("it leads");
+        let mut removal = pin!(meta.remove_server(name));
+        for _ in 0..400 {
+            if let Poll::Ready(done) = removal.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return done;
+            }
+            self.pass(1);
+        }
+        panic!("nobody says whether {name} is removed");
     }
 
     /// Waits for a leader.

@@ -48,16 +48,11 @@ fn publish(cluster: &mut MetaCluster, text: &str) {
     panic!("{text} is not acknowledged: {:?}", cluster.statuses());
 }
 
-fn holders(cluster: &mut MetaCluster) -> Vec<usize> {
-    let numbers: Vec<usize> = cluster.running().collect();
-    numbers.into_iter().filter(|&number| cluster.house(number).streams().stream("S").is_some()).collect()
-}
-
 /// Waits until just so many servers have the stream, each with so many messages, and nothing is
 /// under way.
 fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) -> Vec<usize> {
     for _ in 0..600 {
-        let holders = holders(cluster);
+        let holders = cluster.holders("S");
         let is_there =
             |&number: &usize| cluster.house(number).stream("S").reader().state().totals.messages == messages;
         if holders.len() == replicas && holders.iter().all(is_there) && !is_changing(cluster) {
@@ -65,7 +60,7 @@ fn wait_for(cluster: &mut MetaCluster, replicas: usize, messages: u64) -> Vec<us
         }
         cluster.pass(1);
     }
-    let holders = holders(cluster);
+    let holders = cluster.holders("S");
     panic!("{replicas} servers have {messages} messages: {holders:?}, {:?}", cluster.statuses());
 }
 
@@ -141,7 +136,7 @@ fn a_move_that_is_under_way_is_refused_shown_and_cancelled() {
 fn wait_for_held(cluster: &mut MetaCluster, messages: u64) -> Vec<usize> {
     let isolated = cluster.isolated.clone();
     for _ in 0..600 {
-        let mut holders = holders(cluster);
+        let mut holders = cluster.holders("S");
         holders.retain(|number| !isolated.contains(number));
         let all: Vec<usize> = cluster.running().filter(|number| !isolated.contains(number)).collect();
         let is_settled = all.iter().all(|&number| {
@@ -271,7 +266,7 @@ fn a_stream_leaves_an_evacuated_server_as_soon_as_there_is_another_place() {
     publish(&mut cluster, "two");
     cluster.begin(3);
     for _ in 0..600 {
-        if holders(&mut cluster) == [1, 2, 3] {
+        if cluster.holders("S") == [1, 2, 3] {
             break;
         }
         cluster.pass(1);

@@ -1,9 +1,6 @@
 //! Servers come to the meta group, are removed from it, and come back.
 
 use super::meta_cluster::MetaCluster;
-use myelin_jsapi::ApiError;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 fn config(replicas: usize) -> String {
     format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#)
@@ -11,18 +8,8 @@ fn config(replicas: usize) -> String {
 
 /// The one answer to a request.
 fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
-    wait_for(cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
     cluster.answer_within(200, subject, body)
-}
-
-fn wait_for(cluster: &mut MetaCluster, what: &str, mut is_there: impl FnMut(&mut MetaCluster) -> bool) {
-    for _ in 0..600 {
-        if is_there(cluster) {
-            return;
-        }
-        cluster.pass(1);
-    }
-    panic!("there is not: {what}, but {:?}", cluster.statuses());
 }
 
 /// Members of the meta group that vote, as its leader counts them, and names that servers know.
@@ -33,30 +20,10 @@ fn members(cluster: &mut MetaCluster) -> (usize, Vec<String>) {
 }
 
 fn wait_for_members(cluster: &mut MetaCluster, names: &[&str]) {
-    wait_for(cluster, &format!("{names:?}"), |cluster| {
+    cluster.wait_until(&format!("{names:?}"), |cluster| {
         let (votes, known) = members(cluster);
         votes == names.len() && known == names
     });
-}
-
-/// Removes a server, as the system account may.
-fn remove(cluster: &mut MetaCluster, name: &str) -> Result<(), ApiError> {
-    wait_for(cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
-    let leader = cluster.meta_leader().expect("it is there");
-    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
-    let mut removal = pin!(meta.remove_server(name));
-    for _ in 0..400 {
-        if let Poll::Ready(done) = removal.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return done;
-        }
-        cluster.pass(1);
-    }
-    panic!("nobody says whether {name} is removed");
-}
-
-fn holders(cluster: &mut MetaCluster) -> Vec<usize> {
-    let numbers: Vec<usize> = cluster.running().collect();
-    numbers.into_iter().filter(|&number| cluster.house(number).streams().stream("S").is_some()).collect()
 }
 
 #[test]
@@ -74,7 +41,7 @@ fn a_server_that_comes_later_becomes_a_member_and_gets_streams() {
     cluster.publish(leader, "one");
     let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(5));
     assert!(answer.contains(r#""num_replicas":5"#), "{answer}");
-    wait_for(&mut cluster, "five replicas", |cluster| holders(cluster).len() == 5);
+    cluster.wait_until("five replicas", |cluster| cluster.holders("S").len() == 5);
     cluster.pass(60);
     assert_eq!(cluster.contents(), [(1, 1); 5]);
     // A majority of five is three, whoever they are.
@@ -139,11 +106,11 @@ fn streams_leave_a_server_that_is_removed() {
     let gone = leader;
     cluster.kill(gone);
     cluster.pass(100);
-    remove(&mut cluster, &format!("n{}", gone + 1)).expect("three of four are there");
+    cluster.remove_server(&format!("n{}", gone + 1)).expect("three of four are there");
     let rest: Vec<String> = (0..4).filter(|&one| one != gone).map(|one| format!("n{}", one + 1)).collect();
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     wait_for_members(&mut cluster, &rest);
-    wait_for(&mut cluster, "three replicas", |cluster| holders(cluster).len() == 3);
+    cluster.wait_until("three replicas", |cluster| cluster.holders("S").len() == 3);
     cluster.pass(60);
     assert_eq!(cluster.contents(), [(1, 1); 3]);
     let info = ask(&mut cluster, "STREAM.INFO.S", "");
@@ -160,10 +127,10 @@ fn a_stream_that_has_lost_a_server_gets_another_one_when_there_is_one() {
     let gone = (cluster.meta_leader().expect("it is there") + 1) % 3;
     cluster.kill(gone);
     cluster.pass(100);
-    remove(&mut cluster, &format!("n{}", gone + 1)).expect("two of three are there");
-    wait_for(&mut cluster, "two members", |cluster| members(cluster).0 == 2);
+    cluster.remove_server(&format!("n{}", gone + 1)).expect("two of three are there");
+    cluster.wait_until("two members", |cluster| members(cluster).0 == 2);
     cluster.begin(3);
-    wait_for(&mut cluster, "three replicas", |cluster| holders(cluster).len() == 3);
+    cluster.wait_until("three replicas", |cluster| cluster.holders("S").len() == 3);
     cluster.pass(60);
     assert_eq!(cluster.contents(), [(1, 1); 3]);
 }
@@ -187,14 +154,14 @@ fn a_removed_server_is_silent_and_may_come_back() {
     }
     let of_gone = of_gone.expect("each server gets some");
     cluster.house(gone).publish(&format!("{of_gone}.a"));
-    remove(&mut cluster, &format!("n{}", gone + 1)).expect("all are there");
-    wait_for(&mut cluster, "three members", |cluster| members(cluster).0 == 3);
+    cluster.remove_server(&format!("n{}", gone + 1)).expect("all are there");
+    cluster.wait_until("three members", |cluster| members(cluster).0 == 3);
     cluster.pass(400);
     let house = cluster.house(gone);
     assert_eq!(house.host.warnings_with("our server was removed from the cluster"), 1);
     house.publish(&format!("{of_gone}.b"));
     assert_eq!(house.contents(&of_gone), (1, 1), "it takes nothing");
-    wait_for(&mut cluster, "a leader", |cluster| cluster.leader().is_some_and(|leader| leader != gone));
+    cluster.wait_until("a leader", |cluster| cluster.leader().is_some_and(|leader| leader != gone));
     let names = ask(&mut cluster, "STREAM.NAMES", "");
     assert!(names.contains(&of_gone), "nothing is forgotten: {names}");
     // A new life changes nothing, until it has been away for long enough.
@@ -205,26 +172,26 @@ fn a_removed_server_is_silent_and_may_come_back() {
     cluster.house(gone).publish(&format!("{of_gone}.b"));
     assert_eq!(cluster.house(gone).contents(&of_gone), (1, 1));
     cluster.pass(5600);
-    wait_for(&mut cluster, "four members", |cluster| members(cluster).0 == 4);
-    wait_for(&mut cluster, "it is no more out", |cluster| {
+    cluster.wait_until("four members", |cluster| members(cluster).0 == 4);
+    cluster.wait_until("it is no more out", |cluster| {
         !cluster.house(gone).jetstream.meta().expect("it has one").is_out()
     });
     cluster.pass(100);
     cluster.house(gone).publish(&format!("{of_gone}.b"));
     assert_eq!(cluster.house(gone).contents(&of_gone), (2, 2), "it goes on");
-    assert_eq!(holders(&mut cluster).len(), 3);
+    assert_eq!(cluster.holders("S").len(), 3);
 }
 
 /// A server that was not there when it was removed hears of it when it comes back.
 #[test]
 fn a_server_that_was_removed_while_it_was_away_is_told() {
     let mut cluster = MetaCluster::founded_by(4, 4);
-    wait_for(&mut cluster, "a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
     let gone = (cluster.meta_leader().expect("it is there") + 1) % 4;
     cluster.kill(gone);
     cluster.pass(60);
-    remove(&mut cluster, &format!("n{}", gone + 1)).expect("three of four are there");
-    wait_for(&mut cluster, "three members", |cluster| members(cluster).0 == 3);
+    cluster.remove_server(&format!("n{}", gone + 1)).expect("three of four are there");
+    cluster.wait_until("three members", |cluster| members(cluster).0 == 3);
     cluster.begin(gone);
     cluster.pass(200);
     assert!(cluster.house(gone).jetstream.meta().expect("it has one").is_out());
@@ -235,8 +202,8 @@ fn who_leads_the_meta_group_can_be_removed() {
     let mut cluster = MetaCluster::founded_by(3, 3);
     ask(&mut cluster, "STREAM.CREATE.S", &config(1));
     let leader = cluster.meta_leader().expect("it is there");
-    remove(&mut cluster, &format!("n{}", leader + 1)).expect("all are there");
-    wait_for(&mut cluster, "two members and another leader", |cluster| {
+    cluster.remove_server(&format!("n{}", leader + 1)).expect("all are there");
+    cluster.wait_until("two members and another leader", |cluster| {
         cluster.meta_leader() != Some(leader) && members(cluster).0 == 2
     });
     let names = ask(&mut cluster, "STREAM.NAMES", "");
@@ -271,7 +238,7 @@ fn a_meta_group_that_has_lost_its_majority_is_rescued() {
         );
     }
     for name in ["n3", "n4", "n5"] {
-        remove(&mut cluster, name).expect("two are enough");
+        cluster.remove_server(name).expect("two are enough");
     }
     wait_for_members(&mut cluster, &["n1", "n2"]);
     cluster.pass(80);
@@ -294,12 +261,12 @@ fn a_rescue_ends_after_five_minutes() {
     let jetstream = cluster.house(0).jetstream.clone();
     let meta = jetstream.meta().expect("it has one");
     assert_eq!(meta.rescue(&jetstream, 1), Ok((2, 1)));
-    wait_for(&mut cluster, "a leader alone", |cluster| cluster.meta_leader() == Some(0));
+    cluster.wait_until("a leader alone", |cluster| cluster.meta_leader() == Some(0));
     cluster.pass(299 * 20);
     assert_eq!(cluster.meta_leader(), Some(0));
     cluster.pass(400);
     assert_eq!(cluster.meta_leader(), None);
     assert_eq!(cluster.house(0).host.warnings_with("Unsafe quorum rescue expired, quorum restored to 2"), 1);
     (1..3).for_each(|number| cluster.begin(number));
-    wait_for(&mut cluster, "a leader of all", |cluster| cluster.meta_leader().is_some());
+    cluster.wait_until("a leader of all", |cluster| cluster.meta_leader().is_some());
 }
