@@ -61,6 +61,15 @@ fn pairs(more: &str) -> Vec<[Site; 2]> {
     MIXES.iter().filter_map(|kinds| two(*kinds, [""; 2], more)).collect()
 }
 
+/// A server of the cluster A, which has another one. Clients are not told of it: that could come
+/// between what they wait for when they connect.
+fn routed(own: u16, other: u16) -> String {
+    format!(
+        "cluster {{ name: A, listen: \"127.0.0.1:{own}\", no_advertise: true, \
+         routes: [\"nats://127.0.0.1:{other}\"] }}"
+    )
+}
+
 /// Waits until interest is known both ways.
 fn joined(a: &mut Raw, b: &mut Raw) {
     wait_for_interest(a, b);

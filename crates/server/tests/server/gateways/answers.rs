@@ -1,6 +1,6 @@
 //! Answers that come back under a mapped subject.
 
-use super::{Site, joined, pairs};
+use super::{Site, joined, pairs, routed};
 use crate::eventually;
 use crate::raw::Raw;
 use crate::routes::{MIXES, free_port, wait_for_interest};
@@ -26,16 +26,10 @@ fn a_queue_group_of_requesters_gets_answers_of_another_cluster() {
 fn answers_find_the_server_that_asked_within_its_cluster() {
     for kinds in MIXES {
         let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
-        let routed = |at: usize| {
-            let (own, other) = (routes[at], routes[1 - at]);
-            format!(
-                "cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}"
-            )
-        };
         let remote = [("B", ports[2])];
         // Only the first server is dialled by the other cluster.
-        let first = Site::start(kinds[0], ("A1", "A", ports[0]), &remote, "", &routed(0));
-        let second = Site::start(kinds[0], ("A2", "A", ports[1]), &remote, "", &routed(1));
+        let first = Site::start(kinds[0], ("A1", "A", ports[0]), &remote, "", &routed(routes[0], routes[1]));
+        let second = Site::start(kinds[0], ("A2", "A", ports[1]), &remote, "", &routed(routes[1], routes[0]));
         let far = Site::start(kinds[1], ("B1", "B", ports[2]), &[("A", ports[0])], "", "");
         let (Some(first), Some(second), Some(far)) = (first, second, far) else { continue };
         let (mut a1, mut a2, mut b) = (first.client(), second.client(), far.client());

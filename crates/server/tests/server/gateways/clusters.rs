@@ -1,6 +1,6 @@
 //! Which clusters are linked: told of by others, restarted, cut off and back again.
 
-use super::{Site, joined};
+use super::{Site, joined, routed};
 use crate::eventually;
 use crate::routes::{MIXES, Ours, Reference, free_port, wait_for_interest};
 
@@ -62,16 +62,16 @@ fn clusters_hear_of_each_other() {
 fn servers_of_a_cluster_hear_of_other_clusters_from_each_other() {
     for kinds in MIXES {
         let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
-        let routed = |at: usize| {
-            let (own, other) = (routes[at], routes[1 - at]);
-            format!(
-                "cluster {{ name: A, listen: \"127.0.0.1:{own}\", routes: [\"nats://127.0.0.1:{other}\"] }}"
-            )
-        };
         let far = Site::start(kinds[1], ("B1", "B", ports[2]), &[], "", "");
-        let first = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[2])], "", &routed(0));
+        let first = Site::start(
+            kinds[0],
+            ("A1", "A", ports[0]),
+            &[("B", ports[2])],
+            "",
+            &routed(routes[0], routes[1]),
+        );
         // Nobody has told it of another cluster but the first.
-        let second = Site::start(kinds[0], ("A2", "A", ports[1]), &[], "", &routed(1));
+        let second = Site::start(kinds[0], ("A2", "A", ports[1]), &[], "", &routed(routes[1], routes[0]));
         let (Some(first), Some(second), Some(far)) = (first, second, far) else { continue };
         let (mut a1, mut a2, mut b) = (first.client(), second.client(), far.client());
         joined(&mut a2, &mut b);
