@@ -67,7 +67,7 @@ impl Session {
                 return;
             }
         };
-        self.pass_on(shard, &op, backing, now, trace.as_ref());
+        self.pass_on::<true>(shard, &op, backing, now, trace.as_ref());
         if let Some(trace) = trace
             && trace.published()
         {

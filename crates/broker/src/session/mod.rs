@@ -78,6 +78,9 @@ pub struct Session {
     batch: (u64, u64),
     /// Whether protocol lines are logged, as of the batch's start.
     logs_protocol: bool,
+    /// Whether messages may be answers to requests of other clusters, as of the batch's start: what
+    /// a client answers was sent to it before.
+    may_answer: bool,
     /// The line of the operation that comes next is logged already: the rest of it had not come.
     line_is_logged: bool,
     /// The log knows that the connection is over.
@@ -256,6 +259,7 @@ impl Session {
             is_rechecked: false,
             batch: (0, 0),
             logs_protocol: false,
+            may_answer: false,
             line_is_logged: false,
             end_is_logged: false,
             broker,
@@ -339,7 +343,7 @@ impl Session {
         backing: Option<&Bytes>,
         now: Instant,
     ) -> Consumed {
-        self.logs_protocol = self.broker.log().enabled(Level::Trace);
+        let is_usual = self.begin_batch();
         let mut at = 0;
         loop {
             if shard.is_full() {
@@ -358,11 +362,11 @@ impl Session {
                 return Consumed { bytes: at, why: StopReason::Close(close) };
             }
             if let SessionState::Ready(_) = self.state
-                && !self.logs_protocol
+                && is_usual
                 && let Some((message, len)) = parser::plain_publish(rest, &self.limits)
             {
                 at += len;
-                self.publish(shard, &message, backing, now);
+                self.publish::<false>(shard, &message, backing, now);
                 continue;
             }
             let parsed = parser::next(rest, &self.limits);

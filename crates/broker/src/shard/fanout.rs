@@ -245,9 +245,9 @@ impl Shard {
 
     /// Publishes a message that the shard itself passes on.
     #[inline(never)]
-    pub(super) fn publish_onward(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
-        let answered = self.publish_mapped_reply(&from, &message);
-        answered.unwrap_or_else(|| self.publish(from, message))
+    pub(crate) fn publish_onward(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
+        let may_answer = from.account.gateway_replies.is_any();
+        if may_answer { self.publish_answering(from, message) } else { self.publish(from, message) }
     }
 
     /// Counts a message of which a receiver is far behind, and how many lose it for that.

@@ -147,25 +147,16 @@ impl Shard {
             && (access == Access::Allowed || from.is_service || may_respond(from, message.subject, access))
     }
 
-    /// Publishes a message if it is an answer to a request that has come from another cluster.
-    ///
-    /// Perf: one load where there was no such request.
-    #[inline(always)]
-    pub(crate) fn publish_mapped_reply(
-        &mut self,
-        from: &Publisher<'_>,
-        message: &PubMessage<'_>,
-    ) -> Option<Published> {
-        if !from.account.gateway_replies.is_any() {
-            return None;
-        }
-        self.publish_to_requester(from, message)
+    /// Publishes what may be an answer to a request of another cluster.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn publish_answering(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
+        let answered = self.publish_to_requester(&from, &message);
+        answered.unwrap_or_else(|| self.publish(from, message))
     }
 
     /// Publishes an answer to a request that has come from another cluster: straight to the server
     /// that awaits it. `None` where the subject is no such reply, or the cluster is cut off.
-    #[cold]
-    #[inline(never)]
     fn publish_to_requester(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) -> Option<Published> {
         let is_of_here = matches!(from.source, Source::Here | Source::Leaf { .. } | Source::Request { .. });
         if !is_of_here {
