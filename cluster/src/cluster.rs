@@ -290,8 +290,7 @@ impl Cluster {
     #[must_use]
     pub fn is_linked(&self, one: usize, other: usize) -> bool {
         let topology = &self.topology;
-        let has_gateway =
-            [(one, other), (other, one)].iter().any(|(from, to)| self.has_outbound(*from, *to));
+        let has_gateway = [(one, other), (other, one)].iter().any(|(from, to)| self.has_outbound(*from, *to));
         let has_link = topology.has_route(one, other) || topology.has_leaf_link(one, other);
         (has_link || has_gateway) && self.is_up(one, other)
     }
@@ -325,7 +324,9 @@ impl Cluster {
         let has_gateways = self.topology.joined.contains(&self.topology.clusters[server]);
         Reach {
             must: hear(outbound),
-            may: self.topology.reachable(server, Ways { is_up: &|one, other| self.is_up(one, other), outbound }),
+            may: self
+                .topology
+                .reachable(server, Ways { is_up: &|one, other| self.is_up(one, other), outbound }),
             near: if has_gateways { hear(&Outbound::new()) } else { BTreeSet::new() },
         }
     }

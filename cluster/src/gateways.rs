@@ -3,11 +3,11 @@
 //! Any server of a cluster may take a gateway, and each server has one to each other cluster. So it
 //! is asked where they lead.
 
+use crate::Error;
 use crate::cluster::{Cluster, ClusterPlan};
 use crate::proxy::{Dialer, Proxy};
 use crate::topology::Outbound;
 use crate::wait::wait_for;
-use crate::Error;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,7 +45,8 @@ impl Cluster {
         let (listen, address) = (self.servers[n].ports.gateways, proxies[n]);
         let more = &plan.gateways[n % plan.gateways.len()];
         // Leaf nodes beside gateways want one that is named.
-        let system = "system_account: \"$SYS\"\naccounts { $SYS { users: [ { user: sys, password: sys } ] } }\n";
+        let system =
+            "system_account: \"$SYS\"\naccounts { $SYS { users: [ { user: sys, password: sys } ] } }\n";
         format!(
             "{system}gateway {{\n  name: test{own}\n  listen: \"{listen}\"\n  advertise: \"{address}\"\n  \
              {more}\n  gateways: [\n{remotes}  ]\n}}\n"
@@ -79,7 +80,8 @@ impl Cluster {
     /// Whether gateways lead to servers that can be reached, from all that can reach any.
     fn is_joined(&self, found: &Outbound) -> bool {
         let topology = &self.topology;
-        let joined = self.running().into_iter().filter(|from| topology.joined.contains(&topology.clusters[*from]));
+        let joined =
+            self.running().into_iter().filter(|from| topology.joined.contains(&topology.clusters[*from]));
         joined.into_iter().all(|from| {
             let mut others = topology.joined.iter().filter(|cluster| **cluster != topology.clusters[from]);
             others.all(|cluster| {

@@ -118,9 +118,7 @@ pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     }
     let topology = match plan.shape {
         Shape::Cluster => Topology::cluster(plan.servers),
-        shape => {
-            Topology::random(&mut rng, plan.servers, !plan.is_strict, shape == Shape::Gateways)
-        }
+        shape => Topology::random(&mut rng, plan.servers, !plan.is_strict, shape == Shape::Gateways),
     };
     let mut of = ClusterPlan::shaped(&plan.programs, topology);
     (of.cluster, of.leafs) = (0..plan.servers)

@@ -79,11 +79,7 @@ impl Topology {
     /// Clusters that are joined by gateways, without leaf nodes.
     #[must_use]
     pub fn super_cluster(clusters: &[usize]) -> Self {
-        Self {
-            clusters: clusters.to_vec(),
-            joined: clusters.iter().copied().collect(),
-            ..Self::default()
-        }
+        Self { clusters: clusters.to_vec(), joined: clusters.iter().copied().collect(), ..Self::default() }
     }
 
     /// Clusters of one or two servers, most of which are leaf nodes of earlier ones. Where
@@ -349,7 +345,8 @@ mod tests {
         let mut it = of(&[0, 0, 1, 2, 3], &[link(4, 2)]);
         it.joined = [0, 1, 2].into();
         let mut outbound: Outbound =
-            [((0, 1), 2), ((1, 1), 2), ((2, 0), 1), ((0, 2), 3), ((1, 2), 3), ((3, 0), 0), ((2, 2), 3)].into();
+            [((0, 1), 2), ((1, 1), 2), ((2, 0), 1), ((0, 2), 3), ((1, 2), 3), ((3, 0), 0), ((2, 2), 3)]
+                .into();
         let all = |outbound: &Outbound, server, is_up: &dyn Fn(usize, usize) -> bool| {
             let ways = Ways { is_up, outbound };
             let of = |all: BTreeSet<usize>| all.into_iter().collect::<Vec<_>>();
