@@ -66,7 +66,8 @@ impl Stage {
         self.links >= WORN
     }
 
-    fn witness_says(&mut self, bytes: &[u8]) {
+    /// The client that behaves sends something.
+    pub(crate) fn witness_says(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = self.witness.ingest(&mut self.shard, rest, None, self.now);

@@ -39,6 +39,16 @@ fn peer_parser() {
 }
 
 #[test]
+fn gateway() {
+    smoke("gateway", myelin_fuzz::gateway);
+}
+
+#[test]
+fn mapped_reply() {
+    smoke("mapped_reply", myelin_fuzz::mapped_reply);
+}
+
+#[test]
 fn leaf() {
     smoke("leaf", myelin_fuzz::leaf);
 }
