@@ -22,7 +22,7 @@ fn leaf_nodes_do_what_their_model_does() {
 
 #[test]
 fn super_clusters_do_what_their_model_does() {
-    live_at_random(Shape::Gateways, &[(1, 4)]);
+    live_at_random(Shape::Gateways, &[(3, 6)]);
 }
 
 /// Lives the lives of these seeds, with so many servers, or new ones.
