@@ -69,12 +69,15 @@ pub enum Metric {
     RestartTime,
     /// MiB of a process's memory that no file backs.
     AnonymousMemory,
-    /// Milliseconds until a server that joins a cluster, or links of leaf nodes, know all interest.
+    /// Milliseconds until a server that joins a cluster, or links of leaf nodes or gateways, know
+    /// all interest.
     JoinTime,
+    /// Bytes of messages that crossed a link.
+    LinkBytes,
 }
 
 /// All of them, in the order in which comparisons show them.
-pub const ALL: [Metric; 33] = [
+pub const ALL: [Metric; 34] = [
     Metric::MessageRate,
     Metric::ByteRate,
     Metric::PublishRate,
@@ -108,6 +111,7 @@ pub const ALL: [Metric; 33] = [
     Metric::RestartTime,
     Metric::AnonymousMemory,
     Metric::JoinTime,
+    Metric::LinkBytes,
 ];
 
 impl Metric {
@@ -147,6 +151,7 @@ impl Metric {
             Self::RestartTime => "ms until all is served",
             Self::AnonymousMemory => "anonymous MiB",
             Self::JoinTime => "ms to join",
+            Self::LinkBytes => "bytes over the link",
         }
     }
 
@@ -185,6 +190,7 @@ impl Metric {
             Self::RestartTime => ("restart", "ms"),
             Self::AnonymousMemory => ("anonymous at start", "MiB"),
             Self::JoinTime => ("join", "ms"),
+            Self::LinkBytes => ("over the link", "bytes"),
         }
     }
 

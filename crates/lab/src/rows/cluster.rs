@@ -1,5 +1,5 @@
-//! Rows about several servers of a kind on loopback: clusters of three, told of each other, and
-//! what `leaf` says of hubs and leaf nodes.
+//! Rows about several servers of a kind on loopback: clusters of three, told of each other, what
+//! `leaf` says of hubs and leaf nodes, and `gateway` of clusters that are joined.
 //!
 //! Owns their configurations, and the wait until every server knows what clients of the others
 //! want. CPU is that of all three together. Compression is off where a row does not say otherwise.
@@ -26,6 +26,7 @@ use myelin_loadgen::target_server::Target;
 use serde_json::json;
 
 use crate::round::Round;
+use crate::rows::gateway::{self, GatewayLoad};
 use crate::rows::leaf::LeafLoad;
 use crate::rows::probe::probe;
 use crate::rows::subjects::SUBJECTS;
@@ -69,6 +70,8 @@ pub(crate) enum ClusterLoad {
     Idle,
     /// A hub and leaf nodes instead of a cluster.
     Leaf(LeafLoad),
+    /// Two clusters of one server each.
+    Gateway(GatewayLoad),
 }
 
 impl fmt::Display for ClusterLoad {
@@ -91,6 +94,7 @@ impl fmt::Display for ClusterLoad {
             Self::Replicated(load) => write!(f, "{load}"),
             Self::Idle => write!(f, "{SERVERS} servers without clients"),
             Self::Leaf(load) => write!(f, "{load}"),
+            Self::Gateway(load) => write!(f, "{load}"),
         }
     }
 }
@@ -117,6 +121,8 @@ pub(crate) struct PreparedCluster {
 /// Servers that are linked with another.
 pub(crate) struct Mates {
     servers: Vec<Server>,
+    /// Ports of the pages of all, the first with them, where a row reads them.
+    pages: Vec<u16>,
     /// Program of all of them.
     binary: PathBuf,
 }
@@ -138,6 +144,9 @@ impl ClusterLoad {
                 let prepare = if load.is_json() { Prepared::of_json } else { Prepared::new };
                 prepare(messages, max_payload, backlog)
             }),
+            Self::Gateway(load) => {
+                load.messages().map(|messages| Prepared::new(messages, max_payload, backlog))
+            }
             Self::Requests { .. } | Self::Join { .. } | Self::Replicated(_) | Self::Idle => None,
         };
         PreparedCluster { load: self, messages }
@@ -150,6 +159,7 @@ impl PreparedCluster {
         match self.load {
             ClusterLoad::Join { .. } => true,
             ClusterLoad::Leaf(load) => load.is_played(),
+            ClusterLoad::Gateway(load) => load.is_played(),
             _ => false,
         }
     }
@@ -160,8 +170,14 @@ impl PreparedCluster {
         let plan = ClusterPorts::free(SERVERS)?;
         // The row about joining starts its own, and only needs one to stand for them.
         let count = if self.wants_fresh_servers() { 1 } else { SERVERS };
+        let mut pages = Vec::new();
         let mut servers = match self.load {
             ClusterLoad::Leaf(load) => load.servers(binary, scratch)?,
+            ClusterLoad::Gateway(load) => {
+                let (servers, ports) = load.servers(binary, scratch)?;
+                pages = ports;
+                servers
+            }
             _ => (0..count)
                 .map(|number| plan.start(number, binary, scratch, mode, self.load.syncing()))
                 .collect::<Result<Vec<_>, _>>()?,
@@ -171,7 +187,7 @@ impl PreparedCluster {
         if let ClusterLoad::Replicated(_) = self.load {
             serve_streams(first.address())?;
         }
-        Ok((first, Mates { servers, binary: binary.to_owned() }))
+        Ok((first, Mates { servers, pages, binary: binary.to_owned() }))
     }
 
     /// Does it once.
@@ -200,6 +216,7 @@ impl PreparedCluster {
             let prepared = self.messages.as_ref().expect("loads with messages have them encoded");
             prepared.between(&ends, until, verify, settled)
         };
+        let crossed = || gateway::crossed(&mates.pages, &meters);
         Ok(match self.load {
             ClusterLoad::Throughput { publishers, receivers, .. } => {
                 Round::of_throughput(&messages(publishers, receivers)?)
@@ -213,8 +230,16 @@ impl PreparedCluster {
             }
             ClusterLoad::Leaf(LeafLoad::Down(..)) => Round::of_throughput(&messages(&[0], &[1])?),
             ClusterLoad::Leaf(LeafLoad::Up(..)) => Round::of_throughput(&messages(&[1], &[0])?),
+            ClusterLoad::Gateway(GatewayLoad::Across(_)) => Round::of_throughput(&messages(&[0], &[1])?),
+            ClusterLoad::Gateway(GatewayLoad::Unwanted(_)) => {
+                let before = crossed()?;
+                let mut round = Round::of_throughput(&messages(&[0], &[0])?);
+                round.readings.push((Metric::LinkBytes, crossed()?.saturating_sub(before) as f64));
+                round
+            }
             ClusterLoad::Requests { clients, size }
-            | ClusterLoad::Leaf(LeafLoad::Requests { clients, size }) => {
+            | ClusterLoad::Leaf(LeafLoad::Requests { clients, size })
+            | ClusterLoad::Gateway(GatewayLoad::Requests { clients, size }) => {
                 let load = RequestLoad { clients, services: 1, size, subjects: SUBJECTS };
                 Round::of_requests(&load.over(&addresses[1], &addresses[0], until, &meters, settled)?)
             }
@@ -225,6 +250,7 @@ impl PreparedCluster {
             }
             ClusterLoad::Idle => Round::without_cpu(vec![(Metric::IdleCpu, idle(&meters)?)]),
             ClusterLoad::Leaf(load) => Round::without_cpu(load.play(&mates.binary, context.scratch)?),
+            ClusterLoad::Gateway(load) => Round::without_cpu(load.play(&mates.binary, context.scratch)?),
             ClusterLoad::Join { told } => Round::without_cpu(join(told, &mates.binary, context)?),
         })
     }
@@ -385,11 +411,16 @@ fn subscribe(address: &Address, count: usize) -> Result<Vec<Connection>, BenchEr
 
 /// Subscriptions that a server knows, those of other servers with them, as `/varz` says.
 fn subscriptions(http: u16) -> Option<u64> {
+    page(http, "/varz")?["subscriptions"].as_u64()
+}
+
+/// A page of a server.
+pub(crate) fn page(http: u16, path: &str) -> Option<serde_json::Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", http)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.write_all(b"GET /varz HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (_, body) = answer.split_once("\r\n\r\n")?;
-    serde_json::from_str::<serde_json::Value>(body).ok()?["subscriptions"].as_u64()
+    serde_json::from_str(body).ok()
 }

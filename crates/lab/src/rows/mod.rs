@@ -3,13 +3,14 @@
 //! This file is the core server's table in code; the rows about streams are in `streams`, those
 //! about consumers in `consumers`, about mirrors and sources in `origins`, about TLS and WebSocket
 //! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`,
-//! about several servers in `cluster` and `leaf`, those of the studies in the plans that `compare`
-//! reads; `footprint` measures servers at rest. Change a goal here only together with
+//! about several servers in `cluster`, `leaf` and `gateway`, those of the studies in the plans
+//! that `compare` reads; `footprint` measures servers at rest. Change a goal here only together with
 //! `docs/performance.md`.
 
 pub(crate) mod cluster;
 pub(crate) mod consumers;
 pub(crate) mod footprint;
+pub(crate) mod gateway;
 pub(crate) mod identity;
 pub(crate) mod latency;
 pub(crate) mod leaf;
@@ -37,7 +38,7 @@ const CORE: &str = "core";
 pub(crate) const TABLE: &str = "core,js,consumers,edges,identity,origins,small";
 
 /// All rows: the core server, streams, consumers, TLS and WebSocket, accounts and users, small
-/// servers, clusters, leaf nodes, and the study of publishing to streams.
+/// servers, clusters, leaf nodes, gateways, and the study of publishing to streams.
 pub(crate) fn rows() -> Vec<Row> {
     let (streams, consumers) = (streams::issue(), consumers::rows());
     let origins = origins::rows();
@@ -53,6 +54,7 @@ pub(crate) fn rows() -> Vec<Row> {
         tables::cluster(),
         streams::replicated(),
         tables::leaf(),
+        tables::gateway(),
         study(),
     ]
     .concat()
@@ -179,6 +181,7 @@ mod tests {
         assert_eq!(chosen("s1"), study().len());
         assert_eq!(chosen(cluster::GROUP), tables::cluster().len());
         assert_eq!(chosen(leaf::GROUP), tables::leaf().len());
+        assert_eq!(chosen(gateway::GROUP), tables::gateway().len());
         assert_eq!(chosen("s1-sync-*, js-get-1"), 7);
         assert_eq!(chosen("*"), rows().len());
     }

@@ -1,5 +1,5 @@
 //! Tables of the rows whose workloads are of this program: TLS and WebSocket, accounts and users,
-//! small servers, clusters, leaf nodes.
+//! small servers, clusters, leaf nodes, gateways.
 //!
 //! Change a goal here only together with `docs/performance.md`.
 
@@ -7,6 +7,7 @@ use myelin_loadgen::metric::Metric;
 use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 
 use crate::rows::cluster::{self, ClusterLoad};
+use crate::rows::gateway::{self, GatewayLoad};
 use crate::rows::identity::{self, IdentityLoad};
 use crate::rows::leaf::{self, LeafLoad, Way};
 use crate::rows::row::{Bound, Goal, Row, Workload, goal, times};
@@ -106,6 +107,40 @@ pub(super) fn leaf() -> Vec<Row> {
         row("leaf-spokes-200", spokes(200, false), memory()),
         row("leaf-returned", LeafLoad::Returned { subjects: 10_000 }, vec![time()]),
         row("leaf-returning", LeafLoad::Returning { subjects: 10_000 }, vec![time()]),
+    ]
+}
+
+/// Rows about clusters that are joined by gateways.
+pub(super) fn gateway() -> Vec<Row> {
+    let row = |name: &str, load, goals: Vec<Goal>| Row {
+        goals,
+        ..Row::new(name, gateway::GROUP, Workload::Cluster(ClusterLoad::Gateway(load)))
+    };
+    let load = |receivers, subjects, size| ThroughputLoad {
+        publishers: 1,
+        receivers,
+        interest: ReceiverInterest::Star,
+        subjects,
+        size,
+    };
+    let cpu = || times(Metric::Cpu, 4.0);
+    vec![
+        row("gateway-1:1-128", GatewayLoad::Across(load(1, SUBJECTS, 128)), vec![cpu()]),
+        row(
+            "gateway-request-1",
+            GatewayLoad::Requests { clients: 1, size: 16 },
+            vec![times(Metric::LatencyMedian, 1.0)],
+        ),
+        row(
+            "gateway-unwanted",
+            GatewayLoad::Unwanted(load(0, 100_000, 16)),
+            vec![cpu(), goal(Metric::LinkBytes, Bound::AtMost(0.0))],
+        ),
+        row(
+            "gateway-joined",
+            GatewayLoad::Joined { told: 100_000 },
+            vec![times(Metric::JoinTime, 4.0), times(Metric::SubscriptionMemory, 3.0)],
+        ),
     ]
 }
 
