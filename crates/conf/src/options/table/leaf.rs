@@ -1,6 +1,6 @@
 //! `leafnodes{}`.
 
-use super::{BlockTable, Class, OptionEntry};
+use super::{BlockTable, OptionEntry};
 
 pub(super) static LEAF_NODES: BlockTable = BlockTable {
     title: "leafnodes",
