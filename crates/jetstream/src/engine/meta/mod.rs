@@ -19,6 +19,7 @@
 mod account_use;
 mod answers;
 mod assignment;
+mod elsewhere;
 mod gather;
 mod greeting;
 mod kept_facts;
@@ -52,6 +53,7 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
+use elsewhere::UsesElsewhere;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use retries::Retries;
 pub use roster::peer_of;
@@ -100,6 +102,7 @@ pub(super) struct Meta {
     is_apply_queued: AtomicBool,
     leader_seen: LeaderSeen,
     stalled: Mutex<StalledGroups>,
+    uses: UsesElsewhere,
     retries: Mutex<Retries>,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
@@ -208,6 +211,7 @@ impl Meta {
             is_apply_queued: AtomicBool::new(false),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             stalled: Mutex::default(),
+            uses: UsesElsewhere::default(),
             retries: Mutex::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
@@ -529,6 +533,7 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
+        self.look_at_uses(&jetstream);
         self.on_api(|meta, jetstream| meta.look_at_rescue(jetstream));
         self.replicate_restored(&jetstream);
         self.retry(&jetstream);
