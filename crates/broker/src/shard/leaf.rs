@@ -81,11 +81,18 @@ impl<'a> Publisher<'a> {
 
     /// Writes the head of a frame for a link from the one that a route has, and answers whether it
     /// names the cluster of the leaf node.
-    pub(super) fn write_head(&self, head: &mut Vec<u8>, cached: &[u8], has_headers: bool) -> bool {
+    pub(super) fn write_head(
+        &self,
+        conn: &Conn,
+        head: &mut Vec<u8>,
+        cached: &[u8],
+        has_headers: bool,
+    ) -> bool {
         let origin = self.leaf_origin();
-        let is_of_leaf = cached[0] == b'R' && !origin.is_empty();
+        // Other clusters do not hear of what cluster a leaf node is.
+        let is_of_leaf = cached[0] == b'R' && !origin.is_empty() && conn.gateway().is_none();
         if is_of_leaf {
-            debug_assert!(cached.starts_with(b"RMSG "), "heads of routes alone begin with R");
+            debug_assert!(cached.starts_with(b"RMSG "), "heads of routes and gateways alone begin with R");
             // Compat: a route hears of what cluster the leaf node is, and always of headers.
             head.extend_from_slice(b"LMSG ");
             head.extend_from_slice(origin);

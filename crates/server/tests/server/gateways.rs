@@ -5,6 +5,7 @@ mod answers;
 mod clusters;
 mod handshake;
 mod messages;
+mod pages;
 
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
