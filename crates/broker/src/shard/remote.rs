@@ -508,7 +508,7 @@ impl Fanout<'_> {
         let reply = &*reply;
         let mut head = std::mem::take(self.head);
         head.clear();
-        let is_of_leaf = self.from.write_head(&mut head, cached, has_headers);
+        let is_of_leaf = self.from.write_head(conn, &mut head, cached, has_headers);
         let mut groups = groups.peekable();
         let is_grouped = groups.peek().is_some();
         if is_grouped {
