@@ -4,6 +4,7 @@
 mod door;
 mod everywhere;
 mod membership;
+mod moving;
 mod operators;
 mod servers;
 
