@@ -8,6 +8,7 @@ mod options;
 mod proxy;
 pub(crate) mod timeout;
 
+use crate::jetstream::Current;
 use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
@@ -67,7 +68,24 @@ pub(crate) struct LeafSecurity {
 }
 
 /// Parts of the server that leaf nodes need.
-type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+#[derive(Clone, Copy)]
+pub(crate) struct LeafParts<'a> {
+    broker: &'a Arc<Broker>,
+    mailboxes: &'a [Mailbox],
+    log: &'a Arc<Logger>,
+    control: &'a Handle,
+    /// The leaders of its streams may have to move as long as a hub is not there.
+    jetstream: &'a Arc<Current>,
+}
+
+impl<'a> LeafParts<'a> {
+    pub(crate) fn new(
+        (broker, mailboxes, log, control): (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle),
+        monitor: &'a Monitor,
+    ) -> Self {
+        Self { broker, mailboxes, log, control, jetstream: monitor.current_jetstream() }
+    }
+}
 
 /// Starts what the options have of leaf nodes and hubs, and shows it to monitoring and the listener
 /// for WebSocket.
@@ -108,7 +126,7 @@ impl RunningLeafNodes {
     }
 
     fn start(options: &Options, parts: LeafParts<'_>, security: LeafSecurity) -> Result<Self, String> {
-        let (broker, mailboxes, log, _) = parts;
+        let LeafParts { broker, mailboxes, log, .. } = parts;
         let LeafSecurity { offer, hubs } = security;
         let listener = listen(options, log)?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();

@@ -84,6 +84,12 @@ impl LiveStream {
         self.watch_hand_over();
     }
 
+    /// Says whether the stream's member takes no lead from now on. One that leads does until it hands
+    /// over.
+    pub(in crate::engine) fn set_aside(self: &Arc<Self>, is_aside: bool) {
+        self.tell(MemberEvent::SetAside(is_aside));
+    }
+
     /// Has the stream follow, as it is about to become a group, with what is published to it held
     /// until it leads that: what has come before is stored as by a stream alone. Only for threads
     /// that may wait.

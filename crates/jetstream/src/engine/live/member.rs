@@ -73,6 +73,7 @@ impl LiveStream {
             start,
             lives: groups.lives(),
             amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
+            is_aside: false,
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, is_resting: false, has_members: true },
             wanted: Vec::new(),

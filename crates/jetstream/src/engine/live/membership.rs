@@ -121,6 +121,8 @@ pub(super) struct JoinedMember {
     pub(super) lives: BTreeMap<Peer, u32>,
     /// As long as it may have lost what it has confirmed.
     pub(super) amnesia: Option<Amnesia>,
+    /// Whether it takes no lead, as clients cannot reach its server.
+    pub(super) is_aside: bool,
     /// Other members that want to know where its log ends.
     pub(super) askers: Vec<Peer>,
     pub(super) last_said: LastSaid,
@@ -227,6 +229,7 @@ impl JoinedMember {
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
+            MemberEvent::SetAside(is_aside) => self.is_aside = is_aside,
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
@@ -387,7 +390,7 @@ impl JoinedMember {
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
         // Who gives nobody JetStream follows, and never stands for election.
-        let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
+        let may_stand = self.may_take_lead() || self.member.consensus().role() == RaftRole::Leader;
         if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
@@ -441,6 +444,11 @@ impl JoinedMember {
         Ok(())
     }
 
+    /// Whether this member may lead when it does not: its server goes on, and clients can reach it.
+    fn may_take_lead(&self) -> bool {
+        !self.groups.is_leaving() && !self.is_aside
+    }
+
     /// Whether nobody can lead but this member, or nobody has led yet.
     fn may_stand_at_once(&self) -> bool {
         let consensus = self.member.consensus();
@@ -458,7 +466,7 @@ impl JoinedMember {
     /// A server that has just begun does not vote, but where a leader hands over; and one that is
     /// about to end takes no lead.
     fn may_hear(&self, message: &RaftMessage) -> bool {
-        if message.kind == RaftMessageKind::TimeoutNow && self.groups.is_leaving() {
+        if message.kind == RaftMessageKind::TimeoutNow && !self.may_take_lead() {
             return false;
         }
         let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);

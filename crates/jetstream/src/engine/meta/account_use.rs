@@ -6,8 +6,9 @@
 use super::{Assignment, Meta};
 use crate::engine::JetStream;
 use crate::engine::account::AccountStreams;
+use crate::engine::account::budgets::Bytes;
 use myelin_jsapi::api::info::{AccountInfo, TierUsage};
-use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::config::{Storage, StreamConfig, tier_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +58,12 @@ impl AccountUse {
         used
     }
 
+    /// Bytes in memory and in files, by tier.
+    pub(super) fn bytes(&self) -> impl Iterator<Item = (String, Bytes)> {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.tiers.iter().map(move |(tier, of)| (tier.clone(), [signed(of.memory), signed(of.storage)]))
+    }
+
     fn add(&mut self, other: Self) {
         for (tier, used) in other.tiers {
             self.tiers.entry(tier).or_default().add(used);
@@ -66,9 +73,8 @@ impl AccountUse {
     }
 }
 
-/// Tier of a stream, by its replicas.
 fn tier_of(config: &StreamConfig) -> String {
-    format!("R{}", config.num_replicas.max(1))
+    tier_name(config.num_replicas)
 }
 
 /// Shows use of streams, and what they have reserved. Compat: for each of them, not for each

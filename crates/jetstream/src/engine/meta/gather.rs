@@ -177,6 +177,25 @@ impl Meta {
         self.ask(jetstream, others.map(|peer| (peer, question.clone())).collect()).await
     }
 
+    /// Asks all other servers that are there what an account uses, and has them answer to `reply`.
+    pub(super) fn ask_for_use(&self, account: &str, reply: &str) {
+        let account = account.to_owned();
+        let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
+        let payload = serde_json::to_vec(&question).unwrap_or_default();
+        let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
+        let mut out = MessageBuf::default();
+        for peer in peers_of(&self.servers()).into_iter().filter(is_asked) {
+            let subject = format!("_ask_.{peer}");
+            out.push(MessageRef {
+                subject: subject.as_bytes(),
+                reply: reply.as_bytes(),
+                payload: &payload,
+                ..MessageRef::default()
+            });
+        }
+        self.groups.publish(out);
+    }
+
     /// Asks servers, and waits until all have answered, or for two seconds.
     async fn ask(&self, jetstream: &JetStream, by_peer: Vec<(Peer, StreamsQuestion)>) -> StreamsElsewhere {
         if by_peer.is_empty() {

@@ -19,6 +19,7 @@
 mod account_use;
 mod answers;
 mod assignment;
+mod elsewhere;
 mod gather;
 mod greeting;
 mod kept_facts;
@@ -53,6 +54,7 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
+use elsewhere::UsesElsewhere;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use retries::{FirstMessage, MetaFaults};
 pub use roster::peer_of;
@@ -103,6 +105,7 @@ pub(super) struct Meta {
     is_apply_queued: AtomicBool,
     leader_seen: LeaderSeen,
     stalled: Mutex<StalledGroups>,
+    uses: UsesElsewhere,
     faults: MetaFaults,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
@@ -213,6 +216,7 @@ impl Meta {
             is_apply_queued: AtomicBool::new(false),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             stalled: Mutex::default(),
+            uses: UsesElsewhere::default(),
             faults: MetaFaults::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
@@ -559,6 +563,7 @@ impl GroupsObserver for Meta {
         if self.is_behind() {
             self.committed(self.groups.account.name(), META);
         }
+        self.look_at_uses(&jetstream);
         self.on_api(|meta, jetstream| meta.look_at_rescue(jetstream));
         self.replicate_restored(&jetstream);
         self.retry(&jetstream);

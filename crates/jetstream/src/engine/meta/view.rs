@@ -222,6 +222,11 @@ impl OtherStreams for AccountView<'_> {
         Some(Arc::new(found.config.clone()))
     }
 
+    fn list(&self) -> Vec<Arc<StreamConfig>> {
+        let assigned = self.view.of_account(self.account);
+        assigned.iter().map(|one| Arc::new(one.config.clone())).collect()
+    }
+
     fn count(&self) -> usize {
         self.sums().map_or(0, |sums| sums.streams)
     }

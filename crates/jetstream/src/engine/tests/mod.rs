@@ -9,6 +9,7 @@ mod cold;
 mod given_back;
 mod group;
 mod house;
+mod limits;
 mod links;
 mod lost_copy;
 mod marks;
