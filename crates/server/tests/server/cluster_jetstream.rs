@@ -5,7 +5,6 @@ mod door;
 mod everywhere;
 mod membership;
 mod migrating;
-mod moving;
 mod operators;
 mod servers;
 
