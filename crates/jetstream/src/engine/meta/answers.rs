@@ -77,7 +77,7 @@ impl Meta {
             AnswerKind::Create => granted(&StreamCreate { info, did_create: is_news }),
             AnswerKind::Update => granted(&StreamUpdate { info }),
             AnswerKind::CancelMove => granted(&StreamCancelMove { info }),
-            AnswerKind::Delete => return,
+            AnswerKind::Delete | AnswerKind::Refused(_) => return,
         };
         if is_news {
             let is_create = assignment.answer == AnswerKind::Create;

@@ -165,7 +165,11 @@ impl Meta {
     }
 
     /// Asks all other servers that are there what an account uses: the answers, by server.
-    pub(super) async fn uses_elsewhere(&self, jetstream: &JetStream, account: &str) -> StreamsElsewhere {
+    pub(in crate::engine) async fn uses_elsewhere(
+        &self,
+        jetstream: &JetStream,
+        account: &str,
+    ) -> StreamsElsewhere {
         let account = account.to_owned();
         let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
         let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
@@ -281,7 +285,10 @@ impl Meta {
         if question.facts {
             return self.say(reply, &BTreeMap::from([(self.name.clone(), jetstream.facts())]));
         }
-        let Some(account) = jetstream.account(&question.account) else { return };
+        let Some(account) = jetstream.account(&question.account) else {
+            // Nothing of it is here: whoever asks need not wait for that.
+            return self.say::<StreamInfo>(reply, &BTreeMap::new());
+        };
         if question.usage {
             let used = AccountUse::of(&account);
             return self.say(reply, &BTreeMap::from([(self.name.clone(), used)]));

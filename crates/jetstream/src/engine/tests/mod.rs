@@ -4,6 +4,7 @@ mod assignments;
 mod away;
 mod behind;
 mod cluster;
+mod cluster_faults;
 mod cold;
 mod given_back;
 mod group;
