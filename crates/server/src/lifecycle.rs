@@ -198,9 +198,7 @@ impl Server {
         monitor.set_addresses(Addresses { client: address.port(), websocket: websocket_port });
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let with_jetstream = leaf::LeafParts::new(parts, &monitor);
-        let leaf_nodes =
-            leaf::start(options, with_jetstream, tls, (&monitor, &websocket)).map_err(StartError::new)?;
+        let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
         let gateways = gateway::start(options, parts, &monitor).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,

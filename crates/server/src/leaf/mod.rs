@@ -78,11 +78,11 @@ pub(crate) struct LeafParts<'a> {
     jetstream: &'a Arc<Current>,
 }
 
+/// Parts that the server has from its start on.
+type ServerParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+
 impl<'a> LeafParts<'a> {
-    pub(crate) fn new(
-        (broker, mailboxes, log, control): (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle),
-        monitor: &'a Monitor,
-    ) -> Self {
+    pub(crate) fn new((broker, mailboxes, log, control): ServerParts<'a>, monitor: &'a Monitor) -> Self {
         Self { broker, mailboxes, log, control, jetstream: monitor.current_jetstream() }
     }
 }
@@ -94,14 +94,14 @@ impl<'a> LeafParts<'a> {
 /// When the port cannot be had, or an option makes no sense.
 pub(crate) fn start(
     options: &Options,
-    parts: LeafParts<'_>,
+    parts: ServerParts<'_>,
     security: LeafSecurity,
     (monitor, web_socket): (&Monitor, &Option<Listening>),
 ) -> Result<Option<RunningLeafNodes>, String> {
     if !is_wanted(options) {
         return Ok(None);
     }
-    let running = RunningLeafNodes::start(options, parts, security)?;
+    let running = RunningLeafNodes::start(options, LeafParts::new(parts, monitor), security)?;
     monitor.set_leaf_nodes(Arc::clone(&running.nodes), running.address.map(|address| address.port()));
     // Compat: over WebSocket leaf nodes are accepted only where they are over TCP.
     if let Some(listening) = web_socket.as_ref().filter(|_| running.address.is_some()) {

@@ -25,7 +25,7 @@ struct BudgetTable {
     limits: Option<AccountLimits>,
     whole: Budgets,
     tiers: BTreeMap<String, Budgets>,
-    /// What other servers store, by tier.
+    /// Bytes that other servers store, by tier.
     elsewhere: BTreeMap<String, Bytes>,
 }
 
@@ -86,7 +86,7 @@ impl AccountBudgets {
         table.apply();
     }
 
-    /// What other servers store, by tier.
+    /// Takes note of what other servers store, by tier.
     pub(in crate::engine) fn set_elsewhere(&self, elsewhere: BTreeMap<String, Bytes>) {
         let mut table = write_lock(&self.0);
         table.elsewhere = elsewhere;
@@ -106,7 +106,7 @@ impl AccountBudgets {
         budget
     }
 
-    /// What streams of this server store.
+    /// Bytes that streams of this server store.
     pub(in crate::engine) fn used(&self) -> Bytes {
         let table = read_lock(&self.0);
         table.tiers.values().chain([&table.whole]).map(Budgets::used).fold([0, 0], add)

@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A line for each key that somebody has. Everybody has a key that nobody before them has, or that
 /// all before them share with them.
 #[derive(Default)]
-pub(super) struct CallLines(BTreeMap<CallKey, VecDeque<Waiting>>);
+pub(super) struct CallLines(BTreeMap<CallKey, VecDeque<QueuedCall>>);
 
-struct Waiting {
+struct QueuedCall {
     number: u64,
     is_shared: bool,
 }
 
 /// How many at the front of a line have its key.
-fn holders(line: &VecDeque<Waiting>) -> usize {
+fn holders(line: &VecDeque<QueuedCall>) -> usize {
     let sharing = line.iter().take_while(|one| one.is_shared).count();
     sharing.max(1)
 }
@@ -39,8 +39,8 @@ impl CallLines {
     /// Enters the lines of all of these.
     pub(super) fn enter(&mut self, number: u64, keys: &[NeededKey]) {
         for NeededKey { key, is_shared } in keys {
-            let waiting = Waiting { number, is_shared: *is_shared };
-            self.0.entry(key.clone()).or_default().push_back(waiting);
+            let queued = QueuedCall { number, is_shared: *is_shared };
+            self.0.entry(key.clone()).or_default().push_back(queued);
         }
     }
 

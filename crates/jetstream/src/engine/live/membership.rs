@@ -134,12 +134,11 @@ pub(super) struct JoinedMember {
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
     pub(super) catch_up: CatchUp,
-    /// Whether its stream has failed, as others have been told.
-    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
 /// State of a member as it was said last, to whom it concerns: a change is news.
+#[derive(Default)]
 pub(super) struct LastSaid {
     /// Whether it may have lost something; other members.
     pub(super) is_amnesiac: bool,
@@ -147,6 +146,8 @@ pub(super) struct LastSaid {
     pub(super) is_resting: bool,
     /// Whether the members are those that were wanted last; the meta group.
     pub(super) has_members: bool,
+    /// Whether its stream has failed; other members.
+    pub(super) has_failed: bool,
 }
 
 /// Leader of a group as one of its members knows it.
@@ -361,7 +362,7 @@ impl JoinedMember {
     /// else would notice that the group has no leader any more.
     pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
         self.resting = Resting::default();
-        if !std::mem::replace(&mut self.has_failed, true) {
+        if !std::mem::replace(&mut self.last_said.has_failed, true) {
             let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
             self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
             self.answer_askers(out);

@@ -19,7 +19,6 @@
 mod account_use;
 mod answers;
 mod assignment;
-mod elsewhere;
 mod gather;
 mod greeting;
 mod kept_facts;
@@ -54,13 +53,11 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
-use elsewhere::UsesElsewhere;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use retries::{FirstMessage, MetaFaults};
 pub use roster::peer_of;
 use roster::peers_of;
 use roster::{Rescue, Roster, ServerRecord};
-use stalled_groups::StalledGroups;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -104,8 +101,7 @@ pub(super) struct Meta {
     answers: Mutex<PendingAnswers>,
     is_apply_queued: AtomicBool,
     leader_seen: LeaderSeen,
-    stalled: Mutex<StalledGroups>,
-    uses: UsesElsewhere,
+    watched: leadership::Watched,
     faults: MetaFaults,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
@@ -215,8 +211,7 @@ impl Meta {
             answers: Mutex::default(),
             is_apply_queued: AtomicBool::new(false),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
-            stalled: Mutex::default(),
-            uses: UsesElsewhere::default(),
+            watched: leadership::Watched::default(),
             faults: MetaFaults::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
