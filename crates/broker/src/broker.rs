@@ -143,8 +143,12 @@ impl Broker {
     /// connections end when their sessions are refreshed. Of those that have too many connections
     /// now, the newest end.
     pub fn set_auth_and_accounts(&self, next: StagedAuthAndAccounts) {
-        self.auth_and_accounts.store(Arc::new(next.take_effect()));
-        for account in self.auth_and_accounts.load().accounts() {
+        let before = self.auth_and_accounts.swap(Arc::new(next.take_effect()));
+        let now = self.auth_and_accounts.load();
+        for gone in before.accounts().filter(|account| now.account(account.name()).is_none()) {
+            gone.announced.close_for_gateways(gone.name());
+        }
+        for account in now.accounts() {
             if let Some(most) = account.limits().max_connections
                 && account.connections() > most
             {

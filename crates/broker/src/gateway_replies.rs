@@ -2,15 +2,17 @@
 //! straight back to the server that has asked.
 //!
 //! A requester sees its own reply and a responder, too; between clusters both travel as one
-//! subject. The mapping is remembered for two seconds.
+//! subject. The mapping is remembered for two seconds, and holds for those who have got the request
+//! and for services: what others publish on the same subject is no answer to it.
 //!
 //! Budget: an account that never had such a request pays one load per publish.
 
+use crate::conn::Conn;
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a mapping is remembered, and how long a subscription is young. Compat: both alike.
@@ -39,6 +41,30 @@ struct MappingTable {
 struct Mapping {
     whole: Box<[u8]>,
     until: Instant,
+    /// Connections that have got the request; `None` where they are not known.
+    receivers: Option<Box<[u64]>>,
+    hub: Option<Weak<Conn>>,
+}
+
+/// A request that has come from another cluster, whose answers go back there.
+pub(crate) struct MappedRequest<'a> {
+    /// Subject of answers between clusters.
+    pub(crate) whole: &'a [u8],
+    /// Connections of clients that get it; `None` where they are not known.
+    pub(crate) receivers: Option<Box<[u64]>>,
+    /// The link with a leaf node or a hub over which it has come, if it has.
+    pub(crate) hub: Option<&'a Arc<Conn>>,
+}
+
+/// Where an answer goes: its subject between clusters, and the link with a leaf node or a hub, if
+/// it goes over one.
+pub(crate) type AnswerPlace = (Box<[u8]>, Option<Weak<Conn>>);
+
+impl Mapping {
+    /// Whether the connection may answer; `None` is a service.
+    fn is_for(&self, responder: Option<u64>) -> bool {
+        responder.is_none_or(|cid| self.receivers.as_ref().is_none_or(|known| known.contains(&cid)))
+    }
 }
 
 impl GatewayReplies {
@@ -58,26 +84,28 @@ impl GatewayReplies {
         (since.as_millis() as u64) < self.young_until.load(Relaxed)
     }
 
-    /// Remembers that answers to `reply` are to go to `whole`.
-    pub(crate) fn remember(&self, reply: &[u8], whole: &[u8], now: Instant) {
+    /// Remembers where answers to `reply` are to go.
+    pub(crate) fn remember(&self, reply: &[u8], request: MappedRequest<'_>, now: Instant) {
         let mut table = lock(&self.table);
         table.forget(now);
         let until = now + KEPT;
-        table.mapped.insert(reply.into(), Mapping { whole: whole.into(), until });
+        let MappedRequest { whole, receivers, hub } = request;
+        let mapping = Mapping { whole: whole.into(), until, receivers, hub: hub.map(Arc::downgrade) };
+        table.mapped.insert(reply.into(), mapping);
         table.ends.push_back((until, reply.into()));
         self.count.store(table.mapped.len(), Relaxed);
     }
 
-    /// Where an answer to `reply` is to go.
-    pub(crate) fn find(&self, reply: &[u8], now: Instant) -> Option<Box<[u8]>> {
+    /// Where an answer to `reply` is to go that this connection gives, or a service.
+    pub(crate) fn find(&self, reply: &[u8], responder: Option<u64>, now: Instant) -> Option<AnswerPlace> {
         let mut table = lock(&self.table);
         let found = table.mapped.get(reply).filter(|mapping| now < mapping.until);
-        let found = found.map(|mapping| mapping.whole.clone());
-        if found.is_none() {
+        let Some(mapping) = found else {
             table.forget(now);
             self.count.store(table.mapped.len(), Relaxed);
-        }
-        found
+            return None;
+        };
+        mapping.is_for(responder).then(|| (mapping.whole.clone(), mapping.hub.clone()))
     }
 }
 
@@ -99,25 +127,43 @@ impl MappingTable {
 mod tests {
     use super::*;
 
+    fn request<'a>(whole: &'a [u8], receivers: Option<&[u64]>) -> MappedRequest<'a> {
+        MappedRequest { whole, receivers: receivers.map(Into::into), hub: None }
+    }
+
+    fn found(replies: &GatewayReplies, reply: &[u8], responder: Option<u64>, now: Instant) -> String {
+        let found = replies.find(reply, responder, now);
+        found.map_or_else(String::new, |(whole, _)| String::from_utf8(whole.into()).unwrap())
+    }
+
     #[test]
     fn a_mapping_holds_for_two_seconds() {
         let (replies, now) = (GatewayReplies::default(), Instant::now());
         assert!(!replies.is_any());
-        replies.remember(b"r", b"_GR_.a.r", now);
-        replies.remember(b"r", b"_GR_.b.r", now + Duration::from_secs(1));
-        assert_eq!(replies.find(b"r", now + Duration::from_millis(2900)).as_deref(), Some(&b"_GR_.b.r"[..]));
-        assert_eq!(replies.find(b"x", now), None);
-        assert_eq!(replies.find(b"r", now + Duration::from_secs(3)), None);
+        replies.remember(b"r", request(b"_GR_.a.r", None), now);
+        replies.remember(b"r", request(b"_GR_.b.r", None), now + Duration::from_secs(1));
+        assert_eq!(found(&replies, b"r", Some(1), now + Duration::from_millis(2900)), "_GR_.b.r");
+        assert_eq!(found(&replies, b"x", Some(1), now), "");
+        assert_eq!(found(&replies, b"r", Some(1), now + Duration::from_secs(3)), "");
         assert!(!replies.is_any(), "what is over is forgotten");
+    }
+
+    #[test]
+    fn a_mapping_is_for_those_who_were_asked() {
+        let (replies, now) = (GatewayReplies::default(), Instant::now());
+        replies.remember(b"r", request(b"_GR_.a.r", Some(&[7, 8])), now);
+        let said = [Some(8), None, Some(9)].map(|responder| found(&replies, b"r", responder, now));
+        assert_eq!(said, ["_GR_.a.r", "_GR_.a.r", ""]);
+        assert!(replies.is_any(), "it is still there for the others");
     }
 
     #[test]
     fn a_peer_cannot_have_everything_remembered() {
         let (replies, now) = (GatewayReplies::default(), Instant::now());
         for at in 0..MOST + 10 {
-            replies.remember(at.to_string().as_bytes(), b"x", now);
+            replies.remember(at.to_string().as_bytes(), request(b"x", None), now);
         }
         assert!(lock(&replies.table).mapped.len() <= MOST);
-        assert_eq!(replies.find(b"1", now), None);
+        assert_eq!(found(&replies, b"1", None, now), "");
     }
 }

@@ -256,6 +256,7 @@ impl Broker {
         let _one = lock(&trusted.changing);
         let Some(account) = trusted.remove(key) else { return };
         account.unlink();
+        account.announced.close_for_gateways(account.name());
         if let Some(observer) = trusted.observer.get() {
             observer(&account, None);
         }

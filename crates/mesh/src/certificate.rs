@@ -4,7 +4,7 @@
 //! `verify_cert_and_check_known_urls` compares host names with the routes that are configured.
 //! Where either is asked for, passwords do not count.
 
-use crate::config::MeshConfig;
+use crate::config::{Login, RouteUrl};
 use myelin_auth::ClientCertificate;
 use std::fmt::Arguments;
 use std::sync::Arc;
@@ -34,9 +34,11 @@ impl CertificateRules {
     }
 }
 
-/// Whether a server with this certificate may come in. `note` gets what the log says of it.
-pub(crate) fn admits(
-    config: &MeshConfig,
+/// Whether a server with this certificate may come in: by `rules`, as the user of `login`, or under
+/// the name of one of `urls`. `note` gets what the log says of it.
+pub(crate) fn admits<'u>(
+    (rules, login): (CertificateRules, Option<&Login>),
+    urls: impl Iterator<Item = &'u RouteUrl> + Clone,
     certificate: Option<&ClientCertificate>,
     note: &dyn Fn(Arguments<'_>),
 ) -> bool {
@@ -49,12 +51,11 @@ pub(crate) fn admits(
         note(format_args!("User required in cert, none found"));
         return false;
     }
-    let user = config.login.as_ref().map(|login| login.user.as_str());
-    let rules = config.certificates;
+    let user = login.map(|login| login.user.as_str());
     for (kind, name) in &names {
         let is_known = rules.checks_known_urls
             && *kind == NameKind::Host
-            && config.routes.iter().any(|route| is_name_of(name, &route.host));
+            && urls.clone().any(|url| is_name_of(name, &url.host));
         if !name.is_empty() && (is_known || rules.maps_user && user == Some(name)) {
             // Compat: the reference shows no name of a server.
             note(format_args!("Using {} for auth [\"\"]", kind.words()));

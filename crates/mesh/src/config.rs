@@ -149,7 +149,8 @@ impl MeshConfig {
         note: &dyn Fn(Arguments<'_>),
     ) -> bool {
         if self.certificates.decide() {
-            return certificate::admits(self, certificate, note);
+            let rules = (self.certificates, self.login.as_ref());
+            return certificate::admits(rules, self.routes.iter(), certificate, note);
         }
         self.login.as_ref().is_none_or(|login| login.admits(connect))
     }

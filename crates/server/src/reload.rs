@@ -9,13 +9,13 @@
 //! what pages show in `Monitor`, the certificates in `tls::Current`. Shards keep a copy of the
 //! settings, so the data path reads no pointer.
 
-use crate::leaf::{self, HubChecks, PreparedLeafNodes, RunningLeafNodes};
+use crate::leaf::{self, HubChecks, LeafParts, PreparedLeafNodes, RunningLeafNodes};
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{ClientOffer, LeafOffer, LinkOffer, TlsTerms};
 use crate::websocket::{Listening, Security};
-use crate::{cluster, lifecycle, ocsp, pidfile, ports, setup};
+use crate::{cluster, gateway, lifecycle, ocsp, pidfile, ports, setup};
 use myelin_broker::{Conn, StagedAuthAndAccounts};
 use myelin_conf::options::{AuthorizationOptions, ClusterOptions, Options};
 use myelin_conf::{BoundPorts, LoadError, Loaded, NotReloadable};
@@ -27,6 +27,11 @@ use tokio::runtime::Handle;
 
 /// Reads command line and configuration file again.
 pub type ReadAgain<'r> = &'r dyn Fn() -> Result<Loaded, LoadError>;
+
+/// Public keys that servers of other clusters may have; none for any.
+fn gateway_pins(options: &Options) -> BTreeSet<String> {
+    options.gateway.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default()
+}
 
 /// TLS that new connections are offered, with the proofs that belong to it.
 struct NewTls {
@@ -89,6 +94,8 @@ impl Server {
         let mut tls = self.tls(&loaded.options)?;
         let cluster = self.stage_cluster(&loaded.options, tls.links.take())?;
         let leaf_nodes = self.stage_leaf_nodes(&loaded.options, &tls.proofs.hubs)?;
+        let gateways = gateway::offers(&loaded.options)?;
+        let pinned_before = gateway_pins(&self.loaded.options);
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
         let log = lifecycle::log_config(&loaded.options);
@@ -108,6 +115,10 @@ impl Server {
             self.recheck_pinned();
         }
         self.apply_leaf_nodes(leaf_nodes);
+        if let Some(running) = &self.gateways {
+            let pinned = gateway_pins(&self.loaded.options);
+            running.reload(gateways, (pinned != pinned_before).then_some(&pinned));
+        }
         self.shards.iter().for_each(|shard| shard.mailbox.post(Mail::Refresh));
         Ok(())
     }
@@ -276,7 +287,7 @@ impl Server {
         let begun = if self.leaf_nodes.is_none() && leaf::is_wanted(new) {
             let mailboxes: Vec<_> = self.shards.iter().map(|shard| shard.mailbox.clone()).collect();
             let parts = (&self.broker, &mailboxes[..], &self.log, &Handle::current());
-            Some(RunningLeafNodes::begin(new, parts)?)
+            Some(RunningLeafNodes::begin(new, LeafParts::new(parts, &self.monitor))?)
         } else {
             None
         };

@@ -157,6 +157,13 @@ impl Announced {
             say_of(conn, gateway, (gateways.name(), account), b"");
         }
     }
+
+    /// There is no such account any more: if one of its name comes again, other clusters hear of it
+    /// as of a new one.
+    pub(crate) fn close_for_gateways(&self, account: &str) {
+        let Some(gateways) = self.gateways() else { return };
+        gateways.inbound().iter().filter_map(|conn| conn.gateway()).for_each(|end| end.forget_told(account));
+    }
 }
 
 /// Says a line about an account, and before it that all of its interest is told, if that was not

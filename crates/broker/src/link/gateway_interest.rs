@@ -5,25 +5,49 @@
 //!
 //! Interest in accounts that are not here is kept: they may appear.
 
-use super::gateway_end::InterestMode;
+use super::gateway_end::{InterestMode, OptimisticChange};
 use super::interest_part::InterestKey;
 use super::{Link, lossy};
 use crate::account::Account;
 use crate::log::Level;
-use myelin_subject::{is_subset, matches};
+use myelin_subject::is_well_formed;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::parser::PeerInterest;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
-/// Subjects of an account at most that an older server says nobody wants: more are sent.
-const MOST_UNWANTED: usize = 16 * 1024;
 /// Memory that one subject or account takes beside its text, about.
 const EACH: usize = 96;
 
 /// Interest in accounts that are not here: by account, the subjects or subjects and queue groups.
 #[derive(Default)]
 pub(super) struct HeldInterest(BTreeMap<Box<str>, BTreeSet<Box<[u8]>>>);
+
+/// Accounts in which a leaf node or another server of the cluster has become interested in something
+/// in this batch: answers of other clusters may come before those know of it.
+#[derive(Default)]
+pub(super) struct YoungAccounts(SmallVec<[Arc<Account>; 1]>);
+
+impl YoungAccounts {
+    #[inline]
+    pub(super) fn subscribed(&mut self, account: &Arc<Account>) {
+        if account.announced.gateways().is_some()
+            && !self.0.last().is_some_and(|last| Arc::ptr_eq(last, account))
+        {
+            self.0.push(Arc::clone(account));
+        }
+    }
+
+    /// They are young at this moment.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant) {
+        if !self.0.is_empty() {
+            self.0.drain(..).for_each(|account| account.subscribed_at(now));
+        }
+    }
+}
 
 impl Link {
     /// The other cluster has begun to be interested in something.
@@ -52,35 +76,24 @@ impl Link {
         if self.is_about_optimism(interest) {
             return self.change_unwanted(interest, true);
         }
-        let held = std::str::from_utf8(interest.account).ok().and_then(|name| self.held.0.get_mut(name));
-        if let Some(held) = held {
-            held.remove(&InterestKey { subject: interest.subject, queue: interest.queue }.key()[..]);
-            return;
+        let was_held = self.let_go(interest);
+        // It may have appeared since.
+        if !was_held || self.find(interest.account).is_some() {
+            self.unsubscribe(interest);
         }
-        self.unsubscribe(interest);
     }
 
     /// The other cluster has an account, or does not have it any more.
     pub fn account_wanted(&mut self, name: &[u8], is_wanted: bool) {
         let (Some(gateway), Ok(name)) = (self.conn.gateway(), std::str::from_utf8(name)) else { return };
-        gateway.change(name, |account| {
-            account.is_unwanted = !is_wanted;
-            account.unwanted.clear();
-        });
+        gateway.change(name, &OptimisticChange::Account { is_unwanted: !is_wanted });
         self.outdate(name);
     }
 
     /// The other cluster tells all of its interest in an account from now on, or has told it.
     pub fn all_interest_follows(&mut self, name: &str, is_complete: bool) {
         let Some(gateway) = self.conn.gateway() else { return };
-        gateway.change(name, |account| {
-            account.is_unwanted = false;
-            account.mode = Some(InterestMode::Transitioning);
-            if is_complete {
-                account.mode = Some(InterestMode::InterestOnly);
-                account.unwanted.clear();
-            }
-        });
+        gateway.change(name, &OptimisticChange::AllTold { is_complete });
         if !gateway.tells_all {
             self.outdate(name);
         }
@@ -95,6 +108,7 @@ impl Link {
                 continue;
             }
             for key in keys {
+                self.interest.release(held_cost(&name, &key));
                 let InterestKey { subject, queue } = InterestKey::of_key(&key);
                 let account = name.as_bytes();
                 // More than a link may bring it could not have brought before.
@@ -116,16 +130,16 @@ impl Link {
             return;
         };
         let subject = interest.subject;
-        gateway.change(name, |account| {
-            if !is_unwanted {
-                account.unwanted.retain(|known| !(matches(subject, known) || is_subset(known, subject)));
-            } else if account.unwanted.len() < MOST_UNWANTED {
-                account.unwanted.insert(subject.into());
-            }
-        });
-        if let Some(account) = self.broker.account(name)
-            && myelin_subject::is_well_formed(subject)
-        {
+        // Of an account that is not here nothing is sent.
+        let Some(account) = self.broker.account(name) else { return };
+        if is_well_formed(subject) {
+            gateway.change(
+                name,
+                &match is_unwanted {
+                    true => OptimisticChange::Unwanted(subject),
+                    false => OptimisticChange::Wanted(subject),
+                },
+            );
             account.touch_remote(subject);
         }
     }
@@ -146,10 +160,31 @@ impl Link {
         if held.contains(&key[..]) {
             return Ok(());
         }
-        if !self.interest.reserve(name.len() + key.len() + EACH) {
+        if !self.interest.reserve(held_cost(name, &key)) {
             return Err(CloseReason::MaximumSubscriptions);
         }
         held.insert(key[..].into());
         Ok(())
     }
+
+    /// Forgets interest in an account that is not here; false if there was none.
+    fn let_go(&mut self, interest: &PeerInterest<'_>) -> bool {
+        let Ok(name) = std::str::from_utf8(interest.account) else { return false };
+        let Some(held) = self.held.0.get_mut(name) else { return false };
+        let key = InterestKey { subject: interest.subject, queue: interest.queue }.key();
+        let was_held = held.remove(&key[..]);
+        let is_empty = held.is_empty();
+        if was_held {
+            self.interest.release(held_cost(name, &key));
+        }
+        if is_empty {
+            self.held.0.remove(name);
+        }
+        was_held
+    }
+}
+
+/// Memory that interest in an account that is not here takes, about.
+fn held_cost(name: &str, key: &[u8]) -> usize {
+    name.len() + key.len() + EACH
 }

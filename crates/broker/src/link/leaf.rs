@@ -24,6 +24,7 @@ use crate::shard::Shard;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use myelin_wire::error::CloseReason;
+use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::leaf::LOOP_DETECTION;
 use myelin_wire::peer::parser::{PeerInterest, Routed};
 use std::sync::Arc;
@@ -114,6 +115,7 @@ impl Link {
             return Ok(());
         }
         let interest = PeerInterest { leaf: Some(leaf.cluster.as_bytes()), ..*interest };
+        self.young.subscribed(account);
         self.interest.add(account, &interest).map_err(LeafFault::TooMuch)
     }
 
@@ -142,9 +144,12 @@ impl Link {
         else {
             return Ok(());
         };
-        if !leaf.permissions.load().may_take(message.subject) {
+        // Whoever may answer may do so under the subject that another cluster has for the answer.
+        let subject = MappedReply::of(message.subject).map_or(message.subject, |mapped| mapped.reply);
+        if !leaf.permissions.load().may_take(subject) {
             return if leaf.role == LeafRole::Hub { Err(LeafFault::Denied) } else { Ok(()) };
         }
+        self.young.note(now);
         shard.publish_leaf((&self.conn, leaf), account, (message, backing), &mut self.buffers, now);
         Ok(())
     }

@@ -1,12 +1,16 @@
 //! The interest of this server that a new link with a leaf node or a hub has to be told.
 
 use super::interest_part::{InterestKey, sum, tell};
+use super::leaf_end::LeafRole;
 use crate::account::Account;
 use crate::conn::Conn;
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::leaf;
 use std::borrow::Cow;
 use std::sync::Arc;
+
+/// Subjects of answers to requests of other clusters, as they travel between servers.
+const MAPPED_ANSWERS: &[u8] = b"_GR_.>";
 
 /// The interest that a new link with a leaf node or a hub has to be told.
 pub struct LeafAnnouncing {
@@ -37,6 +41,12 @@ impl LeafAnnouncing {
         let mut lines = Vec::new();
         if let Some(own) = announced.loop_subject.get() {
             leaf::interest(&mut lines, own, None);
+            conn.say(&lines);
+        }
+        if leaf.role == LeafRole::Hub && self.account.announced.gateways().is_some() {
+            // Answers to requests of other clusters.
+            lines.clear();
+            leaf::interest(&mut lines, MAPPED_ANSWERS, None);
             conn.say(&lines);
         }
         for part in announced.parts() {

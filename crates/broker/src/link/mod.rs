@@ -133,6 +133,8 @@ pub struct Link {
     login_limits: leaf_limits::LoginLimits,
     /// Interest of another cluster in accounts that are not here.
     held: gateway_interest::HeldInterest,
+    /// Accounts in which the other side has become interested in something just now.
+    young: gateway_interest::YoungAccounts,
 }
 
 /// Work that remains for a link that has ended, away from the data path.
@@ -161,6 +163,7 @@ impl Link {
             is_reported: false,
             login_limits: Default::default(),
             held: Default::default(),
+            young: Default::default(),
         }
     }
 
@@ -261,6 +264,9 @@ impl Link {
             self.broker.complain(Level::Debug, &self.conn, "Ignored remote subscription request", line);
             return Ok(());
         }
+        if self.conn.gateway().is_none() {
+            self.young.subscribed(&account);
+        }
         let taken = self.interest.add(&account, interest);
         self.told = Some(account);
         taken
@@ -315,6 +321,7 @@ impl Link {
     pub fn heard(&mut self, now: Instant, opened: Instant) {
         self.told = None;
         self.told_under = None;
+        self.young.note(now);
         self.broker.count_complaints(&self.conn, Some(now));
         self.conn.touch(now.saturating_duration_since(opened));
         if let Some(link) = self.conn.link() {

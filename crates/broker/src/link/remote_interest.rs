@@ -62,6 +62,12 @@ impl RemoteInterests {
         fits
     }
 
+    /// Gives memory back that was [reserved](Self::reserve).
+    pub(super) fn release(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.held, "what is given back was taken");
+        self.held = self.held.saturating_sub(bytes);
+    }
+
     fn find(&self, account: &Account, interest: &PeerInterest<'_>) -> Option<Arc<RemoteSub>> {
         account.find_remote(&SoughtInterest { conn: &self.conn, hasher: &self.hasher, interest })
     }

@@ -14,9 +14,9 @@ use crate::link::end::LinkEnd;
 use crate::link::gateway_links::GatewayLinks;
 use bytes::Bytes;
 use myelin_wire::encode;
-use myelin_wire::peer::encode as peer;
 use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
+use myelin_wire::peer::{encode as peer, leaf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -40,7 +40,8 @@ impl Shard {
         let (unmapped, whole) = unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
         if !whole.is_empty() {
-            remember(account, reply, whole, now);
+            let address = if to.is_empty() { subject } else { to };
+            remember(account, (address, reply, whole), None, now);
         }
         let logs_protocol = buffers.logs_protocol;
         let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
@@ -70,7 +71,8 @@ impl Shard {
         if mapped.cluster != own.cluster {
             return;
         }
-        if conn.gateway().is_some()
+        let is_of_beyond = conn.gateway().is_some() || conn.leaf().is_some();
+        if is_of_beyond
             && mapped.server != own.server
             && let Some(route) = self.route_to(account, mapped.server)
         {
@@ -80,7 +82,7 @@ impl Shard {
         let mut tail = Vec::with_capacity(routed.body.len() + unmapped.reply.len() + 24);
         encode::tail(&mut tail, unmapped.reply, routed.digits.0, routed.digits.1, routed.body);
         if !whole.is_empty() {
-            remember(account, unmapped.reply, whole, now);
+            remember(account, (mapped.reply, unmapped.reply, whole), None, now);
         }
         let from = Publisher {
             source: Source::Answer { whole_reply: whole },
@@ -88,6 +90,33 @@ impl Shard {
         };
         let message = message_of(routed, (&[], mapped.reply, unmapped.reply), (&tail, None));
         let _ = self.publish_onward(from, message);
+    }
+
+    /// Routes an answer of a leaf node or a hub to a request of another cluster, under a mapped
+    /// subject: straight to the server that awaits it. False where this server has no gateway: its
+    /// own hub may have one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn publish_answer_of_leaf(
+        &mut self,
+        conn: &Arc<Conn>,
+        account: &Arc<Account>,
+        (routed, mapped): (&Routed<'_>, MappedReply<'_>),
+        now: Instant,
+    ) -> bool {
+        let cluster = Arc::clone(&self.broker.cluster);
+        let Some(gateways) = GatewayLinks::of(&cluster) else { return false };
+        if mapped.cluster == gateways.own().cluster {
+            self.publish_answer(conn, account, (routed, mapped), now);
+        } else if let Some(link) = gateways.outbound_to(mapped.cluster)
+            && link.close_requested().is_none()
+        {
+            let prefix = prefix_of(&cluster, account, routed.reply, now).unwrap_or_default();
+            let reply = [prefix, routed.reply].concat();
+            let body = (routed.header_len as usize, routed.body);
+            self.stage_directly(&link, Some(account.name().as_bytes()), (routed.subject, &reply), body);
+        }
+        true
     }
 
     /// The route to the server of this short name that carries what concerns an account.
@@ -118,7 +147,10 @@ impl Shard {
     ) {
         let (header_len, body) = if conn.headers() { (header_len, body) } else { (0, &body[header_len..]) };
         let (mut head, mut tail, mut digits) = (Vec::with_capacity(64), Vec::new(), Vec::new());
-        peer::message_head(&mut head, named, subject);
+        match conn.leaf() {
+            Some(_) => leaf::message_head(&mut head, subject),
+            None => peer::message_head(&mut head, named, subject),
+        }
         if header_len > 0 {
             head[0] = b'H';
             encode::number(&mut digits, header_len);
@@ -156,15 +188,24 @@ impl Shard {
     }
 
     /// Publishes an answer to a request that has come from another cluster: straight to the server
-    /// that awaits it. `None` where the subject is no such reply, or the cluster is cut off.
+    /// that awaits it, or back over the link with the hub that has sent the request. `None` where
+    /// the subject is no such reply, the publisher has not got the request, or the cluster is cut
+    /// off.
     fn publish_to_requester(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) -> Option<Published> {
-        let is_of_here = matches!(from.source, Source::Here | Source::Leaf { .. } | Source::Request { .. });
-        if !is_of_here {
-            return None;
-        }
-        let whole = from.account.gateway_replies.find(message.address(), from.now)?;
+        let responder = match from.source {
+            // Leaf nodes see the mapped reply.
+            Source::Leaf { .. } if !from.is_service => return None,
+            _ if from.is_service => None,
+            Source::Here | Source::Request { .. } => Some(from.conn.cid()),
+            _ => return None,
+        };
+        let (whole, hub) = from.account.gateway_replies.find(message.address(), responder, from.now)?;
+        let mapped = MappedReply::of(&whole)?;
         let cluster = Arc::clone(&self.broker.cluster);
-        let conn = GatewayLinks::of(&cluster)?.outbound_to(MappedReply::of(&whole)?.cluster)?;
+        let conn = match hub {
+            Some(hub) => hub.upgrade().filter(|hub| may_send_to(hub, mapped.reply))?,
+            None => GatewayLinks::of(&cluster)?.outbound_to(mapped.cluster)?,
+        };
         // A right to answer is counted: it is asked for last, and what goes the usual way asks
         // there.
         if conn.close_requested().is_some() || !self.may_answer(from, message) {
@@ -173,10 +214,18 @@ impl Shard {
         if from.verbose {
             self.stage_line(from.conn, encode::OK);
         }
-        let prefix = prefix_of(&cluster, from.account, message.reply, from.now).unwrap_or_default();
+        let prefix = match conn.gateway() {
+            Some(_) => prefix_of(&cluster, from.account, message.reply, from.now).unwrap_or_default(),
+            None => &[],
+        };
         let reply = [prefix, message.reply].concat();
         let named = Some(from.account.name().as_bytes());
         self.stage_directly(&conn, named, (&whole, &reply), (message.header_len, message.body));
         Some(Published::Done { delivered: true, stalled: false })
     }
+}
+
+/// Whether an answer may go over a link with a leaf node or a hub.
+fn may_send_to(conn: &Conn, reply: &[u8]) -> bool {
+    conn.leaf().is_some_and(|leaf| leaf.may_send(reply, None))
 }

@@ -6,12 +6,14 @@
 
 use super::Shard;
 use super::fanout::Publisher;
+use super::mapped_replies::{remember, unmapped};
 use super::routed::{RoutedBuffers, addressed, may_ask_for_trace, message_of};
 use super::source::{BarredHubs, Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
 use bytes::Bytes;
+use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::{QueueNames, Routed};
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,6 +55,7 @@ impl<'a> Publisher<'a> {
         match self.source {
             Source::Route { whole_reply, .. }
             | Source::Gateway { whole_reply, .. }
+            | Source::Leaf { whole_reply, .. }
             | Source::Answer { whole_reply } => whole_reply,
             _ => &[],
         }
@@ -79,8 +82,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Writes the head of a frame for a link from the one that a route has, and answers whether it
-    /// names the cluster of the leaf node.
+    /// Writes the head of a frame for the link `conn` from the one that a route has, and answers
+    /// whether it names the cluster of the leaf node: other clusters do not hear of that.
     pub(super) fn write_head(
         &self,
         conn: &Conn,
@@ -89,7 +92,6 @@ impl<'a> Publisher<'a> {
         has_headers: bool,
     ) -> bool {
         let origin = self.leaf_origin();
-        // Other clusters do not hear of what cluster a leaf node is.
         let is_of_leaf = cached[0] == b'R' && !origin.is_empty() && conn.gateway().is_none();
         if is_of_leaf {
             debug_assert!(cached.starts_with(b"RMSG "), "heads of routes and gateways alone begin with R");
@@ -145,13 +147,23 @@ impl Shard {
         buffers: &mut RoutedBuffers,
         now: Instant,
     ) {
-        let (to, subject, reply) = addressed(routed);
+        if let Some(mapped) = MappedReply::of(routed.subject)
+            && self.publish_answer_of_leaf(conn, account, (routed, mapped), now)
+        {
+            return;
+        }
+        let (unmapped, whole_reply) = unmapped(routed);
+        let (to, subject, reply) = addressed(&unmapped);
+        if !whole_reply.is_empty() {
+            let address = if to.is_empty() { subject } else { to };
+            remember(account, (address, reply, whole_reply), Some(conn), now);
+        }
         let logs_protocol = buffers.logs_protocol;
-        let (tail, shared_tail) = buffers.tail_of(routed, reply, backing);
+        let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
         let (queues, origin) = (&routed.queues, leaf.cluster.as_bytes());
         let from = Publisher {
             logs_protocol,
-            source: Source::Leaf { role: leaf.role, queues, origin },
+            source: Source::Leaf { role: leaf.role, queues, origin, whole_reply },
             is_mapped: true,
             ..Publisher::internal(conn, account, now)
         };

@@ -3,10 +3,15 @@
 
 use crate::account::Account;
 use crate::cluster::Cluster;
+use crate::conn::Conn;
+use crate::gateway_replies::MappedRequest;
 use crate::link::gateway_links::GatewayLinks;
+use crate::link::remote_sub::RemoteSub;
+use crate::subscription::Subscription;
 use myelin_subject::Matched;
 use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Answers of services: they are awaited at one server only.
@@ -29,11 +34,19 @@ pub(super) fn prefix_of<'c>(
     (reply.starts_with(ANSWER) || is_young()).then_some(&*own.prefix)
 }
 
-/// Whether a client of this server waits for answers to `reply`.
+/// Whether a client of this server, a leaf node or another server of the cluster waits for answers
+/// to `reply`.
 fn is_awaited(account: &Account, reply: &[u8]) -> bool {
     let mut matched = Matched::new();
     account.interest.collect(reply, &mut matched);
-    !matched.is_empty()
+    if !matched.is_empty() {
+        return true;
+    }
+    let mut remote = Matched::<Arc<RemoteSub>>::new();
+    account.collect_remote(reply, &mut remote);
+    let is_of_cluster = |sub: &Arc<RemoteSub>| sub.conn().gateway().is_none();
+    remote.plain.iter().any(is_of_cluster)
+        || remote.queues.iter().any(|group| group.members.iter().any(is_of_cluster))
 }
 
 /// A message whose reply is as receivers see it, and the reply as it has come, if that is mapped.
@@ -44,12 +57,39 @@ pub(super) fn unmapped<'a>(routed: &Routed<'a>) -> (Routed<'a>, &'a [u8]) {
     }
 }
 
-/// Remembers where answers to a message are to go.
-pub(super) fn remember(account: &Account, reply: &[u8], whole: &[u8], now: Instant) {
+/// Receivers of a request at most that are told apart: of more, whoever answers counts as one.
+const MOST_RECEIVERS: usize = 64;
+
+/// Remembers where answers to a request are to go, before it is delivered. `hub`: the link with a
+/// leaf node or a hub over which it has come, if it has.
+#[cold]
+#[inline(never)]
+pub(super) fn remember(
+    account: &Account,
+    (address, reply, whole): (&[u8], &[u8], &[u8]),
+    hub: Option<&Arc<Conn>>,
+    now: Instant,
+) {
     // The subject that receivers see may stand behind the reply.
     if let Some(mapped) = MappedReply::of(whole)
         && let Some(short) = whole.get(..whole.len() - mapped.reply.len() + reply.len())
     {
-        account.gateway_replies.remember(reply, short, now);
+        let request = MappedRequest { whole: short, receivers: receivers(account, address), hub };
+        account.gateway_replies.remember(reply, request, now);
     }
+}
+
+/// Connections of the clients that may get a request. `None` where they are not known: there are
+/// many, or the account maps the subject.
+fn receivers(account: &Account, address: &[u8]) -> Option<Box<[u64]>> {
+    if account.imports.has_mappings() {
+        return None;
+    }
+    let mut matched = Matched::<Arc<Subscription>>::new();
+    account.interest.collect(address, &mut matched);
+    let queues = matched.queues.iter().flat_map(|group| &group.members);
+    let mut found: Vec<_> =
+        matched.plain.iter().chain(queues).take(MOST_RECEIVERS + 1).map(|sub| sub.conn().cid()).collect();
+    found.dedup();
+    (found.len() <= MOST_RECEIVERS).then(|| found.into())
 }

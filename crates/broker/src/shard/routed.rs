@@ -147,7 +147,8 @@ impl Shard {
         let (unmapped, whole_reply) = mapped_replies::unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
         if !whole_reply.is_empty() {
-            mapped_replies::remember(account, reply, whole_reply, now);
+            let address = if to.is_empty() { subject } else { to };
+            mapped_replies::remember(account, (address, reply, whole_reply), None, now);
         }
         let logs_protocol = buffers.logs_protocol;
         let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);

@@ -54,6 +54,8 @@ pub(crate) enum Source<'a> {
         queues: &'a QueueNames<'a>,
         /// Cluster of the other side; empty for none.
         origin: &'a [u8],
+        /// The reply as it has come, if that is mapped; mostly empty.
+        whole_reply: &'a [u8],
     },
     /// From another account of this server, into which it has come from a leaf node or a hub: a
     /// request for a service that this account exports.

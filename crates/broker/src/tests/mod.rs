@@ -8,6 +8,7 @@ mod congestion;
 mod counts;
 mod fanout;
 mod freed;
+mod gateways;
 mod imports;
 mod imports_model;
 mod internal;

@@ -1,7 +1,10 @@
 //! Configuration of the gateway: the server's own name and address, logins, other clusters.
 
+use crate::certificate::{self, CertificateRules};
 use crate::config::{Login, RouteUrl};
-use myelin_wire::peer::info::PeerInfo;
+use myelin_auth::ClientCertificate;
+use myelin_wire::peer::info::{PeerConnect, PeerInfo};
+use std::fmt::Arguments;
 use std::time::Duration;
 
 /// Another cluster, as it is configured.
@@ -22,6 +25,8 @@ pub struct GatewayConfig {
     pub url: String,
     /// `None` lets every server in.
     pub login: Option<Login>,
+    /// Whether certificates decide who may come in.
+    pub certificates: CertificateRules,
     /// Whether CONNECT says that there is TLS.
     pub tls_required: bool,
     /// Other clusters, without this one.
@@ -42,4 +47,22 @@ pub struct GatewayConfig {
     pub ping_max: u32,
     /// Time for the other side to log in.
     pub auth_timeout: Duration,
+}
+
+impl GatewayConfig {
+    /// Whether a server that says this, and has shown this certificate, may come in. `note` gets
+    /// what the log says of it.
+    pub(super) fn admits(
+        &self,
+        connect: &PeerConnect,
+        certificate: Option<&ClientCertificate>,
+        note: &dyn Fn(Arguments<'_>),
+    ) -> bool {
+        if self.certificates.decide() {
+            let urls = self.remotes.iter().flat_map(|remote| &remote.urls);
+            let rules = (self.certificates, self.login.as_ref());
+            return certificate::admits(rules, urls, certificate, note);
+        }
+        self.login.as_ref().is_none_or(|login| login.admits(connect))
+    }
 }

@@ -2,7 +2,7 @@
 //! one of them dials.
 
 use super::remote::GatewayRemote;
-use super::{GatewayState, Gateways, MOST_REMOTES};
+use super::{GatewayState, Gateways, Known, MOST_REMOTES};
 use crate::names::check_cluster;
 use crate::peers::{LinkFacts, LinkState, Mesh};
 use myelin_stdx::sync::lock;
@@ -85,26 +85,40 @@ impl Gateways {
         }
     }
 
-    /// Another server of the cluster has told an address, or is gone. Other clusters hear of it.
-    fn count_url(&self, url: String, is_there: bool) {
+    /// Another server of the cluster has told this address, or is gone (`None`). Other clusters hear
+    /// of it.
+    pub(super) fn note_url(&self, server: &str, url: Option<String>) {
         let is_news = {
             let mut state = lock(&self.state);
-            if state.is_stopping || (is_there && state.urls.len() >= MOST_URLS) {
+            if state.is_stopping {
                 return;
             }
-            let count = state.urls.entry(url.clone()).or_default();
-            let before = *count > 0;
-            *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
-            let now = *count > 0;
-            if !now {
-                state.urls.remove(&url);
+            let before = state.told.remove(server);
+            let mut is_news = before.is_some_and(|before| state.count_url(&before, false));
+            if let Some(url) = url.filter(|_| state.urls.len() < MOST_URLS) {
+                is_news |= state.count_url(&url, true);
+                state.told.insert(server.to_owned(), url);
             }
-            before != now
+            is_news
         };
         if is_news {
             let line = self.info().line();
             self.inbound().iter().for_each(|link| link.conn.say(&line));
         }
+    }
+}
+
+impl Known {
+    /// One more server has this address, or one less. Answers whether it has come or gone with that.
+    fn count_url(&mut self, url: &str, is_there: bool) -> bool {
+        let count = self.urls.entry(url.to_owned()).or_default();
+        let before = *count > 0;
+        *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
+        let now = *count > 0;
+        if !now {
+            self.urls.remove(url);
+        }
+        before != now
     }
 }
 
@@ -161,15 +175,15 @@ impl Mesh {
 
     /// The first route to another server is there: its address is one of this cluster.
     pub(crate) fn note_gateway_url(&self, link: &Arc<LinkState>) {
-        if let Some((gateways, url)) = self.gateways.get().zip(link.facts().urls.gateway) {
-            gateways.count_url(url, true);
+        let facts = link.facts();
+        if let Some((gateways, url)) = self.gateways.get().zip(facts.urls.gateway) {
+            gateways.note_url(&facts.remote_id, Some(url));
         }
     }
 
+    /// The last route to another server is gone.
     pub(crate) fn forget_gateway_url(&self, facts: &LinkFacts) {
-        if let Some((gateways, url)) = self.gateways.get().zip(facts.urls.gateway.clone()) {
-            gateways.count_url(url, false);
-        }
+        self.gateways.get().iter().for_each(|gateways| gateways.note_url(&facts.remote_id, None));
     }
 
     /// Says a line once to each other server.

@@ -41,7 +41,8 @@ impl GatewaySession {
             CloseReason::ProtocolViolation
         })?;
         let config = self.gateways().config();
-        if config.login.as_ref().is_some_and(|login| !login.admits(&connect)) {
+        let note = |line: std::fmt::Arguments<'_>| self.log(Level::Debug, line);
+        if !config.admits(&connect, self.certificate.as_deref(), &note) {
             return Err(self.refuse_login());
         }
         if connect.gateway.is_empty() {
@@ -110,11 +111,13 @@ impl GatewaySession {
             return self.command(info);
         }
         self.check_server(info)?;
-        remote.replace(&info.gateway_urls);
+        let is_news = remote.replace(&info.gateway_urls);
         if is_first {
             self.greet_back(info, now)?;
         }
-        self.gateways().tell_cluster(&info.gateway, &info.gateway_urls);
+        if is_first || is_news {
+            self.gateways().tell_cluster(&info.gateway, &remote.addresses());
+        }
         Ok(())
     }
 

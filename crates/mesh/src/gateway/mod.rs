@@ -51,6 +51,8 @@ pub struct GatewayFacts {
     pub server_name: String,
     /// Whether this server has dialled.
     pub is_outbound: bool,
+    /// SHA-256 of the public key that it has shown, in hex; empty without TLS.
+    pub key: String,
     /// Interest of the other side.
     pub subscriptions: usize,
     /// The last measured round trip.
@@ -110,6 +112,8 @@ struct Known {
     inbound: Vec<Arc<GatewayState>>,
     /// Addresses of this cluster for others, and how many servers have told each.
     urls: BTreeMap<String, u32>,
+    /// The address that each other server of the cluster has told, by the server's id.
+    told: BTreeMap<String, String>,
     is_stopping: bool,
 }
 
@@ -124,6 +128,7 @@ impl Gateways {
             outbound: BTreeMap::new(),
             inbound: Vec::new(),
             urls: BTreeMap::from([(config.url.clone(), 1)]),
+            told: BTreeMap::new(),
             is_stopping: false,
         };
         Arc::new(Self {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Addresses of a cluster at most: a peer can tell as many as it likes.
 const MOST_URLS: usize = 256;
+/// Bytes of an address at most: a name has no more than 253.
+const LONGEST_URL: usize = 512;
 
 /// Another cluster to dial.
 #[derive(Debug)]
@@ -65,20 +67,22 @@ impl GatewayRemote {
 
     /// Takes note of more addresses.
     pub(super) fn add(&self, told: &[String]) {
-        let mut urls = lock(&self.urls);
-        for url in told.iter().filter_map(|text| RouteUrl::of_gossip(text)) {
-            if urls.len() < MOST_URLS && !urls.iter().any(|known| known.is_same_place(&url)) {
-                urls.push(url);
-            }
-        }
+        add_to(&mut lock(&self.urls), told);
     }
 
-    /// The cluster has told its addresses: those that it told before count no more.
-    pub(super) fn replace(&self, told: &[String]) {
-        if !told.is_empty() {
-            lock(&self.urls).clone_from(&self.configured);
-            self.add(told);
+    /// The cluster has told its addresses: those that it told before count no more. Answers whether
+    /// that has changed anything.
+    pub(super) fn replace(&self, told: &[String]) -> bool {
+        if told.is_empty() {
+            return false;
         }
+        let mut next = self.configured.clone();
+        add_to(&mut next, told);
+        let mut urls = lock(&self.urls);
+        // Compat: a server tells them in any order.
+        let is_news = urls.len() != next.len() || !next.iter().all(|url| urls.contains(url));
+        *urls = next;
+        is_news
     }
 
     /// Nobody goes on dialling it.
@@ -92,6 +96,16 @@ impl GatewayRemote {
     }
 }
 
+/// Adds addresses that a peer has told, as far as they make sense and there is room.
+fn add_to(urls: &mut Vec<RouteUrl>, told: &[String]) {
+    let told = told.iter().filter(|text| text.len() <= LONGEST_URL);
+    for url in told.filter_map(|text| RouteUrl::of_gossip(text)) {
+        if urls.len() < MOST_URLS && !urls.iter().any(|known| known.is_same_place(&url)) {
+            urls.push(url);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,12 +114,13 @@ mod tests {
     fn addresses_that_were_told_replace_each_other_and_not_the_configured_ones() {
         let url = RouteUrl { host: "h".into(), port: 1, login: Some(("u".into(), "p".into())) };
         let remote = GatewayRemote::configured("B", &[url]);
-        remote.replace(&["h:1".into(), "h:2".into(), "nonsense".into()]);
+        assert!(remote.replace(&["h:1".into(), "h:2".into(), "nonsense".into()]), "there are more");
         assert_eq!(remote.addresses(), ["h:1", "h:2"]);
         assert!(remote.urls()[0].login.is_some(), "the configured one stays as it is");
-        remote.replace(&["h:3".into()]);
+        assert!(!remote.replace(&["h:2".into(), "h:1".into()]), "they are known");
+        assert!(remote.replace(&["h:3".into()]));
         assert_eq!(remote.addresses(), ["h:1", "h:3"]);
-        remote.replace(&[]);
+        assert!(!remote.replace(&[]));
         assert_eq!(remote.addresses(), ["h:1", "h:3"]);
     }
 
@@ -114,5 +129,7 @@ mod tests {
         assert!(GatewayRemote::implicit("B", &["nonsense".into()]).is_none());
         let many: Vec<_> = (1..1000).map(|port| format!("h:{port}")).collect();
         assert_eq!(GatewayRemote::implicit("B", &many).unwrap().urls().len(), MOST_URLS);
+        let long = format!("{}:1", "h".repeat(LONGEST_URL));
+        assert!(GatewayRemote::implicit("B", &[long]).is_none(), "nobody is called so");
     }
 }

@@ -14,6 +14,7 @@ use crate::session::common::{
 };
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
+use myelin_auth::ClientCertificate;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{Broker, Conn, GatewayAnnouncing, Level, Link, LinkRemoval, Shard};
 use myelin_wire::error::CloseReason;
@@ -63,6 +64,8 @@ pub struct GatewaySession {
     pub(super) timers: LinkTimers,
     /// Announcements of interest here that the other side is still to get, which may take long.
     pub(super) announcing: Option<GatewayAnnouncing>,
+    /// Names in the certificate that the other side has shown.
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
     /// Whether the cluster is dialled again when the link has ended.
     pub(super) dials_again: bool,
     has_left: bool,
@@ -102,6 +105,7 @@ impl GatewaySession {
                 now,
             ),
             announcing: None,
+            certificate: None,
             dials_again: true,
             has_left: false,
         }
@@ -275,7 +279,11 @@ impl PeerSession for GatewaySession {
         shard.flush_link(self.link.conn());
     }
 
-    fn secured(&mut self, _: Option<PeerCertificate>, _: Instant) -> Result<(), CloseReason> {
+    fn secured(&mut self, shown: Option<PeerCertificate>, _: Instant) -> Result<(), CloseReason> {
+        if let Some(PeerCertificate { names, key }) = shown {
+            self.certificate = Some(names);
+            self.known.update(|facts| facts.key = key);
+        }
         Ok(())
     }
 

@@ -6,16 +6,17 @@ use crate::logging::Logger;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::LinkTls;
+use crate::tls::{LinkOffer, LinkTls};
 use myelin_mesh::RouteUrl;
 use myelin_mesh::gateway::Gateways;
 use myelin_mesh::gateway::remote::GatewayRemote;
 use myelin_mesh::gateway::session::GatewayDial;
+use myelin_stdx::sync::{read_lock, write_lock};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -37,7 +38,7 @@ pub(super) struct GatewayDialler {
     log: Arc<Logger>,
     control: Handle,
     tls: Arc<LinkTls>,
-    remotes: RemoteOffers,
+    remotes: RwLock<RemoteOffers>,
 }
 
 /// A socket, where it leads to, and the address as it was known.
@@ -56,13 +57,22 @@ impl GatewayDialler {
             log: Arc::clone(log),
             control: control.clone(),
             tls: Arc::clone(tls),
-            remotes,
+            remotes: RwLock::new(remotes),
         }
     }
 
     /// From now on it dials for these.
     pub(super) fn begin(&self, gateways: &Arc<Gateways>) {
         let _ = self.gateways.set(Arc::downgrade(gateways));
+    }
+
+    /// Other TLS for the clusters that have their own.
+    pub(super) fn set_remotes(&self, remotes: RemoteOffers) {
+        *write_lock(&self.remotes) = remotes;
+    }
+
+    fn own_offer(&self, remote: &GatewayRemote) -> Option<Arc<LinkOffer>> {
+        read_lock(&self.remotes).get(remote.name()).cloned()
     }
 
     /// Dials a cluster until one of its servers answers, or it is given up.
@@ -164,7 +174,7 @@ impl GatewayDialler {
         let Some(gateways) = self.gateways(remote) else { return };
         match stream.into_std() {
             Ok(stream) => {
-                let offer = self.remotes.get(remote.name()).cloned().or_else(|| self.tls.get());
+                let offer = self.own_offer(remote).or_else(|| self.tls.get());
                 let security = offer.map(|offer| {
                     let name = offer.name_of(&url.host);
                     LinkSecurity::Gateway(offer, Some(name))

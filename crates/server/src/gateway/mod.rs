@@ -14,11 +14,12 @@ use crate::shard::{LinkSecurity, LinkWith, Mailbox};
 use crate::tls::{LinkOffer, LinkTls};
 use dial::GatewayDialler;
 use myelin_broker::Broker;
-use myelin_conf::options::Options;
+use myelin_conf::options::{Options, TlsOptions};
 use myelin_mesh::gateway::remote::GatewayRemote;
 use myelin_mesh::gateway::session::GatewayDial;
 use myelin_mesh::gateway::{GatewayHost, Gateways};
-use std::collections::BTreeMap;
+use myelin_wire::error::CloseReason;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -34,8 +35,15 @@ type GatewayParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Ha
 /// Gateways of a running server.
 pub(crate) struct RunningGateways {
     pub(crate) gateways: Arc<Gateways>,
+    /// TLS for those that dial.
+    tls: Arc<LinkTls>,
+    dialler: Arc<GatewayDialler>,
+    log: Arc<Logger>,
     accepting: JoinHandle<()>,
 }
+
+/// TLS of the gateway, and of the other clusters that have their own.
+pub(crate) type GatewayOffers = (Option<LinkOffer>, RemoteOffers);
 
 /// Starts the gateway that the options have, if they have one.
 ///
@@ -70,17 +78,33 @@ pub(crate) fn start(
     let gateways = Gateways::new(config, Arc::new(Solicitor(Arc::clone(&dialler))));
     dialler.begin(&gateways);
     let of = Arc::clone(&gateways);
+    let offered = Arc::clone(&tls);
     let link = move || {
-        let security = tls.get().map(|offer| LinkSecurity::Gateway(offer, None));
+        let security = offered.get().map(|offer| LinkSecurity::Gateway(offer, None));
         (LinkWith::Gateway(Arc::clone(&of), GatewayDial::Accepted), security)
     };
     let accepting = listener::accept_links(listener, ("Gateway", log), mailboxes.to_vec(), link);
     gateways.solicit();
     monitor.set_gateways(Arc::clone(&gateways), address.port());
-    Ok(Some(RunningGateways { gateways, accepting }))
+    Ok(Some(RunningGateways { gateways, tls, dialler, log: Arc::clone(log), accepting }))
 }
 
 impl RunningGateways {
+    /// Other certificates for links that begin from now on. Links of servers whose keys are no
+    /// longer among those that are `pinned` end; `None` where the pins are as before.
+    pub(crate) fn reload(&self, (offer, remotes): GatewayOffers, pinned: Option<&BTreeSet<String>>) {
+        self.tls.set(offer);
+        self.dialler.set_remotes(remotes);
+        let Some(pinned) = pinned.filter(|pinned| !pinned.is_empty()) else { return };
+        let links = self.gateways.outbound().into_iter().chain(self.gateways.inbound());
+        let strangers: Vec<_> = links.filter(|link| !pinned.contains(&link.facts().key)).collect();
+        if !strangers.is_empty() {
+            let count = strangers.len();
+            self.log.info(format_args!("Disconnect {count} gateways due to pinned certs reload"));
+            strangers.iter().for_each(|link| link.conn().close(CloseReason::TlsHandshake));
+        }
+    }
+
     /// No link is accepted or dialled any more.
     pub(crate) fn stop(&self) {
         self.gateways.stop();
@@ -88,14 +112,20 @@ impl RunningGateways {
     }
 }
 
-/// TLS of the gateway, and of the other clusters that have their own.
-fn offers(options: &Options) -> Result<(Option<LinkOffer>, RemoteOffers), String> {
+/// TLS that the options have for gateways.
+///
+/// # Errors
+/// When its certificates are no good.
+pub(crate) fn offers(options: &Options) -> Result<GatewayOffers, String> {
     let gateway = &options.gateway;
     let own = gateway.tls.as_ref().map(|tls| LinkOffer::of_gateway(tls, &[])).transpose()?;
     let mut remotes = RemoteOffers::new();
     for remote in &gateway.gateways {
         if let Some(tls) = remote.tls.as_ref().or(gateway.tls.as_ref()) {
-            let offer = LinkOffer::of_gateway(tls, &remote.urls)?;
+            // Compat: pins are the gateway's.
+            let pinned_certs = gateway.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
+            let tls = TlsOptions { pinned_certs, ..tls.clone() };
+            let offer = LinkOffer::of_gateway(&tls, &remote.urls)?;
             remotes.insert(remote.name.clone(), Arc::new(offer));
         }
     }

@@ -7,7 +7,7 @@ use myelin_broker::Broker;
 use myelin_conf::Url;
 use myelin_conf::options::{GatewayOptions, Options};
 use myelin_mesh::gateway::config::{ConfiguredGateway, GatewayConfig};
-use myelin_mesh::{Login, RouteUrl};
+use myelin_mesh::{CertificateRules, Login, RouteUrl};
 use myelin_wire::peer::PEER_PROTOCOL;
 use myelin_wire::peer::info::PeerInfo;
 use std::time::Duration;
@@ -69,6 +69,10 @@ pub(super) fn config(options: &Options, broker: &Broker, port: u16) -> Result<Ga
         info,
         url,
         login,
+        certificates: gateway.tls.as_ref().map_or_else(CertificateRules::default, |tls| CertificateRules {
+            maps_user: tls.verify_and_map,
+            checks_known_urls: tls.verify_known_urls,
+        }),
         tls_required: gateway.tls.is_some(),
         remotes: others.map(configured).collect(),
         rejects_unknown: gateway.reject_unknown_cluster,

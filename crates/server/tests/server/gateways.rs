@@ -4,6 +4,7 @@
 mod answers;
 mod clusters;
 mod handshake;
+mod leafs;
 mod messages;
 mod pages;
 

@@ -1,0 +1,297 @@
+//! Links with other clusters: answers that find their way, and what a peer can have kept.
+
+use super::leafs::{interest, linked};
+use super::links::routed;
+use super::net::{Net, Peer, login, user};
+use super::sink::FakeSink;
+use crate::conn_details::Endpoint;
+use crate::imports::AccountConfig;
+use crate::link::Link;
+use crate::link::gateway_end::{GatewaySide, GatewayTerms};
+use crate::link::leaf_end::{LeafDialler, LeafRole};
+use myelin_auth::{AuthConfig, Method, Users};
+use myelin_wire::peer::gateway::{reply_prefix, short_name};
+use myelin_wire::peer::parser::{self, Parsed, PeerInterest, PeerLimits, PeerOp};
+use std::time::{Duration, SystemTime};
+
+/// A link, and what is written to it.
+struct Wire {
+    link: Link,
+    sink: FakeSink,
+}
+
+/// A server of the cluster B.
+fn net() -> Net {
+    with_gateway(Net::new())
+}
+
+fn with_gateway(net: Net) -> Net {
+    net.broker.form_gateway("B");
+    net
+}
+
+/// What the server of the cluster A that is in these tests has in front of its replies.
+fn of_a(reply: &str) -> String {
+    let prefix = reply_prefix(short_name("A"), short_name("A-SERVER"));
+    String::from_utf8(prefix).unwrap() + reply
+}
+
+impl Wire {
+    fn gateway(net: &Net, name: &str, side: GatewaySide, tells_all: bool) -> Self {
+        let sink = FakeSink::default();
+        let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
+        let conn = net.broker.connect_gateway(endpoint, Box::new(sink.clone()));
+        let mut link = Link::new(&net.broker, &conn);
+        let terms = GatewayTerms { name: name.to_owned(), side, tells_all };
+        if let Some(announcing) = link.begin_gateway(terms, true) {
+            announcing.run();
+        }
+        Self { link, sink }
+    }
+
+    /// The links with the cluster A: in and out.
+    fn both(net: &Net) -> [Self; 2] {
+        [GatewaySide::Inbound, GatewaySide::Outbound].map(|side| Self::gateway(net, "A", side, true))
+    }
+
+    /// A link with a leaf node or a hub of the cluster `EDGE`.
+    fn leaf(net: &Net, role: LeafRole) -> Self {
+        let dialler = if role == LeafRole::Hub { LeafDialler::There } else { LeafDialler::Here };
+        let (link, sink) = linked(net, "$G", (role, dialler), "EDGE");
+        Self { link, sink }
+    }
+
+    /// The other side says this.
+    fn says(&mut self, net: &Net, said: &str) {
+        let is_leaf = self.link.conn().leaf().is_some();
+        let limits = PeerLimits {
+            max_line: 4096,
+            max_payload: 4096,
+            is_dedicated: is_leaf,
+            names_origin: false,
+            is_leaf,
+        };
+        let is_gateway = self.link.conn().gateway().is_some();
+        let mut rest = said.as_bytes();
+        while !rest.is_empty() {
+            let Ok(Parsed::Op(op, len)) = parser::next(rest, &limits) else { panic!("{said}") };
+            let (link, shard) = (&mut self.link, &net.shards[0]);
+            match op {
+                PeerOp::Interest(wish) if is_leaf => link.subscribe_leaf(&wish).expect("it may"),
+                PeerOp::Interest(wish) if is_gateway => link.subscribe_gateway(&wish).expect("it may"),
+                PeerOp::Interest(wish) => link.subscribe(&wish).expect("it may"),
+                PeerOp::NoInterest(wish) if is_gateway => link.unsubscribe_gateway(&wish),
+                PeerOp::Message(message) if is_leaf => {
+                    link.publish_leaf(&mut shard.borrow_mut(), &message, None, net.now()).expect("it may");
+                }
+                PeerOp::Message(message) if is_gateway => {
+                    link.publish_from_gateway(&mut shard.borrow_mut(), &message, None, net.now());
+                }
+                PeerOp::Message(message) => {
+                    link.publish(&mut shard.borrow_mut(), &message, None, net.now());
+                }
+                other => panic!("{other:?}"),
+            }
+            rest = &rest[len..];
+        }
+        net.flush_all();
+    }
+
+    /// What was written to it that has this in it.
+    fn got(&self, net: &Net, part: &str) -> Vec<String> {
+        net.shards[0].borrow_mut().flush_link(self.link.conn());
+        net.flush_all();
+        let all = String::from_utf8(self.sink.take()).unwrap();
+        all.split("\r\n").filter(|line| line.contains(part)).map(str::to_owned).collect()
+    }
+}
+
+/// A client that no PONG or INFO is waiting for.
+fn client(net: &Net, subscribes: &str) -> Peer {
+    let mut peer = net.peer(0);
+    peer.send(subscribes);
+    net.flush_all();
+    peer.received();
+    peer
+}
+
+fn told(account: &str, subject: &str) -> String {
+    format!("RS+ {account} {subject}\r\n")
+}
+
+#[test]
+fn a_leaf_node_answers_a_request_of_another_cluster() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    assert_eq!(leaf.got(&net, "_GR_"), ["LS+ _GR_.>"], "answers may come back");
+    leaf.says(&net, "LS+ svc\r\n");
+    let reply = of_a("_INBOX.x");
+    inbound.says(&net, &format!("RMSG $G svc {reply} 1\r\n?\r\n"));
+    assert_eq!(leaf.got(&net, "LMSG"), [format!("LMSG svc {reply} 1")]);
+    leaf.says(&net, &format!("LMSG {reply} 1\r\n!\r\n"));
+    assert_eq!(outbound.got(&net, "RMSG"), [format!("RMSG $G {reply} 1")], "nobody has told of interest");
+    leaf.says(&net, &format!("LMSG {} 1\r\n!\r\n", reply.replacen("_GR_.", "_GR_.x", 1)));
+    assert!(outbound.got(&net, "RMSG").is_empty(), "no such cluster");
+}
+
+#[test]
+fn a_leaf_node_of_a_cluster_with_gateways_hides_and_uses_the_mapped_reply() {
+    let net = Net::new();
+    let mut hub = Wire::leaf(&net, LeafRole::Spoke);
+    let mut serves = client(&net, "SUB svc 1\r\n");
+    let reply = of_a("_INBOX.x");
+    hub.says(&net, &format!("LMSG svc {reply} 1\r\n?\r\n"));
+    assert_eq!(serves.received(), "MSG svc 1 _INBOX.x 1\r\n?\r\n");
+    serves.send("PUB _INBOX.x 1\r\n!\r\nPUB other 1\r\n!\r\n");
+    net.flush_all();
+    assert_eq!(hub.got(&net, "LMSG"), [format!("LMSG {reply} 1")]);
+    net.advance(Duration::from_secs(3));
+    serves.publish("_INBOX.x", "late");
+    net.flush_all();
+    assert!(hub.got(&net, "LMSG").is_empty());
+}
+
+/// Servers of another cluster would not understand from which cluster the leaf node is.
+#[test]
+fn messages_of_a_leaf_node_cross_without_its_cluster() {
+    let net = net();
+    let [_inbound, mut outbound] = Wire::both(&net);
+    outbound.says(&net, "RS+ $G a\r\nRS+ $G b q 1\r\n");
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    leaf.says(&net, "LMSG a 1\r\n?\r\nHMSG a 12 13\r\nNATS/1.0\r\n\r\n?\r\nLMSG b + r q 1\r\n?\r\n");
+    let got = outbound.got(&net, "MSG");
+    assert_eq!(got, ["RMSG $G a 1", "HMSG $G a 12 13", "RMSG $G b + r q 1"]);
+}
+
+/// An answer of a leaf node goes on to the server of this cluster that awaits it.
+#[test]
+fn a_leaf_node_with_an_answer_for_the_own_cluster_reaches_who_awaits_it() {
+    let net = net();
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    let mut awaits = client(&net, "SUB _INBOX.x 1\r\n");
+    let own = String::from_utf8(reply_prefix(short_name("B"), short_name("elsewhere"))).unwrap();
+    leaf.says(&net, &format!("LMSG {own}_INBOX.x 1\r\n!\r\n"));
+    assert_eq!(awaits.received(), "MSG _INBOX.x 1 1\r\n!\r\n");
+    awaits.leave();
+}
+
+/// Only who was asked gives an answer: what others publish on the same subject goes where it is
+/// wanted.
+#[test]
+fn what_others_publish_on_the_reply_of_a_request_is_no_answer() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let mut serves = client(&net, "SUB work group 1\r\n");
+    let listens = client(&net, "SUB results 2\r\n");
+    let mut publishes = client(&net, "");
+    let reply = of_a("results");
+    inbound.says(&net, &format!("RMSG $G work | group 1\r\n-\r\nRMSG $G work + {reply} group 1\r\n?\r\n"));
+    assert!(serves.received().ends_with("MSG work 1 results 1\r\n?\r\n"));
+    publishes.publish("results", "news");
+    net.flush_all();
+    assert_eq!(listens.received(), "MSG results 2 4\r\nnews\r\n");
+    assert!(outbound.got(&net, "RMSG").is_empty());
+    serves.publish("results", "done");
+    net.flush_all();
+    assert_eq!(outbound.got(&net, "RMSG"), [format!("RMSG $G {reply} 4")]);
+    assert_eq!(listens.received(), "");
+}
+
+/// Who has left the service meanwhile was asked nevertheless.
+#[test]
+fn who_was_asked_once_answers() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let mut serves = client(&net, "SUB work 1\r\nUNSUB 1 1\r\n");
+    let reply = of_a("_INBOX.x");
+    inbound.says(&net, &format!("RMSG $G work {reply} 1\r\n?\r\n"));
+    serves.publish("_INBOX.x", "!");
+    net.flush_all();
+    assert_eq!(outbound.got(&net, "RMSG"), [format!("RMSG $G {reply} 1")]);
+}
+
+/// Requests of a leaf node, and such whose answers another server of the cluster awaits, are mapped
+/// as those of clients: an answer may come before its interest is known elsewhere.
+#[test]
+fn replies_of_leaf_nodes_and_other_servers_are_mapped() {
+    let net = net();
+    let [_inbound, mut outbound] = Wire::both(&net);
+    outbound.says(&net, &told("$G", "svc"));
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    leaf.says(&net, "LS+ _INBOX.a\r\nLMSG svc _INBOX.a 1\r\n?\r\nLMSG svc unheard 1\r\n?\r\n");
+    let got = outbound.got(&net, "RMSG");
+    assert!(got[0].starts_with("RMSG $G svc _GR_.") && got[0].ends_with("._INBOX.a 1"), "{got:?}");
+    assert_eq!(got[1], "RMSG $G svc unheard 1");
+    net.advance(Duration::from_secs(3));
+    leaf.says(&net, "LMSG svc _INBOX.a 1\r\n?\r\n");
+    assert_eq!(outbound.got(&net, "RMSG"), ["RMSG $G svc _INBOX.a 1"], "elsewhere it is known");
+
+    let (link, sink) = routed(&net);
+    let mut route = Wire { link, sink };
+    let mut asks = client(&net, "");
+    route.says(&net, "RS+ $G answers\r\n");
+    route.link.heard(net.now(), net.now());
+    asks.send("PUB svc answers 1\r\n?\r\n");
+    net.flush_all();
+    let got = outbound.got(&net, "RMSG");
+    assert!(got[0].starts_with("RMSG $G svc _GR_.") && got[0].ends_with(".answers 1"), "{got:?}");
+}
+
+fn accounts(net: &Net, names: &[&str]) {
+    let users = names.iter().map(|name| user(name, name, None)).collect::<Vec<_>>();
+    let auth = AuthConfig::new(Method::Users(Users::new(users)));
+    let accounts: Vec<_> = names.iter().map(|name| AccountConfig::named(name)).collect();
+    net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth, &accounts).unwrap());
+}
+
+#[test]
+fn interest_in_an_account_that_appears_can_be_withdrawn() {
+    let net = with_gateway(Net::with(|setup| setup.users([user("a", "A", None)])));
+    let [_inbound, mut outbound] = Wire::both(&net);
+    outbound.says(&net, &[told("C", "goes"), told("C", "stays"), told("C", "early")].concat());
+    outbound.says(&net, "RS- C early\r\n");
+    accounts(&net, &["A", "C"]);
+    // The link has not taken over yet what the reload has changed.
+    outbound.says(&net, &(told("C", "goes") + "RS- C goes\r\n" + &told("C", "new") + "RS- C new\r\n"));
+    outbound.link.take_known_accounts();
+    assert_eq!(outbound.link.subscriptions(), 1);
+    let mut client = net.peer_as(0, &login("C"));
+    client.send("PUB goes 1\r\nx\r\nPUB new 1\r\nx\r\nPUB early 1\r\nx\r\nPUB stays 1\r\nx\r\n");
+    net.flush_all();
+    assert_eq!(outbound.got(&net, "RMSG"), ["RMSG C stays 1"]);
+}
+
+/// Subjects of an account that is not here come and go without an end.
+#[test]
+fn interest_in_an_account_that_is_not_here_is_given_back() {
+    let net = net();
+    let [_inbound, mut outbound] = Wire::both(&net);
+    let subject = vec![b'x'; 100_000];
+    let wish = PeerInterest { account: b"NOWHERE", ..interest(&subject) };
+    for _ in 0..30_000 {
+        outbound.link.subscribe_gateway(&wish).expect("it is not more than one at once");
+        outbound.link.unsubscribe_gateway(&wish);
+    }
+}
+
+/// An account that is gone and comes again is told of as a new one.
+#[test]
+fn accounts_that_are_gone_are_forgotten() {
+    let net = with_gateway(Net::with(|setup| setup.users([user("a", "A", None)])));
+    let [inbound, _outbound] = Wire::both(&net);
+    let has = |name: &str| inbound.link.conn().gateway_accounts().iter().any(|(known, _)| known == name);
+    assert!(has("A"));
+    for _ in 0..2 {
+        accounts(&net, &["A", "C"]);
+        assert!(has("A") && has("C"));
+        accounts(&net, &["A"]);
+        assert!(has("A") && !has("C"));
+    }
+    let commands = inbound.got(&net, "gateway_cmd");
+    let of_c = |number: u8| {
+        let part = format!("\"gateway_cmd\":{number},\"gateway_cmd_payload\":\"Qw==\"");
+        commands.iter().filter(|line| line.contains(&part)).count()
+    };
+    assert_eq!((of_c(2), of_c(3)), (2, 2), "{commands:?}");
+}

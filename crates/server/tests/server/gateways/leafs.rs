@@ -1,0 +1,77 @@
+//! Leaf nodes of clusters that are joined by gateways.
+
+use super::{Site, joined};
+use crate::eventually;
+use crate::process::{Server, Setup};
+use crate::raw::Raw;
+use crate::routes::{Ours, Reference, ServerKind, free_port, wait_for_interest};
+
+/// Accounts as leaf nodes of nats-server want them there: without a system account it tells its hub
+/// of what it does for itself.
+const SYSTEM: &str = "accounts { SYS {} }\nsystem_account: SYS";
+
+/// The cluster A, the cluster B with a leaf node, and that: what they are.
+const MIXES: [[ServerKind; 3]; 5] = [
+    [Ours, Ours, Ours],
+    [Ours, Ours, Reference],
+    [Reference, Ours, Ours],
+    [Ours, Reference, Ours],
+    [Reference, Ours, Reference],
+];
+
+fn start([first, hub, leaf]: [ServerKind; 3]) -> Option<(Site, Site, Server)> {
+    let (ports, leafs) = ([free_port(), free_port()], free_port());
+    let a = Site::start(first, ("A1", "A", ports[0]), &[("B", ports[1])], "", SYSTEM)?;
+    let listen = format!("{SYSTEM}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\" }}");
+    let b = Site::start(hub, ("B1", "B", ports[1]), &[("A", ports[0])], "", &listen)?;
+    let text = format!(
+        "server_name: EDGE\n{SYSTEM}\n\
+         leafnodes {{ reconnect: \"200ms\", remotes: [{{ url: \"nats://127.0.0.1:{leafs}\" }}] }}"
+    );
+    let edge = Setup::default().program(&leaf.program()?).config(&text).flags(&["-D"]).start();
+    eventually("the leaf node is there", || {
+        b.server.page("/leafz")["leafs"].as_array().is_some_and(|links| links.len() == 1)
+    });
+    Some((a, b, edge))
+}
+
+/// Asks a service a few times, each time under a fresh inbox.
+fn ask(asks: &mut Raw, serves: &mut Raw, turns: usize) {
+    for turn in 0..turns {
+        let inbox = format!("_INBOX.{turn}.x");
+        asks.send(&format!("SUB {inbox} 7\r\nPUB svc {inbox} 1\r\n?\r\n"));
+        let request = serves.message();
+        assert_eq!(request.reply.as_deref(), Some(&*inbox), "nobody sees the mapped reply");
+        serves.publish(&inbox, "!");
+        let answer = asks.message();
+        assert_eq!((answer.subject.as_str(), answer.text()), (&*inbox, "!"));
+        asks.send("UNSUB 7\r\n");
+    }
+    assert!(asks.barrier().is_empty(), "each answer once");
+}
+
+#[test]
+fn a_service_behind_a_leaf_node_answers_another_cluster() {
+    for kinds in MIXES {
+        let Some((a, b, edge)) = start(kinds) else { continue };
+        let (mut asks, mut middle, mut serves) = (a.client(), b.client(), Raw::connect(&edge));
+        serves.subscribe("svc", 1);
+        wait_for_interest(&mut asks, &mut serves);
+        joined(&mut asks, &mut middle);
+        ask(&mut asks, &mut serves, 20);
+        ask(&mut middle, &mut serves, 5);
+    }
+}
+
+#[test]
+fn clients_of_a_leaf_node_ask_another_cluster() {
+    for kinds in MIXES {
+        let Some((a, b, edge)) = start(kinds) else { continue };
+        let (mut serves, mut middle, mut asks) = (a.client(), b.client(), Raw::connect(&edge));
+        serves.subscribe("svc", 1);
+        wait_for_interest(&mut asks, &mut serves);
+        joined(&mut serves, &mut middle);
+        ask(&mut asks, &mut serves, 20);
+        ask(&mut middle, &mut serves, 5);
+    }
+}
