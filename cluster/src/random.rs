@@ -38,7 +38,7 @@ pub struct RandomPlan {
     pub programs: Vec<PathBuf>,
     /// How many servers.
     pub servers: usize,
-    /// What they form.
+    /// Kind of the topology that they form.
     pub shape: Shape,
     /// Modes of compression, of which each server has one.
     pub modes: Vec<String>,

@@ -111,7 +111,7 @@ impl GatewayLoad {
     }
 }
 
-/// A server of the gateway `name`, and the port of its pages.
+/// A server of the gateway `name`, and the port of its pages. Its own events would cross, too.
 fn start(
     binary: &Path,
     scratch: &Scratch,
@@ -121,14 +121,14 @@ fn start(
 ) -> Result<(Server, u16), BenchError> {
     let (port, http) = (free_port()?, free_port()?);
     let text = format!(
-        "server_name: gateway-{port}\nhttp: \"127.0.0.1:{http}\"\ngateway {{ name: {name}, \
+        "server_name: gateway-{port}\nno_system_account: true\nhttp: \"127.0.0.1:{http}\"\ngateway {{ name: {name}, \
          listen: \"127.0.0.1:{gateway}\", gateways: [{{ name: {other}, url: \"nats://127.0.0.1:{remote}\" }}] }}\n"
     );
     let room = scratch.room(&format!("server-{port}"))?;
     Ok((Server::with_configuration(binary, port, room, &text)?, http))
 }
 
-/// What a cluster says of its interest when a gateway has come up.
+/// Lines about its interest that a cluster says when a gateway has come up.
 fn interest(told: usize) -> String {
     let command = |number| {
         format!("INFO {{\"gateway\":\"B\",\"gateway_cmd\":{number},\"gateway_cmd_payload\":\"JEc=\"}}\r\n")
