@@ -4,7 +4,7 @@ use crate::links::{LinkState, Links};
 use crate::model::Reach;
 use crate::proxy::{Dialer, Proxy};
 use crate::server::{Ports, Server};
-use crate::topology::Topology;
+use crate::topology::{Outbound, Topology, Ways};
 use crate::wait::wait_for;
 use crate::{Client, Error};
 use myelin_stdx::rng::Rng;
@@ -31,6 +31,8 @@ pub struct ClusterPlan {
     pub knows_all: bool,
     /// Text inside of `cluster { }` of each server, in turns.
     pub cluster: Vec<String>,
+    /// Text inside of `gateway { }` of each server, in turns.
+    pub gateways: Vec<String>,
     /// Text inside of `leafnodes { }` of each server, and of its remotes, in turns.
     pub leafs: Vec<String>,
     /// Text beside that block in each configuration.
@@ -52,6 +54,7 @@ impl ClusterPlan {
             topology,
             knows_all: true,
             cluster: vec![String::new()],
+            gateways: vec![String::new()],
             leafs: vec![String::new()],
             beside: String::new(),
         }
@@ -61,9 +64,11 @@ impl ClusterPlan {
 /// A cluster; servers are numbers from 0.
 #[derive(Debug)]
 pub struct Cluster {
-    servers: Vec<Server>,
-    topology: Topology,
-    links: Arc<Links>,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) topology: Topology,
+    pub(crate) links: Arc<Links>,
+    /// Gateways, as they were when all had settled.
+    pub(crate) outbound: Outbound,
     folder: TempDir,
     /// Counts what has to differ, such as subjects of probes.
     pub(crate) fresh: u64,
@@ -89,9 +94,12 @@ impl Cluster {
             let program = plan.programs.get(n % plan.programs.len().max(1)).ok_or("no program")?;
             servers.push(Server::new(program, name.clone(), ports, folder.path()));
         }
-        let this = Self { servers, topology: plan.topology.clone(), links, folder, fresh: 0 };
+        let (topology, outbound) = (plan.topology.clone(), Outbound::new());
+        let this = Self { servers, topology, links, outbound, folder, fresh: 0 };
+        let gateways = this.gateway_proxies(&names)?;
         for n in 0..size {
-            let text = [this.cluster_block(plan, n, &proxies), this.leaf_block(plan, n)?].concat();
+            let cluster = this.cluster_block(plan, n, &proxies);
+            let text = [cluster, this.leaf_block(plan, n)?, this.gateway_block(plan, n, &gateways)].concat();
             this.servers[n].configure(&format!("{}\n{text}", plan.beside))?;
         }
         Ok(this)
@@ -107,7 +115,7 @@ impl Cluster {
             .map(|other| format!("\"nats-route://{}\"", proxies[other]))
             .collect();
         let is_alone = !(0..topology.size()).any(|other| topology.has_route(n, other));
-        if is_alone && !topology.links.is_empty() {
+        if is_alone && !(topology.links.is_empty() && topology.joined.is_empty()) {
             return String::new();
         }
         let more = &plan.cluster[n % plan.cluster.len()];
@@ -164,7 +172,7 @@ impl Cluster {
         for n in 0..plan.topology.size() {
             cluster.start_server(n)?;
         }
-        cluster.wait_until_linked().map_err(|why| {
+        cluster.wait_until_linked().and_then(|()| cluster.wait_for_gateways()).map_err(|why| {
             let folder = cluster.keep_folder();
             format!("{why}\nlogs: {}", folder.display())
         })?;
@@ -282,11 +290,12 @@ impl Cluster {
     #[must_use]
     pub fn is_linked(&self, one: usize, other: usize) -> bool {
         let topology = &self.topology;
+        let has_gateway = [(one, other), (other, one)].iter().any(|(from, to)| self.has_outbound(*from, *to));
         let has_link = topology.has_route(one, other) || topology.has_leaf_link(one, other);
-        has_link && self.is_up(one, other)
+        (has_link || has_gateway) && self.is_up(one, other)
     }
 
-    fn is_up(&self, one: usize, other: usize) -> bool {
+    pub(crate) fn is_up(&self, one: usize, other: usize) -> bool {
         self.servers[one].is_running()
             && self.servers[other].is_running()
             && self.links.state(one, other) != LinkState::Cut
@@ -295,17 +304,30 @@ impl Cluster {
     /// Servers, this one among them, on which the interest of this server's clients is known.
     #[must_use]
     pub fn hearers(&self, server: usize) -> BTreeSet<usize> {
-        self.topology.hearers(server, &|one, other| self.is_up(one, other))
+        self.hearers_by(server, &self.outbound)
+    }
+
+    fn hearers_by(&self, server: usize, outbound: &Outbound) -> BTreeSet<usize> {
+        self.topology.hearers(server, Ways { is_up: &|one, other| self.is_up(one, other), outbound })
     }
 
     /// Servers, this one among them, to which a message from this server must come, and those to
     /// which it may.
     #[must_use]
     pub fn reach(&self, server: usize) -> Reach {
-        let hears = |other: &usize| self.hearers(*other).contains(&server);
+        let outbound = &self.outbound;
+        let hear = |outbound: &Outbound| -> BTreeSet<usize> {
+            let hears = |other: &usize| self.hearers_by(*other, outbound).contains(&server);
+            self.running().into_iter().filter(hears).collect()
+        };
+        // A leaf node that has several ways takes any of them.
+        let has_gateways = self.topology.joined.contains(&self.topology.clusters[server]);
         Reach {
-            must: self.running().into_iter().filter(hears).collect(),
-            may: self.topology.reachable(server, &|one, other| self.is_up(one, other)),
+            must: hear(outbound),
+            may: self
+                .topology
+                .reachable(server, Ways { is_up: &|one, other| self.is_up(one, other), outbound }),
+            near: if has_gateways { hear(&Outbound::new()) } else { BTreeSet::new() },
         }
     }
 

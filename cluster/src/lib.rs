@@ -13,6 +13,7 @@
 mod client;
 mod cluster;
 pub mod elections;
+mod gateways;
 mod links;
 mod model;
 mod pages;
@@ -30,7 +31,7 @@ pub use client::{Client, Delivery};
 pub use cluster::{Cluster, ClusterPlan};
 pub use links::{LinkState, Links};
 pub use model::{Fault, MessageId, Model, Reach, SentMessage, Subscription, SubscriptionId};
-pub use topology::{LeafLink, Topology};
+pub use topology::{LeafLink, Outbound, Topology, Ways};
 pub use wait::{PATIENCE, wait_for};
 
 /// Error for a person to read.

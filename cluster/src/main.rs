@@ -1,7 +1,7 @@
 //! `myelin-cluster-test`: lets clusters live random lives and says what went wrong.
 
 use clap::Parser;
-use myelin_cluster_test::random::{RandomPlan, live};
+use myelin_cluster_test::random::{RandomPlan, Shape, live};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,6 +19,9 @@ struct Flags {
     /// Not one cluster, but several that are leaf nodes of each other.
     #[arg(long)]
     leafs: bool,
+    /// Clusters that are joined by gateways, and leaf nodes of them.
+    #[arg(long)]
+    gateways: bool,
     /// Modes of compression, of which each server has one.
     #[arg(long, value_delimiter = ',', default_value = "accept,off,s2_fast,s2_better,s2_auto")]
     modes: Vec<String>,
@@ -44,7 +47,11 @@ fn main() -> ExitCode {
         let plan = RandomPlan {
             programs: flags.program.clone(),
             servers: flags.servers,
-            has_leafs: flags.leafs,
+            shape: match (flags.gateways, flags.leafs) {
+                (true, _) => Shape::Gateways,
+                (false, true) => Shape::Leafs,
+                (false, false) => Shape::Cluster,
+            },
             modes: flags.modes.clone(),
             is_strict: flags.strict,
             seed,

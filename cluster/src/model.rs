@@ -2,7 +2,8 @@
 //!
 //! A message that is *certain*, published while interest was settled and links did not change,
 //! reaches every plain subscription on the servers it can reach, and one member of each queue group
-//! there: over a route there is one hop, over leaf nodes as many as the topology says. Any other
+//! there, in the sender's own cluster if there is one: over a route there is one hop, over leaf
+//! nodes and gateways as many as the topology says. Any other
 //! message may be lost. Nothing comes twice, nothing comes to whom it does not match, and each
 //! subscription has the certain messages of a publisher in the order in which they were published.
 //!
@@ -52,6 +53,19 @@ pub struct Reach {
     pub must: BTreeSet<usize>,
     /// Servers to which it may come, because somebody on the way is interested, too.
     pub may: BTreeSet<usize>,
+    /// Servers whose members of a queue group come before all others.
+    pub near: BTreeSet<usize>,
+}
+
+/// A queue group beside a message.
+#[derive(Default)]
+struct Group {
+    is_reached: bool,
+    /// Whether it has members that come first.
+    is_near: bool,
+    /// Members that have had it, and whether one did not come first.
+    came: usize,
+    came_far: bool,
 }
 
 /// Something that must not be.
@@ -101,6 +115,12 @@ impl Model {
     #[must_use]
     pub fn new(is_strict: bool) -> Self {
         Self { is_strict, ..Self::default() }
+    }
+
+    /// Whether no message comes twice, whether it is certain or not.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// Adds a subscription.
@@ -179,7 +199,7 @@ impl Model {
 
     fn check_message(&mut self, message: &SentMessage, reaches: &Reach, came: &BTreeSet<SubscriptionId>) {
         let mut faults = Vec::new();
-        let mut groups: BTreeMap<&str, (bool, usize)> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
         for (id, one) in &self.subscriptions {
             let is_reached = reaches.must.contains(&one.server);
             let has_come = came.contains(id);
@@ -191,18 +211,23 @@ impl Model {
             }
             if let Some(queue) = &one.queue {
                 let group = groups.entry(queue).or_default();
-                group.0 |= is_reached;
-                group.1 += usize::from(has_come);
+                let is_near = is_reached && reaches.near.contains(&one.server);
+                group.is_reached |= is_reached;
+                group.is_near |= is_near;
+                group.came += usize::from(has_come);
+                group.came_far |= has_come && !is_near;
             } else if is_reached && !has_come && one.left.is_none() {
                 let (id_of, subject) = (message.id, &message.subject);
                 faults
                     .push(format!("{id_of:?} on {subject} did not come to {id:?} on server {}", one.server));
             }
         }
-        for (queue, (is_reached, count)) in groups {
-            if count != usize::from(is_reached) {
-                let (id, subject) = (message.id, &message.subject);
+        for (queue, group) in groups {
+            let (id, subject, count) = (message.id, &message.subject, group.came);
+            if count != usize::from(group.is_reached) {
                 faults.push(format!("{id:?} on {subject} came to {count} members of {queue}"));
+            } else if group.is_near && group.came_far {
+                faults.push(format!("{id:?} on {subject} went past members of {queue} in its own cluster"));
             }
         }
         self.faults.extend(faults.into_iter().map(Fault));
@@ -246,7 +271,7 @@ mod tests {
 
     fn send(model: &mut Model, sequence: u64, reaches: &[usize]) {
         let must: BTreeSet<usize> = reaches.iter().copied().collect();
-        let reaches = Some(Reach { may: must.clone(), must });
+        let reaches = Some(Reach { may: must.clone(), must, near: BTreeSet::new() });
         model.publish(SentMessage { id: (9, sequence), subject: "a.b".into(), reaches });
     }
 
@@ -319,6 +344,15 @@ mod tests {
         group.deliver((1, 1), (9, 2), "a.b");
         group.deliver((2, 1), (9, 2), "a.b");
         assert!(faults(&mut group).contains("two members of q"));
+        for (near, expected) in [(1, "went past members"), (2, "")] {
+            let (must, near) = (BTreeSet::from([1, 2]), BTreeSet::from([near]));
+            let reaches = Some(Reach { may: must.clone(), must, near });
+            let mut near = model(Some("q"), None);
+            near.publish(SentMessage { id: (9, 1), subject: "a.b".into(), reaches });
+            near.deliver((2, 1), (9, 1), "a.b");
+            let found = faults(&mut near);
+            assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
+        }
         let mut other = model(None, None);
         other.deliver((1, 1), (9, 1), "b");
         assert!(faults(&mut other).contains("which is for a.*"));

@@ -4,7 +4,7 @@
 
 use crate::client::Delivery;
 use crate::links::LinkState;
-use crate::model::{Model, SentMessage, Subscription};
+use crate::model::{Model, Reach, SentMessage, Subscription};
 use crate::{Client, Cluster, ClusterPlan, Error, Topology};
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,17 @@ const INBOX: u64 = 2;
 /// Requests are answered below it, and nothing else is published there.
 const SERVICE: &str = "svc";
 
+/// Kinds of topologies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One cluster.
+    Cluster,
+    /// Clusters that are leaf nodes of each other.
+    Leafs,
+    /// Clusters that are joined by gateways, and others that are their leaf nodes.
+    Gateways,
+}
+
 /// How a life goes.
 #[derive(Clone, Debug)]
 pub struct RandomPlan {
@@ -27,8 +38,8 @@ pub struct RandomPlan {
     pub programs: Vec<PathBuf>,
     /// How many servers.
     pub servers: usize,
-    /// Whether they are a cluster, or several that are leaf nodes of each other.
-    pub has_leafs: bool,
+    /// What they form.
+    pub shape: Shape,
     /// Modes of compression, of which each server has one.
     pub modes: Vec<String>,
     /// Whether nothing at all may come twice: nats-servers that find each other do send twice.
@@ -105,10 +116,9 @@ pub fn live(plan: &RandomPlan) -> Result<Summary, Error> {
     if plan.modes.is_empty() {
         return Err("there is no mode of compression to choose from".into());
     }
-    let topology = if plan.has_leafs {
-        Topology::random(&mut rng, plan.servers, !plan.is_strict)
-    } else {
-        Topology::cluster(plan.servers)
+    let topology = match plan.shape {
+        Shape::Cluster => Topology::cluster(plan.servers),
+        shape => Topology::random(&mut rng, plan.servers, !plan.is_strict, shape == Shape::Gateways),
     };
     let mut of = ClusterPlan::shaped(&plan.programs, topology);
     (of.cluster, of.leafs) = (0..plan.servers)
@@ -419,12 +429,28 @@ impl Life {
                 continue;
             }
             let is_served = serving.iter().any(|server| reach.must.contains(server));
+            if self.is_of_gateways(member.server, &reach, &serving, is_served) {
+                continue;
+            }
             let name = member.published + 1;
             self.summary.requests += 1;
             let expected = if is_served { format!("{id} {name}") } else { "503".to_owned() };
             self.replies.insert((id, format!("{name} {expected}")), 0);
             self.send(id, &subject, Some(&format!("inbox.{id}.{name}")), 8, true);
         }
+    }
+
+    /// Whether it depends on gateways what becomes of a request, in ways that are not promised.
+    ///
+    /// Compat: a leaf node of nats-server goes on to be told of what another cluster wanted whose
+    /// gateway was cut, and so nobody refuses what it asks for. Myelin tells no leaf node of mapped
+    /// replies: an answer to another cluster may find no way back from there.
+    fn is_of_gateways(&self, asks: usize, reach: &Reach, serving: &BTreeSet<usize>, is_served: bool) -> bool {
+        let topology = self.cluster.topology();
+        let is_leaf = |server: usize| !topology.joined.contains(&topology.clusters[server]);
+        let is_stale = !is_served && is_leaf(asks) && !self.model.is_strict();
+        let by_leaf = serving.intersection(&reach.may).any(|server| is_leaf(*server));
+        !topology.joined.is_empty() && (is_stale || by_leaf)
     }
 
     /// Waits for the replies.

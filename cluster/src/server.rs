@@ -27,15 +27,16 @@ pub(crate) struct Ports {
     pub(crate) clients: SocketAddr,
     pub(crate) routes: SocketAddr,
     pub(crate) leafs: SocketAddr,
+    pub(crate) gateways: SocketAddr,
     pub(crate) monitor: SocketAddr,
 }
 
 impl Ports {
-    /// Four that are free now, below those that the system gives to outgoing connections: a server
+    /// Five that are free now, below those that the system gives to outgoing connections: a server
     /// that comes back must find its own free.
     pub(crate) fn free(rng: &mut Rng) -> Result<Self, Error> {
         let mut held = Vec::new();
-        while held.len() < 4 {
+        while held.len() < 5 {
             let port = 12_000 + rng.below(20_000) as u16;
             // Clusters of one process run side by side, and servers are down at times.
             let is_new = lock(&GIVEN).insert(port);
@@ -44,7 +45,7 @@ impl Ports {
             }
         }
         let at = |n: usize| held[n].local_addr();
-        Ok(Self { clients: at(0)?, routes: at(1)?, monitor: at(2)?, leafs: at(3)? })
+        Ok(Self { clients: at(0)?, routes: at(1)?, monitor: at(2)?, leafs: at(3)?, gateways: at(4)? })
     }
 }
 

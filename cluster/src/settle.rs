@@ -21,6 +21,7 @@ impl Cluster {
     /// A message does not get through.
     pub fn settle(&mut self) -> Result<(), Error> {
         self.wait_until_linked()?;
+        self.wait_for_gateways()?;
         // A link that has just come up may tell of new subscriptions before it tells of the old
         // ones, once; the second probe comes behind them, on each link of its way.
         for _ in 0..2 {

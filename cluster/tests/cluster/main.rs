@@ -4,6 +4,7 @@
 //! which proves the tests, then Myelin alone, then both in turns.
 
 mod compression;
+mod gateways;
 mod programs;
 mod random;
 mod replacing;

@@ -23,6 +23,14 @@ pub(crate) fn modes() -> Vec<String> {
     ["accept", "off", "s2_fast", "s2_better", "s2_auto"].map(str::to_owned).to_vec()
 }
 
+/// The mixes for clusters that are joined: each program has each place.
+pub(crate) fn mixes_of_three() -> Vec<Mix> {
+    match env::var("MYELIN_CLUSTER_MIX") {
+        Ok(_) => mixes(),
+        Err(_) => ["mrm", "rmr"].map(str::to_owned).into_iter().filter_map(mix).collect(),
+    }
+}
+
 /// The mixes to try. Empty, and said why, where there is no program.
 pub(crate) fn mixes() -> Vec<Mix> {
     let names = match env::var("MYELIN_CLUSTER_MIX") {

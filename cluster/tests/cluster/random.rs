@@ -2,7 +2,7 @@
 //! new ones, from `MYELIN_RANDOM_SEED` or a seed that nobody has chosen.
 
 use crate::programs::{Mix, mixes, modes};
-use myelin_cluster_test::random::{RandomPlan, live};
+use myelin_cluster_test::random::{RandomPlan, Shape, live};
 use std::env;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,23 +12,33 @@ const LIFE_WITH_LEAFS: Duration = Duration::from_secs(6);
 
 #[test]
 fn clusters_do_what_their_model_does() {
-    live_at_random(false, &[(1, 3), (2, 2)]);
+    live_at_random(Shape::Cluster, &[(1, 3), (2, 2)]);
 }
 
 #[test]
 fn leaf_nodes_do_what_their_model_does() {
-    live_at_random(true, &[(1, 4), (7, 6)]);
+    live_at_random(Shape::Leafs, &[(1, 4), (7, 6)]);
+}
+
+#[test]
+fn super_clusters_do_what_their_model_does() {
+    live_at_random(Shape::Gateways, &[(1, 4)]);
 }
 
 /// Lives the lives of these seeds, with so many servers, or new ones.
-fn live_at_random(has_leafs: bool, known: &[(u64, usize)]) {
+fn live_at_random(shape: Shape, known: &[(u64, usize)]) {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seconds = number("MYELIN_RANDOM_SECONDS").unwrap_or(0);
     let plan = |mix: &Mix, seed, servers| {
-        println!("{}: seed {seed}, {servers} servers, leaf nodes: {has_leafs}", mix.name);
+        println!("{}: seed {seed}, {servers} servers, {shape:?}", mix.name);
         let (programs, modes, is_strict) = (mix.programs.clone(), modes(), mix.is_strict());
-        let (duration, rounds) = (Duration::from_secs(60), if has_leafs { 11 } else { 5 });
-        RandomPlan { programs, servers, has_leafs, modes, is_strict, seed, duration, rounds }
+        let rounds = match shape {
+            Shape::Cluster => 5,
+            Shape::Leafs => 11,
+            Shape::Gateways => 3,
+        };
+        let duration = Duration::from_secs(60);
+        RandomPlan { programs, servers, shape, modes, is_strict, seed, duration, rounds }
     };
     for mix in mixes() {
         for (seed, servers) in known.iter().filter(|_| seconds == 0) {
@@ -46,8 +56,8 @@ fn live_at_random(has_leafs: bool, known: &[(u64, usize)]) {
                 break 'all;
             }
             let seed = seeds.next().expect("there are more seeds than time");
-            let servers = 2 + (seed % 4) as usize + usize::from(has_leafs);
-            let duration = left.min(if has_leafs { LIFE_WITH_LEAFS } else { LIFE });
+            let servers = 2 + (seed % 4) as usize + usize::from(shape != Shape::Cluster);
+            let duration = left.min(if shape == Shape::Cluster { LIFE } else { LIFE_WITH_LEAFS });
             let plan = RandomPlan { duration, rounds: u64::MAX, ..plan(&mix, seed, servers) };
             println!("{}", live(&plan).unwrap_or_else(|why| panic!("{}: {why}", mix.name)));
         }

@@ -38,7 +38,7 @@ fn subscribers(cluster: &Cluster, subject: &str, queue: Option<&str>) -> Vec<Cli
         .collect()
 }
 
-fn payloads(client: &Client) -> Vec<String> {
+pub(crate) fn payloads(client: &Client) -> Vec<String> {
     let all = client.deliveries(0);
     all.iter().map(|delivery| String::from_utf8_lossy(&delivery.payload).into_owned()).collect()
 }

@@ -9,7 +9,7 @@
 //! what pages show in `Monitor`, the certificates in `tls::Current`. Shards keep a copy of the
 //! settings, so the data path reads no pointer.
 
-use crate::leaf::{self, HubChecks, PreparedLeafNodes, RunningLeafNodes};
+use crate::leaf::{self, HubChecks, LeafParts, PreparedLeafNodes, RunningLeafNodes};
 use crate::lifecycle::Server;
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
@@ -287,7 +287,7 @@ impl Server {
         let begun = if self.leaf_nodes.is_none() && leaf::is_wanted(new) {
             let mailboxes: Vec<_> = self.shards.iter().map(|shard| shard.mailbox.clone()).collect();
             let parts = (&self.broker, &mailboxes[..], &self.log, &Handle::current());
-            Some(RunningLeafNodes::begin(new, parts)?)
+            Some(RunningLeafNodes::begin(new, LeafParts::new(parts, &self.monitor))?)
         } else {
             None
         };

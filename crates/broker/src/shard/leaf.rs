@@ -94,7 +94,7 @@ impl<'a> Publisher<'a> {
         let origin = self.leaf_origin();
         let is_of_leaf = cached[0] == b'R' && !origin.is_empty() && conn.gateway().is_none();
         if is_of_leaf {
-            debug_assert!(cached.starts_with(b"RMSG "), "heads of routes alone begin with R");
+            debug_assert!(cached.starts_with(b"RMSG "), "heads of routes and gateways alone begin with R");
             // Compat: a route hears of what cluster the leaf node is, and always of headers.
             head.extend_from_slice(b"LMSG ");
             head.extend_from_slice(origin);

@@ -351,7 +351,7 @@ impl Fanout<'_> {
         let head = &remote.heads[link.head.start as usize..link.head.end as usize];
         let message = self.message;
         let has_headers = message.header_len > 0;
-        let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty();
+        let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty() && !link.is_gateway;
         let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers()) && !is_of_leaf;
         let is_as_it_came = is_as_it_came && (message.reply.is_empty() || !self.may_map(link.is_gateway));
         if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {

@@ -33,6 +33,30 @@ impl JetStream {
         self.cluster.groups.get().into_iter().for_each(|groups| groups.come_back());
     }
 
+    /// Has other servers lead the groups of an account that this one leads now, and takes no lead of
+    /// any of them until [`JetStream::lead_again_in`]. Does not wait until they do. For a server
+    /// that clients of the account cannot reach, as the link to its hub is down
+    /// (`jetstream_cluster_migrate`). Streams that are made meanwhile are not concerned. Only for
+    /// threads that may wait.
+    pub fn set_aside_in(&self, account: &str) {
+        for live in self.members_in(account) {
+            live.set_aside(true);
+            if live.can_hand_over() {
+                live.hand_over();
+            }
+        }
+    }
+
+    /// May lead groups of an account again, after [`JetStream::set_aside_in`].
+    pub fn lead_again_in(&self, account: &str) {
+        self.members_in(account).iter().for_each(|live| live.set_aside(false));
+    }
+
+    fn members_in(&self, account: &str) -> Vec<Arc<LiveStream>> {
+        let streams = self.account(account).map(|account| account.streams());
+        streams.into_iter().flatten().filter(|live| live.is_of_group()).collect()
+    }
+
     /// Streams of this server that have a group, the meta stream among them.
     fn members_of_groups(&self) -> Vec<Arc<LiveStream>> {
         let streams = self.accounts().into_iter().flat_map(|account| account.streams());

@@ -39,7 +39,7 @@ pub fn create(
         return if config == *existing { Ok(Created::Same) } else { Err(ApiError::STREAM_NAME_EXIST) };
     }
     limits.check_consumers(&config)?;
-    limits.check_bytes(&config, config.max_bytes, reserved_by_others(&config, all))?;
+    limits.check_bytes(&config, config.max_bytes, reserved_by_others(&config, all, limits))?;
     mirror_filter(&config).map_err(ApiError::stream_create)?;
     source_filters(&config).map_err(ApiError::stream_create)?;
     overlap(&config, all)?;
@@ -78,7 +78,7 @@ fn check_early(
     if !request.names_storage {
         return Ok(());
     }
-    limits.check_bytes(config, config.max_bytes, reserved_by_others(config, all))
+    limits.check_bytes(config, config.max_bytes, reserved_by_others(config, all, limits))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::{OtherStreams, Storage, StreamConfig};
 use crate::error::ApiError;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Limits of an account. Shown as the reference shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,21 +25,22 @@ pub struct AccountLimits {
     pub storage_max_stream_bytes: i64,
     /// Whether each stream must say `max_bytes`.
     pub max_bytes_required: bool,
-    /// Where limits are by tier: those of each. The fields before are those of streams without
-    /// copies then, which is all there are here.
+    /// Where limits are by tier: those of each, by its name. The fields before say nothing then.
     #[serde(skip)]
     pub tiers: BTreeMap<String, Self>,
 }
 
-/// The tier of streams without copies.
-pub const FIRST_TIER: &str = "R1";
+/// Name of the tier of streams with so many replicas.
+#[must_use]
+pub fn tier_name(replicas: i64) -> String {
+    format!("R{}", replicas.max(1))
+}
 
 impl AccountLimits {
     /// Limits by tier.
     #[must_use]
     pub fn by_tier(tiers: BTreeMap<String, Self>) -> Self {
-        let own = tiers.get(FIRST_TIER).cloned().unwrap_or_else(Self::nothing);
-        Self { tiers, ..own }
+        Self { tiers, ..Self::nothing() }
     }
 
     /// As they are shown where there are others by tier.
@@ -92,10 +94,15 @@ impl AccountLimits {
         if self.tiers.is_empty() { self.clone() } else { Self::nothing() }
     }
 
-    /// Whether they say anything of streams without copies.
-    pub(crate) fn check_tier(&self) -> Result<(), ApiError> {
-        let applies = self.tiers.is_empty() || self.tiers.contains_key(FIRST_TIER);
-        if applies { Ok(()) } else { Err(ApiError::NO_LIMITS) }
+    /// Limits of streams with so many replicas: those of their tier, where there are tiers.
+    ///
+    /// # Errors
+    /// [`ApiError::NO_LIMITS`]: there are tiers, and not this one.
+    pub fn of_tier(&self, replicas: i64) -> Result<&Self, ApiError> {
+        if self.tiers.is_empty() {
+            return Ok(self);
+        }
+        self.tiers.get(&tier_name(replicas)).ok_or(ApiError::NO_LIMITS)
     }
 }
 
@@ -145,20 +152,26 @@ pub struct Limits {
 impl Limits {
     /// Whether the account may have a stream of this name besides those that it has.
     pub(super) fn check_count(&self, config: &StreamConfig, all: &dyn OtherStreams) -> Result<(), ApiError> {
-        self.account.check_tier()?;
-        let others = all.count() - usize::from(all.find(&config.name).is_some());
+        let limits = self.account.of_tier(config.num_replicas)?;
+        let others = if self.account.tiers.is_empty() {
+            all.count() - usize::from(all.find(&config.name).is_some())
+        } else {
+            others_of_tier(config, all).len()
+        };
         let others = i64::try_from(others).unwrap_or(i64::MAX);
-        let full = self.account.max_streams > 0 && others >= self.account.max_streams;
+        let full = limits.max_streams > 0 && others >= limits.max_streams;
         if full { Err(ApiError::MAXIMUM_STREAMS_LIMIT) } else { Ok(()) }
     }
 
     /// Whether a stream must have, and may have, its `max_bytes`.
     pub(super) fn check_stream_bytes(&self, config: &StreamConfig) -> Result<(), ApiError> {
+        // Compat: whether there are limits is asked later.
+        let Ok(limits) = self.account.of_tier(config.num_replicas) else { return Ok(()) };
         let limit = match config.storage {
-            Storage::Memory => self.account.memory_max_stream_bytes,
-            Storage::File => self.account.storage_max_stream_bytes,
+            Storage::Memory => limits.memory_max_stream_bytes,
+            Storage::File => limits.storage_max_stream_bytes,
         };
-        if self.account.max_bytes_required && config.max_bytes <= 0 {
+        if limits.max_bytes_required && config.max_bytes <= 0 {
             Err(ApiError::STREAM_MAX_BYTES_REQUIRED)
         } else if limit > 0 && config.max_bytes > limit {
             Err(ApiError::STREAM_MAX_STREAM_BYTES_EXCEEDED)
@@ -169,13 +182,15 @@ impl Limits {
 
     /// Whether a stream's consumers are within the account's limit.
     pub(super) fn check_consumers(&self, config: &StreamConfig) -> Result<(), ApiError> {
-        let limit = self.account.max_consumers;
+        let limit = self.account.of_tier(config.num_replicas)?.max_consumers;
         let over = config.max_consumers > 0 && limit > 0 && config.max_consumers > limit;
         if over { Err(ApiError::MAXIMUM_CONSUMERS_LIMIT) } else { Ok(()) }
     }
 
     /// Whether `more` bytes can be reserved for a stream, where `reserved` are already for its
-    /// account. A stream without limit, -1, asks for one byte.
+    /// account, or for its tier. A stream without limit, -1, asks for one byte.
+    ///
+    /// Compat: limits by tier are those of the data, others those of its replicas together.
     pub(super) fn check_bytes(
         &self,
         config: &StreamConfig,
@@ -183,16 +198,18 @@ impl Limits {
         reserved: i64,
     ) -> Result<(), ApiError> {
         let more = if more < 0 { 1 } else { more };
-        let of_account = more.saturating_mul(config.num_replicas.max(1));
+        let limits = self.account.of_tier(config.num_replicas)?;
+        let copies = if self.account.tiers.is_empty() { config.num_replicas.max(1) } else { 1 };
+        let of_account = more.saturating_mul(copies);
         let (account, limit, taken, error) = match config.storage {
             Storage::Memory => (
-                self.account.max_memory,
+                limits.max_memory,
                 self.server.max_memory,
                 self.server.memory_reserved,
                 ApiError::MEMORY_RESOURCES_EXCEEDED,
             ),
             Storage::File => (
-                self.account.max_storage,
+                limits.max_storage,
                 self.server.max_storage,
                 self.server.storage_reserved,
                 ApiError::STORAGE_RESOURCES_EXCEEDED,
@@ -204,8 +221,23 @@ impl Limits {
     }
 }
 
-/// Bytes that the account's other streams in this storage have reserved, and replicas of theirs.
-pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn OtherStreams) -> i64 {
+/// The account's other streams with as many replicas.
+fn others_of_tier(config: &StreamConfig, all: &dyn OtherStreams) -> Vec<Arc<StreamConfig>> {
+    let is_other =
+        |one: &StreamConfig| one.num_replicas.max(1) == config.num_replicas.max(1) && one.name != config.name;
+    let mut others = all.list();
+    others.retain(|one| is_other(one));
+    others
+}
+
+/// Bytes that the account's other streams in this storage have reserved, and replicas of theirs; by
+/// tier those in the tier of this one, once each.
+pub(super) fn reserved_by_others(config: &StreamConfig, all: &dyn OtherStreams, limits: &Limits) -> i64 {
+    if !limits.account.tiers.is_empty() {
+        let others = others_of_tier(config, all);
+        let others = others.iter().filter(|one| one.storage == config.storage);
+        return others.fold(0, |sum, one| sum.saturating_add(one.max_bytes.max(0)));
+    }
     let own = all.find(&config.name).filter(|own| own.storage == config.storage);
     all.reserved(config.storage).saturating_sub(own.map_or(0, |own| own.reserved()))
 }

@@ -24,7 +24,7 @@ pub use check::is_asset_name;
 pub use create::{Created, create};
 pub use level::{API_LEVEL, is_supported, with_versions};
 pub(crate) use level::{adopt_level, is_level_supported, set_level, show_versions};
-pub use limits::{AccountLimits, FIRST_TIER, Limits, ServerLimits};
+pub use limits::{AccountLimits, Limits, ServerLimits, tier_name};
 pub use request::StreamConfigRequest;
 pub use restore::{join, restore};
 pub use stream_config::{

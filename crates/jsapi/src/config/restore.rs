@@ -23,7 +23,7 @@ pub fn restore(
     forget_versions(&mut config.metadata);
     let config = check(&config, all, limits, false)?;
     limits.check_count(&config, all)?;
-    limits.check_bytes(&config, config.max_bytes, reserved_by_others(&config, all))?;
+    limits.check_bytes(&config, config.max_bytes, reserved_by_others(&config, all, limits))?;
     if all.find(&config.name).is_some() {
         return Err(ApiError::STREAM_NAME_EXIST_RESTORE_FAILED);
     }

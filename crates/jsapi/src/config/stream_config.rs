@@ -17,6 +17,9 @@ pub trait OtherStreams {
     /// How many there are.
     fn count(&self) -> usize;
 
+    /// The configurations of all.
+    fn list(&self) -> Vec<Arc<StreamConfig>>;
+
     /// Bytes that those in this storage have reserved, with their replicas.
     fn reserved(&self, storage: Storage) -> i64;
 

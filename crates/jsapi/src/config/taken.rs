@@ -110,6 +110,10 @@ impl OtherStreams for BTreeMap<String, Arc<StreamConfig>> {
         self.len()
     }
 
+    fn list(&self) -> Vec<Arc<StreamConfig>> {
+        self.values().cloned().collect()
+    }
+
     fn reserved(&self, storage: Storage) -> i64 {
         let all = self.values().filter(|config| config.storage == storage);
         all.fold(0, |sum, config| sum.saturating_add(config.reserved()))

@@ -100,7 +100,7 @@ fn check_limits(
     limits.check_consumers(new)?;
     let more = (new.max_bytes.max(0) - old.max_bytes.max(0)).max(0);
     let kept = new.max_bytes.saturating_sub(more).max(0);
-    limits.check_bytes(new, more, reserved_by_others(new, all).saturating_add(kept))
+    limits.check_bytes(new, more, reserved_by_others(new, all, limits).saturating_add(kept))
 }
 
 /// Compat: an empty destination means everything here, and is shown so. It means nothing when a

@@ -2,6 +2,7 @@
 
 use super::LeafParts;
 use super::proxy::HttpProxy;
+use crate::jetstream::Current;
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
@@ -11,7 +12,8 @@ use crate::tls::HubTls;
 use myelin_auth::KeyPair;
 use myelin_auth::operator::Accounts;
 use myelin_broker::Broker;
-use myelin_conf::options::Options;
+use myelin_conf::options::{ClusterMigrate, Options};
+use myelin_jetstream::JetStream;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::remote::{LeafKey, LeafRemote, LeafSigner, LeafUrl};
 use myelin_mesh::leaf::session::{LeafDial, LeafSide};
@@ -23,7 +25,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
@@ -35,6 +37,8 @@ pub(super) struct Means {
     pub(super) ws_compression: bool,
     /// Whether such a hub is asked to do without masks.
     pub(super) ws_no_masking: bool,
+    /// Whether others lead the streams of its account while it cannot be reached.
+    pub(super) migrates: ClusterMigrate,
 }
 
 /// Terms of a remote that stays, which a reload may exchange.
@@ -75,6 +79,57 @@ impl Means {
     }
 }
 
+/// Streams of an account whose leaders are elsewhere as long as its hub cannot be reached.
+struct Migration<'d> {
+    account: String,
+    /// After how long without the hub, if at all. At the earliest before the second attempt.
+    delay: Option<Duration>,
+    jetstream: &'d Arc<Current>,
+    /// When an attempt failed first.
+    began: Option<Instant>,
+}
+
+impl<'d> Migration<'d> {
+    fn new(remote: &LeafRemote, jetstream: &'d Arc<Current>) -> Self {
+        let delay = match Means::of(remote).map(|means| means.migrates) {
+            Some(ClusterMigrate::After(delay)) => Some(delay),
+            Some(ClusterMigrate::Off) | None => None,
+        };
+        Self { account: remote.config.account.clone(), delay, jetstream, began: None }
+    }
+
+    /// An attempt has failed: waits for the next one.
+    async fn pause(&mut self, pause: Duration) {
+        let now = Instant::now();
+        let end = now + pause;
+        if let Some(delay) = self.delay {
+            let due = *self.began.get_or_insert(now) + delay;
+            // Compat: without a delay it is when the pause is over, and again after each one, for
+            // streams that were made meanwhile; with one it is once.
+            if delay.is_zero() {
+                tokio::time::sleep_until(end.into()).await;
+                self.with_jetstream(JetStream::set_aside_in);
+            } else if (now..end).contains(&due) {
+                tokio::time::sleep_until(due.into()).await;
+                self.with_jetstream(JetStream::set_aside_in);
+            }
+        }
+        tokio::time::sleep_until(end.into()).await;
+    }
+
+    /// The hub is there.
+    fn end(&self) {
+        self.with_jetstream(JetStream::lead_again_in);
+    }
+
+    /// Does something with JetStream and the account, on a thread that may wait.
+    fn with_jetstream(&self, act: fn(&JetStream, &str)) {
+        let Some(jetstream) = self.delay.and_then(|_| self.jetstream.get()) else { return };
+        let account = self.account.clone();
+        drop(tokio::task::spawn_blocking(move || act(&jetstream, &account)));
+    }
+}
+
 /// Dials hubs on the control runtime.
 pub(super) struct Dialler {
     nodes: OnceLock<Weak<LeafNodes>>,
@@ -82,13 +137,15 @@ pub(super) struct Dialler {
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
     control: Handle,
+    jetstream: Arc<Current>,
     reconnect: Duration,
     /// One of so many failed attempts is an error in the log: the first time, and later.
     reports: [u32; 2],
 }
 
 impl Dialler {
-    pub(super) fn new((broker, mailboxes, log, control): LeafParts<'_>, options: &Options) -> Self {
+    pub(super) fn new(parts: LeafParts<'_>, options: &Options) -> Self {
+        let LeafParts { broker, mailboxes, log, control, jetstream } = parts;
         let logging = &options.logging;
         Self {
             nodes: OnceLock::new(),
@@ -96,6 +153,7 @@ impl Dialler {
             mailboxes: mailboxes.to_vec(),
             log: Arc::clone(log),
             control: control.clone(),
+            jetstream: Arc::clone(jetstream),
             reconnect: options.leaf_nodes.reconnect,
             reports: [logging.connect_error_reports, logging.reconnect_error_reports],
         }
@@ -125,10 +183,15 @@ impl Dialler {
         }
         tokio::time::sleep(remote.take_delay()).await;
         let mut attempts = 0_u32;
+        let mut migration = Migration::new(&remote, &self.jetstream);
         while let Some(nodes) = self.nodes(&remote) {
-            let Some(url) = remote.next_url() else { return };
+            let Some(url) = remote.next_url() else { break };
             match self.attempt(&remote, &url).await {
-                Ok((stream, peer)) => return self.hand_over(nodes, (stream, peer), &remote, url).await,
+                Ok((stream, peer)) => {
+                    self.hand_over(nodes, (stream, peer), &remote, url).await;
+                    // Compat: a connection is enough; the hub may refuse it still.
+                    return migration.end();
+                }
                 Err(error) => {
                     drop(nodes);
                     attempts += 1;
@@ -137,8 +200,11 @@ impl Dialler {
             }
             // Compat: between once and twice the wait.
             let part = RandomState::new().hash_one(attempts) as f64 / u64::MAX as f64;
-            tokio::time::sleep(self.reconnect.mul_f64(1.0 + part)).await;
+            let pause = self.reconnect.mul_f64(1.0 + part);
+            migration.pause(pause).await;
         }
+        // A hub that was taken out of the configuration.
+        migration.end();
     }
 
     fn report(&self, is_first: bool, attempts: u32, url: &LeafUrl, error: &str) {

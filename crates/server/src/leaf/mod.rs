@@ -8,6 +8,7 @@ mod options;
 mod proxy;
 pub(crate) mod timeout;
 
+use crate::jetstream::Current;
 use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
@@ -67,7 +68,24 @@ pub(crate) struct LeafSecurity {
 }
 
 /// Parts of the server that leaf nodes need.
-type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+#[derive(Clone, Copy)]
+pub(crate) struct LeafParts<'a> {
+    broker: &'a Arc<Broker>,
+    mailboxes: &'a [Mailbox],
+    log: &'a Arc<Logger>,
+    control: &'a Handle,
+    /// The leaders of its streams may have to move as long as a hub is not there.
+    jetstream: &'a Arc<Current>,
+}
+
+/// Parts that the server has from its start on.
+type ServerParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handle);
+
+impl<'a> LeafParts<'a> {
+    pub(crate) fn new((broker, mailboxes, log, control): ServerParts<'a>, monitor: &'a Monitor) -> Self {
+        Self { broker, mailboxes, log, control, jetstream: monitor.current_jetstream() }
+    }
+}
 
 /// Starts what the options have of leaf nodes and hubs, and shows it to monitoring and the listener
 /// for WebSocket.
@@ -76,14 +94,14 @@ type LeafParts<'a> = (&'a Arc<Broker>, &'a [Mailbox], &'a Arc<Logger>, &'a Handl
 /// When the port cannot be had, or an option makes no sense.
 pub(crate) fn start(
     options: &Options,
-    parts: LeafParts<'_>,
+    parts: ServerParts<'_>,
     security: LeafSecurity,
     (monitor, web_socket): (&Monitor, &Option<Listening>),
 ) -> Result<Option<RunningLeafNodes>, String> {
     if !is_wanted(options) {
         return Ok(None);
     }
-    let running = RunningLeafNodes::start(options, parts, security)?;
+    let running = RunningLeafNodes::start(options, LeafParts::new(parts, monitor), security)?;
     monitor.set_leaf_nodes(Arc::clone(&running.nodes), running.address.map(|address| address.port()));
     // Compat: over WebSocket leaf nodes are accepted only where they are over TCP.
     if let Some(listening) = web_socket.as_ref().filter(|_| running.address.is_some()) {
@@ -108,7 +126,7 @@ impl RunningLeafNodes {
     }
 
     fn start(options: &Options, parts: LeafParts<'_>, security: LeafSecurity) -> Result<Self, String> {
-        let (broker, mailboxes, log, _) = parts;
+        let LeafParts { broker, mailboxes, log, .. } = parts;
         let LeafSecurity { offer, hubs } = security;
         let listener = listen(options, log)?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();

@@ -223,6 +223,7 @@ fn remote_config(
             terms: RwLock::new(Arc::new(HubTerms { tls: Arc::new(HubTls::of(from, check)?), proxy })),
             ws_compression: from.ws_compression,
             ws_no_masking: from.ws_no_masking,
+            migrates: from.jetstream_cluster_migrate,
         }),
     })
 }

@@ -4,6 +4,7 @@
 mod door;
 mod everywhere;
 mod membership;
+mod migrating;
 mod operators;
 mod servers;
 
@@ -43,12 +44,19 @@ struct Trio {
 
 impl Trio {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts them, the first one with more in its configuration.
+    fn start_with(more: &str) -> Self {
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
         let routes: Vec<_> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let homes: Vec<Home> = (0..3).map(|_| Home::new()).collect();
         let nodes = homes.iter().zip(&ports).enumerate();
         let nodes = nodes.map(|(at, (home, port))| Self::node(at, (home, *port), &routes.join(", ")));
-        let nodes = nodes.collect();
+        let mut nodes: Vec<Node> = nodes.collect();
+        nodes[0].config.push_str(more);
+        nodes[0].setup = Setup::default().config(&nodes[0].config);
         let mut trio = Self { nodes, homes, ports };
         (0..3).for_each(|at| trio.start_node(at));
         trio

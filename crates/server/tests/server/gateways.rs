@@ -7,6 +7,8 @@ mod clusters;
 mod handshake;
 mod leafs;
 mod messages;
+
+mod pages;
 mod secure;
 
 use crate::process::{Server, Setup};

@@ -30,7 +30,7 @@ use super::outgoing::OutgoingMsgs;
 use super::quota::Quota;
 use super::rules::PublishRules;
 use super::schedules::table::ScheduleTable;
-use super::settings::StreamSettings;
+use super::settings::{StorageBudget, StreamSettings};
 use super::traces::MessageTraces;
 use super::ttl::SECOND;
 use myelin_jsapi::ApiError;
@@ -296,6 +296,12 @@ impl StreamCore {
     pub(super) fn time_of_next(&self, now: Timestamp) -> Timestamp {
         let next = self.last.time.saturating_add(1);
         if next.saturating_sub(now) > CLOCK_SKEW { now } else { now.max(next) }
+    }
+
+    /// Has what the stream holds count in another budget of its account from now on.
+    pub fn charge_to(&mut self, account: &Arc<StorageBudget>) {
+        self.quota.move_to(account);
+        self.settings.account = Arc::clone(account);
     }
 
     /// Tells the budgets how the stream has grown.

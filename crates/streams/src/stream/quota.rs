@@ -18,6 +18,13 @@ impl Quota {
         Self { account: Arc::clone(account), server: Arc::clone(server), charged: 0 }
     }
 
+    /// Moves what the stream holds to another budget of its account.
+    pub(super) fn move_to(&mut self, account: &Arc<StorageBudget>) {
+        account.add(self.charged);
+        self.account.add(-self.charged);
+        self.account = Arc::clone(account);
+    }
+
     /// Tells the budgets that the stream holds `bytes` now.
     pub(super) fn charge(&mut self, bytes: u64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -54,7 +61,10 @@ mod tests {
         quota.charge(7);
         quota.charge(5);
         assert_eq!((account.used(), server.used()), (5, 8));
+        let other = Arc::new(StorageBudget::new(-1));
+        quota.move_to(&other);
+        assert_eq!((account.used(), other.used(), server.used()), (0, 5, 8));
         drop(quota);
-        assert_eq!((account.used(), server.used()), (0, 3));
+        assert_eq!((account.used(), other.used(), server.used()), (0, 0, 3));
     }
 }

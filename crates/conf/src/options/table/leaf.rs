@@ -1,6 +1,6 @@
 //! `leafnodes{}`.
 
-use super::{BlockTable, Class, OptionEntry};
+use super::{BlockTable, OptionEntry};
 
 pub(super) static LEAF_NODES: BlockTable = BlockTable {
     title: "leafnodes",
@@ -145,8 +145,7 @@ pub(super) static LEAF_REMOTE: BlockTable = BlockTable {
             "boolean or block",
             "false",
             "Move leaders of streams away while the link is down; `leader_migrate_delay` says after how long.",
-        )
-        .class(Class::NoMeaning("streams have no other servers to move to")),
+        ),
         OptionEntry::new(
             &["isolate_leafnode_interest", "isolate"],
             "boolean",

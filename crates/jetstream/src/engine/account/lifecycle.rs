@@ -293,13 +293,13 @@ impl AccountStreams {
         (consumers, applied): (&Arc<StreamConsumers>, Option<GroupConsumers>),
         (lifetimes_until, found_end): (Seq, Option<Seq>),
     ) -> StreamCore {
-        let (account, server) = match config.storage {
-            Storage::Memory => (&self.memory, &jetstream.memory),
-            Storage::File => (&self.files, &jetstream.files),
+        let server = match config.storage {
+            Storage::Memory => &jetstream.memory,
+            Storage::File => &jetstream.files,
         };
         let settings = stream::StreamSettings {
             domain: jetstream.settings.domain.clone(),
-            account: Arc::clone(account),
+            account: self.budgets.of(&config),
             server: Arc::clone(server),
             in_flight: Arc::clone(&jetstream.in_flight),
             always_syncs: jetstream.settings.sync_always,
@@ -350,6 +350,9 @@ impl AccountStreams {
         }
         let old = updated?;
         self.write().insert(live);
+        if live.config().num_replicas != old.num_replicas {
+            self.charge(live);
+        }
         orphans::sweep_origins(jetstream, &self.account, &old);
         live.bind();
         if *lock(&self.is_suspended) {

@@ -5,6 +5,7 @@
 
 use super::JetStream;
 use super::api_counters::ApiCounters;
+pub(in crate::engine) mod budgets;
 mod install;
 mod lifecycle;
 mod replaced;
@@ -14,14 +15,14 @@ use super::api_service::ApiService;
 use super::domain_buckets::{BUCKETS, DomainBuckets};
 use super::host::Host;
 use super::live::LiveStream;
+use budgets::AccountBudgets;
 use myelin_broker::{Account, Binding};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, AdvisoryHeader};
 use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
-use myelin_jsapi::config::{self, AccountLimits, FIRST_TIER, Limits, OtherStreams, Storage, StreamConfig};
+use myelin_jsapi::config::{self, AccountLimits, Limits, OtherStreams, Storage, StreamConfig, tier_name};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::StreamId;
-use myelin_streams::stream::StorageBudget;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 pub(super) use replaced::mark_replaced;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -62,8 +63,7 @@ pub struct AccountStreams {
     /// `None`: it may not use JetStream.
     limits: RwLock<Option<AccountLimits>>,
     calls: ApiCounters,
-    memory: Arc<StorageBudget>,
-    files: Arc<StorageBudget>,
+    budgets: AccountBudgets,
     streams: RwLock<StreamTable>,
     api_bindings: Mutex<Vec<Arc<Binding>>>,
     /// Streams that are in the store and could not be opened.
@@ -82,8 +82,7 @@ impl AccountStreams {
             jetstream: Arc::downgrade(jetstream),
             host: Arc::clone(&jetstream.host),
             account: Arc::clone(account),
-            memory: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_memory))),
-            files: Arc::new(StorageBudget::new(limits.as_ref().map_or(-1, |limits| limits.max_storage))),
+            budgets: AccountBudgets::new(limits.clone()),
             limits: RwLock::new(limits),
             calls: ApiCounters::default(),
             streams: RwLock::new(StreamTable::new(&jetstream.promises.reservations)),
@@ -105,10 +104,24 @@ impl AccountStreams {
 
     /// Other limits, from now on. What exceeds them stays.
     pub(super) fn set_limits(&self, limits: Option<AccountLimits>) {
-        let most = |of: fn(&AccountLimits) -> i64| limits.as_ref().map_or(-1, of);
-        self.memory.set_limit(most(|limits| limits.max_memory));
-        self.files.set_limit(most(|limits| limits.max_storage));
+        let had_tiers = self.has_tiers();
+        self.budgets.set_limits(limits.clone());
         *write_lock(&self.limits) = limits;
+        if self.has_tiers() != had_tiers {
+            self.streams().iter().for_each(|live| self.charge(live));
+        }
+    }
+
+    fn has_tiers(&self) -> bool {
+        read_lock(&self.limits).as_ref().is_some_and(|limits| !limits.tiers.is_empty())
+    }
+
+    /// Has a stream count in the budget in which it belongs. Only for threads that may wait.
+    fn charge(&self, live: &LiveStream) {
+        if let Some(mut guard) = live.lock_core() {
+            let budget = self.budgets.of(guard.parts().0.config());
+            guard.parts().0.charge_to(&budget);
+        }
     }
 
     /// Its own limits and those of the server, for a look at a configuration.
@@ -143,13 +156,13 @@ impl AccountStreams {
 
     /// Response to `INFO`.
     pub fn info(&self, domain: &str) -> AccountInfo {
-        let used = |budget: &StorageBudget| u64::try_from(budget.used()).unwrap_or(0);
+        let [memory, storage] = self.budgets.used().map(|bytes| u64::try_from(bytes).unwrap_or(0));
         let [reserved_memory, reserved_storage] = self.reserved().map(|bytes| bytes.unsigned_abs());
         let (total, errors) = self.api_calls();
         let limits = self.limits().unwrap_or_default();
         let whole = TierUsage {
-            memory: used(&self.memory),
-            storage: used(&self.files),
+            memory,
+            storage,
             reserved_memory,
             reserved_storage,
             streams: self.read().len() as u64,
@@ -157,8 +170,8 @@ impl AccountStreams {
             limits: limits.shown(),
         };
         let tier = |(name, limits): (String, AccountLimits)| {
-            // Streams have no copies here.
-            let used = if name == FIRST_TIER { whole.clone() } else { TierUsage::default() };
+            // One server has streams without replicas; what a cluster has is told by all of it.
+            let used = if name == tier_name(1) { whole.clone() } else { TierUsage::default() };
             (name, TierUsage { limits, ..used })
         };
         AccountInfo {
@@ -194,8 +207,8 @@ impl AccountStreams {
     }
 
     /// Budgets of its streams in memory and in files.
-    pub fn budgets(&self) -> [&StorageBudget; 2] {
-        [&self.memory, &self.files]
+    pub(in crate::engine) fn budgets(&self) -> &AccountBudgets {
+        &self.budgets
     }
 
     pub(super) fn host(&self) -> &dyn Host {
@@ -321,6 +334,10 @@ impl OtherStreams for AccountStreams {
 
     fn count(&self) -> usize {
         self.read().len()
+    }
+
+    fn list(&self) -> Vec<Arc<StreamConfig>> {
+        self.streams().iter().map(|stream| stream.config()).collect()
     }
 
     fn reserved(&self, storage: Storage) -> i64 {

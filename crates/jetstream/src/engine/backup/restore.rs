@@ -22,6 +22,7 @@ use myelin_store::consumer::Consumers;
 use myelin_store::{Seq, Stream, Timestamp};
 use myelin_streams::backup::backup_reader::{BackupReader, RestoreError, RestoreProgress, RestoreTarget};
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder};
+use myelin_streams::stream::StorageBudget;
 use myelin_streams::stream::storage_config;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::{BTreeMap, VecDeque};
@@ -132,6 +133,8 @@ struct AccountTarget {
     wanted: RestoreOrder,
     now: Timestamp,
     consumers: BTreeMap<String, Arc<ConsumerConfig>>,
+    /// Where the stream is to count.
+    budgets: [Arc<StorageBudget>; 2],
     /// Bytes that count as used until the stream counts itself.
     reserved: i64,
     /// Counts as one of the restores of the server.
@@ -163,10 +166,16 @@ impl Restore {
             advisory::restore_create(header, &context.stream, context.client.as_ref())
         });
         let share = Arc::clone(&wanted.jetstream.restores);
+        let of_server = match wanted.config.storage {
+            Storage::Memory => &wanted.jetstream.memory,
+            Storage::File => &wanted.jetstream.files,
+        };
+        let budgets = [wanted.account.budgets().of(&wanted.config), Arc::clone(of_server)];
         let target = AccountTarget {
             wanted,
             now,
             consumers: BTreeMap::new(),
+            budgets,
             reserved: 0,
             share: Arc::clone(&share),
             held: 0,
@@ -432,16 +441,8 @@ fn as_error(fault: RestoreError) -> ApiError {
 }
 
 impl AccountTarget {
-    fn budgets(&self) -> [&myelin_streams::stream::StorageBudget; 2] {
-        let at = usize::from(self.wanted.config.storage == Storage::File);
-        [
-            self.wanted.account.budgets()[at],
-            [&*self.wanted.jetstream.memory, &*self.wanted.jetstream.files][at],
-        ]
-    }
-
     fn reserve(&mut self, bytes: i64) {
-        self.budgets().iter().for_each(|budget| budget.add(bytes));
+        self.budgets.iter().for_each(|budget| budget.add(bytes));
         self.reserved += bytes;
     }
 
@@ -456,7 +457,7 @@ impl AccountTarget {
     }
 
     fn check_room(&self) -> Result<(), RestoreError> {
-        if self.budgets().iter().all(|budget| budget.admits(0)) { Ok(()) } else { Err(self.no_room()) }
+        if self.budgets.iter().all(|budget| budget.admits(0)) { Ok(()) } else { Err(self.no_room()) }
     }
 
     fn no_room(&self) -> RestoreError {
@@ -527,7 +528,7 @@ impl RestoreTarget for AccountTarget {
         let config = self.wanted.config.clone();
         config::join(&config, &*account, &limits).map_err(unjoined)?;
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        if bytes > MOST_SAID || !self.budgets().iter().all(|budget| budget.admits(bytes)) {
+        if bytes > MOST_SAID || !self.budgets.iter().all(|budget| budget.admits(bytes)) {
             return Err(self.no_room());
         }
         self.reserve(bytes);

@@ -85,22 +85,15 @@ fn offline(tokens: &[&str]) -> CallResponse {
 impl Call {
     /// Does a call as a server of a cluster does it.
     pub(super) async fn dispatch_clustered(&mut self, meta: &Arc<Meta>, tokens: &[&str]) -> Handled {
-        let route = match *tokens {
-            ["INFO"]
-            | ["STREAM", "NAMES" | "LIST"]
-            | ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", _]
-            | ["STREAM", "CANCEL_MOVE", _]
-            | ["STREAM", "PEER", _, _] => meta.route_to_leader(),
-            ["ACCOUNT", "STREAM", action @ ("MOVE" | "CANCEL_MOVE"), account, name] => {
-                return Handled::Done(self.operate_stream(meta, (action, account, name)).await);
-            }
-            ["STREAM", "MSG" | "LEADER", _, name]
-            | ["STREAM", _, name]
-            | ["CONSUMER", "DURABLE", "CREATE", name, ..]
-            | ["CONSUMER", "LEADER" | "PEER", _, name, ..]
-            | ["CONSUMER", _, name, ..] => meta.route_to_stream(&self.account, name),
-            _ => return Handled::Usual,
-        };
+        if let ["ACCOUNT", "STREAM", action @ ("MOVE" | "CANCEL_MOVE"), account, name] = *tokens {
+            return Handled::Done(self.operate_stream(meta, (action, account, name)).await);
+        }
+        let Some((mut route, is_here)) = self.route(meta, tokens) else { return Handled::Usual };
+        if route == Route::Here && !is_here && meta.is_behind() {
+            // What is not known here may be committed: a client that has heard of it asks.
+            meta.catch_up().await;
+            route = self.route(meta, tokens).map_or(Route::Silent, |(route, _)| route);
+        }
         match route {
             Route::Silent => return Handled::Done(None),
             // Compat: how it stands each of its servers says that is there.
@@ -138,6 +131,26 @@ impl Call {
             ["INFO"] => Some(self.respond(async |call| call.info_of_all(meta).await).await),
             _ => return Handled::Usual,
         })
+    }
+
+    /// Whether a call is for this server, and whether it is about a stream that is here. `None`: it
+    /// is as on a server alone.
+    fn route(&self, meta: &Meta, tokens: &[&str]) -> Option<(Route, bool)> {
+        match *tokens {
+            ["INFO"]
+            | ["STREAM", "NAMES" | "LIST"]
+            | ["STREAM", "CREATE" | "UPDATE" | "DELETE" | "RESTORE", _]
+            | ["STREAM", "CANCEL_MOVE", _]
+            | ["STREAM", "PEER", _, _] => Some((meta.route_to_leader(), false)),
+            ["STREAM", "MSG" | "LEADER", _, name]
+            | ["STREAM", _, name]
+            | ["CONSUMER", "DURABLE", "CREATE", name, ..]
+            | ["CONSUMER", "LEADER" | "PEER", _, name, ..]
+            | ["CONSUMER", _, name, ..] => {
+                Some((meta.route_to_stream(&self.account, name), self.has_stream(name)))
+            }
+            _ => None,
+        }
     }
 
     /// Use of JetStream by the account, on all servers.

@@ -14,6 +14,9 @@ pub enum CallScope {
     Nothing,
     /// A stream with its consumers: names of the account and of the stream.
     Stream(Box<str>, Box<str>),
+    /// A consumer: names of the account, of the stream and its own. Others may have other consumers
+    /// of the stream meanwhile.
+    Consumer(Box<str>, Box<str>, Box<str>),
     /// A stream, and which streams its account has.
     Streams(Box<str>, Box<str>),
     /// All streams of an account.
@@ -25,6 +28,19 @@ pub enum CallScope {
 /// An account and its stream. Without a stream: which streams it has; without either: who wants all
 /// to itself, and those who have come since.
 pub(super) type CallKey = (Box<str>, Box<str>);
+
+/// A key that a call or task needs: to itself, or together with others that share it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NeededKey {
+    pub(super) key: CallKey,
+    pub(super) is_shared: bool,
+}
+
+impl NeededKey {
+    fn whole(key: CallKey) -> Self {
+        Self { key, is_shared: false }
+    }
+}
 
 /// Key of those that come while somebody waits for all streams.
 pub(super) fn key_of_server() -> CallKey {
@@ -45,6 +61,9 @@ impl CallScope {
             }
             ["ACCOUNT", "STREAM", _, account, name] => Self::Stream(account.into(), name.into()),
             ["STREAM", "MSG" | "PEER", _, name] | ["STREAM", _, name] => Self::Stream(account(), name.into()),
+            ["CONSUMER", "DURABLE", "CREATE", stream, name]
+            | ["CONSUMER", "CREATE", stream, name, ..]
+            | ["CONSUMER", "INFO", stream, name] => Self::Consumer(account(), stream.into(), name.into()),
             ["CONSUMER", "DURABLE", "CREATE", name, ..] | ["CONSUMER", _, name, ..] => {
                 Self::Stream(account(), name.into())
             }
@@ -58,10 +77,16 @@ impl CallScope {
         &self,
         streams: impl FnOnce(&str) -> Vec<Box<str>>,
         held: impl Iterator<Item = &'k CallKey>,
-    ) -> Vec<CallKey> {
-        match self {
+    ) -> Vec<NeededKey> {
+        let all = match self {
             Self::Nothing => Vec::new(),
             Self::Stream(account, stream) => vec![(account.clone(), stream.clone())],
+            Self::Consumer(account, stream, consumer) => {
+                // Neither name has a space.
+                let own = NeededKey::whole((account.clone(), format!("{stream} > {consumer}").into()));
+                let of_stream = NeededKey { key: (account.clone(), stream.clone()), is_shared: true };
+                return vec![of_stream, own];
+            }
             Self::Streams(account, stream) => {
                 vec![(account.clone(), Box::default()), (account.clone(), stream.clone())]
             }
@@ -79,6 +104,7 @@ impl CallScope {
                 keys.dedup();
                 keys
             }
-        }
+        };
+        all.into_iter().map(NeededKey::whole).collect()
     }
 }

@@ -11,6 +11,7 @@ mod cluster;
 mod clustered;
 mod consumers;
 mod keys;
+mod lines;
 mod listing;
 mod messages;
 mod moves;

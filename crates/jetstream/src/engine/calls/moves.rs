@@ -19,7 +19,10 @@ impl Call {
         let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let changed = Assignment { config: config.clone(), ..self.placed_for(meta, &known, &config).await? };
-        let changed = changed.with_origin(&known);
+        // What the cluster does by itself is none of this request's, and cannot be cancelled.
+        let replicas = |one: &Assignment| one.config.num_replicas;
+        let is_asked = changed.peers != known.peers || replicas(&changed) != replicas(&known);
+        let changed = if is_asked { changed.with_origin(&known) } else { changed };
         meta.propose(&self.proposal(AnswerKind::Update, changed), on).await
     }
 
@@ -91,9 +94,22 @@ impl Call {
             ..known.config.clone()
         };
         let members = meta.servers();
-        let mut peers = origin.peers;
-        // One that was removed since does not come back.
-        peers.retain(|server| members.contains(server));
+        let is_left = |server: &String| known.leaves.contains(server);
+        let known_still = |server: &String| members.contains(server);
+        // One that was removed since, or that it is to leave, does not come back: to that only as
+        // long as there is no other place.
+        let (leaving, rest): (Vec<_>, Vec<_>) =
+            origin.peers.into_iter().filter(known_still).partition(is_left);
+        let mut peers = rest;
+        if !leaving.is_empty() {
+            let facts = meta.facts_for(&self.jetstream, &config).await;
+            let terms = PlaceTerms::new(&config, &facts, &known.leaves);
+            let wanted = peers.len() + leaving.len();
+            peers = match meta.place_with(&peers, wanted, &terms) {
+                Ok(placed) => placed,
+                Err(_) => [peers, leaving].concat(),
+            };
+        }
         if peers.is_empty() {
             return Err(ApiError::PEER_REMAP);
         }
@@ -123,7 +139,7 @@ impl Call {
         let rest: Vec<String> = known.peers.iter().filter(|server| **server != gone).cloned().collect();
         let mut not = known.leaves.clone();
         not.push(gone);
-        let terms = PlaceTerms { config: &config, facts: &facts, not: &not };
+        let terms = PlaceTerms::new(&config, &facts, &not);
         let peers = meta.place_with(&rest, known.peers.len(), &terms)?;
         Self::may_move(&known)?;
         let moved = Self::on_the_move(&known, peers, self.jetstream.host.now()).with_origin(&known);
@@ -217,7 +233,7 @@ impl Call {
             return if leave == Leave::Remove { Ok(done.into()) } else { Err(ApiError::PEER_REMAP) };
         };
         let facts = meta.facts_for(&self.jetstream, &known.config).await;
-        let terms = PlaceTerms { config: &known.config, facts: &facts, not: &known.leaves };
+        let terms = PlaceTerms::new(&known.config, &facts, &known.leaves);
         let peers = meta.place_without(&known, gone, &terms).map_err(|_| ApiError::PEER_REMAP)?;
         let proposal = self.proposal(AnswerKind::Update, known.moved(peers, self.jetstream.host.now()));
         // This server answers.

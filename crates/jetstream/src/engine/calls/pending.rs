@@ -6,7 +6,8 @@
 //! one sync for all that have answered until it began ([`JetStream::settle`]). What others leave to
 //! that thread waits in the same lines, and for the answers before it.
 
-use super::keys::{CallKey, CallScope, key_of_server};
+use super::keys::{CallScope, NeededKey, key_of_server};
+use super::lines::CallLines;
 use super::order::{AccountAnswer, AnswerOrder, CallPlace};
 use super::{CallFuture, CallOutput};
 use crate::engine::host::{Host, Task};
@@ -39,19 +40,19 @@ pub struct ApiCalls {
     last: u64,
     pending: BTreeMap<u64, PendingCall>,
     /// Calls and tasks that have something to themselves, and those that wait for it.
-    lines: BTreeMap<CallKey, VecDeque<u64>>,
+    lines: CallLines,
     order: AnswerOrder,
     /// Answers that wait for a sync, and tasks behind them.
     unsettled: VecDeque<Unsettled>,
     /// The sync that is under way, and how many of those it is for.
     sync: Option<(Promised<io::Result<()>>, usize)>,
     /// Tasks that are to be done behind the answers that are ready, with the keys that they have.
-    tasks: VecDeque<(Vec<CallKey>, Task)>,
+    tasks: VecDeque<(u64, Vec<NeededKey>, Task)>,
     failure: Option<io::Error>,
 }
 
 struct PendingCall {
-    keys: Vec<CallKey>,
+    keys: Vec<NeededKey>,
     work: PendingWork,
 }
 
@@ -96,7 +97,7 @@ impl ApiCalls {
             woken: Arc::new(WokenCalls { numbers: Mutex::default(), host }),
             last: SYNC,
             pending: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            lines: CallLines::default(),
             order: AnswerOrder::default(),
             unsettled: VecDeque::new(),
             sync: None,
@@ -117,12 +118,15 @@ impl ApiCalls {
         let place = CallPlace { number: self.last, conn: self.line_of(&request) };
         let mut keys = self.keys_of(&CallScope::of(&request));
         if let Some(first) = self.order.holds_up(place.conn).and_then(|number| self.pending.get(&number)) {
-            let more = first.keys.iter().filter(|key| !keys.contains(key)).cloned().collect::<Vec<_>>();
-            keys.extend(more);
+            // To itself, even what it shares: it is to wait.
+            for NeededKey { key, .. } in &first.keys {
+                keys.retain(|one| one.key != *key);
+                keys.push(NeededKey { key: key.clone(), is_shared: false });
+            }
         }
         let request = Arc::new(request);
         let mut future = None;
-        if self.are_free(&keys) {
+        if self.lines.are_free(&keys) {
             match self.poll(place.number, self.jetstream.call(Arc::clone(&request))) {
                 Ok(output) => return self.finish(place, &request, output, true),
                 Err(waits) => future = Some(waits),
@@ -143,7 +147,7 @@ impl ApiCalls {
     }
 
     /// Keys of a scope, as things stand.
-    fn keys_of(&self, scope: &CallScope) -> Vec<CallKey> {
+    fn keys_of(&self, scope: &CallScope) -> Vec<NeededKey> {
         let streams = |account: &str| -> Vec<Box<str>> {
             let streams = self.jetstream.account(account).map(|account| account.streams());
             streams.into_iter().flatten().map(|stream| stream.name().into()).collect()
@@ -151,26 +155,17 @@ impl ApiCalls {
         let mut keys = scope.keys(streams, self.lines.keys());
         // Behind whoever waits for all there is.
         let of_server = key_of_server();
-        if !keys.is_empty() && self.lines.contains_key(&of_server) && !keys.contains(&of_server) {
-            keys.push(of_server);
+        let has_server = keys.iter().any(|needed| needed.key == of_server);
+        if !keys.is_empty() && self.lines.contains(&of_server) && !has_server {
+            keys.push(NeededKey { key: of_server, is_shared: false });
         }
         keys
     }
 
-    fn are_free(&self, keys: &[CallKey]) -> bool {
-        !keys.iter().any(|key| self.lines.contains_key(key))
-    }
-
     /// Enters the lines of all that it needs, of which it may have all.
-    fn wait(&mut self, number: u64, keys: Vec<CallKey>, work: PendingWork) {
-        self.enter_lines(number, &keys);
+    fn wait(&mut self, number: u64, keys: Vec<NeededKey>, work: PendingWork) {
+        self.lines.enter(number, &keys);
         self.pending.insert(number, PendingCall { keys, work });
-    }
-
-    fn enter_lines(&mut self, number: u64, keys: &[CallKey]) {
-        for key in keys {
-            self.lines.entry(key.clone()).or_default().push_back(number);
-        }
     }
 
     /// Takes what others have left to do: behind the answers that wait for a sync, and behind what
@@ -182,9 +177,9 @@ impl ApiCalls {
         }
         self.last += 1;
         let (number, keys) = (self.last, self.keys_of(&scope));
-        if self.are_free(&keys) {
-            self.enter_lines(number, &keys);
-            self.tasks.push_back((keys, task));
+        if self.lines.are_free(&keys) {
+            self.lines.enter(number, &keys);
+            self.tasks.push_back((number, keys, task));
         } else {
             self.wait(number, keys, PendingWork::Task(task));
         }
@@ -223,17 +218,17 @@ impl ApiCalls {
     /// The next answer that may leave, and the account for it.
     pub fn next_answer(&mut self) -> Option<(Arc<Account>, MessageBuf)> {
         let AccountAnswer { account, out, then } = self.order.next_ready()?;
-        self.tasks.extend(then.into_iter().map(|task| (Vec::new(), task)));
+        self.tasks.extend(then.into_iter().map(|task| (SYNC, Vec::new(), task)));
         Some((account, out))
     }
 
     /// Does a task that was [left](Self::enter_task), or that an answer leads to: when all answers
     /// that may leave are on their way. Answers whether there was one.
     pub fn run_task(&mut self) -> bool {
-        let Some((keys, task)) = self.tasks.pop_front() else { return false };
+        let Some((number, keys, task)) = self.tasks.pop_front() else { return false };
         let mut task = Some(task);
         (self.guard)(&mut || task.take().into_iter().for_each(|task| task()));
-        let runnable = self.leave(&keys);
+        let runnable = self.lines.leave(number, &keys);
         self.go_on_all(runnable.into_iter().collect());
         true
     }
@@ -268,20 +263,18 @@ impl ApiCalls {
     /// `runnable`.
     fn go_on(&mut self, number: u64, runnable: &mut VecDeque<u64>) {
         let Some(PendingCall { keys, work }) = self.pending.remove(&number) else { return };
-        let has_key =
-            |key| self.lines.get(key).and_then(|line: &VecDeque<u64>| line.front()) == Some(&number);
-        if !keys.iter().all(has_key) {
+        if !self.lines.has_all(number, &keys) {
             self.pending.insert(number, PendingCall { keys, work });
             return;
         }
         let (place, request, future) = match work {
             PendingWork::Call(place, request, future) => (place, request, future),
-            PendingWork::Task(task) => return self.tasks.push_back((keys, task)),
+            PendingWork::Task(task) => return self.tasks.push_back((number, keys, task)),
         };
         let future = future.unwrap_or_else(|| self.jetstream.call(Arc::clone(&request)));
         match self.poll(number, future) {
             Ok(output) => {
-                runnable.extend(self.leave(&keys));
+                runnable.extend(self.lines.leave(number, &keys));
                 self.finish(place, &request, output, false);
             }
             Err(waits) => {
@@ -289,21 +282,6 @@ impl ApiCalls {
                 self.pending.insert(number, PendingCall { keys, work });
             }
         }
-    }
-
-    /// Whoever has these keys is through. Answers who is the first of their lines now, in the order
-    /// in which they came.
-    fn leave(&mut self, keys: &[CallKey]) -> BTreeSet<u64> {
-        let mut next = BTreeSet::new();
-        for key in keys {
-            let Some(line) = self.lines.get_mut(key) else { continue };
-            line.pop_front();
-            next.extend(line.front());
-            if line.is_empty() {
-                self.lines.remove(key);
-            }
-        }
-        next
     }
 
     fn finish(&mut self, place: CallPlace, request: &ApiRequest, output: CallOutput, is_new: bool) {

@@ -34,6 +34,8 @@ pub(in crate::engine) enum MemberEvent {
     Rescue(Option<Vec<Peer>>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
+    /// It takes no lead from now on, or may again.
+    SetAside(bool),
     /// Another member gets the stream as of this entry.
     Installing(Peer, u64),
     /// Another member has got the stream as a whole: its log is another one now.

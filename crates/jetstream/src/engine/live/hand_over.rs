@@ -31,8 +31,11 @@ const LONGEST_FOUNDING: Duration = Duration::from_secs(3);
 const SETTLING: Duration = Duration::from_millis(15);
 /// Longest wait for word of the new leader's subjects: a mirror has none.
 const UNHEARD: Duration = Duration::from_millis(200);
-/// Nanoseconds between two looks.
+/// Nanoseconds between two looks, at first.
 const LOOK: i64 = 2_000_000;
+/// Longest pause between two looks whether a leader still leads. Each of them is a turn of its
+/// stream, and a server that is cut off may be in doubt about thousands.
+const LONGEST_LOOK: i64 = 100_000_000;
 /// Compat: as the reference says that nobody is there to take a message; clients try again.
 const NOBODY: &[u8] = b"NATS/1.0 503\r\n\r\n";
 
@@ -49,6 +52,17 @@ impl Timer for HandOverWatch {
     }
 }
 
+impl HandOverSteps {
+    /// Nanoseconds until the next look.
+    fn pause(&mut self) -> i64 {
+        self.looks += 1;
+        match self.reason {
+            HandOverReason::Doubt => (LOOK << (self.looks - 1).min(8)).min(LONGEST_LOOK),
+            HandOverReason::Heir | HandOverReason::Founding => LOOK,
+        }
+    }
+}
+
 impl LiveStream {
     /// Has another member lead, if this one does and there is one. Only for threads that may wait.
     pub(in crate::engine) fn hand_over(self: &Arc<Self>) {
@@ -58,13 +72,22 @@ impl LiveStream {
     /// Has a certain member lead, or any other where none is named, if this one does. Only for
     /// threads that may wait.
     pub(in crate::engine) fn hand_over_to(self: &Arc<Self>, heir: Option<Peer>) {
-        if !self.role().leads() || !self.membership.hand_over.begin() {
+        // What is held because of a doubt waits for the heir then.
+        if !self.role().leads()
+            || !self.membership.hand_over.begin() && !self.membership.hand_over.is_in_doubt()
+        {
             return;
         }
         self.note_hand_over(HandOverReason::Heir);
         self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
         self.watch_hand_over();
+    }
+
+    /// Says whether the stream's member takes no lead from now on. One that leads does until it hands
+    /// over.
+    pub(in crate::engine) fn set_aside(self: &Arc<Self>, is_aside: bool) {
+        self.tell(MemberEvent::SetAside(is_aside));
     }
 
     /// Has the stream follow, as it is about to become a group, with what is published to it held
@@ -87,8 +110,13 @@ impl LiveStream {
 
     fn note_hand_over(&self, reason: HandOverReason) {
         let began = self.scope.host.instant();
-        let steps = HandOverSteps { began, reason, followed: None, heard: None };
-        *lock(&self.membership.hand_over.steps) = Some(steps);
+        let anew = HandOverSteps { began, reason, looks: 0, followed: None, heard: None };
+        let mut steps = lock(&self.membership.hand_over.steps);
+        // Somebody may have asked for another leader in the moment in which the doubt began.
+        let has_heir = steps.as_ref().is_some_and(|steps| steps.reason == HandOverReason::Heir);
+        if reason != HandOverReason::Doubt || !has_heir {
+            *steps = Some(anew);
+        }
     }
 
     fn watch_hand_over(self: &Arc<Self>) {
@@ -116,18 +144,21 @@ impl LiveStream {
     }
 
     fn look_again(&self) {
+        let pause = lock(&self.membership.hand_over.steps).as_mut().map_or(LOOK, HandOverSteps::pause);
         if let Some(watch) = self.membership.hand_over.watch.get() {
             let timer = Arc::downgrade(watch) as Weak<dyn Timer>;
-            self.scope.host.schedule(self.scope.host.now() + LOOK, timer);
+            self.scope.host.schedule(self.scope.host.now() + pause, timer);
         }
     }
 
     /// Looks how far it is. Answers whether it is over.
     fn advance_hand_over(self: &Arc<Self>) -> bool {
         let now = self.scope.host.instant();
-        let is_sure = self.leads_surely();
+        let has_heir = |steps: &HandOverSteps| steps.reason == HandOverReason::Heir;
+        let may_go_on = !lock(&self.membership.hand_over.steps).as_ref().is_some_and(has_heir);
+        let is_sure = may_go_on && self.leads_surely();
         let mut steps = lock(&self.membership.hand_over.steps);
-        let Some(HandOverSteps { began, reason, followed, heard }) = &mut *steps else { return true };
+        let Some(HandOverSteps { began, reason, followed, heard, .. }) = &mut *steps else { return true };
         let passed = |since: Instant| now.saturating_duration_since(since);
         let reason = *reason;
         let longest = if reason == HandOverReason::Heir { LONGEST } else { LONGEST_FOUNDING };
@@ -203,5 +234,26 @@ impl LiveStream {
         if !self.membership.hand_over.is_under_way() {
             self.refuse_publishes();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_that_lasts_is_looked_at_ever_less_often() {
+        let looks = |reason| {
+            let began = Instant::now();
+            let mut steps = HandOverSteps { began, reason, looks: 0, followed: None, heard: None };
+            let (mut passed, mut looks) = (0, 0);
+            while passed < 3_000_000_000 {
+                passed += steps.pause();
+                looks += 1;
+            }
+            looks
+        };
+        assert!((30..40).contains(&looks(HandOverReason::Doubt)));
+        assert_eq!(looks(HandOverReason::Heir), 1500);
     }
 }

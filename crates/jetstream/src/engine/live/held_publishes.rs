@@ -36,6 +36,8 @@ pub(super) enum HandOverReason {
 pub(super) struct HandOverSteps {
     pub(super) began: Instant,
     pub(super) reason: HandOverReason,
+    /// How often it was looked at.
+    pub(super) looks: u32,
     /// Since when another server leads, and since when it receives.
     pub(super) followed: Option<Instant>,
     pub(super) heard: Option<Instant>,
@@ -50,6 +52,11 @@ impl HandOver {
     /// Whether publishes are held.
     pub(super) fn is_under_way(&self) -> bool {
         self.is_under_way.load(Acquire)
+    }
+
+    /// Whether they are held because another member may lead already, as far as is said yet.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        lock(&self.steps).as_ref().is_none_or(|steps| steps.reason == HandOverReason::Doubt)
     }
 
     /// Holds publishes. Gives them back where that is over meanwhile.

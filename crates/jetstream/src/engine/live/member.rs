@@ -73,14 +73,14 @@ impl LiveStream {
             start,
             lives: groups.lives(),
             amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
+            is_aside: false,
             askers: Vec::new(),
-            last_said: LastSaid { is_amnesiac, is_resting: false, has_members: true },
+            last_said: LastSaid { is_amnesiac, has_members: true, ..LastSaid::default() },
             wanted: Vec::new(),
             told: Vec::new(),
             resting: Resting::default(),
             tells_of_rest: false,
             catch_up: CatchUp::default(),
-            has_failed: false,
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         *lock(&self.membership.member) = Some(joined);
@@ -331,7 +331,7 @@ impl LiveStream {
                     );
                     self.scope.host.log(Level::Warn, line);
                 }
-                joined.has_failed = false;
+                joined.last_said.has_failed = false;
             }
             Err(failed) => {
                 // It fails with its stream, which is opened anew later: it hears nothing till then.

@@ -121,6 +121,8 @@ pub(super) struct JoinedMember {
     pub(super) lives: BTreeMap<Peer, u32>,
     /// As long as it may have lost what it has confirmed.
     pub(super) amnesia: Option<Amnesia>,
+    /// Whether it takes no lead, as clients cannot reach its server.
+    pub(super) is_aside: bool,
     /// Other members that want to know where its log ends.
     pub(super) askers: Vec<Peer>,
     pub(super) last_said: LastSaid,
@@ -132,12 +134,11 @@ pub(super) struct JoinedMember {
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
     pub(super) catch_up: CatchUp,
-    /// Whether its stream has failed, as others have been told.
-    pub(super) has_failed: bool,
     pub(super) leadership: GroupLeadership,
 }
 
 /// State of a member as it was said last, to whom it concerns: a change is news.
+#[derive(Default)]
 pub(super) struct LastSaid {
     /// Whether it may have lost something; other members.
     pub(super) is_amnesiac: bool,
@@ -145,6 +146,8 @@ pub(super) struct LastSaid {
     pub(super) is_resting: bool,
     /// Whether the members are those that were wanted last; the meta group.
     pub(super) has_members: bool,
+    /// Whether its stream has failed; other members.
+    pub(super) has_failed: bool,
 }
 
 /// Leader of a group as one of its members knows it.
@@ -227,6 +230,7 @@ impl JoinedMember {
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
+            MemberEvent::SetAside(is_aside) => self.is_aside = is_aside,
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
@@ -358,7 +362,7 @@ impl JoinedMember {
     /// else would notice that the group has no leader any more.
     pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
         self.resting = Resting::default();
-        if !std::mem::replace(&mut self.has_failed, true) {
+        if !std::mem::replace(&mut self.last_said.has_failed, true) {
             let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
             self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
             self.answer_askers(out);
@@ -387,7 +391,7 @@ impl JoinedMember {
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
         // Who gives nobody JetStream follows, and never stands for election.
-        let may_stand = !self.groups.is_leaving() || self.member.consensus().role() == RaftRole::Leader;
+        let may_stand = self.may_take_lead() || self.member.consensus().role() == RaftRole::Leader;
         if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
@@ -441,6 +445,11 @@ impl JoinedMember {
         Ok(())
     }
 
+    /// Whether this member may lead when it does not: its server goes on, and clients can reach it.
+    fn may_take_lead(&self) -> bool {
+        !self.groups.is_leaving() && !self.is_aside
+    }
+
     /// Whether nobody can lead but this member, or nobody has led yet.
     fn may_stand_at_once(&self) -> bool {
         let consensus = self.member.consensus();
@@ -458,7 +467,7 @@ impl JoinedMember {
     /// A server that has just begun does not vote, but where a leader hands over; and one that is
     /// about to end takes no lead.
     fn may_hear(&self, message: &RaftMessage) -> bool {
-        if message.kind == RaftMessageKind::TimeoutNow && self.groups.is_leaving() {
+        if message.kind == RaftMessageKind::TimeoutNow && !self.may_take_lead() {
             return false;
         }
         let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);

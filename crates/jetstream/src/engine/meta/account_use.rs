@@ -2,15 +2,24 @@
 //!
 //! Each server knows what its replicas take, how many consumers it leads, and how often it was
 //! asked. Servers that do not answer count as nothing.
+//!
+//! Limits of the account count what other servers store, too. Where an account has a limit and what
+//! it stores here has changed, others are asked, once in a while; nobody waits for the answers. So
+//! a limit may be exceeded by what comes meanwhile, as with nats-server, whose servers tell each
+//! other now and then. Of a server that does not answer counts what it said last.
 
 use super::{Assignment, Meta};
 use crate::engine::JetStream;
 use crate::engine::account::AccountStreams;
+use crate::engine::account::budgets::Bytes;
+use myelin_broker::{Binding, Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::api::info::{AccountInfo, TierUsage};
-use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::config::{Storage, StreamConfig, tier_name};
+use myelin_stdx::sync::lock;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 /// Use by an account of one server, or of several.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +66,12 @@ impl AccountUse {
         used
     }
 
+    /// Bytes in memory and in files, by tier.
+    pub(super) fn bytes(&self) -> impl Iterator<Item = (String, Bytes)> {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.tiers.iter().map(move |(tier, of)| (tier.clone(), [signed(of.memory), signed(of.storage)]))
+    }
+
     fn add(&mut self, other: Self) {
         for (tier, used) in other.tiers {
             self.tiers.entry(tier).or_default().add(used);
@@ -66,9 +81,8 @@ impl AccountUse {
     }
 }
 
-/// Tier of a stream, by its replicas.
 fn tier_of(config: &StreamConfig) -> String {
-    format!("R{}", config.num_replicas.max(1))
+    tier_name(config.num_replicas)
 }
 
 /// Shows use of streams, and what they have reserved. Compat: for each of them, not for each
@@ -111,6 +125,81 @@ impl Meta {
         }
         (info.api.total, info.api.errors) = (used.total, used.errors);
         info
+    }
+}
+
+/// Questions to other servers about accounts, by the names of these.
+#[derive(Default)]
+pub(super) struct UsesElsewhere(Mutex<BTreeMap<String, AskedUse>>);
+
+struct AskedUse {
+    /// Bytes that the account stored here when others were asked.
+    stored: Bytes,
+    reply: String,
+    binding: Arc<Binding>,
+}
+
+/// Takes the answers of other servers about one account.
+struct UseElsewhere {
+    account: Weak<AccountStreams>,
+    by_server: Mutex<BTreeMap<String, AccountUse>>,
+}
+
+impl Service for UseElsewhere {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let mut by_server = lock(&self.by_server);
+        for msg in batch.iter() {
+            let answer: BTreeMap<String, Box<RawValue>> =
+                serde_json::from_slice(msg.payload).unwrap_or_default();
+            for (server, said) in answer {
+                if let Ok(used) = serde_json::from_str(said.get()) {
+                    by_server.insert(server, used);
+                }
+            }
+        }
+        batch.clear();
+        let mut all = BTreeMap::<String, Bytes>::new();
+        for (tier, bytes) in by_server.values().flat_map(AccountUse::bytes) {
+            let sum = all.entry(tier).or_default();
+            *sum = [0, 1].map(|at| sum[at].saturating_add(bytes[at]));
+        }
+        if let Some(account) = self.account.upgrade() {
+            account.budgets().set_elsewhere(all);
+        }
+    }
+}
+
+impl Meta {
+    /// Asks other servers about accounts with limits of which more or less is stored here than when
+    /// they were asked last.
+    pub(super) fn look_at_uses(&self, jetstream: &JetStream) {
+        let limited: BTreeMap<_, _> = jetstream
+            .accounts()
+            .into_iter()
+            .filter(|account| account.budgets().has_limit())
+            .map(|account| (account.account().name().to_owned(), account))
+            .collect();
+        let mut asked = lock(&self.watched.uses.0);
+        asked.retain(|name, one| {
+            let is_limited = limited.contains_key(name);
+            if !is_limited {
+                self.groups.account.unbind(&one.binding);
+            }
+            is_limited
+        });
+        for (name, account) in limited {
+            let stored = account.budgets().used();
+            let one = asked.entry(name.clone()).or_insert_with(|| {
+                let reply = format!("_answer_.{}.{}", self.groups.me, jetstream.host.unique_id());
+                let by_server = Mutex::default();
+                let service = Arc::new(UseElsewhere { account: Arc::downgrade(&account), by_server });
+                let binding = self.groups.account.bind(reply.as_bytes(), service as Arc<dyn Service>);
+                AskedUse { stored: [-1, -1], reply, binding }
+            });
+            if std::mem::replace(&mut one.stored, stored) != stored {
+                self.ask_for_use(&name, &one.reply);
+            }
+        }
     }
 }
 

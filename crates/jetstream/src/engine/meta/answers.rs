@@ -41,17 +41,23 @@ impl Meta {
             return;
         }
         let now = jetstream.host.instant();
-        let mut answers = lock(&self.answers);
-        answers.0.retain(|_, pending| {
-            pending.retain(|one| now.saturating_duration_since(one.since) < PATIENCE);
-            !pending.is_empty()
-        });
         let pending = PendingAnswer { assignment: Arc::clone(assignment), since: now, is_news };
-        answers.0.entry(assignment.id).or_default().push(pending);
-        drop(answers);
+        lock(&self.answers).0.entry(assignment.id).or_default().push(pending);
         if live.role().leads() {
             self.answer_pending(live, true);
         }
+    }
+
+    /// Forgets answers that nobody waits for any more: most are given by other servers.
+    ///
+    /// Perf: now and then, and not with each that comes, for there are as many as streams were made
+    /// lately.
+    pub(super) fn forget_answers(&self, jetstream: &JetStream) {
+        let now = jetstream.host.instant();
+        lock(&self.answers).0.retain(|_, pending| {
+            pending.retain(|one| now.saturating_duration_since(one.since) < PATIENCE);
+            !pending.is_empty()
+        });
     }
 
     /// Gives the answers that are waited for from a stream that leads. `is_here`: it has led
@@ -77,7 +83,7 @@ impl Meta {
             AnswerKind::Create => granted(&StreamCreate { info, did_create: is_news }),
             AnswerKind::Update => granted(&StreamUpdate { info }),
             AnswerKind::CancelMove => granted(&StreamCancelMove { info }),
-            AnswerKind::Delete => return,
+            AnswerKind::Delete | AnswerKind::Refused(_) => return,
         };
         if is_news {
             let is_create = assignment.answer == AnswerKind::Create;

@@ -28,6 +28,9 @@ pub(in crate::engine) enum AnswerKind {
     Delete,
     /// `STREAM.CANCEL_MOVE`.
     CancelMove,
+    /// No request: the stream, assigned at this time, is removed as its first server could not
+    /// make it. That one answers.
+    Refused(Timestamp),
 }
 
 /// State of a stream before a change of its servers, to which a cancellation goes back.
@@ -232,6 +235,11 @@ impl Assignment {
         self.peers.iter().chain(self.before.iter().filter(|server| !self.peers.contains(server)))
     }
 
+    /// Whether it is removed because its first server could not make it.
+    pub(in crate::engine) fn is_refused(&self) -> bool {
+        matches!(self.answer, AnswerKind::Refused(_))
+    }
+
     /// Whether the stream is being moved.
     pub(in crate::engine) fn is_moving(&self) -> bool {
         self.change.as_ref().is_some_and(|change| change.is_move)
@@ -300,6 +308,8 @@ mod tests {
             is_for_system: true,
         };
         let assignment = assignment.moved(vec!["n4".to_owned()], 5).with_origin(&assignment);
+        let refused = Assignment { answer: AnswerKind::Refused(3), ..assignment.clone() };
+        assert_eq!(Assignment::decode(&refused.encode()), Some(refused));
         let bytes = assignment.encode();
         assert_eq!(Assignment::decode(&bytes), Some(assignment.clone()));
         assert_eq!(assignment.key.subject(), "_meta_.s.2447.4f5244455253");

@@ -165,12 +165,35 @@ impl Meta {
     }
 
     /// Asks all other servers that are there what an account uses: the answers, by server.
-    pub(super) async fn uses_elsewhere(&self, jetstream: &JetStream, account: &str) -> StreamsElsewhere {
+    pub(in crate::engine) async fn uses_elsewhere(
+        &self,
+        jetstream: &JetStream,
+        account: &str,
+    ) -> StreamsElsewhere {
         let account = account.to_owned();
         let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
         let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
         let others = peers_of(&self.servers()).into_iter().filter(is_asked);
         self.ask(jetstream, others.map(|peer| (peer, question.clone())).collect()).await
+    }
+
+    /// Asks all other servers that are there what an account uses, and has them answer to `reply`.
+    pub(super) fn ask_for_use(&self, account: &str, reply: &str) {
+        let account = account.to_owned();
+        let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
+        let payload = serde_json::to_vec(&question).unwrap_or_default();
+        let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
+        let mut out = MessageBuf::default();
+        for peer in peers_of(&self.servers()).into_iter().filter(is_asked) {
+            let subject = format!("_ask_.{peer}");
+            out.push(MessageRef {
+                subject: subject.as_bytes(),
+                reply: reply.as_bytes(),
+                payload: &payload,
+                ..MessageRef::default()
+            });
+        }
+        self.groups.publish(out);
     }
 
     /// Asks servers, and waits until all have answered, or for two seconds.
@@ -262,7 +285,10 @@ impl Meta {
         if question.facts {
             return self.say(reply, &BTreeMap::from([(self.name.clone(), jetstream.facts())]));
         }
-        let Some(account) = jetstream.account(&question.account) else { return };
+        let Some(account) = jetstream.account(&question.account) else {
+            // Nothing of it is here: whoever asks need not wait for that.
+            return self.say::<StreamInfo>(reply, &BTreeMap::new());
+        };
         if question.usage {
             let used = AccountUse::of(&account);
             return self.say(reply, &BTreeMap::from([(self.name.clone(), used)]));

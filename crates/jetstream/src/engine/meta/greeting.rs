@@ -31,6 +31,8 @@ use std::sync::{Arc, Mutex, Weak};
 const PAUSE: Timestamp = 200_000_000;
 /// Servers that found a group have agreed for so long on who they are.
 const AGREED: Timestamp = 2 * PAUSE;
+/// Nanoseconds until what a disk has refused is tried again.
+const BEGIN_AGAIN: Timestamp = 2_000_000_000;
 /// A server that was silent for so long has gone before there was a group.
 const GONE: Timestamp = 10_000_000_000;
 /// Where all servers hear questions.
@@ -66,7 +68,27 @@ pub(in crate::engine) struct Greeter {
     groups: Arc<Groups>,
     name: String,
     seeking: Mutex<Seeking>,
+    /// The next attempt to take part in a group, where a disk has refused the last one.
+    again: Mutex<Option<Arc<BeginAgain>>>,
     me: Weak<Self>,
+}
+
+/// Another attempt to take part in a group.
+struct BeginAgain {
+    greeter: Weak<Greeter>,
+    founders: Vec<String>,
+    servers: Vec<String>,
+}
+
+impl Timer for BeginAgain {
+    fn fire(&self) {
+        let Some(greeter) = self.greeter.upgrade() else { return };
+        let Some(jetstream) = greeter.jetstream.upgrade() else { return };
+        let (founders, servers, host) =
+            (self.founders.clone(), self.servers.clone(), Arc::clone(&jetstream.host));
+        let task = move || greeter.begin_meta(&jetstream, founders, servers);
+        host.spawn_api(CallScope::Nothing, Box::new(task));
+    }
 }
 
 struct Seeking {
@@ -74,9 +96,10 @@ struct Seeking {
     expected: usize,
     /// This server, and those that are or were linked.
     linked: BTreeSet<String>,
-    /// Servers that have said that they are members of no group, and when, and which servers they
-    /// name.
-    without: BTreeMap<String, (Timestamp, BTreeSet<String>)>,
+    /// When these were linked, or have said something.
+    heard: BTreeMap<String, Timestamp>,
+    /// Servers that have said that they are members of no group, and which servers they name.
+    without: BTreeMap<String, BTreeSet<String>>,
     /// Since when all of these name the same.
     agreed: Option<Timestamp>,
     /// Whether this server is a member, or about to be one.
@@ -93,12 +116,14 @@ impl Greeter {
         let is_over = jetstream.meta().is_some();
         let name = jetstream.settings.server_name.clone();
         let linked = BTreeSet::from([name.clone()]);
-        let seeking = Seeking { expected, linked, without: BTreeMap::new(), agreed: None, is_over };
+        let (heard, without) = (BTreeMap::new(), BTreeMap::new());
+        let seeking = Seeking { expected, linked, heard, without, agreed: None, is_over };
         let greeter = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
             name,
             seeking: Mutex::new(seeking),
+            again: Mutex::default(),
             me: Weak::clone(me),
         });
         for subject in [QUESTIONS.to_owned(), format!("_joined_.{}", groups.me)] {
@@ -154,16 +179,30 @@ impl Greeter {
         if let Some(founders) = founders {
             seeking.is_over = true;
             drop(seeking);
-            return jetstream.begin_meta_of(founders.split(',').map(str::to_owned).collect(), servers);
+            return self.begin_meta(jetstream, founders.split(',').map(str::to_owned).collect(), servers);
         }
         let now = jetstream.host.now();
-        seeking.without.insert(name, (now, servers.into_iter().collect()));
+        seeking.linked.insert(name.clone());
+        seeking.heard.insert(name.clone(), now);
+        seeking.without.insert(name, servers.into_iter().collect());
         if seeking.may_found(&self.name, now) {
             seeking.is_over = true;
             let servers: Vec<String> = seeking.linked.iter().cloned().collect();
             drop(seeking);
-            jetstream.begin_meta_of(servers.clone(), servers);
+            self.begin_meta(jetstream, servers.clone(), servers);
         }
+    }
+
+    /// Takes part in a meta group. What a disk refuses is said in the log, and tried again: the
+    /// others count on this server.
+    fn begin_meta(&self, jetstream: &Arc<JetStream>, founders: Vec<String>, servers: Vec<String>) {
+        let Err(error) = jetstream.begin_meta_with(&founders, &servers) else { return };
+        let line = format_args!("JetStream cannot take part in its cluster: {error}");
+        jetstream.host.log(Level::Error, line);
+        let (timer, me) = (jetstream.host.now() + BEGIN_AGAIN, Weak::clone(&self.me));
+        let again = Arc::new(BeginAgain { greeter: me, founders, servers });
+        *lock(&self.again) = Some(Arc::clone(&again));
+        jetstream.host.schedule(timer, Arc::downgrade(&again) as Weak<dyn Timer>);
     }
 }
 
@@ -172,17 +211,14 @@ impl Seeking {
     /// and have for a while.
     fn may_found(&mut self, me: &str, now: Timestamp) -> bool {
         let is_heard = |name: &String| {
-            let gone = self.without.get(name).is_some_and(|(heard, _)| now - heard > GONE);
+            let gone = self.heard.get(name).is_some_and(|heard| now - heard > GONE);
             name == me || !gone
         };
         let there: BTreeSet<String> = self.linked.iter().filter(|name| is_heard(name)).cloned().collect();
         if there != self.linked {
             (self.linked, self.agreed) = (there, None);
         }
-        let names_us = |name: &String| {
-            let said = self.without.get(name).map(|(_, servers)| servers);
-            name == me || said == Some(&self.linked)
-        };
+        let names_us = |name: &String| name == me || self.without.get(name) == Some(&self.linked);
         if self.linked.len() < self.expected || !self.linked.iter().all(names_us) {
             self.agreed = None;
             return false;
@@ -194,6 +230,9 @@ impl Seeking {
 impl MetaSearch for Greeter {
     fn is_linked(&self, name: &str) {
         let mut seeking = lock(&self.seeking);
+        if let Some(jetstream) = self.jetstream.upgrade() {
+            seeking.heard.insert(name.to_owned(), jetstream.host.now());
+        }
         seeking.linked.insert(name.to_owned());
         let is_over = seeking.is_over;
         drop(seeking);
@@ -292,14 +331,6 @@ impl JetStream {
     pub(super) fn ask_for_meta(&self) {
         self.cluster.search.get().into_iter().for_each(|search| search.ask());
     }
-
-    /// Takes part in a meta group; what goes wrong is in the log. For the thread of the API.
-    fn begin_meta_of(self: &Arc<Self>, founders: Vec<String>, servers: Vec<String>) {
-        if let Err(error) = self.begin_meta_with(&founders, &servers) {
-            let line = format_args!("JetStream cannot take part in its cluster: {error}");
-            self.host.log(Level::Error, line);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -313,22 +344,35 @@ mod tests {
     #[test]
     fn a_group_is_founded_by_servers_that_agree_on_who_they_are() {
         let linked = set(&["n1", "n2", "n3"]);
-        let mut seeking =
-            Seeking { expected: 3, linked, without: BTreeMap::new(), agreed: None, is_over: false };
-        seeking.without.insert("n2".into(), (0, set(&["n1", "n2", "n3"])));
+        let (heard, without) = (BTreeMap::new(), BTreeMap::new());
+        let mut seeking = Seeking { expected: 3, linked, heard, without, agreed: None, is_over: false };
+        let hear = |seeking: &mut Seeking, name: &str, at, servers: &BTreeSet<String>| {
+            seeking.heard.insert(name.into(), at);
+            seeking.without.insert(name.into(), servers.clone());
+        };
+        hear(&mut seeking, "n2", 0, &set(&["n1", "n2", "n3"]));
         assert!(!seeking.may_found("n1", AGREED), "one has not answered");
-        seeking.without.insert("n3".into(), (0, set(&["n1", "n2", "n3", "n4"])));
+        hear(&mut seeking, "n3", 0, &set(&["n1", "n2", "n3", "n4"]));
         assert!(!seeking.may_found("n1", AGREED), "one knows of more");
         seeking.linked.insert("n4".into());
-        seeking.without.insert("n2".into(), (1, seeking.linked.clone()));
-        seeking.without.insert("n4".into(), (1, seeking.linked.clone()));
+        let all = seeking.linked.clone();
+        ["n2", "n4"].iter().for_each(|name| hear(&mut seeking, name, 1, &all));
         assert!(!seeking.may_found("n1", 5) && !seeking.may_found("n1", 4 + AGREED), "not for long");
         assert!(seeking.may_found("n1", 5 + AGREED));
         // What is linked now counts, and not what has gone.
         for name in ["n2", "n3"] {
-            seeking.without.insert(name.into(), (GONE + 5, set(&["n1", "n2", "n3"])));
+            hear(&mut seeking, name, GONE + 5, &set(&["n1", "n2", "n3"]));
         }
         assert!(!seeking.may_found("n1", GONE + 5), "they have to agree anew");
         assert!(seeking.may_found("n1", GONE + 5 + AGREED) && seeking.linked == set(&["n1", "n2", "n3"]));
+        // One was linked, and went before it had said anything.
+        seeking.linked.insert("n5".into());
+        seeking.heard.insert("n5".into(), GONE);
+        let heard = 2 * GONE;
+        for name in ["n2", "n3"] {
+            hear(&mut seeking, name, heard, &set(&["n1", "n2", "n3"]));
+        }
+        assert!(!seeking.may_found("n1", heard), "it may say something yet");
+        assert!(!seeking.may_found("n1", heard + 1) && seeking.may_found("n1", heard + 1 + AGREED));
     }
 }

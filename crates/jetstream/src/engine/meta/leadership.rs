@@ -1,5 +1,7 @@
 //! Word of who leads, and of groups that cannot go on: lines for the operator, and advisories.
 
+use super::account_use::UsesElsewhere;
+use super::stalled_groups::StalledGroups;
 use super::{JetStream, LiveStream, Meta};
 use myelin_broker::{Account, Level};
 use myelin_jsapi::advisory::consumer::ConsumerRef;
@@ -7,7 +9,14 @@ use myelin_jsapi::advisory::{Advisory, AdvisoryHeader, leadership};
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// State that is looked at now and then, as it was seen last.
+#[derive(Default)]
+pub(super) struct Watched {
+    pub(super) stalled: Mutex<StalledGroups>,
+    pub(super) uses: UsesElsewhere,
+}
 
 impl Meta {
     /// This server leads the meta group now.
@@ -76,11 +85,11 @@ impl Meta {
         let is_here = |(account, stream): &(String, String)| {
             jetstream.account(account).is_some_and(|account| account.stream(stream).is_some())
         };
-        lock(&self.stalled).keep_only(is_here);
+        lock(&self.watched.stalled).keep_only(is_here);
         for live in jetstream.accounts().into_iter().flat_map(|account| account.streams()) {
             let key = (live.account_name().to_owned(), live.name().to_owned());
             let (lacks, now) = (live.is_of_group() && live.lacks_quorum(), jetstream.host.instant());
-            if lock(&self.stalled).note(key, lacks, now) {
+            if lock(&self.watched.stalled).note(key, lacks, now) {
                 self.quorum_is_lost(jetstream, &live);
             }
         }

@@ -26,6 +26,7 @@ mod leadership;
 mod placement;
 mod placement_facts;
 mod reconcile;
+mod refused;
 mod rescue;
 mod retries;
 mod roster;
@@ -53,14 +54,13 @@ use myelin_store::{Message, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use retries::Retries;
+use retries::{FirstMessage, MetaFaults};
 pub use roster::peer_of;
 use roster::peers_of;
 use roster::{Rescue, Roster, ServerRecord};
-use stalled_groups::StalledGroups;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -77,6 +77,8 @@ const META_GROUP: GroupId = GroupId(1);
 const SERVERS: &str = "servers";
 /// A proposal that is not committed after so long is answered for no longer.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
+/// A leader that has not seen yet what is committed answers after so long as things look.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(2);
 /// A member that has heard of no leader for so long asks whether it is one.
 const UNHEARD: Duration = Duration::from_secs(4);
 /// A group counts as one without a leader when it has had none for so long.
@@ -99,8 +101,8 @@ pub(super) struct Meta {
     answers: Mutex<PendingAnswers>,
     is_apply_queued: AtomicBool,
     leader_seen: LeaderSeen,
-    stalled: Mutex<StalledGroups>,
-    retries: Mutex<Retries>,
+    watched: leadership::Watched,
+    faults: MetaFaults,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
@@ -111,6 +113,8 @@ struct MetaMembers {
     roster: Mutex<Roster>,
     /// Whether this server was removed from the group.
     is_out: AtomicBool,
+    /// Whether that was while it ran: it comes back when it is started anew.
+    was_put_out: AtomicBool,
     /// Whether a server is being removed.
     is_removing: AtomicBool,
     /// Whether servers were heard of that are of another group.
@@ -125,10 +129,10 @@ struct MetaMembers {
 
 impl MetaMembers {
     fn new(founders: Vec<String>) -> Self {
-        let [is_out, is_removing, is_strange] = [false; 3].map(AtomicBool::new);
+        let [is_out, was_put_out, is_removing, is_strange] = [false; 4].map(AtomicBool::new);
         let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
         let (facts, rescue) = (Mutex::default(), Mutex::default());
-        Self { roster, is_out, is_removing, is_strange, wanted, facts, rescue }
+        Self { roster, is_out, was_put_out, is_removing, is_strange, wanted, facts, rescue }
     }
 }
 
@@ -207,8 +211,8 @@ impl Meta {
             answers: Mutex::default(),
             is_apply_queued: AtomicBool::new(false),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
-            stalled: Mutex::default(),
-            retries: Mutex::default(),
+            watched: leadership::Watched::default(),
+            faults: MetaFaults::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
         });
@@ -248,6 +252,17 @@ impl Meta {
     /// Whether this server has not seen yet what it knows to be committed.
     pub(super) fn is_behind(&self) -> bool {
         self.live().released() > self.view().seen()
+    }
+
+    /// Waits until this server has seen what it knows now to be committed.
+    pub(super) async fn catch_up(&self) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let (target, deadline) = (self.live().released(), jetstream.host.instant() + CATCH_UP_WAIT);
+        let is_over = || {
+            let has_seen = self.view().seen() >= target;
+            (has_seen || !self.leads() || jetstream.host.instant() >= deadline).then_some(())
+        };
+        self.waits.until(is_over).await;
     }
 
     /// Streams of which this server has a replica.
@@ -407,11 +422,18 @@ impl Meta {
         }
     }
 
+    fn note_unread(&self, jetstream: &JetStream, seq: Seq, error: &dyn std::fmt::Display) {
+        if self.faults.unread.swap(seq, AcqRel) != seq {
+            let line = format_args!("JetStream: the assignment {seq} cannot be read: {error}");
+            jetstream.host.log(Level::Error, line);
+        }
+    }
+
     /// Looks at what was committed since the last time.
     fn apply(&self, are_answered: bool) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let reader = self.live().reader();
-        let last = reader.release().seq();
+        let mut last = reader.release().seq();
         let (mut changed, mut has_servers) = (Vec::new(), false);
         let mut buffer = Vec::new();
         let first = self.view().seen() + 1;
@@ -422,9 +444,10 @@ impl Meta {
                 // A later one is about the same stream.
                 Ok(None) => continue,
                 Err(error) => {
-                    let line = format_args!("JetStream: the assignment {seq} cannot be read: {error}");
-                    jetstream.host.log(Level::Error, line);
-                    continue;
+                    self.note_unread(&jetstream, seq, &error);
+                    // What follows may build on it: it is looked at again.
+                    last = seq - 1;
+                    break;
                 }
             };
             if message.subject.starts_with(roster::SUBJECTS.as_bytes()) {
@@ -434,15 +457,17 @@ impl Meta {
             }
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
-                    let assignment = Arc::new(assignment);
-                    self.view().set(&assignment, seq);
+                    let at = message.timestamp;
+                    let assignment = Arc::new(assignment.committed_at(at));
                     // What is from an earlier life was answered then, or by another server.
-                    let is_new = are_answered && self.groups.has_begun_before(message.timestamp);
-                    changed.push((assignment, is_new));
+                    let is_new = are_answered && self.groups.has_begun_before(at);
+                    let is_first = is_new && !self.view().is_of(&assignment);
+                    let first = is_first.then_some(FirstMessage { seq, at });
+                    self.view().set(&assignment, seq);
+                    changed.push((assignment, is_new, first));
                 }
                 None => {
-                    let line =
-                        format_args!("JetStream: the assignment {seq} is none that this version knows");
+                    let line = format_args!("JetStream: no assignment that this version knows: {seq}");
                     jetstream.host.log(Level::Error, line);
                 }
             }
@@ -452,11 +477,12 @@ impl Meta {
         if has_servers {
             // Whoever removes this server waits for just this.
             self.waits.wake();
-            self.see_servers(&jetstream);
+            self.see_servers(&jetstream, are_answered);
         }
-        let has_new = changed.iter().any(|(assignment, _)| !assignment.is_removed);
-        for (assignment, is_new) in changed {
-            self.reconcile(&jetstream, &assignment, is_new);
+        let has_new = changed.iter().any(|(assignment, ..)| !assignment.is_removed);
+        for (assignment, is_new, first) in changed {
+            self.answer_refused(&jetstream, &assignment);
+            self.carry_out(&jetstream, &assignment, (is_new, first));
         }
         if has_new {
             // Those of other servers, too.
@@ -529,6 +555,11 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
+        if self.is_behind() {
+            self.committed(self.groups.account.name(), META);
+        }
+        self.look_at_uses(&jetstream);
+        self.forget_answers(&jetstream);
         self.on_api(|meta, jetstream| meta.look_at_rescue(jetstream));
         self.replicate_restored(&jetstream);
         self.retry(&jetstream);
@@ -541,7 +572,9 @@ impl GroupsObserver for Meta {
                 meta.offer_local(jetstream);
                 meta.report_changes(jetstream);
             });
-        } else if now.saturating_duration_since(*lock(&self.leader_seen.last)) >= UNHEARD {
+        } else if now.saturating_duration_since(*lock(&self.leader_seen.last)) >= UNHEARD
+            && !self.members.was_put_out.load(Acquire)
+        {
             jetstream.ask_for_meta();
         }
     }
@@ -583,8 +616,9 @@ impl MemberWatcher for Meta {
         }
     }
 
-    fn has_members(&self, _: &str, _: &str) {
-        self.on_api(|meta, jetstream| meta.report_changes(jetstream));
+    fn has_members(&self, account: &str, stream: &str) {
+        let (account, stream) = (account.to_owned(), stream.to_owned());
+        self.on_api(move |meta, jetstream| meta.report_change(jetstream, &account, &stream));
     }
 
     fn committed(&self, account: &str, stream: &str) {

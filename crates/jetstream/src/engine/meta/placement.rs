@@ -16,6 +16,37 @@ pub(in crate::engine) struct PlaceTerms<'a> {
     pub(in crate::engine) facts: &'a FactsByServer,
     /// Servers that are not to be chosen.
     pub(in crate::engine) not: &'a [String],
+    /// Replicas that servers are about to get besides those that they have.
+    pub(super) more: &'a ServerLoads,
+}
+
+/// Replicas that servers are about to get, by their names: of streams that are moved together.
+#[derive(Default)]
+pub(super) struct ServerLoads(BTreeMap<String, usize>);
+
+static NONE: ServerLoads = ServerLoads(BTreeMap::new());
+
+impl ServerLoads {
+    pub(super) fn of(&self, server: &str) -> usize {
+        self.0.get(server).copied().unwrap_or(0)
+    }
+
+    /// Counts servers that a stream gets which it does not have.
+    pub(super) fn count(&mut self, has: &Assignment, placed: &[String]) {
+        for server in placed.iter().filter(|server| !has.is_on(server)) {
+            *self.0.entry(server.clone()).or_default() += 1;
+        }
+    }
+}
+
+impl<'a> PlaceTerms<'a> {
+    pub(in crate::engine) fn new(
+        config: &'a StreamConfig,
+        facts: &'a FactsByServer,
+        not: &'a [String],
+    ) -> Self {
+        Self { config, facts, not, more: &NONE }
+    }
 }
 
 /// As much of another server's answer as says who leads a stream.
@@ -56,7 +87,7 @@ impl Meta {
         let leaves = |server: &String| assignment.leaves.contains(server);
         present.sort_by_key(|server| (Some(server) != leader.as_ref(), leaves(server), !self.has(server)));
         present.truncate(replicas);
-        self.place_with(&present, replicas, &PlaceTerms { config, facts: &facts, not: &assignment.leaves })
+        self.place_with(&present, replicas, &PlaceTerms::new(config, &facts, &assignment.leaves))
     }
 
     /// Servers for a stream that is to be where another placement says: those that it has and that
@@ -78,7 +109,7 @@ impl Meta {
         };
         let present: Vec<String> = assignment.peers.iter().filter(stays).cloned().collect();
         let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
-        self.place_with(&present, replicas, &PlaceTerms { config, facts: &facts, not: &assignment.leaves })
+        self.place_with(&present, replicas, &PlaceTerms::new(config, &facts, &assignment.leaves))
     }
 
     /// Servers for a stream that is to have no replica on `gone` any more, which is none of the
@@ -119,7 +150,7 @@ impl Meta {
         replicas: usize,
         terms: &PlaceTerms<'_>,
     ) -> Result<Vec<String>, ApiError> {
-        let PlaceTerms { config, facts, not } = terms;
+        let PlaceTerms { config, facts, not, more } = terms;
         let wanted = config.placement.clone().unwrap_or_default();
         let cluster = self.jetstream.upgrade().map(|jetstream| jetstream.host.cluster());
         if !wanted.cluster.is_empty() && Some(&wanted.cluster) != cluster.as_ref() {
@@ -129,7 +160,8 @@ impl Meta {
         let servers = self.servers();
         let others = servers.iter().filter(|server| !present.contains(server) && !not.contains(server));
         let mut others: Vec<&String> = others.collect();
-        others.sort_by_cached_key(|server| (!self.has(server), view.replicas_on(server), (*server).clone()));
+        let load = |server: &str| view.replicas_on(server) + more.of(server);
+        others.sort_by_cached_key(|server| (!self.has(server), load(server), (*server).clone()));
         let mut choice = Choice::new(config, &wanted);
         present.iter().for_each(|server| choice.keep(server, facts.get(server)));
         others.into_iter().for_each(|server| choice.offer(server, facts.get(server), |_| false));

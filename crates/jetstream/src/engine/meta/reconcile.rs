@@ -1,5 +1,6 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
+use super::retries::FirstMessage;
 use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peers_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
@@ -57,44 +58,46 @@ impl JetStream {
 
 impl Meta {
     /// Proposes streams that are on this server only, and that no assignment names: they were there
-    /// before the server was in a cluster. The first proposal for a name counts.
+    /// before the server was in a cluster, or were restored here while nobody heard of it. The
+    /// first proposal for a name counts.
     pub(super) fn offer_local(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         for account in jetstream.accounts() {
-            for live in account.streams() {
-                let name = account.account().name();
-                let is_offered = live.consumers().is_of_group() || self.view().is_known(name, live.name());
-                if is_offered {
-                    continue;
+            for live in account.streams().into_iter().filter(|live| !live.consumers().is_of_group()) {
+                let key = StreamKey::new(account.account().name(), live.name());
+                let last = self.view().last(&key);
+                // Of one that was removed there may be this stream, which goes then.
+                let is_another = |last: &Assignment| {
+                    let created = live.created();
+                    last.is_removed && last.created != created && !last.replaces.contains(&created)
+                };
+                if last.is_none_or(|last| is_another(&last)) {
+                    self.offer(jetstream, &live, &mut out);
                 }
-                let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
-                let assignment = jetstream.new_assignment(name, config, peers, live.created());
-                let subject = assignment.key.subject();
-                out.push(MessageRef {
-                    subject: subject.as_bytes(),
-                    headers: b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: 0\r\n\r\n",
-                    payload: &assignment.encode(),
-                    ..MessageRef::default()
-                });
             }
         }
         self.groups.publish(out);
     }
 
-    /// Proposes a stream that was restored here, whatever was removed of its name before, and has
-    /// it get more replicas as soon as the cluster knows it.
-    pub(in crate::engine) fn offer_restored(&self, jetstream: &JetStream, live: &LiveStream, replicas: i64) {
+    /// Proposes a stream that is here, whatever was removed of its name before.
+    fn offer(&self, jetstream: &JetStream, live: &LiveStream, out: &mut MessageBuf) {
         let (account, stream) = (live.account_name(), live.name());
         let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
         let made = jetstream.new_assignment(account, config, peers, live.created());
         let mut replaces = self.view().removed(account, stream);
         replaces.retain(|&created| created != live.created());
-        let assignment = Assignment { replaces, ..made };
+        self.write(&Assignment { replaces, ..made }, out);
+    }
+
+    /// Proposes a stream that was restored here, and has it get more replicas as soon as the
+    /// cluster knows it.
+    pub(in crate::engine) fn offer_restored(&self, jetstream: &JetStream, live: &LiveStream, replicas: i64) {
         let mut out = MessageBuf::default();
-        self.write(&assignment, &mut out);
+        self.offer(jetstream, live, &mut out);
         self.groups.publish(out);
         if replicas > 1 {
-            lock(&self.restored).push((assignment.key, replicas));
+            let key = StreamKey::new(live.account_name(), live.name());
+            lock(&self.restored).push((key, replicas));
         }
     }
 
@@ -118,10 +121,19 @@ impl Meta {
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
     /// this server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
+        self.carry_out(jetstream, assignment, (is_new, None));
+    }
+
+    /// Does what an assignment says. `first`: its message, where it is the first one of the stream.
+    pub(super) fn carry_out(
+        &self,
+        jetstream: &Arc<JetStream>,
+        assignment: &Arc<Assignment>,
+        (is_new, first): (bool, Option<FirstMessage>),
+    ) {
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
-        let is_mine = assignment.is_on(&self.name);
-        let local = account.stream(&assignment.key.stream);
+        let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
         if self.is_out() {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
@@ -129,14 +141,14 @@ impl Meta {
         let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
         let done = match local {
             Some(live) if assignment.is_removed => {
-                if live.created() != assignment.created {
-                    return;
-                }
-                return self.remove(jetstream, &account, (assignment, is_new), &live);
+                let is_it = live.created() == assignment.created;
+                return if is_it {
+                    self.remove(jetstream, &account, (assignment, is_new), &live)
+                };
             }
             _ if assignment.is_removed => {
                 self.note_done(jetstream, assignment);
-                if is_new && self.leads() && self.lacks_quorum(assignment) {
+                if is_new && self.leads() && self.lacks_quorum(assignment) && !assignment.is_refused() {
                     // Nobody leads it who would answer.
                     self.answer_removed(jetstream, assignment, None);
                 }
@@ -164,16 +176,30 @@ impl Meta {
         match done {
             Ok(live) => {
                 self.note_done(jetstream, assignment);
-                if is_new {
-                    let is_news = !was_there || assignment.answer != AnswerKind::Create;
-                    self.answer_later(jetstream, (assignment, is_news), &live);
-                }
+                let is_news = !was_there || assignment.answer != AnswerKind::Create;
+                is_new.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
             }
             Err(error) => {
-                if self.note_failed(jetstream, assignment) || is_new {
-                    self.note_refused(jetstream, assignment, (&error, is_new));
-                }
+                let first = first.filter(|_| !was_there);
+                self.has_failed(jetstream, (assignment, is_new, first), &error);
             }
+        }
+    }
+
+    /// An assignment could not be carried out here. `first`: as for [`Meta::carry_out`].
+    fn has_failed(
+        &self,
+        jetstream: &JetStream,
+        (assignment, is_new, first): (&Arc<Assignment>, bool, Option<FirstMessage>),
+        error: &ApiError,
+    ) {
+        let leads_first = assignment.peers.first() == Some(&self.name);
+        let is_news = self.note_failed(jetstream, assignment);
+        if let Some(first) = first.filter(|_| leads_first && !assignment.reply.is_empty()) {
+            self.note_refused(jetstream, assignment, (error, false));
+            self.take_back(jetstream, (assignment, first), error);
+        } else if is_news || is_new {
+            self.note_refused(jetstream, assignment, (error, is_new));
         }
     }
 
@@ -209,22 +235,30 @@ impl Meta {
 
     /// An assignment could not be carried out: it is tried again. Answers whether that is news.
     fn note_failed(&self, jetstream: &JetStream, assignment: &Assignment) -> bool {
-        lock(&self.retries).failed(&assignment.key, jetstream.host.instant())
+        lock(&self.faults.retries).failed(&assignment.key, jetstream.host.instant())
     }
 
     /// An assignment is carried out here.
     fn note_done(&self, jetstream: &JetStream, assignment: &Assignment) {
-        if lock(&self.retries).succeeded(&assignment.key) {
+        if lock(&self.faults.retries).succeeded(&assignment.key) {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
             let line = format_args!("JetStream stream '{account} > {stream}' is as it is assigned now");
             jetstream.host.log(Level::Info, line);
         }
     }
 
-    /// Tries again what could not be done, when it is time, and looks for replicas that are no
-    /// members any more.
+    /// Tries again what could not be done, when it is time, and looks for replicas that are not
+    /// there, or no members any more.
     pub(super) fn retry(&self, jetstream: &Arc<JetStream>) {
         let now = jetstream.host.instant();
+        let is_missing = |one: &Arc<Assignment>| {
+            let account = jetstream.account(&one.key.account);
+            account.is_some_and(|account| account.stream(&one.key.stream).is_none())
+        };
+        if !self.is_out() {
+            let missing = self.assigned_here().into_iter().filter(is_missing);
+            missing.for_each(|one| lock(&self.faults.retries).suspect(one.key.clone(), now));
+        }
         for live in jetstream.accounts().into_iter().flat_map(|account| account.streams()) {
             if !live.consumers().is_of_group() || live.is_of_group() {
                 continue;
@@ -232,10 +266,10 @@ impl Meta {
             let assignment = self.view().get(live.account_name(), live.name());
             let is_ours = |one: &Assignment| one.created == live.created() && one.has_group();
             if let Some(assignment) = assignment.filter(|one| is_ours(one)) {
-                lock(&self.retries).suspect(assignment.key.clone(), now);
+                lock(&self.faults.retries).suspect(assignment.key.clone(), now);
             }
         }
-        let due = lock(&self.retries).take_due(now);
+        let due = lock(&self.faults.retries).take_due(now);
         if !due.is_empty() {
             self.on_api(move |meta, jetstream| {
                 for key in due {
@@ -261,6 +295,8 @@ impl Meta {
         // Others may have what this server cannot have; the first one answers for all.
         if is_new && assignment.peers.first() == Some(&self.name) {
             match assignment.answer {
+                // Its leader says that it is there, if there is one.
+                AnswerKind::Create if assignment.has_group() => {}
                 AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, assignment, error),
                 AnswerKind::CancelMove => {
                     self.answer_failed::<StreamCancelMove>(jetstream, assignment, error)
@@ -335,8 +371,18 @@ impl Meta {
     /// Says of streams whose groups are led here that a change is through: who is no member any
     /// more removes its replica then.
     pub(super) fn report_changes(&self, jetstream: &JetStream) {
-        let mut out = MessageBuf::default();
         let under_way = self.view().under_way();
+        self.report_of(jetstream, under_way);
+    }
+
+    /// Says of one stream that a change is through, where it is led here.
+    pub(super) fn report_change(&self, jetstream: &JetStream, account: &str, stream: &str) {
+        let of = self.view().get(account, stream).filter(|one| !one.before.is_empty());
+        self.report_of(jetstream, of.into_iter().collect());
+    }
+
+    fn report_of(&self, jetstream: &JetStream, under_way: Vec<Arc<Assignment>>) {
+        let mut out = MessageBuf::default();
         for assignment in under_way {
             let account = jetstream.account(&assignment.key.account);
             let live = account.and_then(|account| account.stream(&assignment.key.stream));
@@ -375,7 +421,7 @@ impl Meta {
         if let Err(error) = jetstream.settle() {
             jetstream.host.log(Level::Error, format_args!("JetStream: a removal is not durable: {error}"));
         }
-        if is_new && led {
+        if is_new && led && !assignment.is_refused() {
             if !out.is_empty() {
                 jetstream.host.publish(account.account(), out);
             }

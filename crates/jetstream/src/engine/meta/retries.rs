@@ -1,12 +1,35 @@
 //! Retries: streams of this server that are not as they are assigned, and when that is tried again.
 
-use super::assignment::StreamKey;
+use super::assignment::{Assignment, StreamKey};
+use myelin_jsapi::ApiError;
+use myelin_store::{Seq, Timestamp};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Pause before the first attempt. Each further one doubles it, up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Message of the meta stream by which a stream was assigned that was not there before.
+#[derive(Clone, Copy)]
+pub(super) struct FirstMessage {
+    pub(super) seq: Seq,
+    pub(super) at: Timestamp,
+}
+
+/// Streams whose removal was proposed as they cannot be made here, and why.
+type RefusedCreates = BTreeMap<StreamKey, (Arc<Assignment>, ApiError)>;
+
+/// Assignments that could not be carried out here, or not be read.
+#[derive(Default)]
+pub(super) struct MetaFaults {
+    pub(super) retries: Mutex<Retries>,
+    pub(super) refused: Mutex<RefusedCreates>,
+    /// The message of the meta stream that could not be read at the last look.
+    pub(super) unread: AtomicU64,
+}
 
 /// Streams that something refuses to make, change or remove here.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 //! Who decides is the group's leader. A server that was removed serves nothing that it does not
 //! lead with others, and takes no part, until the group has it again: its files stay as they are.
 
-use super::placement::PlaceTerms;
+use super::placement::{PlaceTerms, ServerLoads};
 use super::roster::ServerRecord;
 use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of, write_behind};
 use crate::engine::account::{resume_stream, suspend_stream};
@@ -47,9 +47,11 @@ impl Meta {
     }
 
     /// Something was committed about servers, which is looked at.
-    pub(super) fn see_servers(&self, jetstream: &Arc<JetStream>) {
+    /// `is_now`: while this server runs.
+    pub(super) fn see_servers(&self, jetstream: &Arc<JetStream>, is_now: bool) {
         self.groups.know(&peers_of(&self.servers()));
         let is_out = lock(&self.members.roster).removed(&self.name).is_some();
+        self.members.was_put_out.store(is_out && is_now, Release);
         self.set_out(jetstream, is_out);
         self.want_servers();
         self.replace_servers(jetstream);
@@ -155,6 +157,10 @@ impl Meta {
             return Err(ApiError::CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT);
         }
         let _under_way = RemovalUnderWay(&self.members.is_removing);
+        if *self.servers() == [name] {
+            // Nobody would be left who could take it in again.
+            return Err(ApiError::CLUSTER_NOT_AVAIL);
+        }
         let record = ServerRecord::new(name, true, jetstream.seed());
         self.propose_record(&record);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
@@ -178,17 +184,22 @@ impl Meta {
         let facts = if is_asked { self.facts(jetstream).await } else { BTreeMap::new() };
         // As things are now: others have gone on while servers were asked.
         let assigned = self.view().on_server(name);
-        let mut out = MessageBuf::default();
+        let (mut out, mut more, mut moved) = (MessageBuf::default(), ServerLoads::default(), 0);
         for known in assigned.iter().filter(|one| one.peers.iter().any(|peer| peer == name)) {
-            let terms = PlaceTerms { config: &known.config, facts: &facts, not: &known.leaves };
-            if let Ok(peers) = self.place_without(known, name, &terms) {
-                self.write_moved(jetstream, (known, peers), &mut out);
-            } else if !known.leaves.iter().any(|server| server == name) {
-                let (mut leaves, nonce) = (known.leaves.clone(), jetstream.seed());
-                leaves.push(name.to_owned());
+            let is_noted = known.leaves.iter().any(|server| server == name);
+            // A cancellation of an earlier change does not bring it back either.
+            let mut leaving = (**known).clone();
+            leaving.leaves.extend((!is_noted).then(|| name.to_owned()));
+            let terms = PlaceTerms { more: &more, ..PlaceTerms::new(&known.config, &facts, &leaving.leaves) };
+            // The others follow now and then, with those for which there is no other place yet.
+            let placed = if moved < AT_ONCE { self.place_without(known, name, &terms).ok() } else { None };
+            if let Some(peers) = placed {
+                moved += 1;
+                more.count(known, &peers);
+                self.write_moved(jetstream, (&leaving, peers), &mut out);
+            } else if !is_noted {
                 let (answer, reply) = (AnswerKind::Update, String::new());
-                let waiting = Assignment { leaves, nonce, answer, reply, ..(**known).clone() };
-                self.write(&waiting, &mut out);
+                self.write(&Assignment { nonce: jetstream.seed(), answer, reply, ..leaving }, &mut out);
             }
         }
         self.groups.publish(out);
@@ -206,32 +217,41 @@ impl Meta {
             return;
         }
         let facts = self.kept_facts(jetstream);
-        let mut out = MessageBuf::default();
-        let replaced = |known: &Arc<Assignment>| {
+        let (mut out, mut more, mut moved) = (MessageBuf::default(), ServerLoads::default(), 0);
+        let replaced = |known: &Arc<Assignment>, more: &ServerLoads| {
             let facts = match (&facts, self.asks_for(&known.config)) {
                 (Some(facts), _) => facts.clone(),
                 (None, true) => return None,
                 (None, false) => BTreeMap::new(),
             };
-            let there: Vec<&String> = known.peers.iter().filter(|peer| servers.contains(peer)).collect();
+            let mut there: Vec<&String> = known.peers.iter().filter(|peer| servers.contains(peer)).collect();
+            if there.is_empty() {
+                // Those to which it was to go are gone: it is where it was before.
+                there = known.before.iter().filter(|peer| servers.contains(peer)).collect();
+            }
             // Where none is left nobody else has it.
             let (leaving, rest): (Vec<&String>, Vec<&String>) = (!there.is_empty())
                 .then(|| there.into_iter().partition(|peer| known.leaves.contains(peer)))?;
             let rest: Vec<String> = rest.into_iter().cloned().collect();
             let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1).max(1);
-            let terms = PlaceTerms { config: &known.config, facts: &facts, not: &known.leaves };
+            let terms = PlaceTerms { more, ..PlaceTerms::new(&known.config, &facts, &known.leaves) };
             let mut placed = self.place_again(&rest, wanted, &terms);
             // They stay until there is another place.
             let free = wanted.saturating_sub(placed.len());
             placed.extend(leaving.into_iter().take(free).cloned());
-            (placed != known.peers && !placed.is_empty()).then(|| (Arc::clone(known), placed))
-        };
-        for (known, placed) in all.iter().filter_map(replaced).take(AT_ONCE) {
             let (mut before, mut after) = (known.peers.clone(), placed.clone());
             before.sort_unstable();
             after.sort_unstable();
-            if before != after {
-                self.write_moved(jetstream, (&known, placed), &mut out);
+            (before != after && !placed.is_empty()).then_some(placed)
+        };
+        for known in &all {
+            if let Some(placed) = replaced(known, &more) {
+                more.count(known, &placed);
+                self.write_moved(jetstream, (known, placed), &mut out);
+                moved += 1;
+            }
+            if moved == AT_ONCE {
+                break;
             }
         }
         self.groups.publish(out);

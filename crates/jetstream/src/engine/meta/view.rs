@@ -148,9 +148,9 @@ impl Assignments {
         (is_seen || is_late).then_some(is_seen)
     }
 
-    /// Whether a stream of this name is or was assigned.
-    pub(super) fn is_known(&self, account: &str, stream: &str) -> bool {
-        self.all.contains_key(&StreamKey::new(account, stream))
+    /// Whether a stream is known already that an assignment is about.
+    pub(super) fn is_of(&self, assignment: &Assignment) -> bool {
+        self.all.get(&assignment.key).is_some_and(|known| known.created == assignment.created)
     }
 
     /// Streams of an account, by name.
@@ -220,6 +220,11 @@ impl OtherStreams for AccountView<'_> {
     fn find(&self, name: &str) -> Option<Arc<StreamConfig>> {
         let found = self.view.get(self.account, name)?;
         Some(Arc::new(found.config.clone()))
+    }
+
+    fn list(&self) -> Vec<Arc<StreamConfig>> {
+        let assigned = self.view.of_account(self.account);
+        assigned.iter().map(|one| Arc::new(one.config.clone())).collect()
     }
 
     fn count(&self) -> usize {

@@ -41,6 +41,8 @@ pub(super) struct TestHost {
     pub(super) now: AtomicI64,
     names: AtomicU64,
     pub(super) tasks: Mutex<VecDeque<(CallScope, Task)>>,
+    /// Whether the thread of the API does none of these.
+    pub(super) is_busy: AtomicBool,
     pub(super) reads: Mutex<VecDeque<Task>>,
     woken: Mutex<VecDeque<Arc<dyn Service>>>,
     jobs: Mutex<VecDeque<Task>>,
@@ -561,7 +563,9 @@ impl House {
     /// more.
     pub(super) fn step_without_jobs(&mut self) -> bool {
         self.shard.flush();
-        let task = lock(&self.host.tasks).pop_front().map(|(_, task)| task);
+        let is_busy = self.host.is_busy.load(Relaxed);
+        let next = || lock(&self.host.tasks).pop_front().map(|(_, task)| task);
+        let task = if is_busy { None } else { next() };
         if let Some(task) = task.or_else(|| self.next_read()) {
             task();
             return true;

@@ -274,3 +274,120 @@ fn a_stream_leaves_an_evacuated_server_as_soon_as_there_is_another_place() {
     assert_eq!(wait_for(&mut cluster, 3, 2), [1, 2, 3]);
     publish(&mut cluster, "three");
 }
+
+/// Polls an evacuation, which asks nobody.
+fn evacuate(cluster: &mut MetaCluster, name: &str) {
+    let leader = cluster.meta_leader().expect("there is one");
+    let house = cluster.house(leader);
+    let (meta, jetstream) = (house.jetstream.meta().expect("it leads"), house.jetstream.clone());
+    let mut evacuation = std::pin::pin!(meta.evacuate_server(&jetstream, name));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(evacuation.as_mut().poll(&mut context).is_ready(), "it asks nobody");
+    cluster.settle();
+}
+
+/// A move is under way, one of its servers is evacuated, and then the move is cancelled.
+#[test]
+fn a_cancellation_brings_no_stream_back_to_an_evacuated_server() {
+    let mut cluster = cluster(5, &config(3, ""));
+    publish(&mut cluster, "before");
+    let before = wait_for(&mut cluster, 3, 1);
+    let others: Vec<usize> = (0..5).filter(|number| !before.contains(number)).collect();
+    cluster.isolated.clone_from(&others);
+    ask(&mut cluster, "ACCOUNT.STREAM.MOVE.$G.S", "{}");
+    let leader = cluster.meta_leader().expect("there is one");
+    let meta = cluster.house(leader).jetstream.meta().expect("it has one");
+    let peers = meta.view().get("$G", "S").expect("it is there").peers.clone();
+    let stays = before.iter().copied().find(|number| peers.contains(&format!("n{}", number + 1)));
+    let evacuated = stays.expect("two of three");
+    evacuate(&mut cluster, &format!("n{}", evacuated + 1));
+    cluster.pass(2);
+    let back = ask(&mut cluster, "STREAM.CANCEL_MOVE.S", "");
+    assert!(!back.contains("error"), "{back}");
+    cluster.isolated.clear();
+    cluster.wait_until("it has left", |cluster| !cluster.holders("S").contains(&evacuated));
+    let holders = wait_for(&mut cluster, 3, 1);
+    assert!(!holders.contains(&evacuated), "{holders:?}");
+    publish(&mut cluster, "afterwards");
+}
+
+/// An update that changes no server gives the change of the cluster itself no origin.
+#[test]
+fn a_change_that_nobody_has_asked_for_cannot_be_cancelled_because_of_an_update() {
+    let mut cluster = cluster(5, &config(3, ""));
+    publish(&mut cluster, "before");
+    let before = wait_for(&mut cluster, 3, 1);
+    cluster.isolated = (0..5).filter(|number| !before.contains(number)).collect();
+    evacuate(&mut cluster, &format!("n{}", before[0] + 1));
+    cluster.pass(2);
+    let update = config(3, "").replace("file", r#"file","description":"mine"#);
+    let updated = ask(&mut cluster, "STREAM.UPDATE.S", &update);
+    assert!(updated.contains("desired") && !updated.contains("origin"), "{updated}");
+    refused(&mut cluster, ("STREAM.CANCEL_MOVE.S", ""), 10129);
+    // Another number of replicas is a change that somebody has asked for.
+    let updated = ask(&mut cluster, "STREAM.UPDATE.S", &update.replace("cas\":3", "cas\":2"));
+    assert!(updated.contains(r#""origin":{"replicas":3}"#), "{updated}");
+    cluster.isolated.clear();
+    let holders = wait_for(&mut cluster, 2, 1);
+    assert!(!holders.contains(&before[0]), "{holders:?}");
+}
+
+/// All of them would find the same server the least busy one.
+#[test]
+fn streams_that_leave_a_server_together_go_to_several() {
+    let mut cluster = MetaCluster::with_meta(4);
+    let tag = r#""node:1""#;
+    for name in ["S", "T", "U"] {
+        let config = config(1, tag).replace('S', name);
+        ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &config);
+        let anywhere = config.replace(r#""node:1""#, r#""!node:9""#);
+        ask(&mut cluster, &format!("STREAM.UPDATE.{name}"), &anywhere);
+    }
+    publish(&mut cluster, "one");
+    for name in ["S", "T", "U"] {
+        assert_eq!(cluster.holders(name), [0]);
+    }
+    let leader = cluster.meta_leader().expect("there is one");
+    let house = cluster.house(leader);
+    let (meta, jetstream) = (house.jetstream.meta().expect("it leads"), house.jetstream.clone());
+    let mut evacuation = std::pin::pin!(meta.evacuate_server(&jetstream, "n1"));
+    for _ in 0..10 {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if evacuation.as_mut().poll(&mut context).is_ready() {
+            break;
+        }
+        cluster.pass(1);
+    }
+    cluster.wait_until("each is elsewhere", |cluster| {
+        ["S", "T", "U"].iter().all(|name| cluster.holders(name).len() == 1 && cluster.holders(name) != [0])
+    });
+    let mut holders: Vec<usize> = ["S", "T", "U"].iter().flat_map(|name| cluster.holders(name)).collect();
+    holders.sort_unstable();
+    assert_eq!(holders, [1, 2, 3]);
+    assert_eq!(wait_for(&mut cluster, 1, 1).len(), 1);
+}
+
+/// The only server that a stream without replicas was to go to is removed from the cluster.
+#[test]
+fn a_stream_stays_where_it_is_when_the_target_of_its_move_is_removed() {
+    let mut cluster = cluster(4, &config(1, ""));
+    publish(&mut cluster, "one");
+    let before = wait_for(&mut cluster, 1, 1);
+    ask(&mut cluster, "ACCOUNT.STREAM.MOVE.$G.S", "{}");
+    let meta = cluster.house(before[0]).jetstream.meta().expect("it has one");
+    let peers = meta.view().get("$G", "S").expect("it is there").peers.clone();
+    assert!(is_changing(&mut cluster) && peers != [format!("n{}", before[0] + 1)]);
+    let target = (0..4).find(|number| peers == [format!("n{}", number + 1)]).expect("one of them");
+    cluster.kill(target);
+    cluster.remove_server(&peers[0]).expect("three of four are there");
+    for _ in 0..200 {
+        if !is_changing(&mut cluster) {
+            break;
+        }
+        cluster.pass(1);
+    }
+    assert_eq!(wait_for(&mut cluster, 1, 1), before);
+    publish(&mut cluster, "two");
+    let info = ask(&mut cluster, "STREAM.INFO.S", "");
+    assert!(!info.contains("desired"), "{info}");
+}

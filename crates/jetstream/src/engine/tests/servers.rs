@@ -270,3 +270,18 @@ fn a_rescue_ends_after_five_minutes() {
     (1..3).for_each(|number| cluster.begin(number));
     cluster.wait_until("a leader of all", |cluster| cluster.meta_leader().is_some());
 }
+
+/// Whoever removes a server before he switches it off does not find it a member again.
+#[test]
+fn a_removed_server_that_runs_on_does_not_come_back_before_it_is_started_anew() {
+    let mut cluster = MetaCluster::founded_by(3, 3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let gone = (cluster.meta_leader().expect("it is there") + 1) % 3;
+    cluster.remove_server(&format!("n{}", gone + 1)).expect("all are there");
+    cluster.wait_until("two members", |cluster| members(cluster).0 == 2);
+    cluster.pass(6400);
+    assert_eq!(members(&mut cluster).0, 2);
+    cluster.kill(gone);
+    cluster.begin(gone);
+    cluster.wait_until("three members", |cluster| members(cluster).0 == 3);
+}

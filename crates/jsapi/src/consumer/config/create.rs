@@ -122,7 +122,7 @@ fn create_new(
     new_name: &mut dyn FnMut() -> String,
 ) -> Result<Created, ApiError> {
     if !config.is_internal() {
-        context.limits.check_count(context.stream, context.consumers)?;
+        context.limits.check_count(&config, context.stream, context.consumers)?;
     }
     workqueue::check_new(&config, context)?;
     if config.durable_name.len() > MAX_NAME {

@@ -35,7 +35,7 @@ pub(super) fn fill(
     defaults.backoff(config)?;
     defaults.take_from_stream(config, stream)?;
     if config.max_ack_pending == 0 && config.ack_policy != AckPolicy::None {
-        config.max_ack_pending = limits.default_ack_pending(MAX_ACK_PENDING);
+        config.max_ack_pending = limits.default_ack_pending(config, stream, MAX_ACK_PENDING);
     }
     defaults.batch(config, limits.server.max_request_batch)?;
     if config.priority_policy == PriorityPolicy::PinnedClient && config.priority_timeout == 0 {

@@ -32,9 +32,21 @@ pub struct ConsumerConfigLimits {
 }
 
 impl ConsumerConfigLimits {
+    /// Limits of the account for a consumer with so many replicas, or with those of its stream.
+    fn of_account(&self, config: &ConsumerConfig, stream: &StreamConfig) -> Result<&AccountLimits, ApiError> {
+        let own = config.num_replicas;
+        self.account.of_tier(if own > 0 { own } else { stream.num_replicas })
+    }
+
     /// How many messages may wait for their acknowledgement where nobody says.
-    pub(super) fn default_ack_pending(&self, default: i64) -> i64 {
-        let limits = [self.server.max_ack_pending, self.account.max_ack_pending];
+    pub(super) fn default_ack_pending(
+        &self,
+        config: &ConsumerConfig,
+        stream: &StreamConfig,
+        default: i64,
+    ) -> i64 {
+        let of_account = self.of_account(config, stream).map_or(0, |limits| limits.max_ack_pending);
+        let limits = [self.server.max_ack_pending, of_account];
         limits.into_iter().filter(|limit| *limit > 0).fold(default, i64::min)
     }
 
@@ -45,7 +57,8 @@ impl ConsumerConfigLimits {
         stream: &StreamConfig,
     ) -> Result<(), ApiError> {
         let of_stream = stream.consumer_limits.max_ack_pending;
-        let limits = [self.server.max_ack_pending, self.account.max_ack_pending, of_stream];
+        let of_account = self.of_account(config, stream).map_or(0, |limits| limits.max_ack_pending);
+        let limits = [self.server.max_ack_pending, of_account, of_stream];
         let exceeded = limits.into_iter().find(|limit| *limit > 0 && config.max_ack_pending > *limit);
         exceeded.map_or(Ok(()), |limit| Err(ApiError::consumer_max_pending_ack_excess(limit)))
     }
@@ -53,11 +66,12 @@ impl ConsumerConfigLimits {
     /// Whether the stream may have one more consumer.
     pub(super) fn check_count(
         &self,
+        config: &ConsumerConfig,
         stream: &StreamConfig,
         consumers: &dyn OtherConsumers,
     ) -> Result<(), ApiError> {
-        self.account.check_tier()?;
-        let (mut limit, of_account) = (stream.max_consumers, self.account.max_consumers);
+        let of_account = self.of_account(config, stream)?.max_consumers;
+        let mut limit = stream.max_consumers;
         if limit <= 0 || (of_account > 0 && of_account < limit) {
             limit = of_account;
         }
@@ -100,10 +114,31 @@ mod tests {
     #[test]
     fn the_lowest_limit_is_the_default_and_zero_is_none() {
         let mut limits = ConsumerConfigLimits::default();
-        assert_eq!(limits.default_ack_pending(1_000), 1_000);
+        let (config, stream) = (ConsumerConfig::default(), StreamConfig::default());
+        let of = |limits: &ConsumerConfigLimits, most| limits.default_ack_pending(&config, &stream, most);
+        assert_eq!(of(&limits, 1_000), 1_000);
         limits.server.max_ack_pending = 20;
         limits.account.max_ack_pending = 10;
-        assert_eq!(limits.default_ack_pending(1_000), 10);
-        assert_eq!(limits.default_ack_pending(5), 5);
+        assert_eq!(of(&limits, 1_000), 10);
+        assert_eq!(of(&limits, 5), 5);
+    }
+
+    #[test]
+    fn a_consumer_is_held_against_its_own_tier() {
+        let tier = |max_ack_pending| AccountLimits { max_ack_pending, ..AccountLimits::default() };
+        let tiers = [("R1".to_owned(), tier(7)), ("R3".to_owned(), tier(9))];
+        let limits = ConsumerConfigLimits {
+            account: AccountLimits::by_tier(tiers.into()),
+            ..ConsumerConfigLimits::default()
+        };
+        let stream = StreamConfig { num_replicas: 3, ..StreamConfig::default() };
+        let of = |replicas| {
+            let config = ConsumerConfig { num_replicas: replicas, ..ConsumerConfig::default() };
+            limits.default_ack_pending(&config, &stream, 1_000)
+        };
+        assert_eq!((of(0), of(1), of(3)), (9, 7, 9));
+        let config = ConsumerConfig::default();
+        let other = StreamConfig { num_replicas: 5, ..StreamConfig::default() };
+        assert_eq!(limits.of_account(&config, &other), Err(ApiError::NO_LIMITS));
     }
 }

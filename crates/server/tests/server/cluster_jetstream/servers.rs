@@ -4,7 +4,7 @@ use super::operators::operator;
 use super::*;
 
 /// How many servers the meta group has, as its leader shows.
-async fn cluster_size(admin: &Client) -> u64 {
+pub(super) async fn cluster_size(admin: &Client) -> u64 {
     until("the meta leader shows its group", async || {
         let inbox = admin.new_inbox();
         let mut answers = admin.subscribe(inbox.clone()).await.ok()?;
@@ -17,7 +17,7 @@ async fn cluster_size(admin: &Client) -> u64 {
     .await
 }
 
-async fn system_api(admin: &Client, operation: &str, body: &Value) -> Value {
+pub(super) async fn system_api(admin: &Client, operation: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let answer = request(admin, &format!("$JS.API.{operation}"), &body).await.expect("an answer");
     serde_json::from_slice(&answer.payload).expect("JSON")

@@ -18,7 +18,8 @@ fn accounts_that_a_reload_brings_reach_other_clusters() {
         joined(&mut x, &mut far);
         for turn in 0..2 {
             for site in &sites {
-                let text = file(site).replace("accounts {", "accounts { Z { users: [{user: z, password: z}] }");
+                let text =
+                    file(site).replace("accounts {", "accounts { Z { users: [{user: z, password: z}] }");
                 site.server.reload(&text);
             }
             let (mut a, mut b) = (login("z", &sites[0]), login("z", &sites[1]));

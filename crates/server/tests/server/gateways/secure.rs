@@ -1,10 +1,10 @@
 //! TLS between clusters, with nats-server on either side.
 
 use super::{Site, joined};
+use crate::PATIENCE;
 use crate::process::Setup;
 use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
 use crate::tls::Lab;
-use crate::PATIENCE;
 use std::io::Read as _;
 use std::net::TcpStream;
 

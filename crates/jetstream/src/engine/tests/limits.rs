@@ -1,0 +1,93 @@
+//! Limits of an account count what all servers of a cluster have, together or by tier.
+
+use super::meta_cluster::MetaCluster;
+use myelin_jsapi::config::AccountLimits;
+
+const MESSAGE: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
+
+fn cluster(limits: &AccountLimits) -> MetaCluster {
+    let mut cluster = MetaCluster::with_meta(3);
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let account = house.account.clone();
+        house.jetstream.enable(&account, Some(limits.clone())).expect("the disk has room");
+    }
+    cluster
+}
+
+fn by_tier(tiers: &[(&str, AccountLimits)]) -> AccountLimits {
+    AccountLimits::by_tier(tiers.iter().map(|(name, limits)| ((*name).to_owned(), limits.clone())).collect())
+}
+
+fn create(cluster: &mut MetaCluster, name: &str, rest: &str) -> String {
+    while cluster.meta_leader().is_none() {
+        cluster.pass(1);
+    }
+    let config = format!(r#"{{"name":"{name}","subjects":["{name}.>"],"storage":"file",{rest}}}"#);
+    cluster.answer_within(200, &format!("STREAM.CREATE.{name}"), &config)
+}
+
+fn is_refused(answer: &str, code: u32) -> bool {
+    answer.contains(&format!(r#""err_code":{code},"#))
+}
+
+/// Publishes until that is refused. Answers how many were stored.
+fn fill(cluster: &mut MetaCluster) -> u64 {
+    let mut stored = 0;
+    loop {
+        let leader = cluster.elect();
+        cluster.publish(leader, MESSAGE);
+        // Long enough for servers to tell each other what they have.
+        cluster.pass(60);
+        let now = cluster.house(leader).stream("S").reader().state().totals.messages;
+        if now == stored {
+            return stored;
+        }
+        stored = now;
+        assert!(stored < 100, "nothing is refused");
+    }
+}
+
+#[test]
+fn streams_are_counted_and_reserved_tier_by_tier() {
+    let one = AccountLimits { max_streams: 1, max_storage: 1_000, ..AccountLimits::default() };
+    let three = AccountLimits { max_streams: 2, max_storage: 3_000, ..AccountLimits::default() };
+    let mut cluster = cluster(&by_tier(&[("R1", one), ("R3", three)]));
+    let made = |answer: &str| answer.contains(r#""did_create":true"#);
+    let answer = create(&mut cluster, "A", r#""num_replicas":1"#);
+    assert!(made(&answer), "{answer}");
+    let answer = create(&mut cluster, "B", r#""num_replicas":1"#);
+    assert!(is_refused(&answer, 10027), "{answer}");
+    // Once for all replicas.
+    let answer = create(&mut cluster, "C", r#""num_replicas":3,"max_bytes":2000"#);
+    assert!(made(&answer), "{answer}");
+    let answer = create(&mut cluster, "D", r#""num_replicas":3,"max_bytes":1001"#);
+    assert!(is_refused(&answer, 10047), "{answer}");
+    let answer = create(&mut cluster, "D", r#""num_replicas":3,"max_bytes":1000"#);
+    assert!(made(&answer), "{answer}");
+    let answer = create(&mut cluster, "E", r#""num_replicas":2"#);
+    assert!(is_refused(&answer, 10120), "{answer}");
+    let info: serde_json::Value =
+        serde_json::from_str(&cluster.answer_within(200, "INFO", "")).expect("it is JSON");
+    let tiers = &info["tiers"];
+    assert_eq!((&tiers["R1"]["streams"], &tiers["R3"]["streams"]), (&1.into(), &2.into()), "{info}");
+    assert_eq!(tiers["R3"]["reserved_storage"], 3_000, "{info}");
+    assert_eq!(tiers["R3"]["limits"]["max_storage"], 3_000, "{info}");
+}
+
+#[test]
+fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
+    let storage = |max_storage| AccountLimits { max_storage, ..AccountLimits::default() };
+    let mut whole = cluster(&storage(3_000));
+    let mut tier = cluster(&by_tier(&[("R3", storage(1_000))]));
+    let mut alone = cluster(&storage(1_000));
+    let replicated = r#""num_replicas":3"#;
+    for (cluster, replicas) in
+        [(&mut whole, replicated), (&mut tier, replicated), (&mut alone, r#""num_replicas":1"#)]
+    {
+        let answer = create(cluster, "S", replicas);
+        assert!(answer.contains(r#""did_create":true"#), "{answer}");
+    }
+    let (whole, tier, alone) = (fill(&mut whole), fill(&mut tier), fill(&mut alone));
+    assert!(alone > 2 && whole.abs_diff(alone) <= 1 && tier.abs_diff(alone) <= 1, "{whole} {tier} {alone}");
+}

@@ -1,0 +1,94 @@
+//! `/gatewayz` and what other pages say of gateways, of Myelin and of nats-server.
+
+use super::{Site, joined, pairs};
+use crate::eventually;
+use serde_json::{Value, json};
+
+/// The names of a page, and the values of what is the same whoever answers.
+fn shape(page: &Value) -> Value {
+    match page {
+        Value::Object(fields) => {
+            let told = ["name", "interest_mode", "interest_only_threshold", "num_subs", "num_queue_subs"];
+            let shaped = fields.iter().map(|(name, value)| {
+                let is_told = told.contains(&&**name) && value.as_str().is_none_or(|text| text.len() < 50);
+                (name.clone(), if is_told { value.clone() } else { shape(value) })
+            });
+            Value::Object(shaped.collect())
+        }
+        Value::Array(items) => items.iter().map(shape).collect(),
+        _ => json!("some"),
+    }
+}
+
+/// Waits until the page about `other` counts so many plain and queue subscriptions of `$G`.
+fn wait_for(site: &Site, other: &str, counts: [u64; 2]) -> Value {
+    let mut page = Value::Null;
+    eventually("the other cluster's interest", || {
+        page = site.server.page(&format!("/gatewayz?gw_name={other}&acc_name=$G&subs=detail"));
+        let account = &page["outbound_gateways"][other]["accounts"][0];
+        let is_complete = !page["inbound_gateways"][other].is_null();
+        is_complete
+            && account["interest_mode"] == "Interest-Only"
+            && account["num_subs"] == counts[0]
+            && account["num_queue_subs"] == counts[1]
+    });
+    page
+}
+
+#[test]
+fn the_page_of_gateways_has_the_names_of_the_reference() {
+    let mut shapes: Vec<(String, Value)> = Vec::new();
+    for [one, two] in pairs("http: \"127.0.0.1:-1\"") {
+        let mut wanting = two.client();
+        wanting.send("SUB plain 1\r\nSUB work group 2\r\n");
+        wanting.barrier();
+        let page = wait_for(&one, "B", [2, 1]);
+        assert_eq!((&page["name"], &page["port"]), (&json!("A"), &json!(one.port)), "{page}");
+        let outbound = &page["outbound_gateways"]["B"];
+        assert_eq!(
+            (&outbound["configured"], &outbound["connection"]["kind"]),
+            (&json!(true), &json!("Gateway"))
+        );
+        let details = outbound["accounts"][0]["subscriptions_list_detail"].as_array().unwrap();
+        let mut told: Vec<_> = details.iter().map(|sub| [&sub["subject"], &sub["qgroup"]]).collect();
+        told.sort_by_key(|sub| sub[0].to_string());
+        assert_eq!(told, [[&json!("plain"), &Value::Null], [&json!("work"), &json!("group")]]);
+        let mut all = shape(&page);
+        all["outbound_gateways"]["B"]["accounts"][0]["subscriptions_list_detail"] = Value::Null;
+        shapes.push(("gatewayz".to_owned(), all));
+        let varz = &one.server.page("/varz")["gateway"];
+        assert_eq!(varz["gateways"], json!([{"name": "B", "urls": [format!("127.0.0.1:{}", two.port)]}]));
+        assert_eq!((&varz["port"], &varz["auth_timeout"]), (&json!(one.port), &json!(2)), "{varz}");
+        shapes.push(("varz".to_owned(), shape(varz)));
+        for path in ["/gatewayz?gw_name=nope", "/gatewayz?acc_name=nope"] {
+            shapes.push((path.to_owned(), shape(&one.server.page(path))));
+        }
+    }
+    for (page, shape) in &shapes {
+        let first = shapes.iter().find(|(other, _)| other == page).map(|(_, shape)| shape);
+        assert_eq!(Some(shape), first, "{page}");
+    }
+}
+
+#[test]
+fn the_statistics_count_what_crosses() {
+    for [one, two] in
+        pairs("http: \"127.0.0.1:-1\"\naccounts { $SYS { users: [{ user: sys, password: p }] } }")
+    {
+        let (mut a, mut b) = (one.client(), two.client());
+        joined(&mut a, &mut b);
+        let mut system = one.client();
+        system.send("CONNECT {\"user\":\"sys\",\"pass\":\"p\",\"verbose\":false}\r\nSUB answers 1\r\n");
+        system.barrier();
+        let mut gateways = Value::Null;
+        eventually("the statistics", || {
+            system.send("PUB $SYS.REQ.SERVER.PING.STATSZ answers 20\r\n{\"server_name\":\"A1\"}\r\n");
+            let answer: Value = serde_json::from_slice(&system.message().body).unwrap();
+            gateways = answer["statsz"]["gateways"].clone();
+            gateways[0]["inbound_connections"] == 1 && gateways[0]["sent"]["msgs"].as_u64() > Some(0)
+        });
+        let names: Vec<_> = gateways[0].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["gwid", "name", "sent", "received", "inbound_connections"], "{gateways}");
+        assert_eq!(gateways[0]["name"], "B");
+    }
+}
