@@ -7,7 +7,6 @@ mod clusters;
 mod handshake;
 mod leafs;
 mod messages;
-
 mod pages;
 mod secure;
 
