@@ -9,6 +9,9 @@ fn file(site: &Site) -> String {
 
 const ACCOUNTS: &str = "accounts { X { users: [{user: x, password: x}] } }";
 
+/// An account in front of the others.
+const Z: &str = "\nZ { users: [{user: z, password: z}] }\n";
+
 /// Clients of an account that a reload brings hear each other at once, and of one that a reload
 /// takes away and brings back, too.
 #[test]
@@ -18,8 +21,7 @@ fn accounts_that_a_reload_brings_reach_other_clusters() {
         joined(&mut x, &mut far);
         for turn in 0..2 {
             for site in &sites {
-                let text =
-                    file(site).replace("accounts {", "accounts { Z { users: [{user: z, password: z}] }");
+                let text = file(site).replace("accounts {", &format!("accounts {{{Z}"));
                 site.server.reload(&text);
             }
             let (mut a, mut b) = (login("z", &sites[0]), login("z", &sites[1]));
@@ -30,7 +32,7 @@ fn accounts_that_a_reload_brings_reach_other_clusters() {
             assert_eq!(b.message().text(), turn.to_string());
             drop((a, b));
             for site in &sites {
-                site.server.reload(&file(site).replace(" Z { users: [{user: z, password: z}] }", ""));
+                site.server.reload(&file(site).replace(Z, ""));
             }
         }
         joined(&mut x, &mut far);
