@@ -44,6 +44,7 @@ const GIVEN: u8 = 1;
 const REST: u8 = 16;
 const LOG: u8 = 17;
 const AMNESIAC: u8 = 1;
+const VOTER: u8 = 2;
 const ASK: u8 = 32;
 const ANSWER: u8 = 33;
 
@@ -103,6 +104,8 @@ pub struct LogWord {
     pub index: u64,
     /// Whether the member may have lost entries that it has confirmed.
     pub is_amnesiac: bool,
+    /// Whether its log says that it votes.
+    pub is_voter: bool,
 }
 
 /// Bytes that no server of ours has written: the connection is of no use any more.
@@ -196,7 +199,7 @@ impl FrameBody {
                 (message.kind as u8, flags)
             }
             Self::Rest(..) => (REST, 0),
-            Self::Log(_, word) => (LOG, flag(word.is_amnesiac, AMNESIAC)),
+            Self::Log(_, word) => (LOG, flag(word.is_amnesiac, AMNESIAC) | flag(word.is_voter, VOTER)),
             Self::Ask(_) => (ASK, 0),
             Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
         }
@@ -260,7 +263,8 @@ impl FrameParser<'_> {
             }
             LOG => {
                 let (term, index, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
-                FrameBody::Log(place, LogWord { term, index, is_amnesiac: flags & AMNESIAC != 0 })
+                let (is_amnesiac, is_voter) = (flags & AMNESIAC != 0, flags & VOTER != 0);
+                FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter })
             }
             ASK | ANSWER => {
                 let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
@@ -366,7 +370,7 @@ mod tests {
                 ),
                 3 => FrameBody::Log(
                     GroupPlace { group: GroupId(group), epoch: number },
-                    LogWord { term: first, index: second, is_amnesiac: is_given },
+                    LogWord { term: first, index: second, is_amnesiac: is_given, is_voter: number % 2 == 1 },
                 ),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),
                 _ => FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given }),

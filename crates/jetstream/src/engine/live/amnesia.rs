@@ -105,11 +105,12 @@ impl Amnesia {
     }
 
     /// Decides, if enough is known: `None` if it is not, or nothing has changed. `mine`: where this
-    /// member's log ends.
+    /// member's log ends; `voters`: those of that log, of whom one is chosen; `members`: these, and
+    /// all that may have become members since, whose logs have to be known, too.
     pub(super) fn decide(
         &mut self,
         (me, mine): (Peer, LogWord),
-        voters: &[Peer],
+        (voters, members): (&[Peer], &[Peer]),
         now: Timestamp,
     ) -> Option<AmnesiaDecision> {
         let others = voters.iter().filter(|&&voter| voter != me);
@@ -118,17 +119,24 @@ impl Amnesia {
             // They elect one of them.
             return None;
         }
-        let known = 1 + others.filter(|voter| self.logs.contains_key(voter)).count();
+        let others = members.iter().filter(|&&member| member != me);
+        let known = 1 + others.filter(|member| self.logs.contains_key(member)).count();
         let is_late = now - self.heard >= RECOVERY_WAIT;
-        if known < voters.len() && !(is_late && known * 2 > voters.len()) {
+        if known < members.len() && !(is_late && known * 2 > members.len()) {
             return None;
         }
         // Others may have been members once: nobody elects them.
         let of_voters = self.logs.iter().filter(|(peer, _)| voters.contains(peer));
         let places = of_voters.map(|(&peer, &log)| (log.term, log.index, peer));
-        let (.., chosen) = places.chain([(mine.term, mine.index, me)]).max()?;
+        let (term, index, chosen) = places.chain([(mine.term, mine.index, me)]).max()?;
+        let has_more = |log: &LogWord| log.is_voter && (log.term, log.index) > (term, index);
+        if self.logs.values().any(has_more) {
+            // By a log that goes further others vote: they find a leader.
+            self.chosen = None;
+            return None;
+        }
         let is_news = self.chosen.replace(chosen) != Some(chosen);
-        is_news.then_some(AmnesiaDecision { chosen, lacks_some: known < voters.len() })
+        is_news.then_some(AmnesiaDecision { chosen, lacks_some: known < members.len() })
     }
 }
 
@@ -141,7 +149,7 @@ mod tests {
     }
 
     fn log(term: u64, index: u64, is_amnesiac: bool) -> LogWord {
-        LogWord { term, index, is_amnesiac }
+        LogWord { term, index, is_amnesiac, is_voter: true }
     }
 
     const NOW: Timestamp = 1_000;
@@ -166,7 +174,7 @@ mod tests {
     fn the_longest_log_of_all_is_chosen() {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
-        let decide = |amnesia: &mut Amnesia, mine| amnesia.decide((peer(1), mine), &voters, NOW);
+        let decide = |amnesia: &mut Amnesia, mine| amnesia.decide((peer(1), mine), (&voters, &voters), NOW);
         amnesia.hear(peer(2), log(3, 9, true));
         assert_eq!(decide(&mut amnesia, log(3, 9, true)), None, "one is not there");
         amnesia.hear(peer(3), log(2, 20, false));
@@ -185,9 +193,31 @@ mod tests {
     fn nobody_is_chosen_who_does_not_vote() {
         let mut amnesia = Amnesia::new(NOW);
         amnesia.hear(peer(2), log(3, 9, true));
-        amnesia.hear(peer(4), log(3, 20, true));
-        let decision = amnesia.decide((peer(1), log(3, 8, true)), &[peer(1), peer(2)], NOW);
+        amnesia.hear(peer(4), LogWord { is_voter: false, ..log(3, 20, true) });
+        let voters = [peer(1), peer(2)];
+        let decision = amnesia.decide((peer(1), log(3, 8, true)), (&voters, &voters), NOW);
         assert_eq!(decision, Some(AmnesiaDecision { chosen: peer(2), lacks_some: false }));
+    }
+
+    #[test]
+    fn a_member_that_came_back_does_not_decide_by_what_its_group_once_was() {
+        let mut amnesia = Amnesia::new(NOW);
+        let assigned = [peer(1), peer(2), peer(3)];
+        // It was alone, where its log has come to.
+        let decide = |amnesia: &mut Amnesia, after| {
+            amnesia.decide((peer(1), log(7, 2368, true)), (&[peer(1)], &assigned), NOW + after)
+        };
+        assert_eq!(decide(&mut amnesia, 0), None, "nobody has said anything");
+        amnesia.hear(peer(2), log(17, 9000, false));
+        assert_eq!(decide(&mut amnesia, 0), None, "one is not there");
+        assert_eq!(decide(&mut amnesia, 2 * RECOVERY_WAIT), None, "another one has more");
+        amnesia.hear(peer(3), log(17, 9001, false));
+        assert_eq!((decide(&mut amnesia, 0), amnesia.chosen()), (None, None));
+        // Where all have lost everything behind that, it is the one.
+        amnesia.hear(peer(2), log(7, 2300, true));
+        amnesia.hear(peer(3), log(7, 2368, true));
+        let chosen = AmnesiaDecision { chosen: peer(1), lacks_some: false };
+        assert_eq!(decide(&mut amnesia, 0), Some(chosen));
     }
 
     #[test]
@@ -196,7 +226,10 @@ mod tests {
         let mut amnesia = Amnesia::new(NOW);
         amnesia.hear(peer(2), log(3, 9, false));
         amnesia.hear(peer(3), log(3, 9, false));
-        assert_eq!(amnesia.decide((peer(1), log(4, 10, true)), &voters, NOW + 2 * RECOVERY_WAIT), None);
+        assert_eq!(
+            amnesia.decide((peer(1), log(4, 10, true)), (&voters, &voters), NOW + 2 * RECOVERY_WAIT),
+            None
+        );
     }
 
     #[test]
@@ -204,7 +237,7 @@ mod tests {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
         let decide = |amnesia: &mut Amnesia, after| {
-            amnesia.decide((peer(1), log(1, 1, true)), &voters, NOW + 1 + after)
+            amnesia.decide((peer(1), log(1, 1, true)), (&voters, &voters), NOW + 1 + after)
         };
         assert_eq!(decide(&mut amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
         amnesia.hear(peer(2), log(1, 0, true));

@@ -204,7 +204,8 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
-    /// Tells who the members of its group are, for as long as it has no log that says it.
+    /// Tells which servers have, or may have, members of its group: where a member may have lost
+    /// what its log says of that, it looks for what these have.
     pub(in crate::engine) fn tell_members(&self, peers: Vec<Peer>) {
         lock(&self.membership.member).iter_mut().for_each(|joined| joined.told.clone_from(&peers));
     }

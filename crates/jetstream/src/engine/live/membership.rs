@@ -13,7 +13,7 @@ use myelin_store::{InstallPoint, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -129,7 +129,7 @@ pub(super) struct JoinedMember {
     pub(super) resting: Resting,
     /// Peers that are to be the members, as was said last.
     pub(super) wanted: Vec<Peer>,
-    /// Members as somebody has told, for as long as it has no log that says them.
+    /// Members, and servers that may have some, as somebody has told: its log may say less.
     pub(super) told: Vec<Peer>,
     /// Whether others are to be told that it rests.
     pub(super) tells_of_rest: bool,
@@ -278,8 +278,10 @@ impl JoinedMember {
 
     /// Where its log ends.
     fn log(&self) -> LogWord {
-        let (term, index) = self.member.consensus().last();
-        LogWord { term, index, is_amnesiac: self.amnesia.is_some() }
+        let consensus = self.member.consensus();
+        let (term, index) = consensus.last();
+        let is_voter = consensus.members().all_voters().contains(&self.groups.me);
+        LogWord { term, index, is_amnesiac: self.amnesia.is_some(), is_voter }
     }
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
@@ -310,17 +312,21 @@ impl JoinedMember {
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
             return Ok(());
         }
+        let assigned: BTreeSet<Peer> = self.wanted.iter().chain(&self.told).copied().collect();
         let mut voters = self.member.consensus().members().all_voters();
-        let told = if self.wanted.is_empty() { &self.told } else { &self.wanted };
-        if mine.index == 0 && !told.is_empty() {
+        if mine.index == 0 && !assigned.is_empty() {
             // Without a log it knows those who have founded the group: others may have all of it.
-            voters.clone_from(told);
+            voters = assigned.iter().copied().collect();
         }
         if !voters.contains(&me) {
             return Ok(());
         }
-        self.askers.extend(voters.iter().filter(|&&voter| voter != me));
-        let decision = amnesia.decide((me, mine), &voters, now);
+        // A member that was removed and came back has the log from its beginning, which tells of
+        // members as they were then: others may have decided a lot since, without these.
+        let members: Vec<Peer> =
+            voters.iter().chain(&assigned).copied().collect::<BTreeSet<_>>().into_iter().collect();
+        self.askers.extend(members.iter().filter(|&&member| member != me));
+        let decision = amnesia.decide((me, mine), (&voters, &members), now);
         self.member.consensus_mut().vote_for(amnesia.chosen());
         let Some(decision) = decision else { return Ok(()) };
         if decision.lacks_some {

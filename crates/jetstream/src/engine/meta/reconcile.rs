@@ -337,7 +337,9 @@ impl Meta {
         let wanted = peers_of(&assignment.peers);
         self.groups.know(&wanted);
         self.groups.know(&peers_of(&assignment.before));
+        let assigned: Vec<String> = assignment.servers().cloned().collect();
         if live.group_status().is_some() {
+            live.tell_members(peers_of(&assigned));
             live.want_members(wanted);
             return Ok(());
         }
@@ -351,6 +353,7 @@ impl Meta {
         let may_be_new = self.groups.is_younger_than_disk(assignment.created);
         let terms = JoinTerms { seed: jetstream.seed(), is_synced, may_be_new, is_amnesiac: false };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
+        live.tell_members(peers_of(&assigned));
         live.want_members(wanted);
         if assignment.founders.first() == Some(&self.name) {
             live.stand_first();
