@@ -39,7 +39,7 @@ fn accounts_that_a_reload_brings_reach_other_clusters() {
     }
 }
 
-/// What a reload says that changes `gateway{}` is what the reference says.
+/// A reload that changes `gateway{}` says what the reference says.
 #[test]
 fn a_reload_that_changes_the_gateway_is_refused() {
     for kind in [Ours, Reference] {

@@ -87,7 +87,7 @@ fn a_cluster_of_another_authority_is_not_linked() {
     }
 }
 
-/// Who has no TLS where the other side has it is not linked either.
+/// A cluster without TLS is not linked where the other side has it.
 #[test]
 fn a_cluster_without_tls_is_not_linked() {
     let lab = Lab::new();
@@ -168,7 +168,7 @@ fn keys_are_pinned() {
     }
 }
 
-/// Who is not a server that shows a certificate gets nothing, not even INFO.
+/// A peer that begins no handshake gets nothing, not even INFO.
 #[test]
 fn who_does_not_begin_a_handshake_hears_nothing() {
     let lab = Lab::new();
