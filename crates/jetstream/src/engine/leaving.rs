@@ -33,8 +33,8 @@ impl JetStream {
         self.cluster.groups.get().into_iter().for_each(|groups| groups.come_back());
     }
 
-    /// Has other servers lead the groups of an account that this one leads now, and takes no lead of
-    /// any of them until [`JetStream::lead_again_in`]. Does not wait until they do. For a server
+    /// Has other servers lead the groups of an account that this one leads now, and takes no lead
+    /// of any of them until [`JetStream::lead_again_in`]. Does not wait until they do. For a server
     /// that clients of the account cannot reach, as the link to its hub is down
     /// (`jetstream_cluster_migrate`). Streams that are made meanwhile are not concerned. Only for
     /// threads that may wait.

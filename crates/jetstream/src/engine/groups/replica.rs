@@ -34,7 +34,7 @@ pub(in crate::engine) enum MemberEvent {
     Rescue(Option<Vec<Peer>>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
-    /// It takes no lead from now on, or may again.
+    /// Takes no lead from now on, or may again.
     SetAside(bool),
     /// Another member gets the stream as of this entry.
     Installing(Peer, u64),

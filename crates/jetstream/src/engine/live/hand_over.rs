@@ -84,8 +84,8 @@ impl LiveStream {
         self.watch_hand_over();
     }
 
-    /// Says whether the stream's member takes no lead from now on. One that leads does until it hands
-    /// over.
+    /// Says whether the stream's member takes no lead from now on. One that leads does until it
+    /// hands over.
     pub(in crate::engine) fn set_aside(self: &Arc<Self>, is_aside: bool) {
         self.tell(MemberEvent::SetAside(is_aside));
     }

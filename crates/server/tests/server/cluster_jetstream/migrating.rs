@@ -12,7 +12,7 @@ async fn until_led_by(client: &Client, stream: &str, is_wanted: impl Fn(&str) ->
     until("another leader", async || Some(leader(client, stream).await).filter(|name| is_wanted(name))).await
 }
 
-/// What becomes of a stream that the first server leads when the hub of that server ends, and when
+/// Follows a stream that the first server leads: when the hub of that server ends, and when
 /// it is back.
 async fn leaders_move(migrate: &str) {
     let port = free_port();
