@@ -4,8 +4,9 @@
 #   conformance/js_suite.sh SERVER_BINARY SUITE STD [PACKAGE[=FILE,…] …]
 #
 # SUITE is a checkout of github.com/nats-io/nats.js (3a7b736b is known to work), STD one of github.com/denoland/std. The
-# tests run on Deno, which comes from npm; what they import from JSR comes from the checkouts and from npm. What fails for
-# what Myelin does not offer yet is in js_out_of_scope.txt: only other failures count.
+# tests run on Deno, which comes from npm; what they import from JSR comes from the checkouts and from npm. What fails on any
+# server is in js_out_of_scope.txt: only other failures count, unless ALL=1. FILTER is a part of the names of
+# tests; OUTPUTS names a folder that keeps what the tests have said.
 set -eu
 
 usage="usage: js_suite.sh SERVER_BINARY SUITE STD [PACKAGE[=FILE,…] …]"
@@ -32,6 +33,9 @@ deno=$work/deno/node_modules/.bin/deno
 PATH="$work/bin:$PATH" NO_COLOR=1
 export PATH NO_COLOR
 
+known=$here/js_out_of_scope.txt
+[ -z "${ALL:-}" ] || known=/dev/null
+
 status=0
 for what in "$@"; do
     package=${what%%=*}
@@ -43,10 +47,11 @@ for what in "$@"; do
     # shellcheck disable=SC2086
     "$deno" cache $flags "nats.js/$package"/tests/*_test.ts >cache.txt 2>&1 || { cat cache.txt >&2; exit 1; }
     # shellcheck disable=SC2086
-    (cd nats.js && TMPDIR="$work/tmp" "$here/alone.sh" "$deno" test -A --quiet --cached-only $flags \
+    (cd nats.js && TMPDIR="$work/tmp" "$here/alone.sh" "$deno" test -A --quiet --cached-only $flags ${FILTER:+"--filter=$FILTER"} \
         --preload="./$package/tests/connect.ts" $tests) >"$package.txt" 2>&1 || true
     sed -n -e 's/^\(.*\) \.\.\. FAILED.*/\1/p' -e 's/^Uncaught error from \(.*\) FAILED$/\1/p' "$package.txt" |
-        grep -vxFf "$here/js_out_of_scope.txt" >unexpected.txt || true
+        grep -vxFf "$known" >unexpected.txt || true
+    [ -z "${OUTPUTS:-}" ] || cp "$package.txt" "$OUTPUTS/js_$package.txt"
     sed 's/^/FAIL /' unexpected.txt
     [ ! -s unexpected.txt ] || status=1
     echo "$package: $(grep -E '[0-9]+ passed' "$package.txt" | tail -n 1)"

@@ -1,6 +1,7 @@
 // Package server stands in for github.com/nats-io/nats-server/v2/server in other people's tests: the servers that they
 // start are processes of the program that TESTED_SERVER names. Everything else (documents, options) is the original's.
-// Clusters are not offered; with CLUSTERS_ALONE=1 each of their servers runs alone, which is enough for some tests.
+// Servers of a cluster are processes too, which find each other by their routes. Leaf nodes and gateways are offered to
+// tests that write a configuration file.
 package server
 
 import (
@@ -25,8 +26,8 @@ import (
 
 const patience = 20 * time.Second
 
-// ErrClusters is what a test hears that wants more than one server.
-var ErrClusters = errors.New("clusters are not offered")
+// ErrLinks is what a test hears whose options have what only a file can say.
+var ErrLinks = errors.New("leaf nodes and gateways are only offered to configuration files")
 
 // Server is a process.
 type Server struct {
@@ -36,6 +37,8 @@ type Server struct {
 	ownRoom bool
 	port    int
 	monitor int
+	// Where other servers of the cluster connect; 0 without one.
+	cluster int
 
 	lock  sync.Mutex
 	child *exec.Cmd
@@ -44,9 +47,8 @@ type Server struct {
 
 // NewServer prepares a server; nothing runs before Start.
 func NewServer(options *Options) (*Server, error) {
-	isClustered := options.Cluster.Port != 0 || options.LeafNode.Port != 0 || options.Gateway.Port != 0
-	if isClustered && os.Getenv("CLUSTERS_ALONE") == "" {
-		return nil, ErrClusters
+	if options.ConfigFile == "" && (options.LeafNode.Port != 0 || options.Gateway.Port != 0) {
+		return nil, ErrLinks
 	}
 	binary, err := filepath.Abs(os.Getenv("TESTED_SERVER"))
 	if err != nil {
@@ -56,12 +58,18 @@ func NewServer(options *Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: options, binary: binary, room: room, port: options.Port, monitor: options.HTTPPort}
+	s := &Server{options: options, binary: binary, room: room, port: options.Port, monitor: options.HTTPPort,
+		cluster: options.Cluster.Port}
 	if s.port == 0 {
 		s.port = original.DEFAULT_PORT
 	}
 	if s.port < 0 {
 		if s.port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	if s.cluster < 0 {
+		if s.cluster, err = freePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -144,6 +152,18 @@ func (s *Server) render() string {
 		fmt.Fprintf(&text, "authorization { user: %q, password: %q }\n", o.Username, o.Password)
 	} else if o.Authorization != "" {
 		fmt.Fprintf(&text, "authorization { token: %q }\n", o.Authorization)
+	}
+	if s.cluster != 0 {
+		host := o.Cluster.Host
+		if host == "" {
+			host = "127.0.0.1"
+		}
+		fmt.Fprintf(&text, "cluster {\n  name: %q\n  listen: %q\n  routes: [", o.Cluster.Name,
+			net.JoinHostPort(host, fmt.Sprint(s.cluster)))
+		for _, route := range o.Routes {
+			fmt.Fprintf(&text, "%q,", "nats://"+route.Host)
+		}
+		text.WriteString("]\n}\n")
 	}
 	if o.NoAuthUser != "" {
 		fmt.Fprintf(&text, "no_auth_user: %q\n", o.NoAuthUser)
@@ -285,6 +305,9 @@ func (s *Server) ID() string {
 	return page.ID
 }
 
+// String is the server's name.
+func (s *Server) String() string { return s.Name() }
+
 // Name is the server's name.
 func (s *Server) Name() string {
 	if s.options.ServerName != "" {
@@ -297,11 +320,19 @@ func (s *Server) Name() string {
 	return page.Name
 }
 
-// ClusterAddr is nil: there is no cluster.
-func (s *Server) ClusterAddr() *net.TCPAddr { return nil }
+// ClusterAddr is where other servers of the cluster connect, nil without one.
+func (s *Server) ClusterAddr() *net.TCPAddr {
+	if s.cluster == 0 {
+		return nil
+	}
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.cluster}
+}
 
-// JetStreamIsLeader is for clusters.
-func (s *Server) JetStreamIsLeader() bool { return false }
+// JetStreamIsLeader says whether the server leads the meta group.
+func (s *Server) JetStreamIsLeader() bool {
+	page, err := s.Jsz(nil)
+	return err == nil && page.Meta != nil && page.Meta.Leader == s.Name()
+}
 
 // NumClients counts connections.
 func (s *Server) NumClients() int {

@@ -25,8 +25,8 @@ const EACH: usize = 96;
 #[derive(Default)]
 pub(super) struct HeldInterest(BTreeMap<Box<str>, BTreeSet<Box<[u8]>>>);
 
-/// Accounts in which a leaf node or another server of the cluster has become interested in something
-/// in this batch: answers of other clusters may come before those know of it.
+/// Accounts in which a leaf node or another server of the cluster has become interested in a
+/// subject in this batch: answers of other clusters may come before those know of it.
 #[derive(Default)]
 pub(super) struct YoungAccounts(SmallVec<[Arc<Account>; 1]>);
 
@@ -40,7 +40,7 @@ impl YoungAccounts {
         }
     }
 
-    /// They are young at this moment.
+    /// Marks them as young at this moment.
     #[inline]
     pub(super) fn note(&mut self, now: Instant) {
         if !self.0.is_empty() {

@@ -30,7 +30,7 @@ fn with_gateway(net: Net) -> Net {
     net
 }
 
-/// What the server of the cluster A that is in these tests has in front of its replies.
+/// A reply as the server of the cluster A in these tests maps it.
 fn of_a(reply: &str) -> String {
     let prefix = reply_prefix(short_name("A"), short_name("A-SERVER"));
     String::from_utf8(prefix).unwrap() + reply
@@ -97,7 +97,7 @@ impl Wire {
         net.flush_all();
     }
 
-    /// What was written to it that has this in it.
+    /// Lines that were written to it and have this in them.
     fn got(&self, net: &Net, part: &str) -> Vec<String> {
         net.shards[0].borrow_mut().flush_link(self.link.conn());
         net.flush_all();
@@ -198,7 +198,7 @@ fn what_others_publish_on_the_reply_of_a_request_is_no_answer() {
     assert_eq!(listens.received(), "");
 }
 
-/// Who has left the service meanwhile was asked nevertheless.
+/// A client that has left the service meanwhile was asked nevertheless.
 #[test]
 fn who_was_asked_once_answers() {
     let net = net();

@@ -20,7 +20,7 @@ impl Changes<'_> {
     }
 }
 
-/// What there is of TLS beside certificates: its time limit, and how it knows who comes in.
+/// The rest of TLS beside certificates: its time limit, and how it knows who comes in.
 type TlsRules = (Option<Duration>, bool, bool);
 
 /// The options without certificates, and the rest of TLS: of the gateway, and of other clusters.

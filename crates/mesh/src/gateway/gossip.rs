@@ -85,8 +85,8 @@ impl Gateways {
         }
     }
 
-    /// Another server of the cluster has told this address, or is gone (`None`). Other clusters hear
-    /// of it.
+    /// Another server of the cluster has told this address, or is gone (`None`). Other clusters
+    /// hear of it.
     pub(super) fn note_url(&self, server: &str, url: Option<String>) {
         let is_news = {
             let mut state = lock(&self.state);
@@ -109,7 +109,8 @@ impl Gateways {
 }
 
 impl Known {
-    /// One more server has this address, or one less. Answers whether it has come or gone with that.
+    /// One more server has this address, or one less. Answers whether it has come or gone with
+    /// that.
     fn count_url(&mut self, url: &str, is_there: bool) -> bool {
         let count = self.urls.entry(url.to_owned()).or_default();
         let before = *count > 0;

@@ -57,13 +57,13 @@ pub(crate) fn start(
     let Some(name) = name(options) else { return Ok(None) };
     let gateway = &options.gateway;
     let (host, port) = (&gateway.listener.host, gateway.listener.port.map_or(0, |port| port.to_bind()));
-    log.info(format_args!("Gateway name is {name}"));
     let listener = listener::bind(host, port).map_err(|error| {
         let reason = os_error::listening(host, port, &error);
         format!("Error listening on gateway port: {port} - {reason}")
     })?;
     let address = listener.local_addr().map_err(|error| format!("no address for gateways: {error}"))?;
     let shown = os_error::with_port(host, address.port());
+    log.info(format_args!("Gateway name is {name}"));
     log.info(format_args!("Listening for gateways connections on {shown}"));
     let config = options::config(options, broker, address.port())?;
     let what = if gateway.advertise.is_some() { "Advertise address" } else { "Address" };

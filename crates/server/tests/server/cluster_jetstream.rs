@@ -5,6 +5,7 @@ mod door;
 mod everywhere;
 mod membership;
 mod migrating;
+mod moving;
 mod operators;
 mod servers;
 

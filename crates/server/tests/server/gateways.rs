@@ -2,11 +2,13 @@
 //! those of another.
 
 mod answers;
+mod changes;
 mod clusters;
 mod handshake;
 mod leafs;
 mod messages;
 mod pages;
+mod secure;
 
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
@@ -76,4 +78,14 @@ fn routed(own: u16, other: u16) -> String {
 fn joined(a: &mut Raw, b: &mut Raw) {
     wait_for_interest(a, b);
     wait_for_interest(b, a);
+}
+
+/// A client of this user, whose password is its name.
+fn login(user: &str, site: &Site) -> Raw {
+    let mut raw = Raw::open(site.server.address());
+    raw.send(&format!(
+        "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"{user}\",\"pass\":\"{user}\"}}\r\n"
+    ));
+    raw.barrier();
+    raw
 }

@@ -68,7 +68,8 @@ impl LiveStream {
     pub(super) fn renew_lease(&self, joined: &JoinedMember, support: Option<Support>) {
         let consensus = joined.member.consensus();
         let lease = &self.membership.lease_until;
-        if consensus.role() != RaftRole::Leader {
+        // Whoever is to lead may be elected however sure this one was.
+        if consensus.role() != RaftRole::Leader || consensus.is_handing_over() {
             lease.store(0, Release);
         } else if let Some(support) = support {
             let until = consensus.sure_until(|peer| support.get(&peer).copied().unwrap_or(0));

@@ -14,19 +14,44 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Pause between two looks for answers that nobody waits for any more.
+///
+/// Perf: another server gives most of them, and whoever makes the same stream a thousand times a
+/// second would have each one look at all the others.
+const LOOK: Duration = Duration::from_secs(1);
 /// Nobody waits longer for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Assignments whose answers somebody waits for, by the stream's id: several, where clients have
 /// asked for the same.
 #[derive(Default)]
-pub(super) struct PendingAnswers(BTreeMap<u64, Vec<PendingAnswer>>);
+pub(super) struct PendingAnswers {
+    by_stream: BTreeMap<u64, Vec<PendingAnswer>>,
+    /// When those were looked for that nobody waits for any more.
+    looked: Option<Instant>,
+}
 
 struct PendingAnswer {
     assignment: Arc<Assignment>,
     since: Instant,
     /// Whether something was done: a request to make what is there already does nothing.
     is_news: bool,
+}
+
+impl PendingAnswers {
+    /// Answers whether it has looked for old ones.
+    fn add(&mut self, pending: PendingAnswer, now: Instant) -> bool {
+        let is_due = self.looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK);
+        if is_due {
+            self.looked = Some(now);
+            self.by_stream.retain(|_, pending| {
+                pending.retain(|one| now.saturating_duration_since(one.since) < PATIENCE);
+                !pending.is_empty()
+            });
+        }
+        self.by_stream.entry(pending.assignment.id).or_default().push(pending);
+        is_due
+    }
 }
 
 impl Meta {
@@ -42,22 +67,10 @@ impl Meta {
         }
         let now = jetstream.host.instant();
         let pending = PendingAnswer { assignment: Arc::clone(assignment), since: now, is_news };
-        lock(&self.answers).0.entry(assignment.id).or_default().push(pending);
+        let _ = lock(&self.answers).add(pending, now);
         if live.role().leads() {
             self.answer_pending(live, true);
         }
-    }
-
-    /// Forgets answers that nobody waits for any more: most are given by other servers.
-    ///
-    /// Perf: now and then, and not with each that comes, for there are as many as streams were made
-    /// lately.
-    pub(super) fn forget_answers(&self, jetstream: &JetStream) {
-        let now = jetstream.host.instant();
-        lock(&self.answers).0.retain(|_, pending| {
-            pending.retain(|one| now.saturating_duration_since(one.since) < PATIENCE);
-            !pending.is_empty()
-        });
     }
 
     /// Gives the answers that are waited for from a stream that leads. `is_here`: it has led
@@ -66,7 +79,7 @@ impl Meta {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let assignment = self.view().get(live.account_name(), live.name());
         let Some(assignment) = assignment else { return };
-        let pending = lock(&self.answers).0.remove(&assignment.id).unwrap_or_default();
+        let pending = lock(&self.answers).by_stream.remove(&assignment.id).unwrap_or_default();
         // Otherwise whoever led it before has answered.
         if is_here || live.has_one_term() {
             pending.iter().for_each(|one| self.answer_changed(&jetstream, live, one));
@@ -140,5 +153,42 @@ fn answer(jetstream: &JetStream, of: &Assignment, body: &[u8]) {
         let mut out = MessageBuf::default();
         out.push(MessageRef { subject: of.reply.as_bytes(), payload: body, ..MessageRef::default() });
         jetstream.host.publish(&account, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::meta::StreamKey;
+    use myelin_jsapi::config::StreamConfig;
+
+    #[test]
+    fn old_answers_are_looked_for_once_a_second() {
+        let (mut answers, began) = (PendingAnswers::default(), Instant::now());
+        let assignment = Arc::new(Assignment {
+            key: StreamKey::new("$G", "S"),
+            id: 1,
+            peers: Vec::new(),
+            founders: Vec::new(),
+            before: Vec::new(),
+            change: None,
+            leaves: Vec::new(),
+            group: String::new(),
+            created: 1,
+            replaces: Vec::new(),
+            config: StreamConfig::default(),
+            is_removed: false,
+            nonce: 1,
+            reply: "_INBOX.1".to_owned(),
+            answer: AnswerKind::Create,
+            is_for_system: false,
+        });
+        let mut add = |after: u64| {
+            let since = began + Duration::from_millis(after);
+            let pending = PendingAnswer { assignment: Arc::clone(&assignment), since, is_news: false };
+            (answers.add(pending, since), answers.by_stream[&1].len())
+        };
+        assert_eq!([add(0), add(1), add(999), add(1000)], [(true, 1), (false, 2), (false, 3), (true, 4)]);
+        assert_eq!(add(11_000), (true, 1), "ten seconds are over");
     }
 }

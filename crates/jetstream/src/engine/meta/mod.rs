@@ -559,7 +559,6 @@ impl GroupsObserver for Meta {
             self.committed(self.groups.account.name(), META);
         }
         self.look_at_uses(&jetstream);
-        self.forget_answers(&jetstream);
         self.on_api(|meta, jetstream| meta.look_at_rescue(jetstream));
         self.replicate_restored(&jetstream);
         self.retry(&jetstream);

@@ -187,6 +187,21 @@ fn the_last_server_of_a_cluster_is_not_removed() {
     ask(&mut cluster, "STREAM.CREATE.S", &config(1, ""));
 }
 
+/// Its heir may be elected at any moment, whoever supports the leader.
+#[test]
+fn a_leader_that_hands_over_is_not_sure_any_more() {
+    let mut cluster = MetaCluster::new(3);
+    let leader = cluster.elect();
+    cluster.pass(4);
+    let live = cluster.house(leader).stream("S");
+    assert!(live.leads_surely());
+    live.hand_over();
+    cluster.house(leader).settle();
+    assert!(!live.leads_surely());
+    cluster.pass(20);
+    assert!(!live.role().leads());
+}
+
 /// A doubt, because of which publishes are held, keeps nobody from having another member lead.
 #[test]
 fn a_leader_in_doubt_hands_over() {

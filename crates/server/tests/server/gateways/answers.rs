@@ -1,8 +1,7 @@
 //! Answers that come back under a mapped subject.
 
-use super::{Site, joined, pairs, routed};
+use super::{Site, joined, login, pairs, routed};
 use crate::eventually;
-use crate::raw::Raw;
 use crate::routes::{MIXES, free_port, wait_for_interest};
 
 #[test]
@@ -51,15 +50,6 @@ fn answers_find_the_server_that_asked_within_its_cluster() {
             assert!(client.barrier().is_empty(), "each answer once, to whoever has asked");
         }
     }
-}
-
-fn login(user: &str, site: &Site) -> Raw {
-    let mut raw = Raw::open(site.server.address());
-    raw.send(&format!(
-        "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"{user}\",\"pass\":\"{user}\"}}\r\n"
-    ));
-    raw.barrier();
-    raw
 }
 
 const RESPONDER: &str = r#"authorization { users: [

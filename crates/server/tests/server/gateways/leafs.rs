@@ -35,10 +35,10 @@ fn start([first, hub, leaf]: [ServerKind; 3]) -> Option<(Site, Site, Server)> {
     Some((a, b, edge))
 }
 
-/// Asks a service a few times, each time under a fresh inbox.
-fn ask(asks: &mut Raw, serves: &mut Raw, turns: usize) {
+/// Asks a service a few times, each time under a fresh inbox that nobody else had.
+fn ask(asks: &mut Raw, serves: &mut Raw, (whose, turns): (&str, usize)) {
     for turn in 0..turns {
-        let inbox = format!("_INBOX.{turn}.x");
+        let inbox = format!("_INBOX.{whose}.{turn}");
         asks.send(&format!("SUB {inbox} 7\r\nPUB svc {inbox} 1\r\n?\r\n"));
         let request = serves.message();
         assert_eq!(request.reply.as_deref(), Some(&*inbox), "nobody sees the mapped reply");
@@ -58,8 +58,8 @@ fn a_service_behind_a_leaf_node_answers_another_cluster() {
         serves.subscribe("svc", 1);
         wait_for_interest(&mut asks, &mut serves);
         joined(&mut asks, &mut middle);
-        ask(&mut asks, &mut serves, 20);
-        ask(&mut middle, &mut serves, 5);
+        ask(&mut asks, &mut serves, ("far", 20));
+        ask(&mut middle, &mut serves, ("near", 5));
     }
 }
 
@@ -71,7 +71,7 @@ fn clients_of_a_leaf_node_ask_another_cluster() {
         serves.subscribe("svc", 1);
         wait_for_interest(&mut asks, &mut serves);
         joined(&mut serves, &mut middle);
-        ask(&mut asks, &mut serves, 20);
-        ask(&mut middle, &mut serves, 5);
+        ask(&mut asks, &mut serves, ("far", 20));
+        ask(&mut middle, &mut serves, ("near", 5));
     }
 }

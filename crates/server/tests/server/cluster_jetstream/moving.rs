@@ -1,0 +1,166 @@
+//! Streams move to other servers while they are published to: what was acknowledged is on all of
+//! their servers, whatever comes between.
+
+use super::operators::operator;
+use super::*;
+use tokio::task::JoinHandle;
+
+/// A publisher at work.
+struct Publisher {
+    stops: Arc<AtomicBool>,
+    task: JoinHandle<u64>,
+}
+
+impl Publisher {
+    /// Publishes numbers from 0 on, each until it is acknowledged.
+    fn start(client: Client, stream: &str) -> Self {
+        let stops = Arc::new(AtomicBool::new(false));
+        let (is_over, subject) = (Arc::clone(&stops), format!("{stream}.x"));
+        let task = tokio::spawn(async move {
+            let (mut count, mut pace) = (0_u64, tokio::time::interval(Duration::from_millis(150)));
+            while !is_over.load(Relaxed) {
+                let mut headers = HeaderMap::new();
+                headers.insert("Nats-Msg-Id", format!("m{count}").as_str());
+                let asked = client.request_with_headers(subject.clone(), headers, count.to_string().into());
+                let ack = tokio::time::timeout(ATTEMPT, asked).await.ok().and_then(Result::ok);
+                let ack: Option<Value> = ack.and_then(|ack| serde_json::from_slice(&ack.payload).ok());
+                // Else it is published again.
+                count += u64::from(ack.is_some_and(|ack| ack["seq"].is_u64()));
+                pace.tick().await;
+            }
+            count
+        });
+        Self { stops, task }
+    }
+
+    /// Ends it. Answers how many messages were acknowledged.
+    async fn end(self) -> u64 {
+        self.stops.store(true, Relaxed);
+        self.task.await.expect("a publisher")
+    }
+}
+
+/// Five servers, of which three have streams with these names.
+async fn five(streams: &[&str]) -> (Trio, Client) {
+    let mut trio = Trio::start();
+    let client = trio.client(1).await;
+    for name in streams {
+        create(&client, &stream(name, 3)).await;
+    }
+    for wanted in [3, 4] {
+        assert_eq!(trio.start_another(), wanted);
+    }
+    let admin = operator(&trio, 1).await;
+    until("five members", async || (servers::cluster_size(&admin).await == 5).then_some(())).await;
+    (trio, client)
+}
+
+/// A configuration by which a stream is on none of these servers.
+fn not_on(name: &str, servers: &[usize]) -> Value {
+    let tags: Vec<String> = servers.iter().map(|at| format!("!az:{at}")).collect();
+    let mut config = stream(name, 3);
+    config["placement"] = json!({ "tags": tags });
+    config
+}
+
+/// Servers that a stream is on, in order, as its leader says.
+fn servers_of(info: &Value) -> Vec<String> {
+    let replicas = info["cluster"]["replicas"].as_array().cloned().unwrap_or_default();
+    let mut names: Vec<String> =
+        replicas.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect();
+    names.extend(info["cluster"]["leader"].as_str().map(str::to_owned));
+    names.sort();
+    names
+}
+
+/// Waits until nothing is under way, and all servers have all of a stream.
+async fn at_rest(client: &Client, name: &str, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
+    until("a stream is where it is to be", async || {
+        let info = settled(client, name).await;
+        let names = servers_of(&info);
+        (info["cluster"]["desired"].is_null() && names.len() == 3 && is_there(&names)).then_some(names)
+    })
+    .await
+}
+
+/// Asserts that a stream has all that was acknowledged, each message once.
+async fn assert_whole(client: &Client, name: &str, published: u64) {
+    let all = contents(client, name).await;
+    let bodies: BTreeSet<&str> = all.iter().filter_map(|(_, message)| message["data"].as_str()).collect();
+    assert_eq!(bodies.len() as u64, published, "each number once");
+    assert_eq!(all.len() as u64, published, "{name}");
+}
+
+/// Has a stream leave the first server for one that is stopped: the move is under way for certain.
+async fn move_to_stopped(trio: &mut Trio, client: &Client) {
+    let server = trio.nodes[3].server.as_mut().expect("it runs");
+    until("the fourth server is there, and gets it", async || {
+        server.signal(Signal::STOP);
+        let body = json!({"server": "N0"});
+        let moved = try_api(client, "ACCOUNT.STREAM.MOVE.$G.S", &body).await;
+        if moved["cluster"]["desired"].to_string().contains("N3") {
+            return Some(());
+        }
+        // Not yet heard of again, so that another one was chosen, or none.
+        server.signal(Signal::CONT);
+        try_api(client, "STREAM.CANCEL_MOVE.S", &Value::Null).await;
+        at_rest(client, "S", |names| names == ["N0", "N1", "N2"]).await;
+        None
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_moves_is_cancelled_and_loses_a_peer_while_it_is_published_to() {
+    let (mut trio, client) = five(&["S"]).await;
+    let publisher = Publisher::start(trio.client(2).await, "S");
+    let first = at_rest(&client, "S", |_| true).await;
+    assert_eq!(first, ["N0", "N1", "N2"]);
+    // Cancelled in the middle.
+    move_to_stopped(&mut trio, &client).await;
+    let refused = try_api(&client, "STREAM.UPDATE.S", &not_on("S", &[2])).await;
+    assert_eq!(refused["error"]["err_code"], 10124, "{refused}");
+    api(&client, "STREAM.CANCEL_MOVE.S", &Value::Null).await;
+    at_rest(&client, "S", |names| names == first).await;
+    trio.nodes[3].server.as_mut().expect("it runs").signal(Signal::CONT);
+    // A target that does not catch up is removed, and another one takes its place.
+    move_to_stopped(&mut trio, &client).await;
+    let removed = api(&client, "STREAM.PEER.REMOVE.S", &json!({"peer": "N3"})).await;
+    assert_eq!(removed["success"], true, "{removed}");
+    at_rest(&client, "S", |names| names == ["N1", "N2", "N4"]).await;
+    trio.nodes[3].server.as_mut().expect("it runs").signal(Signal::CONT);
+    // By tags, with nothing in the way, once the fourth server is there again.
+    until("servers that suit", async || {
+        let moved = try_api(&client, "STREAM.UPDATE.S", &not_on("S", &[1, 2])).await;
+        (moved["config"]["placement"]["tags"] == json!(["!az:1", "!az:2"])).then_some(())
+    })
+    .await;
+    at_rest(&client, "S", |names| names == ["N0", "N3", "N4"]).await;
+    let published = publisher.end().await;
+    assert_whole(&client, "S", published).await;
+    assert_eq!(same_everywhere(&client, "S").await as u64, published);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_leave_a_server_together_while_they_are_published_to() {
+    let names = ["S", "T", "U"];
+    let (trio, client) = five(&names).await;
+    let mut publishers = Vec::new();
+    for name in names {
+        publishers.push((name, Publisher::start(trio.client(2).await, name)));
+        at_rest(&client, name, |_| true).await;
+    }
+    let admin = operator(&trio, 1).await;
+    let evacuated = servers::system_api(&admin, "SERVER.EVACUATE", &json!({"peer": "N0"})).await;
+    assert_eq!(evacuated["success"], true, "{evacuated}");
+    let mut replicas = Vec::new();
+    for name in names {
+        replicas.extend(at_rest(&client, name, |names| !names.contains(&"N0".to_owned())).await);
+    }
+    let of = |server: &str| replicas.iter().filter(|name| *name == server).count();
+    assert!(of("N3") > 0 && of("N4") > 0, "not all go to one server: {replicas:?}");
+    for (name, publisher) in publishers {
+        let published = publisher.end().await;
+        assert_whole(&client, name, published).await;
+    }
+}
