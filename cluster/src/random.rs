@@ -443,8 +443,8 @@ impl Life {
     /// Whether it depends on gateways what becomes of a request, in ways that are not promised.
     ///
     /// Compat: a leaf node of nats-server goes on to be told of what another cluster wanted whose
-    /// gateway was cut, and so nobody refuses what it asks for. Myelin tells no leaf node of mapped
-    /// replies: an answer to another cluster may find no way back from there.
+    /// gateway was cut, and so nobody refuses what it asks for. Services at leaf nodes are left out
+    /// since Myelin told none of mapped replies, and were not tried since it does.
     fn is_of_gateways(&self, asks: usize, reach: &Reach, serving: &BTreeSet<usize>, is_served: bool) -> bool {
         let topology = self.cluster.topology();
         let is_leaf = |server: usize| !topology.joined.contains(&topology.clusters[server]);

@@ -35,7 +35,7 @@ fn live_at_random(shape: Shape, known: &[(u64, usize)]) {
         let rounds = match shape {
             Shape::Cluster => 5,
             Shape::Leafs => 11,
-            Shape::Gateways => 3,
+            Shape::Gateways => 1,
         };
         let duration = Duration::from_secs(60);
         RandomPlan { programs, servers, shape, modes, is_strict, seed, duration, rounds }

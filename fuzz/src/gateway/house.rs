@@ -7,7 +7,7 @@ use myelin_mesh::gateway::config::{ConfiguredGateway, GatewayConfig};
 use myelin_mesh::gateway::remote::GatewayRemote;
 use myelin_mesh::gateway::session::{GatewayDial, GatewaySession};
 use myelin_mesh::gateway::{GatewayHost, Gateways};
-use myelin_mesh::{Login, RouteUrl};
+use myelin_mesh::{CertificateRules, Login, RouteUrl};
 use myelin_wire::peer::info::PeerInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -115,6 +115,7 @@ impl GatewayHouse {
             info,
             url: "127.0.0.1:2".into(),
             login: self.has_login.then(login),
+            certificates: CertificateRules::default(),
             tls_required: false,
             remotes: vec![ConfiguredGateway { name: "B".into(), urls: vec![url()] }],
             rejects_unknown: self.rejects_unknown,
