@@ -177,12 +177,10 @@ impl Meta {
             Ok(live) => {
                 self.note_done(jetstream, assignment);
                 let is_news = !was_there || assignment.answer != AnswerKind::Create;
-                is_new.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
+                let is_awaited = is_new || self.is_made_after_all(assignment);
+                is_awaited.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
             }
-            Err(error) => {
-                let first = first.filter(|_| !was_there);
-                self.has_failed(jetstream, (assignment, is_new, first), &error);
-            }
+            Err(error) => self.has_failed(jetstream, (assignment, is_new, first), &error),
         }
     }
 
@@ -198,8 +196,12 @@ impl Meta {
         if let Some(first) = first.filter(|_| leads_first && !assignment.reply.is_empty()) {
             self.note_refused(jetstream, assignment, (error, false));
             self.take_back(jetstream, (assignment, first), error);
-        } else if is_news || is_new {
-            self.note_refused(jetstream, assignment, (error, is_new));
+        } else {
+            if is_news || is_new {
+                self.note_refused(jetstream, assignment, (error, is_new));
+            }
+            // It was not taken back, or not yet.
+            self.answer_refused(jetstream, assignment);
         }
     }
 

@@ -56,6 +56,12 @@ impl Meta {
         self.groups.publish(out);
     }
 
+    /// Whether somebody waits for a stream that could not be made here at first, and that nobody
+    /// else has.
+    pub(super) fn is_made_after_all(&self, assignment: &Assignment) -> bool {
+        lock(&self.faults.refused).remove(&assignment.key).is_some() && !assignment.has_group()
+    }
+
     /// Tells whoever has asked for a stream that could not be made here, once something else was
     /// committed of it: that it is not there, or that this server alone has it and cannot make it.
     /// Of others their leader says that they are there.

@@ -61,6 +61,49 @@ fn a_stream_whose_making_is_refused_is_not_there() {
     assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
 }
 
+/// What takes it back is on its way for so long that others may lead it, or that its only server
+/// has tried again.
+#[test]
+fn a_stream_that_may_be_there_is_not_taken_back() {
+    let mut held = [0; 2];
+    for (kind, replicas) in [1, 3].into_iter().enumerate() {
+        for point in 0..8 {
+            let mut cluster = MetaCluster::with_meta(3);
+            cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+            let leader = cluster.meta_leader().expect("it is there");
+            let other = usize::from(leader == 0);
+            // The only one that has nothing is the first one.
+            for number in (0..3).filter(|&number| number != other) {
+                let (name, tag) = (["T", "U", "V"][number], format!("node:{}", number + 1));
+                let of_another = config(1, &tag).replace('S', name);
+                ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &of_another);
+            }
+            cluster.house(other).host.is_busy.store(true, Relaxed);
+            cluster.ask("STREAM.CREATE.S", &config(replicas, ""));
+            let live = cluster.house(leader).jetstream.meta().expect("it leads").live();
+            live.hold_publishes();
+            let disk = cluster.disk(other).clone();
+            disk.fail_at(disk.points() + point, DiskFault::Error(ErrorKind::Other));
+            cluster.house(other).host.is_busy.store(false, Relaxed);
+            cluster.settle();
+            held[kind] += cluster.house(other).host.warnings_with("is not as it is assigned");
+            disk.heal();
+            // It is tried again within some seconds, or others lead it.
+            let mut answers = Vec::new();
+            for _ in 0..120 {
+                cluster.pass(1);
+                answers.append(&mut cluster.take_answers());
+            }
+            assert!(answers.len() == 1 && answers[0].contains(r#""did_create":true"#), "{answers:?}");
+            live.store_held();
+            cluster.pass(60);
+            assert_eq!(cluster.holders("S").len(), replicas, "point {point}: it stays");
+            assert!(cluster.take_answers().is_empty());
+        }
+    }
+    assert!(held.iter().all(|&count| count > 0), "{held:?}");
+}
+
 /// A client hears of its stream from its leader, and asks before the meta leader has looked.
 #[test]
 fn a_meta_leader_that_has_not_looked_yet_denies_no_stream() {
