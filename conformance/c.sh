@@ -3,7 +3,7 @@
 #
 #   conformance/c.sh SERVER_BINARY SUITE [TEST …]      SUITE is a checkout of github.com/nats-io/nats.c (2d4db4a3 is known to work)
 #
-# Wants cmake, a C compiler and OpenSSL's headers. What fails for clusters, and on nats-server too, is in c_out_of_scope.txt;
+# Wants cmake, a C compiler and OpenSSL's headers. What fails on nats-server too is in c_out_of_scope.txt;
 # ALL=1 runs it too. C_BUILD names a folder that keeps the built suite between runs.
 set -eu
 
