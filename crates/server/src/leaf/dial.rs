@@ -126,7 +126,8 @@ impl<'d> Migration<'d> {
     fn with_jetstream(&self, act: fn(&JetStream, &str)) {
         let Some(jetstream) = self.delay.and_then(|_| self.jetstream.get()) else { return };
         let account = self.account.clone();
-        drop(tokio::task::spawn_blocking(move || act(&jetstream, &account)));
+        let act = move || act(&jetstream, &account);
+        drop(supervise::blocking_on(&Handle::current(), SupervisedPart::Dial, act));
     }
 }
 

@@ -72,6 +72,11 @@ impl Timer for Groups {
         if beats.is_multiple_of(TICK_BEATS) {
             self.tick();
         }
+        if self.is_disk_unknown() {
+            // A group that is made before that is known waits with its first election for logs that
+            // it might have had.
+            self.observer().into_iter().for_each(|observer| observer.looks_at_disk());
+        }
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
             self.installs.passes();

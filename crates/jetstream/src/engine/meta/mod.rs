@@ -548,10 +548,13 @@ fn write_behind(subject: &str, on: Seq, payload: &[u8], out: &mut MessageBuf) {
 }
 
 impl GroupsObserver for Meta {
+    fn looks_at_disk(&self) {
+        self.note_old_groups();
+    }
+
     fn passes(&self) {
         // Some may have waited for too long.
         self.waits.wake();
-        self.note_old_groups();
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);

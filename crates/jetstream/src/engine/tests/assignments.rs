@@ -54,6 +54,16 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
 }
 
+/// Its members would wait for each other's logs if they might have had some on other disks: that
+/// they had none is known soon, and not only when the observer looks, two seconds later.
+#[test]
+fn the_first_stream_of_a_new_cluster_has_a_leader_at_once() {
+    let mut cluster = cluster();
+    cluster.pass(4);
+    let answer = cluster.answer_within(10, "STREAM.CREATE.S", CREATE);
+    assert!(answer.contains(r#""did_create":true"#), "{answer}");
+}
+
 /// A decision may have to ask other servers first.
 #[test]
 fn what_was_decided_on_an_assignment_that_counts_no_more_is_not_taken() {

@@ -88,9 +88,10 @@ fn a_stream_that_may_be_there_is_not_taken_back() {
             cluster.settle();
             held[kind] += cluster.house(other).host.warnings_with("is not as it is assigned");
             disk.heal();
-            // It is tried again within some seconds, or others lead it.
+            // It is tried again within some seconds, or others lead it: by then, if they do not know
+            // yet that their disks are older than it.
             let mut answers = Vec::new();
-            for _ in 0..120 {
+            for _ in 0..240 {
                 cluster.pass(1);
                 answers.append(&mut cluster.take_answers());
             }
