@@ -104,7 +104,7 @@ pub(super) trait GroupsObserver: Send + Sync {
     /// Some two seconds have passed. Called on a thread that may wait.
     fn passes(&self);
 
-    /// It is not known yet which groups are older than this server's disk, and some 50 ms have
+    /// Nobody knows yet which groups are older than this server's disk, and some 50 ms have
     /// passed. Called on a thread that may wait.
     fn looks_at_disk(&self);
 }

@@ -61,7 +61,7 @@ fn a_stream_whose_making_is_refused_is_not_there() {
     assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
 }
 
-/// What takes it back is on its way for so long that others may lead it, or that its only server
+/// A removal that takes it back is on its way for so long that others may lead it, or its server
 /// has tried again.
 #[test]
 fn a_stream_that_may_be_there_is_not_taken_back() {
@@ -88,8 +88,8 @@ fn a_stream_that_may_be_there_is_not_taken_back() {
             cluster.settle();
             held[kind] += cluster.house(other).host.warnings_with("is not as it is assigned");
             disk.heal();
-            // It is tried again within some seconds, or others lead it: by then, if they do not know
-            // yet that their disks are older than it.
+            // It is tried again within some seconds, or others lead it: by then, if they do not
+            // know yet that their disks are older than it.
             let mut answers = Vec::new();
             for _ in 0..240 {
                 cluster.pass(1);
