@@ -19,6 +19,11 @@ use std::time::{Duration, Instant};
 const KEPT: Duration = Duration::from_secs(2);
 /// Mappings that are remembered at most; the oldest goes.
 const MOST: usize = 64 * 1024;
+/// Receivers of a request at most that are told apart: of more, whoever answers counts as one.
+pub(crate) const MOST_RECEIVERS: usize = 64;
+/// Bytes of a reply at most that is remembered: nobody can have much kept. Answers to longer ones
+/// go as interest says.
+const LONGEST: usize = 4 * 1024;
 
 /// Mapped replies of an account.
 #[derive(Default)]
@@ -61,6 +66,23 @@ pub(crate) struct MappedRequest<'a> {
 pub(crate) type AnswerPlace = (Box<[u8]>, Option<Weak<Conn>>);
 
 impl Mapping {
+    /// Whether answers go to the same place.
+    fn is_alike(&self, other: &Self) -> bool {
+        let is_same_hub = match (&self.hub, &other.hub) {
+            (Some(hub), Some(other)) => Weak::ptr_eq(hub, other),
+            (hub, other) => hub.is_none() && other.is_none(),
+        };
+        is_same_hub && self.whole == other.whole
+    }
+
+    /// Receivers of both; `None` where they are not known, or are many.
+    fn receivers_with(&self, other: &Self) -> Option<Box<[u64]>> {
+        let (mine, theirs) = (self.receivers.as_deref()?, other.receivers.as_deref()?);
+        let mut all = mine.to_vec();
+        all.extend(theirs.iter().filter(|cid| !mine.contains(cid)));
+        (all.len() <= MOST_RECEIVERS).then(|| all.into())
+    }
+
     /// Whether the connection may answer; `None` is a service.
     fn is_for(&self, responder: Option<u64>) -> bool {
         responder.is_none_or(|cid| self.receivers.as_ref().is_none_or(|known| known.contains(&cid)))
@@ -84,13 +106,21 @@ impl GatewayReplies {
         (since.as_millis() as u64) < self.young_until.load(Relaxed)
     }
 
-    /// Remembers where answers to `reply` are to go.
+    /// Remembers where answers to `reply` are to go. Several requests may have the same: who got
+    /// one of them may answer.
     pub(crate) fn remember(&self, reply: &[u8], request: MappedRequest<'_>, now: Instant) {
+        if reply.len() > LONGEST || request.whole.len() > LONGEST {
+            return;
+        }
         let mut table = lock(&self.table);
         table.forget(now);
         let until = now + KEPT;
         let MappedRequest { whole, receivers, hub } = request;
-        let mapping = Mapping { whole: whole.into(), until, receivers, hub: hub.map(Arc::downgrade) };
+        let mut mapping = Mapping { whole: whole.into(), until, receivers, hub: hub.map(Arc::downgrade) };
+        let before = table.mapped.get(reply).filter(|before| now < before.until);
+        if let Some(before) = before.filter(|before| before.is_alike(&mapping)) {
+            mapping.receivers = before.receivers_with(&mapping);
+        }
         table.mapped.insert(reply.into(), mapping);
         table.ends.push_back((until, reply.into()));
         self.count.store(table.mapped.len(), Relaxed);
@@ -155,6 +185,28 @@ mod tests {
         let said = [Some(8), None, Some(9)].map(|responder| found(&replies, b"r", responder, now));
         assert_eq!(said, ["_GR_.a.r", "_GR_.a.r", ""]);
         assert!(replies.is_any(), "it is still there for the others");
+    }
+
+    #[test]
+    fn who_got_one_of_several_requests_with_one_reply_may_answer() {
+        let (replies, now) = (GatewayReplies::default(), Instant::now());
+        replies.remember(b"r", request(b"_GR_.a.r", Some(&[7])), now);
+        replies.remember(b"r", request(b"_GR_.a.r", Some(&[8])), now);
+        let said = |responder| found(&replies, b"r", Some(responder), now);
+        assert_eq!([7, 8, 9].map(said), ["_GR_.a.r", "_GR_.a.r", ""]);
+        // Another place.
+        replies.remember(b"r", request(b"_GR_.b.r", Some(&[9])), now);
+        assert_eq!([7, 8, 9].map(said), ["", "", "_GR_.b.r"]);
+        // Whoever answers, once it is not known of all.
+        replies.remember(b"r", request(b"_GR_.b.r", None), now);
+        assert_eq!(said(7), "_GR_.b.r");
+    }
+
+    #[test]
+    fn a_long_reply_is_not_remembered() {
+        let (replies, now) = (GatewayReplies::default(), Instant::now());
+        replies.remember(&[b'r'; LONGEST + 1], request(b"_GR_.a.r", None), now);
+        assert!(!replies.is_any());
     }
 
     #[test]

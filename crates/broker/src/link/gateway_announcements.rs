@@ -176,6 +176,10 @@ pub(super) fn say_of(conn: &Arc<Conn>, gateway: &GatewayEnd, (own, account): (&s
         }
         return;
     }
+    if line.starts_with(b"RS-") {
+        // Of an account that is gone: its sessions end behind it.
+        return;
+    }
     let (start, complete) = (command(own, ALL_SUBS_START, account), command(own, ALL_SUBS_COMPLETE, account));
     conn.say(&[&start, line, &complete].concat());
     told.insert(account.into(), InterestMode::InterestOnly);

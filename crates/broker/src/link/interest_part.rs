@@ -214,6 +214,9 @@ pub(super) fn sum(part: &InterestPart, key: &[u8], conn: &Arc<Conn>) -> u32 {
     own.saturating_add(part.leaf.as_ref().map_or(0, |part| part.others(key, conn, leaf)))
 }
 
+/// Subjects of answers to requests of other clusters, as they travel between servers.
+pub(super) const MAPPED_ANSWERS: &[u8] = b"_GR_.>";
+
 /// Tells a link of a change of the sum that it hears of.
 pub(super) fn say(conn: &Arc<Conn>, leaf: &LeafEnd, key: &[u8], counts: (u32, u32)) {
     let wish = InterestKey::of_key(key);
@@ -224,6 +227,11 @@ pub(super) fn say(conn: &Arc<Conn>, leaf: &LeafEnd, key: &[u8], counts: (u32, u3
 
 /// Tells a link of such a change, whether or not the subject may cross it.
 pub(super) fn say_anyway(conn: &Arc<Conn>, wish: InterestKey<'_>, counts: (u32, u32)) {
+    let is_hub = || conn.leaf().is_some_and(|leaf| leaf.role == LeafRole::Hub);
+    if counts.1 == 0 && wish.subject == MAPPED_ANSWERS && is_hub() {
+        // Answers for other clusters are wanted whatever clients want.
+        return;
+    }
     let mut line = Vec::with_capacity(64);
     tell(&mut line, wish, counts);
     if !line.is_empty() {

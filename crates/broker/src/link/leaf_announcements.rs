@@ -1,6 +1,6 @@
 //! The interest of this server that a new link with a leaf node or a hub has to be told.
 
-use super::interest_part::{InterestKey, sum, tell};
+use super::interest_part::{InterestKey, MAPPED_ANSWERS, sum, tell};
 use super::leaf_end::LeafRole;
 use crate::account::Account;
 use crate::conn::Conn;
@@ -8,9 +8,6 @@ use myelin_stdx::sync::lock;
 use myelin_wire::peer::leaf;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Subjects of answers to requests of other clusters, as they travel between servers.
-const MAPPED_ANSWERS: &[u8] = b"_GR_.>";
 
 /// The interest that a new link with a leaf node or a hub has to be told.
 pub struct LeafAnnouncing {

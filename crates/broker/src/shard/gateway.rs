@@ -93,8 +93,8 @@ impl Shard {
     }
 
     /// Routes an answer of a leaf node or a hub to a request of another cluster, under a mapped
-    /// subject: straight to the server that awaits it. False where this server has no gateway: its
-    /// own hub may have one.
+    /// subject: straight to the server that awaits it. False where this server has no gateway to
+    /// that cluster: its own hub may have one.
     #[cold]
     #[inline(never)]
     pub(super) fn publish_answer_of_leaf(
@@ -108,9 +108,11 @@ impl Shard {
         let Some(gateways) = GatewayLinks::of(&cluster) else { return false };
         if mapped.cluster == gateways.own().cluster {
             self.publish_answer(conn, account, (routed, mapped), now);
-        } else if let Some(link) = gateways.outbound_to(mapped.cluster)
-            && link.close_requested().is_none()
-        {
+        } else {
+            let Some(link) = gateways.outbound_to(mapped.cluster) else { return false };
+            if link.close_requested().is_some() {
+                return false;
+            }
             let prefix = prefix_of(&cluster, account, routed.reply, now).unwrap_or_default();
             let reply = [prefix, routed.reply].concat();
             let body = (routed.header_len as usize, routed.body);
@@ -192,11 +194,10 @@ impl Shard {
     /// the subject is no such reply, the publisher has not got the request, or the cluster is cut
     /// off.
     fn publish_to_requester(&mut self, from: &Publisher<'_>, message: &PubMessage<'_>) -> Option<Published> {
+        // Leaf nodes see the mapped reply, and what other servers send is no answer of anybody
+        // here: it would go back and forth.
         let responder = match from.source {
-            // Leaf nodes see the mapped reply.
-            Source::Leaf { .. } if !from.is_service => return None,
-            _ if from.is_service => None,
-            Source::Here | Source::Request { .. } => Some(from.conn.cid()),
+            Source::Here | Source::Request { .. } => (!from.is_service).then(|| from.conn.cid()),
             _ => return None,
         };
         let (whole, hub) = from.account.gateway_replies.find(message.address(), responder, from.now)?;

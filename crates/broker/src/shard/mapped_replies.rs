@@ -4,7 +4,7 @@
 use crate::account::Account;
 use crate::cluster::Cluster;
 use crate::conn::Conn;
-use crate::gateway_replies::MappedRequest;
+use crate::gateway_replies::{MOST_RECEIVERS, MappedRequest};
 use crate::link::gateway_links::GatewayLinks;
 use crate::link::remote_sub::RemoteSub;
 use crate::subscription::Subscription;
@@ -57,9 +57,6 @@ pub(super) fn unmapped<'a>(routed: &Routed<'a>) -> (Routed<'a>, &'a [u8]) {
     }
 }
 
-/// Receivers of a request at most that are told apart: of more, whoever answers counts as one.
-const MOST_RECEIVERS: usize = 64;
-
 /// Remembers where answers to a request are to go, before it is delivered. `hub`: the link with a
 /// leaf node or a hub over which it has come, if it has.
 #[cold]
@@ -88,8 +85,15 @@ fn receivers(account: &Account, address: &[u8]) -> Option<Box<[u64]>> {
     let mut matched = Matched::<Arc<Subscription>>::new();
     account.interest.collect(address, &mut matched);
     let queues = matched.queues.iter().flat_map(|group| &group.members);
-    let mut found: Vec<_> =
-        matched.plain.iter().chain(queues).take(MOST_RECEIVERS + 1).map(|sub| sub.conn().cid()).collect();
-    found.dedup();
-    (found.len() <= MOST_RECEIVERS).then(|| found.into())
+    let mut found = Vec::with_capacity(MOST_RECEIVERS);
+    for cid in matched.plain.iter().chain(queues).map(|sub| sub.conn().cid()) {
+        if found.len() == MOST_RECEIVERS {
+            return None;
+        }
+        // Neighbours are often of one connection.
+        if found.last() != Some(&cid) {
+            found.push(cid);
+        }
+    }
+    Some(found.into())
 }

@@ -198,6 +198,24 @@ fn what_others_publish_on_the_reply_of_a_request_is_no_answer() {
     assert_eq!(listens.received(), "");
 }
 
+/// An answer that another cluster sends on, because somebody here listens to everything, is no
+/// answer of anybody here: it would go back, and come again.
+#[test]
+fn what_comes_on_the_reply_of_a_request_does_not_go_back() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    let _serves = client(&net, "SUB work 1\r\n");
+    let monitor = client(&net, "SUB _INBOX.> 2\r\n");
+    let reply = of_a("_INBOX.x");
+    inbound.says(&net, &format!("RMSG $G work {reply} 1\r\n?\r\n"));
+    inbound.says(&net, "RMSG $G _INBOX.x 1\r\n!\r\n");
+    leaf.says(&net, "LMSG _INBOX.x 1\r\n!\r\n");
+    net.flush_all();
+    assert_eq!(monitor.received(), "MSG _INBOX.x 2 1\r\n!\r\n".repeat(2));
+    assert!(outbound.got(&net, "RMSG").is_empty());
+}
+
 /// A client that has left the service meanwhile was asked nevertheless.
 #[test]
 fn who_was_asked_once_answers() {

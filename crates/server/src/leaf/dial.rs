@@ -108,26 +108,28 @@ impl<'d> Migration<'d> {
             // streams that were made meanwhile; with one it is once.
             if delay.is_zero() {
                 tokio::time::sleep_until(end.into()).await;
-                self.with_jetstream(JetStream::set_aside_in);
+                self.with_jetstream(JetStream::set_aside_in).await;
             } else if (now..end).contains(&due) {
                 tokio::time::sleep_until(due.into()).await;
-                self.with_jetstream(JetStream::set_aside_in);
+                self.with_jetstream(JetStream::set_aside_in).await;
             }
         }
         tokio::time::sleep_until(end.into()).await;
     }
 
     /// The hub is there.
-    fn end(&self) {
-        self.with_jetstream(JetStream::lead_again_in);
+    async fn end(&self) {
+        self.with_jetstream(JetStream::lead_again_in).await;
     }
 
-    /// Does something with JetStream and the account, on a thread that may wait.
-    fn with_jetstream(&self, act: fn(&JetStream, &str)) {
+    /// Does something with JetStream and the account, on a thread that may wait, before anything
+    /// else of this.
+    async fn with_jetstream(&self, act: fn(&JetStream, &str)) {
         let Some(jetstream) = self.delay.and_then(|_| self.jetstream.get()) else { return };
         let account = self.account.clone();
         let act = move || act(&jetstream, &account);
-        drop(supervise::blocking_on(&Handle::current(), SupervisedPart::Dial, act));
+        // A panic in there is in the log.
+        let _ = supervise::blocking_on(&Handle::current(), SupervisedPart::Dial, act).await;
     }
 }
 
@@ -191,7 +193,7 @@ impl Dialler {
                 Ok((stream, peer)) => {
                     self.hand_over(nodes, (stream, peer), &remote, url).await;
                     // Compat: a connection is enough; the hub may refuse it still.
-                    return migration.end();
+                    return migration.end().await;
                 }
                 Err(error) => {
                     drop(nodes);
@@ -205,7 +207,7 @@ impl Dialler {
             migration.pause(pause).await;
         }
         // A hub that was taken out of the configuration.
-        migration.end();
+        migration.end().await;
     }
 
     fn report(&self, is_first: bool, attempts: u32, url: &LeafUrl, error: &str) {

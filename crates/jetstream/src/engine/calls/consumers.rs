@@ -64,7 +64,7 @@ impl Call {
         }
         let consumers = Arc::clone(stream.consumers());
         let leadership = consumers.leadership()?;
-        let info = match self.check_consumer(&stream, wanted)? {
+        let info = match self.check_consumer(&stream, wanted.clone())? {
             Created::New(wanted) => {
                 let config = stream.config();
                 let context = self.jetstream.create_context(&config);
@@ -78,10 +78,13 @@ impl Call {
                 self.make_durable(&stream, info.config.as_ref(), leadership).await?;
                 info
             }
-            Created::Changed(wanted) => {
-                let live = consumers.find(&wanted.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
-                if consumers.config(&wanted.name).is_none_or(|known| *known != *wanted) {
-                    let config = consumers.update(&live, *wanted).await?;
+            Created::Changed(changed) => {
+                let live = consumers.find(&changed.name).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
+                if consumers.config(&changed.name).is_none_or(|known| *known != *changed) {
+                    let check = || match self.check_consumer(&stream, wanted)? {
+                        Created::New(config) | Created::Changed(config) => Ok(*config),
+                    };
+                    let config = consumers.update_checked(&live, check).await?;
                     self.make_durable(&stream, Some(&config), leadership).await?;
                 }
                 self.begin_again(&stream, &live).await?;

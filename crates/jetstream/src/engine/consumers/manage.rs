@@ -252,11 +252,21 @@ impl StreamConsumers {
         live: &Arc<LiveConsumer>,
         config: ConsumerConfig,
     ) -> Result<Arc<ConsumerConfig>, ApiError> {
-        let config = Arc::new(config);
+        self.update_checked(live, move || Ok(config)).await
+    }
+
+    /// As [`update`](Self::update), with a configuration that is checked as late as may be: other
+    /// consumers of the stream are made and changed while this one's turn is waited for.
+    pub(in crate::engine) async fn update_checked(
+        &self,
+        live: &Arc<LiveConsumer>,
+        check: impl FnOnce() -> Result<ConsumerConfig, ApiError>,
+    ) -> Result<Arc<ConsumerConfig>, ApiError> {
         let (state_handle, created) = live
             .query_soon(|core, _| (core.state_handle().clone(), core.created()))
             .await
             .ok_or_else(gone)?;
+        let config = Arc::new(check()?);
         let (id, is_stored) = (state_handle.id(), state_handle.is_of(&self.stored));
         let note = |config: &ConsumerConfig| {
             let blob = Stored::new(created, config).encode();

@@ -125,14 +125,17 @@ impl Amnesia {
         if known < members.len() && !(is_late && known * 2 > members.len()) {
             return None;
         }
-        // Others may have been members once: nobody elects them.
-        let of_voters = self.logs.iter().filter(|(peer, _)| voters.contains(peer));
-        let places = of_voters.map(|(&peer, &log)| (log.term, log.index, peer));
-        let (term, index, chosen) = places.chain([(mine.term, mine.index, me)]).max()?;
-        let has_more = |log: &LogWord| log.is_voter && (log.term, log.index) > (term, index);
-        if self.logs.values().any(has_more) {
-            // By a log that goes further others vote: they find a leader.
-            self.chosen = None;
+        // Others may have been members once, or are to become some: nobody elects them.
+        let votes = self.logs.iter().filter(|(peer, log)| members.contains(peer) && log.is_voter);
+        let mine = mine.is_voter.then_some((mine.term, mine.index, me));
+        let votes = votes.map(|(&peer, &log)| (log.term, log.index, peer)).chain(mine);
+        let most = |of: &mut dyn Iterator<Item = (u64, u64, Peer)>| of.max();
+        let (term, index, chosen) = most(&mut votes.clone().filter(|(.., peer)| voters.contains(peer)))?;
+        let (of_term, of_index, of_all) = most(&mut votes.clone())?;
+        if (of_term, of_index) > (term, index) {
+            // It votes by a log that goes further, and knows who else does: it is voted for, and
+            // nobody stands by what the group once was.
+            self.chosen = Some(of_all);
             return None;
         }
         let is_news = self.chosen.replace(chosen) != Some(chosen);
@@ -212,7 +215,7 @@ mod tests {
         assert_eq!(decide(&mut amnesia, 0), None, "one is not there");
         assert_eq!(decide(&mut amnesia, 2 * RECOVERY_WAIT), None, "another one has more");
         amnesia.hear(peer(3), log(17, 9001, false));
-        assert_eq!((decide(&mut amnesia, 0), amnesia.chosen()), (None, None));
+        assert_eq!((decide(&mut amnesia, 0), amnesia.chosen()), (None, Some(peer(3))));
         // Where all have lost everything behind that, it is the one.
         amnesia.hear(peer(2), log(7, 2300, true));
         amnesia.hear(peer(3), log(7, 2368, true));

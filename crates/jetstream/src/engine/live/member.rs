@@ -324,7 +324,7 @@ impl LiveStream {
                 member.want_members(&joined.wanted);
                 joined.member = member;
                 if !has_it {
-                    joined.amnesia = Some(Amnesia::behind(confirmed.1, self.scope.host.now()));
+                    joined.amnesia = Some(Amnesia::behind(confirmed.1, joined.groups.uptime()));
                     let (account, name) = (self.scope.account.name(), &self.scope.name);
                     let line = format_args!(
                         "JetStream stream '{account} > {name}' has lost entries that it had confirmed: it \

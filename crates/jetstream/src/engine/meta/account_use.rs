@@ -128,6 +128,9 @@ impl Meta {
     }
 }
 
+/// Others are asked at each so many looks, some two seconds apart, whatever has changed here.
+const ASK_ANYWAY: u32 = 8;
+
 /// Questions to other servers about accounts, by the names of these.
 #[derive(Default)]
 pub(super) struct UsesElsewhere(Mutex<BTreeMap<String, AskedUse>>);
@@ -135,6 +138,9 @@ pub(super) struct UsesElsewhere(Mutex<BTreeMap<String, AskedUse>>);
 struct AskedUse {
     /// Bytes that the account stored here when others were asked.
     stored: Bytes,
+    /// How often nobody was asked since, at most.
+    passes: u32,
+    answers: Arc<UseElsewhere>,
     reply: String,
     binding: Arc<Binding>,
 }
@@ -171,7 +177,7 @@ impl Service for UseElsewhere {
 
 impl Meta {
     /// Asks other servers about accounts with limits of which more or less is stored here than when
-    /// they were asked last.
+    /// they were asked last, and now and then about all: elsewhere there may be more room.
     pub(super) fn look_at_uses(&self, jetstream: &JetStream) {
         let limited: BTreeMap<_, _> = jetstream
             .accounts()
@@ -189,14 +195,19 @@ impl Meta {
         });
         for (name, account) in limited {
             let stored = account.budgets().used();
+            let servers = self.servers();
             let one = asked.entry(name.clone()).or_insert_with(|| {
                 let reply = format!("_answer_.{}.{}", self.groups.me, jetstream.host.unique_id());
                 let by_server = Mutex::default();
-                let service = Arc::new(UseElsewhere { account: Arc::downgrade(&account), by_server });
-                let binding = self.groups.account.bind(reply.as_bytes(), service as Arc<dyn Service>);
-                AskedUse { stored: [-1, -1], reply, binding }
+                let answers = Arc::new(UseElsewhere { account: Arc::downgrade(&account), by_server });
+                let service = Arc::clone(&answers) as Arc<dyn Service>;
+                let binding = self.groups.account.bind(reply.as_bytes(), service);
+                AskedUse { stored: [-1, -1], passes: 0, answers, reply, binding }
             });
-            if std::mem::replace(&mut one.stored, stored) != stored {
+            one.passes = (one.passes + 1) % ASK_ANYWAY;
+            if std::mem::replace(&mut one.stored, stored) != stored || one.passes == 0 {
+                // One that was removed stores nothing for the cluster.
+                lock(&one.answers.by_server).retain(|name, _| servers.contains(name));
                 self.ask_for_use(&name, &one.reply);
             }
         }

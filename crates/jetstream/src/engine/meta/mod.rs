@@ -50,7 +50,7 @@ use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
-use myelin_store::{Message, Seq, Wait};
+use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -422,11 +422,13 @@ impl Meta {
         }
     }
 
-    fn note_unread(&self, jetstream: &JetStream, seq: Seq, error: &dyn std::fmt::Display) {
+    /// Notes that an assignment cannot be read. Answers whether nobody ever reads it again.
+    fn is_lost(&self, jetstream: &JetStream, seq: Seq, error: &ReadError) -> bool {
         if self.faults.unread.swap(seq, AcqRel) != seq {
             let line = format_args!("JetStream: the assignment {seq} cannot be read: {error}");
             jetstream.host.log(Level::Error, line);
         }
+        matches!(error, ReadError::Damaged(_))
     }
 
     /// Looks at what was committed since the last time.
@@ -443,8 +445,8 @@ impl Meta {
                 Ok(Some(message)) => message,
                 // A later one is about the same stream.
                 Ok(None) => continue,
-                Err(error) => {
-                    self.note_unread(&jetstream, seq, &error);
+                Err(error) if self.is_lost(&jetstream, seq, &error) => continue,
+                Err(_) => {
                     // What follows may build on it: it is looked at again.
                     last = seq - 1;
                     break;
@@ -494,11 +496,13 @@ impl Meta {
     /// Notes which groups may be older than this server's disk, once it knows all that there were
     /// when it came: its replica of the meta stream has everything that was committed.
     fn note_old_groups(&self) {
-        if !self.groups.is_disk_unknown() || self.is_behind() {
+        if !self.groups.is_disk_unknown() {
             return;
         }
+        // In this order: it is amnesiac until all is here that was committed, and this server is
+        // behind until it has looked at that.
         let status = self.live().group_status();
-        if status.is_some_and(|status| !status.is_amnesiac) {
+        if status.is_some_and(|status| !status.is_amnesiac) && !self.is_behind() {
             self.groups.note_old_groups(self.view().latest());
         }
     }

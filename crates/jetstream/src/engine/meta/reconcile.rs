@@ -339,7 +339,10 @@ impl Meta {
         let wanted = peers_of(&assignment.peers);
         self.groups.know(&wanted);
         self.groups.know(&peers_of(&assignment.before));
-        let assigned: Vec<String> = assignment.servers().cloned().collect();
+        // One that was removed for good has nothing to tell any more.
+        let there = self.servers();
+        let assigned: Vec<String> =
+            assignment.servers().filter(|&name| there.contains(name)).cloned().collect();
         if live.group_status().is_some() {
             live.tell_members(peers_of(&assigned));
             live.want_members(wanted);

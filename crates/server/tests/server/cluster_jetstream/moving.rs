@@ -55,14 +55,6 @@ async fn five(streams: &[&str]) -> (Trio, Client) {
     (trio, client)
 }
 
-/// A configuration by which a stream is on none of these servers.
-fn not_on(name: &str, servers: &[usize]) -> Value {
-    let tags: Vec<String> = servers.iter().map(|at| format!("!az:{at}")).collect();
-    let mut config = stream(name, 3);
-    config["placement"] = json!({ "tags": tags });
-    config
-}
-
 /// Servers that a stream is on, in order, as its leader says.
 fn servers_of(info: &Value) -> Vec<String> {
     let replicas = info["cluster"]["replicas"].as_array().cloned().unwrap_or_default();
@@ -89,56 +81,6 @@ async fn assert_whole(client: &Client, name: &str, published: u64) {
     let bodies: BTreeSet<&str> = all.iter().filter_map(|(_, message)| message["data"].as_str()).collect();
     assert_eq!(bodies.len() as u64, published, "each number once");
     assert_eq!(all.len() as u64, published, "{name}");
-}
-
-/// Has a stream leave the first server for one that is stopped: the move is under way for certain.
-async fn move_to_stopped(trio: &mut Trio, client: &Client) {
-    let server = trio.nodes[3].server.as_mut().expect("it runs");
-    until("the fourth server is there, and gets it", async || {
-        server.signal(Signal::STOP);
-        let body = json!({"server": "N0"});
-        let moved = try_api(client, "ACCOUNT.STREAM.MOVE.$G.S", &body).await;
-        if moved["cluster"]["desired"].to_string().contains("N3") {
-            return Some(());
-        }
-        // Not yet heard of again, so that another one was chosen, or none.
-        server.signal(Signal::CONT);
-        try_api(client, "STREAM.CANCEL_MOVE.S", &Value::Null).await;
-        at_rest(client, "S", |names| names == ["N0", "N1", "N2"]).await;
-        None
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_moves_is_cancelled_and_loses_a_peer_while_it_is_published_to() {
-    let (mut trio, client) = five(&["S"]).await;
-    let publisher = Publisher::start(trio.client(2).await, "S");
-    let first = at_rest(&client, "S", |_| true).await;
-    assert_eq!(first, ["N0", "N1", "N2"]);
-    // Cancelled in the middle.
-    move_to_stopped(&mut trio, &client).await;
-    let refused = try_api(&client, "STREAM.UPDATE.S", &not_on("S", &[2])).await;
-    assert_eq!(refused["error"]["err_code"], 10124, "{refused}");
-    api(&client, "STREAM.CANCEL_MOVE.S", &Value::Null).await;
-    at_rest(&client, "S", |names| names == first).await;
-    trio.nodes[3].server.as_mut().expect("it runs").signal(Signal::CONT);
-    // A target that does not catch up is removed, and another one takes its place.
-    move_to_stopped(&mut trio, &client).await;
-    let removed = api(&client, "STREAM.PEER.REMOVE.S", &json!({"peer": "N3"})).await;
-    assert_eq!(removed["success"], true, "{removed}");
-    at_rest(&client, "S", |names| names == ["N1", "N2", "N4"]).await;
-    trio.nodes[3].server.as_mut().expect("it runs").signal(Signal::CONT);
-    // By tags, with nothing in the way, once the fourth server is there again.
-    until("servers that suit", async || {
-        let moved = try_api(&client, "STREAM.UPDATE.S", &not_on("S", &[1, 2])).await;
-        (moved["config"]["placement"]["tags"] == json!(["!az:1", "!az:2"])).then_some(())
-    })
-    .await;
-    at_rest(&client, "S", |names| names == ["N0", "N3", "N4"]).await;
-    let published = publisher.end().await;
-    assert_whole(&client, "S", published).await;
-    assert_eq!(same_everywhere(&client, "S").await as u64, published);
 }
 
 #[tokio::test(flavor = "multi_thread")]
