@@ -6,6 +6,7 @@
 
 use crate::config::{Login, RouteUrl};
 use myelin_auth::ClientCertificate;
+use myelin_wire::peer::info::PeerConnect;
 use std::fmt::Arguments;
 use std::sync::Arc;
 
@@ -29,19 +30,23 @@ pub struct CertificateRules {
 
 impl CertificateRules {
     /// Whether certificates decide, and not users and passwords.
-    pub(crate) fn decide(self) -> bool {
+    fn decide(self) -> bool {
         self.maps_user || self.checks_known_urls
     }
 }
 
-/// Whether a server with this certificate may come in: by `rules`, as the user of `login`, or under
-/// the name of one of `urls`. `note` gets what the log says of it.
+/// Whether a server that says this, and has shown this certificate, may come in: with the user and
+/// password of `login`, or, where `rules` have certificates decide, as that user or under the name
+/// of one of `urls`. `note` gets what the log says of it.
 pub(crate) fn admits<'u>(
     (rules, login): (CertificateRules, Option<&Login>),
     urls: impl Iterator<Item = &'u RouteUrl> + Clone,
-    certificate: Option<&ClientCertificate>,
+    (connect, certificate): (&PeerConnect, Option<&ClientCertificate>),
     note: &dyn Fn(Arguments<'_>),
 ) -> bool {
+    if !rules.decide() {
+        return login.is_none_or(|login| login.admits(connect));
+    }
     let Some(certificate) = certificate else {
         note(format_args!("User required in cert, no TLS connection state"));
         return false;

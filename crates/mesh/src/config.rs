@@ -148,11 +148,8 @@ impl MeshConfig {
         certificate: Option<&ClientCertificate>,
         note: &dyn Fn(Arguments<'_>),
     ) -> bool {
-        if self.certificates.decide() {
-            let rules = (self.certificates, self.login.as_ref());
-            return certificate::admits(rules, self.routes.iter(), certificate, note);
-        }
-        self.login.as_ref().is_none_or(|login| login.admits(connect))
+        let rules = (self.certificates, self.login.as_ref());
+        certificate::admits(rules, self.routes.iter(), (connect, certificate), note)
     }
 }
 

@@ -58,11 +58,7 @@ impl GatewayConfig {
         certificate: Option<&ClientCertificate>,
         note: &dyn Fn(Arguments<'_>),
     ) -> bool {
-        if self.certificates.decide() {
-            let urls = self.remotes.iter().flat_map(|remote| &remote.urls);
-            let rules = (self.certificates, self.login.as_ref());
-            return certificate::admits(rules, urls, certificate, note);
-        }
-        self.login.as_ref().is_none_or(|login| login.admits(connect))
+        let urls = self.remotes.iter().flat_map(|remote| &remote.urls);
+        certificate::admits((self.certificates, self.login.as_ref()), urls, (connect, certificate), note)
     }
 }

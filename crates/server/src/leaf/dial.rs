@@ -85,8 +85,10 @@ struct Migration<'d> {
     /// After how long without the hub, if at all. At the earliest before the second attempt.
     delay: Option<Duration>,
     jetstream: &'d Arc<Current>,
-    /// When an attempt failed first.
-    began: Option<Instant>,
+    /// When they are to be elsewhere, once an attempt has failed, if that is not at once.
+    due: Option<Instant>,
+    /// Whether that was done, and is done once.
+    is_over: bool,
 }
 
 impl<'d> Migration<'d> {
@@ -95,7 +97,7 @@ impl<'d> Migration<'d> {
             Some(ClusterMigrate::After(delay)) => Some(delay),
             Some(ClusterMigrate::Off) | None => None,
         };
-        Self { account: remote.config.account.clone(), delay, jetstream, began: None }
+        Self { account: remote.config.account.clone(), delay, jetstream, due: None, is_over: false }
     }
 
     /// An attempt has failed: waits for the next one.
@@ -103,15 +105,13 @@ impl<'d> Migration<'d> {
         let now = Instant::now();
         let end = now + pause;
         if let Some(delay) = self.delay {
-            let due = *self.began.get_or_insert(now) + delay;
             // Compat: without a delay it is when the pause is over, and again after each one, for
             // streams that were made meanwhile; with one it is once.
-            if delay.is_zero() {
-                tokio::time::sleep_until(end.into()).await;
-                self.with_jetstream(JetStream::set_aside_in).await;
-            } else if (now..end).contains(&due) {
+            let due = if delay.is_zero() { end } else { *self.due.get_or_insert(now + delay) };
+            if due <= end && !self.is_over {
                 tokio::time::sleep_until(due.into()).await;
                 self.with_jetstream(JetStream::set_aside_in).await;
+                self.is_over = !delay.is_zero();
             }
         }
         tokio::time::sleep_until(end.into()).await;

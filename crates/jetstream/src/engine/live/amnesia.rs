@@ -129,9 +129,8 @@ impl Amnesia {
         let votes = self.logs.iter().filter(|(peer, log)| members.contains(peer) && log.is_voter);
         let mine = mine.is_voter.then_some((mine.term, mine.index, me));
         let votes = votes.map(|(&peer, &log)| (log.term, log.index, peer)).chain(mine);
-        let most = |of: &mut dyn Iterator<Item = (u64, u64, Peer)>| of.max();
-        let (term, index, chosen) = most(&mut votes.clone().filter(|(.., peer)| voters.contains(peer)))?;
-        let (of_term, of_index, of_all) = most(&mut votes.clone())?;
+        let (term, index, chosen) = votes.clone().filter(|(.., peer)| voters.contains(peer)).max()?;
+        let (of_term, of_index, of_all) = votes.max()?;
         if (of_term, of_index) > (term, index) {
             // It votes by a log that goes further, and knows who else does: it is voted for, and
             // nobody stands by what the group once was.

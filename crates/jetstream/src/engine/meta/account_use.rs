@@ -193,9 +193,9 @@ impl Meta {
             }
             is_limited
         });
+        let servers = self.servers();
         for (name, account) in limited {
             let stored = account.budgets().used();
-            let servers = self.servers();
             let one = asked.entry(name.clone()).or_insert_with(|| {
                 let reply = format!("_answer_.{}.{}", self.groups.me, jetstream.host.unique_id());
                 let by_server = Mutex::default();

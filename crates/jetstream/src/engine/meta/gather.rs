@@ -170,21 +170,26 @@ impl Meta {
         jetstream: &JetStream,
         account: &str,
     ) -> StreamsElsewhere {
-        let account = account.to_owned();
-        let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
-        let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
-        let others = peers_of(&self.servers()).into_iter().filter(is_asked);
-        self.ask(jetstream, others.map(|peer| (peer, question.clone())).collect()).await
+        self.ask(jetstream, self.questions_of_use(account)).await
     }
 
     /// Asks all other servers that are there what an account uses, and has them answer to `reply`.
     pub(super) fn ask_for_use(&self, account: &str, reply: &str) {
-        let account = account.to_owned();
-        let question = StreamsQuestion { account, usage: true, ..StreamsQuestion::default() };
-        let payload = serde_json::to_vec(&question).unwrap_or_default();
+        self.send_questions(self.questions_of_use(account), reply);
+    }
+
+    fn questions_of_use(&self, account: &str) -> Vec<(Peer, StreamsQuestion)> {
+        let question =
+            || StreamsQuestion { account: account.to_owned(), usage: true, ..StreamsQuestion::default() };
         let is_asked = |&peer: &Peer| peer != self.groups.me && self.groups.is_there(peer);
+        let others = peers_of(&self.servers()).into_iter().filter(is_asked);
+        others.map(|peer| (peer, question())).collect()
+    }
+
+    fn send_questions(&self, by_peer: Vec<(Peer, StreamsQuestion)>, reply: &str) {
         let mut out = MessageBuf::default();
-        for peer in peers_of(&self.servers()).into_iter().filter(is_asked) {
+        for (peer, question) in by_peer {
+            let payload = serde_json::to_vec(&question).unwrap_or_default();
             let subject = format!("_ask_.{peer}");
             out.push(MessageRef {
                 subject: subject.as_bytes(),
@@ -207,18 +212,7 @@ impl Meta {
         let reply = format!("_answer_.{}.{}", self.groups.me, jetstream.host.unique_id());
         let service: Arc<dyn Service> = Arc::clone(&gathering) as Arc<dyn Service>;
         let binding = self.groups.account.bind(reply.as_bytes(), service);
-        let mut out = MessageBuf::default();
-        for (peer, question) in by_peer {
-            let payload = serde_json::to_vec(&question).unwrap_or_default();
-            let subject = format!("_ask_.{peer}");
-            out.push(MessageRef {
-                subject: subject.as_bytes(),
-                reply: reply.as_bytes(),
-                payload: &payload,
-                ..MessageRef::default()
-            });
-        }
-        self.groups.publish(out);
+        self.send_questions(by_peer, &reply);
         let timer = Arc::downgrade(&gathering) as Weak<dyn Timer>;
         jetstream.host.schedule(jetstream.host.now() + PATIENCE, timer);
         promised.await;

@@ -198,18 +198,26 @@ fn a_replica_that_replaces_another_one_has_the_tags() {
     refused(&mut cluster, ("STREAM.CANCEL_MOVE.S", ""), 10129);
 }
 
+/// Has a stream begin to move to servers that nobody hears, which are still believed to be there.
+/// Answers which of them it is to have, and which of those before it keeps.
+fn move_to_isolated(cluster: &mut MetaCluster, before: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    cluster.isolated = (0..5).filter(|number| !before.contains(number)).collect();
+    ask(cluster, "ACCOUNT.STREAM.MOVE.$G.S", "{}");
+    let leader = cluster.meta_leader().expect("there is one");
+    let meta = cluster.house(leader).jetstream.meta().expect("it has one");
+    let peers = meta.view().get("$G", "S").expect("it is there").peers.clone();
+    (0..5)
+        .filter(|number| peers.contains(&format!("n{}", number + 1)))
+        .partition(|number| !before.contains(number))
+}
+
 #[test]
 fn a_target_that_dies_while_it_catches_up_is_replaced() {
     let mut cluster = cluster(5, &config(3, ""));
     publish(&mut cluster, "before");
     let before = wait_for(&mut cluster, 3, 1);
-    let others: Vec<usize> = (0..5).filter(|number| !before.contains(number)).collect();
-    cluster.isolated.clone_from(&others);
-    ask(&mut cluster, "ACCOUNT.STREAM.MOVE.$G.S", "{}");
-    let meta = cluster.house(before[0]).jetstream.meta().expect("it has one");
-    let peers = meta.view().get("$G", "S").expect("it is there").peers.clone();
-    let target = others.iter().copied().find(|&number| peers.contains(&format!("n{}", number + 1)));
-    let target = target.expect("one of the two");
+    let (targets, _) = move_to_isolated(&mut cluster, &before);
+    let target = targets[0];
     cluster.isolated.clear();
     cluster.isolated.push(target);
     cluster.kill(target);
@@ -292,14 +300,8 @@ fn a_cancellation_brings_no_stream_back_to_an_evacuated_server() {
     let mut cluster = cluster(5, &config(3, ""));
     publish(&mut cluster, "before");
     let before = wait_for(&mut cluster, 3, 1);
-    let others: Vec<usize> = (0..5).filter(|number| !before.contains(number)).collect();
-    cluster.isolated.clone_from(&others);
-    ask(&mut cluster, "ACCOUNT.STREAM.MOVE.$G.S", "{}");
-    let leader = cluster.meta_leader().expect("there is one");
-    let meta = cluster.house(leader).jetstream.meta().expect("it has one");
-    let peers = meta.view().get("$G", "S").expect("it is there").peers.clone();
-    let stays = before.iter().copied().find(|number| peers.contains(&format!("n{}", number + 1)));
-    let evacuated = stays.expect("two of three");
+    let (_, stays) = move_to_isolated(&mut cluster, &before);
+    let evacuated = stays[0];
     evacuate(&mut cluster, &format!("n{}", evacuated + 1));
     cluster.pass(2);
     let back = ask(&mut cluster, "STREAM.CANCEL_MOVE.S", "");
