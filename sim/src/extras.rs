@@ -7,8 +7,30 @@ use crate::plan::{Acks, ConsumerPlan, StreamPlan};
 
 /// Change of the seed from which these are drawn.
 const SALT: u64 = 0x6d79_656c_696e_2d32;
+/// Change of the seed from which its pace is drawn.
+const PACE_SALT: u64 = 0x7061_6365_206f_6620;
 /// Subjects of a stream that consumers ask for by name.
 const SUBJECTS: u64 = 5;
+
+/// How often something goes wrong, and how often everything is looked at: one operation in so many.
+/// Half of the seeds are as those before 29 November 2026. In the others a server lives long enough
+/// for what many operations make: more segments, more that is pending, merges and compactions.
+pub(crate) struct Pace {
+    pub(crate) faults: u64,
+    pub(crate) checks: u64,
+}
+
+impl Pace {
+    /// Follows from the seed alone, and takes no number from anything else that is drawn.
+    pub(crate) fn draw(seed: u64) -> Self {
+        let (faults, checks) = match Rng::seeded(seed ^ PACE_SALT).below(4) {
+            0 | 1 => (60, 120),
+            2 => (240, 240),
+            _ => (960, 480),
+        };
+        Self { faults, checks }
+    }
+}
 
 /// Draws of consumers with filters and of their updates, of purges that keep some of a subject, and
 /// of streams that refuse by subject.

@@ -46,14 +46,11 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use extras::Pace;
 use world::{Tells, World};
 
 pub use world::Counts;
 
-/// One operation in so many is a fault.
-const FAULTS: u64 = 60;
-/// One operation in so many is followed by a look at everything.
-const CHECKS: u64 = 120;
 /// Nanoseconds in which each message ends that does so by itself.
 const LIFETIMES: u64 = 12_000_000_000;
 /// Turns of the server's threads between two operations, at most.
@@ -199,14 +196,15 @@ pub fn again(seed: u64, operations: u64) -> String {
 
 fn story(world: &mut World, operations: u64) -> Result<(), String> {
     world.start()?;
+    let pace = Pace::draw(world.seed());
     for _ in 0..operations {
         world.operate()?;
         let turns = world.rng.below(TURNS);
         world.turns(turns)?;
-        if world.rng.below(FAULTS) == 0 {
+        if world.rng.below(pace.faults) == 0 {
             world.fault()?;
         }
-        if world.rng.below(CHECKS) == 0 {
+        if world.rng.below(pace.checks) == 0 {
             world.check()?;
         }
     }

@@ -278,6 +278,10 @@ impl World {
         story.push_back(format!("{at:>10} us  {}", line()));
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.record.seed
+    }
+
     pub(crate) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers

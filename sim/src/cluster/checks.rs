@@ -21,10 +21,12 @@ type Contents = (BTreeMap<u64, (String, String)>, String);
 impl World {
     /// Rules that hold at every moment.
     pub(super) fn check(&mut self) -> Result<(), String> {
+        let mut present = BTreeSet::new();
         for number in self.all() {
             let Some(node) = self.node(number) else { continue };
             for view in node.groups() {
                 let status = view.status;
+                present.insert((view.name.clone(), number));
                 if status.role == RaftRole::Leader {
                     let known = *self.leaders.entry((view.name.clone(), status.term)).or_insert(number);
                     if known != number {
@@ -47,6 +49,8 @@ impl World {
                 }
             }
         }
+        // Whoever comes back as a member of a group begins anew.
+        self.commits.retain(|group, _| present.contains(group));
         Ok(())
     }
 
@@ -111,11 +115,10 @@ impl World {
         };
         let made: Vec<usize> = (0..self.streams.len()).filter(|&at| self.streams[at].is_made).collect();
         let is_whole = |&at: &usize| {
-            let plan = &self.streams[at].plan;
-            let has = self
-                .all()
-                .filter(|&number| self.node(number).is_some_and(|node| node.stream(&plan.name).is_some()));
-            has.count() == plan.replicas && self.leading(at).len() == 1
+            let model = &self.streams[at];
+            let has_it = |node: &Node| node.stream(&model.plan.name).is_some();
+            let has = self.all().filter(|&number| self.node(number).is_some_and(has_it));
+            has.count() == model.wanted && self.leading(at).len() == 1
         };
         let replicated = made.iter().filter(|&&at| self.streams[at].plan.replicas > 1).count();
         groups.len() > replicated && groups.values().all(is_same) && made.iter().all(is_whole)

@@ -2,8 +2,7 @@
 //! has decided is taken back when it hears of that.
 
 use super::history::Outcome;
-use super::node::NAMES;
-use super::world::{Asked, SECOND, World};
+use super::world::{SECOND, World};
 
 impl World {
     /// A leader is cut off and goes on for a while; others lead meanwhile.
@@ -43,11 +42,7 @@ impl World {
     /// Whoever was cut off leads again, perhaps, and is asked for the same once more.
     fn come_back(&mut self, stream: usize, leader: usize, names: &[usize]) -> Result<(), String> {
         self.pass(2 * SECOND)?;
-        let api = format!("$JS.API.STREAM.LEADER.STEPDOWN.{}", self.streams[stream].plan.name);
-        let preferred = format!(r#"{{"placement":{{"preferred":"{}"}}}}"#, NAMES[leader]);
-        let to = self.running();
-        let Some(home) = self.home() else { return Ok(()) };
-        self.ask(Asked::Nothing, home, &to, (&api, &preferred));
+        let Some(home) = self.prefer(stream, leader) else { return Ok(()) };
         self.pass(SECOND)?;
         for &name in names {
             let to = self.leading(stream);

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+use myelin_jetstream::ClusterHealth;
 
 use super::node::NAMES;
 use super::world::{SECOND, World};
@@ -136,6 +137,12 @@ impl World {
     fn remembers(&self, number: usize) -> bool {
         let Some(node) = self.node(number) else { return false };
         let groups = node.groups();
+        if self.moves.is_some() {
+            // Which streams it has to have, the cluster says.
+            let health = node.jetstream.cluster_health();
+            let is_well = |health: ClusterHealth| health.meta.is_none() && health.streams.is_empty();
+            return health.is_some_and(is_well) && groups.iter().all(|view| !view.status.is_amnesiac);
+        }
         let is_whole = |name: &str| {
             let live = node.stream(name);
             live.and_then(|live| live.group_status()).is_some_and(|status| !status.is_amnesiac)

@@ -13,6 +13,7 @@ mod fast;
 mod faults;
 pub mod history;
 mod model;
+mod moves;
 mod network;
 mod node;
 mod operations;
@@ -84,6 +85,7 @@ fn story(world: &mut World, operations: u64) -> Result<(), String> {
     world.network.loss = world.plan.loss;
     for _ in 0..operations {
         world.operate()?;
+        world.move_some();
         let turns = world.rng.below(TURNS);
         world.turns(turns)?;
         if world.rng.below(FAULTS) == 0 {
@@ -92,6 +94,7 @@ fn story(world: &mut World, operations: u64) -> Result<(), String> {
         world.check()?;
     }
     world.heal()?;
+    world.end_moves()?;
     world.settle()?;
     world.publish_last()?;
     world.settle()?;

@@ -59,6 +59,10 @@ pub(super) struct StreamModel {
     pub(super) plan: StreamPlan,
     pub(super) is_made: bool,
     pub(super) is_consumed: bool,
+    /// Replicas that were asked for last; the plan has the least that there may be.
+    pub(super) wanted: usize,
+    /// Whether the last request for them was accepted.
+    pub(super) is_scaled: bool,
     pub(super) publications: Vec<Publication>,
     pub(super) batches: u64,
     pub(super) looks: Vec<Look>,
@@ -86,6 +90,8 @@ pub(super) struct StreamModel {
 impl StreamModel {
     pub(super) fn new(plan: StreamPlan) -> Self {
         Self {
+            wanted: plan.replicas,
+            is_scaled: false,
             plan,
             is_made: false,
             is_consumed: false,

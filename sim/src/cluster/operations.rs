@@ -346,6 +346,7 @@ impl World {
                 let is_there = answer["error"]["err_code"] == 10_058;
                 self.streams[*stream].is_made |= !is_error || is_there;
             }
+            Asked::Scale { stream, is_last } => self.streams[*stream].is_scaled |= *is_last && !is_error,
             Asked::MakeConsumer { stream } => self.streams[*stream].is_consumed |= !is_error,
             Asked::Fast { stream, names } => self.fast_ended(*stream, names, &answer)?,
             Asked::Purge { stream, below } if !is_error => self.streams[*stream].purge(*below, now),

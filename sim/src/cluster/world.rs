@@ -11,6 +11,7 @@ use myelin_stdx::rng::Rng;
 
 use super::fast::is_end;
 use super::model::StreamModel;
+use super::moves::Moves;
 use super::network::{Network, Parcel};
 use super::node::{CLIENTS, Letter, META, NAMES, Node, peer};
 use super::plan::ClusterPlan;
@@ -34,6 +35,7 @@ pub(super) enum Asked {
     Fast { stream: usize, names: Vec<usize> },
     MakeStream { stream: usize },
     MakeConsumer { stream: usize },
+    Scale { stream: usize, is_last: bool },
     Confirm { stream: usize, seq: u64 },
     Purge { stream: usize, below: u64 },
     Delete { stream: usize, seq: u64 },
@@ -89,6 +91,8 @@ pub(super) struct World {
     /// Numbers for all that was not simulated at first, in half of the seeds.
     pub(super) extras: Rng,
     pub(super) has_extras: bool,
+    /// Changes of members, where there are any.
+    pub(super) moves: Option<Moves>,
     pub(super) counts: Counts,
     trace: DefaultHasher,
     /// Lines, if somebody wants them.
@@ -104,6 +108,8 @@ impl World {
         if has_extras {
             plan.draw_extras(&mut extras);
         }
+        let moves = Moves::draw(seed, &plan);
+        plan.has_moves = moves.is_some();
         let machine = |number: usize, rng: &mut Rng| Machine {
             disk: FaultyDisk::new(rng.next_u64() ^ number as u64),
             clock: Arc::new(Clock::new()),
@@ -132,6 +138,7 @@ impl World {
             weak: BTreeSet::new(),
             extras,
             has_extras,
+            moves,
             counts: Counts::default(),
             trace: DefaultHasher::new(),
             story: tells.then(VecDeque::new),

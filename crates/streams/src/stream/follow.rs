@@ -132,6 +132,7 @@ impl StreamCore {
             self.ids.take_back(last_seq);
             self.ids.decided.take_back(first, last_seq);
         }
+        self.batches.fast.take_back(last_seq);
         self.last.time = self.store.totals().last_timestamp;
         self.last.set_id(b"");
         let mut buffer = Vec::new();

@@ -200,6 +200,12 @@ impl FastBatches {
         }
     }
 
+    /// Gives up batches of which messages behind `last` were stored, which are taken back, and tells
+    /// nobody: another leader knows of none of them, and counts no gap.
+    pub fn take_back(&mut self, last: u64) {
+        self.batches.retain(|batch| !batch.has_stored_behind(last));
+    }
+
     /// Gives up all batches, and tells nobody.
     pub fn forget(&mut self) {
         self.batches.drain().for_each(drop);

@@ -83,6 +83,11 @@ impl FastBatch {
         &self.reply
     }
 
+    /// Whether a message of it has a later sequence than this.
+    pub(super) fn has_stored_behind(&self, seq: u64) -> bool {
+        self.stored > seq
+    }
+
     /// Whether this place is the next one.
     pub(super) fn expects(&self, sequence: u64) -> bool {
         !self.committing && sequence == self.last + 1

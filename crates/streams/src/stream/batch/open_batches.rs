@@ -124,6 +124,13 @@ impl<T> OpenBatches<T> {
         std::mem::replace(self, anew).places.into_iter().flatten().map(|open| open.content)
     }
 
+    /// Takes out those that are not to stay.
+    pub(super) fn retain(&mut self, stays: impl Fn(&T) -> bool) {
+        let is_out = |open: &Option<OpenBatch<T>>| open.as_ref().is_some_and(|open| !stays(&open.content));
+        let out: Vec<usize> = (0..self.places.len()).filter(|&at| is_out(&self.places[at])).collect();
+        out.into_iter().for_each(|at| drop(self.remove(at)));
+    }
+
     /// When to ask for what is overdue; may be too early.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         (self.earliest < Timestamp::MAX).then_some(self.earliest)
