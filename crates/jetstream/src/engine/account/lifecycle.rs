@@ -159,11 +159,13 @@ impl AccountStreams {
         Ok(live)
     }
 
-    /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
+    /// Makes a stream that was filled one of the account's, which is to have so many replicas in a
+    /// cluster. `Err` has what must be removed.
     pub(in crate::engine) fn adopt(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
         mut built: BuiltStream,
+        replicas: i64,
     ) -> Result<Arc<LiveStream>, (Box<StreamBuilder>, RestoreError)> {
         if self.limits().is_none() {
             return Err((built.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
@@ -174,7 +176,8 @@ impl AccountStreams {
         }
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
-        if let Err(error) = config::join(&built.config, &**self, &limits) {
+        let asked = StreamConfig { num_replicas: replicas, ..built.config.clone() };
+        if let Err(error) = config::join(&asked, &**self, &limits) {
             return Err((built.undo(), error.into()));
         }
         let _held = match jetstream.hold(&built.config, None) {
