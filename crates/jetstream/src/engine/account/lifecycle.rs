@@ -476,6 +476,32 @@ impl AccountStreams {
         Ok(())
     }
 
+    /// Removes a stream that was made just now and is not durable, unless something was stored in it
+    /// meanwhile. Answers whether it is gone. For threads that may wait.
+    pub(in crate::engine) fn delete_unused(&self, jetstream: &JetStream, live: &Arc<LiveStream>) -> bool {
+        let _leaving = LeavingStream { streams: self, live };
+        let Some(mut guard) = live.lock_core() else { return true };
+        if guard.parts().0.state().totals.last_seq > 0 {
+            return false;
+        }
+        live.unbind();
+        // From here on nothing is stored in it.
+        let core = guard.into_core().filter(|_| live.is_stored());
+        if let Some(mut core) = core {
+            live.consumers().end_log();
+            match jetstream.store.state_removed(core.store().id()) {
+                Ok(()) => {
+                    let files = jetstream.store.retire_stream(core.store_mut());
+                    jetstream.removals.add(&jetstream.host, files);
+                }
+                // The next start removes it, if it finds it.
+                Err(_) => jetstream.store.abandon_stream(core.store_mut()),
+            }
+        }
+        live.consumers().end_all_and_wait("Consumer Deleted", &mut MessageBuf::default());
+        true
+    }
+
     /// Removes a stream with its messages and its consumers. What it has at its origins stays: a
     /// replica that takes its place goes on with that. For threads that may wait.
     pub(super) fn end_and_wait(
