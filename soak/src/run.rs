@@ -21,10 +21,6 @@ const REST: Duration = Duration::from_millis(3500);
 /// How long loads may take to end their turns.
 const LAST_TURNS: Duration = Duration::from_secs(60);
 
-/// In a short run, beside other tests on two cores, a removed file may stay open for so long: 6.5
-/// and 9 s were seen, and what had it open is not known. One that leaks stays open for good.
-const STAYS_IN_A_SHORT_RUN: Duration = Duration::from_secs(20);
-
 /// Runs `plan`, and gives every line of its table to `print`.
 ///
 /// # Errors
@@ -43,7 +39,6 @@ pub async fn run(plan: &Plan, mut print: impl FnMut(&str)) -> Result<Verdict, Er
         Ok(seen) => {
             verdict.grown = judge(&figures(&world, plan), &seen.rows);
             verdict.held = seen.measure.held();
-            verdict.held.retain(|held| !plan.is_short() || held.open_for > STAYS_IN_A_SHORT_RUN);
             verdict.idle =
                 loads.tallies().into_iter().filter(|tally| is_idle(tally, &seen.tallies)).collect();
         }

@@ -17,7 +17,7 @@
 //!    u64 from, to, term, index, log term, commit, commit term, reject hint
 //!    u32 entries, then for each: u64 term, u32 bytes, the bytes
 //! 16, rest:   u64 term, index, chain
-//! 17, log (flags: 1 amnesiac):      u64 term of the last entry, its index, 0
+//! 17, log (flags: 1 amnesiac, 2 votes, 4 aside): u64 term of the last entry, its index, 0
 //! 32, asks for support:             u64 incarnation, epoch, sent
 //! 33, answers that (flags: 1 given): u64 incarnation, epoch, sent
 //! ```
@@ -45,6 +45,7 @@ const REST: u8 = 16;
 const LOG: u8 = 17;
 const AMNESIAC: u8 = 1;
 const VOTER: u8 = 2;
+const ASIDE: u8 = 4;
 const ASK: u8 = 32;
 const ANSWER: u8 = 33;
 
@@ -106,6 +107,8 @@ pub struct LogWord {
     pub is_amnesiac: bool,
     /// Whether its log says that it votes.
     pub is_voter: bool,
+    /// Whether the member takes no lead, as clients cannot reach its server.
+    pub is_aside: bool,
 }
 
 /// Bytes that no server of ours has written: the connection is of no use any more.
@@ -199,7 +202,10 @@ impl FrameBody {
                 (message.kind as u8, flags)
             }
             Self::Rest(..) => (REST, 0),
-            Self::Log(_, word) => (LOG, flag(word.is_amnesiac, AMNESIAC) | flag(word.is_voter, VOTER)),
+            Self::Log(_, word) => {
+                let voter = flag(word.is_voter, VOTER) | flag(word.is_aside, ASIDE);
+                (LOG, flag(word.is_amnesiac, AMNESIAC) | voter)
+            }
             Self::Ask(_) => (ASK, 0),
             Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
         }
@@ -263,8 +269,9 @@ impl FrameParser<'_> {
             }
             LOG => {
                 let (term, index, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
-                let (is_amnesiac, is_voter) = (flags & AMNESIAC != 0, flags & VOTER != 0);
-                FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter })
+                let [is_amnesiac, is_voter, is_aside] =
+                    [AMNESIAC, VOTER, ASIDE].map(|flag| flags & flag != 0);
+                FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter, is_aside })
             }
             ASK | ANSWER => {
                 let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
@@ -370,7 +377,13 @@ mod tests {
                 ),
                 3 => FrameBody::Log(
                     GroupPlace { group: GroupId(group), epoch: number },
-                    LogWord { term: first, index: second, is_amnesiac: is_given, is_voter: number % 2 == 1 },
+                    LogWord {
+                        term: first,
+                        index: second,
+                        is_amnesiac: is_given,
+                        is_voter: number % 2 == 1,
+                        is_aside: number % 3 == 1,
+                    },
                 ),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),
                 _ => FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given }),

@@ -50,8 +50,8 @@ pub struct SupportAnswer {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     incarnation: u64,
-    /// When this life began.
-    started: u64,
+    /// From when on it may promise and vote.
+    free: u64,
     peers: BTreeMap<Peer, PeerLiveness>,
 }
 
@@ -81,7 +81,7 @@ impl Liveness {
     #[must_use]
     pub fn new(incarnation: u64, peers: &[Peer], now: u64) -> Self {
         let peers = peers.iter().map(|&peer| (peer, PeerLiveness::new(now))).collect();
-        Self { incarnation, started: now, peers }
+        Self { incarnation, free: now + nanoseconds(SUPPORT), peers }
     }
 
     /// Knows of another server from now on. Nothing happens if it does already.
@@ -186,7 +186,13 @@ impl Liveness {
     /// promised nothing any more.
     #[must_use]
     pub fn may_vote(&self, now: u64) -> bool {
-        now >= self.started + nanoseconds(SUPPORT)
+        now >= self.free
+    }
+
+    /// No earlier life of this server has promised anything that still counts: none of the servers
+    /// that it is linked with leads a group. It may promise and vote from now on.
+    pub fn has_promised_nothing(&mut self) {
+        self.free = 0;
     }
 
     /// Servers whose support has ended since the last call: groups that are led there need another

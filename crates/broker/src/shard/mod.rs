@@ -69,9 +69,10 @@ const DELIVERIES: usize = 256 * 1024;
 /// publish to each other may never come to an end.
 const SERVED_PER_FLUSH: usize = 1024;
 
-/// Buckets of the route cache that a flush looks at, and that a quiet second does.
+/// Buckets of the route cache that a flush looks at, and that a quiet second does: half of them. A
+/// route keeps the stream to which it leads, and with it the file of a stream that was removed.
 const SWEEP_PER_FLUSH: usize = 2;
-const SWEEP_AT_REST: usize = 512;
+const SWEEP_AT_REST: usize = 2048;
 
 /// Shard: routes, stages, cohorts and buffers of one thread.
 pub struct Shard {

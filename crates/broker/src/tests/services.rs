@@ -64,6 +64,26 @@ fn a_service_gets_what_one_tick_published_at_once_and_its_answers_leave_with_it(
     assert_eq!(*echo.calls.lock().unwrap(), [expected]);
 }
 
+#[test]
+fn a_service_that_is_gone_is_let_go_of_within_two_quiet_seconds() {
+    let net = Net::new();
+    let account = net.broker.account("$G").unwrap();
+    let gone: Arc<dyn Service> = Arc::new(Laggard::default());
+    let binding = account.bind(b"orders.*", Arc::clone(&gone));
+    let mut peer = client(&net);
+    // The second time its route is kept.
+    for _ in 0..3 {
+        (0..50).for_each(|at| peer.send(&format!("PUB orders.{at} 0\r\n\r\n")));
+        net.flush(0);
+    }
+    account.unbind(&binding);
+    let weak = Arc::downgrade(&gone);
+    drop((gone, binding));
+    assert!(weak.strong_count() > 0, "routes lead to it");
+    (0..2).for_each(|_| net.quiet_second(0));
+    assert_eq!(weak.strong_count(), 0, "a removed stream would keep its file open");
+}
+
 /// Takes what comes, and is behind when it is told so.
 #[derive(Default)]
 struct Laggard {

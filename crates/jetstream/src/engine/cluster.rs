@@ -22,6 +22,9 @@ pub(super) trait MetaSearch: Send + Sync {
     /// Another server, of this name, is linked.
     fn is_linked(&self, name: &str);
 
+    /// How many servers a new group has.
+    fn expected(&self) -> usize;
+
     /// Asks all other servers.
     fn ask(&self);
 }

@@ -115,9 +115,14 @@ impl JetStream {
         })
     }
 
-    /// The meta group; `None` where the server is alone, or the group is still to be formed.
+    /// The meta group; `None` where the server is alone.
     pub fn meta_group(&self) -> Option<MetaView> {
-        let meta = self.meta()?;
+        let Some(meta) = self.meta() else {
+            // Compat: one that is still to be formed has no leader.
+            let search = self.cluster.search.get()?;
+            let (cluster, size) = (self.host.cluster(), search.expected());
+            return Some(MetaView { cluster, size, ..MetaView::default() });
+        };
         let live = meta.live();
         let leadership = live.group_leadership()?;
         let leader = leadership.leader;

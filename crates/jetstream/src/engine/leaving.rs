@@ -36,7 +36,8 @@ impl JetStream {
     /// Has other servers lead the groups of an account that this one leads now, and takes no lead
     /// of any of them until [`JetStream::lead_again_in`]. Does not wait until they do. For a server
     /// that clients of the account cannot reach, as the link to its hub is down
-    /// (`jetstream_cluster_migrate`). Streams that are made meanwhile are not concerned. Only for
+    /// (`jetstream_cluster_migrate`). A stream stays where it is as long as none of its other
+    /// servers may lead it either. Streams that are made meanwhile are not concerned. Only for
     /// threads that may wait.
     pub fn set_aside_in(&self, account: &str) {
         for live in self.members_in(account) {
@@ -49,6 +50,7 @@ impl JetStream {
 
     /// May lead groups of an account again, after [`JetStream::set_aside_in`].
     pub fn lead_again_in(&self, account: &str) {
+        self.cluster.groups.get().into_iter().for_each(|groups| groups.come_back_in(account));
         self.members_in(account).iter().for_each(|live| live.set_aside(false));
     }
 

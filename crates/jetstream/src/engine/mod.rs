@@ -213,7 +213,7 @@ impl JetStream {
         live.join(
             groups,
             config,
-            JoinTerms { seed: self.seed(), is_synced, may_be_new: true, is_amnesiac: false },
+            JoinTerms { seed: self.seed(), is_synced, may_be_new: true, is_amnesiac: false, is_open: true },
         )
     }
 

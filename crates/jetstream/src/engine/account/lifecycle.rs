@@ -159,11 +159,13 @@ impl AccountStreams {
         Ok(live)
     }
 
-    /// Makes a stream that was filled one of the account's. `Err` has what must be removed.
+    /// Makes a stream that was filled one of the account's, which is to have so many replicas in a
+    /// cluster. `Err` has what must be removed.
     pub(in crate::engine) fn adopt(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
         mut built: BuiltStream,
+        replicas: i64,
     ) -> Result<Arc<LiveStream>, (Box<StreamBuilder>, RestoreError)> {
         if self.limits().is_none() {
             return Err((built.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
@@ -174,7 +176,8 @@ impl AccountStreams {
         }
         // Another may have been made while this one was filled.
         let limits = self.all_limits(jetstream);
-        if let Err(error) = config::join(&built.config, &**self, &limits) {
+        let asked = StreamConfig { num_replicas: replicas, ..built.config.clone() };
+        if let Err(error) = config::join(&asked, &**self, &limits) {
             return Err((built.undo(), error.into()));
         }
         let _held = match jetstream.hold(&built.config, None) {
@@ -471,6 +474,32 @@ impl AccountStreams {
         self.end_and_wait(jetstream, live, out)?;
         orphans::sweep_origins(jetstream, &self.account, &live.config());
         Ok(())
+    }
+
+    /// Removes a stream that was made just now and is not durable, unless something was stored in it
+    /// meanwhile. Answers whether it is gone. For threads that may wait.
+    pub(in crate::engine) fn delete_unused(&self, jetstream: &JetStream, live: &Arc<LiveStream>) -> bool {
+        let _leaving = LeavingStream { streams: self, live };
+        let Some(mut guard) = live.lock_core() else { return true };
+        if guard.parts().0.state().totals.last_seq > 0 {
+            return false;
+        }
+        live.unbind();
+        // From here on nothing is stored in it.
+        let core = guard.into_core().filter(|_| live.is_stored());
+        if let Some(mut core) = core {
+            live.consumers().end_log();
+            match jetstream.store.state_removed(core.store().id()) {
+                Ok(()) => {
+                    let files = jetstream.store.retire_stream(core.store_mut());
+                    jetstream.removals.add(&jetstream.host, files);
+                }
+                // The next start removes it, if it finds it.
+                Err(_) => jetstream.store.abandon_stream(core.store_mut()),
+            }
+        }
+        live.consumers().end_all_and_wait("Consumer Deleted", &mut MessageBuf::default());
+        true
     }
 
     /// Removes a stream with its messages and its consumers. What it has at its origins stays: a

@@ -79,6 +79,14 @@ pub(in crate::engine) struct RestoreOrder {
     pub(in crate::engine) replicas: i64,
 }
 
+impl RestoreOrder {
+    /// The configuration as it was asked for: limits are those of its replicas, though there is one
+    /// at first.
+    fn as_asked(&self) -> StreamConfig {
+        StreamConfig { num_replicas: self.replicas, ..self.config.clone() }
+    }
+}
+
 /// Restore of one stream from a backup that arrives in pieces.
 pub(in crate::engine) struct Restore {
     context: BackupContext,
@@ -170,7 +178,7 @@ impl Restore {
             Storage::Memory => &wanted.jetstream.memory,
             Storage::File => &wanted.jetstream.files,
         };
-        let budgets = [wanted.account.budgets().of(&wanted.config), Arc::clone(of_server)];
+        let budgets = [wanted.account.budgets().of(&wanted.as_asked()), Arc::clone(of_server)];
         let target = AccountTarget {
             wanted,
             now,
@@ -481,7 +489,7 @@ impl AccountTarget {
     /// Makes the stream one of the account's.
     fn take_in(&mut self, built: BuiltStream) -> Result<StreamInfo, RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
-        let live = account.adopt(jetstream, built).map_err(|(builder, fault)| {
+        let live = account.adopt(jetstream, built, self.wanted.replicas).map_err(|(builder, fault)| {
             // It is removed at the next start otherwise.
             let _ = builder.abandon(&jetstream.store);
             match fault {
@@ -526,7 +534,7 @@ impl RestoreTarget for AccountTarget {
         let (jetstream, account) = (Arc::clone(&self.wanted.jetstream), Arc::clone(&self.wanted.account));
         let limits = account.all_limits(&jetstream);
         let config = self.wanted.config.clone();
-        config::join(&config, &*account, &limits).map_err(unjoined)?;
+        config::join(&self.wanted.as_asked(), &*account, &limits).map_err(unjoined)?;
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         if bytes > MOST_SAID || !self.budgets.iter().all(|budget| budget.admits(bytes)) {
             return Err(self.no_room());
@@ -559,6 +567,7 @@ impl RestoreTarget for AccountTarget {
         };
         let broker = Arc::clone(account.account());
         let has_interest = |subject: &str| broker.has_interest(subject.as_bytes());
+        let stream = &StreamConfig { num_replicas: self.wanted.replicas, ..stream.clone() };
         let world =
             CheckContext { stream, consumers: &self.consumers, limits: &limits, has_interest: &has_interest };
         let name = config.name.clone();

@@ -118,12 +118,12 @@ impl Call {
             return Err(ApiError::STREAM_NAME_CONTAINS_PATH_SEPARATORS);
         }
         let limits = self.account.all_limits(&self.jetstream);
+        let mut config = check(&request.config, &limits)?;
         // It gets the others when it is whole.
-        let replicas = request.config.num_replicas;
+        let replicas = config.num_replicas;
         if is_clustered {
-            request.config.num_replicas = 1;
+            config.num_replicas = 1;
         }
-        let config = check(&request.config, &limits)?;
         if !has_room(&self.jetstream) {
             return Err(ApiError::stream_restore("too many streams are being restored"));
         }

@@ -209,7 +209,10 @@ impl Call {
                 let now = self.jetstream.host.now();
                 let replaces = meta.view().removed(self.account.account().name(), name);
                 let made = self.jetstream.new_assignment(self.account.account().name(), *config, peers, now);
-                self.proposal(AnswerKind::Create, Assignment { replaces, ..made })
+                let nonce = made.nonce;
+                let asked = self.proposal(AnswerKind::Create, Assignment { replaces, ..made });
+                // Whether it is the first one of the stream is told by it.
+                Assignment { nonce, ..asked }
             }
         };
         meta.propose(&assignment, on).await

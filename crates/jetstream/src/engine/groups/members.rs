@@ -13,6 +13,9 @@ pub(super) struct MemberTable {
     all: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
     /// Members that do not rest.
     awake: Mutex<BTreeSet<GroupId>>,
+    /// Groups in which this server takes no lead, as clients of this account cannot reach it:
+    /// whatever becomes of their streams here meanwhile.
+    aside: Mutex<BTreeMap<GroupId, Box<str>>>,
 }
 
 impl MemberTable {
@@ -25,6 +28,21 @@ impl MemberTable {
     pub(super) fn remove(&self, group: GroupId) {
         write_lock(&self.all).remove(&group);
         lock(&self.awake).remove(&group);
+    }
+
+    /// This server takes no lead in a group of an account from now on.
+    pub(super) fn set_aside(&self, group: GroupId, account: &str) {
+        lock(&self.aside).insert(group, account.into());
+    }
+
+    /// Whether this server takes no lead in a group.
+    pub(super) fn is_aside(&self, group: GroupId) -> bool {
+        lock(&self.aside).contains_key(&group)
+    }
+
+    /// This server may lead groups of an account again.
+    pub(super) fn come_back(&self, account: &str) {
+        lock(&self.aside).retain(|_, of| **of != *account);
     }
 
     /// A member rests from now on, or does not any more. Changes of one member come in order.

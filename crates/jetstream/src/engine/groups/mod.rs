@@ -305,6 +305,27 @@ impl Groups {
         self.is_leaving.load(Relaxed)
     }
 
+    /// This server takes no lead in a group, as clients of this account cannot reach it.
+    pub(in crate::engine) fn set_aside(&self, group: GroupId, account: &str) {
+        self.members.set_aside(group, account);
+    }
+
+    /// Whether this server takes no lead in a group.
+    pub(in crate::engine) fn is_aside(&self, group: GroupId) -> bool {
+        self.members.is_aside(group)
+    }
+
+    /// Clients of an account can reach this server again.
+    pub(in crate::engine) fn come_back_in(&self, account: &str) {
+        self.members.come_back(account);
+    }
+
+    /// Whoever founds a group in this life with servers that have none: what an earlier life of
+    /// this one has promised counts nowhere.
+    pub(in crate::engine) fn has_promised_nothing(&self) {
+        lock(&self.peers).has_promised_nothing();
+    }
+
     fn member(&self, group: GroupId) -> Option<Arc<dyn GroupReplica>> {
         self.members.get(group)
     }

@@ -111,6 +111,10 @@ impl Peers {
         self.liveness.answered_ago(peer, now)
     }
 
+    pub(super) fn has_promised_nothing(&mut self) {
+        self.liveness.has_promised_nothing();
+    }
+
     pub(super) fn may_vote(&self, now: u64) -> bool {
         self.liveness.may_vote(now)
     }

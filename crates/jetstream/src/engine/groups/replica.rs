@@ -30,10 +30,14 @@ pub(in crate::engine) enum MemberEvent {
     Stand,
     /// Just these peers are to be the members.
     Want(Vec<Peer>),
+    /// These peers vote where a log does not say who does.
+    Founders(Vec<Peer>),
     /// Just these of those that vote are to count from now on; `None`: all again.
     Rescue(Option<Vec<Peer>>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
+    /// The meta group has said that the stream stays: any member may be the first leader.
+    Open,
     /// Takes no lead from now on, or may again.
     SetAside(bool),
     /// Another member gets the stream as of this entry.

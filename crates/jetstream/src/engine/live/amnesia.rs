@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn log(term: u64, index: u64, is_amnesiac: bool) -> LogWord {
-        LogWord { term, index, is_amnesiac, is_voter: true }
+        LogWord { term, index, is_amnesiac, is_voter: true, is_aside: false }
     }
 
     const NOW: Timestamp = 1_000;

@@ -10,6 +10,7 @@
 
 use super::LiveStream;
 use super::held_publishes::{HandOverReason, HandOverSteps};
+use super::membership::JoinedMember;
 use super::turn::StreamWork;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
@@ -73,7 +74,9 @@ impl LiveStream {
     /// threads that may wait.
     pub(in crate::engine) fn hand_over_to(self: &Arc<Self>, heir: Option<Peer>) {
         // What is held because of a doubt waits for the heir then.
+        let has_heir = || lock(&self.membership.member).as_ref().is_some_and(JoinedMember::has_heir);
         if !self.role().leads()
+            || heir.is_none() && !has_heir()
             || !self.membership.hand_over.begin() && !self.membership.hand_over.is_in_doubt()
         {
             return;
@@ -86,8 +89,16 @@ impl LiveStream {
 
     /// Says whether the stream's member takes no lead from now on. One that leads does until it
     /// hands over.
-    pub(in crate::engine) fn set_aside(self: &Arc<Self>, is_aside: bool) {
+    pub(in crate::engine) fn set_aside(&self, is_aside: bool) {
+        if let Some(joined) = &mut *lock(&self.membership.member) {
+            // One that has failed hears nothing, and is opened anew.
+            joined.standing.is_aside = is_aside;
+            if is_aside {
+                joined.groups.set_aside(joined.place.group, self.scope.account.name());
+            }
+        }
         self.tell(MemberEvent::SetAside(is_aside));
+        self.serve_off_shard();
     }
 
     /// Has the stream follow, as it is about to become a group, with what is published to it held
@@ -135,7 +146,7 @@ impl LiveStream {
         let groups = &joined.groups;
         let voters = &joined.member.consensus().members().voters;
         let others = voters.iter().filter(|&&peer| peer != groups.me && groups.is_there(peer)).count();
-        (others + 1) * 2 > voters.len() && others > 0
+        (others + 1) * 2 > voters.len() && others > 0 && joined.has_heir()
     }
 
     /// Whether its log is that of a group.
@@ -154,9 +165,10 @@ impl LiveStream {
     /// Looks how far it is. Answers whether it is over.
     fn advance_hand_over(self: &Arc<Self>) -> bool {
         let now = self.scope.host.instant();
-        let has_heir = |steps: &HandOverSteps| steps.reason == HandOverReason::Heir;
-        let may_go_on = !lock(&self.membership.hand_over.steps).as_ref().is_some_and(has_heir);
+        let waits_for_heir = |steps: &HandOverSteps| steps.reason == HandOverReason::Heir;
+        let may_go_on = !lock(&self.membership.hand_over.steps).as_ref().is_some_and(waits_for_heir);
         let is_sure = may_go_on && self.leads_surely();
+        let has_heir = lock(&self.membership.member).as_ref().is_none_or(JoinedMember::has_heir);
         let mut steps = lock(&self.membership.hand_over.steps);
         let Some(HandOverSteps { began, reason, followed, heard, .. }) = &mut *steps else { return true };
         let passed = |since: Instant| now.saturating_duration_since(since);
@@ -170,6 +182,7 @@ impl LiveStream {
         }
         let is_over = heard.is_some_and(|heard| passed(heard) >= SETTLING)
             || reason != HandOverReason::Heir && is_sure
+            || reason == HandOverReason::Heir && !has_heir && self.role().leads()
             || passed(*began) >= longest;
         if is_over {
             *steps = None;

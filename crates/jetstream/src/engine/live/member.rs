@@ -9,6 +9,7 @@ use super::amnesia::Amnesia;
 use super::catch_up::CatchUp;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
+use super::standing::Standing;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
 use myelin_broker::{Level, ServiceShard};
@@ -35,7 +36,7 @@ impl LiveStream {
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
-        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten }: JoinTerms,
+        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, is_open }: JoinTerms,
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
         if self.replaced_by().is_some() {
@@ -73,7 +74,7 @@ impl LiveStream {
             start,
             lives: groups.lives(),
             amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
-            is_aside: false,
+            standing: Standing::new(is_open, groups.is_aside(place.group)),
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, has_members: true, ..LastSaid::default() },
             wanted: Vec::new(),
@@ -154,6 +155,12 @@ impl LiveStream {
         self.serve_off_shard();
     }
 
+    /// Has its member stand for election as any other, though nobody has led its group yet. It has
+    /// to be served then.
+    pub(in crate::engine) fn open_group(&self) {
+        self.tell(MemberEvent::Open);
+    }
+
     /// Has its member see what was left for it. Only for threads that may wait.
     pub(in crate::engine) fn serve_member(&self) {
         self.serve_off_shard();
@@ -176,6 +183,12 @@ impl LiveStream {
             .unwrap_or_default()
     }
 
+    /// Servers that have, or may have, members of its group, as it was told.
+    #[cfg(test)]
+    pub(in crate::engine) fn told(&self) -> Vec<Peer> {
+        lock(&self.membership.member).as_ref().map_or_else(Vec::new, |joined| joined.told.clone())
+    }
+
     /// News that wait for its member.
     #[cfg(test)]
     pub(in crate::engine) fn waiting_news(&self) -> usize {
@@ -195,6 +208,11 @@ impl LiveStream {
     pub(in crate::engine) fn want_members(&self, peers: Vec<Peer>) {
         self.tell(MemberEvent::Want(peers));
         self.serve_off_shard();
+    }
+
+    /// Says who votes where its log does not say who does. It has to be served then.
+    pub(in crate::engine) fn found_by(&self, peers: Vec<Peer>) {
+        self.tell(MemberEvent::Founders(peers));
     }
 
     /// Has just these members count of those that vote; `None`: all again. Only for threads that
@@ -268,11 +286,11 @@ impl LiveStream {
                 joined.answer_askers(&mut frames);
                 joined.tell_of_rest(end, &mut frames);
                 let is_amnesiac = joined.amnesia.is_some();
-                let is_news =
-                    std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac) != is_amnesiac;
-                let remembered = is_news.then(|| joined.member.consensus().vote());
+                let was_amnesiac = std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac);
+                let remembered = (was_amnesiac != is_amnesiac).then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
                 after.member.hands_over = work.hands_over;
+                after.member.asks_to_open |= joined.standing.take_question();
                 if let Some(vote) = work.vote.or(remembered) {
                     let replica = Weak::clone(&self.me) as Weak<dyn GroupReplica>;
                     joined.groups.leave_vote(joined.place, (vote, is_amnesiac), replica);
@@ -351,6 +369,9 @@ impl LiveStream {
             }
             if std::mem::take(&mut work.has_members) {
                 watcher.has_members(self.scope.account.name(), &self.scope.name);
+            }
+            if std::mem::take(&mut work.asks_to_open) {
+                watcher.asks_to_open(self.scope.account.name(), &self.scope.name);
             }
         }
         let membership = lock(&self.membership.member);

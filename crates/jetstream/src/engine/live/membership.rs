@@ -6,9 +6,10 @@ use super::amnesia::Amnesia;
 use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
+use super::standing::Standing;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
-use myelin_replica::{MemberProgress, Peer, RaftMessage, RaftMessageKind, RaftRole};
+use myelin_replica::{MemberProgress, Members, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_store::{InstallPoint, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
@@ -39,6 +40,8 @@ pub(in crate::engine) struct JoinTerms {
     pub(in crate::engine) may_be_new: bool,
     /// Whether it may have lost entries that it has confirmed, whatever its store says.
     pub(in crate::engine) is_amnesiac: bool,
+    /// Whether members may stand for election though nobody has led the group yet.
+    pub(in crate::engine) is_open: bool,
 }
 
 /// Whoever wants to know what becomes of a member.
@@ -54,6 +57,10 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
 
     /// The group of the stream, which leads it, has the members that were wanted. Must not wait.
     fn has_members(&self, account: &str, stream: &str);
+
+    /// Nobody leads the group of the stream, which is not open: this replica would stand for
+    /// election otherwise. Must not wait.
+    fn asks_to_open(&self, account: &str, stream: &str);
 
     /// Another replica, with what the group has, has taken the place of the one on this server, and
     /// is in the table of its account. Called on the thread of the API.
@@ -121,8 +128,7 @@ pub(super) struct JoinedMember {
     pub(super) lives: BTreeMap<Peer, u32>,
     /// As long as it may have lost what it has confirmed.
     pub(super) amnesia: Option<Amnesia>,
-    /// Whether it takes no lead, as clients cannot reach its server.
-    pub(super) is_aside: bool,
+    pub(super) standing: Standing,
     /// Other members that want to know where its log ends.
     pub(super) askers: Vec<Peer>,
     pub(super) last_said: LastSaid,
@@ -181,6 +187,8 @@ pub(super) struct MemberWork {
     pub(super) has_members: bool,
     /// Whether another member is to lead: this one leaves its group.
     pub(super) hands_over: bool,
+    /// Whether its group is to be opened.
+    pub(super) asks_to_open: bool,
     /// Its frames have to be sent by whoever held the turn.
     pub(super) must_send: bool,
 }
@@ -226,11 +234,21 @@ impl JoinedMember {
                 self.member.want_members(&peers);
                 (self.wanted, self.last_said.has_members) = (peers, false);
             }
+            MemberEvent::Founders(peers) => self.be_founded_by(peers)?,
             MemberEvent::Rescue(few) => self.member.consensus_mut().rescue(few)?,
             MemberEvent::Stand if self.may_stand_at_once() => {
                 self.member.consensus_mut().campaign()?;
             }
-            MemberEvent::SetAside(is_aside) => self.is_aside = is_aside,
+            MemberEvent::Open => {
+                if self.standing.open() && self.may_stand_at_once() && self.groups.may_vote() {
+                    self.member.consensus_mut().campaign()?;
+                }
+            }
+            MemberEvent::SetAside(is_aside) => {
+                self.standing.is_aside = is_aside;
+                // Nobody is to hand over to a member that would not take it.
+                self.tell_others();
+            }
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
@@ -281,10 +299,23 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let (term, index) = consensus.last();
         let is_voter = consensus.members().all_voters().contains(&self.groups.me);
-        LogWord { term, index, is_amnesiac: self.amnesia.is_some(), is_voter }
+        let (is_amnesiac, is_aside) = (self.amnesia.is_some(), self.standing.is_aside);
+        LogWord { term, index, is_amnesiac, is_voter, is_aside }
+    }
+
+    /// Says to all other members where its log ends, and how it stands.
+    fn tell_others(&mut self) {
+        let voters = self.member.consensus().members().all_voters();
+        self.askers.extend(voters.into_iter().filter(|&voter| voter != self.groups.me));
     }
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
+        self.standing.hear(peer, word.is_aside);
+        if word.is_aside && self.member.consensus().is_handing_over() {
+            // It does not take the lead: to this member itself means that nobody is to.
+            self.member.consensus_mut().transfer(self.groups.me)?;
+            self.hand_over(None)?;
+        }
         match &mut self.amnesia {
             Some(amnesia) => amnesia.hear(peer, word),
             None if word.is_amnesiac => {
@@ -306,10 +337,11 @@ impl JoinedMember {
     /// the one with the most, and for nobody else.
     fn look_at_logs(&mut self) -> Result<(), MemberFailed> {
         let (me, mine, now) = (self.groups.me, self.log(), self.groups.uptime());
+        let is_open = self.is_open();
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
         let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
         self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
-        if !amnesia.is_leaderless(now) || !self.groups.may_vote() {
+        if !amnesia.is_leaderless(now) || !self.groups.may_vote() || !is_open {
             return Ok(());
         }
         let assigned: BTreeSet<Peer> = self.wanted.iter().chain(&self.told).copied().collect();
@@ -369,8 +401,8 @@ impl JoinedMember {
     pub(super) fn end_with_stream(&mut self, out: &mut MessageBuf) {
         self.resting = Resting::default();
         if !std::mem::replace(&mut self.last_said.has_failed, true) {
-            let (me, voters) = (self.groups.me, self.member.consensus().members().all_voters());
-            self.askers = voters.into_iter().filter(|&voter| voter != me).collect();
+            self.askers.clear();
+            self.tell_others();
             self.answer_askers(out);
         }
     }
@@ -401,6 +433,9 @@ impl JoinedMember {
         if self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
+        if !self.is_open() {
+            self.standing.tick(self.start.seed);
+        }
         self.look_at_logs()?;
         let consensus = self.member.consensus();
         let is_idle = consensus.role() == RaftRole::Leader && consensus.can_rest();
@@ -422,6 +457,7 @@ impl JoinedMember {
         if was_leader && is_another {
             self.member.consensus_mut().wake(true)?;
         }
+        self.standing.hear(peer, false);
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
         if myelin_stdx::planted::bug(111) {
             return Ok(());
@@ -441,25 +477,52 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
+    /// Goes by other founders, where its log says nothing: it was made a member by an assignment that
+    /// counts no more.
+    fn be_founded_by(&mut self, peers: Vec<Peer>) -> Result<(), MemberFailed> {
+        if self.member.consensus().last().1 == 0 {
+            self.member.consensus_mut().set_members(&Members::of(&peers))?;
+        }
+        self.start.voters = peers;
+        Ok(())
+    }
+
     /// Hands over to another member: to this one, if it is named.
     fn hand_over(&mut self, heir: Option<Peer>) -> Result<(), MemberFailed> {
-        let groups = &self.groups;
-        let heir = heir.or_else(|| self.member.heir(|peer| groups.is_there(peer)));
+        let (groups, aside) = (&self.groups, &self.standing.others_aside);
+        let any = || self.member.heir(|peer| groups.is_there(peer) && !aside.contains(&peer));
+        let heir = heir.or_else(|| any().filter(|heir| !aside.contains(heir)));
         if let Some(heir) = heir {
             self.member.consensus_mut().transfer(heir)?;
         }
         Ok(())
     }
 
-    /// Whether this member may lead when it does not: its server goes on, and clients can reach it.
+    /// Whether another member that votes may lead, as far as is known: not all of them are set
+    /// aside.
+    pub(super) fn has_heir(&self) -> bool {
+        let voters = &self.member.consensus().members().voters;
+        let mut others = voters.iter().filter(|&&peer| peer != self.groups.me);
+        others.any(|peer| !self.standing.others_aside.contains(peer))
+    }
+
+    /// Whether this member may lead when it does not: its server goes on, clients can reach it, and
+    /// the group is open.
     fn may_take_lead(&self) -> bool {
-        !self.groups.is_leaving() && !self.is_aside
+        !self.groups.is_leaving() && !self.standing.is_aside && self.is_open()
+    }
+
+    /// Whether members may stand for election: the meta group has said that the stream stays, or
+    /// somebody has stood already, as only they may.
+    fn is_open(&self) -> bool {
+        let consensus = self.member.consensus();
+        !self.standing.waits() || consensus.term() > 0 || consensus.last().1 > 0
     }
 
     /// Whether nobody can lead but this member, or nobody has led yet.
     fn may_stand_at_once(&self) -> bool {
         let consensus = self.member.consensus();
-        consensus.term() == 0 || consensus.members().all_voters() == [self.groups.me]
+        self.is_open() && consensus.term() == 0 || consensus.members().all_voters() == [self.groups.me]
     }
 
     /// Whether the members are those that were wanted, as is new, and this one leads them.
@@ -472,8 +535,10 @@ impl JoinedMember {
 
     /// A server that has just begun does not vote, but where a leader hands over; and one that is
     /// about to end takes no lead.
-    fn may_hear(&self, message: &RaftMessage) -> bool {
+    fn may_hear(&mut self, message: &RaftMessage) -> bool {
         if message.kind == RaftMessageKind::TimeoutNow && !self.may_take_lead() {
+            // The leader need not wait for this member.
+            self.askers.push(message.from);
             return false;
         }
         let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);

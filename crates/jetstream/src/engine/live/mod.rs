@@ -38,6 +38,7 @@ mod reports;
 mod resting;
 mod scope;
 mod sourcing;
+mod standing;
 mod traces;
 mod turn;
 mod view;

@@ -96,7 +96,7 @@ impl Meta {
             AnswerKind::Create => granted(&StreamCreate { info, did_create: is_news }),
             AnswerKind::Update => granted(&StreamUpdate { info }),
             AnswerKind::CancelMove => granted(&StreamCancelMove { info }),
-            AnswerKind::Delete | AnswerKind::Refused(_) => return,
+            AnswerKind::Delete | AnswerKind::Refused => return,
         };
         if is_news {
             let is_create = assignment.answer == AnswerKind::Create;

@@ -28,9 +28,9 @@ pub(in crate::engine) enum AnswerKind {
     Delete,
     /// `STREAM.CANCEL_MOVE`.
     CancelMove,
-    /// No request: the stream, assigned at this time, is removed as its first server could not
-    /// make it. That one answers.
-    Refused(Timestamp),
+    /// No request: the stream is taken back, as its first server could not make it. That one
+    /// answers.
+    Refused,
 }
 
 /// State of a stream before a change of its servers, to which a cancellation goes back.
@@ -83,8 +83,8 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) id: u64,
     /// Names of the servers that are to have replicas. The first one leads first.
     pub(in crate::engine) peers: Vec<String>,
-    /// Servers whose members voted when its group was made, before its log says who does; empty for
-    /// a stream without a group.
+    /// Servers whose members vote where a log does not say who does: those of when its group was
+    /// made, or of the last change that is through; empty for a stream without a group.
     pub(in crate::engine) founders: Vec<String>,
     /// Servers that had replicas before a change that is not through, and have them until it is.
     pub(in crate::engine) before: Vec<String>,
@@ -101,7 +101,7 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) config: StreamConfig,
     /// Whether the stream is removed.
     pub(in crate::engine) is_removed: bool,
-    /// Tells the proposal from others for this stream.
+    /// Tells the proposal from others for this stream. Of the first one it is the stream's id.
     pub(in crate::engine) nonce: u64,
     /// Where the answer goes, and which one; empty where nobody waits.
     pub(in crate::engine) reply: String,
@@ -235,9 +235,16 @@ impl Assignment {
         self.peers.iter().chain(self.before.iter().filter(|server| !self.peers.contains(server)))
     }
 
+    /// Whether its first server may take it back: it is the first assignment of its stream, which
+    /// alone has the stream's id for a nonce, and nothing was committed behind it.
+    pub(in crate::engine) fn may_be_taken_back(&self) -> bool {
+        let is_first = self.nonce == self.id && self.answer == AnswerKind::Create;
+        is_first && !self.is_removed && !self.reply.is_empty()
+    }
+
     /// Whether it is removed because its first server could not make it.
     pub(in crate::engine) fn is_refused(&self) -> bool {
-        matches!(self.answer, AnswerKind::Refused(_))
+        self.answer == AnswerKind::Refused
     }
 
     /// Whether the stream is being moved.
@@ -254,9 +261,13 @@ impl Assignment {
         self
     }
 
-    /// The assignment whose change is through.
+    /// The assignment whose change is through. A member that has lost its log goes by the servers
+    /// that it is on now: those that founded the group may be gone.
     pub(in crate::engine) fn settled(&self) -> Self {
         let mut settled = self.clone();
+        if self.has_group() {
+            settled.founders.clone_from(&self.peers);
+        }
         settled.leaves.retain(|server| self.peers.contains(server));
         Self { before: Vec::new(), change: None, reply: String::new(), ..settled }
     }
@@ -308,7 +319,7 @@ mod tests {
             is_for_system: true,
         };
         let assignment = assignment.moved(vec!["n4".to_owned()], 5).with_origin(&assignment);
-        let refused = Assignment { answer: AnswerKind::Refused(3), ..assignment.clone() };
+        let refused = Assignment { answer: AnswerKind::Refused, ..assignment.clone() };
         assert_eq!(Assignment::decode(&refused.encode()), Some(refused));
         let bytes = assignment.encode();
         assert_eq!(Assignment::decode(&bytes), Some(assignment.clone()));

@@ -9,6 +9,12 @@
 //! name their set, and that share a server, one holds the other; and whoever has founded the
 //! smaller one does not say any more that it is a member of none.
 //!
+//! A founder is *new* to its group: it has not been a member of it in an earlier life, of which it
+//! would know nothing without its disk. For all of them have said in these lives of theirs that
+//! they are members of none, and the last word of each is younger than their agreement. So it votes
+//! at once. Whoever is told of a group is new to it, too, if it was founded by a word of its present
+//! life; otherwise it may have voted in it.
+//!
 //! A question is a message to `_join_` in the account of frames, which all hear; its answer goes to
 //! `_joined_.<peer>`. A member that hears of no leader asks, too: it may have been removed, or it
 //! comes back.
@@ -28,9 +34,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Nanoseconds between two questions of a server that is no member yet.
-const PAUSE: Timestamp = 200_000_000;
+const PAUSE: Timestamp = 100_000_000;
 /// Servers that found a group have agreed for so long on who they are.
-const AGREED: Timestamp = 2 * PAUSE;
+const AGREED: Timestamp = 400_000_000;
 /// Nanoseconds until what a disk has refused is tried again.
 const BEGIN_AGAIN: Timestamp = 2_000_000_000;
 /// A server that was silent for so long has gone before there was a group.
@@ -42,6 +48,10 @@ const QUESTIONS: &str = "_join_";
 #[derive(Serialize, Deserialize)]
 struct JoinQuestion {
     name: String,
+    /// Life of its store.
+    life: u64,
+    /// Servers that founded the group that it is a member of, with commas, if it is of one.
+    founders: Option<String>,
 }
 
 /// Answer of another one.
@@ -60,6 +70,12 @@ struct JoinAnswer {
     /// Sequence of the message of the meta stream that says so.
     #[serde(default)]
     removed_at: Seq,
+    /// Lives of the stores of who answers, and of who has asked.
+    life: u64,
+    asked: u64,
+    /// Lives of the founders, where who answers has founded the group in this life.
+    #[serde(default)]
+    lives: BTreeMap<String, u64>,
 }
 
 /// Search of a server for the meta group; it answers others that look for it, too.
@@ -76,17 +92,32 @@ pub(in crate::engine) struct Greeter {
 /// Another attempt to take part in a group.
 struct BeginAgain {
     greeter: Weak<Greeter>,
+    servers: FoundServers,
+}
+
+/// Servers of a group as one hears of them that is to take part in it.
+#[derive(Clone)]
+struct FoundServers {
     founders: Vec<String>,
-    servers: Vec<String>,
+    members: Vec<String>,
+    /// Whether this server is new to it.
+    is_new: bool,
+}
+
+/// Word of a server that it is a member of no group.
+struct SaidNone {
+    /// Servers that it names.
+    servers: BTreeSet<String>,
+    life: u64,
+    at: Timestamp,
 }
 
 impl Timer for BeginAgain {
     fn fire(&self) {
         let Some(greeter) = self.greeter.upgrade() else { return };
         let Some(jetstream) = greeter.jetstream.upgrade() else { return };
-        let (founders, servers, host) =
-            (self.founders.clone(), self.servers.clone(), Arc::clone(&jetstream.host));
-        let task = move || greeter.begin_meta(&jetstream, founders, servers);
+        let (servers, host) = (self.servers.clone(), Arc::clone(&jetstream.host));
+        let task = move || greeter.begin_meta(&jetstream, servers);
         host.spawn_api(CallScope::Nothing, Box::new(task));
     }
 }
@@ -98,8 +129,10 @@ struct Seeking {
     linked: BTreeSet<String>,
     /// When these were linked, or have said something.
     heard: BTreeMap<String, Timestamp>,
-    /// Servers that have said that they are members of no group, and which servers they name.
-    without: BTreeMap<String, BTreeSet<String>>,
+    /// Servers that have said that they are members of no group.
+    without: BTreeMap<String, SaidNone>,
+    /// Lives of the founders, where this server has founded the group in this life.
+    lives: BTreeMap<String, u64>,
     /// Since when all of these name the same.
     agreed: Option<Timestamp>,
     /// Whether this server is a member, or about to be one.
@@ -116,8 +149,7 @@ impl Greeter {
         let is_over = jetstream.meta().is_some();
         let name = jetstream.settings.server_name.clone();
         let linked = BTreeSet::from([name.clone()]);
-        let (heard, without) = (BTreeMap::new(), BTreeMap::new());
-        let seeking = Seeking { expected, linked, heard, without, agreed: None, is_over };
+        let seeking = Seeking::new(expected, linked, is_over);
         let greeter = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
@@ -144,16 +176,21 @@ impl Greeter {
         }
     }
 
-    fn answer(&self, jetstream: &JetStream, asking: &str, reply: &[u8]) {
+    fn answer(&self, jetstream: &JetStream, question: &JoinQuestion, reply: &[u8]) {
         let meta = jetstream.meta();
         if meta.as_ref().is_some_and(|meta| meta.is_out()) {
             return;
         }
-        let mut answer = JoinAnswer { name: self.name.clone(), ..JoinAnswer::default() };
+        let (asking, asked, life) = (&question.name, question.life, self.groups.incarnation());
+        let mut answer = JoinAnswer { name: self.name.clone(), life, asked, ..JoinAnswer::default() };
         if let Some(meta) = meta {
-            meta.take_in(jetstream, asking);
+            match &question.founders {
+                Some(founders) if *founders != meta.founders => meta.note_strange(jetstream, founders),
+                _ => meta.take_in(jetstream, asking),
+            }
             answer.founders = Some(meta.founders.clone());
             answer.servers = (*meta.servers()).clone();
+            answer.lives = lock(&self.seeking).lives.clone();
             let roster = lock(&meta.members.roster);
             (answer.removed, answer.removed_at) = (roster.removed(asking).is_some(), roster.last_of(asking));
         } else {
@@ -166,10 +203,15 @@ impl Greeter {
     }
 
     fn hear(&self, jetstream: &Arc<JetStream>, answer: JoinAnswer) {
-        let JoinAnswer { name, founders, servers, removed, removed_at } = answer;
+        let JoinAnswer { name, founders, servers, removed, removed_at, life, asked, lives } = answer;
+        let own_life = self.groups.incarnation();
+        if asked != own_life {
+            // It was for an earlier life.
+            return;
+        }
         if let Some(meta) = jetstream.meta() {
             let removed = removed.then_some(removed_at);
-            founders.into_iter().for_each(|founders| meta.is_told(jetstream, &founders, removed));
+            founders.into_iter().for_each(|founders| meta.is_told(jetstream, (&founders, &servers), removed));
             return;
         }
         let mut seeking = lock(&self.seeking);
@@ -179,34 +221,53 @@ impl Greeter {
         if let Some(founders) = founders {
             seeking.is_over = true;
             drop(seeking);
-            return self.begin_meta(jetstream, founders.split(',').map(str::to_owned).collect(), servers);
+            let is_new = lives.get(&self.name) == Some(&own_life);
+            let founders = founders.split(',').map(str::to_owned).collect();
+            return self.begin_meta(jetstream, FoundServers { founders, members: servers, is_new });
         }
         let now = jetstream.host.now();
         seeking.linked.insert(name.clone());
         seeking.heard.insert(name.clone(), now);
-        seeking.without.insert(name, servers.into_iter().collect());
+        seeking.hear(name, SaidNone { servers: servers.into_iter().collect(), life, at: now });
         if seeking.may_found(&self.name, now) {
             seeking.is_over = true;
-            let servers: Vec<String> = seeking.linked.iter().cloned().collect();
+            let founders: Vec<String> = seeking.linked.iter().cloned().collect();
+            let lives = seeking.without.iter().map(|(name, said)| (name.clone(), said.life));
+            seeking.lives = lives.chain([(self.name.clone(), own_life)]).collect();
             drop(seeking);
-            self.begin_meta(jetstream, servers.clone(), servers);
+            let members = founders.clone();
+            self.begin_meta(jetstream, FoundServers { founders, members, is_new: true });
         }
     }
 
     /// Takes part in a meta group. What a disk refuses is said in the log, and tried again: the
     /// others count on this server.
-    fn begin_meta(&self, jetstream: &Arc<JetStream>, founders: Vec<String>, servers: Vec<String>) {
-        let Err(error) = jetstream.begin_meta_with(&founders, &servers) else { return };
+    fn begin_meta(&self, jetstream: &Arc<JetStream>, servers: FoundServers) {
+        let FoundServers { founders, members, is_new } = &servers;
+        let Err(error) = jetstream.begin_meta_with((founders, members), *is_new) else { return };
         let line = format_args!("JetStream cannot take part in its cluster: {error}");
         jetstream.host.log(Level::Error, line);
         let (timer, me) = (jetstream.host.now() + BEGIN_AGAIN, Weak::clone(&self.me));
-        let again = Arc::new(BeginAgain { greeter: me, founders, servers });
+        let again = Arc::new(BeginAgain { greeter: me, servers });
         *lock(&self.again) = Some(Arc::clone(&again));
         jetstream.host.schedule(timer, Arc::downgrade(&again) as Weak<dyn Timer>);
     }
 }
 
 impl Seeking {
+    fn new(expected: usize, linked: BTreeSet<String>, is_over: bool) -> Self {
+        let (heard, without, lives) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { expected, linked, heard, without, lives, agreed: None, is_over }
+    }
+
+    /// A server has said that it is a member of no group.
+    fn hear(&mut self, name: String, said: SaidNone) {
+        let life = said.life;
+        if self.without.insert(name, said).is_some_and(|before| before.life != life) {
+            self.agreed = None;
+        }
+    }
+
     /// Whether a group is to be founded by all servers that are linked: they agree on who they are,
     /// and have for a while.
     fn may_found(&mut self, me: &str, now: Timestamp) -> bool {
@@ -218,16 +279,25 @@ impl Seeking {
         if there != self.linked {
             (self.linked, self.agreed) = (there, None);
         }
-        let names_us = |name: &String| name == me || self.without.get(name) == Some(&self.linked);
+        let names_us = |name: &String| {
+            name == me || self.without.get(name).is_some_and(|said| said.servers == self.linked)
+        };
         if self.linked.len() < self.expected || !self.linked.iter().all(names_us) {
             self.agreed = None;
             return false;
         }
-        now - *self.agreed.get_or_insert(now) >= AGREED
+        let since = *self.agreed.get_or_insert(now);
+        let has_said_since =
+            |name: &String| name == me || self.without.get(name).is_some_and(|said| said.at > since);
+        now - since >= AGREED && self.linked.iter().all(has_said_since)
     }
 }
 
 impl MetaSearch for Greeter {
+    fn expected(&self) -> usize {
+        lock(&self.seeking).expected
+    }
+
     fn is_linked(&self, name: &str) {
         let mut seeking = lock(&self.seeking);
         if let Some(jetstream) = self.jetstream.upgrade() {
@@ -236,13 +306,18 @@ impl MetaSearch for Greeter {
         seeking.linked.insert(name.to_owned());
         let is_over = seeking.is_over;
         drop(seeking);
-        if !is_over {
+        // A member asks, too: the other server may be of another group.
+        let meta = || self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
+        if !is_over || meta().is_some_and(|meta| !meta.is_out()) {
             self.ask();
         }
     }
 
     fn ask(&self) {
-        let payload = serde_json::to_vec(&JoinQuestion { name: self.name.clone() }).unwrap_or_default();
+        let meta = self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
+        let founders = meta.map(|meta| meta.founders.clone());
+        let question = JoinQuestion { name: self.name.clone(), life: self.groups.incarnation(), founders };
+        let payload = serde_json::to_vec(&question).unwrap_or_default();
         let reply = format!("_joined_.{}", self.groups.me);
         let mut out = MessageBuf::default();
         out.push(MessageRef {
@@ -273,8 +348,8 @@ impl Service for Greeter {
                 let question: Option<JoinQuestion> = serde_json::from_slice(msg.payload).ok();
                 let reply = msg.reply.to_vec();
                 let Some(question) = question.filter(|question| question.name != self.name) else { continue };
-                let task = move || me.answer(&jetstream, &question.name, &reply);
-                host.spawn_api(CallScope::Nothing, Box::new(task));
+                let asking = move || me.answer(&jetstream, &question, &reply);
+                host.spawn_api(CallScope::Nothing, Box::new(asking));
             } else if let Ok(answer) = serde_json::from_slice(msg.payload) {
                 host.spawn_api(CallScope::Nothing, Box::new(move || me.hear(&jetstream, answer)));
             }
@@ -286,8 +361,14 @@ impl Service for Greeter {
 impl Meta {
     /// Another server has said what the group is, as this one hears of no leader, and if this one
     /// was removed, by which message of the meta stream.
-    fn is_told(&self, jetstream: &Arc<JetStream>, founders: &str, removed: Option<Seq>) {
+    fn is_told(
+        &self,
+        jetstream: &Arc<JetStream>,
+        (founders, servers): (&str, &[String]),
+        removed: Option<Seq>,
+    ) {
         if founders == self.founders {
+            self.tell_servers(servers);
             let known = lock(&self.members.roster).last_of(&self.name);
             // It may be said late, or by one that is behind: what this server knows itself is
             // newer.
@@ -295,10 +376,16 @@ impl Meta {
                 self.set_out(jetstream, true)
             };
         }
+        self.note_strange(jetstream, founders);
+    }
+
+    /// Another server is of a meta group that others have founded: neither takes anything of the
+    /// other.
+    fn note_strange(&self, jetstream: &JetStream, founders: &str) {
         if !self.members.is_strange.swap(true, Relaxed) {
             let line = format_args!(
-                "JetStream: the store of this server is of another cluster ({}) than the one that it is linked \
-                 with ({founders}): it takes no part",
+                "JetStream: the store of this server is of another cluster ({}) than that of one that it is \
+                 linked with ({founders}): neither takes part in the other's",
                 self.founders
             );
             jetstream.host.log(Level::Error, line);
@@ -341,38 +428,58 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
+    /// Has a server say at a time, in a life of its, that it is a member of no group.
+    fn hear(seeking: &mut Seeking, (name, life): (&str, u64), at: Timestamp, servers: &[&str]) {
+        seeking.heard.insert(name.into(), at);
+        seeking.hear(name.into(), SaidNone { servers: set(servers), life, at });
+    }
+
     #[test]
     fn a_group_is_founded_by_servers_that_agree_on_who_they_are() {
-        let linked = set(&["n1", "n2", "n3"]);
-        let (heard, without) = (BTreeMap::new(), BTreeMap::new());
-        let mut seeking = Seeking { expected: 3, linked, heard, without, agreed: None, is_over: false };
-        let hear = |seeking: &mut Seeking, name: &str, at, servers: &BTreeSet<String>| {
-            seeking.heard.insert(name.into(), at);
-            seeking.without.insert(name.into(), servers.clone());
-        };
-        hear(&mut seeking, "n2", 0, &set(&["n1", "n2", "n3"]));
+        let mut seeking = Seeking::new(3, set(&["n1", "n2", "n3"]), false);
+        let all = ["n1", "n2", "n3", "n4"];
+        hear(&mut seeking, ("n2", 1), 0, &all[..3]);
         assert!(!seeking.may_found("n1", AGREED), "one has not answered");
-        hear(&mut seeking, "n3", 0, &set(&["n1", "n2", "n3", "n4"]));
+        hear(&mut seeking, ("n3", 1), 0, &all);
         assert!(!seeking.may_found("n1", AGREED), "one knows of more");
         seeking.linked.insert("n4".into());
-        let all = seeking.linked.clone();
-        ["n2", "n4"].iter().for_each(|name| hear(&mut seeking, name, 1, &all));
-        assert!(!seeking.may_found("n1", 5) && !seeking.may_found("n1", 4 + AGREED), "not for long");
+        ["n2", "n4"].iter().for_each(|name| hear(&mut seeking, (name, 1), 1, &all));
+        assert!(!seeking.may_found("n1", 5), "they have just agreed");
+        ["n2", "n3", "n4"].iter().for_each(|name| hear(&mut seeking, (name, 1), 6, &all));
+        assert!(!seeking.may_found("n1", 4 + AGREED), "not for long");
         assert!(seeking.may_found("n1", 5 + AGREED));
         // What is linked now counts, and not what has gone.
-        for name in ["n2", "n3"] {
-            hear(&mut seeking, name, GONE + 5, &set(&["n1", "n2", "n3"]));
-        }
-        assert!(!seeking.may_found("n1", GONE + 5), "they have to agree anew");
-        assert!(seeking.may_found("n1", GONE + 5 + AGREED) && seeking.linked == set(&["n1", "n2", "n3"]));
+        let agree = |seeking: &mut Seeking, at| {
+            ["n2", "n3"].iter().for_each(|name| hear(seeking, (name, 1), at, &all[..3]));
+        };
+        agree(&mut seeking, GONE + 7);
+        assert!(!seeking.may_found("n1", GONE + 7), "they have to agree anew");
+        agree(&mut seeking, GONE + 8);
+        assert!(seeking.may_found("n1", GONE + 7 + AGREED) && seeking.linked == set(&all[..3]));
         // One was linked, and went before it had said anything.
         seeking.linked.insert("n5".into());
         seeking.heard.insert("n5".into(), GONE);
-        let heard = 2 * GONE;
-        for name in ["n2", "n3"] {
-            hear(&mut seeking, name, heard, &set(&["n1", "n2", "n3"]));
-        }
-        assert!(!seeking.may_found("n1", heard), "it may say something yet");
-        assert!(!seeking.may_found("n1", heard + 1) && seeking.may_found("n1", heard + 1 + AGREED));
+        agree(&mut seeking, 2 * GONE);
+        assert!(!seeking.may_found("n1", 2 * GONE), "it may say something yet");
+        assert!(!seeking.may_found("n1", 2 * GONE + 1));
+        agree(&mut seeking, 2 * GONE + 2);
+        assert!(seeking.may_found("n1", 2 * GONE + 1 + AGREED));
+    }
+
+    /// One that says nothing more may be a member already, with an earlier life of another one that
+    /// has lost its disk: that one would take itself for new.
+    #[test]
+    fn the_last_word_of_each_founder_is_younger_than_the_agreement() {
+        let all = ["n1", "n2", "n3"];
+        let mut seeking = Seeking::new(3, set(&all), false);
+        ["n2", "n3"].iter().for_each(|name| hear(&mut seeking, (name, 1), 1, &all));
+        assert!(!seeking.may_found("n1", 2));
+        hear(&mut seeking, ("n3", 1), 3, &all);
+        assert!(!seeking.may_found("n1", 2 + AGREED), "one has said nothing since");
+        hear(&mut seeking, ("n2", 1), 4, &all);
+        hear(&mut seeking, ("n3", 2), 5, &all);
+        assert!(!seeking.may_found("n1", 2 + AGREED), "one has begun a new life");
+        ["n2", "n3"].iter().for_each(|name| hear(&mut seeking, (name, 2), 4 + AGREED, &all));
+        assert!(!seeking.may_found("n1", 5 + AGREED));
     }
 }

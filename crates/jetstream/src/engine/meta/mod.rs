@@ -19,6 +19,7 @@
 mod account_use;
 mod answers;
 mod assignment;
+mod formation;
 mod gather;
 mod greeting;
 mod kept_facts;
@@ -42,11 +43,12 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
+use formation::{SERVERS, config};
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
+use myelin_jsapi::config::{AccountLimits, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
@@ -54,11 +56,10 @@ use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use retries::{FirstMessage, MetaFaults};
+use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::peers_of;
 use roster::{Rescue, Roster, ServerRecord};
-use std::any::Any;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -73,8 +74,6 @@ pub(super) use view::{AccountView, Assignments};
 const META: &str = "_meta_";
 /// The group of the stream. No stream has this id.
 const META_GROUP: GroupId = GroupId(1);
-/// Under this key the configuration of the stream keeps the names of the servers.
-const SERVERS: &str = "servers";
 /// A proposal that is not committed after so long is answered for no longer.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
 /// A leader that has not seen yet what is committed answers after so long as things look.
@@ -165,7 +164,8 @@ pub(super) enum Route {
 
 impl Meta {
     /// Takes part in the meta group from now on. `founders`: names of all of its servers when it
-    /// was made; later those are known already. `servers`: those that are members now.
+    /// was made; later those are known already. `servers`: those that are members now. `is_new`:
+    /// this server has been a member of it in no earlier life.
     ///
     /// # Errors
     /// Words for why the stream cannot be opened or made.
@@ -173,6 +173,7 @@ impl Meta {
         jetstream: &Arc<JetStream>,
         groups: &Arc<Groups>,
         (founders, servers): (&[String], &[String]),
+        is_new: bool,
     ) -> Result<Arc<Self>, String> {
         let account = AccountStreams::new(jetstream, &groups.account, Some(AccountLimits::default()));
         let found = lock(&jetstream.found.by_account).remove(groups.account.name()).unwrap_or_default();
@@ -193,11 +194,12 @@ impl Meta {
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
         let (seed, is_synced) = (jetstream.seed(), jetstream.settings.sync_always);
-        // All are there when it is made, and say that they have nothing.
-        let terms = JoinTerms { seed, is_synced, may_be_new: false, is_amnesiac: false };
+        let terms = JoinTerms { seed, is_synced, may_be_new: is_new, is_amnesiac: false, is_open: true };
+        if is_new {
+            groups.has_promised_nothing();
+        }
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
-        // Without a log it cannot know who has come since, and may have more than it has.
-        live.tell_members(peers_of(servers));
+        let stands_first = is_new && founders.first() == Some(&jetstream.settings.server_name);
         let meta = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
@@ -217,16 +219,26 @@ impl Meta {
             me: Weak::clone(me),
         });
         groups.observe(Arc::downgrade(&meta) as Weak<dyn GroupsObserver>);
-        let asked = format!("_ask_.{}", groups.me);
-        let service: Arc<dyn Service> = Arc::new(AskService(Arc::downgrade(&meta)));
-        // As long as the account is there, which is for ever.
-        let _ = groups.account.bind(asked.as_bytes(), service);
-        let facts: Arc<dyn Service> = Arc::new(FactsService(Arc::downgrade(&meta)));
-        let _ = groups.account.bind(meta.facts_subject().as_bytes(), facts);
+        meta.bind_services();
+        meta.faults.found.store(meta.live().reader().last_logged(), Release);
         meta.live().watch_member(Arc::downgrade(&meta) as Weak<dyn MemberWatcher>);
         // What is there from earlier lives was answered then.
         meta.apply(false);
+        // Without a log it cannot know who has come since, and may have more than it has.
+        meta.tell_servers(servers);
+        if stands_first {
+            meta.live().stand_first();
+        }
         Ok(meta)
+    }
+
+    /// Answers other servers. As long as the account of frames is there, which is for ever.
+    fn bind_services(&self) {
+        let asked = format!("_ask_.{}", self.groups.me);
+        let service: Arc<dyn Service> = Arc::new(AskService(Weak::clone(&self.me)));
+        let _ = self.groups.account.bind(asked.as_bytes(), service);
+        let facts: Arc<dyn Service> = Arc::new(FactsService(Weak::clone(&self.me)));
+        let _ = self.groups.account.bind(self.facts_subject().as_bytes(), facts);
     }
 
     /// Whether this server decides.
@@ -459,12 +471,10 @@ impl Meta {
             }
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
-                    let at = message.timestamp;
-                    let assignment = Arc::new(assignment.committed_at(at));
+                    let assignment = Arc::new(assignment);
                     // What is from an earlier life was answered then, or by another server.
-                    let is_new = are_answered && self.groups.has_begun_before(at);
-                    let is_first = is_new && !self.view().is_of(&assignment);
-                    let first = is_first.then_some(FirstMessage { seq, at });
+                    let is_new = are_answered && self.groups.has_begun_before(message.timestamp);
+                    let first = (is_new && self.is_first_look(&assignment, seq)).then_some(seq);
                     self.view().set(&assignment, seq);
                     changed.push((assignment, is_new, first));
                 }
@@ -483,7 +493,9 @@ impl Meta {
         }
         let has_new = changed.iter().any(|(assignment, ..)| !assignment.is_removed);
         for (assignment, is_new, first) in changed {
-            self.answer_refused(&jetstream, &assignment);
+            if assignment.is_removed {
+                self.answer_refused(&jetstream, &assignment);
+            }
             self.carry_out(&jetstream, &assignment, (is_new, first));
         }
         if has_new {
@@ -591,12 +603,14 @@ impl MemberWatcher for Meta {
         if self.is_meta(account, stream) {
             self.account.stream(stream).into_iter().for_each(|anew| *lock(&self.live) = anew);
             self.apply(false);
+            self.tell_servers(&[]);
             return;
         }
         let assignment = self.view().get(account, stream);
         let home = self.jetstream.upgrade().and_then(|jetstream| jetstream.account(account));
         let anew = home.and_then(|home| home.stream(stream));
         if let (Some(assignment), Some(anew)) = (assignment, anew) {
+            anew.tell_members(self.peers_with(&assignment));
             anew.want_members(peers_of(&assignment.peers));
         }
     }
@@ -622,6 +636,11 @@ impl MemberWatcher for Meta {
         }
     }
 
+    fn asks_to_open(&self, account: &str, stream: &str) {
+        let key = StreamKey::new(account, stream);
+        self.on_api(move |meta, jetstream| meta.keep(jetstream, &key));
+    }
+
     fn has_members(&self, account: &str, stream: &str) {
         let (account, stream) = (account.to_owned(), stream.to_owned());
         self.on_api(move |meta, jetstream| meta.report_change(jetstream, &account, &stream));
@@ -638,63 +657,5 @@ impl MemberWatcher for Meta {
             meta.is_apply_queued.store(false, Release);
             meta.apply(true);
         });
-    }
-}
-
-impl JetStream {
-    /// The meta group, if this server is in a cluster.
-    pub(super) fn meta(&self) -> Option<Arc<Meta>> {
-        let member: Arc<dyn Any + Send + Sync> = Arc::clone(self.cluster.meta.get()?) as _;
-        member.downcast().ok()
-    }
-
-    /// Takes part in the cluster's meta group, and so in the cluster's JetStream: to be called
-    /// once, behind [`JetStream::begin_groups`].
-    ///
-    /// # Errors
-    /// Words for why not.
-    pub fn begin_meta(self: &Arc<Self>, servers: &[String]) -> Result<(), String> {
-        self.begin_meta_with(servers, servers)
-    }
-
-    /// As [`JetStream::begin_meta`], where others than those that are members now have founded it.
-    pub(super) fn begin_meta_with(
-        self: &Arc<Self>,
-        founders: &[String],
-        servers: &[String],
-    ) -> Result<(), String> {
-        let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
-        let meta = Meta::begin(self, groups, (founders, servers))?;
-        let is_first = self.cluster.meta.set(Arc::clone(&meta) as Arc<dyn ClusterMember>).is_ok();
-        // Some may have come meanwhile.
-        self.accounts().iter().for_each(|account| meta.account_is_there(account.account().name()));
-        is_first.then_some(()).ok_or_else(|| "the meta group has begun already".to_owned())
-    }
-
-    /// Whether this store was in a cluster before: names of the servers of its meta group.
-    pub fn has_meta(&self, account: &str) -> bool {
-        lock(&self.found.by_account)
-            .get(account)
-            .is_some_and(|found| found.iter().any(|one| one.meta.name == META))
-    }
-}
-
-/// The configuration of the stream.
-fn config(servers: &[String]) -> StreamConfig {
-    let mut servers = servers.to_vec();
-    servers.sort_unstable();
-    servers.dedup();
-    StreamConfig {
-        name: META.to_owned(),
-        subjects: vec![format!("{META}.>")],
-        storage: Storage::File,
-        max_consumers: -1,
-        max_msgs: -1,
-        max_bytes: -1,
-        max_msgs_per_subject: 1,
-        max_msg_size: -1,
-        num_replicas: i64::try_from(servers.len()).unwrap_or(i64::MAX),
-        metadata: [(SERVERS.to_owned(), servers.join(","))].into(),
-        ..StreamConfig::default()
     }
 }

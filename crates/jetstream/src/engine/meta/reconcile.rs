@@ -1,6 +1,5 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::retries::FirstMessage;
 use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peers_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
@@ -11,10 +10,10 @@ use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCancelMove, StreamCreate, StreamUpdate};
 use myelin_jsapi::config::{Storage, StreamConfig};
-use myelin_replica::GroupId;
 use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
-use myelin_store::Timestamp;
+use myelin_store::{Seq, Timestamp};
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::{Arc, Weak};
@@ -34,10 +33,11 @@ impl JetStream {
         };
         let id = self.host.unique_id();
         let name: String = id.chars().rev().take(8).collect();
+        // The lowest ones are of groups that are no streams.
+        let id = self.seed() | 1 << 63;
         Assignment {
             key: StreamKey::new(account, &config.name),
-            // The lowest ones are of groups that are no streams.
-            id: self.seed() | 1 << 63,
+            id,
             group: format!("S-R{}{storage}-{name}", peers.len()),
             founders: if peers.len() > 1 { peers.clone() } else { Vec::new() },
             before: Vec::new(),
@@ -48,7 +48,7 @@ impl JetStream {
             replaces: Vec::new(),
             config,
             is_removed: false,
-            nonce: self.seed(),
+            nonce: id,
             reply: String::new(),
             answer: AnswerKind::Create,
             is_for_system: false,
@@ -124,12 +124,13 @@ impl Meta {
         self.carry_out(jetstream, assignment, (is_new, None));
     }
 
-    /// Does what an assignment says. `first`: its message, where it is the first one of the stream.
+    /// Does what an assignment says. `first`: its message, where it is the first one of the stream,
+    /// and looked at for the first time.
     pub(super) fn carry_out(
         &self,
         jetstream: &Arc<JetStream>,
         assignment: &Arc<Assignment>,
-        (is_new, first): (bool, Option<FirstMessage>),
+        (is_new, first): (bool, Option<Seq>),
     ) {
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
@@ -138,22 +139,12 @@ impl Meta {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
         }
+        let may_open = self.may_open(assignment, first.is_some());
         let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
+        if assignment.is_removed {
+            return self.carry_out_removal(jetstream, &account, (assignment, is_new), local);
+        }
         let done = match local {
-            Some(live) if assignment.is_removed => {
-                let is_it = live.created() == assignment.created;
-                return if is_it {
-                    self.remove(jetstream, &account, (assignment, is_new), &live)
-                };
-            }
-            _ if assignment.is_removed => {
-                self.note_done(jetstream, assignment);
-                if is_new && self.leads() && self.lacks_quorum(assignment) && !assignment.is_refused() {
-                    // Nobody leads it who would answer.
-                    self.answer_removed(jetstream, assignment, None);
-                }
-                return;
-            }
             Some(live)
                 if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
             {
@@ -164,44 +155,80 @@ impl Meta {
             Some(live) if !is_mine => return self.remove(jetstream, &account, (assignment, false), &live),
             _ if !is_mine => return self.note_done(jetstream, assignment),
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
-                self.change(jetstream, &account, (assignment, live))
+                self.change(jetstream, &account, (assignment, live), may_open)
             }
+            // What is served from its beginning, by this server alone, stays from then on.
+            _ if !may_open && !assignment.has_group() => return self.keep_and_make(jetstream, assignment),
             // One of the same name that was removed while this server was away, or what is left of
             // a replica: the others have what it had.
             Some(live) => account
                 .delete_and_wait(jetstream, &live, &mut MessageBuf::default())
-                .and_then(|()| self.make(jetstream, &account, assignment)),
-            None => self.make(jetstream, &account, assignment),
+                .and_then(|()| self.make(jetstream, &account, assignment, may_open)),
+            None => self.make(jetstream, &account, assignment, may_open),
         };
         match done {
             Ok(live) => {
                 self.note_done(jetstream, assignment);
                 let is_news = !was_there || assignment.answer != AnswerKind::Create;
-                let is_awaited = is_new || self.is_made_after_all(assignment);
-                is_awaited.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
+                is_new.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
+                // As long as it may be taken back nobody knows what whoever waits is to hear.
+                let refused = may_open.then(|| self.made_after_all(assignment)).flatten();
+                refused.into_iter().for_each(|asked| self.answer_later(jetstream, (&asked, true), &live));
             }
-            Err(error) => self.has_failed(jetstream, (assignment, is_new, first), &error),
+            Err(error) => self.has_failed(jetstream, &account, (assignment, is_new, first), &error),
         }
+    }
+
+    fn carry_out_removal(
+        &self,
+        jetstream: &Arc<JetStream>,
+        account: &Arc<AccountStreams>,
+        (assignment, is_new): (&Assignment, bool),
+        local: Option<Arc<LiveStream>>,
+    ) {
+        if let Some(live) = local {
+            if live.created() == assignment.created {
+                self.remove(jetstream, account, (assignment, is_new), &live);
+            }
+            return;
+        }
+        self.note_done(jetstream, assignment);
+        if is_new && self.leads() && self.lacks_quorum(assignment) && !assignment.is_refused() {
+            // Nobody leads it who would answer.
+            self.answer_removed(jetstream, assignment, None);
+        }
+    }
+
+    /// Has a stream that this server alone is to have be made as soon as nobody can take it back.
+    fn keep_and_make(&self, jetstream: &JetStream, assignment: &Assignment) {
+        self.note_failed(jetstream, assignment);
+        self.keep(jetstream, &assignment.key);
     }
 
     /// An assignment could not be carried out here. `first`: as for [`Meta::carry_out`].
     fn has_failed(
         &self,
         jetstream: &JetStream,
-        (assignment, is_new, first): (&Arc<Assignment>, bool, Option<FirstMessage>),
+        account: &AccountStreams,
+        (assignment, is_new, first): (&Arc<Assignment>, bool, Option<Seq>),
         error: &ApiError,
     ) {
+        // A stream that is alone may be there, and served, though that is not durable.
+        let there = account.stream(&assignment.key.stream).filter(|_| !assignment.has_group());
+        let is_used = || there.is_some_and(|live| !account.delete_unused(jetstream, &live));
+        let first = first.filter(|_| !is_used());
         let leads_first = assignment.peers.first() == Some(&self.name);
         let is_news = self.note_failed(jetstream, assignment);
-        if let Some(first) = first.filter(|_| leads_first && !assignment.reply.is_empty()) {
+        if let Some(first) = first.filter(|_| leads_first) {
             self.note_refused(jetstream, assignment, (error, false));
             self.take_back(jetstream, (assignment, first), error);
         } else {
             if is_news || is_new {
                 self.note_refused(jetstream, assignment, (error, is_new));
             }
-            // It was not taken back, or not yet.
-            self.answer_refused(jetstream, assignment);
+            if !assignment.may_be_taken_back() {
+                self.answer_refused(jetstream, assignment);
+            }
         }
     }
 
@@ -223,12 +250,13 @@ impl Meta {
         jetstream: &Arc<JetStream>,
         account: &Arc<AccountStreams>,
         (assignment, live): (&Assignment, Arc<LiveStream>),
+        may_open: bool,
     ) -> Result<Arc<LiveStream>, ApiError> {
         let live = match live.replaced_by() {
             None => live,
             Some(_) => account.finish_install(jetstream, &live).map_err(ApiError::stream_general)?,
         };
-        self.join(jetstream, assignment, &live)?;
+        self.join(jetstream, assignment, &live, may_open)?;
         if *live.config() != assignment.config {
             block_on(account.update(jetstream, &live, assignment.config.clone()))?;
         }
@@ -314,6 +342,7 @@ impl Meta {
         jetstream: &Arc<JetStream>,
         account: &Arc<AccountStreams>,
         assignment: &Assignment,
+        may_open: bool,
     ) -> Result<Arc<LiveStream>, ApiError> {
         let live = if assignment.has_group() {
             account.create_replica(jetstream, assignment.config.clone(), assignment.created)?
@@ -321,7 +350,7 @@ impl Meta {
             account.create(jetstream, assignment.config.clone(), assignment.created)?
         };
         jetstream.settle().map_err(ApiError::stream_create)?;
-        self.join(jetstream, assignment, &live)?;
+        self.join(jetstream, assignment, &live, may_open)?;
         Ok(live)
     }
 
@@ -332,6 +361,7 @@ impl Meta {
         jetstream: &JetStream,
         assignment: &Assignment,
         live: &Arc<LiveStream>,
+        may_open: bool,
     ) -> Result<(), ApiError> {
         if !assignment.has_group() {
             return Ok(());
@@ -339,12 +369,12 @@ impl Meta {
         let wanted = peers_of(&assignment.peers);
         self.groups.know(&wanted);
         self.groups.know(&peers_of(&assignment.before));
-        // One that was removed for good has nothing to tell any more.
-        let there = self.servers();
-        let assigned: Vec<String> =
-            assignment.servers().filter(|&name| there.contains(name)).cloned().collect();
         if live.group_status().is_some() {
-            live.tell_members(peers_of(&assigned));
+            live.tell_members(self.peers_with(assignment));
+            live.found_by(peers_of(&assignment.founders));
+            if may_open {
+                live.open_group();
+            }
             live.want_members(wanted);
             return Ok(());
         }
@@ -356,14 +386,24 @@ impl Meta {
         let is_synced = jetstream.settings.sync_always && live.is_stored();
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
         let may_be_new = self.groups.is_younger_than_disk(assignment.created);
-        let terms = JoinTerms { seed: jetstream.seed(), is_synced, may_be_new, is_amnesiac: false };
+        let (seed, is_open) = (jetstream.seed(), may_open);
+        let terms = JoinTerms { seed, is_synced, may_be_new, is_amnesiac: false, is_open };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
-        live.tell_members(peers_of(&assigned));
+        live.tell_members(self.peers_with(assignment));
         live.want_members(wanted);
-        if assignment.founders.first() == Some(&self.name) {
+        if may_open && assignment.founders.first() == Some(&self.name) {
             live.stand_first();
         }
         Ok(())
+    }
+
+    /// Servers that have a replica of a stream, or may have: one that was removed for good has
+    /// nothing to tell any more.
+    pub(super) fn peers_with(&self, assignment: &Assignment) -> Vec<Peer> {
+        let there = self.servers();
+        let assigned: Vec<String> =
+            assignment.servers().filter(|&name| there.contains(name)).cloned().collect();
+        peers_of(&assigned)
     }
 
     /// Whether a replica has lost its log to a loss of power, which came before the first sync:

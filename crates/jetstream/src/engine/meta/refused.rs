@@ -1,70 +1,84 @@
 //! Streams that cannot be made where they were assigned first: the assignment is taken back, so
 //! that the error that the client hears is true.
 //!
-//! Only what nobody can have stored a message in is taken back. A stream with replicas may be led
-//! by another of its servers as soon as that has waited for the first one for long enough, and it
-//! counts then; so a removal that is committed later than that is none, for all servers alike.
+//! Only what nobody can have stored a message in is taken back, whatever time passes on the way.
+//! The order of the meta log decides, and no clock: a removal that takes a stream back counts right
+//! behind the stream's first assignment only ([`write_on`]), and until something else stands there,
+//! the one who may serve the stream is its first server, in the one attempt to make it that is its
+//! first. So each server that wants to serve it otherwise has an assignment committed before that
+//! says that it stays ([`Meta::keep`]): another member of its group, which stands for election only
+//! then; and the first server itself, when it tries again, or in a later life.
 
-use super::retries::FirstMessage;
-use super::{AnswerKind, Assignment, Meta, write_on};
+use super::{AnswerKind, Assignment, Meta, StreamKey, write_on};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::StreamCreate;
 use myelin_stdx::sync::lock;
-use myelin_store::Timestamp;
+use myelin_store::Seq;
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::Arc;
-
-/// Nanoseconds after the assignment in which no other member of the new group can be elected.
-const UNLED: Timestamp = 250_000_000;
-/// Nanoseconds after it in which its only server does not try again.
-const UNTRIED: Timestamp = 1_500_000_000;
-
-impl Assignment {
-    /// The assignment as it counts, committed at a certain time: one that takes back what may be
-    /// there is as it was.
-    pub(super) fn committed_at(mut self, at: Timestamp) -> Self {
-        let longest = if self.has_group() { UNLED } else { UNTRIED };
-        if let AnswerKind::Refused(first) = self.answer
-            && at.saturating_sub(first) > longest
-        {
-            (self.is_removed, self.answer) = (false, AnswerKind::Create);
-        }
-        self
-    }
-}
+use std::sync::atomic::Ordering::Acquire;
 
 impl Meta {
-    /// Takes back a stream that this server cannot make, and leads first.
-    pub(super) fn take_back(
+    /// Whether an assignment, of this message, is one that its first server alone may take back,
+    /// and this is the first time that it is looked at.
+    pub(super) fn is_first_look(&self, assignment: &Assignment, seq: Seq) -> bool {
+        // What was here when this life began may have been looked at before.
+        let is_new = seq > self.faults.found.load(Acquire);
+        is_new && assignment.may_be_taken_back() && !self.view().is_of(assignment)
+    }
+
+    /// Whether this server may serve a stream as soon as it has it. `is_first`: nothing was tried
+    /// before.
+    pub(super) fn may_open(&self, assignment: &Assignment, is_first: bool) -> bool {
+        !assignment.may_be_taken_back() || is_first && assignment.peers.first() == Some(&self.name)
+    }
+
+    /// Takes back a stream that this server cannot make, and leads first. `first`: its message.
+    pub(in crate::engine) fn take_back(
         &self,
         jetstream: &JetStream,
-        (assignment, first): (&Arc<Assignment>, FirstMessage),
+        (assignment, first): (&Arc<Assignment>, Seq),
         error: &ApiError,
     ) {
         let back = Assignment {
             is_removed: true,
             nonce: jetstream.seed(),
             reply: String::new(),
-            answer: AnswerKind::Refused(first.at),
+            answer: AnswerKind::Refused,
             ..(**assignment).clone()
         };
         let mut out = MessageBuf::default();
-        write_on(&back, first.seq, &mut out);
+        write_on(&back, first, &mut out);
         let key = assignment.key.clone();
         lock(&self.faults.refused).insert(key, (Arc::clone(assignment), error.clone()));
         self.groups.publish(out);
     }
 
-    /// Whether somebody waits for a stream that could not be made here at first, and that nobody
-    /// else has.
-    pub(super) fn is_made_after_all(&self, assignment: &Assignment) -> bool {
-        lock(&self.faults.refused).remove(&assignment.key).is_some() && !assignment.has_group()
+    /// Proposes that a stream stays which its first server may take back: once that is committed it
+    /// cannot any more, and any server that has the stream may serve it.
+    pub(super) fn keep(&self, jetstream: &JetStream, key: &StreamKey) {
+        let mut out = MessageBuf::default();
+        let view = self.view();
+        let known = view.last(key).filter(|last| last.may_be_taken_back());
+        if let Some(known) = known {
+            // Whoever waits for the first one is answered as ever.
+            let (nonce, reply) = (jetstream.seed(), String::new());
+            write_on(&Assignment { nonce, reply, ..(*known).clone() }, view.last_of(key), &mut out);
+        }
+        drop(view);
+        self.groups.publish(out);
     }
 
-    /// Tells whoever has asked for a stream that could not be made here, once something else was
-    /// committed of it: that it is not there, or that this server alone has it and cannot make it.
-    /// Of others their leader says that they are there.
+    /// The request to make a stream that could not be made here at first, and is there now.
+    pub(super) fn made_after_all(&self, assignment: &Assignment) -> Option<Arc<Assignment>> {
+        let (of, _) = lock(&self.faults.refused).remove(&assignment.key)?;
+        (of.created == assignment.created).then_some(of)
+    }
+
+    /// Tells whoever has asked for a stream that could not be made here: that it is not there, or
+    /// that this server alone has it and cannot make it. Of others their leader says that they are
+    /// there.
     pub(super) fn answer_refused(&self, jetstream: &JetStream, now: &Assignment) {
         let refused = lock(&self.faults.refused).remove(&now.key);
         if let Some((of, error)) = refused

@@ -2,7 +2,6 @@
 
 use super::assignment::{Assignment, StreamKey};
 use myelin_jsapi::ApiError;
-use myelin_store::{Seq, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -11,13 +10,6 @@ use std::time::{Duration, Instant};
 /// Pause before the first attempt. Each further one doubles it, up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// Message of the meta stream by which a stream was assigned that was not there before.
-#[derive(Clone, Copy)]
-pub(super) struct FirstMessage {
-    pub(super) seq: Seq,
-    pub(super) at: Timestamp,
-}
 
 /// Streams whose removal was proposed as they cannot be made here, and why.
 type RefusedCreates = BTreeMap<StreamKey, (Arc<Assignment>, ApiError)>;
@@ -29,6 +21,8 @@ pub(super) struct MetaFaults {
     pub(super) refused: Mutex<RefusedCreates>,
     /// The message of the meta stream that could not be read at the last look.
     pub(super) unread: AtomicU64,
+    /// The last message of the meta stream that was here when this life began.
+    pub(super) found: AtomicU64,
 }
 
 /// Streams that something refuses to make, change or remove here.

@@ -129,6 +129,14 @@ impl Meta {
         }
     }
 
+    /// Tells the member of this server which others there may be, these among them: without its log
+    /// it would go by those that founded the group, and others may have decided a lot since.
+    pub(super) fn tell_servers(&self, more: &[String]) {
+        let mut servers = (*self.servers()).clone();
+        servers.extend_from_slice(more);
+        self.live().tell_members(peers_of(&servers));
+    }
+
     /// This server does not lead the group any more: what it wanted may be old when it does again.
     pub(super) fn want_nothing(&self) {
         lock(&self.members.wanted).clear();

@@ -1,7 +1,8 @@
 //! Meta groups amid faults: disks that refuse, answers that are late, messages that are lost.
 
 use super::house::stream;
-use super::meta_cluster::MetaCluster;
+use super::meta_cluster::{MetaCluster, NAMES};
+use crate::engine::meta::peer_of;
 use myelin_disk::faulty::DiskFault;
 use myelin_jsapi::ApiError;
 use std::io::ErrorKind;
@@ -61,48 +62,144 @@ fn a_stream_whose_making_is_refused_is_not_there() {
     assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
 }
 
-/// A removal that takes it back is on its way for so long that others may lead it, or its server
-/// has tried again.
+/// Begins to make a stream whose first server is `other`, and whose disk refuses that at a point:
+/// `before` comes between the assignment and the attempt. Answers whether it was refused.
+fn refuse_at(
+    cluster: &mut MetaCluster,
+    (other, replicas): (usize, usize),
+    point: u64,
+    before: impl FnOnce(&mut MetaCluster),
+) -> bool {
+    // The only one that has nothing is the first one.
+    for number in (0..3).filter(|&number| number != other) {
+        let (name, tag) = (["T", "U", "V"][number], format!("node:{}", number + 1));
+        ask(cluster, &format!("STREAM.CREATE.{name}"), &config(1, &tag).replace('S', name));
+    }
+    cluster.house(other).host.is_busy.store(true, Relaxed);
+    cluster.ask("STREAM.CREATE.S", &config(replicas, ""));
+    before(cluster);
+    let disk = cluster.disk(other).clone();
+    disk.fail_at(disk.points() + point, DiskFault::Error(ErrorKind::Other));
+    cluster.house(other).host.is_busy.store(false, Relaxed);
+    cluster.settle();
+    disk.heal();
+    cluster.house(other).host.warnings_with("is not as it is assigned") > 0
+}
+
+/// A removal that takes it back is on its way for as long as the meta leader stands still. Until it
+/// is decided nobody serves the stream, whoever else has a replica and however often its server
+/// tries again: nothing is acknowledged that goes with it.
 #[test]
-fn a_stream_that_may_be_there_is_not_taken_back() {
-    let mut held = [0; 2];
+fn a_stream_that_may_still_be_taken_back_is_served_by_nobody() {
+    let mut refused = [0; 2];
     for (kind, replicas) in [1, 3].into_iter().enumerate() {
         for point in 0..8 {
             let mut cluster = MetaCluster::with_meta(3);
             cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
             let leader = cluster.meta_leader().expect("it is there");
             let other = usize::from(leader == 0);
-            // The only one that has nothing is the first one.
-            for number in (0..3).filter(|&number| number != other) {
-                let (name, tag) = (["T", "U", "V"][number], format!("node:{}", number + 1));
-                let of_another = config(1, &tag).replace('S', name);
-                ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &of_another);
-            }
-            cluster.house(other).host.is_busy.store(true, Relaxed);
-            cluster.ask("STREAM.CREATE.S", &config(replicas, ""));
             let live = cluster.house(leader).jetstream.meta().expect("it leads").live();
-            live.hold_publishes();
-            let disk = cluster.disk(other).clone();
-            disk.fail_at(disk.points() + point, DiskFault::Error(ErrorKind::Other));
-            cluster.house(other).host.is_busy.store(false, Relaxed);
-            cluster.settle();
-            held[kind] += cluster.house(other).host.warnings_with("is not as it is assigned");
-            disk.heal();
-            // It is tried again within some seconds, or others lead it: by then, if they do not
-            // know yet that their disks are older than it.
-            let mut answers = Vec::new();
-            for _ in 0..240 {
-                cluster.pass(1);
-                answers.append(&mut cluster.take_answers());
+            let hold = || live.hold_publishes();
+            if !refuse_at(&mut cluster, (other, replicas), point, |_| hold()) {
+                continue;
             }
-            assert!(answers.len() == 1 && answers[0].contains(r#""did_create":true"#), "{answers:?}");
+            refused[kind] += 1;
+            for _ in 0..24 {
+                cluster.pass(10);
+                (0..3).for_each(|number| cluster.publish(number, "lost"));
+                assert_eq!((cluster.acks(), cluster.leader()), (0, None), "point {point}");
+                assert!(cluster.take_answers().is_empty());
+            }
             live.store_held();
             cluster.pass(60);
-            assert_eq!(cluster.holders("S").len(), replicas, "point {point}: it stays");
-            assert!(cluster.take_answers().is_empty());
+            let answers = cluster.take_answers();
+            assert!(answers.len() == 1 && answers[0].contains("error"), "{answers:?}");
+            assert_eq!(cluster.holders("S"), [0; 0], "point {point}: the first decision was to take it back");
         }
     }
-    assert!(held.iter().all(|&count| count > 0), "{held:?}");
+    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
+}
+
+/// The removal that would take it back is lost: others lead it, or its server makes it later. When
+/// one comes late after all, whoever leads the meta group then, it removes nothing.
+#[test]
+fn a_stream_that_is_served_is_not_taken_back() {
+    let mut refused = [0; 2];
+    for (kind, replicas) in [1, 3].into_iter().enumerate() {
+        for point in 0..8 {
+            let mut cluster = MetaCluster::with_meta(3);
+            cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+            let leader = cluster.meta_leader().expect("it is there");
+            let other = usize::from(leader == 0);
+            let cut = |cluster: &mut MetaCluster| cluster.isolated.push(other);
+            if !refuse_at(&mut cluster, (other, replicas), point, cut) {
+                continue;
+            }
+            refused[kind] += 1;
+            let meta = cluster.house(other).jetstream.meta().expect("it has one");
+            let (first, seq) = meta.known("$G", "S");
+            let first = first.expect("it is assigned");
+            cluster.isolated.clear();
+            cluster.wait_until("a leader", |cluster| cluster.leader().is_some());
+            let answers = cluster.take_answers();
+            assert!(answers.len() == 1 && answers[0].contains(r#""did_create":true"#), "{answers:?}");
+            let leads = cluster.leader().expect("it is there");
+            cluster.publish(leads, "kept");
+            assert_eq!(cluster.acks(), 1);
+            cluster.wait_until("all replicas", |cluster| cluster.holders("S").len() == replicas);
+            let late = |cluster: &mut MetaCluster| {
+                let jetstream = Arc::clone(&cluster.house(other).jetstream);
+                meta.take_back(&jetstream, (&first, seq), &ApiError::STREAM_NOT_FOUND);
+                cluster.pass(20);
+            };
+            late(&mut cluster);
+            let heir = (0..3).find(|&number| number != leader && number != other).expect("a third");
+            cluster
+                .house(leader)
+                .jetstream
+                .meta()
+                .expect("it leads")
+                .live()
+                .hand_over_to(peer_of(NAMES[heir]));
+            cluster.wait_until("another meta leader", |cluster| cluster.meta_leader() == Some(heir));
+            late(&mut cluster);
+            assert_eq!(cluster.holders("S").len(), replicas, "point {point}: it stays");
+            let info = ask(&mut cluster, "STREAM.INFO.S", "");
+            assert!(info.contains(r#""messages":1"#), "{info}");
+        }
+    }
+    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
+}
+
+/// Its next life may find the assignment as it was, while the removal is on its way still.
+#[test]
+fn a_server_that_is_started_anew_makes_no_stream_that_it_has_taken_back() {
+    let mut refused = [0; 2];
+    for (kind, replicas) in [1, 3].into_iter().enumerate() {
+        for point in 0..8 {
+            let mut cluster = MetaCluster::with_meta(3);
+            cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+            let leader = cluster.meta_leader().expect("it is there");
+            let other = usize::from(leader == 0);
+            let live = cluster.house(leader).jetstream.meta().expect("it leads").live();
+            let hold = || live.hold_publishes();
+            if !refuse_at(&mut cluster, (other, replicas), point, |_| hold()) {
+                continue;
+            }
+            refused[kind] += 1;
+            cluster.kill(other);
+            cluster.begin(other);
+            for _ in 0..10 {
+                cluster.pass(10);
+                (0..3).for_each(|number| cluster.publish(number, "lost"));
+                assert_eq!((cluster.acks(), cluster.leader()), (0, None), "point {point}");
+            }
+            live.store_held();
+            cluster.pass(60);
+            assert_eq!(cluster.holders("S"), [0; 0], "point {point}");
+        }
+    }
+    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
 }
 
 /// A client hears of its stream from its leader, and asks before the meta leader has looked.

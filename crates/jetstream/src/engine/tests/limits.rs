@@ -76,6 +76,24 @@ fn streams_are_counted_and_reserved_tier_by_tier() {
 }
 
 #[test]
+fn a_stream_that_is_restored_is_held_against_its_own_tier() {
+    let two = AccountLimits { max_streams: 2, max_storage: 3_000, ..AccountLimits::default() };
+    let mut cluster = cluster(&by_tier(&[("R3", two)]));
+    let made = create(&mut cluster, "A", r#""num_replicas":3,"max_bytes":2000"#);
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let restore = |cluster: &mut MetaCluster, rest: &str| {
+        let request = format!(r#"{{"config":{{"name":"B","subjects":["B.>"],"storage":"file",{rest}}}}}"#);
+        cluster.answer_within(200, "STREAM.RESTORE.B", &request)
+    };
+    let answer = restore(&mut cluster, r#""num_replicas":1"#);
+    assert!(is_refused(&answer, 10120), "there is no such tier: {answer}");
+    let answer = restore(&mut cluster, r#""num_replicas":3,"max_bytes":1001"#);
+    assert!(is_refused(&answer, 10047), "{answer}");
+    let answer = restore(&mut cluster, r#""num_replicas":3,"max_bytes":1000"#);
+    assert!(answer.contains("deliver_subject"), "{answer}");
+}
+
+#[test]
 fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
     let storage = |max_storage| AccountLimits { max_storage, ..AccountLimits::default() };
     let mut whole = cluster(&storage(3_000));

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const BEAT: i64 = 50_000_000;
-const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
+pub(super) const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
 const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
 /// A message between servers.

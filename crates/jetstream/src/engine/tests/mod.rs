@@ -1,5 +1,6 @@
 //! Streams, consumers, mirrors and sources together, step by step.
 
+mod aside;
 mod assignments;
 mod away;
 mod behind;

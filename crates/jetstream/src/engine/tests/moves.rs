@@ -1,6 +1,8 @@
 //! Streams move, and what is under way is refused, cancelled and goes on by itself.
 
 use super::meta_cluster::MetaCluster;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A stream, with tags that its servers have to have.
 fn config(replicas: usize, tags: &str) -> String {
@@ -17,6 +19,45 @@ fn cluster(size: usize, config: &str) -> MetaCluster {
     let made = ask(&mut cluster, "STREAM.CREATE.S", config);
     assert!(made.contains(r#""did_create":true"#), "{made}");
     cluster
+}
+
+/// Servers that founded the group have no replica any more, and could not be asked.
+#[test]
+fn a_group_in_memory_that_has_moved_wholly_and_lost_everything_has_a_leader_again() {
+    let config = |tags| config(2, tags).replace("file", "memory");
+    let mut cluster = cluster(4, &config(A));
+    publish(&mut cluster, "one");
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(B));
+    assert_eq!(wait_for(&mut cluster, 2, 1), [2, 3]);
+    [2, 3].iter().for_each(|&number| cluster.kill(number));
+    [2, 3].iter().for_each(|&number| cluster.begin(number));
+    cluster.wait_until("a leader", |cluster| cluster.leader().is_some());
+    publish(&mut cluster, "the first of all");
+    wait_for(&mut cluster, 2, 1);
+}
+
+/// A replica that has to begin anew knows the servers that had one before the change, too: these
+/// may have what it lacks.
+#[test]
+fn a_replica_that_begins_anew_amid_a_move_knows_all_servers_of_its_stream() {
+    let mut cluster = cluster(3, &config(2, "").replace("file", "memory"));
+    publish(&mut cluster, "one");
+    let leader = cluster.elect();
+    let holders = cluster.holders("S");
+    let other = *holders.iter().find(|&&number| number != leader).expect("another one");
+    let third = (0..3).find(|number| !holders.contains(number)).expect("a third");
+    // The one that is to come does not make its replica.
+    cluster.house(third).host.is_busy.store(true, Relaxed);
+    ask(&mut cluster, "STREAM.PEER.REMOVE.S", &format!(r#"{{"peer":"n{}"}}"#, other + 1));
+    let failed = cluster.house(other).stream("S");
+    let mut guard = failed.lock_core().expect("it is there");
+    let (core, effects) = guard.parts();
+    core.store().give_up("a test asked for it");
+    core.released(effects);
+    drop(guard);
+    cluster.wait_until("another replica", |cluster| !Arc::ptr_eq(&failed, &cluster.house(other).stream("S")));
+    let told = cluster.house(other).stream("S").told();
+    assert_eq!(told.len(), 3, "{told:?}");
 }
 
 /// The one answer to a request.

@@ -82,6 +82,45 @@ fn servers_that_have_no_group_found_one_when_all_have_said_so() {
     wait_for_members(&mut cluster, &["n1", "n2", "n3"]);
 }
 
+/// All of them have said in these lives that they have none, so nobody waits for what a member may
+/// have forgotten; one that hears of the group from its other founders does not either.
+#[test]
+fn a_new_group_has_a_leader_within_a_second() {
+    for is_slow in [false, true] {
+        let mut cluster = MetaCluster::founded_by(0, 3);
+        (0..3).for_each(|number| cluster.begin(number));
+        for passed in 0..19 {
+            // The others found it, and the third one hears of that.
+            match (is_slow, passed) {
+                (true, 8) => cluster.isolated.push(2),
+                (true, 11) => cluster.isolated.clear(),
+                _ => {}
+            }
+            cluster.pass(1);
+        }
+        let leader = cluster.meta_leader();
+        assert!(leader.is_some(), "{is_slow}: {:?}", cluster.statuses());
+        let live = cluster.house(leader.unwrap_or(0)).jetstream.meta().expect("it leads").live();
+        assert!(live.leads_surely(), "{is_slow}: others support it already");
+    }
+}
+
+/// As where a cluster was cut in two before it was founded: each part says so when they meet, and
+/// none counts a server of the other as a member, of which it would need a majority.
+#[test]
+fn a_server_of_another_group_is_not_taken_in() {
+    let mut cluster = MetaCluster::founded_by(2, 3);
+    cluster.begin(2);
+    let others = ["n3", "n9"].map(str::to_owned);
+    cluster.house(2).jetstream.begin_meta(&others).expect("a healthy disk");
+    cluster.pass(200);
+    assert_eq!(members(&mut cluster), (2, vec!["n1".to_owned(), "n2".to_owned()]));
+    for number in 0..3 {
+        let told = cluster.house(number).host.warnings_with("is of another cluster");
+        assert_eq!(told, 1, "n{}", number + 1);
+    }
+}
+
 #[test]
 fn a_server_with_a_new_disk_is_the_member_that_it_was() {
     let mut cluster = MetaCluster::founded_by(3, 4);

@@ -1,0 +1,90 @@
+//! Standing of a member: whether it may become its group's leader, as far as that is not for votes
+//! to say.
+//!
+//! A member is *set aside* where clients cannot reach its server. A group that nobody has led yet
+//! is *open* when the meta group has said that its stream stays: before, only the stream's first
+//! server may stand for election, as it alone may take the stream back (`meta/refused.rs`).
+
+use myelin_replica::Peer;
+use std::collections::BTreeSet;
+
+/// Ticks without a leader after which a member asks for its group to be opened, at least: as many
+/// as an election takes.
+const ASKS_AFTER: u64 = 10;
+
+/// Whether a member may lead.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// Whether it takes no lead, as clients cannot reach its server.
+    pub(super) is_aside: bool,
+    /// Other members that take no lead for that reason, as they have said.
+    pub(super) others_aside: BTreeSet<Peer>,
+    /// Whether the group is not open.
+    waits: bool,
+    /// Ticks that it has waited since it asked last.
+    ticks: u64,
+    /// Whether it has asked.
+    has_asked: bool,
+    /// Whether it is to ask now.
+    is_asking: bool,
+}
+
+impl Standing {
+    pub(super) fn new(is_open: bool, is_aside: bool) -> Self {
+        Self { waits: !is_open, is_aside, ..Self::default() }
+    }
+
+    /// Another member has said whether it takes no lead.
+    pub(super) fn hear(&mut self, peer: Peer, is_aside: bool) {
+        if is_aside {
+            self.others_aside.insert(peer);
+        } else {
+            self.others_aside.remove(&peer);
+        }
+    }
+
+    /// Whether the group is not open, as far as was said.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Time has passed without a leader. `draw`: a number that is another one for each member, so
+    /// that not all of them ask at once.
+    pub(super) fn tick(&mut self, draw: u64) {
+        self.ticks += 1;
+        if self.ticks > ASKS_AFTER + draw % ASKS_AFTER {
+            (self.ticks, self.has_asked, self.is_asking) = (0, true, true);
+        }
+    }
+
+    /// Whether it asks for its group to be opened.
+    pub(super) fn take_question(&mut self) -> bool {
+        std::mem::take(&mut self.is_asking)
+    }
+
+    /// The group is open. Answers whether this member has asked for that.
+    pub(super) fn open(&mut self) -> bool {
+        self.waits = false;
+        std::mem::take(&mut self.has_asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_waits_asks_again_and_again_until_its_group_is_open() {
+        let mut standing = Standing::new(false, false);
+        let mut asks = || {
+            (1..).find(|_| {
+                standing.tick(13);
+                standing.take_question()
+            })
+        };
+        assert_eq!([asks(), asks()], [Some(14); 2]);
+        assert!(standing.waits() && standing.open());
+        assert!(!standing.waits() && !standing.open(), "it is known");
+        assert!(!Standing::new(true, true).waits());
+    }
+}
