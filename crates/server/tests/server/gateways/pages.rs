@@ -2,6 +2,7 @@
 
 use super::{Site, joined, pairs};
 use crate::eventually;
+use crate::routes::{Ours, Reference, free_port};
 use serde_json::{Value, json};
 
 /// The names of a page, and the values of what is the same whoever answers.
@@ -91,4 +92,28 @@ fn the_statistics_count_what_crosses() {
         assert_eq!(names, ["gwid", "name", "sent", "received", "inbound_connections"], "{gateways}");
         assert_eq!(gateways[0]["name"], "B");
     }
+}
+
+#[test]
+fn the_server_s_page_has_what_is_configured() {
+    let inner = "connect_retries: 3\nconnect_backoff: true\nreject_unknown: true\nadvertise: \"gate.example:7222\"\n\
+                 authorization { user: u, password: p, timeout: 3 }\nwrite_deadline: \"4s\"\nwrite_timeout: close";
+    let other = free_port();
+    let mut shown = Vec::new();
+    for kind in [Ours, Reference] {
+        let Some(site) = Site::start(kind, ("A1", "A", free_port()), &[("B", other)], inner, "") else {
+            continue;
+        };
+        let mut gateway = site.server.page("/varz")["gateway"].take();
+        assert_eq!(gateway["port"].take(), json!(site.port), "{kind:?}");
+        let page = site.server.page("/gatewayz");
+        assert_eq!(
+            [&page["host"], &page["port"]],
+            [&json!("gate.example"), &json!(7222)],
+            "{kind:?}: {page}"
+        );
+        shown.push(gateway);
+    }
+    assert_eq!(shown[0]["gateways"], json!([{"name": "B", "urls": [format!("127.0.0.1:{other}")]}]));
+    assert!(shown.windows(2).all(|two| two[0] == two[1]), "{shown:#?}");
 }
