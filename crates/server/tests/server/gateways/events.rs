@@ -6,7 +6,7 @@ use crate::raw::Raw;
 use crate::routes::{MIXES, ServerKind, free_port};
 use serde_json::{Value, json};
 
-const ACCOUNTS: &str = "system_account: $SYS\naccounts { $SYS { users: [{user: s, password: s}] }\n X { users: [{user: x, password: x}] } }";
+const ACCOUNTS: &str = "system_account: \"$SYS\"\naccounts { $SYS { users: [{user: s, password: s}] }\n X { users: [{user: x, password: x}] } }";
 
 fn start(kinds: [ServerKind; 2], more: [&str; 2]) -> Option<[Site; 2]> {
     let ports = [free_port(), free_port()];

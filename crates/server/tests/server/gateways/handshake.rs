@@ -239,6 +239,23 @@ fn an_older_server_gets_what_it_does_not_refuse() {
     }
 }
 
+/// A server that was dialled and says nothing, or nothing any more, is given up.
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    for kind in [Ours, Reference] {
+        for says in ["", INFO] {
+            let often = "ping_interval: \"500ms\"\nping_max: 1";
+            let Some((site, mut raw, _listener)) = dialling(kind, often) else { continue };
+            if !says.is_empty() {
+                raw.send(&format!("{says}\r\n"));
+            }
+            let said = raw.rest();
+            assert!(says.is_empty() || said.contains("PING"), "{kind:?}: {said}");
+            site.server.wait_for_log("Gateway connection closed: Stale Connection");
+        }
+    }
+}
+
 /// Streams with a gateway need what is not there yet.
 #[test]
 fn jetstream_with_a_gateway_ends_the_start() {

@@ -117,3 +117,43 @@ fn the_server_s_page_has_what_is_configured() {
     assert_eq!(shown[0]["gateways"], json!([{"name": "B", "urls": [format!("127.0.0.1:{other}")]}]));
     assert!(shown.windows(2).all(|two| two[0] == two[1]), "{shown:#?}");
 }
+
+/// Subscriptions of another cluster are none of the server's, on the page of the server.
+#[test]
+fn the_interest_of_another_cluster_is_not_counted() {
+    for [one, two] in pairs("system_account: none\naccounts { none {} }") {
+        let (mut a, mut b) = (one.client(), two.client());
+        joined(&mut a, &mut b);
+        let count = |site: &Site| site.server.page("/varz")["subscriptions"].as_u64();
+        let before = count(&one);
+        b.send(&(1..=50).map(|at| format!("SUB many.{at} {at}\r\n")).collect::<String>());
+        crate::routes::wait_for_interest(&mut a, &mut b);
+        assert_eq!(count(&one), before);
+        b.send(&(1..=50).map(|at| format!("UNSUB {at}\r\n")).collect::<String>());
+        crate::routes::wait_for_interest(&mut a, &mut b);
+        assert_eq!(count(&one), before);
+    }
+}
+
+/// A trace names the kind of the links over which a message goes to other clusters, and has come.
+#[test]
+fn a_trace_shows_gateways() {
+    for [one, two] in pairs("") {
+        let (mut a, mut b) = (one.client(), two.client());
+        b.subscribe("traced", 1);
+        a.subscribe("story", 2);
+        joined(&mut a, &mut b);
+        a.send("HPUB traced 36 37\r\nNATS/1.0\r\nNats-Trace-Dest: story\r\n\r\n!\r\n");
+        b.message();
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            let story: Value = serde_json::from_slice(&a.message().body).unwrap();
+            let events = story["events"].as_array().unwrap();
+            let of =
+                |what: &str| events.iter().find(|one| one["type"] == what).map(|one| one["kind"].clone());
+            kinds.push([of("in"), of("eg")]);
+        }
+        kinds.sort_by_key(|kinds| format!("{kinds:?}"));
+        assert_eq!(kinds, [[Some(json!(0)), Some(json!(2))], [Some(json!(2)), Some(json!(0))]]);
+    }
+}
