@@ -22,7 +22,7 @@ cp "$server" "$work/tested"
 cp -r "$(go mod download -json "github.com/nats-io/nats-server/v2@$version" | sed -n 's/^.*"Dir": "\(.*\)".*/\1/p')" "$work/module"
 chmod -R u+w "$work/module"
 cd "$work/module"
-methods='Start|readyForConnections|Shutdown|LameDuckShutdown|lameDuckMode|Reload|Varz|Connz|Subsz|Accountz|Jsz|healthz|Healthz|NumClients|NumRoutes|numRoutes|NumRemotes|Routez|NumLeafNodes|Leafz|ClusterName|ClusterAddr|NumSubscriptions|NumSlowConsumers|ID|Name|Addr|MonitorAddr|JetStreamConfig|StoreDir|JetStreamEnabled'
+methods='Start|readyForConnections|Shutdown|LameDuckShutdown|lameDuckMode|Reload|Varz|Connz|Subsz|Accountz|Jsz|healthz|Healthz|NumClients|NumRoutes|numRoutes|NumRemotes|Routez|NumLeafNodes|Leafz|Gatewayz|NumOutboundGateways|numOutboundGateways|numInboundGateways|GatewayAddr|ClusterName|ClusterAddr|NumSubscriptions|NumSlowConsumers|ID|Name|Addr|MonitorAddr|JetStreamConfig|StoreDir|JetStreamEnabled'
 find server -name '*.go' ! -name '*_test.go' -exec \
     sed -E -i "s/^func \(s \*Server\) ($methods)\(/func (s *Server) inner\1(/" {} +
 # Who wants a subject is asked of the process, too.

@@ -4,7 +4,7 @@
 
 use crate::client::Delivery;
 use crate::links::LinkState;
-use crate::model::{Model, Reach, SentMessage, Subscription};
+use crate::model::{Model, SentMessage, Subscription};
 use crate::{Client, Cluster, ClusterPlan, Error, Topology};
 use myelin_stdx::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -429,7 +429,7 @@ impl Life {
                 continue;
             }
             let is_served = serving.iter().any(|server| reach.must.contains(server));
-            if self.is_of_gateways(member.server, &reach, &serving, is_served) {
+            if self.is_of_gateways(member.server, is_served) {
                 continue;
             }
             let name = member.published + 1;
@@ -443,14 +443,11 @@ impl Life {
     /// Whether it depends on gateways what becomes of a request, in ways that are not promised.
     ///
     /// Compat: a leaf node of nats-server goes on to be told of what another cluster wanted whose
-    /// gateway was cut, and so nobody refuses what it asks for. Services at leaf nodes are left out
-    /// since Myelin told none of mapped replies, and were not tried since it does.
-    fn is_of_gateways(&self, asks: usize, reach: &Reach, serving: &BTreeSet<usize>, is_served: bool) -> bool {
+    /// gateway was cut, and so nobody refuses what it asks for.
+    fn is_of_gateways(&self, asks: usize, is_served: bool) -> bool {
         let topology = self.cluster.topology();
-        let is_leaf = |server: usize| !topology.joined.contains(&topology.clusters[server]);
-        let is_stale = !is_served && is_leaf(asks) && !self.model.is_strict();
-        let by_leaf = serving.intersection(&reach.may).any(|server| is_leaf(*server));
-        !topology.joined.is_empty() && (is_stale || by_leaf)
+        let is_leaf = !topology.joined.contains(&topology.clusters[asks]);
+        !topology.joined.is_empty() && !is_served && is_leaf && !self.model.is_strict()
     }
 
     /// Waits for the replies.

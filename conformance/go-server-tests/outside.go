@@ -181,6 +181,9 @@ func (s *Server) readyForConnections(d time.Duration) error {
 				if v.LeafNode.Port > 0 {
 					s.getOpts().LeafNode.Port = v.LeafNode.Port
 				}
+				if v.Gateway.Port > 0 {
+					s.getOpts().Gateway.Port = v.Gateway.Port
+				}
 				if v.Websocket.Port > 0 {
 					s.getOpts().Websocket.Port = v.Websocket.Port
 				}
@@ -518,6 +521,67 @@ func (s *Server) Leafz(o *LeafzOptions) (*Leafz, error) {
 	return &v, s.outsidePage("/leafz?"+q.Encode(), &v)
 }
 
+// Gatewayz asks the process.
+func (s *Server) Gatewayz(o *GatewayzOptions) (*Gatewayz, error) {
+	q := url.Values{}
+	if o != nil {
+		for name, value := range map[string]string{"gw_name": o.Name, "acc_name": o.AccountName} {
+			if value != "" {
+				q.Set(name, value)
+			}
+		}
+		if o.Accounts {
+			q.Set("accs", "1")
+		}
+		if o.AccountSubscriptionsDetail {
+			q.Set("subs", "detail")
+		} else if o.AccountSubscriptions {
+			q.Set("subs", "1")
+		}
+	}
+	var v Gatewayz
+	return &v, s.outsidePage("/gatewayz?"+q.Encode(), &v)
+}
+
+// NumOutboundGateways counts links with other clusters that the process has dialled.
+func (s *Server) NumOutboundGateways() int {
+	v, err := s.Gatewayz(nil)
+	if err != nil {
+		return 0
+	}
+	return len(v.OutboundGateways)
+}
+
+func (s *Server) numOutboundGateways() int { return s.NumOutboundGateways() }
+
+func (s *Server) numInboundGateways() int {
+	v, err := s.Gatewayz(nil)
+	count := 0
+	if err == nil {
+		for _, links := range v.InboundGateways {
+			count += len(links)
+		}
+	}
+	return count
+}
+
+// GatewayAddr is where other clusters connect.
+func (s *Server) GatewayAddr() *net.TCPAddr {
+	opts := s.getOpts()
+	host, port := opts.Gateway.Host, opts.Gateway.Port
+	if host == "" || host == "0.0.0.0" {
+		host = "127.0.0.1"
+	}
+	if v, err := s.Varz(nil); err == nil && v.Gateway.Port > 0 {
+		port = v.Gateway.Port
+	}
+	if port <= 0 {
+		return nil
+	}
+	a, _ := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, fmt.Sprint(port)))
+	return a
+}
+
 // ClusterName is the process's.
 func (s *Server) ClusterName() string {
 	v, err := s.Varz(nil)
@@ -844,6 +908,51 @@ func renderLeafNodes(o *Options) string {
 	return text + "}\n"
 }
 
+func renderGateway(o *Options) string {
+	g := &o.Gateway
+	if g.Port == 0 {
+		return ""
+	}
+	if g.Port < 0 {
+		g.Port = outsidePort()
+	}
+	host := g.Host
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	text := fmt.Sprintf("gateway {\nname: %q\nlisten: %q\n", g.Name, net.JoinHostPort(host, fmt.Sprint(g.Port)))
+	if g.Advertise != "" {
+		text += fmt.Sprintf("advertise: %q\n", g.Advertise)
+	}
+	if g.ConnectRetries > 0 {
+		text += fmt.Sprintf("connect_retries: %d\n", g.ConnectRetries)
+	}
+	for name, is := range map[string]bool{"connect_backoff": g.ConnectBackoff, "reject_unknown": g.RejectUnknown} {
+		if is {
+			text += name + ": true\n"
+		}
+	}
+	if g.Username != "" || g.AuthTimeout > 0 {
+		text += "authorization {\n"
+		if g.Username != "" {
+			text += fmt.Sprintf("user: %q, password: %q\n", g.Username, g.Password)
+		}
+		if g.AuthTimeout > 0 {
+			text += fmt.Sprintf("timeout: %v\n", g.AuthTimeout)
+		}
+		text += "}\n"
+	}
+	text += "gateways: [\n"
+	for _, r := range g.Gateways {
+		text += fmt.Sprintf("{ name: %q, urls: [", r.Name)
+		for _, u := range r.URLs {
+			text += fmt.Sprintf("%q, ", u.String())
+		}
+		text += "] }\n"
+	}
+	return text + "]\n}\n"
+}
+
 func renderOutside(o *Options) string {
 	var text strings.Builder
 	if o.ServerName != "" {
@@ -930,6 +1039,7 @@ func renderOutside(o *Options) string {
 		text.WriteString(renderCluster(o))
 	}
 	text.WriteString(renderLeafNodes(o))
+	text.WriteString(renderGateway(o))
 	if o.Websocket.Port != 0 && o.Websocket.NoTLS {
 		if o.Websocket.Port < 0 {
 			o.Websocket.Port = outsidePort()

@@ -46,6 +46,8 @@ pub struct Account {
     pub(crate) imports: ImportsAndExports,
     /// Requests from other clusters.
     pub(crate) gateway_replies: GatewayReplies,
+    /// Interest of other clusters: now, and ever.
+    of_clusters: [AtomicUsize; 2],
 }
 
 /// Interest of another server that was sought.
@@ -73,6 +75,7 @@ impl Account {
             elsewhere: ConnectionsElsewhere::default(),
             imports: ImportsAndExports::new(config, Arc::clone(cluster)),
             gateway_replies: GatewayReplies::default(),
+            of_clusters: Default::default(),
         };
         account.count_mappings();
         account.announced.open_for_gateways(&account.name);
@@ -137,9 +140,11 @@ impl Account {
     }
 
     /// Subscriptions of other servers: now, and ever. There is one for all of a server's clients
-    /// that want the same.
+    /// that want the same. Compat: without those of other clusters.
     pub fn remote_subscriptions(&self) -> (usize, u64) {
-        self.remote.get().map_or((0, 0), |remote| (remote.len(), remote.inserted()))
+        let Some(remote) = self.remote.get() else { return (0, 0) };
+        let [now, ever] = self.of_clusters.each_ref().map(|count| count.load(Relaxed));
+        (remote.len().saturating_sub(now), remote.inserted().saturating_sub(ever as u64))
     }
 
     /// Calls `f` for every subscription, for monitoring.
@@ -276,6 +281,11 @@ impl Account {
         self.touch_remote(subject);
         self.announced.remote_changed(&self.name, &sub, RemoteChange::Added);
         self.notify_watches(subject, None);
+        if sub.conn().gateway().is_some() {
+            for count in &self.of_clusters {
+                count.fetch_add(1, Relaxed);
+            }
+        }
         if sub.conn().leaf().is_some() {
             self.add_leaf_shadows(&sub);
         }
@@ -289,6 +299,9 @@ impl Account {
         self.touch_remote(sub.subject());
         if removed {
             self.announced.remote_changed(&self.name, sub, RemoteChange::Removed);
+            if sub.conn().gateway().is_some() {
+                self.of_clusters[0].fetch_sub(1, Relaxed);
+            }
         }
         self.notify_watches(sub.subject(), None);
         if sub.conn().leaf().is_some() {

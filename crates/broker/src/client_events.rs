@@ -20,6 +20,9 @@ pub trait ClientEvents: Send + Sync {
     /// The link of a leaf node that `connected` was called for has ended.
     fn leaf_node_gone(&self, conn: &Arc<Conn>, reason: CloseReason);
 
+    /// A leaf node has joined an account, whichever side has dialled.
+    fn leaf_node_joined(&self, account: &Arc<Account>);
+
     /// Credentials of a client or a leaf node were refused; `service` is the account of the callout
     /// service that decided, and why.
     fn auth_failed(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>);

@@ -95,7 +95,7 @@ pub use imports::{
 pub use jwt_accounts::{JwtAccounts, Resolver};
 pub use link::announcements::Announcing;
 pub use link::gateway_announcements::GatewayAnnouncing;
-pub use link::gateway_end::{GatewaySide, GatewayTerms, InterestMode};
+pub use link::gateway_end::{GatewayAccount, GatewaySide, GatewayTerms, InterestMode};
 pub use link::leaf::LeafFault;
 pub use link::leaf_announcements::LeafAnnouncing;
 pub use link::leaf_end::{LeafDenials, LeafDialler, LeafPermissions, LeafRole, LeafTerms};

@@ -161,11 +161,13 @@ enum What {
 /// Numbers of clients and of links among the kinds of connections.
 const CLIENT: u8 = 0;
 const ROUTER: u8 = 1;
+const GATEWAY: u8 = 2;
 const LEAF: u8 = 4;
 
 fn kind_of(conn: &Conn) -> u8 {
     match conn.is_link() {
         true if conn.leaf().is_some() => LEAF,
+        true if conn.gateway().is_some() => GATEWAY,
         true => ROUTER,
         false => CLIENT,
     }

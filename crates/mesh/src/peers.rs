@@ -422,7 +422,7 @@ impl Mesh {
         if is_first {
             self.spread(&info, making, link);
             if account.is_none() {
-                self.note_gateway_url(link);
+                self.note_gateway_url(&info.id);
                 self.advertise();
             }
             if is_pooled && making.did_solicit {
@@ -631,7 +631,7 @@ impl Mesh {
             (state.remove(link, &facts), state.is_stopping)
         };
         if was_last {
-            self.forget_gateway_url(&facts);
+            self.note_gateway_url(&facts.remote_id);
             self.advertise();
         }
         let is_own = facts.remote_id == self.config().info.id;

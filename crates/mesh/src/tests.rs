@@ -1,5 +1,6 @@
 //! Two servers in memory: their links exchange bytes, and their clients are told apart from nobody.
 
+mod gateways;
 mod members;
 
 use crate::config::{MeshConfig, RouteUrl};

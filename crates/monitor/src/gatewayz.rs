@@ -7,7 +7,10 @@ use crate::connz::{ConnRow, link_row};
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
 use crate::routez::InterestList;
-use crate::snapshot::{GatewaySnapshot, GatewaysSnapshot, PageHeader, SnapshotSource, SubSnapshot, Volume};
+use crate::snapshot::{
+    GatewayAccountSnapshot, GatewaySnapshot, GatewaysSnapshot, PageHeader, SnapshotSource, SubSnapshot,
+    Volume,
+};
 use crate::text::utc;
 use myelin_wire::json::is_zero;
 
@@ -61,6 +64,8 @@ struct RemoteRow<'a> {
 struct AccountRow {
     name: String,
     interest_mode: &'static str,
+    #[serde(rename = "no_interest_count", skip_serializing_if = "is_zero")]
+    unwanted: usize,
     interest_only_threshold: usize,
     #[serde(rename = "num_subs", skip_serializing_if = "is_zero")]
     subscriptions: usize,
@@ -109,37 +114,44 @@ impl<'a> RemoteRow<'a> {
         interest: Vec<SubSnapshot>,
         page_header: &PageHeader,
     ) -> Self {
-        let mut by_account: HashMap<String, Vec<SubSnapshot>> = HashMap::new();
-        for sub in interest {
-            by_account.entry(sub.account.clone()).or_default().push(sub);
+        let mut by_account: BTreeMap<String, AccountRow> = BTreeMap::new();
+        let is_wanted =
+            |name: &str| wanted.has_accounts && (wanted.account.is_empty() || name == wanted.account);
+        for account in link.accounts.iter().filter(|account| is_wanted(&account.name)) {
+            by_account.insert(account.name.clone(), AccountRow::of(account));
         }
-        // Compat: an account that only has queue groups is shown although nothing was told of it.
-        let mut modes: BTreeMap<String, &'static str> =
-            by_account.keys().map(|name| (name.clone(), "Optimistic")).collect();
-        modes.extend(link.accounts.iter().map(|(name, mode)| (name.clone(), *mode)));
-        let is_wanted = |name: &str| wanted.account.is_empty() || name == wanted.account;
-        let accounts = modes.into_iter().filter(|(name, _)| wanted.has_accounts && is_wanted(name));
-        let accounts = accounts
-            .map(|(name, mode)| {
-                let subs = by_account.remove(&name);
-                AccountRow::of(name, mode, subs, wanted.subs)
-            })
-            .collect();
+        let mut subs_by_account: BTreeMap<String, Vec<SubSnapshot>> = BTreeMap::new();
+        for sub in interest.into_iter().filter(|sub| is_wanted(&sub.account)) {
+            subs_by_account.entry(sub.account.clone()).or_default().push(sub);
+        }
+        for (name, subs) in subs_by_account {
+            // Compat: an account that only has queue groups is shown although nothing was told of it.
+            let unheard = || GatewayAccountSnapshot { name: name.clone(), mode: "Optimistic", unwanted: 0 };
+            let row = by_account.entry(name.clone()).or_insert_with(|| AccountRow::of(&unheard()));
+            row.add(subs, wanted.subs);
+        }
+        let accounts = by_account.into_values().collect();
         Self { configured: link.is_configured, connection: link_row(&link.conn, page_header), accounts }
     }
 }
 
 impl AccountRow {
-    fn of(name: String, mode: &'static str, subs: Option<Vec<SubSnapshot>>, wanted: Subs) -> Self {
-        let subs = subs.unwrap_or_default();
+    fn of(account: &GatewayAccountSnapshot) -> Self {
         Self {
-            name,
-            interest_mode: mode,
+            name: account.name.clone(),
+            interest_mode: account.mode,
+            unwanted: account.unwanted,
             interest_only_threshold: INTEREST_ONLY_THRESHOLD,
-            subscriptions: subs.len(),
-            queue_subscriptions: subs.iter().filter(|sub| !sub.queue.is_empty()).count(),
-            interest: InterestList::of(wanted, subs),
+            subscriptions: 0,
+            queue_subscriptions: 0,
+            interest: InterestList::default(),
         }
+    }
+
+    fn add(&mut self, subs: Vec<SubSnapshot>, wanted: Subs) {
+        self.subscriptions = subs.len();
+        self.queue_subscriptions = subs.iter().filter(|sub| !sub.queue.is_empty()).count();
+        self.interest = InterestList::of(wanted, subs);
     }
 }
 

@@ -40,11 +40,11 @@ pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
     AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
-    ConnSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, Health, InterestSnapshot, JetStreamAccount,
-    JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts,
-    MetaGroup, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup,
-    RaftGroupSnapshot, RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot, ServerIdentity,
-    ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream, StreamFailure,
-    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits,
-    VarzSettings, Volume, WebSocketConfig,
+    ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, Health,
+    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
+    Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process,
+    QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot,
+    ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
+    StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
+    VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
 };

@@ -25,7 +25,9 @@ use serde::Serialize;
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 
 pub use cluster::{MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress};
-pub use gateways::{GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz};
+pub use gateways::{
+    GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz,
+};
 pub use health::{ClusterAilment, ClusterHealth, Health};
 pub use jetstream::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, Json, Standing,

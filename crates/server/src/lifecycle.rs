@@ -10,14 +10,14 @@ use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
-use crate::ocsp::{self, Ocsp};
+use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
 use crate::shard::{Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, SupervisedPart};
 use crate::system::{self, Reloaded};
-use crate::tls::{ClientOffer, ClientTls, LeafOffer};
+use crate::tls::{ClientOffer, ClientTls};
 use crate::{
     banner, cluster, gateway, jetstream, lame_duck, leaf, listener, os_error, pidfile, ports, resolver,
     setup, tls, websocket,
@@ -170,7 +170,9 @@ impl Server {
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
         let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let (proofs, tls) = prepare_ocsp(&ocsp, options, (&mut offer, &mut security, &mut link_offer))?;
+        let mut of_gateways = gateway::offers(options).map_err(StartError::new)?;
+        let links_of = (&mut link_offer, &mut of_gateways);
+        let (proofs, tls) = links::prepare_ocsp(&ocsp, options, (&mut offer, &mut security), links_of)?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         offer_tls(&client_tls, offer, &broker);
         let permits = Permits::new(process::cores());
@@ -199,7 +201,7 @@ impl Server {
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
-        let gateways = gateway::start(options, parts, &monitor).map_err(StartError::new)?;
+        let gateways = gateway::start(options, parts, (&monitor, of_gateways)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -417,33 +419,6 @@ fn new_broker(
     broker.set_keys(keys);
     setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)
-}
-
-/// TLS of WebSocket, with what the operator should know.
-type WebSocketOffer = (websocket::Security, Vec<String>);
-
-/// Proofs of OCSP for the TLS of clients, of WebSocket and of other servers.
-fn prepare_ocsp(
-    ocsp: &Ocsp,
-    options: &Options,
-    (clients, websocket, links): (
-        &mut Option<ClientOffer>,
-        &mut Option<WebSocketOffer>,
-        &mut Option<tls::LinkOffer>,
-    ),
-) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), StartError> {
-    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
-    let clients = clients.as_mut().map(|offer| &mut offer.terms);
-    let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
-    let listeners = [
-        ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
-        ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
-        links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
-        ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
-    ];
-    let mut proofs = ocsp.prepare(options, listeners.into_iter().flatten()).map_err(StartError::new)?;
-    let security = leaf::LeafSecurity { offer: leaf_nodes, hubs: std::mem::take(&mut proofs.hubs) };
-    proofs.complaint.take().map_or(Ok((proofs, security)), |complaint| Err(StartError::new(complaint)))
 }
 
 impl SystemServices {

@@ -9,6 +9,7 @@
 //! what pages show in `Monitor`, the certificates in `tls::Current`. Shards keep a copy of the
 //! settings, so the data path reads no pointer.
 
+use crate::gateway::{GatewayOffers, RunningGateways};
 use crate::leaf::{self, HubChecks, LeafParts, PreparedLeafNodes, RunningLeafNodes};
 use crate::lifecycle::Server;
 use crate::shard::Mail;
@@ -41,6 +42,7 @@ struct NewTls {
     monitoring: Option<TlsTerms>,
     proofs: ocsp::StagedOcsp,
     links: Option<LinkOffer>,
+    gateways: GatewayOffers,
     leaf_nodes: Option<LeafOffer>,
 }
 
@@ -94,7 +96,7 @@ impl Server {
         let mut tls = self.tls(&loaded.options)?;
         let cluster = self.stage_cluster(&loaded.options, tls.links.take())?;
         let leaf_nodes = self.stage_leaf_nodes(&loaded.options, &tls.proofs.hubs)?;
-        let gateways = gateway::offers(&loaded.options)?;
+        let gateways = std::mem::take(&mut tls.gateways);
         let pinned_before = gateway_pins(&self.loaded.options);
         let advertised = lifecycle::advertised(&loaded.options, self.addresses.client.port())
             .map_err(|(value, error)| format!("invalid ClientAdvertise value of {value}, err={error}"))?;
@@ -155,6 +157,7 @@ impl Server {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
         let mut links = lifecycle::link_offer(new)?;
+        let mut gateways = gateway::offers(new)?;
         let mut leaf_nodes = LeafOffer::of(&new.leaf_nodes)?;
         let of_links = self.cluster.as_ref().and_then(|cluster| cluster.tls.get());
         let of_links = of_links.map(|offer| Arc::clone(&offer.terms.staple));
@@ -172,9 +175,11 @@ impl Server {
             links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, of_links)),
             ocsp::TlsListener::of_leaf_nodes(new.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
         ];
-        let proofs = self.ocsp.prepare(new, listeners.into_iter().flatten())?;
+        let of_gateways = self.gateways.as_ref().and_then(RunningGateways::staple);
+        let listeners = listeners.into_iter().flatten().chain(gateways.listeners(of_gateways));
+        let proofs = self.ocsp.prepare(new, listeners)?;
         let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
-        Ok(NewTls { clients, websocket, monitoring, proofs, links, leaf_nodes })
+        Ok(NewTls { clients, websocket, monitoring, proofs, links, gateways, leaf_nodes })
     }
 
     /// The public keys that clients may have; none for any.
@@ -203,7 +208,7 @@ impl Server {
     }
 
     fn set_tls(&mut self, new: NewTls) {
-        let NewTls { clients, websocket, monitoring, proofs, links: _, leaf_nodes } = new;
+        let NewTls { clients, websocket, monitoring, proofs, links: _, gateways: _, leaf_nodes } = new;
         if let Some(running) = &self.leaf_nodes {
             running.tls.set(leaf_nodes);
         }

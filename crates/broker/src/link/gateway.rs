@@ -17,7 +17,7 @@
 use super::Link;
 use super::end::LinkScope;
 use super::gateway_announcements::GatewayAnnouncing;
-use super::gateway_end::{GatewayEnd, GatewaySide, GatewayTerms, InterestMode};
+use super::gateway_end::{GatewayAccount, GatewayEnd, GatewaySide, GatewayTerms};
 use super::gateway_links::GatewayLinks;
 use crate::broker::Broker;
 use crate::conn::Conn;
@@ -33,6 +33,11 @@ impl Broker {
     /// at the start, before there is any interest.
     pub fn form_gateway(&self, name: &str) {
         self.cluster.set_gateways(Arc::new(GatewayLinks::new(name, &self.info().server_id)));
+    }
+
+    /// Whether the server has a gateway.
+    pub fn has_gateway(&self) -> bool {
+        self.cluster.has_gateways()
     }
 
     /// Names of the clusters to which there are links, the nearest first.
@@ -105,7 +110,7 @@ impl Link {
 impl Conn {
     /// Accounts of whose interest the other side of an inbound gateway is told, or that of an
     /// outbound one tells, and how far they are.
-    pub fn gateway_accounts(&self) -> Vec<(String, InterestMode)> {
+    pub fn gateway_accounts(&self) -> Vec<GatewayAccount> {
         match self.gateway() {
             Some(gateway) if gateway.is_outbound() => gateway.heard_accounts(),
             Some(gateway) => gateway.told_accounts(),

@@ -170,14 +170,12 @@ impl Announced {
 /// said yet.
 pub(super) fn say_of(conn: &Arc<Conn>, gateway: &GatewayEnd, (own, account): (&str, &str), line: &[u8]) {
     let mut told = lock(&gateway.told);
-    if told.contains_key(account) || told.len() >= MOST_ACCOUNTS {
+    // What an account wanted that is gone is withdrawn after it: its sessions end later.
+    let is_withdrawn = line.starts_with(b"RS-");
+    if is_withdrawn || told.contains_key(account) || told.len() >= MOST_ACCOUNTS {
         if !line.is_empty() {
             conn.say(line);
         }
-        return;
-    }
-    if line.starts_with(b"RS-") {
-        // Of an account that is gone: its sessions end behind it.
         return;
     }
     let (start, complete) = (command(own, ALL_SUBS_START, account), command(own, ALL_SUBS_COMPLETE, account));

@@ -54,6 +54,17 @@ pub enum InterestMode {
     InterestOnly,
 }
 
+/// An account of whose interest one side tells the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayAccount {
+    /// Its name.
+    pub name: String,
+    /// How far it is.
+    pub mode: InterestMode,
+    /// Subjects of which an older server has said that nobody wants them.
+    pub unwanted: usize,
+}
+
 impl InterestMode {
     /// The mode as monitoring calls it.
     pub fn name(self) -> &'static str {
@@ -211,8 +222,13 @@ impl GatewayEnd {
     }
 
     /// How far each account is of whose interest the other side is told.
-    pub(super) fn told_accounts(&self) -> Vec<(String, InterestMode)> {
-        lock(&self.told).iter().map(|(name, mode)| (name.to_string(), *mode)).collect()
+    pub(super) fn told_accounts(&self) -> Vec<GatewayAccount> {
+        let of = |(name, mode): (&Box<str>, &InterestMode)| GatewayAccount {
+            name: name.to_string(),
+            mode: *mode,
+            unwanted: 0,
+        };
+        lock(&self.told).iter().map(of).collect()
     }
 }
 
@@ -226,9 +242,13 @@ impl GatewayEnd {
     }
 
     /// How far accounts are whose interest the other side tells.
-    pub(super) fn heard_accounts(&self) -> Vec<(String, InterestMode)> {
-        let accounts = lock(&self.optimistic);
-        accounts.by_name.iter().map(|(name, account)| (name.to_string(), account.mode())).collect()
+    pub(super) fn heard_accounts(&self) -> Vec<GatewayAccount> {
+        let of = |(name, account): (&Box<str>, &OptimisticAccount)| GatewayAccount {
+            name: name.to_string(),
+            mode: account.mode(),
+            unwanted: account.unwanted.len(),
+        };
+        lock(&self.optimistic).by_name.iter().map(of).collect()
     }
 
     /// Changes what is known of an account, if it is one of those that are kept.

@@ -62,6 +62,9 @@ impl Link {
             let _ = link.scope.set(LinkScope::Dedicated(account.name().to_owned()));
         }
         account.announced.add_leaf(&self.conn);
+        if role == LeafRole::Hub {
+            self.broker.client_events().iter().for_each(|events| events.leaf_node_joined(account));
+        }
         LeafAnnouncing::new(account, &self.conn, self.broker.unique_id())
     }
 

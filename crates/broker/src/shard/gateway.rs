@@ -3,16 +3,19 @@
 
 use super::Shard;
 use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
-use super::mapped_replies::{prefix_of, remember, unmapped};
-use super::route::RouteScope;
+use super::mapped_replies::{prefix_of, unmapped};
+use super::route::{ClientTarget, Route, RouteScope, RouteTarget};
 use super::routed::{RoutedBuffers, addressed, may_ask_for_trace, message_of};
 use super::rules::{Access, access};
 use super::source::{Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
+use crate::gateway_replies::{MOST_RECEIVERS, MappedRequest};
 use crate::link::end::LinkEnd;
 use crate::link::gateway_links::GatewayLinks;
+use crate::subscription::Subscription;
 use bytes::Bytes;
+use myelin_subject::Matched;
 use myelin_wire::encode;
 use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
@@ -39,10 +42,6 @@ impl Shard {
         }
         let (unmapped, whole) = unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
-        if !whole.is_empty() {
-            let address = if to.is_empty() { subject } else { to };
-            remember(account, (address, reply, whole), None, now);
-        }
         let logs_protocol = buffers.logs_protocol;
         let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
         let from = Publisher {
@@ -50,6 +49,10 @@ impl Shard {
             source: Source::Gateway { queues: &routed.queues, whole_reply: whole },
             ..Publisher::internal(conn, account, now)
         };
+        if !whole.is_empty() {
+            let address = if to.is_empty() { subject } else { to };
+            self.remember(&from, (address, reply));
+        }
         let message = message_of(routed, (to, subject, reply), (tail, shared_tail.as_ref()));
         if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);
@@ -68,7 +71,7 @@ impl Shard {
     ) {
         let cluster = Arc::clone(&self.broker.cluster);
         let Some(own) = GatewayLinks::of(&cluster).map(GatewayLinks::own) else { return };
-        if mapped.cluster != own.cluster {
+        if mapped.cluster != own.cluster || mapped.is_nested() {
             return;
         }
         let is_of_beyond = conn.gateway().is_some() || conn.leaf().is_some();
@@ -81,20 +84,20 @@ impl Shard {
         let (unmapped, whole) = unmapped(routed);
         let mut tail = Vec::with_capacity(routed.body.len() + unmapped.reply.len() + 24);
         encode::tail(&mut tail, unmapped.reply, routed.digits.0, routed.digits.1, routed.body);
-        if !whole.is_empty() {
-            remember(account, (mapped.reply, unmapped.reply, whole), None, now);
-        }
         let from = Publisher {
             source: Source::Answer { whole_reply: whole },
             ..Publisher::internal(conn, account, now)
         };
+        if !whole.is_empty() {
+            self.remember(&from, (mapped.reply, unmapped.reply));
+        }
         let message = message_of(routed, (&[], mapped.reply, unmapped.reply), (&tail, None));
         let _ = self.publish_onward(from, message);
     }
 
     /// Routes an answer of a leaf node or a hub to a request of another cluster, under a mapped
     /// subject: straight to the server that awaits it. False where this server has no gateway to
-    /// that cluster: its own hub may have one.
+    /// that cluster: its own hub may have one. A nested one goes nowhere.
     #[cold]
     #[inline(never)]
     pub(super) fn publish_answer_of_leaf(
@@ -104,6 +107,9 @@ impl Shard {
         (routed, mapped): (&Routed<'_>, MappedReply<'_>),
         now: Instant,
     ) -> bool {
+        if mapped.is_nested() {
+            return true;
+        }
         let cluster = Arc::clone(&self.broker.cluster);
         let Some(gateways) = GatewayLinks::of(&cluster) else { return false };
         if mapped.cluster == gateways.own().cluster {
@@ -119,6 +125,45 @@ impl Shard {
             self.stage_directly(&link, Some(account.name().as_bytes()), (routed.subject, &reply), body);
         }
         true
+    }
+
+    /// Remembers where answers to a request are to go whose reply is mapped, before it is delivered.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn remember(&mut self, from: &Publisher<'_>, (address, reply): (&[u8], &[u8])) {
+        let whole = from.whole_reply();
+        // The subject that receivers see may stand behind the reply.
+        if let Some(mapped) = MappedReply::of(whole)
+            && let Some(whole) = whole.get(..whole.len() - mapped.reply.len() + reply.len())
+        {
+            let receivers = self.receivers(from, address);
+            let hub = matches!(from.source, Source::Leaf { .. }).then_some(from.conn);
+            from.account.gateway_replies.remember(reply, MappedRequest { whole, receivers, hub }, from.now);
+        }
+    }
+
+    /// Connections of the clients that may get a request. `None` where they are not known: there
+    /// are many, or the account maps the subject.
+    ///
+    /// Perf: members of a large queue group are not walked along for each request, only where the
+    /// route has to be made, which walks along them anyway.
+    fn receivers(&mut self, from: &Publisher<'_>, address: &[u8]) -> Option<Box<[u64]>> {
+        if from.account.imports.has_mappings() {
+            return None;
+        }
+        let scope = RouteScope {
+            account: from.account,
+            permissions: None,
+            is_mapped: false,
+            is_imported: false,
+            via: from.via(),
+        };
+        if let Some(route) = self.routes.cached(scope, address) {
+            return few(receivers_of(route));
+        }
+        let mut matched = Matched::<Arc<Subscription>>::new();
+        from.account.interest.collect(address, &mut matched);
+        few(matched.plain.iter().chain(matched.queues.iter().flat_map(|group| &group.members)))
     }
 
     /// The route to the server of this short name that carries what concerns an account.
@@ -224,6 +269,33 @@ impl Shard {
         self.stage_directly(&conn, named, (&whole, &reply), (message.header_len, message.body));
         Some(Published::Done { delivered: true, stalled: false })
     }
+}
+
+/// Clients to which a route leads, those of queue groups all.
+fn receivers_of(route: &Route) -> impl Iterator<Item = &Arc<Subscription>> {
+    let plain = route.targets.iter().flat_map(|target| match target {
+        RouteTarget::Client(one) => std::slice::from_ref(&one.sub),
+        RouteTarget::Cohort(cohort) => &cohort.subs[..],
+    });
+    let shared = route.remote.iter().flat_map(|remote| remote.members_here());
+    let members = route.groups.iter().flatten().chain(shared);
+    plain.chain(members.map(|member: &ClientTarget| &member.sub))
+}
+
+/// Connections of subscriptions, unless there are many.
+fn few<'s>(subs: impl Iterator<Item = &'s Arc<Subscription>>) -> Option<Box<[u64]>> {
+    let mut found = Vec::with_capacity(MOST_RECEIVERS);
+    for cid in subs.map(|sub| sub.conn().cid()) {
+        // Neighbours are often of one connection.
+        if found.last() == Some(&cid) {
+            continue;
+        }
+        if found.len() == MOST_RECEIVERS {
+            return None;
+        }
+        found.push(cid);
+    }
+    Some(found.into())
 }
 
 /// Whether an answer may go over a link with a leaf node or a hub.

@@ -6,7 +6,7 @@
 
 use super::Shard;
 use super::fanout::Publisher;
-use super::mapped_replies::{remember, unmapped};
+use super::mapped_replies::unmapped;
 use super::routed::{RoutedBuffers, addressed, may_ask_for_trace, message_of};
 use super::source::{BarredHubs, Source, Via};
 use crate::account::Account;
@@ -154,10 +154,6 @@ impl Shard {
         }
         let (unmapped, whole_reply) = unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
-        if !whole_reply.is_empty() {
-            let address = if to.is_empty() { subject } else { to };
-            remember(account, (address, reply, whole_reply), Some(conn), now);
-        }
         let logs_protocol = buffers.logs_protocol;
         let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
         let (queues, origin) = (&routed.queues, leaf.cluster.as_bytes());
@@ -167,6 +163,10 @@ impl Shard {
             is_mapped: true,
             ..Publisher::internal(conn, account, now)
         };
+        if !whole_reply.is_empty() {
+            let address = if to.is_empty() { subject } else { to };
+            self.remember(&from, (address, reply));
+        }
         let message = message_of(routed, (to, subject, reply), (tail, shared_tail.as_ref()));
         if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);

@@ -3,11 +3,8 @@
 
 use crate::account::Account;
 use crate::cluster::Cluster;
-use crate::conn::Conn;
-use crate::gateway_replies::{MOST_RECEIVERS, MappedRequest};
 use crate::link::gateway_links::GatewayLinks;
 use crate::link::remote_sub::RemoteSub;
-use crate::subscription::Subscription;
 use myelin_subject::Matched;
 use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::Routed;
@@ -55,45 +52,4 @@ pub(super) fn unmapped<'a>(routed: &Routed<'a>) -> (Routed<'a>, &'a [u8]) {
         Some(mapped) => (Routed { reply: mapped.reply, tail: &[], ..*routed }, routed.reply),
         None => (*routed, &[]),
     }
-}
-
-/// Remembers where answers to a request are to go, before it is delivered. `hub`: the link with a
-/// leaf node or a hub over which it has come, if it has.
-#[cold]
-#[inline(never)]
-pub(super) fn remember(
-    account: &Account,
-    (address, reply, whole): (&[u8], &[u8], &[u8]),
-    hub: Option<&Arc<Conn>>,
-    now: Instant,
-) {
-    // The subject that receivers see may stand behind the reply.
-    if let Some(mapped) = MappedReply::of(whole)
-        && let Some(short) = whole.get(..whole.len() - mapped.reply.len() + reply.len())
-    {
-        let request = MappedRequest { whole: short, receivers: receivers(account, address), hub };
-        account.gateway_replies.remember(reply, request, now);
-    }
-}
-
-/// Connections of the clients that may get a request. `None` where they are not known: there are
-/// many, or the account maps the subject.
-fn receivers(account: &Account, address: &[u8]) -> Option<Box<[u64]>> {
-    if account.imports.has_mappings() {
-        return None;
-    }
-    let mut matched = Matched::<Arc<Subscription>>::new();
-    account.interest.collect(address, &mut matched);
-    let queues = matched.queues.iter().flat_map(|group| &group.members);
-    let mut found = Vec::with_capacity(MOST_RECEIVERS);
-    for cid in matched.plain.iter().chain(queues).map(|sub| sub.conn().cid()) {
-        if found.len() == MOST_RECEIVERS {
-            return None;
-        }
-        // Neighbours are often of one connection.
-        if found.last() != Some(&cid) {
-            found.push(cid);
-        }
-    }
-    Some(found.into())
 }

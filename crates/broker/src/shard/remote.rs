@@ -170,6 +170,11 @@ impl RemoteTargets {
         }
     }
 
+    /// Members here of groups that have others there.
+    pub(super) fn members_here(&self) -> impl Iterator<Item = &ClientTarget> {
+        self.groups.iter().flat_map(|group| &group.members)
+    }
+
     /// Takes the members here of a group that has others there; gives them back when it has none.
     pub(super) fn join(
         &mut self,
@@ -457,8 +462,10 @@ impl Fanout<'_> {
             };
             let is_plain = |link: &u32| remote.links[*link as usize].is_plain;
             let group = &remote.groups[at];
-            // Compat: leaf nodes of this server are preferred to other servers, by their members.
-            let is_own = |conn: &Conn| conn.leaf().is_some();
+            // Compat: leaf nodes of this server are preferred to other servers, by their members. A
+            // hub, which the reference counts as one, comes last: it has got the message from the
+            // other server, for those who want it beside groups.
+            let is_own = |conn: &Conn| conn.leaf().is_some_and(|leaf| leaf.role == LeafRole::Hub);
             let link = remote.draw_among(&group.leaves, is_own, from, rng);
             let link = link.or_else(|| group.remotes.links().filter(is_open).min_by_key(is_plain));
             let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(is_plain));

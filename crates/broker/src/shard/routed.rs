@@ -146,10 +146,6 @@ impl Shard {
         }
         let (unmapped, whole_reply) = mapped_replies::unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
-        if !whole_reply.is_empty() {
-            let address = if to.is_empty() { subject } else { to };
-            mapped_replies::remember(account, (address, reply, whole_reply), None, now);
-        }
         let logs_protocol = buffers.logs_protocol;
         let (tail, shared_tail) = buffers.tail_of(&unmapped, reply, backing);
         let from = Publisher {
@@ -157,6 +153,10 @@ impl Shard {
             source: Source::Route { queues: &routed.queues, origin: routed.origin, whole_reply },
             ..Publisher::internal(conn, account, now)
         };
+        if !whole_reply.is_empty() {
+            let address = if to.is_empty() { subject } else { to };
+            self.remember(&from, (address, reply));
+        }
         let message = message_of(routed, (to, subject, reply), (tail, shared_tail.as_ref()));
         if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);

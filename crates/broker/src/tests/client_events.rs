@@ -39,6 +39,8 @@ impl ClientEvents for Diary {
         self.write(format!("{} went, a leaf node: {}", conn.details().account, reason.text()));
     }
 
+    fn leaf_node_joined(&self, _: &Arc<Account>) {}
+
     fn auth_failed(&self, _: &Arc<Conn>, reason: CloseReason, _: Option<(&Arc<Account>, String)>) {
         self.write(format!("refused: {}", reason.text()));
     }
@@ -108,6 +110,7 @@ impl ClientEvents for Clumsy {
     fn connected(&self, _: &Arc<Conn>, _: &Arc<Account>) {}
     fn disconnected(&self, _: &ClosedConn) {}
     fn leaf_node_gone(&self, _: &Arc<Conn>, _: CloseReason) {}
+    fn leaf_node_joined(&self, _: &Arc<Account>) {}
     fn auth_failed(&self, _: &Arc<Conn>, _: CloseReason, _: Option<(&Arc<Account>, String)>) {}
     fn count_changed(&self, _: &Arc<Account>) {
         self.stumble();

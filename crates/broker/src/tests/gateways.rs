@@ -10,6 +10,7 @@ use crate::link::Link;
 use crate::link::gateway_end::{GatewaySide, GatewayTerms};
 use crate::link::leaf_end::{LeafDialler, LeafRole};
 use myelin_auth::{AuthConfig, Method, Users};
+use myelin_wire::error::CloseReason;
 use myelin_wire::peer::gateway::{reply_prefix, short_name};
 use myelin_wire::peer::parser::{self, Parsed, PeerInterest, PeerLimits, PeerOp};
 use std::time::{Duration, SystemTime};
@@ -164,6 +165,25 @@ fn messages_of_a_leaf_node_cross_without_its_cluster() {
     assert_eq!(got, ["RMSG $G a 1", "HMSG $G a 12 13", "RMSG $G b + r q 1"]);
 }
 
+/// Rules are asked about the subject within a mapped one. What stands within that would come past
+/// them, here or at the next server.
+#[test]
+fn a_mapped_subject_within_another_goes_nowhere() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    let other = Wire::leaf(&net, LeafRole::Hub);
+    let listens = client(&net, "SUB > 1\r\n");
+    other.got(&net, "");
+    let own = String::from_utf8(reply_prefix(short_name("B"), short_name("elsewhere"))).unwrap();
+    for subject in [format!("{own}{own}secret"), format!("{own}{}", of_a("secret")), of_a(&of_a("secret"))] {
+        leaf.says(&net, &format!("LMSG {subject} 1\r\n!\r\n"));
+        inbound.says(&net, &format!("RMSG $G {subject} 1\r\n!\r\n"));
+        assert_eq!((listens.received(), outbound.got(&net, "MSG")), (String::new(), Vec::new()), "{subject}");
+        assert_eq!(other.got(&net, "MSG"), Vec::<String>::new(), "{subject}");
+    }
+}
+
 /// An answer of a leaf node goes on to the server of this cluster that awaits it.
 #[test]
 fn a_leaf_node_with_an_answer_for_the_own_cluster_reaches_who_awaits_it() {
@@ -198,6 +218,30 @@ fn what_others_publish_on_the_reply_of_a_request_is_no_answer() {
     assert_eq!(listens.received(), "");
 }
 
+/// The same where the route of a request is known by then: plain subscriptions, such that share
+/// their bytes, and members of a group that has others at another server.
+#[test]
+fn who_was_asked_is_known_by_a_route_that_is_kept() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let (link, sink) = routed(&net);
+    let mut route = Wire { link, sink };
+    route.says(&net, "RS+ $G work group 1\r\n");
+    let mut asked: Vec<Peer> = (0..10).map(|_| client(&net, "SUB work 1\r\n")).collect();
+    asked.push(client(&net, "SUB work group 2\r\n"));
+    let mut other = client(&net, "");
+    for turn in 0..4 {
+        let (reply, own) = (of_a(&format!("r.{turn}")), format!("r.{turn}"));
+        inbound.says(&net, &format!("RMSG $G work + {reply} group 1\r\n?\r\n"));
+        other.publish(&own, "x");
+        net.flush_all();
+        assert!(outbound.got(&net, "RMSG").is_empty());
+        asked.iter_mut().for_each(|one| one.publish(&own, "!"));
+        net.flush_all();
+        assert_eq!(outbound.got(&net, "RMSG").len(), asked.len());
+    }
+}
+
 /// An answer that another cluster sends on, because somebody here listens to everything, is no
 /// answer of anybody here: it would go back, and come again.
 #[test]
@@ -214,6 +258,23 @@ fn what_comes_on_the_reply_of_a_request_does_not_go_back() {
     net.flush_all();
     assert_eq!(monitor.received(), "MSG _INBOX.x 2 1\r\n!\r\n".repeat(2));
     assert!(outbound.got(&net, "RMSG").is_empty());
+}
+
+/// An answer that has come back goes on to who else wants its subject: to clients of a third
+/// cluster, and of the one that has answered, who have not got it there.
+#[test]
+fn an_answer_that_has_come_back_goes_on_to_other_clusters_that_want_it() {
+    let net = net();
+    let [mut inbound, mut outbound] = Wire::both(&net);
+    let mut third = Wire::gateway(&net, "C", GatewaySide::Outbound, true);
+    let asks = client(&net, "SUB _INBOX.x 1\r\nSUB _INBOX.x group 2\r\n");
+    outbound.says(&net, "RS+ $G _INBOX.x\r\n");
+    third.says(&net, "RS+ $G _INBOX.*\r\nRS+ $G _INBOX.x group 1\r\nRS+ $G _INBOX.x other 1\r\n");
+    let own = String::from_utf8(reply_prefix(short_name("B"), short_name("elsewhere"))).unwrap();
+    inbound.says(&net, &format!("RMSG $G {own}_INBOX.x 1\r\n!\r\n"));
+    assert_eq!(asks.received().matches("MSG _INBOX.x").count(), 2, "the client and its group");
+    assert_eq!(outbound.got(&net, "RMSG"), ["RMSG $G _INBOX.x 1"]);
+    assert_eq!(third.got(&net, "RMSG"), ["RMSG $G _INBOX.x | other 1"], "the group has its member here");
 }
 
 /// A client that has left the service meanwhile was asked nevertheless.
@@ -298,7 +359,7 @@ fn interest_in_an_account_that_is_not_here_is_given_back() {
 fn accounts_that_are_gone_are_forgotten() {
     let net = with_gateway(Net::with(|setup| setup.users([user("a", "A", None)])));
     let [inbound, _outbound] = Wire::both(&net);
-    let has = |name: &str| inbound.link.conn().gateway_accounts().iter().any(|(known, _)| known == name);
+    let has = |name: &str| inbound.link.conn().gateway_accounts().iter().any(|known| known.name == name);
     assert!(has("A"));
     for _ in 0..2 {
         accounts(&net, &["A", "C"]);
@@ -312,4 +373,68 @@ fn accounts_that_are_gone_are_forgotten() {
         commands.iter().filter(|line| line.contains(&part)).count()
     };
     assert_eq!((of_c(2), of_c(3)), (2, 2), "{commands:?}");
+}
+
+/// A group that another server has chosen here is served by a leaf node of this one, if any has a
+/// member. A hub has got the message from the other server already: what is wanted there beside the
+/// group would come twice.
+#[test]
+fn a_group_that_another_server_has_chosen_is_not_served_by_the_hub() {
+    let net = Net::new();
+    let (mut leaf, mut hub) = (Wire::leaf(&net, LeafRole::Hub), Wire::leaf(&net, LeafRole::Spoke));
+    let (link, sink) = routed(&net);
+    let mut route = Wire { link, sink };
+    leaf.says(&net, "LS+ work group 1\r\n");
+    hub.says(&net, "LS+ work group 1\r\nLS+ work\r\n");
+    for _ in 0..40 {
+        route.says(&net, "RMSG $G work | group 1\r\n?\r\n");
+    }
+    assert_eq!([leaf.got(&net, "LMSG").len(), hub.got(&net, "LMSG").len()], [40, 0]);
+    leaf.link.end(CloseReason::ReadError).run();
+    route.says(&net, "RMSG $G work | group 1\r\n?\r\n");
+    assert_eq!(hub.got(&net, "LMSG"), ["LMSG work | group 1"], "nobody else is left");
+}
+
+/// What clients of an account wanted that is gone is withdrawn as they go.
+#[test]
+fn interest_in_an_account_that_is_gone_is_withdrawn() {
+    let net = with_gateway(Net::with(|setup| setup.users([user("a", "A", None), user("c", "C", None)])));
+    let [inbound, _outbound] = Wire::both(&net);
+    let mut client = net.peer_as(0, &login("c"));
+    client.send("SUB svc 1\r\nSUB svc group 2\r\n");
+    net.flush_all();
+    let mut wanted = inbound.got(&net, "RS+ C ");
+    wanted.sort();
+    assert_eq!(wanted, ["RS+ C svc", "RS+ C svc group 1"]);
+    accounts(&net, &["A"]);
+    client.leave();
+    let mut gone = inbound.got(&net, " C ");
+    gone.sort();
+    assert_eq!(gone, ["RS- C svc", "RS- C svc group"]);
+}
+
+/// Of several clusters with members of a queue group the nearest gets a message, by what round
+/// trips were measured last.
+#[test]
+fn the_nearest_cluster_serves_a_queue_group() {
+    let net = net();
+    let mut far: Vec<Wire> = ["A", "C", "D"]
+        .map(|name| Wire::gateway(&net, name, GatewaySide::Outbound, true))
+        .into_iter()
+        .collect();
+    far.iter_mut().for_each(|wire| wire.says(&net, "RS+ $G work group 1\r\n"));
+    let mut client = client(&net, "");
+    let mut served = |far: &[Wire], times: [u64; 3]| {
+        for (wire, time) in far.iter().zip(times) {
+            wire.link.note_round_trip(Duration::from_millis(time));
+        }
+        client.publish("work", "x");
+        net.flush_all();
+        far.iter().map(|wire| wire.got(&net, "RMSG").len()).collect::<Vec<_>>()
+    };
+    assert_eq!(served(&far, [30, 10, 20]), [0, 1, 0]);
+    assert_eq!(served(&far, [5, 10, 20]), [1, 0, 0]);
+    // Without the nearest the next one has its turn.
+    far[0].link.end(CloseReason::ReadError).run();
+    assert_eq!(served(&far[1..], [30, 20, 0]), [0, 1]);
 }

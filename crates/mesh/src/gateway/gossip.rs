@@ -4,7 +4,7 @@
 use super::remote::GatewayRemote;
 use super::{GatewayState, Gateways, Known, MOST_REMOTES};
 use crate::names::check_cluster;
-use crate::peers::{LinkFacts, LinkState, Mesh};
+use crate::peers::{LinkState, Mesh};
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::gateway::GOSSIP;
 use myelin_wire::peer::info::PeerInfo;
@@ -85,25 +85,25 @@ impl Gateways {
         }
     }
 
-    /// Another server of the cluster has told this address, or is gone (`None`). Other clusters
-    /// hear of it.
-    pub(super) fn note_url(&self, server: &str, url: Option<String>) {
-        let is_news = {
-            let mut state = lock(&self.state);
-            if state.is_stopping {
-                return;
-            }
-            let before = state.told.remove(server);
-            let mut is_news = before.is_some_and(|before| state.count_url(&before, false));
-            if let Some(url) = url.filter(|_| state.urls.len() < MOST_URLS) {
-                is_news |= state.count_url(&url, true);
-                state.told.insert(server.to_owned(), url);
-            }
-            is_news
-        };
+    /// Another server of the cluster has its first route now, or none any more. `told` finds the
+    /// address that it says by its routes; other clusters hear of a change.
+    ///
+    /// All of it is done under the lock: whoever comes later knows what is true then, and says it
+    /// later.
+    pub(super) fn note_url(&self, server: &str, told: impl FnOnce() -> Option<String>) {
+        let mut state = lock(&self.state);
+        if state.is_stopping {
+            return;
+        }
+        let before = state.told.remove(server);
+        let mut is_news = before.is_some_and(|before| state.count_url(&before, false));
+        if let Some(url) = told().filter(|_| state.urls.len() < MOST_URLS) {
+            is_news |= state.count_url(&url, true);
+            state.told.insert(server.to_owned(), url);
+        }
         if is_news {
-            let line = self.info().line();
-            self.inbound().iter().for_each(|link| link.conn.say(&line));
+            let line = self.info_with(state.urls.keys()).line();
+            state.inbound.iter().for_each(|link| link.conn.say(&line));
         }
     }
 }
@@ -174,17 +174,14 @@ impl Mesh {
         }
     }
 
-    /// The first route to another server is there: its address is one of this cluster.
-    pub(crate) fn note_gateway_url(&self, link: &Arc<LinkState>) {
-        let facts = link.facts();
-        if let Some((gateways, url)) = self.gateways.get().zip(facts.urls.gateway) {
-            gateways.note_url(&facts.remote_id, Some(url));
-        }
-    }
-
-    /// The last route to another server is gone.
-    pub(crate) fn forget_gateway_url(&self, facts: &LinkFacts) {
-        self.gateways.get().iter().for_each(|gateways| gateways.note_url(&facts.remote_id, None));
+    /// The first route to another server is there, or the last one is gone: the address that it
+    /// says is one of this cluster, or no more.
+    pub(crate) fn note_gateway_url(&self, server: &str) {
+        let Some(gateways) = self.gateways.get() else { return };
+        gateways.note_url(server, || {
+            let mut facts = self.links().into_iter().map(|link| link.facts());
+            facts.find_map(|facts| facts.urls.gateway.filter(|_| facts.remote_id == server))
+        });
     }
 
     /// Says a line once to each other server.

@@ -19,7 +19,7 @@ mod handshake;
 pub mod remote;
 pub mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::peers::Mesh;
 use config::GatewayConfig;
@@ -195,7 +195,12 @@ impl Gateways {
 
     /// INFO, as it is now.
     fn info(&self) -> PeerInfo {
-        PeerInfo { gateway_urls: self.urls(), ..self.config().info.clone() }
+        self.info_with(lock(&self.state).urls.keys())
+    }
+
+    /// INFO with these addresses of the cluster.
+    fn info_with<'u>(&self, urls: impl Iterator<Item = &'u String>) -> PeerInfo {
+        PeerInfo { gateway_urls: urls.cloned().collect(), ..self.config().info.clone() }
     }
 
     /// Whether a server of this cluster has that name.

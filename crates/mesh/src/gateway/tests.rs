@@ -14,10 +14,11 @@ impl GatewayHost for NoHost {
     fn dial(&self, _: Arc<GatewayRemote>, _: bool) {}
 }
 
-fn gateways() -> Arc<Gateways> {
+/// Gateways of a cluster A without others, of a server at this address.
+pub(crate) fn gateways(url: &str) -> Arc<Gateways> {
     let config = GatewayConfig {
         info: PeerInfo { gateway: "A".into(), ..PeerInfo::default() },
-        url: "own:1".into(),
+        url: url.into(),
         login: None,
         certificates: CertificateRules::default(),
         tls_required: false,
@@ -37,9 +38,9 @@ fn gateways() -> Arc<Gateways> {
 /// A server that says another address, or none any more, takes back the one that it has said.
 #[test]
 fn an_address_goes_with_the_server_that_has_told_it() {
-    let gateways = gateways();
+    let gateways = gateways("own:1");
     let urls = |server: &str, url: Option<&str>| {
-        gateways.note_url(server, url.map(str::to_owned));
+        gateways.note_url(server, || url.map(str::to_owned));
         gateways.urls()
     };
     assert_eq!(urls("S1", Some("a:1")), ["a:1", "own:1"]);

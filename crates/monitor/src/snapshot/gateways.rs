@@ -31,8 +31,19 @@ pub struct GatewaySnapshot {
     pub is_configured: bool,
     /// The connection; its name is the id of the other server.
     pub conn: ConnSnapshot,
-    /// Accounts by their names, and how far the side that tells its interest is with each.
-    pub accounts: Vec<(String, &'static str)>,
+    /// Accounts, and how far the side that tells its interest is with each.
+    pub accounts: Vec<GatewayAccountSnapshot>,
+}
+
+/// An account on a link with a server of another cluster.
+#[derive(Debug, Clone)]
+pub struct GatewayAccountSnapshot {
+    /// Its name.
+    pub name: String,
+    /// How far the side is that tells its interest.
+    pub mode: &'static str,
+    /// Subjects of which an older server has said that nobody wants them.
+    pub unwanted: usize,
 }
 
 /// The `gateway` section of `/varz`; what is empty or zero is left out.

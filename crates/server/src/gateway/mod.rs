@@ -9,9 +9,10 @@ mod options;
 use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
+use crate::ocsp::TlsListener;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mailbox};
-use crate::tls::{LinkOffer, LinkTls};
+use crate::tls::{LinkOffer, LinkTls, Staple};
 use dial::GatewayDialler;
 use myelin_broker::Broker;
 use myelin_conf::options::{Options, TlsOptions};
@@ -42,8 +43,35 @@ pub(crate) struct RunningGateways {
     accepting: JoinHandle<()>,
 }
 
-/// TLS of the gateway, and of the other clusters that have their own.
-pub(crate) type GatewayOffers = (Option<LinkOffer>, RemoteOffers);
+/// TLS of the gateway, and for the other clusters.
+#[derive(Default)]
+pub(crate) struct GatewayOffers {
+    own: Option<LinkOffer>,
+    /// By the names of those clusters, and whether the TLS is their own.
+    remotes: BTreeMap<String, (LinkOffer, bool)>,
+}
+
+impl GatewayOffers {
+    /// Those that show a proof of their own. `present`: the one that is shown now.
+    pub(crate) fn listeners(
+        &mut self,
+        present: Option<Arc<Staple>>,
+    ) -> impl Iterator<Item = TlsListener<'_>> {
+        let own = self.own.as_mut().map(|offer| TlsListener::of_links(offer, present));
+        let others = self.remotes.values_mut().filter(|(_, is_own)| *is_own);
+        own.into_iter().chain(others.map(|(offer, _)| TlsListener::of_links(offer, None)))
+    }
+
+    fn notes(&self) -> impl Iterator<Item = &String> {
+        let remotes = self.remotes.values().map(|(offer, _)| offer);
+        self.own.iter().chain(remotes).flat_map(|offer| &offer.notes)
+    }
+
+    fn into_parts(self) -> (Option<LinkOffer>, RemoteOffers) {
+        let remotes = self.remotes.into_iter().map(|(name, (offer, _))| (name, Arc::new(offer)));
+        (self.own, remotes.collect())
+    }
+}
 
 /// Starts the gateway that the options have, if they have one.
 ///
@@ -52,7 +80,7 @@ pub(crate) type GatewayOffers = (Option<LinkOffer>, RemoteOffers);
 pub(crate) fn start(
     options: &Options,
     (broker, mailboxes, log, control): GatewayParts<'_>,
-    monitor: &Monitor,
+    (monitor, offers): (&Monitor, GatewayOffers),
 ) -> Result<Option<RunningGateways>, String> {
     let Some(name) = name(options) else { return Ok(None) };
     let gateway = &options.gateway;
@@ -69,9 +97,8 @@ pub(crate) fn start(
     let what = if gateway.advertise.is_some() { "Advertise address" } else { "Address" };
     let is = if gateway.advertise.is_some() { "is set to" } else { "is" };
     log.info(format_args!("{what} for gateway {name:?} {is} {}", config.url));
-    let (offer, remotes) = offers(options)?;
-    let notes = offer.iter().flat_map(|offer| &offer.notes);
-    notes.chain(remotes.values().flat_map(|offer| &offer.notes)).for_each(|note| log.warn(note));
+    offers.notes().for_each(|note| log.warn(note));
+    let (offer, remotes) = offers.into_parts();
     let tls = Arc::<LinkTls>::default();
     tls.set(offer);
     let dialler = Arc::new(GatewayDialler::new(mailboxes, log, control, (&tls, remotes)));
@@ -92,7 +119,8 @@ pub(crate) fn start(
 impl RunningGateways {
     /// Other certificates for links that begin from now on. Links of servers whose keys are no
     /// longer among those that are `pinned` end; `None` where the pins are as before.
-    pub(crate) fn reload(&self, (offer, remotes): GatewayOffers, pinned: Option<&BTreeSet<String>>) {
+    pub(crate) fn reload(&self, offers: GatewayOffers, pinned: Option<&BTreeSet<String>>) {
+        let (offer, remotes) = offers.into_parts();
         self.tls.set(offer);
         self.dialler.set_remotes(remotes);
         let Some(pinned) = pinned.filter(|pinned| !pinned.is_empty()) else { return };
@@ -103,6 +131,11 @@ impl RunningGateways {
             self.log.info(format_args!("Disconnect {count} gateways due to pinned certs reload"));
             strangers.iter().for_each(|link| link.conn().close(CloseReason::TlsHandshake));
         }
+    }
+
+    /// The proof that is shown to those that dial.
+    pub(crate) fn staple(&self) -> Option<Arc<Staple>> {
+        self.tls.get().map(|offer| Arc::clone(&offer.terms.staple))
     }
 
     /// No link is accepted or dialled any more.
@@ -118,18 +151,19 @@ impl RunningGateways {
 /// When its certificates are no good.
 pub(crate) fn offers(options: &Options) -> Result<GatewayOffers, String> {
     let gateway = &options.gateway;
-    let own = gateway.tls.as_ref().map(|tls| LinkOffer::of_gateway(tls, &[])).transpose()?;
-    let mut remotes = RemoteOffers::new();
+    let own = gateway.tls.as_ref().map(|tls| LinkOffer::of_gateway(tls, &[], None)).transpose()?;
+    let mut remotes = BTreeMap::new();
     for remote in &gateway.gateways {
         if let Some(tls) = remote.tls.as_ref().or(gateway.tls.as_ref()) {
             // Compat: pins are the gateway's.
             let pinned_certs = gateway.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default();
             let tls = TlsOptions { pinned_certs, ..tls.clone() };
-            let offer = LinkOffer::of_gateway(&tls, &remote.urls)?;
-            remotes.insert(remote.name.clone(), Arc::new(offer));
+            let is_own = remote.tls.is_some();
+            let offer = LinkOffer::of_gateway(&tls, &remote.urls, own.as_ref().filter(|_| !is_own))?;
+            remotes.insert(remote.name.clone(), (offer, is_own));
         }
     }
-    Ok((own, remotes))
+    Ok(GatewayOffers { own, remotes })
 }
 
 /// Services for gateways: dialling.

@@ -1,8 +1,12 @@
 //! The parts of a start that are about other servers.
 
+use super::StartError;
 use crate::cluster::{self, GroupPart};
+use crate::gateway::GatewayOffers;
 use crate::monitoring::Monitor;
-use crate::{gateway, leaf, tls};
+use crate::ocsp::{self, Ocsp};
+use crate::tls::{ClientOffer, LeafOffer};
+use crate::{gateway, leaf, tls, websocket};
 use myelin_broker::{Broker, LinkTerms};
 use myelin_conf::options::Options;
 use std::sync::Arc;
@@ -66,4 +70,29 @@ pub(super) fn start(
     let running = cluster::RunningCluster::start(parts)?;
     monitor.set_cluster(Arc::clone(&running.mesh), running.address.port());
     Ok(Some(running))
+}
+
+/// TLS of WebSocket, with what the operator should know.
+type WebSocketOffer = (websocket::Security, Vec<String>);
+
+/// Proofs of OCSP for the TLS of clients, of WebSocket and of other servers.
+pub(super) fn prepare_ocsp(
+    ocsp: &Ocsp,
+    options: &Options,
+    (clients, websocket): (&mut Option<ClientOffer>, &mut Option<WebSocketOffer>),
+    (links, gateways): (&mut Option<tls::LinkOffer>, &mut GatewayOffers),
+) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), StartError> {
+    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
+    let clients = clients.as_mut().map(|offer| &mut offer.terms);
+    let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
+    let listeners = [
+        ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
+        ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
+        links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
+        ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
+    ];
+    let listeners = listeners.into_iter().flatten().chain(gateways.listeners(None));
+    let mut proofs = ocsp.prepare(options, listeners).map_err(StartError::new)?;
+    let security = leaf::LeafSecurity { offer: leaf_nodes, hubs: std::mem::take(&mut proofs.hubs) };
+    proofs.complaint.take().map_or(Ok((proofs, security)), |complaint| Err(StartError::new(complaint)))
 }

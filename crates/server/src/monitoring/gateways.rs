@@ -5,7 +5,8 @@ use myelin_broker::{Broker, Conn};
 use myelin_conf::options::{ClusterOptions, GatewayOptions, RemoteGatewayOptions};
 use myelin_mesh::gateway::{GatewayState, Gateways};
 use myelin_monitor::{
-    ConnSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz, SubSnapshot,
+    ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz,
+    SubSnapshot,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,7 +31,11 @@ pub(super) fn snapshot(gateways: &Gateways) -> GatewaysSnapshot {
 
 fn of_link(link: &GatewayState) -> GatewaySnapshot {
     let facts = link.facts();
-    let accounts = link.conn().gateway_accounts().into_iter().map(|(name, mode)| (name, mode.name()));
+    let accounts = link.conn().gateway_accounts().into_iter().map(|account| GatewayAccountSnapshot {
+        name: account.name,
+        mode: account.mode.name(),
+        unwanted: account.unwanted,
+    });
     let conn = ConnSnapshot {
         kind: "Gateway",
         transport: "",

@@ -62,6 +62,10 @@ const UNPROVEN: &str = "No OCSP Staple is shown to servers that are dialled, for
                         nats-servers that show one refuse such links, and have to have this server in their \
                         routes";
 
+/// The like between clusters (docs/gateways.md).
+const UNPROVEN_GATEWAY: &str = "No OCSP Staple is shown to servers of other clusters that are dialled, for TLS here \
+                                has no means: nats-servers that show one refuse such links";
+
 /// A listener with TLS.
 pub(crate) struct TlsListener<'l> {
     pub(crate) tls: &'l TlsOptions,
@@ -83,9 +87,10 @@ impl<'l> TlsListener<'l> {
         Some(Self { tls: tls?, terms: terms?, present, kind: PeerKind::Client })
     }
 
-    /// The listener for other servers. Compat: authorities are not asked about those.
+    /// The listener for other servers, of the cluster or of others. Compat: authorities are not asked about those.
     pub(crate) fn of_links(offer: &'l mut LinkOffer, present: Option<Arc<Staple>>) -> Self {
-        Self { tls: &offer.options, terms: &mut offer.terms, present, kind: PeerKind::Router }
+        let kind = offer.kind;
+        Self { tls: &offer.options, terms: &mut offer.terms, present, kind }
     }
 
     /// The listener for leaf nodes. Compat: they are shown no proof.
@@ -154,7 +159,7 @@ impl Ocsp {
         options: &Options,
         listeners: impl IntoIterator<Item = TlsListener<'l>>,
     ) -> Result<StagedOcsp, String> {
-        let mut next = StagedOcsp::default();
+        let (mut next, mut has_proven) = (StagedOcsp::default(), false);
         for TlsListener { tls, terms, present, kind } in listeners {
             if kind != PeerKind::LeafNode
                 && let Err(error) =
@@ -162,10 +167,11 @@ impl Ocsp {
             {
                 next.complaint.get_or_insert(error);
             }
-            if kind == PeerKind::Router && terms.staple.is_wanted() {
+            if matches!(kind, PeerKind::Router | PeerKind::Gateway) && terms.staple.is_wanted() {
                 // Who dials can show no proof to rustls, so it is asked for.
-                terms.revocation = Some(Arc::new(self.link_check(options, tls)?));
-                if !options.cluster.routes.is_empty() {
+                terms.revocation = Some(Arc::new(self.link_check(options, (tls, kind))?));
+                has_proven |= kind == PeerKind::Gateway;
+                if kind == PeerKind::Router && !options.cluster.routes.is_empty() {
                     self.log.warn(UNPROVEN);
                 }
             }
@@ -177,6 +183,9 @@ impl Ocsp {
                 return Err(text.to_owned());
             }
             terms.revocation = Some(Arc::new(self.peer_check(options, (tls, kind), peers, &mut next)?));
+        }
+        if has_proven {
+            self.log.warn(UNPROVEN_GATEWAY);
         }
         for remote in &options.leaf_nodes.remotes {
             let check = self.hub_check(options, remote, &mut next)?;
@@ -241,11 +250,15 @@ impl Ocsp {
     }
 
     /// The check of servers that dial this one, whose own certificate is shown with a proof.
-    fn link_check(&self, options: &Options, tls: &TlsOptions) -> Result<PeerCheck, String> {
+    fn link_check(
+        &self,
+        options: &Options,
+        (tls, kind): (&TlsOptions, PeerKind),
+    ) -> Result<PeerCheck, String> {
         let stapling = options.ocsp.stapling.as_ref();
         Ok(PeerCheck {
             options: OcspPeerOptions { verify: true, ..OcspPeerOptions::default() },
-            kind: PeerKind::Router,
+            kind,
             responder: stapling.and_then(|stapling| stapling.url.clone()),
             trusted: authorities(tls)?,
             cache: Arc::clone(&self.link_cache),

@@ -55,6 +55,8 @@ pub(crate) enum PeerKind {
     Hub,
     /// A server of the cluster that has dialled.
     Router,
+    /// A server of another cluster that has dialled.
+    Gateway,
 }
 
 impl PeerKind {
@@ -64,6 +66,7 @@ impl PeerKind {
             Self::Client => "Client",
             Self::LeafNode | Self::Hub => "Leafnode",
             Self::Router => "Router",
+            Self::Gateway => "Gateway",
         }
     }
 
@@ -78,6 +81,7 @@ impl PeerKind {
             Self::Client | Self::LeafNode => "client not OCSP valid",
             Self::Hub => "server not OCSP valid",
             Self::Router => "Router peer not OCSP valid",
+            Self::Gateway => "Gateway peer not OCSP valid",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Compat: where this server's own certificate is shown with a proof, theirs has to be. The words
 //! and their order are the reference's.
 
-use super::peer::{is_current, now, verified_chains};
+use super::peer::{PeerKind, is_current, now, verified_chains};
 use super::proof::{self, NO_DELEGATE};
 use myelin_conf::options::OcspPeerOptions;
 use myelin_wire::ocsp::CertStatus;
@@ -18,24 +18,26 @@ pub(crate) fn check_proof(
     shown_proof: &[u8],
     shown: &[CertificateDer<'static>],
     trusted: &[CertificateDer<'static>],
+    kind: PeerKind,
 ) -> Result<(), String> {
+    let kind = kind.name();
     if shown_proof.is_empty() {
-        return Err("Router peer missing OCSP Staple".to_owned());
+        return Err(format!("{kind} peer missing OCSP Staple"));
     }
     let chains = verified_chains(shown, trusted);
-    let chain = chains.first().ok_or("Router peer missing TLS verified chains")?;
+    let chain = chains.first().ok_or_else(|| format!("{kind} peer missing TLS verified chains"))?;
     let [own, issuer, ..] = &chain[..] else {
-        return Err("failed to get issuer certificate for Router peer".to_owned());
+        return Err(format!("failed to get issuer certificate for {kind} peer"));
     };
     let proof = proof::read(shown_proof, own, issuer, now()).map_err(|error| match &error[..] {
         NO_DELEGATE => "OCSP staple's signer missing authorization by CA to act as OCSP signer".to_owned(),
-        _ => format!("failed to parse OCSP response from Router peer: {error}"),
+        _ => format!("failed to parse OCSP response from {kind} peer: {error}"),
     })?;
     if !is_current(&OcspPeerOptions::default(), &proof) {
-        return Err("OCSP staple from Router peer not current".to_owned());
+        return Err(format!("OCSP staple from {kind} peer not current"));
     }
     if proof.status != CertStatus::Good {
-        return Err(format!("bad status for OCSP Staple from Router peer: {}", proof.status));
+        return Err(format!("bad status for OCSP Staple from {kind} peer: {}", proof.status));
     }
     Ok(())
 }

@@ -251,6 +251,15 @@ impl ClientEvents for System {
         }
     }
 
+    /// Compat: other clusters are told, for servers that do not tell all interest at once begin to
+    /// do so then.
+    fn leaf_node_joined(&self, account: &Arc<Account>) {
+        let subject = format!("$SYS.ACCOUNT.{}.LEAFNODE.CONNECT", account.name());
+        if self.broker.has_gateway() && self.is_heard(&subject) {
+            self.note(Job::LeafNode(subject, account.name().to_owned()));
+        }
+    }
+
     /// Compat: who owns accounts is told in the account where the client was before: the global
     /// one. Where a callout service decides it is the service's account.
     fn auth_failed(&self, conn: &Arc<Conn>, reason: CloseReason, service: Option<(&Arc<Account>, String)>) {

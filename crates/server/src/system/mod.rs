@@ -103,6 +103,8 @@ enum Job {
     Disconnected(String, Box<ClosedClient>),
     AuthFailed(Arc<Account>, String, Box<ClosedClient>),
     Count,
+    /// A leaf node has joined an account, of this name.
+    LeafNode(String, String),
     /// Something that another server says.
     Peer(PeerMessage),
     /// Other servers are to be asked how many connections of an account they have.
@@ -287,6 +289,9 @@ impl System {
                 self.publish_disconnect(&account, &subject, &departed)
             }
             Job::Count => pace.changes_wait = true,
+            Job::LeafNode(subject, name) => {
+                self.publish_event(&self.account, &subject, &self.about_account(&name))
+            }
             Job::Peer(message) => self.hear_peer(&message, pace),
             Job::AskCounts(account) => self.ask_counts(&account),
             Job::Gather(gathering) => self.gather(gathering, pace),

@@ -255,13 +255,18 @@ impl System {
 
     /// Asks all other servers how many connections of an account they have.
     pub(super) fn ask_counts(&self, account: &str) {
+        let subject = format!("$SYS.REQ.ACCOUNT.{account}.CONNS");
+        let inbox = format!("$SYS._INBOX_.{}", self.id);
+        self.request(&subject, &inbox, &self.about_account(account));
+    }
+
+    /// What servers say to each other of an account by its name.
+    pub(super) fn about_account(&self, account: &str) -> Vec<u8> {
         #[derive(Serialize)]
-        struct Question<'a> {
+        struct AboutAccount<'a> {
             server: myelin_broker::ServerInfo,
             acc: &'a str,
         }
-        let subject = format!("$SYS.REQ.ACCOUNT.{account}.CONNS");
-        let body = compact(&Question { server: self.server_info(), acc: account });
-        self.request(&subject, &format!("$SYS._INBOX_.{}", self.id), &body);
+        compact(&AboutAccount { server: self.server_info(), acc: account })
     }
 }

@@ -6,7 +6,7 @@ use super::peer::{describe, names};
 use super::resolver::Staple;
 use super::suites::{suite_name, version_name};
 use super::{Offer, Peers, TlsTerms, offer, refused};
-use crate::ocsp::check_proof;
+use crate::ocsp::{PeerKind, check_proof};
 use myelin_conf::Url;
 use myelin_conf::options::{ClusterOptions, TlsOptions};
 use myelin_mesh::PeerCertificate;
@@ -53,6 +53,8 @@ impl<O> LinkTls<O> {
 pub(crate) struct LinkOffer {
     /// Options of the listener: certificates are always asked for, authorities never.
     pub(crate) options: TlsOptions,
+    /// Kind of the servers at the other end.
+    pub(crate) kind: PeerKind,
     /// For those who dial.
     pub(crate) terms: TlsTerms,
     /// For those who are dialled.
@@ -100,22 +102,30 @@ impl LinkOffer {
     /// # Errors
     /// When its certificates are no good.
     pub(crate) fn of(cluster: &ClusterOptions) -> Result<Option<Self>, String> {
-        cluster.tls.as_ref().map(|tls| Self::with(tls, &cluster.routes, "routes")).transpose()
+        let of = |tls| Self::with(tls, &cluster.routes, (PeerKind::Router, None));
+        cluster.tls.as_ref().map(of).transpose()
     }
 
-    /// TLS between clusters: as a gateway has it, or one of the others, which are at these
-    /// addresses.
+    /// TLS of a gateway, or for one of the other clusters, which is at these addresses. `own`: the
+    /// gateway's, where that cluster has none of its own, with the proof that is shown.
     ///
     /// # Errors
     /// When its certificates are no good.
-    pub(crate) fn of_gateway(tls: &TlsOptions, urls: &[Url]) -> Result<Self, String> {
-        Self::with(tls, urls, "gateways")
+    pub(crate) fn of_gateway(tls: &TlsOptions, urls: &[Url], own: Option<&Self>) -> Result<Self, String> {
+        let proof = own.map(|own| Arc::clone(&own.terms.staple));
+        Self::with(tls, urls, (PeerKind::Gateway, proof))
     }
 
-    fn with(tls: &TlsOptions, urls: &[Url], whom: &str) -> Result<Self, String> {
+    fn with(
+        tls: &TlsOptions,
+        urls: &[Url],
+        (kind, proof): (PeerKind, Option<Arc<Staple>>),
+    ) -> Result<Self, String> {
+        let whom = if kind == PeerKind::Gateway { "gateways" } else { "routes" };
         // Compat: between servers both sides have to show a certificate, whatever is configured.
         let options = TlsOptions { verify: true, ocsp_peer: None, ..tls.clone() };
-        let Offer { terms, note } = offer(&options, Peers::AsConfigured)?;
+        let Offer { mut terms, note } = offer(&options, Peers::AsConfigured)?;
+        terms.staple = proof.unwrap_or(terms.staple);
         let mut notes: Vec<_> = note.into_iter().collect();
         if tls.ocsp_peer.is_some() {
             // Compat: nor has it in the reference, which does not say so.
@@ -128,10 +138,11 @@ impl LinkOffer {
                  DO NOT USE IN PRODUCTION!"
             ));
         }
-        let dialling = Arc::new(link_config(tls, &terms.staple)?);
+        let dialling = Arc::new(link_config(tls, (&terms.staple, kind))?);
         let timeout = tls.timeout.unwrap_or(LINK_TIMEOUT);
         let borrowed = Borrowed::of(urls);
-        Ok(Self { options, terms, dialling, timeout, pinned: tls.pinned_certs.clone(), notes, borrowed })
+        let pinned = tls.pinned_certs.clone();
+        Ok(Self { options, kind, terms, dialling, timeout, pinned, notes, borrowed })
     }
 
     /// The name that the certificate of the server at `host` has to bear.
@@ -162,6 +173,7 @@ pub(super) struct Proven {
     /// Authorities that it trusts; none where anybody is taken.
     pub(super) trusted: Vec<CertificateDer<'static>>,
     pub(super) staple: Arc<Staple>,
+    pub(super) kind: PeerKind,
 }
 
 /// Fault of a proof that a server has shown, in words for the log.
@@ -190,7 +202,7 @@ impl ServerCertVerifier for Proven {
         if self.staple.is_wanted() {
             let shown: Vec<_> =
                 std::iter::once(own).chain(chain).map(|cert| cert.clone().into_owned()).collect();
-            check_proof(proof, &shown, &self.trusted).map_err(|why| {
+            check_proof(proof, &shown, &self.trusted, self.kind).map_err(|why| {
                 let why: Arc<dyn std::error::Error + Send + Sync> = Arc::new(BadProof(why));
                 Error::InvalidCertificate(CertificateError::Other(OtherError(why)))
             })?;

@@ -4,6 +4,7 @@ use super::files::{Authorities, CertifiedKeys};
 use super::links::Proven;
 use super::resolver::Staple;
 use super::suites;
+use crate::ocsp::PeerKind;
 use myelin_conf::options::{TlsOptions, TlsVersion};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -27,8 +28,11 @@ pub(crate) fn outbound_config(options: Option<&TlsOptions>) -> Result<ClientConf
 ///
 /// # Errors
 /// As [`outbound_config`].
-pub(super) fn link_config(options: &TlsOptions, staple: &Arc<Staple>) -> Result<ClientConfig, String> {
-    config(options, Some(staple))
+pub(super) fn link_config(
+    options: &TlsOptions,
+    proof: (&Arc<Staple>, PeerKind),
+) -> Result<ClientConfig, String> {
+    config(options, Some(proof))
 }
 
 /// For hubs. Compat: between leaf nodes and hubs no proof is shown, nor asked for.
@@ -36,10 +40,10 @@ pub(super) fn link_config(options: &TlsOptions, staple: &Arc<Staple>) -> Result<
 /// # Errors
 /// As [`outbound_config`].
 pub(super) fn hub_config(options: &TlsOptions) -> Result<ClientConfig, String> {
-    link_config(options, &Staple::new(&CertifiedKeys::open(&options.identity)?))
+    link_config(options, (&Staple::new(&CertifiedKeys::open(&options.identity)?), PeerKind::Hub))
 }
 
-fn config(options: &TlsOptions, staple: Option<&Arc<Staple>>) -> Result<ClientConfig, String> {
+fn config(options: &TlsOptions, proof: Option<(&Arc<Staple>, PeerKind)>) -> Result<ClientConfig, String> {
     let provider = Arc::new(suites::provider(options).0);
     let authorities = Authorities::open(options.ca_file.as_deref())?;
     let identity = CertifiedKeys::open(&options.identity)?;
@@ -60,8 +64,8 @@ fn config(options: &TlsOptions, staple: Option<&Arc<Staple>>) -> Result<ClientCo
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider);
         verifier.build().map_err(|error| format!("TLS: {error}"))?
     };
-    if let Some(staple) = staple {
-        verifier = Arc::new(Proven { verifier, trusted, staple: Arc::clone(staple) });
+    if let Some((staple, kind)) = proof {
+        verifier = Arc::new(Proven { verifier, trusted, staple: Arc::clone(staple), kind });
     }
     let builder = builder.with_custom_certificate_verifier(verifier);
     Ok(match identity.keys.first() {

@@ -4,11 +4,16 @@
 mod answers;
 mod changes;
 mod clusters;
+mod documented;
+mod events;
 mod handshake;
 mod leafs;
 mod messages;
 mod pages;
+mod schedule;
 mod secure;
+mod three;
+mod tokens;
 
 use crate::process::{Server, Setup};
 use crate::raw::Raw;

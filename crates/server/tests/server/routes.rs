@@ -13,7 +13,7 @@ mod operators;
 mod pages;
 mod permissions;
 mod reloading;
-mod secure;
+pub(crate) mod secure;
 mod shapes;
 mod tokens;
 mod without_jetstream;

@@ -63,6 +63,12 @@ impl<'a> MappedReply<'a> {
             reply: &subject[REPLY_AT..],
         })
     }
+
+    /// Whether the reply is a mapped one itself, as no server makes it: rules are asked about what
+    /// stands within, and something else would stand within that.
+    pub fn is_nested(&self) -> bool {
+        Self::of(self.reply).is_some()
+    }
 }
 
 /// Text in front of the replies that are to come back to a server.
@@ -110,6 +116,8 @@ mod tests {
         for none in ["_GR_.", "_GR_.cccccc.ssssss.", "_GR_.cccccc", "_INBOX.cccccc.ssssss.x", ""] {
             assert_eq!(MappedReply::of(none.as_bytes()), None, "{none}");
         }
+        let nested = [&reply_prefix(*b"cccccc", *b"ssssss")[..], &mapped].concat();
+        assert!(!found.is_nested() && MappedReply::of(&nested).unwrap().is_nested());
     }
 
     #[test]

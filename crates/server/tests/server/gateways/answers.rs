@@ -87,7 +87,7 @@ fn a_service_of_another_account_answers_from_another_cluster() {
         for (here, there) in [(&one, &two), (&two, &one)] {
             let (mut asks, mut serves, mut probe) = (login("y", here), login("x", there), login("x", here));
             serves.subscribe("svc.>", 1);
-            wait_for_interest(&mut probe, &mut serves);
+            joined(&mut probe, &mut serves);
             for turn in 0..10 {
                 asks.send(&format!("SUB inbox.{turn} 3\r\nPUB my.a inbox.{turn} 1\r\n?\r\n"));
                 let request = serves.message();

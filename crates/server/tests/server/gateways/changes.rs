@@ -1,6 +1,7 @@
 //! Reloads of servers whose clusters are joined by gateways.
 
 use super::{Site, joined, login, pairs};
+use crate::eventually;
 use crate::routes::{Ours, Reference, free_port};
 
 fn file(site: &Site) -> String {
@@ -36,6 +37,28 @@ fn accounts_that_a_reload_brings_reach_other_clusters() {
             }
         }
         joined(&mut x, &mut far);
+    }
+}
+
+/// Where an account is taken away nobody wants anything in it: whoever asks in another cluster is
+/// told so, and does not wait.
+#[test]
+fn what_was_wanted_in_an_account_that_a_reload_takes_away_is_not_any_more() {
+    for sites in pairs(&ACCOUNTS.replace("accounts {", &format!("accounts {{{Z}"))) {
+        for (gone, stays) in [(0, 1), (1, 0)] {
+            let (mut serves, mut asks) = (login("z", &sites[gone]), login("z", &sites[stays]));
+            serves.send("SUB svc 1\r\nSUB svc group 2\r\n");
+            joined(&mut serves, &mut asks);
+            let text = file(&sites[gone]);
+            sites[gone].server.reload(&text.replace(Z, ""));
+            serves.rest();
+            asks.subscribe("inbox", 1);
+            eventually("nobody serves it", || {
+                asks.send("PUB svc inbox 0\r\n\r\n");
+                asks.barrier().iter().any(|message| message.text().starts_with("NATS/1.0 503"))
+            });
+            sites[gone].server.reload(&text);
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::{Site, joined, routed};
 use crate::eventually;
+use crate::process::Setup;
+use crate::raw::Raw;
 use crate::routes::{MIXES, Ours, Reference, free_port, wait_for_interest};
 
 /// A cluster that one side configures is linked both ways.
@@ -115,5 +117,61 @@ fn a_cluster_that_was_gone_is_found_again() {
             assert_eq!(here.message().text(), "x");
             drop(b);
         }
+    }
+}
+
+/// The own cluster may stand in the list, so that all servers have one: it is not dialled.
+#[test]
+fn a_cluster_does_not_dial_itself() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let all = [("A", ports[0]), ("B", ports[1])];
+        let one = Site::start(kinds[0], ("A1", "A", ports[0]), &all, "", "");
+        let two = Site::start(kinds[1], ("B1", "B", ports[1]), &all, "", "");
+        let (Some(one), Some(two)) = (one, two) else { continue };
+        joined(&mut one.client(), &mut two.client());
+        for site in [&one, &two] {
+            let page = site.server.page("/gatewayz");
+            let count = |way: &str| page[way].as_object().map(serde_json::Map::len);
+            assert_eq!([count("outbound_gateways"), count("inbound_gateways")], [Some(1); 2], "{kinds:?}");
+        }
+    }
+}
+
+/// Servers of other clusters have other names.
+#[test]
+fn a_server_with_a_name_that_is_taken_is_not_linked() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let one = Site::start(kinds[0], ("S", "A", ports[0]), &[], "", "");
+        let two = Site::start(kinds[1], ("S", "B", ports[1]), &[("A", ports[0])], "", "");
+        let (Some(_one), Some(two)) = (one, two) else { continue };
+        two.server.wait_for_log("Remote server has a duplicate name: \"S\"");
+        two.server.wait_for_log("Gateway connection closed: Duplicate Server Name");
+    }
+}
+
+/// A server of the cluster that has no gateway itself is told of other clusters and cannot dial
+/// them. Its clients hear what comes to the others.
+#[test]
+fn a_server_without_a_gateway_hears_what_comes_to_its_cluster() {
+    for kinds in MIXES {
+        let (ports, routes) = ([free_port(), free_port()], [free_port(), free_port()]);
+        let far = Site::start(kinds[1], ("B1", "B", ports[1]), &[], "", "");
+        let remotes = [("B", ports[1])];
+        let first = Site::start(kinds[0], ("A1", "A", ports[0]), &remotes, "", &routed(routes[0], routes[1]));
+        let Some(program) = kinds[1].program() else { continue };
+        let text = format!("server_name: A2\n{}", routed(routes[1], routes[0]));
+        let second = Setup::default().program(&program).config(&text).flags(&["-D"]).start();
+        let (Some(far), Some(first)) = (far, first) else { continue };
+        let (mut a1, mut a2, mut b) = (first.client(), Raw::connect(&second), far.client());
+        joined(&mut a1, &mut b);
+        joined(&mut a1, &mut a2);
+        wait_for_interest(&mut b, &mut a2);
+        a2.subscribe("news", 1);
+        wait_for_interest(&mut b, &mut a2);
+        b.publish("news", "of b");
+        assert_eq!(a2.message().text(), "of b", "{kinds:?}");
+        second.wait_for_log("but gateway is not configured");
     }
 }

@@ -17,8 +17,8 @@ fn json_of(line: &str, verb: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-const CONNECT: &str = r#"CONNECT {"echo":false,"verbose":false,"pedantic":false,"tls_required":false,"headers":false,"name":"NB","cluster":"","gateway":"B"}"#;
-const INFO: &str = r#"INFO {"server_id":"NB","server_name":"B1","version":"2.15.2","proto":3,"go":"go","host":"127.0.0.1","port":1,"headers":true,"max_payload":1048576,"gateway":"B","gateway_urls":[],"gateway_url":"","gateway_nrp":true,"gateway_iom":true} "#;
+pub(super) const CONNECT: &str = r#"CONNECT {"echo":false,"verbose":false,"pedantic":false,"tls_required":false,"headers":false,"name":"NB","cluster":"","gateway":"B"}"#;
+pub(super) const INFO: &str = r#"INFO {"server_id":"NB","server_name":"B1","version":"2.15.2","proto":3,"go":"go","host":"127.0.0.1","port":1,"headers":true,"max_payload":1048576,"gateway":"B","gateway_urls":[],"gateway_url":"","gateway_nrp":true,"gateway_iom":true} "#;
 
 #[test]
 fn info_says_what_the_reference_says() {
@@ -43,7 +43,7 @@ fn info_says_what_the_reference_says() {
 }
 
 /// Lines up to a PONG, without those about `$SYS`.
-fn said(raw: &mut Raw) -> Vec<String> {
+pub(super) fn said(raw: &mut Raw) -> Vec<String> {
     raw.send("PING\r\n");
     let mut lines = Vec::new();
     loop {
@@ -103,6 +103,7 @@ fn strangers_lose_their_connection() {
             (CONNECT, "Connection to gateway \"A\" rejected"),
             ("RS+ $G foo", "Authorization Violation"),
             ("PING", "Authorization Violation"),
+            (INFO, "Authorization Violation"),
         ];
         for (line, expected) in cases {
             let mut peer = site.dial();
@@ -149,7 +150,7 @@ fn what_makes_no_sense_ends_the_link() {
 }
 
 /// A server that dials a test.
-fn dialling(kind: ServerKind, more: &str) -> Option<(Site, Raw, TcpListener)> {
+pub(super) fn dialling(kind: ServerKind, more: &str) -> Option<(Site, Raw, TcpListener)> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("it is there");
     let port = listener.local_addr().expect("it is there").port();
     let site = Site::start(kind, ("A1", "A", free_port()), &[("B", port)], "", more)?;
@@ -206,6 +207,10 @@ fn an_older_server_gets_what_it_does_not_refuse() {
         raw.send("RS- $G first\r\n");
         said(&mut raw);
         assert!(!crossing(&mut raw, "first") && crossing(&mut raw, "second"), "{kind:?}");
+        let page = site.server.page("/gatewayz?acc_name=$G");
+        let account = &page["outbound_gateways"]["B"]["accounts"][0];
+        let shown = [&account["interest_mode"], &account["no_interest_count"]];
+        assert_eq!(shown, [&json!("Optimistic"), &json!(1)], "{kind:?}: {page}");
         raw.send("RS+ $G first\r\n");
         said(&mut raw);
         assert!(crossing(&mut raw, "first"));
@@ -231,6 +236,23 @@ fn an_older_server_gets_what_it_does_not_refuse() {
         raw.send("RS- $G third\r\n");
         said(&mut raw);
         assert!(!crossing(&mut raw, "third"));
+    }
+}
+
+/// A server that was dialled and says nothing, or nothing any more, is given up.
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    for kind in [Ours, Reference] {
+        for says in ["", INFO] {
+            let often = "ping_interval: \"500ms\"\nping_max: 1";
+            let Some((site, mut raw, _listener)) = dialling(kind, often) else { continue };
+            if !says.is_empty() {
+                raw.send(&format!("{says}\r\n"));
+            }
+            let said = raw.rest();
+            assert!(says.is_empty() || said.contains("PING"), "{kind:?}: {said}");
+            site.server.wait_for_log("Gateway connection closed: Stale Connection");
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Messages between clients of two clusters.
 
-use super::{joined, pairs};
-use crate::routes::{messages, wait_for_interest};
+use super::{Site, joined, pairs};
+use crate::raw::Raw;
+use crate::routes::{MIXES, free_port, messages, wait_for_interest};
 
 #[test]
 fn a_message_reaches_subscribers_of_another_cluster() {
@@ -81,4 +82,35 @@ fn what_nobody_wants_does_not_cross() {
         let after = two.server.page("/varz")["in_msgs"].as_u64();
         assert!(after.unwrap() - before.unwrap() < 20, "{before:?} {after:?}");
     }
+}
+
+/// A server that knows no headers gets messages without them.
+#[test]
+fn headers_are_left_out_where_a_cluster_has_none() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port()];
+        let one = Site::start(kinds[0], ("A1", "A", ports[0]), &[], "", "");
+        let without = "no_header_support: true";
+        let two = Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], "", without);
+        let (Some(one), Some(two)) = (one, two) else { continue };
+        let (mut a, mut b) = (one.client(), login_without_headers(&two));
+        b.send("SUB plain 1\r\nSUB work group 2\r\n");
+        joined(&mut a, &mut b);
+        a.send("HPUB plain re 15 17\r\nNATS/1.0\r\nA\r\n\r\nhi\r\nHPUB work 15 17\r\nNATS/1.0\r\nA\r\n\r\nho\r\n");
+        for (sid, reply, text) in [("1", Some("re"), "hi"), ("2", None, "ho")] {
+            let message = b.message();
+            assert_eq!(
+                (&*message.sid, message.reply.as_deref(), message.text()),
+                (sid, reply, text),
+                "{kinds:?}"
+            );
+        }
+    }
+}
+
+fn login_without_headers(site: &Site) -> Raw {
+    let mut raw = Raw::open(site.server.address());
+    raw.send("CONNECT {\"verbose\":false}\r\n");
+    raw.barrier();
+    raw
 }

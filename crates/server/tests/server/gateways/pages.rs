@@ -2,6 +2,7 @@
 
 use super::{Site, joined, pairs};
 use crate::eventually;
+use crate::routes::{Ours, Reference, free_port};
 use serde_json::{Value, json};
 
 /// The names of a page, and the values of what is the same whoever answers.
@@ -90,5 +91,69 @@ fn the_statistics_count_what_crosses() {
         let names: Vec<_> = gateways[0].as_object().unwrap().keys().cloned().collect();
         assert_eq!(names, ["gwid", "name", "sent", "received", "inbound_connections"], "{gateways}");
         assert_eq!(gateways[0]["name"], "B");
+    }
+}
+
+#[test]
+fn the_server_s_page_has_what_is_configured() {
+    let inner = "connect_retries: 3\nconnect_backoff: true\nreject_unknown: true\nadvertise: \"gate.example:7222\"\n\
+                 authorization { user: u, password: p, timeout: 3 }\nwrite_deadline: \"4s\"\nwrite_timeout: close";
+    let other = free_port();
+    let mut shown = Vec::new();
+    for kind in [Ours, Reference] {
+        let Some(site) = Site::start(kind, ("A1", "A", free_port()), &[("B", other)], inner, "") else {
+            continue;
+        };
+        let mut gateway = site.server.page("/varz")["gateway"].take();
+        assert_eq!(gateway["port"].take(), json!(site.port), "{kind:?}");
+        let page = site.server.page("/gatewayz");
+        assert_eq!(
+            [&page["host"], &page["port"]],
+            [&json!("gate.example"), &json!(7222)],
+            "{kind:?}: {page}"
+        );
+        shown.push(gateway);
+    }
+    assert_eq!(shown[0]["gateways"], json!([{"name": "B", "urls": [format!("127.0.0.1:{other}")]}]));
+    assert!(shown.windows(2).all(|two| two[0] == two[1]), "{shown:#?}");
+}
+
+/// Subscriptions of another cluster are none of the server's, on the page of the server.
+#[test]
+fn the_interest_of_another_cluster_is_not_counted() {
+    for [one, two] in pairs("system_account: none\naccounts { none {} }") {
+        let (mut a, mut b) = (one.client(), two.client());
+        joined(&mut a, &mut b);
+        let count = |site: &Site| site.server.page("/varz")["subscriptions"].as_u64();
+        let before = count(&one);
+        b.send(&(1..=50).map(|at| format!("SUB many.{at} {at}\r\n")).collect::<String>());
+        crate::routes::wait_for_interest(&mut a, &mut b);
+        assert_eq!(count(&one), before);
+        b.send(&(1..=50).map(|at| format!("UNSUB {at}\r\n")).collect::<String>());
+        crate::routes::wait_for_interest(&mut a, &mut b);
+        assert_eq!(count(&one), before);
+    }
+}
+
+/// A trace names the kind of the links over which a message goes to other clusters, and has come.
+#[test]
+fn a_trace_shows_gateways() {
+    for [one, two] in pairs("") {
+        let (mut a, mut b) = (one.client(), two.client());
+        b.subscribe("traced", 1);
+        a.subscribe("story", 2);
+        joined(&mut a, &mut b);
+        a.send("HPUB traced 36 37\r\nNATS/1.0\r\nNats-Trace-Dest: story\r\n\r\n!\r\n");
+        b.message();
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            let story: Value = serde_json::from_slice(&a.message().body).unwrap();
+            let events = story["events"].as_array().unwrap();
+            let of =
+                |what: &str| events.iter().find(|one| one["type"] == what).map(|one| one["kind"].clone());
+            kinds.push([of("in"), of("eg")]);
+        }
+        kinds.sort_by_key(|kinds| format!("{kinds:?}"));
+        assert_eq!(kinds, [[Some(json!(0)), Some(json!(2))], [Some(json!(2)), Some(json!(0))]]);
     }
 }

@@ -1,10 +1,12 @@
 //! TLS between clusters, with nats-server on either side.
 
 use super::{Site, joined};
-use crate::PATIENCE;
 use crate::process::Setup;
+use crate::responder::Says;
+use crate::routes::secure::Proofs;
 use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
 use crate::tls::Lab;
+use crate::{PATIENCE, eventually};
 use std::io::Read as _;
 use std::net::TcpStream;
 
@@ -168,6 +170,36 @@ fn keys_are_pinned() {
     }
 }
 
+/// Other certificates hold for links that begin after a reload, whichever side dials: those of
+/// other files, and others in the same files.
+#[test]
+fn certificates_are_exchanged_by_a_reload() {
+    for kinds in MIXES {
+        for in_place in [false, true] {
+            let lab = Lab::new();
+            let pin = lab.sign("new");
+            let plain = lab.block("ca_file: \"@ca.pem\"");
+            let pinning = lab.block(&format!("ca_file: \"@ca.pem\", pinned_certs: [\"{pin}\"]"));
+            let Some(sites) = two(kinds, [&plain, &pinning], "localhost") else { continue };
+            sites[1].server.wait_for_log("TLS gateway handshake error: certificate not pinned");
+            assert_eq!(links(&sites[1]), 0, "{kinds:?}");
+            let mut file = std::fs::read_to_string(sites[0].server.config_file()).expect("it is there");
+            if in_place {
+                for end in ["pem", "key"] {
+                    let (new, old) = (lab.file(&format!("new.{end}")), lab.file(&format!("server.{end}")));
+                    std::fs::copy(new, old).expect("the folder takes files");
+                }
+            } else {
+                file = file.replace("server.pem", "new.pem").replace("server.key", "new.key");
+            }
+            let lines = sites[0].server.reload(&file).join("\n");
+            assert!(lines.contains("Reloaded server configuration"), "{kinds:?}: {lines}");
+            eventually("both ways are linked", || links(&sites[1]) == 2);
+            exchange(&sites);
+        }
+    }
+}
+
 /// A peer that begins no handshake gets nothing, not even INFO.
 #[test]
 fn who_does_not_begin_a_handshake_hears_nothing() {
@@ -182,4 +214,76 @@ fn who_does_not_begin_a_handshake_hears_nothing() {
         assert!(said.is_empty(), "{kind:?}");
         site.server.wait_for_log("Gateway connection closed: TLS Handshake Failure");
     }
+}
+
+/// Two clusters of which the second dials the first; each has a TLS block and what stands beside its
+/// gateway.
+fn proven(kinds: [ServerKind; 2], blocks: [&str; 2], more: [&str; 2]) -> Option<[Site; 2]> {
+    let ports = [free_port(), free_port()];
+    let start = |at: usize, remotes: &str| {
+        let (name, port) = (["A", "B"][at], ports[at]);
+        let text = format!(
+            "server_name: {name}1\n{}\ngateway {{ name: {name}, listen: \"127.0.0.1:{port}\", \
+             advertise: \"localhost:{port}\"\n{}\ngateways: [{remotes}] }}",
+            more[at], blocks[at]
+        );
+        let setup = Setup::default().program(&kinds[at].program()?).config(&text).flags(&["-D"]);
+        Some(Site { server: setup.start(), port })
+    };
+    let remote = format!("{{ name: A, url: \"nats://localhost:{}\" }}", ports[0]);
+    Some([start(0, "")?, start(1, &remote)?])
+}
+
+const ALWAYS: &str = "ocsp { mode: always }";
+
+/// Where servers show proofs that their certificates hold, each wants one of the others. Who dials
+/// shows it with its certificate, which the TLS library cannot: so a nats-server turns Myelin away
+/// that dials, and Myelin asks the authority about who dials.
+#[test]
+fn clusters_show_each_other_proofs() {
+    for kinds in [[Reference, Reference], [Ours, Ours], [Reference, Ours]] {
+        let lab = Proofs::new();
+        let blocks = [lab.block((1, false)), lab.block((2, false))];
+        let Some(sites) = proven(kinds, [&blocks[0], &blocks[1]], [ALWAYS; 2]) else { continue };
+        if kinds == [Reference, Ours] {
+            sites[0].server.wait_for_log("TLS gateway handshake error: Gateway peer missing OCSP Staple");
+            assert_eq!(links(&sites[0]), 0);
+            continue;
+        }
+        exchange(&sites);
+        for site in sites.iter().filter(|_| kinds[0] == Ours) {
+            site.server.wait_for_log("No OCSP Staple is shown to servers of other clusters");
+        }
+    }
+}
+
+#[test]
+fn a_cluster_without_a_good_proof_is_not_linked() {
+    for kinds in MIXES {
+        let lab = Proofs::new();
+        lab.responder.say(3, Says::Revoked);
+        let text = "bad status for OCSP Staple from Gateway peer: revoked";
+        let none = "Gateway peer missing OCSP Staple";
+        for (serial, more, expected) in [((1, false), "", none), ((3, true), "ocsp: true", text)] {
+            let blocks = [lab.block(serial), lab.block((2, false))];
+            let Some([a, b]) = proven(kinds, [&blocks[0], &blocks[1]], [more, ALWAYS]) else { continue };
+            b.server.wait_for_log(&format!("TLS gateway handshake error: {expected}"));
+            assert_eq!([links(&a), links(&b)], [0, 0], "{kinds:?}");
+        }
+    }
+}
+
+/// A certificate that was revoked does not let in who dials with it.
+#[test]
+fn a_cluster_that_dials_is_asked_about() {
+    let lab = Proofs::new();
+    lab.responder.say(2, Says::Revoked);
+    let blocks = [lab.block((1, false)), lab.block((2, false))];
+    let sites = proven([Ours, Ours], [&blocks[0], &blocks[1]], [ALWAYS, ""]).expect("they start");
+    sites[0].server.wait_for_log("TLS gateway handshake error: Gateway peer not OCSP valid");
+    assert_eq!(links(&sites[1]), 0);
+    // A reload that ends its own proofs lets everybody in again.
+    let file = std::fs::read_to_string(sites[0].server.config_file()).expect("it is there");
+    sites[0].server.reload(&file.replace(ALWAYS, ""));
+    exchange(&sites);
 }

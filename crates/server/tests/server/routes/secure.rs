@@ -165,28 +165,21 @@ fn who_does_not_begin_a_handshake_is_closed() {
 }
 
 /// An authority that answers for the certificates of servers.
-struct Proofs {
-    responder: Responder,
+pub(crate) struct Proofs {
+    pub(crate) responder: Responder,
     folder: tempfile::TempDir,
 }
 
 impl Proofs {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let responder = Responder::start("authority");
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("ca.pem"), responder.authority.cert.pem()).expect("a file");
         Self { responder, folder }
     }
 
-    /// A server with a certificate of this number, which dials the ports; `must`: that is to be
-    /// shown with a proof.
-    fn start(
-        &self,
-        kind: ServerKind,
-        (serial, must): (u64, bool),
-        (port, routes): (u16, &[u16]),
-        ocsp: &str,
-    ) -> Option<Member> {
+    /// TLS with a certificate of this number; `must`: that is to be shown with a proof.
+    pub(crate) fn block(&self, (serial, must): (u64, bool)) -> String {
         let url = &self.responder.url;
         let signed = self.responder.authority.sign("localhost", serial, Some(url), must);
         let path = self.folder.path().join(serial.to_string());
@@ -195,12 +188,19 @@ impl Proofs {
         std::fs::write(&key, signed.key.serialize_pem()).expect("a file");
         let ca = self.folder.path().join("ca.pem");
         let [cert, key, ca] = [cert, key, ca].map(|path| path.display().to_string());
+        format!("tls {{ cert_file: \"{cert}\", key_file: \"{key}\", ca_file: \"{ca}\", timeout: 10 }}\n")
+    }
+
+    /// A server with such a certificate, which dials the ports.
+    fn start(
+        &self,
+        kind: ServerKind,
+        (serial, must): (u64, bool),
+        (port, routes): (u16, &[u16]),
+        ocsp: &str,
+    ) -> Option<Member> {
         let dialled: Vec<_> = routes.iter().map(|port| format!("\"nats://localhost:{port}\"")).collect();
-        let inner = format!(
-            "tls {{ cert_file: \"{cert}\", key_file: \"{key}\", ca_file: \"{ca}\", timeout: 10 }}\n\
-             routes: [{}]",
-            dialled.join(", ")
-        );
+        let inner = format!("{}routes: [{}]", self.block((serial, must)), dialled.join(", "));
         let text = super::config(&format!("S{serial}"), port, &[], &inner, ocsp);
         let setup = Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]);
         Some(Member { server: setup.start(), port })
