@@ -85,7 +85,6 @@ pub(crate) struct SimHost {
     /// Whether it is a server of a cluster: its calls wait for other servers, and nothing is synced
     /// where it is asked for.
     is_member: bool,
-    syncs_at_once: bool,
     /// Orders to the shard that keep their order.
     pub(crate) mail: Queue<Mail>,
     /// Services that were woken: in production on any shard, so at any time.
@@ -106,11 +105,8 @@ impl SimHost {
     }
 
     /// As [`new`](Self::new), of a server in a cluster.
-    ///
-    /// `syncs_at_once`: nothing is left to a thread that waits for the disk. An assignment that
-    /// changes a stream's configuration is carried out by the API's thread, which waits for that.
-    pub(crate) fn of_member(clock: Arc<Clock>, life: u64, syncs_at_once: bool) -> Self {
-        Self { syncs_at_once, ..Self::with(clock, life, true) }
+    pub(crate) fn of_member(clock: Arc<Clock>, life: u64) -> Self {
+        Self::with(clock, life, true)
     }
 
     fn with(clock: Arc<Clock>, life: u64, is_member: bool) -> Self {
@@ -118,7 +114,6 @@ impl SimHost {
             clock,
             syncs: Queue::default(),
             is_member,
-            syncs_at_once: !is_member,
             api: Queue::default(),
             reads: Queue::default(),
             backups: Queue::default(),
@@ -243,9 +238,9 @@ impl Host for SimHost {
     }
 
     fn spawn_sync(&self, task: Task) {
-        match self.syncs_at_once {
-            true => task(),
-            false => self.syncs.put(task),
+        match self.is_member {
+            true => self.syncs.put(task),
+            false => task(),
         }
     }
 

@@ -138,7 +138,7 @@ impl Node {
         // Numbers of two lives must have nothing in common: identities are drawn from them.
         let life = life * 8 + number as u64;
         let seed = Rng::seeded(Rng::seeded(seed).next_u64() ^ life).next_u64();
-        let host = Arc::new(SimHost::of_member(Arc::clone(clock), life, plan.has_moves));
+        let host = Arc::new(SimHost::of_member(Arc::clone(clock), life));
         let entropy = || Arc::new(SeededEntropy::new(seed));
         let broker = Broker::new(
             myelin_broker::Settings::default(),

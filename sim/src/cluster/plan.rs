@@ -95,8 +95,6 @@ pub(super) struct ClusterPlan {
     pub(super) do_disks_fail: bool,
     /// Whether clocks of servers go differently.
     pub(super) do_clocks_drift: bool,
-    /// Whether streams change their members.
-    pub(super) has_moves: bool,
 }
 
 impl ClusterPlan {
@@ -115,7 +113,6 @@ impl ClusterPlan {
             delay: [100_000, 2_000_000, 20_000_000][rng.below(3) as usize],
             do_disks_fail: rng.below(4) == 0,
             do_clocks_drift: rng.below(3) == 0,
-            has_moves: false,
         }
     }
 

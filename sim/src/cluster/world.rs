@@ -109,7 +109,6 @@ impl World {
             plan.draw_extras(&mut extras);
         }
         let moves = Moves::draw(seed, &plan);
-        plan.has_moves = moves.is_some();
         let machine = |number: usize, rng: &mut Rng| Machine {
             disk: FaultyDisk::new(rng.next_u64() ^ number as u64),
             clock: Arc::new(Clock::new()),

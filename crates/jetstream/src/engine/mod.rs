@@ -2,6 +2,7 @@
 
 mod account;
 mod api_counters;
+mod api_future;
 mod api_request;
 mod api_service;
 mod backup;

@@ -19,6 +19,7 @@
 mod account_use;
 mod answers;
 mod assignment;
+mod changing;
 mod formation;
 mod gather;
 mod greeting;
@@ -55,6 +56,7 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
 
+use changing::Changing;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use retries::MetaFaults;
 pub use roster::peer_of;
@@ -102,6 +104,7 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
+    changing: Changing,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
@@ -215,6 +218,7 @@ impl Meta {
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             watched: leadership::Watched::default(),
             faults: MetaFaults::default(),
+            changing: Changing::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
         });
@@ -451,6 +455,8 @@ impl Meta {
         let (mut changed, mut has_servers) = (Vec::new(), false);
         let mut buffer = Vec::new();
         let first = self.view().seen() + 1;
+        // On a disk that may have taken the place of another one everything is looked at once more.
+        let is_disk_known = !self.groups.is_disk_unknown();
         for seq in first..=last {
             let read = reader.get(seq, Wait::Allowed, &mut buffer);
             let message = match read {
@@ -472,9 +478,12 @@ impl Meta {
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
                     let assignment = Arc::new(assignment);
-                    // What is from an earlier life was answered then, or by another server.
-                    let is_new = are_answered && self.groups.has_begun_before(message.timestamp);
-                    let first = (is_new && self.is_first_look(&assignment, seq)).then_some(seq);
+                    // What this life began with was answered in an earlier one. What has come since may
+                    // have been, too: nobody waits for a second answer, and no clock of another
+                    // server says whether somebody waits for the first one.
+                    let is_new = are_answered && !self.was_found(seq);
+                    let is_first = is_new && is_disk_known && self.is_first_look(&assignment, seq);
+                    let first = is_first.then_some(seq);
                     self.view().set(&assignment, seq);
                     changed.push((assignment, is_new, first));
                 }
@@ -496,7 +505,7 @@ impl Meta {
             if assignment.is_removed {
                 self.answer_refused(&jetstream, &assignment);
             }
-            self.carry_out(&jetstream, &assignment, (is_new, first));
+            self.carry_out(&jetstream, (assignment, is_new, first));
         }
         if has_new {
             // Those of other servers, too.

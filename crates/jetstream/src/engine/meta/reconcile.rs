@@ -1,11 +1,11 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
+use super::changing::SeenAssignment;
 use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peers_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
 use crate::engine::live::{JoinTerms, MemberWatcher};
-use crate::engine::waits::block_on;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::{StreamCancelMove, StreamCreate, StreamUpdate};
@@ -121,19 +121,17 @@ impl Meta {
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
     /// this server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
-        self.carry_out(jetstream, assignment, (is_new, None));
+        self.carry_out(jetstream, (Arc::clone(assignment), is_new, None));
     }
 
-    /// Does what an assignment says. `first`: its message, where it is the first one of the stream,
-    /// and looked at for the first time.
-    pub(super) fn carry_out(
-        &self,
-        jetstream: &Arc<JetStream>,
-        assignment: &Arc<Assignment>,
-        (is_new, first): (bool, Option<Seq>),
-    ) {
+    /// Does what an assignment says, behind a change of its stream that goes on.
+    pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
+        let (assignment, is_new, first) = &seen;
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
+        if self.changing.holds(&seen) {
+            return;
+        }
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
         if self.is_out() {
             // What was decided since is not known here.
@@ -142,20 +140,25 @@ impl Meta {
         let may_open = self.may_open(assignment, first.is_some());
         let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
         if assignment.is_removed {
-            return self.carry_out_removal(jetstream, &account, (assignment, is_new), local);
+            return self.carry_out_removal(jetstream, &account, (assignment, *is_new), local);
         }
         let done = match local {
             Some(live)
                 if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
             {
-                return self.leave_other(jetstream, (assignment, is_new), &live);
+                return self.leave_other(jetstream, (assignment, *is_new), &live);
             }
             // Its group has changed: the others have what is here. Or one of the same name that was
             // removed while this server was away, and made anew elsewhere.
             Some(live) if !is_mine => return self.remove(jetstream, &account, (assignment, false), &live),
             _ if !is_mine => return self.note_done(jetstream, assignment),
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
-                self.change(jetstream, &account, (assignment, live), may_open)
+                match self.stay(jetstream, &account, (assignment, live), may_open) {
+                    Ok(live) if *live.config() != assignment.config => {
+                        return self.change_config(jetstream, &account, live, seen);
+                    }
+                    done => return self.conclude(jetstream, &account, &seen, (was_there, done)),
+                }
             }
             // What is served from its beginning, by this server alone, stays from then on.
             _ if !may_open && !assignment.has_group() => return self.keep_and_make(jetstream, assignment),
@@ -166,16 +169,28 @@ impl Meta {
                 .and_then(|()| self.make(jetstream, &account, assignment, may_open)),
             None => self.make(jetstream, &account, assignment, may_open),
         };
+        self.conclude(jetstream, &account, &seen, (was_there, done));
+    }
+
+    /// An assignment was carried out here, or could not be. `was_there`: its stream was.
+    pub(super) fn conclude(
+        &self,
+        jetstream: &Arc<JetStream>,
+        account: &Arc<AccountStreams>,
+        (assignment, is_new, first): &SeenAssignment,
+        (was_there, done): (bool, Result<Arc<LiveStream>, ApiError>),
+    ) {
         match done {
             Ok(live) => {
                 self.note_done(jetstream, assignment);
                 let is_news = !was_there || assignment.answer != AnswerKind::Create;
                 is_new.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
                 // As long as it may be taken back nobody knows what whoever waits is to hear.
+                let may_open = self.may_open(assignment, first.is_some());
                 let refused = may_open.then(|| self.made_after_all(assignment)).flatten();
                 refused.into_iter().for_each(|asked| self.answer_later(jetstream, (&asked, true), &live));
             }
-            Err(error) => self.has_failed(jetstream, &account, (assignment, is_new, first), &error),
+            Err(error) => self.has_failed(jetstream, account, (assignment, *is_new, *first), &error),
         }
     }
 
@@ -244,8 +259,8 @@ impl Meta {
         self.note_refused(jetstream, assignment, (&ApiError::stream_create(text), is_new));
     }
 
-    /// Has a replica that is here be as it is assigned.
-    fn change(
+    /// Has a replica that is here be the member that is assigned.
+    fn stay(
         &self,
         jetstream: &Arc<JetStream>,
         account: &Arc<AccountStreams>,
@@ -257,9 +272,6 @@ impl Meta {
             Some(_) => account.finish_install(jetstream, &live).map_err(ApiError::stream_general)?,
         };
         self.join(jetstream, assignment, &live, may_open)?;
-        if *live.config() != assignment.config {
-            block_on(account.update(jetstream, &live, assignment.config.clone()))?;
-        }
         Ok(live)
     }
 

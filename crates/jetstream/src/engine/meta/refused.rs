@@ -24,8 +24,12 @@ impl Meta {
     /// and this is the first time that it is looked at.
     pub(super) fn is_first_look(&self, assignment: &Assignment, seq: Seq) -> bool {
         // What was here when this life began may have been looked at before.
-        let is_new = seq > self.faults.found.load(Acquire);
-        is_new && assignment.may_be_taken_back() && !self.view().is_of(assignment)
+        !self.was_found(seq) && assignment.may_be_taken_back() && !self.view().is_of(assignment)
+    }
+
+    /// Whether a message of the meta stream was here when this life began.
+    pub(super) fn was_found(&self, seq: Seq) -> bool {
+        seq <= self.faults.found.load(Acquire)
     }
 
     /// Whether this server may serve a stream as soon as it has it. `is_first`: nothing was tried

@@ -35,7 +35,7 @@ impl Bench {
     /// Publishes messages of a fast batch as one buffer: place, operation and headers of each.
     /// Answers are shown behind the place and the operation of the message to whose reply subject
     /// they went.
-    fn fast(&mut self, id: &str, flow: u16, gap: &str, members: &[(u64, u8, &str)]) -> Vec<String> {
+    pub(super) fn fast(&mut self, id: &str, flow: u16, gap: &str, members: &[(u64, u8, &str)]) -> Vec<String> {
         let replies: Vec<_> =
             members.iter().map(|(seq, op, _)| format!("_I.{id}.{flow}.{gap}.{seq}.{op}.$FI")).collect();
         let headers: Vec<_> = members
@@ -184,7 +184,7 @@ fn batches_must_be_allowed() {
     assert_eq!(bench.fast("u", 100, "ok", &[(1, 0, "")]), [format!("1.0 {sealed}")]);
 }
 
-fn fast() -> Bench {
+pub(super) fn fast() -> Bench {
     Bench::new(StreamConfig { allow_batched: true, name: "F".into(), ..config() })
 }
 

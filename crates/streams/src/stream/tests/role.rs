@@ -5,6 +5,7 @@ use std::sync::Arc;
 use myelin_store::{Admission, GroupPosition, NewMessage, StoreError, Stream};
 use myelin_wire::message_buf::MessageRef;
 
+use super::batches::fast;
 use super::interest::{Consumers, interested};
 use super::schedules::{SECOND, TO_A, plan, subjects};
 use super::upkeep::pass;
@@ -207,6 +208,33 @@ fn entries_that_are_taken_back_leave_no_message_id_and_answer_nobody() {
     let follows = block(&["Nats-Expected-Last-Msg-Id: lost"]);
     let answers = bench.msgs(&[MessageRef { headers: follows.as_bytes(), ..msg("a", "reply") }]);
     assert!(answers.is_empty(), "it is the last one: {answers:?}");
+}
+
+/// Otherwise its publisher would be told that all is stored, when this server leads again soon.
+#[test]
+fn a_fast_batch_ends_with_its_messages_that_are_taken_back() {
+    let mut bench = fast();
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    bench.core.store_mut().join_group(position, bench.now).unwrap();
+    let says_nothing = |bench: &mut Bench, id: &str, members: &[(u64, u8, &str)]| {
+        let said = bench.fast(id, 100, "ok", members);
+        assert!(said.iter().all(|line| line.contains("ack")), "it waits for its commit: {said:?}");
+    };
+    says_nothing(&mut bench, "kept", &[(1, 0, "")]);
+    let kept = bench.core.store_mut().group().unwrap().index;
+    says_nothing(&mut bench, "lost", &[(1, 0, ""), (2, 1, "")]);
+    bench.set_role(ReplicaRole::Follower);
+    bench.core.store_mut().committed(kept);
+    bench.core.take_back(kept + 1, bench.now).unwrap();
+    bench.set_role(ReplicaRole::Leader);
+    let said = bench.fast("lost", 100, "ok", &[(3, 2, "")]);
+    assert!(said.len() == 1 && said[0].contains("batch publish ID unknown"), "{said:?}");
+    says_nothing(&mut bench, "kept", &[(2, 2, "")]);
+    let last = bench.core.store_mut().group().unwrap().index;
+    bench.core.store_mut().committed(last);
+    bench.core.released(&mut bench.effects);
+    let said = bench.said().join(" ");
+    assert!(said.contains(r#""batch":"kept","count":2"#), "{said}");
 }
 
 /// A start reads the ids of what is released, and those of the rest when it is.
