@@ -186,7 +186,7 @@ class Asker(threading.Thread):
     def __init__(self, port, subject):
         super().__init__(daemon=True)
         self.socket, self.subject = socket.create_connection(("127.0.0.1", port)), subject
-        self.counts, self.stops = {"answered": 0, "refused": 0, "lost": 0}, False
+        self.counts, self.stops, self.headers = {"answered": 0, "refused": 0, "lost": 0}, False, b""
 
     def run(self):
         lines = self.socket.makefile("rb")
@@ -208,9 +208,11 @@ class Asker(threading.Thread):
                 if line.startswith("PING"):
                     say("PONG\r\n")
                 if f" inbox.{turn} " in line or line.startswith(("MSG", "HMSG")):
-                    lines.read(int(line.split()[-1]) + 2)
+                    body = lines.read(int(line.split()[-1]) + 2)
                     if line.split()[1] == f"inbox.{turn}":
-                        outcome = "refused" if line.startswith("HMSG") else "answered"
+                        outcome = "refused" if body.startswith(b"NATS/1.0 503") else "answered"
+                        if line.startswith("HMSG"):
+                            self.headers = body
             self.counts[outcome] += 1
 
 
@@ -243,7 +245,7 @@ def trouble(these, options):
         again.stops = True
         again.join()
         assert again.counts["answered"] > 0 and again.counts["refused"] + again.counts["lost"] == 0, again.counts
-        assert before["answered"] > before["refused"] + before["lost"], before
+        assert before["answered"] > before["refused"] + before["lost"], (before, asker.headers)
         return f"{options.cuts} cuts; at home {', '.join(rates)}/s; to the others {before}, afterwards {again.counts}"
     finally:
         for one in home + there:

@@ -125,7 +125,7 @@ impl<'a> RemoteRow<'a> {
             subs_by_account.entry(sub.account.clone()).or_default().push(sub);
         }
         for (name, subs) in subs_by_account {
-            // Compat: an account that only has queue groups is shown although nothing was told of it.
+            // Compat: an account that has queue groups only is shown although it was not told of.
             let unheard = || GatewayAccountSnapshot { name: name.clone(), mode: "Optimistic", unwanted: 0 };
             let row = by_account.entry(name.clone()).or_insert_with(|| AccountRow::of(&unheard()));
             row.add(subs, wanted.subs);

@@ -43,6 +43,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub(crate) use addresses::BoundAddresses;
+use links::LinkOffers;
 pub(crate) use links::link_offer;
 pub(crate) use log::log_config;
 
@@ -168,11 +169,10 @@ impl Server {
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
         let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
-        let mut link_offer = link_offer(options).map_err(StartError::new)?;
         let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let mut of_gateways = gateway::offers(options).map_err(StartError::new)?;
-        let links_of = (&mut link_offer, &mut of_gateways);
-        let (proofs, tls) = links::prepare_ocsp(&ocsp, options, (&mut offer, &mut security), links_of)?;
+        let mut others = LinkOffers::of(options).map_err(StartError::new)?;
+        let prepared = links::prepare_ocsp(&ocsp, options, (&mut offer, &mut security), &mut others);
+        let (proofs, tls) = prepared.map_err(StartError::new)?;
         let monitor_tls = monitor_tls(options, offer.as_ref())?;
         offer_tls(&client_tls, offer, &broker);
         let permits = Permits::new(process::cores());
@@ -201,7 +201,8 @@ impl Server {
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
-        let gateways = gateway::start(options, parts, (&monitor, of_gateways)).map_err(StartError::new)?;
+        let gateways =
+            gateway::start(options, parts, (&monitor, others.gateways)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -209,7 +210,7 @@ impl Server {
             log,
             control: control.handle(),
             is_dynamic,
-            tls: link_offer,
+            tls: others.links,
             websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
             gateways: gateways.as_ref().map(|running| &running.gateways),

@@ -127,7 +127,7 @@ impl Shard {
         true
     }
 
-    /// Remembers where answers to a request are to go whose reply is mapped, before it is delivered.
+    /// Remembers where answers to a request with a mapped reply are to go, before it is delivered.
     #[cold]
     #[inline(never)]
     pub(super) fn remember(&mut self, from: &Publisher<'_>, (address, reply): (&[u8], &[u8])) {

@@ -218,8 +218,8 @@ fn what_others_publish_on_the_reply_of_a_request_is_no_answer() {
     assert_eq!(listens.received(), "");
 }
 
-/// The same where the route of a request is known by then: plain subscriptions, such that share
-/// their bytes, and members of a group that has others at another server.
+/// A route that is kept tells who was asked: plain subscriptions, such that share their bytes, and
+/// members of a group that has others at another server.
 #[test]
 fn who_was_asked_is_known_by_a_route_that_is_kept() {
     let net = net();
@@ -395,7 +395,7 @@ fn a_group_that_another_server_has_chosen_is_not_served_by_the_hub() {
     assert_eq!(hub.got(&net, "LMSG"), ["LMSG work | group 1"], "nobody else is left");
 }
 
-/// What clients of an account wanted that is gone is withdrawn as they go.
+/// Interest in an account that is gone is withdrawn as its clients go.
 #[test]
 fn interest_in_an_account_that_is_gone_is_withdrawn() {
     let net = with_gateway(Net::with(|setup| setup.users([user("a", "A", None), user("c", "C", None)])));

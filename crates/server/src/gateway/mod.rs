@@ -52,7 +52,7 @@ pub(crate) struct GatewayOffers {
 }
 
 impl GatewayOffers {
-    /// Those that show a proof of their own. `present`: the one that is shown now.
+    /// Listeners that show a proof of their own. `present`: the one that is shown now.
     pub(crate) fn listeners(
         &mut self,
         present: Option<Arc<Staple>>,

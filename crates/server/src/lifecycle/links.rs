@@ -1,6 +1,5 @@
 //! The parts of a start that are about other servers.
 
-use super::StartError;
 use crate::cluster::{self, GroupPart};
 use crate::gateway::GatewayOffers;
 use crate::monitoring::Monitor;
@@ -72,17 +71,36 @@ pub(super) fn start(
     Ok(Some(running))
 }
 
+/// TLS with other servers: of the cluster, and of other clusters.
+pub(super) struct LinkOffers {
+    pub(super) links: Option<tls::LinkOffer>,
+    pub(super) gateways: GatewayOffers,
+}
+
+impl LinkOffers {
+    /// TLS that the options have.
+    ///
+    /// # Errors
+    /// When its certificates are no good.
+    pub(super) fn of(options: &Options) -> Result<Self, String> {
+        Ok(Self { links: link_offer(options)?, gateways: gateway::offers(options)? })
+    }
+}
+
 /// TLS of WebSocket, with what the operator should know.
 type WebSocketOffer = (websocket::Security, Vec<String>);
 
 /// Proofs of OCSP for the TLS of clients, of WebSocket and of other servers.
+///
+/// # Errors
+/// When a certificate is no good, or there is no proof where there is to be one.
 pub(super) fn prepare_ocsp(
     ocsp: &Ocsp,
     options: &Options,
     (clients, websocket): (&mut Option<ClientOffer>, &mut Option<WebSocketOffer>),
-    (links, gateways): (&mut Option<tls::LinkOffer>, &mut GatewayOffers),
-) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), StartError> {
-    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes).map_err(StartError::new)?;
+    LinkOffers { links, gateways }: &mut LinkOffers,
+) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), String> {
+    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes)?;
     let clients = clients.as_mut().map(|offer| &mut offer.terms);
     let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
     let listeners = [
@@ -92,7 +110,7 @@ pub(super) fn prepare_ocsp(
         ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
     ];
     let listeners = listeners.into_iter().flatten().chain(gateways.listeners(None));
-    let mut proofs = ocsp.prepare(options, listeners).map_err(StartError::new)?;
+    let mut proofs = ocsp.prepare(options, listeners)?;
     let security = leaf::LeafSecurity { offer: leaf_nodes, hubs: std::mem::take(&mut proofs.hubs) };
-    proofs.complaint.take().map_or(Ok((proofs, security)), |complaint| Err(StartError::new(complaint)))
+    proofs.complaint.take().map_or(Ok((proofs, security)), Err)
 }

@@ -62,7 +62,7 @@ const UNPROVEN: &str = "No OCSP Staple is shown to servers that are dialled, for
                         nats-servers that show one refuse such links, and have to have this server in their \
                         routes";
 
-/// The like between clusters (docs/gateways.md).
+/// Limit of the TLS library between clusters (docs/gateways.md).
 const UNPROVEN_GATEWAY: &str = "No OCSP Staple is shown to servers of other clusters that are dialled, for TLS here \
                                 has no means: nats-servers that show one refuse such links";
 
@@ -87,7 +87,8 @@ impl<'l> TlsListener<'l> {
         Some(Self { tls: tls?, terms: terms?, present, kind: PeerKind::Client })
     }
 
-    /// The listener for other servers, of the cluster or of others. Compat: authorities are not asked about those.
+    /// The listener for other servers, of the cluster or of others. Compat: authorities are not
+    /// asked about those.
     pub(crate) fn of_links(offer: &'l mut LinkOffer, present: Option<Arc<Staple>>) -> Self {
         let kind = offer.kind;
         Self { tls: &offer.options, terms: &mut offer.terms, present, kind }

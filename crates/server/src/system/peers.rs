@@ -260,7 +260,7 @@ impl System {
         self.request(&subject, &inbox, &self.about_account(account));
     }
 
-    /// What servers say to each other of an account by its name.
+    /// Document in which servers tell each other of an account by its name.
     pub(super) fn about_account(&self, account: &str) -> Vec<u8> {
         #[derive(Serialize)]
         struct AboutAccount<'a> {

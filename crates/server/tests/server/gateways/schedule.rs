@@ -1,5 +1,5 @@
-//! When other clusters are dialled: attempt after attempt, after a link was lost, and until they are
-//! given up.
+//! When other clusters are dialled: attempt after attempt, after a link was lost, and until they
+//! are given up.
 
 use super::Site;
 use super::handshake::{CONNECT, INFO, dialling, said};

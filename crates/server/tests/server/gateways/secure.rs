@@ -216,8 +216,8 @@ fn who_does_not_begin_a_handshake_hears_nothing() {
     }
 }
 
-/// Two clusters of which the second dials the first; each has a TLS block and what stands beside its
-/// gateway.
+/// Two clusters of which the second dials the first; each has a TLS block and what stands beside
+/// its gateway.
 fn proven(kinds: [ServerKind; 2], blocks: [&str; 2], more: [&str; 2]) -> Option<[Site; 2]> {
     let ports = [free_port(), free_port()];
     let start = |at: usize, remotes: &str| {

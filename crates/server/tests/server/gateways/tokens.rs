@@ -1,5 +1,5 @@
-//! Accounts of tokens in clusters that are joined by gateways: preloaded, kept by all servers, asked
-//! for elsewhere, and limited everywhere together.
+//! Accounts of tokens in clusters that are joined by gateways: preloaded, kept by all servers,
+//! asked for elsewhere, and limited everywhere together.
 
 use super::{Site, joined};
 use crate::eventually;
