@@ -50,6 +50,13 @@ impl Trio {
 
     /// Starts them, the first one with more in its configuration.
     fn start_with(more: &str) -> Self {
+        let mut trio = Self::prepare(more);
+        (0..3).for_each(|at| trio.start_node(at));
+        trio
+    }
+
+    /// Servers that are not started yet.
+    fn prepare(more: &str) -> Self {
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
         let routes: Vec<_> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let homes: Vec<Home> = (0..3).map(|_| Home::new()).collect();
@@ -58,9 +65,7 @@ impl Trio {
         let mut nodes: Vec<Node> = nodes.collect();
         nodes[0].config.push_str(more);
         nodes[0].setup = Setup::default().config(&nodes[0].config);
-        let mut trio = Self { nodes, homes, ports };
-        (0..3).for_each(|at| trio.start_node(at));
-        trio
+        Self { nodes, homes, ports }
     }
 
     fn node(at: usize, (home, port): (&Home, u16), routes: &str) -> Node {

@@ -476,8 +476,8 @@ impl AccountStreams {
         Ok(())
     }
 
-    /// Removes a stream that was made just now and is not durable, unless something was stored in it
-    /// meanwhile. Answers whether it is gone. For threads that may wait.
+    /// Removes a stream that was made just now and is not durable, unless something was stored in
+    /// it meanwhile. Answers whether it is gone. For threads that may wait.
     pub(in crate::engine) fn delete_unused(&self, jetstream: &JetStream, live: &Arc<LiveStream>) -> bool {
         let _leaving = LeavingStream { streams: self, live };
         let Some(mut guard) = live.lock_core() else { return true };

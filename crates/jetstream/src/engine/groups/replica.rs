@@ -30,7 +30,7 @@ pub(in crate::engine) enum MemberEvent {
     Stand,
     /// Just these peers are to be the members.
     Want(Vec<Peer>),
-    /// These peers vote where a log does not say who does.
+    /// Peers that vote where a log does not say who does.
     Founders(Vec<Peer>),
     /// Just these of those that vote are to count from now on; `None`: all again.
     Rescue(Option<Vec<Peer>>),

@@ -90,15 +90,18 @@ impl LiveStream {
     /// Says whether the stream's member takes no lead from now on. One that leads does until it
     /// hands over.
     pub(in crate::engine) fn set_aside(&self, is_aside: bool) {
-        if let Some(joined) = &mut *lock(&self.membership.member) {
-            // One that has failed hears nothing, and is opened anew.
-            joined.standing.is_aside = is_aside;
-            if is_aside {
-                joined.groups.set_aside(joined.place.group, self.scope.account.name());
-            }
+        let mut membership = lock(&self.membership.member);
+        let Some(joined) = &mut *membership else { return };
+        if is_aside {
+            joined.groups.set_aside(joined.place.group, self.scope.account.name());
         }
-        self.tell(MemberEvent::SetAside(is_aside));
-        self.serve_off_shard();
+        // A member that has failed hears nothing, and is opened anew.
+        let is_news = std::mem::replace(&mut joined.candidacy.is_aside, is_aside) != is_aside;
+        drop(membership);
+        if is_news {
+            self.tell(MemberEvent::SetAside(is_aside));
+            self.serve_off_shard();
+        }
     }
 
     /// Has the stream follow, as it is about to become a group, with what is published to it held

@@ -131,7 +131,7 @@ impl LiveStream {
             is_synced: joined.start.persistence == Persistence::Synced,
             may_be_new: false,
             is_amnesiac: joined.amnesia.is_some(),
-            is_open: !joined.standing.waits(),
+            is_open: !joined.candidacy.waits(),
         };
         LeftGroup {
             config: GroupConfig { place: joined.place, voters: joined.start.voters },

@@ -6,10 +6,10 @@
 
 use super::LiveStream;
 use super::amnesia::Amnesia;
+use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
-use super::standing::Standing;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
 use myelin_broker::{Level, ServiceShard};
@@ -74,7 +74,7 @@ impl LiveStream {
             start,
             lives: groups.lives(),
             amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
-            standing: Standing::new(is_open, groups.is_aside(place.group)),
+            candidacy: Candidacy::new(is_open, groups.is_aside(place.group)),
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, has_members: true, ..LastSaid::default() },
             wanted: Vec::new(),
@@ -290,7 +290,7 @@ impl LiveStream {
                 let remembered = (was_amnesiac != is_amnesiac).then(|| joined.member.consensus().vote());
                 after.member.has_members |= joined.notices_members();
                 after.member.hands_over = work.hands_over;
-                after.member.asks_to_open |= joined.standing.take_question();
+                after.member.asks_to_open |= joined.candidacy.take_question();
                 if let Some(vote) = work.vote.or(remembered) {
                     let replica = Weak::clone(&self.me) as Weak<dyn GroupReplica>;
                     joined.groups.leave_vote(joined.place, (vote, is_amnesiac), replica);

@@ -3,10 +3,10 @@
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
 use super::amnesia::Amnesia;
+use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
 use super::resting::Resting;
-use super::standing::Standing;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
 use myelin_replica::{MemberProgress, Members, Peer, RaftMessage, RaftMessageKind, RaftRole};
@@ -128,7 +128,7 @@ pub(super) struct JoinedMember {
     pub(super) lives: BTreeMap<Peer, u32>,
     /// As long as it may have lost what it has confirmed.
     pub(super) amnesia: Option<Amnesia>,
-    pub(super) standing: Standing,
+    pub(super) candidacy: Candidacy,
     /// Other members that want to know where its log ends.
     pub(super) askers: Vec<Peer>,
     pub(super) last_said: LastSaid,
@@ -240,12 +240,12 @@ impl JoinedMember {
                 self.member.consensus_mut().campaign()?;
             }
             MemberEvent::Open => {
-                if self.standing.open() && self.may_stand_at_once() && self.groups.may_vote() {
+                if self.candidacy.open() && self.may_stand_at_once() && self.groups.may_vote() {
                     self.member.consensus_mut().campaign()?;
                 }
             }
             MemberEvent::SetAside(is_aside) => {
-                self.standing.is_aside = is_aside;
+                self.candidacy.is_aside = is_aside;
                 // Nobody is to hand over to a member that would not take it.
                 self.tell_others();
             }
@@ -299,7 +299,7 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let (term, index) = consensus.last();
         let is_voter = consensus.members().all_voters().contains(&self.groups.me);
-        let (is_amnesiac, is_aside) = (self.amnesia.is_some(), self.standing.is_aside);
+        let (is_amnesiac, is_aside) = (self.amnesia.is_some(), self.candidacy.is_aside);
         LogWord { term, index, is_amnesiac, is_voter, is_aside }
     }
 
@@ -310,7 +310,7 @@ impl JoinedMember {
     }
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
-        self.standing.hear(peer, word.is_aside);
+        self.candidacy.hear(peer, word.is_aside);
         if word.is_aside && self.member.consensus().is_handing_over() {
             // It does not take the lead: to this member itself means that nobody is to.
             self.member.consensus_mut().transfer(self.groups.me)?;
@@ -434,7 +434,7 @@ impl JoinedMember {
             self.member.tick()?;
         }
         if !self.is_open() {
-            self.standing.tick(self.start.seed);
+            self.candidacy.tick(self.start.seed);
         }
         self.look_at_logs()?;
         let consensus = self.member.consensus();
@@ -457,7 +457,7 @@ impl JoinedMember {
         if was_leader && is_another {
             self.member.consensus_mut().wake(true)?;
         }
-        self.standing.hear(peer, false);
+        self.candidacy.hear(peer, false);
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
         if myelin_stdx::planted::bug(111) {
             return Ok(());
@@ -477,8 +477,8 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
-    /// Goes by other founders, where its log says nothing: it was made a member by an assignment that
-    /// counts no more.
+    /// Goes by other founders, where its log says nothing: it was made a member by an assignment
+    /// that counts no more.
     fn be_founded_by(&mut self, peers: Vec<Peer>) -> Result<(), MemberFailed> {
         if self.member.consensus().last().1 == 0 {
             self.member.consensus_mut().set_members(&Members::of(&peers))?;
@@ -489,7 +489,7 @@ impl JoinedMember {
 
     /// Hands over to another member: to this one, if it is named.
     fn hand_over(&mut self, heir: Option<Peer>) -> Result<(), MemberFailed> {
-        let (groups, aside) = (&self.groups, &self.standing.others_aside);
+        let (groups, aside) = (&self.groups, &self.candidacy.others_aside);
         let any = || self.member.heir(|peer| groups.is_there(peer) && !aside.contains(&peer));
         let heir = heir.or_else(|| any().filter(|heir| !aside.contains(heir)));
         if let Some(heir) = heir {
@@ -503,20 +503,20 @@ impl JoinedMember {
     pub(super) fn has_heir(&self) -> bool {
         let voters = &self.member.consensus().members().voters;
         let mut others = voters.iter().filter(|&&peer| peer != self.groups.me);
-        others.any(|peer| !self.standing.others_aside.contains(peer))
+        others.any(|peer| !self.candidacy.others_aside.contains(peer))
     }
 
     /// Whether this member may lead when it does not: its server goes on, clients can reach it, and
     /// the group is open.
     fn may_take_lead(&self) -> bool {
-        !self.groups.is_leaving() && !self.standing.is_aside && self.is_open()
+        !self.groups.is_leaving() && !self.candidacy.is_aside && self.is_open()
     }
 
     /// Whether members may stand for election: the meta group has said that the stream stays, or
     /// somebody has stood already, as only they may.
     fn is_open(&self) -> bool {
         let consensus = self.member.consensus();
-        !self.standing.waits() || consensus.term() > 0 || consensus.last().1 > 0
+        !self.candidacy.waits() || consensus.term() > 0 || consensus.last().1 > 0
     }
 
     /// Whether nobody can lead but this member, or nobody has led yet.

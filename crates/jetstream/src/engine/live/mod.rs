@@ -16,6 +16,7 @@
 
 mod advisories;
 mod amnesia;
+mod candidacy;
 mod catch_up;
 mod core_cell;
 mod core_guard;
@@ -38,7 +39,6 @@ mod reports;
 mod resting;
 mod scope;
 mod sourcing;
-mod standing;
 mod traces;
 mod turn;
 mod view;

@@ -1,15 +1,11 @@
-//! Formation of the meta group on this server: its stream's configuration, and when it begins.
+//! Formation of the meta group on this server: when it begins to take part.
 
 use super::{META, Meta};
 use crate::engine::JetStream;
 use crate::engine::cluster::ClusterMember;
-use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use std::any::Any;
 use std::sync::Arc;
-
-/// Under this key the configuration of the stream keeps the names of the servers.
-pub(super) const SERVERS: &str = "servers";
 
 impl JetStream {
     /// The meta group, if this server is in a cluster.
@@ -27,8 +23,8 @@ impl JetStream {
         self.begin_meta_with((servers, servers), false)
     }
 
-    /// As [`JetStream::begin_meta`], where others than those that are members now have founded it, or
-    /// this server is new to it.
+    /// As [`JetStream::begin_meta`], where others than those that are members now have founded it,
+    /// or this server is new to it.
     pub(super) fn begin_meta_with(
         self: &Arc<Self>,
         (founders, servers): (&[String], &[String]),
@@ -47,25 +43,5 @@ impl JetStream {
         lock(&self.found.by_account)
             .get(account)
             .is_some_and(|found| found.iter().any(|one| one.meta.name == META))
-    }
-}
-
-/// The configuration of the stream.
-pub(super) fn config(servers: &[String]) -> StreamConfig {
-    let mut servers = servers.to_vec();
-    servers.sort_unstable();
-    servers.dedup();
-    StreamConfig {
-        name: META.to_owned(),
-        subjects: vec![format!("{META}.>")],
-        storage: Storage::File,
-        max_consumers: -1,
-        max_msgs: -1,
-        max_bytes: -1,
-        max_msgs_per_subject: 1,
-        max_msg_size: -1,
-        num_replicas: i64::try_from(servers.len()).unwrap_or(i64::MAX),
-        metadata: [(SERVERS.to_owned(), servers.join(","))].into(),
-        ..StreamConfig::default()
     }
 }

@@ -12,8 +12,8 @@
 //! A founder is *new* to its group: it has not been a member of it in an earlier life, of which it
 //! would know nothing without its disk. For all of them have said in these lives of theirs that
 //! they are members of none, and the last word of each is younger than their agreement. So it votes
-//! at once. Whoever is told of a group is new to it, too, if it was founded by a word of its present
-//! life; otherwise it may have voted in it.
+//! at once. Whoever is told of a group is new to it, too, if it was founded by a word of its
+//! present life; otherwise it may have voted in it.
 //!
 //! A question is a message to `_join_` in the account of frames, which all hear; its answer goes to
 //! `_joined_.<peer>`. A member that hears of no leader asks, too: it may have been removed, or it

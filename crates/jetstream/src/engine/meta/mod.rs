@@ -25,6 +25,7 @@ mod gather;
 mod greeting;
 mod kept_facts;
 mod leadership;
+mod own_config;
 mod placement;
 mod placement_facts;
 mod reconcile;
@@ -44,7 +45,6 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
-use formation::{SERVERS, config};
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
@@ -58,6 +58,7 @@ use myelin_streams::ReplicaRole;
 
 use changing::Changing;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use own_config::{META, SERVERS, config};
 use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::peers_of;
@@ -72,8 +73,6 @@ pub(super) use placement::PlaceTerms;
 use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};
 
-/// Name of the stream, and the first token of its subjects.
-const META: &str = "_meta_";
 /// The group of the stream. No stream has this id.
 const META_GROUP: GroupId = GroupId(1);
 /// A proposal that is not committed after so long is answered for no longer.
@@ -198,9 +197,7 @@ impl Meta {
         let place = GroupPlace { group: META_GROUP, epoch };
         let (seed, is_synced) = (jetstream.seed(), jetstream.settings.sync_always);
         let terms = JoinTerms { seed, is_synced, may_be_new: is_new, is_amnesiac: false, is_open: true };
-        if is_new {
-            groups.has_promised_nothing();
-        }
+        is_new.then(|| groups.has_promised_nothing());
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
         let stands_first = is_new && founders.first() == Some(&jetstream.settings.server_name);
         let meta = Arc::new_cyclic(|me| Self {

@@ -106,3 +106,41 @@ async fn streams_leave_a_server_together_while_they_are_published_to() {
         assert_whole(&client, name, published).await;
     }
 }
+
+/// A move is cancelled wherever it is just then. One that is through is none any more: the
+/// cancellation is refused, and the stream is where it was to go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_moves_are_cancelled_and_that_loses_a_peer_keeps_what_is_published() {
+    let (trio, client) = five(&["S"]).await;
+    let publisher = Publisher::start(trio.client(2).await, "S");
+    let admin = operator(&trio, 1).await;
+    let mut names = at_rest(&client, "S", |_| true).await;
+    for round in 0..4 {
+        let away = names[round % 3].clone();
+        until("the move has begun", async || {
+            // A server that has just come may not be known to be there yet.
+            let body = json!({ "server": away });
+            let moved = servers::system_api(&admin, "ACCOUNT.STREAM.MOVE.$G.S", &body).await;
+            moved.get("error").is_none().then_some(())
+        })
+        .await;
+        let back = try_api(&client, "STREAM.CANCEL_MOVE.S", &Value::Null).await;
+        names = match back["error"]["err_code"].as_u64() {
+            None => at_rest(&client, "S", |now| now == names).await,
+            // Or the answer to the cancellation was lost, and this is that of another attempt.
+            Some(10129) => at_rest(&client, "S", |now| now == names || !now.contains(&away)).await,
+            Some(_) => panic!("{back}"),
+        };
+    }
+    let gone = leader(&client, "S").await;
+    until("a peer is removed", async || {
+        let removed = try_api(&client, "STREAM.PEER.REMOVE.S", &json!({ "peer": gone })).await;
+        // Its answer may be lost with the lead.
+        (removed["success"] == true || removed["error"]["err_code"] == 10040).then_some(())
+    })
+    .await;
+    at_rest(&client, "S", |now| !now.contains(&gone)).await;
+    let published = publisher.end().await;
+    assert!(published > 0);
+    assert_whole(&client, "S", published).await;
+}

@@ -125,6 +125,19 @@ async fn pages_show_groups_and_who_leads_them() {
     assert!(health.iter().all(|page| page["data"]["status"] == "ok"), "{health:?}");
 }
 
+/// As nats-server shows it: clients wait for a leader there.
+#[tokio::test]
+async fn a_page_shows_the_meta_group_before_it_is_formed() {
+    let mut trio = Trio::prepare("");
+    trio.start_node(0);
+    let admin = operator(&trio, 0).await;
+    let page = request(&admin, "$SYS.REQ.SERVER.PING.JSZ", "{}").await.expect("a page");
+    let page: Value = serde_json::from_slice(&page.payload).expect("JSON");
+    let meta = &page["data"]["meta_cluster"];
+    assert_eq!((&meta["name"], &meta["cluster_size"]), (&json!("C"), &json!(3)), "{meta}");
+    assert!(meta.get("leader").is_none() && meta.get("replicas").is_none(), "{meta}");
+}
+
 #[tokio::test]
 async fn a_server_without_a_meta_leader_is_not_healthy() {
     let mut trio = Trio::start();

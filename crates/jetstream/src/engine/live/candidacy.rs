@@ -1,4 +1,4 @@
-//! Standing of a member: whether it may become its group's leader, as far as that is not for votes
+//! Candidacy of a member: whether it may become its group's leader, as far as that is not for votes
 //! to say.
 //!
 //! A member is *set aside* where clients cannot reach its server. A group that nobody has led yet
@@ -14,7 +14,7 @@ const ASKS_AFTER: u64 = 10;
 
 /// Whether a member may lead.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Candidacy {
     /// Whether it takes no lead, as clients cannot reach its server.
     pub(super) is_aside: bool,
     /// Other members that take no lead for that reason, as they have said.
@@ -29,7 +29,7 @@ pub(super) struct Standing {
     is_asking: bool,
 }
 
-impl Standing {
+impl Candidacy {
     pub(super) fn new(is_open: bool, is_aside: bool) -> Self {
         Self { waits: !is_open, is_aside, ..Self::default() }
     }
@@ -75,16 +75,16 @@ mod tests {
 
     #[test]
     fn a_member_that_waits_asks_again_and_again_until_its_group_is_open() {
-        let mut standing = Standing::new(false, false);
+        let mut candidacy = Candidacy::new(false, false);
         let mut asks = || {
             (1..).find(|_| {
-                standing.tick(13);
-                standing.take_question()
+                candidacy.tick(13);
+                candidacy.take_question()
             })
         };
         assert_eq!([asks(), asks()], [Some(14); 2]);
-        assert!(standing.waits() && standing.open());
-        assert!(!standing.waits() && !standing.open(), "it is known");
-        assert!(!Standing::new(true, true).waits());
+        assert!(candidacy.waits() && candidacy.open());
+        assert!(!candidacy.waits() && !candidacy.open(), "it is known");
+        assert!(!Candidacy::new(true, true).waits());
     }
 }
