@@ -17,7 +17,19 @@ use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+
+/// Circumstances in which an assignment is carried out.
+#[derive(Default)]
+pub(super) struct Circumstances {
+    /// Whether it was committed while this server looked, and somebody may wait for an answer.
+    pub(super) is_new: bool,
+    /// Its message, where it is the first one of the stream.
+    pub(super) first: Option<FirstMessage>,
+    /// Outcome of [making](Meta::make_together) its replica, where that was tried just now.
+    pub(super) made: Option<Result<(), ApiError>>,
+}
 
 impl JetStream {
     /// An assignment of a stream with this configuration, which has an id from here on.
@@ -121,15 +133,40 @@ impl Meta {
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
     /// this server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
-        self.carry_out(jetstream, assignment, (is_new, None));
+        self.carry_out(jetstream, assignment, Circumstances { is_new, ..Circumstances::default() });
     }
 
-    /// Does what an assignment says. `first`: its message, where it is the first one of the stream.
+    /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
+    /// durable together. Answers what has come of each, by the ids of their streams.
+    pub(super) fn make_together<'a>(
+        &self,
+        jetstream: &Arc<JetStream>,
+        assignments: impl Iterator<Item = &'a Arc<Assignment>>,
+    ) -> BTreeMap<u64, Result<(), ApiError>> {
+        let mut made = BTreeMap::new();
+        for assignment in assignments {
+            let Some(account) = jetstream.account(&assignment.key.account) else { continue };
+            let is_wanted = assignment.has_group()
+                && assignment.is_on(&self.name)
+                && !assignment.is_removed
+                && !self.is_out()
+                && self.view().last(&assignment.key).is_some_and(|last| Arc::ptr_eq(&last, assignment))
+                && account.stream(&assignment.key.stream).is_none();
+            if is_wanted {
+                let config = assignment.config.clone();
+                let outcome = account.create_replica(jetstream, config, assignment.created);
+                made.insert(assignment.id, outcome.map(drop));
+            }
+        }
+        made
+    }
+
+    /// Does what an assignment says.
     pub(super) fn carry_out(
         &self,
         jetstream: &Arc<JetStream>,
         assignment: &Arc<Assignment>,
-        (is_new, first): (bool, Option<FirstMessage>),
+        Circumstances { is_new, first, made }: Circumstances,
     ) {
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
@@ -138,7 +175,8 @@ impl Meta {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
         }
-        let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
+        let was_there =
+            made.is_none() && local.as_ref().is_some_and(|live| live.created() == assignment.created);
         let done = match local {
             Some(live) if assignment.is_removed => {
                 let is_it = live.created() == assignment.created;
@@ -163,6 +201,9 @@ impl Meta {
             // removed while this server was away, and made anew elsewhere.
             Some(live) if !is_mine => return self.remove(jetstream, &account, (assignment, false), &live),
             _ if !is_mine => return self.note_done(jetstream, assignment),
+            Some(live) if made.is_some() && live.created() == assignment.created => {
+                self.settle(jetstream, assignment, &live)
+            }
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
                 self.change(jetstream, &account, (assignment, live))
             }
@@ -171,7 +212,10 @@ impl Meta {
             Some(live) => account
                 .delete_and_wait(jetstream, &live, &mut MessageBuf::default())
                 .and_then(|()| self.make(jetstream, &account, assignment)),
-            None => self.make(jetstream, &account, assignment),
+            None => match made {
+                Some(Err(error)) => Err(error),
+                _ => self.make(jetstream, &account, assignment),
+            },
         };
         match done {
             Ok(live) => {
@@ -184,7 +228,7 @@ impl Meta {
         }
     }
 
-    /// An assignment could not be carried out here. `first`: as for [`Meta::carry_out`].
+    /// An assignment could not be carried out here.
     fn has_failed(
         &self,
         jetstream: &JetStream,
@@ -320,9 +364,20 @@ impl Meta {
         } else {
             account.create(jetstream, assignment.config.clone(), assignment.created)?
         };
+        self.settle(jetstream, assignment, &live)
+    }
+
+    /// Has a replica that was made be there for good, with those that were made together with it,
+    /// and be a member of its group.
+    fn settle(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        live: &Arc<LiveStream>,
+    ) -> Result<Arc<LiveStream>, ApiError> {
         jetstream.settle().map_err(ApiError::stream_create)?;
-        self.join(jetstream, assignment, &live)?;
-        Ok(live)
+        self.join(jetstream, assignment, live)?;
+        Ok(Arc::clone(live))
     }
 
     /// Makes a replica a member of its group, if it has one and is none yet, and says who is to be
