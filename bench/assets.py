@@ -10,6 +10,7 @@ the three servers together, memory that of one of them.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,8 @@ import tempfile
 import time
 
 SERVERS = 3
+MESSAGE = b"x" * 128
+DELIVERY = re.compile(rb"MSG \S+ 1 (\S+) (128)\r\n(x{128})\r\n")
 
 
 def free_port():
@@ -72,7 +75,11 @@ class Cluster:
 class Client:
     """Requests with so many in flight; each has an inbox of its own below one that is subscribed to."""
 
+    made = 0
+
     def __init__(self, port):
+        Client.made += 1
+        self.inbox = f"a{Client.made}"
         deadline = time.time() + 20
         while True:
             try:
@@ -86,7 +93,7 @@ class Client:
         self.file = self.socket.makefile("rb", 1 << 18)
         self.file.readline()
         options = json.dumps({"verbose": False, "headers": True, "no_responders": True})
-        self.socket.sendall(f"CONNECT {options}\r\nSUB a.* 1\r\n".encode())
+        self.socket.sendall(f"CONNECT {options}\r\nSUB {self.inbox}.* 1\r\n".encode())
 
     def message(self):
         """The next message: its subject, reply, and what it says, with headers."""
@@ -122,7 +129,7 @@ class Client:
             out = bytearray()
             while sent < count and sent - got < window:
                 subject, payload = request(sent)
-                out += f"PUB {subject} a.{sent} {len(payload)}\r\n".encode() + payload + b"\r\n"
+                out += f"PUB {subject} {self.inbox}.{sent} {len(payload)}\r\n".encode() + payload + b"\r\n"
                 sent += 1
             if out:
                 self.socket.sendall(out)
@@ -161,15 +168,25 @@ def refused(answers):
 
 
 def pull(client, count):
-    """Fetches of 500, each message acknowledged."""
-    got = 0
+    """Fetches of 500, each message acknowledged; acknowledgements of what has come together leave together."""
+    got, buffer = 0, b""
     while got < count:
         request = body({"batch": 500, "expires": 5_000_000_000})
-        client.socket.sendall(f"PUB $JS.API.CONSUMER.MSG.NEXT.PULLED.c a.0 {len(request)}\r\n".encode() + request + b"\r\n")
-        for _ in range(min(500, count - got)):
-            _, reply, _ = client.message()
-            client.socket.sendall(b"PUB " + reply + b" 4\r\n+ACK\r\n")
-            got += 1
+        head = f"PUB $JS.API.CONSUMER.MSG.NEXT.PULLED.c {client.inbox}.0 {len(request)}\r\n".encode()
+        client.socket.sendall(head + request + b"\r\n")
+        left = min(500, count - got)
+        while left > 0:
+            buffer += client.socket.recv(1 << 18)
+            # Neither subjects nor what was stored begin a line in this way.
+            heads = DELIVERY.findall(buffer)
+            acks = [b"PUB %s 4\r\n+ACK\r\n" % reply for reply, size, payload in heads]
+            client.socket.sendall(b"".join(acks))
+            left -= len(acks)
+            buffer = DELIVERY.sub(b"", buffer)
+            if b"PING\r\n" in buffer:
+                client.socket.sendall(b"PONG\r\n")
+                buffer = buffer.replace(b"PING\r\n", b"")
+        got += min(500, count - got)
 
 
 def round_of(program, count):
@@ -210,14 +227,13 @@ def round_of(program, count):
         found["CPU of idle consumers"] = max((cluster.cpu() - cpu) / 5 * 1e3, 0.1)
         create = lambda number: (f"$JS.API.STREAM.CREATE.s{number}", body(stream(f"s{number}")))
         timed("streams, 16 at once", count, lambda: made(client.all(count, 16, create)))
-        message = b"x" * 128
-        each = lambda number: (f"s{number % count}.x", message)
+        each = lambda number: (f"s{number % count}.x", MESSAGE)
         timed("a message to each stream", count, lambda: made(client.all(count, 256, each)))
         again = 10 * count
         timed("ten more to each in turn", again, lambda: made(client.all(again, 256, each)))
         client.api("STREAM.CREATE.PULLED", stream("PULLED"))
         stored = 20 * count
-        made(client.all(stored, 1000, lambda number: ("PULLED.x", message)))
+        made(client.all(stored, 1000, lambda number: ("PULLED.x", MESSAGE)))
         config = {"durable_name": "c", "ack_policy": "explicit", "max_ack_pending": 5000}
         client.api("CONSUMER.DURABLE.CREATE.PULLED.c", {"stream_name": "PULLED", "config": config})
         timed("fetch 500, explicit acks", stored, lambda: pull(client, stored))
@@ -232,7 +248,7 @@ def round_of(program, count):
             "deny_delete": True,
         }
         client.api("STREAM.CREATE.KV_B", bucket)
-        put = lambda number: (f"$KV.B.k{number * 7919 % count}", message)
+        put = lambda number: (f"$KV.B.k{number * 7919 % count}", MESSAGE)
         timed("KV put, 16 at once", 10 * count, lambda: made(client.all(10 * count, 16, put)))
         get = lambda number: (f"$JS.API.DIRECT.GET.KV_B.$KV.B.k{number * 7919 % count}", b"")
         timed("KV get, 16 at once", 10 * count, lambda: client.all(10 * count, 16, get))
@@ -260,4 +276,5 @@ def main():
     print("a second; CPU in microseconds each, of idle consumers in milliseconds a second; memory in bytes a server")
 
 
-main()
+if __name__ == "__main__":
+    main()

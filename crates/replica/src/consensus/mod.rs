@@ -78,6 +78,14 @@ pub struct Broken {
     pub reason: String,
 }
 
+/// State that a member has told last.
+struct Told {
+    /// Index that is committed; to its stream.
+    committed: u64,
+    /// Term in which it has confirmed entries, and up to which index; to its leader.
+    confirmed: (u64, u64),
+}
+
 /// One member of a group.
 pub struct Consensus {
     node: RawNode<LogView>,
@@ -97,8 +105,7 @@ pub struct Consensus {
     is_resting: bool,
     /// As it was given to be persisted last.
     vote: Vote,
-    /// Index that was told to be committed.
-    told: u64,
+    told: Told,
     /// Index up to which all have confirmed the log, as a leader has said, or 0.
     confirmed_by_all: u64,
     /// Under way, with where they begin.
@@ -148,7 +155,7 @@ impl Consensus {
             chosen: None,
             is_resting: false,
             vote: *vote,
-            told: log.committed,
+            told: Told { committed: log.committed, confirmed: (0, 0) },
             confirmed_by_all: 0,
             fetches: Vec::new(),
             next_fetch: 0,
@@ -276,8 +283,30 @@ impl Consensus {
         if message.kind == RaftMessageKind::Heartbeat && message.term >= self.node.raft.term {
             self.confirmed_by_all = message.index;
         }
-        // An error says that the library has no use for the message.
-        self.call(|node| node.step(message.into_raft())).map(drop)
+        let needs_no_answer = self.needs_no_answer(&message);
+        self.call(|node| {
+            // An error says that the library has no use for the message.
+            let _ = node.step(message.into_raft());
+            let is_confirmation = |answer: &raft::eraftpb::Message| {
+                answer.get_msg_type() == raft::eraftpb::MessageType::MsgAppendResponse && !answer.reject
+            };
+            let _ = node.raft.msgs.pop_if(|answer| needs_no_answer && is_confirmation(answer));
+        })
+    }
+
+    /// Whether a leader says with a message that more is committed, and nothing else, and has heard
+    /// from this member already that it has that. Should it have forgotten, its next heartbeat
+    /// makes up for it.
+    ///
+    /// Perf: each publish that is waited for leads to two of these.
+    fn needs_no_answer(&self, message: &RaftMessage) -> bool {
+        let raft = &self.node.raft;
+        message.kind == RaftMessageKind::Append
+            && message.entries.is_empty()
+            && message.commit > raft.raft_log.committed
+            && message.term == raft.term
+            && raft.leader_id == message.from.number()
+            && self.told.confirmed >= (message.term, message.index)
     }
 
     /// Whether a message is for this member, and the library can take it. Who asks may be a member

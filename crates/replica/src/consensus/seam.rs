@@ -104,8 +104,12 @@ impl Consensus {
         done.vote = (vote != self.vote).then_some(vote);
         self.vote = vote;
         let committed = raft.raft_log.committed;
-        done.commit = (committed > self.told).then_some(committed);
-        self.told = committed;
+        done.commit = (committed > self.told.committed).then_some(committed);
+        self.told.committed = committed;
+        let confirms =
+            |message: &&RaftMessage| message.kind == RaftMessageKind::AppendAnswer && !message.is_refused;
+        let confirmed = done.after.iter().filter(confirms).map(|answer| (answer.term, answer.index));
+        self.told.confirmed = confirmed.fold(self.told.confirmed, Ord::max);
         Ok(Some(done))
     }
 

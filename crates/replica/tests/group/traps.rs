@@ -76,6 +76,29 @@ fn a_member_that_has_lost_its_log_gets_it_again() {
     assert_eq!(network.members[1].written.entries[..6], network.members[0].written.entries[..6]);
 }
 
+/// The library answers a leader that only says what is committed, and that has heard already how
+/// much the member has.
+#[test]
+fn that_more_is_committed_needs_no_answer() {
+    let mut network = led_by_the_first();
+    let (term, last) = network.consensus(1).last();
+    let append = message(&mut network, RaftMessageKind::Append, 0, 1);
+    let entry = RaftEntry { index: last + 1, term, data: Bytes::from_static(b"x") };
+    let mut answers = |index, commit, entries| {
+        let append = RaftMessage { index, log_term: term, commit, entries, ..append.clone() };
+        let member = network.consensus(1);
+        member.step(append).expect("it is sound");
+        let Some(ready) = member.ready().expect("it is sound") else { return (None, Vec::new()) };
+        member.persisted(ready.number).expect("it is sound");
+        assert!(ready.now.is_empty(), "only a leader has them");
+        (ready.commit, ready.after.iter().map(|answer| answer.index).collect())
+    };
+    assert_eq!(answers(last, last, vec![entry]), (None, vec![last + 1]));
+    assert_eq!(answers(last + 1, last + 1, Vec::new()), (Some(last + 1), Vec::new()));
+    // Nothing more is committed: the leader has forgotten what this member has.
+    assert_eq!(answers(last + 1, last + 1, Vec::new()), (None, vec![last + 1]));
+}
+
 /// The whole log is not sent where its end is enough: to take a member for new sets what it needs
 /// next to the first entry.
 #[test]

@@ -41,8 +41,8 @@ impl Stream {
     ) -> impl Iterator<Item = (u64, &[ConsumerRecord<'static>])> {
         let group = self.group.as_ref();
         let commit = group.map_or(0, |group| group.position().commit.min(group.position().index));
-        let entries = group.into_iter().flat_map(|group| group.consumers.iter());
-        entries.filter(move |(index, _)| *index > applied && *index <= commit)
+        let entries = group.into_iter().flat_map(move |group| group.consumers.behind(applied));
+        entries.take_while(move |(index, _)| *index <= commit)
     }
 
     /// An image has all records of consumers up to `index`, durably: a start needs no others, and

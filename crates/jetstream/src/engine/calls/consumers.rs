@@ -149,15 +149,17 @@ impl Call {
 
     /// Has what was done to a consumer survive a loss of power before it is answered: where it has
     /// a name that somebody counts on, and where all that is acknowledged is synced. In a group it
-    /// is answered when the group has agreed; `leadership` is from before it was done.
+    /// is answered when the group has agreed: a majority has written it, as with a message.
+    /// `leadership` is from before it was done.
     async fn make_durable(
         &self,
         stream: &LiveStream,
         config: Option<&config::ConsumerConfig>,
         leadership: Leadership,
     ) -> Result<(), ApiError> {
-        let is_durable = config.is_some_and(|config| !config.durable_name.is_empty());
-        if stream.is_stored() && (is_durable || self.jetstream.settings.sync_always) {
+        let is_counted_on = config.is_some_and(|config| !config.durable_name.is_empty());
+        let needs_sync = is_counted_on && stream.voters().len() < 2;
+        if stream.is_stored() && (needs_sync || self.jetstream.settings.sync_always) {
             self.jetstream.store.owe_round();
         }
         stream.consumers().agreed(leadership).await

@@ -81,7 +81,12 @@ struct CallWaker {
 
 impl Wake for CallWaker {
     fn wake(self: Arc<Self>) {
-        if lock(&self.woken.numbers).insert(self.number) {
+        let mut numbers = lock(&self.woken.numbers);
+        let is_first = numbers.is_empty();
+        numbers.insert(self.number);
+        drop(numbers);
+        // Whoever is told of the first one takes all.
+        if is_first {
             self.woken.host.resume_calls();
         }
     }

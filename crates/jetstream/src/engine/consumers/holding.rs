@@ -10,20 +10,41 @@ use std::io;
 /// Nanoseconds after which a log that could not be written is tried again.
 pub(super) const RETRY: i64 = 1_000_000_000;
 
-/// Keeps what a turn has to say until the group has what it decided. Answers whether there is
-/// something to be proposed.
-pub(super) fn hold_for_commit(core: &mut ConsumerCore, effects: &mut Effects, now: Timestamp) -> bool {
+/// Moment at which the group of a stream is to hear what a consumer has decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Proposing {
+    /// Nothing was decided.
+    #[default]
+    Never,
+    /// Nobody waits for it: acknowledgements without an answer, as a rule.
+    ///
+    /// Perf: a client that acknowledges one message after the other would have the group agree to
+    /// each of them.
+    Later,
+    /// Somebody waits.
+    Now,
+}
+
+/// Keeps what a turn has to say until the group has what it decided. Answers when that is to be
+/// proposed.
+pub(super) fn hold_for_commit(core: &mut ConsumerCore, effects: &mut Effects, now: Timestamp) -> Proposing {
     if !core.role().leads() {
-        return false;
+        return Proposing::Never;
     }
+    let is_awaited =
+        !effects.out.is_empty() || !effects.confirmations.is_empty() || !effects.events.is_empty();
     let state_handle = core.state_handle().clone();
     let mut states = state_handle.lock();
     // Nothing is written there that could fail.
     let position = states.flush(now).unwrap_or_default();
-    let must_propose = states.is_dirty();
+    let is_dirty = states.is_dirty();
     drop(states);
     core.hold(position, effects, now);
-    must_propose
+    match (is_dirty, is_awaited) {
+        (false, _) => Proposing::Never,
+        (true, false) => Proposing::Later,
+        (true, true) => Proposing::Now,
+    }
 }
 
 /// Writes what a turn has changed, and keeps answers to acknowledgements until that is stored.

@@ -4,7 +4,7 @@
 //! act on the core through the same turn and leave deliveries to a shard. Every turn ends with the
 //! changes in the log: what is said of an acknowledgement waits for that.
 
-use super::holding::{RETRY, hold_confirmations, hold_for_commit};
+use super::holding::{Proposing, RETRY, hold_confirmations, hold_for_commit};
 use super::lifecycle::Lifecycle;
 use super::wakeups::FilterEntry;
 use super::{ConsumerTurn, StreamConsumers};
@@ -100,8 +100,8 @@ pub struct LiveConsumer {
 struct DeliveryResult {
     must_send: bool,
     settled: Vec<myelin_store::Seq>,
-    /// Whether the stream has to propose what was decided.
-    must_propose: bool,
+    /// When the stream is to propose what was decided.
+    proposing: Proposing,
     outcome: Option<DeliverOutcome>,
     /// Filter of what is looked for where the pace is cold.
     filter: Option<Filter>,
@@ -290,11 +290,11 @@ impl LiveConsumer {
         if after.must_send {
             self.outbox.release();
         }
-        if (after.must_propose || !after.settled.is_empty())
+        if (after.proposing > Proposing::Never || !after.settled.is_empty())
             && let Some(owner) = self.owner.upgrade()
         {
             // What a shard had left here, too.
-            owner.settled_off_shard(std::mem::take(&mut after.settled), after.must_propose);
+            owner.settled_off_shard(std::mem::take(&mut after.settled), after.proposing);
         }
         (promised, is_all && after.worked <= 1 && !after.must_send)
     }
@@ -376,10 +376,10 @@ impl LiveConsumer {
                 shard.after_flush(me);
             }
         }
-        if (after.must_propose || !after.settled.is_empty())
+        if (after.proposing > Proposing::Never || !after.settled.is_empty())
             && let Some(owner) = self.owner.upgrade()
         {
-            owner.settled(std::mem::take(&mut after.settled), after.must_propose, shard);
+            owner.settled(std::mem::take(&mut after.settled), after.proposing, shard);
         }
         if outcome == Submitted::More {
             self.wake();
@@ -612,7 +612,7 @@ impl LiveConsumer {
             let state_handle = slot.core.state_handle().clone();
             let is_in_group = owner.is_in_group(&state_handle);
             if is_in_group {
-                after.must_propose |= hold_for_commit(&mut slot.core, effects, now);
+                after.proposing = after.proposing.max(hold_for_commit(&mut slot.core, effects, now));
             } else {
                 owner.add_advisories(&self.name, effects);
                 let ConsumerSlot { core, unwritten, .. } = slot;

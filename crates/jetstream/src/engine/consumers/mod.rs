@@ -65,6 +65,7 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
+use holding::Proposing;
 pub(super) use interest::StreamInterest;
 pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
@@ -80,6 +81,8 @@ type ConsumerTurn = myelin_stdx::turn::Turn<live::ConsumerSlot, live::ConsumerWo
 
 /// The pause between two slices of a log that is written anew.
 const BETWEEN_SLICES: Duration = Duration::from_micros(100);
+/// Consumers that go on in the flush in which their group has agreed.
+const AT_ONCE: usize = 8;
 
 /// Parts of the server that all consumers work with.
 #[derive(Clone, Copy)]
@@ -264,7 +267,7 @@ impl StreamConsumers {
             return Ok(());
         }
         let position = lock(&self.stored).flush(self.host.now()).unwrap_or_default();
-        self.settled_off_shard(Vec::new(), true);
+        self.settled_off_shard(Vec::new(), Proposing::Now);
         let outcome = || {
             let is_agreed = position.is_none_or(|position| lock(&self.stored).is_released(position));
             // In this order: numbers of another time are not those that were decided on.
@@ -414,30 +417,52 @@ impl StreamConsumers {
     /// The log may have been released, or proposals be committed.
     pub(in crate::engine) fn log_released(&self) {
         self.log.take_waiting().iter().for_each(|consumer| consumer.wake());
+        self.wake_calls();
+    }
+
+    /// As [`log_released`](Self::log_released), on a shard: consumers go on in this flush, without
+    /// another thread in between. Where many have waited others take their part.
+    pub(in crate::engine) fn log_released_on(&self, shard: &mut ServiceShard) {
+        for (at, consumer) in self.log.take_waiting().into_iter().enumerate() {
+            if at < AT_ONCE {
+                shard.wake(&(consumer as Arc<dyn Service>));
+            } else {
+                consumer.wake();
+            }
+        }
+        self.wake_calls();
+    }
+
+    /// Has calls look that wait until the group has agreed.
+    fn wake_calls(&self) {
         if self.log.is_of_group() {
             self.log.agreements().wake();
         }
     }
 
     /// A consumer needs messages no more, or has decided something that the group has to agree to.
-    fn settled(&self, seqs: Vec<Seq>, must_propose: bool, shard: &mut ServiceShard) {
+    fn settled(&self, seqs: Vec<Seq>, proposing: Proposing, shard: &mut ServiceShard) {
         let Ok(stream) = self.stream() else { return };
         if !seqs.is_empty() {
             stream.acknowledged(seqs, shard);
         }
-        if must_propose {
-            stream.propose(shard);
+        match proposing {
+            Proposing::Never => {}
+            Proposing::Later => stream.propose_later(),
+            Proposing::Now => stream.propose(shard),
         }
     }
 
     /// As [`settled`](Self::settled), on a thread that may wait.
-    fn settled_off_shard(&self, seqs: Vec<Seq>, must_propose: bool) {
+    fn settled_off_shard(&self, seqs: Vec<Seq>, proposing: Proposing) {
         let Ok(stream) = self.stream() else { return };
         if !seqs.is_empty() {
             stream.acknowledged_off_shard(seqs);
         }
-        if must_propose {
-            stream.propose_off_shard();
+        match proposing {
+            Proposing::Never => {}
+            Proposing::Later => stream.propose_later(),
+            Proposing::Now => stream.propose_soon(),
         }
     }
 

@@ -37,8 +37,11 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// Proposes to its group what consumers have decided. For shards that hold no turn.
     fn propose(&self, shard: &mut ServiceShard);
 
-    /// Proposes to its group what consumers have decided. For threads that may wait.
-    fn propose_off_shard(&self);
+    /// Has a shard propose to its group what consumers have decided, and what comes until then.
+    fn propose_soon(&self);
+
+    /// Has what consumers have decided proposed with what comes within some milliseconds.
+    fn propose_later(&self);
 
     /// The image of its group's consumers, to be written: for threads that may wait, as the next.
     fn draw_image(&self) -> Option<DrawnImage>;

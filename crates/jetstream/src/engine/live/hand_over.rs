@@ -82,6 +82,7 @@ impl LiveStream {
             return;
         }
         self.note_hand_over(HandOverReason::Heir);
+        self.propose_rest();
         self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
         self.watch_hand_over();

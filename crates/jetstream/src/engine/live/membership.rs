@@ -6,6 +6,7 @@ use super::amnesia::Amnesia;
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
+use super::late_proposals::LateProposals;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
@@ -102,6 +103,7 @@ pub(super) struct Membership {
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    pub(super) late_proposals: LateProposals,
     /// End of its lease, in nanoseconds since the stream was opened; 0: it has none.
     pub(super) lease_until: AtomicU64,
     /// Whether it takes the place of one of this life that has lost everything.

@@ -28,6 +28,7 @@ mod health;
 mod held_publishes;
 mod ingress;
 mod install;
+mod late_proposals;
 mod lease;
 mod lost;
 mod member;

@@ -38,8 +38,12 @@ impl OwnStream for LiveStream {
         self.propose(shard);
     }
 
-    fn propose_off_shard(&self) {
-        self.propose_off_shard();
+    fn propose_soon(&self) {
+        self.wake();
+    }
+
+    fn propose_later(&self) {
+        self.propose_later();
     }
 
     fn draw_image(&self) -> Option<DrawnImage> {

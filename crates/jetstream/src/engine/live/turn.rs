@@ -263,6 +263,8 @@ impl LiveStream {
                 // afterwards wakes anew.
                 self.wakeup.dequeue();
                 self.wakeup.arrived();
+                // What calls of the API have decided together is one entry.
+                core.propose(now, &mut after.effects);
                 core.released(&mut after.effects);
                 // On a shard: the memory of batches comes back where it came from.
                 core.give_up_batches(now, &mut after.effects);
@@ -401,6 +403,9 @@ impl LiveStream {
 
     /// Does what a turn wants, and answers its spare buffer.
     pub(super) fn deliver(&self, mut after: TurnResult, shard: &mut ServiceShard) -> MessageBuf {
+        if std::mem::take(&mut after.effects.are_proposals_released) {
+            self.consumers.log_released_on(shard);
+        }
         self.apply_effects(&mut after);
         self.send_frames(&mut after.member, Some(&mut *shard));
         self.notify_consumers(Some(&mut *shard));
@@ -496,11 +501,6 @@ impl LiveStream {
     pub(super) fn propose(&self, shard: &mut ServiceShard) {
         let after = self.submit(StreamWork::Propose, MessageBuf::default());
         self.deliver(after, shard);
-    }
-
-    /// Proposes to its group what consumers have decided. For threads that may wait.
-    pub(super) fn propose_off_shard(&self) {
-        self.submit_and_wait(StreamWork::Propose);
     }
 
     /// Has all messages removed that no consumer needs any more, slice by slice: when all consumers

@@ -10,8 +10,7 @@
 //! # One stream is made
 //!
 //! 1. `STREAM.CREATE` reaches all servers; the meta leader checks it, chooses servers, and
-//!    publishes
-//!    the assignment to `_meta_` (`engine/calls/clustered.rs`). The others are silent.
+//!    publishes the assignment to `_meta_` (`engine/calls/clustered.rs`). The others are silent.
 //! 2. When it is committed each server looks at it (`Meta::apply`); those that are named make a
 //!    replica, and the first of them stands for election.
 //! 3. Whoever leads the stream first answers the client (`Meta::answer_pending`).
@@ -55,6 +54,7 @@ use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
+<<<<<<< HEAD
 
 use changing::Changing;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -63,6 +63,14 @@ use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::peers_of;
 use roster::{Rescue, Roster, ServerRecord};
+=======
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use reconcile::Circumstances;
+use retries::{FirstMessage, MetaFaults};
+pub use roster::peer_of;
+use roster::{Rescue, Roster, ServerRecord, peers_of};
+use std::any::Any;
+>>>>>>> speed
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -498,11 +506,18 @@ impl Meta {
             self.see_servers(&jetstream, are_answered);
         }
         let has_new = changed.iter().any(|(assignment, ..)| !assignment.is_removed);
+        let mut made = self.make_together(&jetstream, changed.iter().map(|(assignment, ..)| assignment));
         for (assignment, is_new, first) in changed {
+<<<<<<< HEAD
             if assignment.is_removed {
                 self.answer_refused(&jetstream, &assignment);
             }
             self.carry_out(&jetstream, (assignment, is_new, first));
+=======
+            self.answer_refused(&jetstream, &assignment);
+            let made = made.remove(&assignment.id);
+            self.carry_out(&jetstream, &assignment, Circumstances { is_new, first, made });
+>>>>>>> speed
         }
         if has_new {
             // Those of other servers, too.

@@ -16,7 +16,19 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Seq, Timestamp};
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+
+/// Circumstances in which an assignment is carried out.
+#[derive(Default)]
+pub(super) struct Circumstances {
+    /// Whether it was committed while this server looked, and somebody may wait for an answer.
+    pub(super) is_new: bool,
+    /// Its message, where it is the first one of the stream.
+    pub(super) first: Option<FirstMessage>,
+    /// Outcome of [making](Meta::make_together) its replica, where that was tried just now.
+    pub(super) made: Option<Result<(), ApiError>>,
+}
 
 impl JetStream {
     /// An assignment of a stream with this configuration, which has an id from here on.
@@ -121,12 +133,50 @@ impl Meta {
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
     /// this server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
+<<<<<<< HEAD
         self.carry_out(jetstream, (Arc::clone(assignment), is_new, None));
     }
 
     /// Does what an assignment says, behind a change of its stream that goes on.
     pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
         let (assignment, is_new, first) = &seen;
+=======
+        self.carry_out(jetstream, assignment, Circumstances { is_new, ..Circumstances::default() });
+    }
+
+    /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
+    /// durable together. Answers what has come of each, by the ids of their streams.
+    pub(super) fn make_together<'a>(
+        &self,
+        jetstream: &Arc<JetStream>,
+        assignments: impl Iterator<Item = &'a Arc<Assignment>>,
+    ) -> BTreeMap<u64, Result<(), ApiError>> {
+        let mut made = BTreeMap::new();
+        for assignment in assignments {
+            let Some(account) = jetstream.account(&assignment.key.account) else { continue };
+            let is_wanted = assignment.has_group()
+                && assignment.is_on(&self.name)
+                && !assignment.is_removed
+                && !self.is_out()
+                && self.view().last(&assignment.key).is_some_and(|last| Arc::ptr_eq(&last, assignment))
+                && account.stream(&assignment.key.stream).is_none();
+            if is_wanted {
+                let config = assignment.config.clone();
+                let outcome = account.create_replica(jetstream, config, assignment.created);
+                made.insert(assignment.id, outcome.map(drop));
+            }
+        }
+        made
+    }
+
+    /// Does what an assignment says.
+    pub(super) fn carry_out(
+        &self,
+        jetstream: &Arc<JetStream>,
+        assignment: &Arc<Assignment>,
+        Circumstances { is_new, first, made }: Circumstances,
+    ) {
+>>>>>>> speed
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&assignment.key.account) else { return };
         if self.changing.holds(&seen) {
@@ -137,11 +187,16 @@ impl Meta {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
         }
+<<<<<<< HEAD
         let may_open = self.may_open(assignment, first.is_some());
         let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
         if assignment.is_removed {
             return self.carry_out_removal(jetstream, &account, (assignment, *is_new), local);
         }
+=======
+        let was_there =
+            made.is_none() && local.as_ref().is_some_and(|live| live.created() == assignment.created);
+>>>>>>> speed
         let done = match local {
             Some(live)
                 if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
@@ -152,6 +207,9 @@ impl Meta {
             // removed while this server was away, and made anew elsewhere.
             Some(live) if !is_mine => return self.remove(jetstream, &account, (assignment, false), &live),
             _ if !is_mine => return self.note_done(jetstream, assignment),
+            Some(live) if made.is_some() && live.created() == assignment.created => {
+                self.settle(jetstream, assignment, &live)
+            }
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
                 match self.stay(jetstream, &account, (assignment, live), may_open) {
                     Ok(live) if *live.config() != assignment.config => {
@@ -166,8 +224,16 @@ impl Meta {
             // a replica: the others have what it had.
             Some(live) => account
                 .delete_and_wait(jetstream, &live, &mut MessageBuf::default())
+<<<<<<< HEAD
                 .and_then(|()| self.make(jetstream, &account, assignment, may_open)),
             None => self.make(jetstream, &account, assignment, may_open),
+=======
+                .and_then(|()| self.make(jetstream, &account, assignment)),
+            None => match made {
+                Some(Err(error)) => Err(error),
+                _ => self.make(jetstream, &account, assignment),
+            },
+>>>>>>> speed
         };
         self.conclude(jetstream, &account, &seen, (was_there, done));
     }
@@ -194,6 +260,7 @@ impl Meta {
         }
     }
 
+<<<<<<< HEAD
     fn carry_out_removal(
         &self,
         jetstream: &Arc<JetStream>,
@@ -221,6 +288,9 @@ impl Meta {
     }
 
     /// An assignment could not be carried out here. `first`: as for [`Meta::carry_out`].
+=======
+    /// An assignment could not be carried out here.
+>>>>>>> speed
     fn has_failed(
         &self,
         jetstream: &JetStream,
@@ -361,9 +431,25 @@ impl Meta {
         } else {
             account.create(jetstream, assignment.config.clone(), assignment.created)?
         };
+        self.settle(jetstream, assignment, &live)
+    }
+
+    /// Has a replica that was made be there for good, with those that were made together with it,
+    /// and be a member of its group.
+    fn settle(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        live: &Arc<LiveStream>,
+    ) -> Result<Arc<LiveStream>, ApiError> {
         jetstream.settle().map_err(ApiError::stream_create)?;
+<<<<<<< HEAD
         self.join(jetstream, assignment, &live, may_open)?;
         Ok(live)
+=======
+        self.join(jetstream, assignment, live)?;
+        Ok(Arc::clone(live))
+>>>>>>> speed
     }
 
     /// Makes a replica a member of its group, if it has one and is none yet, and says who is to be

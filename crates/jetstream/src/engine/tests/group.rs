@@ -171,6 +171,58 @@ fn deliveries_and_answers_wait_for_the_commit() {
 }
 
 #[test]
+fn acknowledgements_that_nobody_waits_for_are_agreed_to_together() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    (0..9).for_each(|_| group.house.publish("S.a"));
+    group.commit();
+    group.ask(10);
+    group.commit();
+    let (before, heard) = (group.index(), std::mem::take(&mut *lock(&group.msgs)));
+    for delivery in &heard {
+        group.house.say(&delivery.reply, "", "+ACK");
+        group.house.settle();
+    }
+    assert_eq!((heard.len(), group.pending()), (10, Some((0, 0))), "the leader knows at once");
+    assert_eq!(group.index(), before, "they are in no entry");
+    group.house.pass(SECOND / 100);
+    assert_eq!(group.index(), before + 1, "and then in one");
+    // Behind them it begins anew.
+    group.house.publish("S.a");
+    group.commit();
+    group.ask(1);
+    group.commit();
+    let (before, last) = (group.index(), lock(&group.msgs)[0].reply.clone());
+    group.house.say(&last, "", "+ACK");
+    group.house.settle();
+    assert_eq!(group.index(), before);
+    group.answer(0, "+ACK");
+    assert_eq!(group.index(), before + 1, "who waits takes them along");
+}
+
+#[test]
+fn consumers_that_are_made_together_are_one_entry() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    let before = group.index();
+    let make = |group: &mut Group, name: &str| {
+        let live = group.house.stream("S");
+        let config = live.config();
+        let context = group.house.jetstream.create_context(&config);
+        let config = consumer(name, AckPolicy::Explicit);
+        consumers.create(config, &context, &mut MessageBuf::default()).expect("it is new");
+    };
+    ["D", "E", "F"].iter().for_each(|name| make(&mut group, name));
+    let leadership = consumers.leadership().expect("it leads");
+    let mut made = pin!(consumers.agreed(leadership));
+    assert!(poll(made.as_mut()).is_pending());
+    assert_eq!(group.index(), before, "no thread of the API writes it");
+    group.house.settle();
+    assert_eq!(group.index(), before + 1);
+    group.commit();
+    assert!(matches!(poll(made.as_mut()), Poll::Ready(Ok(()))));
+}
+
+#[test]
 fn what_nobody_acknowledges_is_delivered_at_once() {
     let mut group = Group::new(stream("S"), AckPolicy::None);
     group.ask(1);
@@ -300,15 +352,19 @@ fn who_waits_for_what_was_undone_goes_on() {
         position
     };
     let is_released = |position| lock(states).is_released(position);
+    let propose = |group: &mut Group| {
+        OwnStream::propose_soon(&*group.house.stream("S"));
+        group.house.settle();
+    };
     let first = undone();
     assert!(!is_released(first));
-    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    propose(&mut group);
     assert!(is_released(first), "nothing has to be agreed to");
     // Behind something that has to be.
     group.house.consume("S", consumer("D", AckPolicy::Explicit));
-    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    propose(&mut group);
     let second = undone();
-    OwnStream::propose_off_shard(&*group.house.stream("S"));
+    propose(&mut group);
     assert!(!is_released(second));
     group.commit();
     assert!(is_released(second));

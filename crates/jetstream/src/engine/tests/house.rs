@@ -1,6 +1,7 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
+use crate::engine::consumers::OwnStream;
 use crate::engine::host::PlacementFacts;
 use crate::engine::waits::block_on;
 use crate::engine::{
@@ -428,6 +429,8 @@ impl House {
         let around = self.jetstream.create_context(&config_of_stream);
         let made = live.consumers().create(*config, &around, &mut MessageBuf::default());
         made.expect("it can be made").wake_behind();
+        // As who makes one waits for it.
+        OwnStream::propose_soon(&*live);
         self.settle();
     }
 

@@ -99,6 +99,32 @@ fn another_leader_goes_on_where_the_last_one_has_ended() {
 }
 
 #[test]
+fn a_leader_that_hands_over_takes_along_what_was_acknowledged() {
+    let (mut cluster, first) = cluster(stream("S"), 3);
+    ask(&mut cluster, first, "C", 3);
+    cluster.settle();
+    let heard = cluster.delivered(first);
+    assert_eq!(seqs(&heard), [1, 2, 3]);
+    for delivery in &heard {
+        cluster.house(first).say(&delivery.reply, "", "+ACK");
+    }
+    cluster.settle();
+    cluster.house(first).stream("S").hand_over();
+    let mut leader = first;
+    for _ in 0..200 {
+        cluster.pass(1);
+        leader = cluster.elect();
+        if leader != first {
+            break;
+        }
+    }
+    assert_ne!(leader, first, "it has handed over");
+    ask(&mut cluster, leader, "C", 9);
+    cluster.pass(40);
+    assert!(seqs(&cluster.delivered(leader)).is_empty(), "nothing comes again");
+}
+
+#[test]
 fn consumers_are_on_all_servers() {
     let (mut cluster, first) = cluster(stream("S"), 2);
     cluster.house(first).consume("S", consumer("D"));
