@@ -15,6 +15,9 @@ use super::world::{Asked, SECOND, World, tag_of};
 /// wrong any more.
 const CURRENT: u64 = 150 * SECOND;
 
+/// Nanoseconds in which a server that had stood still says what it was about to say.
+const AWAKE: u64 = 100_000_000;
+
 /// Contents of a stream on a server: subjects and payloads by sequence, and everything in words.
 type Contents = (BTreeMap<u64, (String, String)>, String);
 
@@ -72,7 +75,12 @@ impl World {
         let is_lost = self.rng.below(10) == 0 && self.network.loss > 0;
         let now = self.now;
         let model = &mut self.streams[stream];
-        if model.confirmed.contains(&seq) {
+        // What a server was about to send when it stood still leaves when it goes on: as if it had been
+        // on its way meanwhile.
+        let machine = &self.machines[from];
+        let has_stood_still = now <= machine.silent_until + AWAKE;
+        let is_after = |at: &u64| !(has_stood_still && *at >= machine.silent_from);
+        if model.confirmed.get(&seq).is_some_and(is_after) {
             return Err(format!("S{stream}: {seq} comes again, and its acknowledgement was confirmed"));
         }
         model.see(seq, &String::from_utf8_lossy(&letter.payload), now)?;

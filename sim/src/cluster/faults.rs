@@ -66,7 +66,8 @@ impl World {
         let longest = [100_000_000, 3 * SECOND, 20 * SECOND][self.rng.below(3) as usize];
         let time = self.rng.below(longest);
         self.tell(|| format!("{} is silent for {} ms", NAMES[number], time / 1_000_000));
-        self.machines[number].silent_until = self.now + time;
+        let machine = &mut self.machines[number];
+        (machine.silent_from, machine.silent_until) = (self.now, self.now + time);
     }
 
     fn jump(&mut self, number: usize) {

@@ -73,7 +73,8 @@ pub(super) struct StreamModel {
     pub(super) delivered: BTreeSet<u64>,
     /// Messages of which an acknowledgement was sent, and those of which one was confirmed.
     pub(super) settled: BTreeSet<u64>,
-    pub(super) confirmed: BTreeSet<u64>,
+    /// With when that was.
+    pub(super) confirmed: BTreeMap<u64, u64>,
     /// Sequence below which a purge was asked for, and one below which all was purged.
     pub(super) purge_asked: u64,
     pub(super) purged: u64,
@@ -102,7 +103,7 @@ impl StreamModel {
             hands: Vec::new(),
             delivered: BTreeSet::new(),
             settled: BTreeSet::new(),
-            confirmed: BTreeSet::new(),
+            confirmed: BTreeMap::new(),
             purge_asked: 0,
             purged: 0,
             deletions: BTreeSet::new(),
@@ -153,7 +154,8 @@ impl StreamModel {
 
     /// An acknowledgement was confirmed.
     pub(super) fn confirm(&mut self, seq: u64, now: u64) {
-        if self.confirmed.insert(seq) {
+        if !self.confirmed.contains_key(&seq) {
+            self.confirmed.insert(seq, now);
             self.facts.push((now, Fact::Confirmed(seq)));
         }
     }

@@ -60,6 +60,8 @@ pub(super) struct Machine {
     pub(super) lives: u64,
     /// Until when nobody hears of the server, and it does nothing.
     pub(super) silent_until: u64,
+    /// Since when that was so.
+    pub(super) silent_from: u64,
     /// How fast its clocks go, in parts of a thousand.
     rate: u64,
     /// Nanoseconds that each piece of work with the disk takes.
@@ -115,6 +117,7 @@ impl World {
             node: None,
             lives: 0,
             silent_until: 0,
+            silent_from: 0,
             rate: if plan.do_clocks_drift { 960 + rng.below(81) } else { 1000 },
             disk_pause: 0,
             held: BTreeSet::new(),

@@ -1,34 +1,30 @@
 //! Streams whose configuration is being changed as it is assigned: that waits for the disk, and the
 //! thread of the API does not. What else is assigned to such a stream is carried out behind it.
 
+use super::Meta;
 use super::assignment::StreamKey;
-use super::{Assignment, Meta};
+use super::reconcile::SeenAssignment;
 use crate::engine::JetStream;
 use crate::engine::account::AccountStreams;
 use crate::engine::api_future::run_on_api;
 use crate::engine::live::LiveStream;
 use myelin_stdx::sync::lock;
-use myelin_store::Seq;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
-
-/// Assignment as it is looked at: whether somebody may wait for an answer, and its message, where
-/// it is the first one of the stream.
-pub(super) type SeenAssignment = (Arc<Assignment>, bool, Option<Seq>);
 
 /// Assignments that wait until a change of their stream is through, in order.
 #[derive(Default)]
 pub(super) struct Changing(Mutex<BTreeMap<StreamKey, VecDeque<SeenAssignment>>>);
 
 impl Changing {
-    /// Has an assignment wait, if its stream is being changed. Answers whether it is.
-    pub(super) fn holds(&self, seen: &SeenAssignment) -> bool {
-        match lock(&self.0).get_mut(&seen.0.key) {
+    /// Has an assignment wait whose stream is being changed; gives any other one back.
+    pub(super) fn pass(&self, seen: SeenAssignment) -> Option<SeenAssignment> {
+        match lock(&self.0).get_mut(&seen.assignment.key) {
             Some(waiting) => {
-                waiting.push_back(seen.clone());
-                true
+                waiting.push_back(seen);
+                None
             }
-            None => false,
+            None => Some(seen),
         }
     }
 
@@ -70,12 +66,12 @@ impl Meta {
     ) {
         let Some(meta) = self.me.upgrade() else { return };
         let (jetstream, account) = (Arc::clone(jetstream), Arc::clone(account));
-        let key = seen.0.key.clone();
+        let key = seen.assignment.key.clone();
         self.changing.begin(&key);
         let under_way = StreamUpdateUnderWay { meta, key };
         let host = Arc::clone(&jetstream.host);
         run_on_api(&host, async move {
-            let updated = account.update(&jetstream, &live, seen.0.config.clone()).await;
+            let updated = account.update(&jetstream, &live, seen.assignment.config.clone()).await;
             let done = updated.map(|()| live);
             under_way.meta.conclude(&jetstream, &account, &seen, (true, done));
         });

@@ -44,6 +44,7 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
+use changing::Changing;
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
@@ -54,23 +55,12 @@ use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
-<<<<<<< HEAD
-
-use changing::Changing;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
+use reconcile::SeenAssignment;
 use retries::MetaFaults;
 pub use roster::peer_of;
-use roster::peers_of;
-use roster::{Rescue, Roster, ServerRecord};
-=======
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use reconcile::Circumstances;
-use retries::{FirstMessage, MetaFaults};
-pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
-use std::any::Any;
->>>>>>> speed
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -508,16 +498,11 @@ impl Meta {
         let has_new = changed.iter().any(|(assignment, ..)| !assignment.is_removed);
         let mut made = self.make_together(&jetstream, changed.iter().map(|(assignment, ..)| assignment));
         for (assignment, is_new, first) in changed {
-<<<<<<< HEAD
             if assignment.is_removed {
                 self.answer_refused(&jetstream, &assignment);
             }
-            self.carry_out(&jetstream, (assignment, is_new, first));
-=======
-            self.answer_refused(&jetstream, &assignment);
             let made = made.remove(&assignment.id);
-            self.carry_out(&jetstream, &assignment, Circumstances { is_new, first, made });
->>>>>>> speed
+            self.carry_out(&jetstream, SeenAssignment { assignment, is_new, first, made });
         }
         if has_new {
             // Those of other servers, too.

@@ -1,6 +1,5 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::changing::SeenAssignment;
 use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peers_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
@@ -19,13 +18,13 @@ use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// Circumstances in which an assignment is carried out.
-#[derive(Default)]
-pub(super) struct Circumstances {
+/// Assignment as it is looked at.
+pub(super) struct SeenAssignment {
+    pub(super) assignment: Arc<Assignment>,
     /// Whether it was committed while this server looked, and somebody may wait for an answer.
     pub(super) is_new: bool,
-    /// Its message, where it is the first one of the stream.
-    pub(super) first: Option<FirstMessage>,
+    /// Its message, where it is the first one of the stream, and looked at for the first time.
+    pub(super) first: Option<Seq>,
     /// Outcome of [making](Meta::make_together) its replica, where that was tried just now.
     pub(super) made: Option<Result<(), ApiError>>,
 }
@@ -133,15 +132,8 @@ impl Meta {
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
     /// this server looked, and somebody may wait for an answer.
     pub(super) fn reconcile(&self, jetstream: &Arc<JetStream>, assignment: &Arc<Assignment>, is_new: bool) {
-<<<<<<< HEAD
-        self.carry_out(jetstream, (Arc::clone(assignment), is_new, None));
-    }
-
-    /// Does what an assignment says, behind a change of its stream that goes on.
-    pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
-        let (assignment, is_new, first) = &seen;
-=======
-        self.carry_out(jetstream, assignment, Circumstances { is_new, ..Circumstances::default() });
+        let assignment = Arc::clone(assignment);
+        self.carry_out(jetstream, SeenAssignment { assignment, is_new, first: None, made: None });
     }
 
     /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
@@ -169,34 +161,23 @@ impl Meta {
         made
     }
 
-    /// Does what an assignment says.
-    pub(super) fn carry_out(
-        &self,
-        jetstream: &Arc<JetStream>,
-        assignment: &Arc<Assignment>,
-        Circumstances { is_new, first, made }: Circumstances,
-    ) {
->>>>>>> speed
+    /// Does what an assignment says, behind a change of its stream that goes on.
+    pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
         // An account that is not here yet: its streams are made when it is.
-        let Some(account) = jetstream.account(&assignment.key.account) else { return };
-        if self.changing.holds(&seen) {
-            return;
-        }
+        let Some(account) = jetstream.account(&seen.assignment.key.account) else { return };
+        let Some(seen) = self.changing.pass(seen) else { return };
+        let SeenAssignment { assignment, is_new, first, made } = &seen;
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
         if self.is_out() {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
         }
-<<<<<<< HEAD
         let may_open = self.may_open(assignment, first.is_some());
-        let was_there = local.as_ref().is_some_and(|live| live.created() == assignment.created);
+        let was_there =
+            made.is_none() && local.as_ref().is_some_and(|live| live.created() == assignment.created);
         if assignment.is_removed {
             return self.carry_out_removal(jetstream, &account, (assignment, *is_new), local);
         }
-=======
-        let was_there =
-            made.is_none() && local.as_ref().is_some_and(|live| live.created() == assignment.created);
->>>>>>> speed
         let done = match local {
             Some(live)
                 if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
@@ -208,7 +189,7 @@ impl Meta {
             Some(live) if !is_mine => return self.remove(jetstream, &account, (assignment, false), &live),
             _ if !is_mine => return self.note_done(jetstream, assignment),
             Some(live) if made.is_some() && live.created() == assignment.created => {
-                self.settle(jetstream, assignment, &live)
+                self.settle(jetstream, assignment, &live, may_open)
             }
             Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
                 match self.stay(jetstream, &account, (assignment, live), may_open) {
@@ -224,16 +205,11 @@ impl Meta {
             // a replica: the others have what it had.
             Some(live) => account
                 .delete_and_wait(jetstream, &live, &mut MessageBuf::default())
-<<<<<<< HEAD
                 .and_then(|()| self.make(jetstream, &account, assignment, may_open)),
-            None => self.make(jetstream, &account, assignment, may_open),
-=======
-                .and_then(|()| self.make(jetstream, &account, assignment)),
             None => match made {
-                Some(Err(error)) => Err(error),
-                _ => self.make(jetstream, &account, assignment),
+                Some(Err(error)) => Err(error.clone()),
+                _ => self.make(jetstream, &account, assignment, may_open),
             },
->>>>>>> speed
         };
         self.conclude(jetstream, &account, &seen, (was_there, done));
     }
@@ -243,7 +219,7 @@ impl Meta {
         &self,
         jetstream: &Arc<JetStream>,
         account: &Arc<AccountStreams>,
-        (assignment, is_new, first): &SeenAssignment,
+        SeenAssignment { assignment, is_new, first, .. }: &SeenAssignment,
         (was_there, done): (bool, Result<Arc<LiveStream>, ApiError>),
     ) {
         match done {
@@ -260,7 +236,6 @@ impl Meta {
         }
     }
 
-<<<<<<< HEAD
     fn carry_out_removal(
         &self,
         jetstream: &Arc<JetStream>,
@@ -287,10 +262,7 @@ impl Meta {
         self.keep(jetstream, &assignment.key);
     }
 
-    /// An assignment could not be carried out here. `first`: as for [`Meta::carry_out`].
-=======
     /// An assignment could not be carried out here.
->>>>>>> speed
     fn has_failed(
         &self,
         jetstream: &JetStream,
@@ -431,7 +403,7 @@ impl Meta {
         } else {
             account.create(jetstream, assignment.config.clone(), assignment.created)?
         };
-        self.settle(jetstream, assignment, &live)
+        self.settle(jetstream, assignment, &live, may_open)
     }
 
     /// Has a replica that was made be there for good, with those that were made together with it,
@@ -441,15 +413,11 @@ impl Meta {
         jetstream: &JetStream,
         assignment: &Assignment,
         live: &Arc<LiveStream>,
+        may_open: bool,
     ) -> Result<Arc<LiveStream>, ApiError> {
         jetstream.settle().map_err(ApiError::stream_create)?;
-<<<<<<< HEAD
-        self.join(jetstream, assignment, &live, may_open)?;
-        Ok(live)
-=======
-        self.join(jetstream, assignment, live)?;
+        self.join(jetstream, assignment, live, may_open)?;
         Ok(Arc::clone(live))
->>>>>>> speed
     }
 
     /// Makes a replica a member of its group, if it has one and is none yet, and says who is to be

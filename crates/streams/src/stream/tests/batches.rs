@@ -35,7 +35,13 @@ impl Bench {
     /// Publishes messages of a fast batch as one buffer: place, operation and headers of each.
     /// Answers are shown behind the place and the operation of the message to whose reply subject
     /// they went.
-    pub(super) fn fast(&mut self, id: &str, flow: u16, gap: &str, members: &[(u64, u8, &str)]) -> Vec<String> {
+    pub(super) fn fast(
+        &mut self,
+        id: &str,
+        flow: u16,
+        gap: &str,
+        members: &[(u64, u8, &str)],
+    ) -> Vec<String> {
         let replies: Vec<_> =
             members.iter().map(|(seq, op, _)| format!("_I.{id}.{flow}.{gap}.{seq}.{op}.$FI")).collect();
         let headers: Vec<_> = members
