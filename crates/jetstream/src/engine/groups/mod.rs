@@ -227,6 +227,11 @@ impl Groups {
         (vote, !myelin_stdx::planted::bug(110) && (is_marked || (!has_log && may_have_had_one)))
     }
 
+    /// Whether something that was made at this time was made in this life, by the time of day.
+    pub(super) fn has_begun_before(&self, time: Timestamp) -> bool {
+        time >= self.host.now().saturating_sub(self.uptime())
+    }
+
     /// Everything is synced, and nothing comes any more: the next life has lost nothing.
     ///
     /// # Errors

@@ -141,11 +141,14 @@ struct LeaderSeen {
     leaderless: Mutex<Option<Instant>>,
     /// When a leader was known last, as was looked now and then.
     last: Mutex<Instant>,
+    /// Whether this server had everything that was committed while one was known, in this life.
+    has_been_current: AtomicBool,
 }
 
 impl LeaderSeen {
     fn new(now: Instant) -> Self {
-        Self { leaderless: Mutex::new(Some(now)), last: Mutex::new(now) }
+        let (leaderless, last) = (Mutex::new(Some(now)), Mutex::new(now));
+        Self { leaderless, last, has_been_current: AtomicBool::new(false) }
     }
 }
 
@@ -450,8 +453,6 @@ impl Meta {
         let (mut changed, mut has_servers) = (Vec::new(), false);
         let mut buffer = Vec::new();
         let first = self.view().seen() + 1;
-        // On a disk that may have taken the place of another one everything is looked at once more.
-        let is_disk_known = !self.groups.is_disk_unknown();
         for seq in first..=last {
             let read = reader.get(seq, Wait::Allowed, &mut buffer);
             let message = match read {
@@ -473,11 +474,13 @@ impl Meta {
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
                     let assignment = Arc::new(assignment);
-                    // What this life began with was answered in an earlier one. What has come since may
-                    // have been, too: nobody waits for a second answer, and no clock of another
-                    // server says whether somebody waits for the first one.
-                    let is_new = are_answered && !self.was_found(seq);
-                    let is_first = is_new && is_disk_known && self.is_first_look(&assignment, seq);
+                    // What is from an earlier life was answered then, or by another server: until
+                    // everything is here that was decided meanwhile, the time says what that is. It
+                    // is another server's, whose clock may differ.
+                    let is_of_this_life = self.groups.has_begun_before(message.timestamp);
+                    let is_current = self.leader_seen.has_been_current.load(Acquire);
+                    let is_new = are_answered && !self.was_found(seq) && (is_current || is_of_this_life);
+                    let is_first = is_new && is_of_this_life && self.is_first_look(&assignment, seq);
                     let first = is_first.then_some(seq);
                     self.view().set(&assignment, seq);
                     changed.push((assignment, is_new, first));
@@ -590,6 +593,9 @@ impl GroupsObserver for Meta {
         let now = jetstream.host.instant();
         if has_leader {
             *lock(&self.leader_seen.last) = now;
+            if !self.is_behind() {
+                self.leader_seen.has_been_current.store(true, Release);
+            }
             self.on_api(|meta, jetstream| {
                 meta.want_servers();
                 meta.replace_servers(jetstream);

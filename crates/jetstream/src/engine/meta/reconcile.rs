@@ -200,7 +200,9 @@ impl Meta {
                 }
             }
             // What is served from its beginning, by this server alone, stays from then on.
-            _ if !may_open && !assignment.has_group() => return self.keep_and_make(jetstream, assignment),
+            _ if !may_open && !assignment.has_group() => {
+                return self.keep_and_make(jetstream, (assignment, *is_new));
+            }
             // One of the same name that was removed while this server was away, or what is left of
             // a replica: the others have what it had.
             Some(live) => account
@@ -257,8 +259,13 @@ impl Meta {
     }
 
     /// Has a stream that this server alone is to have be made as soon as nobody can take it back.
-    fn keep_and_make(&self, jetstream: &JetStream, assignment: &Assignment) {
+    /// Whoever waits for it is answered then.
+    fn keep_and_make(&self, jetstream: &JetStream, (assignment, is_new): (&Arc<Assignment>, bool)) {
         self.note_failed(jetstream, assignment);
+        if is_new {
+            let refused = (Arc::clone(assignment), ApiError::CLUSTER_NOT_AVAIL);
+            lock(&self.faults.refused).insert(assignment.key.clone(), refused);
+        }
         self.keep(jetstream, &assignment.key);
     }
 
