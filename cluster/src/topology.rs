@@ -87,6 +87,8 @@ impl Topology {
     /// first two or three clusters are joined by them.
     ///
     /// Compat: nats-server tells of everything when a link begins that it has dialled and isolates.
+    /// One of several servers of a leaf node may give a queue group's message, which another has
+    /// chosen for its own leaf nodes, to the hub: others who want it there get it a second time.
     pub fn random(rng: &mut Rng, servers: usize, has_reference: bool, has_gateways: bool) -> Self {
         let mut it = Self::default();
         while it.clusters.len() < servers {
@@ -106,7 +108,8 @@ impl Topology {
             let hubs = [0, 1, 1, 1, 1, 1, 1, 2][rng.below(8) as usize];
             for _ in 0..hubs {
                 let hub = rng.below(cluster as u64) as usize;
-                if joined[hub] != joined[cluster] {
+                let sends_twice = has_reference && it.is_group_of_leafs(hub);
+                if joined[hub] != joined[cluster] && !sends_twice {
                     let (old, new) = (joined[hub], joined[cluster]);
                     joined.iter_mut().filter(|one| **one == old).for_each(|one| *one = new);
                     it.join(rng, cluster, hub, has_reference);
@@ -124,6 +127,12 @@ impl Topology {
 
     fn members(&self, cluster: usize) -> Vec<usize> {
         (0..self.clusters.len()).filter(|server| self.clusters[*server] == cluster).collect()
+    }
+
+    /// Whether a cluster has several servers that are leaf nodes.
+    fn is_group_of_leafs(&self, cluster: usize) -> bool {
+        let spoke = |link: &LeafLink| if link.is_hub { link.acceptor } else { link.dialer };
+        self.members(cluster).len() > 1 && self.links.iter().any(|link| self.clusters[spoke(link)] == cluster)
     }
 
     /// Makes every server of a cluster a leaf node of one of another.

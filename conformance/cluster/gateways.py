@@ -19,11 +19,12 @@ def free_port():
         return one.getsockname()[1]
 
 
-class Link:
-    """The way by which one server dials another. It can be cut."""
+class Door:
+    """The way to one server's port for other clusters. It reads who dials, for clusters tell each other the addresses that
+    they know: what is between two clusters can be cut, and nothing else."""
 
-    def __init__(self, target):
-        self.target, self.is_cut, self.open = target, False, []
+    def __init__(self, name, target):
+        self.name, self.target, self.cut, self.open = name, target, set(), []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -32,60 +33,64 @@ class Link:
         while True:
             try:
                 near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
-                return
-            try:
-                far = None if self.is_cut else socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                far = None
-            if far is None:
+                if self.listener.fileno() < 0:
+                    return
                 near.close()
                 continue
-            self.open += [near, far]
-            for one, other in ((near, far), (far, near)):
+            for one in (near, far):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+            threading.Thread(target=self.carry, args=(near, far, True), daemon=True).start()
+            threading.Thread(target=self.carry, args=(far, near, False), daemon=True).start()
 
-    @staticmethod
-    def carry(one, other):
+    def carry(self, one, other, is_dialler):
+        head = b""
         try:
             while data := one.recv(1 << 16):
+                if is_dialler and head is not None:
+                    head += data
+                    if found := re.search(rb'"gateway":"(\w+)"', head):
+                        head, dialler = None, found[1].decode()
+                        self.open.append((dialler, one, other))
+                        if dialler in self.cut:
+                            break
                 other.sendall(data)
         except OSError:
             pass
-        for end in (one, other):
+        self.close(one, other)
+
+    @staticmethod
+    def close(*ends):
+        for end in ends:
             try:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
 
-    def cut(self, is_cut):
-        self.is_cut = is_cut
+    def set(self, dialler, is_cut):
+        (self.cut.add if is_cut else self.cut.discard)(dialler)
         if is_cut:
-            for end in self.open:
-                try:
-                    end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
-            self.open = []
+            for _, one, other in [link for link in self.open if link[0] == dialler]:
+                self.close(one, other)
+            self.open = [link for link in self.open if link[0] != dialler]
 
 
 class SuperCluster:
     def __init__(self, programs):
         self.folder = tempfile.mkdtemp(prefix="gateways")
         self.clients, self.pages, gateways = ([free_port() for _ in NAMES] for _ in range(3))
-        self.links = {(a, b): Link(gateways[b]) for a in range(3) for b in range(3) if a != b}
+        self.doors = [Door(name, port) for name, port in zip(NAMES, gateways)]
         self.children = []
         for at, program in enumerate(programs):
             remotes = ", ".join(
-                f'{{ name: {NAMES[to]}, url: "nats://127.0.0.1:{self.links[at, to].port}" }}' for to in range(3) if to != at
+                f'{{ name: {door.name}, url: "nats://127.0.0.1:{door.port}" }}' for door in self.doors if door.name != NAMES[at]
             )
-            # Nobody is at the address that others are told: each way is one of the links.
             text = f"""server_name: {NAMES[at]}1
 listen: "127.0.0.1:{self.clients[at]}"
 http: "127.0.0.1:{self.pages[at]}"
 accounts {{ $SYS {{ users: [ {{ user: sys, password: sys }} ] }} }}
-gateway {{ name: {NAMES[at]}, listen: "127.0.0.1:{gateways[at]}", advertise: "127.0.0.1:1", gateways: [ {remotes} ] }}
+gateway {{ name: {NAMES[at]}, listen: "127.0.0.1:{gateways[at]}", advertise: "127.0.0.1:{self.doors[at].port}", gateways: [ {remotes} ] }}
 """
             path = os.path.join(self.folder, f"{NAMES[at]}.conf")
             with open(path, "w") as file:
@@ -111,8 +116,8 @@ gateway {{ name: {NAMES[at]}, listen: "127.0.0.1:{gateways[at]}", advertise: "12
         return subject in accounts[0].get("subscriptions_list", [])
 
     def cut(self, a, b, is_cut):
-        self.links[a, b].cut(is_cut)
-        self.links[b, a].cut(is_cut)
+        self.doors[a].set(NAMES[b], is_cut)
+        self.doors[b].set(NAMES[a], is_cut)
 
     def nats(self, at, *words):
         words = ["nats", "--no-context", "-s", f"nats://127.0.0.1:{self.clients[at]}", *words]
@@ -126,8 +131,8 @@ gateway {{ name: {NAMES[at]}, listen: "127.0.0.1:{gateways[at]}", advertise: "12
                 child.wait(20)
             except subprocess.TimeoutExpired:
                 child.kill()
-        for link in self.links.values():
-            link.listener.close()
+        for door in self.doors:
+            door.listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -43,7 +43,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub(crate) use addresses::BoundAddresses;
-use links::LinkOffers;
+use links::TlsOffers;
 pub(crate) use links::link_offer;
 pub(crate) use log::log_config;
 
@@ -168,13 +168,10 @@ impl Server {
         let resolver = resolver::start(options, &broker, control.handle(), log).map_err(StartError::new)?;
         let client_tls = ClientTls::new(options.server.proxy_protocol);
         let mut ocsp = Ocsp::new(log, control.handle());
-        let mut offer = ClientOffer::of(options).map_err(StartError::new)?;
-        let mut security = websocket::Security::of(options).map_err(StartError::new)?;
-        let mut others = LinkOffers::of(options).map_err(StartError::new)?;
-        let prepared = links::prepare_ocsp(&ocsp, options, (&mut offer, &mut security), &mut others);
-        let (proofs, tls) = prepared.map_err(StartError::new)?;
-        let monitor_tls = monitor_tls(options, offer.as_ref())?;
-        offer_tls(&client_tls, offer, &broker);
+        let mut offers = TlsOffers::of(options).map_err(StartError::new)?;
+        let (proofs, tls) = offers.prove(&ocsp, options).map_err(StartError::new)?;
+        let monitor_tls = monitor_tls(options, offers.clients.as_ref())?;
+        offer_tls(&client_tls, offers.clients, &broker);
         let permits = Permits::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
@@ -190,8 +187,9 @@ impl Server {
         show_mail(&mailboxes, &monitor);
         let system = SystemServices::start(&broker, &monitor, log, &mailboxes, resolver.as_ref())?;
         system.running.iter().for_each(|running| ocsp.report_to(running.system()));
-        let websocket = websocket::Listening::start(options, security, mailboxes.clone(), &permits, log)
-            .map_err(StartError::new)?;
+        let websocket =
+            websocket::Listening::start(options, offers.websocket, mailboxes.clone(), &permits, log)
+                .map_err(StartError::new)?;
         let websocket_address = websocket.as_ref().map(|listening| listening.address);
         let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
@@ -202,7 +200,7 @@ impl Server {
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
         let gateways =
-            gateway::start(options, parts, (&monitor, others.gateways)).map_err(StartError::new)?;
+            gateway::start(options, parts, (&monitor, offers.gateways)).map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -210,7 +208,7 @@ impl Server {
             log,
             control: control.handle(),
             is_dynamic,
-            tls: others.links,
+            tls: offers.links,
             websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
             gateways: gateways.as_ref().map(|running| &running.gateways),

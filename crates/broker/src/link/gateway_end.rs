@@ -223,12 +223,13 @@ impl GatewayEnd {
 
     /// How far each account is of whose interest the other side is told.
     pub(super) fn told_accounts(&self) -> Vec<GatewayAccount> {
-        let of = |(name, mode): (&Box<str>, &InterestMode)| GatewayAccount {
+        let told = lock(&self.told);
+        let accounts = told.iter().map(|(name, mode)| GatewayAccount {
             name: name.to_string(),
             mode: *mode,
             unwanted: 0,
-        };
-        lock(&self.told).iter().map(of).collect()
+        });
+        accounts.collect()
     }
 }
 
@@ -243,12 +244,13 @@ impl GatewayEnd {
 
     /// How far accounts are whose interest the other side tells.
     pub(super) fn heard_accounts(&self) -> Vec<GatewayAccount> {
-        let of = |(name, account): (&Box<str>, &OptimisticAccount)| GatewayAccount {
+        let optimistic = lock(&self.optimistic);
+        let accounts = optimistic.by_name.iter().map(|(name, account)| GatewayAccount {
             name: name.to_string(),
             mode: account.mode(),
             unwanted: account.unwanted.len(),
-        };
-        lock(&self.optimistic).by_name.iter().map(of).collect()
+        });
+        accounts.collect()
     }
 
     /// Changes what is known of an account, if it is one of those that are kept.

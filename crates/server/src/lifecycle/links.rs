@@ -71,46 +71,53 @@ pub(super) fn start(
     Ok(Some(running))
 }
 
-/// TLS with other servers: of the cluster, and of other clusters.
-pub(super) struct LinkOffers {
+/// TLS of WebSocket, with what the operator should know.
+type WebSocketOffer = (websocket::Security, Vec<String>);
+
+/// TLS that clients and other servers are offered.
+pub(super) struct TlsOffers {
+    pub(super) clients: Option<ClientOffer>,
+    pub(super) websocket: Option<WebSocketOffer>,
     pub(super) links: Option<tls::LinkOffer>,
     pub(super) gateways: GatewayOffers,
 }
 
-impl LinkOffers {
+impl TlsOffers {
     /// TLS that the options have.
     ///
     /// # Errors
-    /// When its certificates are no good.
+    /// When a certificate is no good.
     pub(super) fn of(options: &Options) -> Result<Self, String> {
-        Ok(Self { links: link_offer(options)?, gateways: gateway::offers(options)? })
+        Ok(Self {
+            clients: ClientOffer::of(options)?,
+            links: link_offer(options)?,
+            websocket: websocket::Security::of(options)?,
+            gateways: gateway::offers(options)?,
+        })
     }
-}
 
-/// TLS of WebSocket, with what the operator should know.
-type WebSocketOffer = (websocket::Security, Vec<String>);
-
-/// Proofs of OCSP for the TLS of clients, of WebSocket and of other servers.
-///
-/// # Errors
-/// When a certificate is no good, or there is no proof where there is to be one.
-pub(super) fn prepare_ocsp(
-    ocsp: &Ocsp,
-    options: &Options,
-    (clients, websocket): (&mut Option<ClientOffer>, &mut Option<WebSocketOffer>),
-    LinkOffers { links, gateways }: &mut LinkOffers,
-) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), String> {
-    let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes)?;
-    let clients = clients.as_mut().map(|offer| &mut offer.terms);
-    let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
-    let listeners = [
-        ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
-        ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
-        links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
-        ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
-    ];
-    let listeners = listeners.into_iter().flatten().chain(gateways.listeners(None));
-    let mut proofs = ocsp.prepare(options, listeners)?;
-    let security = leaf::LeafSecurity { offer: leaf_nodes, hubs: std::mem::take(&mut proofs.hubs) };
-    proofs.complaint.take().map_or(Ok((proofs, security)), Err)
+    /// Proofs of OCSP that go with it, and the TLS of leaf nodes.
+    ///
+    /// # Errors
+    /// When a certificate is no good, or there is no proof where there is to be one.
+    pub(super) fn prove(
+        &mut self,
+        ocsp: &Ocsp,
+        options: &Options,
+    ) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), String> {
+        let Self { clients, websocket, links, gateways } = self;
+        let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes)?;
+        let clients = clients.as_mut().map(|offer| &mut offer.terms);
+        let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
+        let listeners = [
+            ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
+            ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
+            links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
+            ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
+        ];
+        let listeners = listeners.into_iter().flatten().chain(gateways.listeners(None));
+        let mut proofs = ocsp.prepare(options, listeners)?;
+        let security = leaf::LeafSecurity { offer: leaf_nodes, hubs: std::mem::take(&mut proofs.hubs) };
+        proofs.complaint.take().map_or(Ok((proofs, security)), Err)
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Site, joined, login, pairs, routed};
 use crate::eventually;
-use crate::routes::{MIXES, free_port, wait_for_interest};
+use crate::routes::{MIXES, free_port};
 
 #[test]
 fn a_queue_group_of_requesters_gets_answers_of_another_cluster() {
