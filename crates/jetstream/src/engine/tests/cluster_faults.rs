@@ -227,6 +227,22 @@ fn a_meta_leader_that_has_not_looked_yet_denies_no_stream() {
     assert!(later.len() == 1 && later[0].contains(r#""err_code":10059"#), "{later:?}");
 }
 
+/// The time of a request is that of the meta leader's clock.
+#[test]
+fn a_server_whose_clock_is_ahead_answers_for_its_streams() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let ahead = (cluster.meta_leader().expect("it is there") + 1) % 3;
+    cluster.kill(ahead);
+    cluster.begin(ahead);
+    cluster.house(ahead).host.now.fetch_add(100_000_000_000, Relaxed);
+    cluster.pass(60);
+    let made = ask(&mut cluster, "STREAM.CREATE.S", &config(1, &format!("node:{}", ahead + 1)));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let removed = ask(&mut cluster, "STREAM.DELETE.S", "");
+    assert!(removed.contains(r#""success":true"#), "{removed}");
+}
+
 /// As after a restore whose offer nobody has heard: a stream of its name was removed before.
 #[test]
 fn a_stream_that_nobody_heard_of_is_offered_again() {
