@@ -54,6 +54,8 @@ enum FireDecision {
     TooEarly(Timestamp),
     /// The message is no schedule any more.
     Nothing,
+    /// Another schedule has its subject, and was to remove it.
+    Replaced(Seq, Box<[u8]>),
 }
 
 impl StreamCore {
@@ -111,7 +113,7 @@ impl StreamCore {
             match decided.and_then(|decision| self.clear_replaced(decision, now)) {
                 Ok(FireDecision::At(firing)) => firings.push(firing),
                 Ok(FireDecision::TooEarly(due)) => self.schedules.admit(due, seq),
-                Ok(FireDecision::Nothing) => self.schedules.forget(seq),
+                Ok(FireDecision::Nothing | FireDecision::Replaced(..)) => self.schedules.forget(seq),
                 Err(ReadError::Io(_)) => self.schedules.push(now.saturating_add(RETRY), seq),
                 // It may be readable when the file was put back.
                 Err(_) => self.schedules.push(now.saturating_add(LONG_RETRY), seq),
@@ -176,8 +178,8 @@ impl StreamCore {
         let Some(message) = self.store.read(seq, &mut buffer)? else { return Ok(FireDecision::Nothing) };
         let (subject, own) = (message.subject, message.headers);
         let Ok(Some(schedule)) = schedule_of(own) else { return Ok(FireDecision::Nothing) };
-        if self.is_replaced(subject, seq)? {
-            return Ok(FireDecision::Nothing);
+        if let Some(decision) = self.replaced(subject, seq)? {
+            return Ok(decision);
         }
         // What somebody else says of the message must not make it come before its time. It was
         // admitted a moment before the time that it has.
@@ -213,24 +215,43 @@ impl StreamCore {
     }
 
     /// Removes what a schedule that ends now has taken the place of, and what could not be removed
-    /// then: it ends with its own message, and is not to leave one that would fire in its place.
+    /// then: it ends with its own message, and is not to leave one that would fire in its place. So
+    /// goes one that another has taken the place of, which may have no end.
     fn clear_replaced(&mut self, decision: FireDecision, now: Timestamp) -> Result<FireDecision, ReadError> {
-        if let FireDecision::At(PreparedFiring { recurrence, ends: Some(subject), .. }) = &decision
-            && self.store.count_of(subject) > 1
-        {
-            let filter = Some(Filter::Subject(subject.to_vec()));
-            let mut purge = Purge { filter, below: recurrence.seq, ..Purge::default() };
-            while self.store.purge(&mut purge, SWEPT, now).map_err(as_read)?.more {}
+        match &decision {
+            FireDecision::At(PreparedFiring { recurrence, ends: Some(subject), .. })
+                if self.store.count_of(subject) > 1 =>
+            {
+                self.clear_subject(subject, recurrence.seq, now)?;
+            }
+            FireDecision::Replaced(seq, subject) => {
+                self.clear_subject(subject, seq + 1, now)?;
+                return Ok(FireDecision::Nothing);
+            }
+            _ => {}
         }
         Ok(decision)
     }
 
-    /// Whether a message behind the schedule ended it. One that another schedule has put there does
-    /// not.
-    fn is_replaced(&self, subject: &[u8], seq: Seq) -> Result<bool, ReadError> {
+    /// Removes the messages of a subject before a sequence.
+    fn clear_subject(&mut self, subject: &[u8], below: Seq, now: Timestamp) -> Result<(), ReadError> {
+        let filter = Some(Filter::Subject(subject.to_vec()));
+        let mut purge = Purge { filter, below, ..Purge::default() };
+        while self.store.purge(&mut purge, SWEPT, now).map_err(as_read)?.more {}
+        Ok(())
+    }
+
+    /// Decision about a schedule that a message behind it ended. One that another schedule has put
+    /// there does not.
+    fn replaced(&self, subject: &[u8], seq: Seq) -> Result<Option<FireDecision>, ReadError> {
         let mut buffer = Vec::new();
         let last = self.store.read_last(subject, &mut buffer)?;
-        Ok(last.is_some_and(|last| last.seq != seq && value(last.headers, SCHEDULER).is_empty()))
+        let by = last.filter(|last| last.seq != seq && value(last.headers, SCHEDULER).is_empty());
+        let has_rolled_up = |last: &[u8]| !value(last, ROLLUP).is_empty();
+        Ok(by.map(|last| match schedule_of(last.headers) {
+            Ok(Some(_)) if has_rolled_up(last.headers) => FireDecision::Replaced(seq, subject.into()),
+            _ => FireDecision::Nothing,
+        }))
     }
 
     fn add_firing(&mut self, firing: &PreparedFiring, ingest: &mut Ingest<'_>) {

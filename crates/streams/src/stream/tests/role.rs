@@ -226,6 +226,8 @@ fn a_fast_batch_ends_with_its_messages_that_are_taken_back() {
     bench.set_role(ReplicaRole::Follower);
     bench.core.store_mut().committed(kept);
     bench.core.take_back(kept + 1, bench.now).unwrap();
+    bench.core.released(&mut bench.effects);
+    drop(bench.said());
     bench.set_role(ReplicaRole::Leader);
     let said = bench.fast("lost", 100, "ok", &[(3, 2, "")]);
     assert!(said.len() == 1 && said[0].contains("batch publish ID unknown"), "{said:?}");

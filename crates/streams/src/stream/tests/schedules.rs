@@ -136,6 +136,29 @@ fn a_schedule_that_is_not_alone_on_its_subject_ends_with_its_message() {
     assert!(failures > 1, "{failures}");
 }
 
+/// Otherwise it stayed for as long as the one that has taken its place.
+#[test]
+fn a_schedule_that_could_not_be_replaced_goes_when_it_is_due() {
+    let mut left = 0;
+    for ahead in 0..12 {
+        let (mut bench, store, disk) = on_disk(scheduling(), StreamSettings::default());
+        has_begun(&mut bench, &store);
+        plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[TO_A]);
+        disk.fail_at(disk.points() + ahead, DiskFault::ErrorsFrom(ErrorKind::Other));
+        plan(&mut bench, "s.a", "@every 1h", &[TO_A]);
+        disk.heal();
+        bench.core.store().give_up("for a test");
+        bench.core.reopen(&store, bench.now, &mut |_, _| {}).expect("the disk works");
+        if bench.core.store().count_of(b"s.a") < 2 {
+            continue;
+        }
+        left += 1;
+        pass(&mut bench, NOW + 20 * SECOND);
+        assert_eq!(bench.core.store().count_of(b"s.a"), 1, "{ahead}: {:?}", stored(&bench));
+    }
+    assert!(left > 0, "what was to be replaced was left");
+}
+
 #[test]
 fn what_repeats_says_when_it_comes_next() {
     let mut bench = Bench::new(scheduling());
