@@ -22,13 +22,13 @@ use std::sync::{Arc, Weak};
 
 /// Circumstances in which an assignment is carried out.
 #[derive(Default)]
-pub(super) struct Circumstances {
+struct Circumstances {
     /// Whether it was committed while this server looked, and somebody may wait for an answer.
-    pub(super) is_new: bool,
+    is_new: bool,
     /// Its message, where it is the first one of the stream.
-    pub(super) first: Option<FirstMessage>,
+    first: Option<FirstMessage>,
     /// Outcome of [making](Meta::make_together) its replica, where that was tried just now.
-    pub(super) made: Option<Result<(), ApiError>>,
+    made: Option<Result<(), ApiError>>,
 }
 
 impl JetStream {
@@ -136,9 +136,24 @@ impl Meta {
         self.carry_out(jetstream, assignment, Circumstances { is_new, ..Circumstances::default() });
     }
 
+    /// Does what assignments say that were committed: whether somebody may wait for an answer, and
+    /// the message of the first one of a stream.
+    pub(super) fn carry_out_all(
+        &self,
+        jetstream: &Arc<JetStream>,
+        changed: Vec<(Arc<Assignment>, bool, Option<FirstMessage>)>,
+    ) {
+        let mut made = self.make_together(jetstream, changed.iter().map(|(assignment, ..)| assignment));
+        for (assignment, is_new, first) in changed {
+            self.answer_refused(jetstream, &assignment);
+            let made = made.remove(&assignment.id);
+            self.carry_out(jetstream, &assignment, Circumstances { is_new, first, made });
+        }
+    }
+
     /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
     /// durable together. Answers what has come of each, by the ids of their streams.
-    pub(super) fn make_together<'a>(
+    fn make_together<'a>(
         &self,
         jetstream: &Arc<JetStream>,
         assignments: impl Iterator<Item = &'a Arc<Assignment>>,
@@ -162,7 +177,7 @@ impl Meta {
     }
 
     /// Does what an assignment says.
-    pub(super) fn carry_out(
+    fn carry_out(
         &self,
         jetstream: &Arc<JetStream>,
         assignment: &Arc<Assignment>,
