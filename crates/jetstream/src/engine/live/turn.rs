@@ -258,18 +258,7 @@ impl LiveStream {
                     self.store_msgs(core, msgs, now, after);
                 }
             }
-            StreamWork::Released => {
-                // In this order, and both sides with one step: whoever releases something
-                // afterwards wakes anew.
-                self.wakeup.dequeue();
-                self.wakeup.arrived();
-                // What calls of the API have decided together is one entry.
-                core.propose(now, &mut after.effects);
-                core.released(&mut after.effects);
-                // On a shard: the memory of batches comes back where it came from.
-                core.give_up_batches(now, &mut after.effects);
-                after.effects.due_changed |= !after.effects.abandoned.is_empty();
-            }
+            StreamWork::Released => self.look_what_is_released(core, now, &mut after.effects),
             StreamWork::TimerFired => {
                 core.run_due(now, &mut after.effects);
                 after.effects.due_changed = true;
@@ -292,6 +281,19 @@ impl LiveStream {
         }
         self.report_drops(core, after);
         self.collect_followups(core, now, after);
+    }
+
+    fn look_what_is_released(&self, core: &mut StreamCore, now: Timestamp, effects: &mut Effects) {
+        // In this order, and both sides with one step: whoever releases something afterwards wakes
+        // anew.
+        self.wakeup.dequeue();
+        self.wakeup.arrived();
+        // What calls of the API have decided together is one entry.
+        core.propose(now, effects);
+        core.released(effects);
+        // On a shard: the memory of batches comes back where it came from.
+        core.give_up_batches(now, effects);
+        effects.due_changed |= !effects.abandoned.is_empty();
     }
 
     fn store_msgs(

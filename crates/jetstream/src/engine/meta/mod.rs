@@ -57,7 +57,6 @@ use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
-use reconcile::SeenAssignment;
 use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
@@ -499,14 +498,7 @@ impl Meta {
             self.see_servers(&jetstream, are_answered);
         }
         let has_new = changed.iter().any(|(assignment, ..)| !assignment.is_removed);
-        let mut made = self.make_together(&jetstream, changed.iter().map(|(assignment, ..)| assignment));
-        for (assignment, is_new, first) in changed {
-            if assignment.is_removed {
-                self.answer_refused(&jetstream, &assignment);
-            }
-            let made = made.remove(&assignment.id);
-            self.carry_out(&jetstream, SeenAssignment { assignment, is_new, first, made });
-        }
+        self.carry_out_all(&jetstream, changed);
         if has_new {
             // Those of other servers, too.
             jetstream.seek_origins();

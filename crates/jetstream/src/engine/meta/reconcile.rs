@@ -136,9 +136,26 @@ impl Meta {
         self.carry_out(jetstream, SeenAssignment { assignment, is_new, first: None, made: None });
     }
 
+    /// Does what assignments say that were committed: whether somebody may wait for an answer, and
+    /// the message of the first one of a stream.
+    pub(super) fn carry_out_all(
+        &self,
+        jetstream: &Arc<JetStream>,
+        changed: Vec<(Arc<Assignment>, bool, Option<Seq>)>,
+    ) {
+        let mut made = self.make_together(jetstream, changed.iter().map(|(assignment, ..)| assignment));
+        for (assignment, is_new, first) in changed {
+            if assignment.is_removed {
+                self.answer_refused(jetstream, &assignment);
+            }
+            let made = made.remove(&assignment.id);
+            self.carry_out(jetstream, SeenAssignment { assignment, is_new, first, made });
+        }
+    }
+
     /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
     /// durable together. Answers what has come of each, by the ids of their streams.
-    pub(super) fn make_together<'a>(
+    fn make_together<'a>(
         &self,
         jetstream: &Arc<JetStream>,
         assignments: impl Iterator<Item = &'a Arc<Assignment>>,
