@@ -114,11 +114,13 @@ impl Amnesia {
         now: Timestamp,
     ) -> Option<AmnesiaDecision> {
         let others = voters.iter().filter(|&&voter| voter != me);
-        let healthy = others.clone().filter(|voter| self.logs.get(voter).is_some_and(|log| !log.is_amnesiac));
-        if healthy.count() * 2 > voters.len() {
+        let healthy = others.filter_map(|voter| self.logs.get(voter)).filter(|log| !log.is_amnesiac);
+        if healthy.clone().filter(|log| log.is_voter).count() * 2 > voters.len() {
             // They elect one of them.
             return None;
         }
+        // Some are to vote, and nothing in their logs says that they do.
+        let are_some_learning = healthy.count() * 2 > voters.len();
         let others = members.iter().filter(|&&member| member != me);
         let known = 1 + others.filter(|member| self.logs.contains_key(member)).count();
         let is_late = now - self.heard >= RECOVERY_WAIT;
@@ -135,6 +137,11 @@ impl Amnesia {
             // It votes by a log that goes further, and knows who else does: it is voted for, and
             // nobody stands by what the group once was.
             self.chosen = Some(of_all);
+            return None;
+        }
+        let is_longer = |log: &LogWord| (log.term, log.index) > (term, index);
+        if are_some_learning && members.iter().filter_map(|member| self.logs.get(member)).any(is_longer) {
+            // It may have what was confirmed, and elects somebody when it knows that it votes.
             return None;
         }
         let is_news = self.chosen.replace(chosen) != Some(chosen);
@@ -220,6 +227,21 @@ mod tests {
         amnesia.hear(peer(3), log(7, 2368, true));
         let chosen = AmnesiaDecision { chosen: peer(1), lacks_some: false };
         assert_eq!(decide(&mut amnesia, 0), Some(chosen));
+    }
+
+    /// A group whose only member took in two others: one has lost all, and one has got nothing yet.
+    #[test]
+    fn members_that_are_to_vote_elect_nobody_as_long_as_they_do_not() {
+        let members = [peer(1), peer(2), peer(3)];
+        let mine = LogWord { is_voter: false, ..log(0, 0, true) };
+        let mut amnesia = Amnesia::new(NOW);
+        let decide = |amnesia: &mut Amnesia| amnesia.decide((peer(1), mine), (&members, &members), NOW);
+        amnesia.hear(peer(2), log(4, 7, false));
+        amnesia.hear(peer(3), LogWord { is_voter: false, ..log(5, 1, false) });
+        assert_eq!(decide(&mut amnesia), None, "it has more than who votes");
+        amnesia.hear(peer(3), LogWord { is_voter: false, ..log(0, 0, false) });
+        let chosen = AmnesiaDecision { chosen: peer(2), lacks_some: false };
+        assert_eq!(decide(&mut amnesia), Some(chosen));
     }
 
     #[test]
