@@ -39,10 +39,33 @@ pub(crate) fn walk_sound(
 ) -> Result<(), JobError> {
     match &segment.source {
         SegmentFile::Appended(file) => {
-            scan(segment, &Appended(Arc::clone(file)), file.end(), visit).map(drop)
+            scan(segment, &Appended(Arc::clone(file)), whole(file.end()), visit).map(drop)
         }
-        SegmentFile::Plain(file) => scan(segment, &*file.open()?, file.records_end, visit).map(drop),
+        SegmentFile::Plain(file) => scan(segment, &*file.open()?, whole(file.records_end), visit).map(drop),
         SegmentFile::Packed(file, frames) => unpack(segment, &*file.open()?, frames, visit, &|| Ok(())),
+    }
+}
+
+/// As [`walk_sound`], of about so many bytes from an offset on, at which a batch begins; without
+/// one from the first. Answers where to go on; `None`: there is no more. A packed segment is given
+/// as a whole.
+pub(crate) fn walk_part(
+    segment: &Segment,
+    (from, bytes): (Option<u64>, u64),
+    visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
+) -> Result<Option<u64>, JobError> {
+    let from = from.unwrap_or(HEADER_BYTES as u64);
+    let mut part_of = |file: &dyn File, end: u64| {
+        let to = end.min(from.saturating_add(bytes));
+        // A batch that the part ends in is none that is damaged.
+        let durable = if to == end { end } else { from };
+        let scan = scan(segment, file, Extent { from, to, durable }, visit)?;
+        Ok((to < end).then_some(scan.end.offset()))
+    };
+    match &segment.source {
+        SegmentFile::Appended(file) => part_of(&Appended(Arc::clone(file)), file.end()),
+        SegmentFile::Plain(file) => part_of(&*file.open()?, file.records_end),
+        SegmentFile::Packed(..) => walk_sound(segment, visit).map(|()| None),
     }
 }
 
@@ -65,22 +88,26 @@ fn scan_whole(
     end: u64,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<(), JobError> {
-    let scan = scan(segment, file, end, visit)?;
+    let scan = scan(segment, file, whole(end), visit)?;
     if scan.damaged.is_empty() && scan.end.offset() == end {
         return Ok(());
     }
     Err(unreadable(segment))
 }
 
+/// All entries of a file, which end at `end`.
+fn whole(end: u64) -> Extent {
+    Extent { from: HEADER_BYTES as u64, to: end, durable: end }
+}
+
 fn scan(
     segment: &Segment,
     file: &dyn File,
-    end: u64,
+    extent: Extent,
     visit: &mut dyn FnMut(Scanned<'_>) -> Result<(), JobError>,
 ) -> Result<Scan, JobError> {
     let header = header(segment)?;
     let mut result = Ok(());
-    let extent = Extent { from: HEADER_BYTES as u64, to: end, durable: end };
     let scan = segment::scan(file, &header, &segment.context, extent, &mut |scanned| {
         if result.is_ok() {
             result = visit(scanned);

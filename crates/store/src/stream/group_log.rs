@@ -8,6 +8,7 @@ use crate::segment::{GroupPlace, SegmentHeader};
 
 use super::consumer_entries::ConsumerEntries;
 use super::decided_entry::{DecidedEntry, EntryForm};
+use super::log_places::LogPlaces;
 
 /// Place of a stream in the log of its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,7 @@ pub(crate) struct GroupLog {
     pub(super) decided: Vec<DecidedEntry>,
     pub(super) consumers: ConsumerEntries,
     pub(super) notes: Notes,
+    pub(super) places: LogPlaces,
 }
 
 impl GroupPosition {
@@ -191,7 +193,8 @@ impl LogTail {
 
 impl GroupLog {
     pub(crate) fn new(tail: LogTail, consumers: ConsumerEntries, notes: Notes) -> Self {
-        Self { tail, entry_bytes: ENTRY_BYTES, decided: Vec::new(), consumers, notes }
+        let (decided, places) = (Vec::new(), LogPlaces::default());
+        Self { tail, entry_bytes: ENTRY_BYTES, decided, consumers, notes, places }
     }
 
     pub(crate) fn position(&self) -> GroupPosition {

@@ -7,8 +7,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::SegmentNo;
 use crate::jobs::JobError;
-use crate::jobs::entries::{header, walk_sound};
+use crate::jobs::entries::{header, walk_part, walk_sound};
 use crate::record::{Control, Entry, LogEntry, canonical};
 use crate::segment::{Scanned, SegmentHeader};
 
@@ -16,11 +17,15 @@ use super::Stream;
 use super::decided_entry::{DecidedEntry, EntryForm};
 use super::errors::StoreError;
 use super::group_log::GroupPosition;
+use super::log_places::LogPlace;
 use super::segment_view::Segment;
 
 /// Sealed segments that are looked at, from the end of the log: each costs a member that begins the
 /// reading of a header.
 const SEALED_SEGMENTS: usize = 64;
+
+/// Bytes that are read beyond those of the entries that are wanted, so that the next one is seen.
+const BEYOND: u64 = 64 << 10;
 
 /// Part of a group's log that can be read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +52,11 @@ struct LogReader {
     entries: Vec<(LogEntry, EntryForm)>,
     /// The entry whose records come now, if it is wanted.
     open: bool,
+    /// The segment that is read.
+    segment: SegmentNo,
+    /// Where the last entry begins, and the one behind it.
+    last: Option<LogPlace>,
+    next_place: Option<LogPlace>,
     /// Whether an entry is not there as it was written: nothing behind it is of use.
     is_broken: bool,
 }
@@ -91,8 +101,17 @@ impl Stream {
     /// A segment cannot be read.
     pub fn read_log(&self, wanted: Range<u64>, max_bytes: usize) -> Result<Vec<DecidedEntry>, StoreError> {
         let parts = self.log_segments(wanted.start)?;
-        let mut reader =
-            LogReader { wanted, max_bytes, bytes: 0, entries: Vec::new(), open: false, is_broken: false };
+        let mut reader = LogReader {
+            wanted,
+            max_bytes,
+            bytes: 0,
+            entries: Vec::new(),
+            open: false,
+            segment: SegmentNo(0),
+            last: None,
+            next_place: None,
+            is_broken: false,
+        };
         for LogSegment { segment, counts, .. } in parts {
             let next = reader.next();
             if counts.end <= next {
@@ -101,14 +120,36 @@ impl Stream {
             if counts.start > next || reader.is_full() {
                 break;
             }
+            self.read_segment(&segment, counts.end, &mut reader).map_err(unread)?;
+        }
+        let (entries, next) = reader.finish();
+        if let (Some(group), Some(next)) = (&self.group, next) {
+            group.places.note(next);
+        }
+        Ok(entries)
+    }
+
+    /// Reads as much of a segment as is wanted, in which entries from `end` on do not count.
+    ///
+    /// Perf: each member that is behind asks for some hundred KiB at a time, in the stream's turn.
+    fn read_segment(&self, segment: &Segment, end: u64, reader: &mut LogReader) -> Result<(), JobError> {
+        reader.segment = segment.no;
+        let mut from = self.group.as_ref().and_then(|group| group.places.of(segment.no, reader.next()));
+        let mut bytes = (reader.max_bytes as u64).saturating_add(BEYOND);
+        loop {
             let mut visit = |scanned: Scanned<'_>| {
-                reader.visit(&scanned, counts.end);
+                reader.visit(&scanned, end);
                 Ok(())
             };
-            walk_sound(&segment, &mut visit).map_err(unread)?;
+            let next = walk_part(segment, (from, bytes), &mut visit)?;
             reader.close();
+            let Some(next) = next.filter(|_| !reader.is_full()) else { return Ok(()) };
+            if from == Some(next) {
+                // One entry is larger.
+                bytes = bytes.saturating_mul(2);
+            }
+            from = Some(next);
         }
-        Ok(reader.finish())
     }
 
     /// Segments of the group's log that are as they were written, oldest first, from the one on
@@ -200,8 +241,15 @@ impl LogReader {
         match &scanned.entry {
             Entry::Control(Control::LogEntry(entry)) => {
                 self.close();
-                self.open = entry.index == self.next() && entry.index < end && !self.is_full();
-                if self.open {
+                if entry.index != self.next() || entry.index >= end {
+                    return;
+                }
+                let (segment, index, offset) = (self.segment, entry.index, scanned.offset);
+                let place = Some(LogPlace { segment, index, offset });
+                if self.is_full() {
+                    self.next_place = self.next_place.or(place);
+                } else {
+                    (self.open, self.last) = (true, place);
                     self.entries.push((*entry, EntryForm::with_room(0)));
                 }
             }
@@ -233,13 +281,16 @@ impl LogReader {
         }
     }
 
-    fn finish(mut self) -> Vec<DecidedEntry> {
+    /// The entries, and where the one behind them begins, if that was seen.
+    fn finish(mut self) -> (Vec<DecidedEntry>, Option<LogPlace>) {
         self.close();
         let is_over = self.entries.len() > 1 && self.bytes > self.max_bytes;
+        let mut next = self.next_place.filter(|_| !self.is_broken);
         if is_over {
             self.entries.pop();
+            next = self.last.filter(|_| !self.is_broken);
         }
-        self.entries.into_iter().map(|(entry, records)| records.decided(entry)).collect()
+        (self.entries.into_iter().map(|(entry, records)| records.decided(entry)).collect(), next)
     }
 }
 

@@ -33,6 +33,7 @@ mod group_consumers;
 mod group_log;
 mod install;
 mod jobs;
+mod log_places;
 mod log_read;
 mod lookup;
 mod met;

@@ -97,6 +97,28 @@ fn so_many_are_read_as_are_wanted() {
     assert!(read_all(&alone).is_empty());
 }
 
+/// A member that is behind asks for a little at a time.
+#[test]
+fn who_reads_on_does_not_look_for_the_place() {
+    let (_bench, mut leader) = member(StreamConfig::default());
+    let (short, long) = ("x".repeat(1000), "y".repeat(200 << 10));
+    for n in 1..=200 {
+        put(&mut leader, "s", if n % 50 == 0 { &long } else { &short }, n).unwrap();
+    }
+    let decided = leader.take_decided();
+    let mut read = leader.read_log(1..u64::MAX, 3000).unwrap();
+    assert!(read.len() < 4);
+    while read.len() < decided.len() {
+        let next = read.len() as u64 + 1;
+        let segment = leader.log_segments(next).unwrap()[0].segment.no;
+        let places = &leader.group.as_ref().unwrap().places;
+        assert!(places.of(segment, next).is_some(), "{next}");
+        read.extend(leader.read_log(next..u64::MAX, 3000).unwrap());
+    }
+    assert!(read == decided);
+    assert!(leader.read_log(7..9, 0).unwrap() == decided[6..7], "elsewhere as well");
+}
+
 fn bench_without_group() -> Stream {
     Stream::in_memory(StreamConfig::default(), 1, 1)
 }
