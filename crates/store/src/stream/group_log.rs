@@ -208,6 +208,7 @@ impl GroupLog {
         self.decided.retain(|decided| decided.entry.index < first);
         self.consumers.take_back(first);
         self.notes.take_back(first);
+        self.places.clear();
     }
 
     /// Makes records the next entry; `None` if there are none, so that nothing has to be said.

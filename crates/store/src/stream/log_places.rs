@@ -31,6 +31,11 @@ impl LogPlaces {
         found.map(|place| place.offset)
     }
 
+    /// Entries are taken back: what comes in their place begins elsewhere.
+    pub(super) fn clear(&mut self) {
+        self.0 = Mutex::default();
+    }
+
     /// A reading has ended there.
     pub(super) fn note(&self, place: LogPlace) {
         let mut places = lock(&self.0);

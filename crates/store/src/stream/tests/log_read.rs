@@ -117,6 +117,13 @@ fn who_reads_on_does_not_look_for_the_place() {
     }
     assert!(read == decided);
     assert!(leader.read_log(7..9, 0).unwrap() == decided[6..7], "elsewhere as well");
+    leader.committed(198);
+    leader.take_back(200, 201).unwrap();
+    for n in 201..=203 {
+        put(&mut leader, "s", &long, n).unwrap();
+    }
+    let anew = leader.take_decided();
+    assert!(leader.read_log(200..u64::MAX, 1 << 20).unwrap() == anew, "nothing is where it was");
 }
 
 fn bench_without_group() -> Stream {

@@ -247,7 +247,7 @@ impl StreamCore {
         let mut buffer = Vec::new();
         let last = self.store.read_last(subject, &mut buffer)?;
         let by = last.filter(|last| last.seq != seq && value(last.headers, SCHEDULER).is_empty());
-        let has_rolled_up = |last: &[u8]| !value(last, ROLLUP).is_empty();
+        let has_rolled_up = |last: &[u8]| !value(last, b"Nats-Rollup").is_empty();
         Ok(by.map(|last| match schedule_of(last.headers) {
             Ok(Some(_)) if has_rolled_up(last.headers) => FireDecision::Replaced(seq, subject.into()),
             _ => FireDecision::Nothing,
