@@ -1,5 +1,6 @@
 //! Knowledge of clients of a cluster: what they asked for, and what they were told.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fast::OpenFast;
@@ -154,8 +155,8 @@ impl StreamModel {
 
     /// An acknowledgement was confirmed.
     pub(super) fn confirm(&mut self, seq: u64, now: u64) {
-        if !self.confirmed.contains_key(&seq) {
-            self.confirmed.insert(seq, now);
+        if let Entry::Vacant(place) = self.confirmed.entry(seq) {
+            place.insert(now);
             self.facts.push((now, Fact::Confirmed(seq)));
         }
     }

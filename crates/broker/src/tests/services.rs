@@ -73,7 +73,7 @@ fn a_service_that_is_gone_is_let_go_of_within_two_quiet_seconds() {
     let mut peer = client(&net);
     // The second time its route is kept.
     for _ in 0..3 {
-        (0..50).for_each(|at| peer.send(&format!("PUB orders.{at} 0\r\n\r\n")));
+        (0..50).for_each(|at| peer.send(format!("PUB orders.{at} 0\r\n\r\n")));
         net.flush(0);
     }
     account.unbind(&binding);

@@ -8,9 +8,9 @@
 use myelin_replica::Peer;
 use std::collections::BTreeSet;
 
-/// Ticks without a leader after which a member asks for its group to be opened, at least: as many
-/// as an election takes.
-const ASKS_AFTER: u64 = 10;
+/// Ticks without a leader after which a member asks for its group to be opened, at least: twice as
+/// many as an election takes, for the first server may have many streams to make at once.
+const ASKS_AFTER: u64 = 20;
 
 /// Whether a member may lead.
 #[derive(Debug, Default)]
@@ -41,6 +41,12 @@ impl Candidacy {
         } else {
             self.others_aside.remove(&peer);
         }
+    }
+
+    /// Nothing is heard of another member any more: what it is, it says when it is asked to lead.
+    /// Answers whether it took no lead.
+    pub(super) fn forget(&mut self, peer: Peer) -> bool {
+        self.others_aside.remove(&peer)
     }
 
     /// Whether the group is not open, as far as was said.
@@ -82,7 +88,7 @@ mod tests {
                 candidacy.take_question()
             })
         };
-        assert_eq!([asks(), asks()], [Some(14); 2]);
+        assert_eq!([asks(), asks()], [Some(34); 2]);
         assert!(candidacy.waits() && candidacy.open());
         assert!(!candidacy.waits() && !candidacy.open(), "it is known");
         assert!(!Candidacy::new(true, true).waits());

@@ -86,6 +86,10 @@ impl LiveStream {
         };
         *lock(&self.membership.member) = Some(joined);
         self.membership.is_taken.store(true, Release);
+        // Whoever takes that back from here on tells it; whoever did before has not.
+        if let Some(joined) = &mut *lock(&self.membership.member) {
+            joined.candidacy.is_aside = groups.is_aside(place.group);
+        }
         drop(guard);
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.

@@ -226,6 +226,9 @@ impl JoinedMember {
             MemberEvent::Tick => self.tick(end)?,
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
             MemberEvent::NewLife(peer, life) => self.hear_of_life(peer, life)?,
+            MemberEvent::Lost(peer) if self.candidacy.forget(peer) => {
+                self.hear(MemberEvent::Lost(peer), end, now)?
+            }
             MemberEvent::Lost(peer) if self.amnesia.is_some() => {
                 self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
             }
@@ -242,7 +245,11 @@ impl JoinedMember {
                 self.member.consensus_mut().campaign()?;
             }
             MemberEvent::Open => {
-                if self.candidacy.open() && self.may_stand_at_once() && self.groups.may_vote() {
+                if self.candidacy.open()
+                    && self.may_stand_at_once()
+                    && self.groups.may_vote()
+                    && self.may_take_lead()
+                {
                     self.member.consensus_mut().campaign()?;
                 }
             }

@@ -3,7 +3,8 @@
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Placement, StreamConfig};
 use myelin_store::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write as _;
 
 /// The version that is written, and the only one that is read.
@@ -131,9 +132,19 @@ struct AssignmentHead {
     removed: bool,
     nonce: u64,
     reply: String,
+    #[serde(deserialize_with = "answer_kind")]
     answer: AnswerKind,
     #[serde(default)]
     for_system: bool,
+}
+
+/// Reads an answer's kind, also as the version before wrote [`AnswerKind::Refused`]: with a time.
+fn answer_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AnswerKind, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    match value.get("refused") {
+        Some(_) => Ok(AnswerKind::Refused),
+        None => AnswerKind::deserialize(value).map_err(D::Error::custom),
+    }
 }
 
 impl StreamKey {
@@ -320,6 +331,12 @@ mod tests {
         };
         let assignment = assignment.moved(vec!["n4".to_owned()], 5).with_origin(&assignment);
         let refused = Assignment { answer: AnswerKind::Refused, ..assignment.clone() };
+        let mut before = refused.encode();
+        let at = before.windows(9).position(|window| window == b"\"refused\"").expect("it says so");
+        before.splice(at..at + 9, *br#"{"refused":12}"#);
+        let size = u32::from_le_bytes(before[..4].try_into().expect("four bytes")) + 5;
+        before[..4].copy_from_slice(&size.to_le_bytes());
+        assert_eq!(Assignment::decode(&before).as_ref(), Some(&refused), "as the version before wrote it");
         assert_eq!(Assignment::decode(&refused.encode()), Some(refused));
         let bytes = assignment.encode();
         assert_eq!(Assignment::decode(&bytes), Some(assignment.clone()));

@@ -1,8 +1,8 @@
-//! Streams whose configuration is being changed as it is assigned: that waits for the disk, and the
-//! thread of the API does not. What else is assigned to such a stream is carried out behind it.
+//! Changes of streams' configurations as they are assigned: that waits for the disk, and the thread
+//! of the API does not. What else is assigned in the stream's account is carried out behind it, in
+//! order: another stream may take the room, or the subject, that this one gives up.
 
 use super::Meta;
-use super::assignment::StreamKey;
 use super::reconcile::SeenAssignment;
 use crate::engine::JetStream;
 use crate::engine::account::AccountStreams;
@@ -12,14 +12,14 @@ use myelin_stdx::sync::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// Assignments that wait until a change of their stream is through, in order.
+/// Assignments that wait until a change in their account is through, in order.
 #[derive(Default)]
-pub(super) struct Changing(Mutex<BTreeMap<StreamKey, VecDeque<SeenAssignment>>>);
+pub(super) struct Changing(Mutex<BTreeMap<String, VecDeque<SeenAssignment>>>);
 
 impl Changing {
-    /// Has an assignment wait whose stream is being changed; gives any other one back.
+    /// Has an assignment wait in whose account a stream is being changed; gives any other one back.
     pub(super) fn pass(&self, seen: SeenAssignment) -> Option<SeenAssignment> {
-        match lock(&self.0).get_mut(&seen.assignment.key) {
+        match lock(&self.0).get_mut(&seen.assignment.key.account) {
             Some(waiting) => {
                 waiting.push_back(seen);
                 None
@@ -28,30 +28,35 @@ impl Changing {
         }
     }
 
-    fn begin(&self, key: &StreamKey) {
-        let before = lock(&self.0).insert(key.clone(), VecDeque::new());
-        debug_assert!(before.is_none(), "one change of a stream at a time");
+    /// Whether a stream of an account is being changed.
+    pub(super) fn is_in(&self, account: &str) -> bool {
+        lock(&self.0).contains_key(account)
     }
 
-    fn end(&self, key: &StreamKey) -> VecDeque<SeenAssignment> {
-        lock(&self.0).remove(key).unwrap_or_default()
+    fn begin(&self, account: &str) {
+        let before = lock(&self.0).insert(account.to_owned(), VecDeque::new());
+        debug_assert!(before.is_none(), "one change in an account at a time");
+    }
+
+    fn end(&self, account: &str) -> VecDeque<SeenAssignment> {
+        lock(&self.0).remove(account).unwrap_or_default()
     }
 }
 
 /// A change of a stream that goes on. However it ends, what waits for it is carried out.
 struct StreamUpdateUnderWay {
     meta: Arc<Meta>,
-    key: StreamKey,
+    account: String,
 }
 
 impl Drop for StreamUpdateUnderWay {
     fn drop(&mut self) {
-        let waiting = self.meta.changing.end(&self.key);
-        if !waiting.is_empty() {
-            self.meta.on_api(move |meta, jetstream| {
-                waiting.into_iter().for_each(|seen| meta.carry_out(jetstream, seen));
-            });
-        }
+        let account = std::mem::take(&mut self.account);
+        // What comes before that goes on to wait behind the others.
+        self.meta.on_api(move |meta, jetstream| {
+            let waiting = meta.changing.end(&account);
+            waiting.into_iter().for_each(|seen| meta.carry_out(jetstream, seen));
+        });
     }
 }
 
@@ -66,9 +71,8 @@ impl Meta {
     ) {
         let Some(meta) = self.me.upgrade() else { return };
         let (jetstream, account) = (Arc::clone(jetstream), Arc::clone(account));
-        let key = seen.assignment.key.clone();
-        self.changing.begin(&key);
-        let under_way = StreamUpdateUnderWay { meta, key };
+        self.changing.begin(&seen.assignment.key.account);
+        let under_way = StreamUpdateUnderWay { meta, account: seen.assignment.key.account.clone() };
         let host = Arc::clone(&jetstream.host);
         run_on_api(&host, async move {
             let updated = account.update(&jetstream, &live, seen.assignment.config.clone()).await;

@@ -49,6 +49,7 @@ const QUESTIONS: &str = "_join_";
 struct JoinQuestion {
     name: String,
     /// Life of its store.
+    #[serde(default)]
     life: u64,
     /// Servers that founded the group that it is a member of, with commas, if it is of one.
     founders: Option<String>,
@@ -70,8 +71,10 @@ struct JoinAnswer {
     /// Sequence of the message of the meta stream that says so.
     #[serde(default)]
     removed_at: Seq,
-    /// Lives of the stores of who answers, and of who has asked.
+    /// Lives of the stores of who answers, and of who has asked; 0: the version before says none.
+    #[serde(default)]
     life: u64,
+    #[serde(default)]
     asked: u64,
     /// Lives of the founders, where who answers has founded the group in this life.
     #[serde(default)]
@@ -205,7 +208,8 @@ impl Greeter {
     fn hear(&self, jetstream: &Arc<JetStream>, answer: JoinAnswer) {
         let JoinAnswer { name, founders, servers, removed, removed_at, life, asked, lives } = answer;
         let own_life = self.groups.incarnation();
-        if asked != own_life {
+        let is_of_before = asked == 0 && founders.is_some();
+        if asked != own_life && !is_of_before {
             // It was for an earlier life.
             return;
         }

@@ -40,6 +40,7 @@ impl Meta {
                 let (name, cluster) = (self.name_of(leader), jetstream.host.cluster());
                 let line = format_args!("JetStream cluster new metadata leader: {name}/{cluster}");
                 jetstream.host.log(Level::Info, line);
+                self.on_api(|meta, jetstream| meta.keep_waiting(jetstream));
             }
             None => jetstream.host.log(Level::Info, format_args!("JetStream cluster no metadata leader")),
         }

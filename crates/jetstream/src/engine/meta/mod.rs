@@ -140,14 +140,17 @@ struct LeaderSeen {
     leaderless: Mutex<Option<Instant>>,
     /// When a leader was known last, as was looked now and then.
     last: Mutex<Instant>,
-    /// Whether this server had everything that was committed while one was known, in this life.
+    /// Whether this server had everything that it knew to be committed while one was known: at the
+    /// last look, and at two looks in a row in this life.
+    is_current: AtomicBool,
     has_been_current: AtomicBool,
 }
 
 impl LeaderSeen {
     fn new(now: Instant) -> Self {
         let (leaderless, last) = (Mutex::new(Some(now)), Mutex::new(now));
-        Self { leaderless, last, has_been_current: AtomicBool::new(false) }
+        let [is_current, has_been_current] = [false; 2].map(AtomicBool::new);
+        Self { leaderless, last, is_current, has_been_current }
     }
 }
 
@@ -585,7 +588,8 @@ impl GroupsObserver for Meta {
         let now = jetstream.host.instant();
         if has_leader {
             *lock(&self.leader_seen.last) = now;
-            if !self.is_behind() {
+            let is_current = !self.is_behind();
+            if self.leader_seen.is_current.swap(is_current, AcqRel) && is_current {
                 self.leader_seen.has_been_current.store(true, Release);
             }
             self.on_api(|meta, jetstream| {

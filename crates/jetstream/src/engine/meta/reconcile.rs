@@ -154,7 +154,8 @@ impl Meta {
     }
 
     /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
-    /// durable together. Answers what has come of each, by the ids of their streams.
+    /// durable together. Answers what has come of each, by the ids of their streams: of those before
+    /// anything else, which may make room for what comes behind it.
     fn make_together<'a>(
         &self,
         jetstream: &Arc<JetStream>,
@@ -163,12 +164,16 @@ impl Meta {
         let mut made = BTreeMap::new();
         for assignment in assignments {
             let Some(account) = jetstream.account(&assignment.key.account) else { continue };
+            if assignment.is_removed
+                || account.stream(&assignment.key.stream).is_some()
+                || self.changing.is_in(&assignment.key.account)
+            {
+                break;
+            }
             let is_wanted = assignment.has_group()
                 && assignment.is_on(&self.name)
-                && !assignment.is_removed
                 && !self.is_out()
-                && self.view().last(&assignment.key).is_some_and(|last| Arc::ptr_eq(&last, assignment))
-                && account.stream(&assignment.key.stream).is_none();
+                && self.view().last(&assignment.key).is_some_and(|last| Arc::ptr_eq(&last, assignment));
             if is_wanted {
                 let config = assignment.config.clone();
                 let outcome = account.create_replica(jetstream, config, assignment.created);
@@ -242,6 +247,8 @@ impl Meta {
         (was_there, done): (bool, Result<Arc<LiveStream>, ApiError>),
     ) {
         match done {
+            // It was removed from the cluster while that was written down.
+            Ok(live) if self.is_out() => self.rest(&live),
             Ok(live) => {
                 self.note_done(jetstream, assignment);
                 let is_news = !was_there || assignment.answer != AnswerKind::Create;

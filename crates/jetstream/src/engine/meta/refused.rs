@@ -74,6 +74,18 @@ impl Meta {
         self.groups.publish(out);
     }
 
+    /// As [`keep`](Self::keep), of all streams that this server alone is to have and waits to make:
+    /// before somebody led the meta group nobody has heard that.
+    pub(super) fn keep_waiting(&self, jetstream: &JetStream) {
+        let is_missing = |one: &Assignment| {
+            let account = jetstream.account(&one.key.account);
+            account.is_some_and(|account| account.stream(&one.key.stream).is_none())
+        };
+        let mine = self.assigned_here().into_iter();
+        let waiting = mine.filter(|one| !one.has_group() && one.may_be_taken_back() && is_missing(one));
+        waiting.for_each(|one| self.keep(jetstream, &one.key));
+    }
+
     /// The request to make a stream that could not be made here at first, and is there now.
     pub(super) fn made_after_all(&self, assignment: &Assignment) -> Option<Arc<Assignment>> {
         let (of, _) = lock(&self.faults.refused).remove(&assignment.key)?;

@@ -146,6 +146,7 @@ fn a_schedule_that_could_not_be_replaced_goes_when_it_is_due() {
         plan(&mut bench, "s.a", "@at 2023-11-14T22:13:30Z", &[TO_A]);
         disk.fail_at(disk.points() + ahead, DiskFault::ErrorsFrom(ErrorKind::Other));
         plan(&mut bench, "s.a", "@every 1h", &[TO_A]);
+        disk.forget_plans();
         disk.heal();
         bench.core.store().give_up("for a test");
         bench.core.reopen(&store, bench.now, &mut |_, _| {}).expect("the disk works");
