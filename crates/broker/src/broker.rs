@@ -62,6 +62,8 @@ pub struct Broker {
 #[derive(Default)]
 struct AskedAccounts {
     accounts: Vec<Weak<Account>>,
+    /// Accounts that requests with mapped replies have come for.
+    mapped: Vec<Weak<Account>>,
     swept: Option<Instant>,
 }
 
@@ -292,6 +294,14 @@ impl Broker {
         let _ = self.await_answer(&exporter, awaited, destination);
     }
 
+    /// Notes that the account remembers mapped replies, which are to be forgotten in time.
+    pub(crate) fn note_mapped(&self, account: &Arc<Account>) {
+        let mut asked = lock(&self.asked);
+        if !asked.mapped.iter().any(|known| std::ptr::eq(known.as_ptr(), &raw const **account)) {
+            asked.mapped.push(Arc::downgrade(account));
+        }
+    }
+
     /// Forgets some of the answers that nobody waits for any more, now and then; answers which of
     /// them were measured.
     pub(crate) fn forget_answers(&self, now: Instant) -> Vec<UnansweredRequest<Awaited>> {
@@ -302,6 +312,10 @@ impl Broker {
             }
             asked.swept = Some(now);
             asked.accounts.retain(|account| account.strong_count() > 0);
+            asked.mapped.retain(|account| {
+                let account = account.upgrade();
+                account.is_some_and(|account| account.gateway_replies.forget(now))
+            });
             asked.accounts.clone()
         };
         let accounts = accounts.iter().filter_map(Weak::upgrade);

@@ -21,8 +21,12 @@ const KEPT: Duration = Duration::from_secs(2);
 const MOST: usize = 64 * 1024;
 /// Receivers of a request at most that are told apart: of more, whoever answers counts as one.
 pub(crate) const MOST_RECEIVERS: usize = 64;
-/// Bytes of a reply at most that is remembered: nobody can have much kept. Answers to longer ones
-/// go as interest says.
+/// Bytes that the mappings of an account may take; the oldest goes.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes that a mapping takes beside its subjects and receivers, about.
+const FIXED_BYTES: usize = 256;
+/// Bytes of a reply at most that is remembered, for one not to crowd out many. Answers to longer
+/// ones go as interest says.
 const LONGEST: usize = 4 * 1024;
 
 /// Mapped replies of an account.
@@ -40,7 +44,16 @@ pub(crate) struct GatewayReplies {
 struct MappingTable {
     mapped: HashMap<Box<[u8]>, Mapping>,
     /// In the order of their ends; some have been renewed.
-    ends: VecDeque<(Instant, Box<[u8]>)>,
+    ends: VecDeque<MappingEnd>,
+    /// Sum over `ends`.
+    bytes: usize,
+}
+
+struct MappingEnd {
+    until: Instant,
+    reply: Box<[u8]>,
+    /// Bytes of the mapping and of this.
+    bytes: usize,
 }
 
 struct Mapping {
@@ -107,10 +120,10 @@ impl GatewayReplies {
     }
 
     /// Remembers where answers to `reply` are to go. Several requests may have the same: who got
-    /// one of them may answer.
-    pub(crate) fn remember(&self, reply: &[u8], request: MappedRequest<'_>, now: Instant) {
+    /// one of them may answer. Answers whether nothing was mapped before.
+    pub(crate) fn remember(&self, reply: &[u8], request: MappedRequest<'_>, now: Instant) -> bool {
         if reply.len() > LONGEST || request.whole.len() > LONGEST {
-            return;
+            return false;
         }
         let mut table = lock(&self.table);
         table.forget(now);
@@ -121,9 +134,20 @@ impl GatewayReplies {
         if let Some(before) = before.filter(|before| before.is_alike(&mapping)) {
             mapping.receivers = before.receivers_with(&mapping);
         }
+        let receivers = mapping.receivers.as_ref().map_or(0, |receivers| size_of_val(&**receivers));
+        let bytes = FIXED_BYTES + 2 * reply.len() + mapping.whole.len() + receivers;
         table.mapped.insert(reply.into(), mapping);
-        table.ends.push_back((until, reply.into()));
+        table.ends.push_back(MappingEnd { until, reply: reply.into(), bytes });
+        table.bytes += bytes;
+        self.count.swap(table.mapped.len(), Relaxed) == 0
+    }
+
+    /// Forgets what is over, also where nobody asks any more; answers whether anything is left.
+    pub(crate) fn forget(&self, now: Instant) -> bool {
+        let mut table = lock(&self.table);
+        table.forget(now);
         self.count.store(table.mapped.len(), Relaxed);
+        !table.mapped.is_empty()
     }
 
     /// Where an answer to `reply` is to go that this connection gives, or a service.
@@ -142,13 +166,18 @@ impl GatewayReplies {
 impl MappingTable {
     /// Forgets what is over, and the oldest where there is too much.
     fn forget(&mut self, now: Instant) {
-        while let Some((until, _)) = self.ends.front()
-            && (*until <= now || self.ends.len() >= MOST)
+        while let Some(end) = self.ends.front()
+            && (end.until <= now || self.ends.len() >= MOST || self.bytes > MOST_BYTES)
         {
-            let Some((until, reply)) = self.ends.pop_front() else { return };
-            if self.mapped.get(&reply).is_some_and(|mapping| mapping.until <= until) {
-                self.mapped.remove(&reply);
+            let Some(end) = self.ends.pop_front() else { break };
+            self.bytes -= end.bytes;
+            if self.mapped.get(&end.reply).is_some_and(|mapping| mapping.until <= end.until) {
+                self.mapped.remove(&end.reply);
             }
+        }
+        if self.ends.is_empty() {
+            // A burst is not kept room for.
+            (self.mapped, self.ends) = Default::default();
         }
     }
 }
@@ -217,5 +246,25 @@ mod tests {
         }
         assert!(lock(&replies.table).mapped.len() <= MOST);
         assert_eq!(found(&replies, b"1", None, now), "");
+    }
+
+    #[test]
+    fn long_replies_take_no_more_than_the_bound() {
+        let (replies, now) = (GatewayReplies::default(), Instant::now());
+        let reply = |at: usize| format!("{at:0>LONGEST$}");
+        let most = MOST_BYTES / (3 * LONGEST);
+        for at in 0..2 * most {
+            replies.remember(reply(at).as_bytes(), request(&[b'x'; LONGEST], None), now);
+        }
+        let held = |table: &MappingTable| {
+            let mapped = table.mapped.iter().map(|(reply, mapping)| reply.len() + mapping.whole.len());
+            mapped.sum::<usize>() + table.ends.iter().map(|end| end.reply.len()).sum::<usize>()
+        };
+        assert!((MOST_BYTES / 2..=MOST_BYTES).contains(&held(&lock(&replies.table))));
+        assert_eq!(found(&replies, reply(0).as_bytes(), None, now), "", "the oldest has gone");
+        assert_ne!(found(&replies, reply(2 * most - 1).as_bytes(), None, now), "");
+        assert!(!replies.forget(now + KEPT) && !replies.is_any(), "without another request, too");
+        let table = lock(&replies.table);
+        assert_eq!((held(&table), table.bytes, table.ends.capacity()), (0, 0, 0));
     }
 }

@@ -138,7 +138,10 @@ impl Shard {
         {
             let receivers = self.receivers(from, address);
             let hub = matches!(from.source, Source::Leaf { .. }).then_some(from.conn);
-            from.account.gateway_replies.remember(reply, MappedRequest { whole, receivers, hub }, from.now);
+            let request = MappedRequest { whole, receivers, hub };
+            if from.account.gateway_replies.remember(reply, request, from.now) {
+                self.broker.note_mapped(from.account);
+            }
         }
     }
 
@@ -282,12 +285,18 @@ fn receivers_of(route: &Route) -> impl Iterator<Item = &Arc<Subscription>> {
     plain.chain(members.map(|member: &ClientTarget| &member.sub))
 }
 
-/// Connections of subscriptions, unless there are many.
+/// Subscriptions that are looked at for one request at most.
+const MOST_SUBSCRIPTIONS: usize = 4 * MOST_RECEIVERS;
+
+/// Connections of subscriptions, unless there are many of the ones or the others.
 fn few<'s>(subs: impl Iterator<Item = &'s Arc<Subscription>>) -> Option<Box<[u64]>> {
     let mut found = Vec::with_capacity(MOST_RECEIVERS);
-    for cid in subs.map(|sub| sub.conn().cid()) {
+    for (at, cid) in subs.map(|sub| sub.conn().cid()).enumerate() {
+        if at == MOST_SUBSCRIPTIONS {
+            return None;
+        }
         // Neighbours are often of one connection.
-        if found.last() == Some(&cid) {
+        if found.last() == Some(&cid) || found.contains(&cid) {
             continue;
         }
         if found.len() == MOST_RECEIVERS {

@@ -460,7 +460,9 @@ impl Fanout<'_> {
                 let conn = &remote.links[*link as usize].conn;
                 !from.comes_from(conn) && conn.close_requested().is_none()
             };
+            let is_hub = |conn: &Conn| conn.leaf().is_some_and(|leaf| leaf.role == LeafRole::Spoke);
             let is_plain = |link: &u32| remote.links[*link as usize].is_plain;
+            let rank = |link: &u32| (is_hub(&remote.links[*link as usize].conn), is_plain(link));
             let group = &remote.groups[at];
             // Compat: leaf nodes of this server are preferred to other servers, by their members. A
             // hub, which the reference counts as one, comes last: it has got the message from the
@@ -468,7 +470,7 @@ impl Fanout<'_> {
             let is_own = |conn: &Conn| conn.leaf().is_some_and(|leaf| leaf.role == LeafRole::Hub);
             let link = remote.draw_among(&group.leaves, is_own, from, rng);
             let link = link.or_else(|| group.remotes.links().filter(is_open).min_by_key(is_plain));
-            let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(is_plain));
+            let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(rank));
             chosen.extend(link.map(|link| (link, at as u32)));
         }
         for (at, link) in remote.links.iter().enumerate() {

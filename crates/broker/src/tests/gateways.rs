@@ -5,6 +5,7 @@ use super::links::routed;
 use super::net::{Net, Peer, login, user};
 use super::sink::FakeSink;
 use crate::conn_details::Endpoint;
+use crate::gateway_replies::MOST_RECEIVERS;
 use crate::imports::AccountConfig;
 use crate::link::Link;
 use crate::link::gateway_end::{GatewaySide, GatewayTerms};
@@ -82,6 +83,7 @@ impl Wire {
                 PeerOp::Interest(wish) if is_gateway => link.subscribe_gateway(&wish).expect("it may"),
                 PeerOp::Interest(wish) => link.subscribe(&wish).expect("it may"),
                 PeerOp::NoInterest(wish) if is_gateway => link.unsubscribe_gateway(&wish),
+                PeerOp::NoInterest(wish) if is_leaf => link.unsubscribe_leaf(&wish),
                 PeerOp::Message(message) if is_leaf => {
                     link.publish_leaf(&mut shard.borrow_mut(), &message, None, net.now()).expect("it may");
                 }
@@ -216,6 +218,42 @@ fn what_others_publish_on_the_reply_of_a_request_is_no_answer() {
     net.flush_all();
     assert_eq!(outbound.got(&net, "RMSG"), [format!("RMSG $G {reply} 4")]);
     assert_eq!(listens.received(), "");
+}
+
+/// Two clients whose subscriptions take turns are two, and of very many it is not looked who they
+/// are.
+#[test]
+fn who_was_asked_is_told_by_clients_and_not_by_subscriptions() {
+    for (many, crossed) in [(2 * MOST_RECEIVERS, 0), (8 * MOST_RECEIVERS, 1)] {
+        let net = net();
+        let [mut inbound, outbound] = Wire::both(&net);
+        let mut asked = [client(&net, ""), client(&net, "")];
+        for sid in 0..many {
+            asked[sid % 2].send(format!("SUB work {sid}\r\n"));
+        }
+        let mut other = client(&net, "");
+        inbound.says(&net, &format!("RMSG $G work {} 1\r\n?\r\n", of_a("r")));
+        other.publish("r", "x");
+        net.flush_all();
+        assert_eq!(outbound.got(&net, "RMSG").len(), crossed, "{many} subscriptions");
+    }
+}
+
+/// A mapped reply is forgotten also where no other request or answer comes.
+#[test]
+fn mapped_replies_are_forgotten_where_nothing_happens() {
+    let net = net();
+    let [mut inbound, _outbound] = Wire::both(&net);
+    let _serves = client(&net, "SUB work 1\r\n");
+    let account = net.broker.accounts().remove(0);
+    for _ in 0..2 {
+        inbound.says(&net, &format!("RMSG $G work {} 1\r\n?\r\n", of_a("r")));
+        net.quiet_second(0);
+        assert!(account.gateway_replies.is_any());
+        net.advance(Duration::from_secs(3));
+        net.quiet_second(0);
+        assert!(!account.gateway_replies.is_any());
+    }
 }
 
 /// A route that is kept tells who was asked: plain subscriptions, such that share their bytes, and
@@ -391,6 +429,14 @@ fn a_group_that_another_server_has_chosen_is_not_served_by_the_hub() {
     }
     assert_eq!([leaf.got(&net, "LMSG").len(), hub.got(&net, "LMSG").len()], [40, 0]);
     leaf.link.end(CloseReason::ReadError).run();
+    // A member behind another server, which wants the message beside the group as the hub does not.
+    hub.says(&net, "LS- work\r\n");
+    let (link, sink) = routed(&net);
+    let mut other = Wire { link, sink };
+    other.says(&net, "LS+ FAR $G work group 1\r\nRS+ $G work\r\n");
+    route.says(&net, "RMSG $G work | group 1\r\n?\r\n");
+    assert_eq!([other.got(&net, "RMSG").len(), hub.got(&net, "LMSG").len()], [1, 0]);
+    other.link.end(CloseReason::ReadError).run();
     route.says(&net, "RMSG $G work | group 1\r\n?\r\n");
     assert_eq!(hub.got(&net, "LMSG"), ["LMSG work | group 1"], "nobody else is left");
 }
