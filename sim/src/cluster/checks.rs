@@ -75,8 +75,8 @@ impl World {
         let is_lost = self.rng.below(10) == 0 && self.network.loss > 0;
         let now = self.now;
         let model = &mut self.streams[stream];
-        // What a server was about to send when it stood still leaves when it goes on: as if it had been
-        // on its way meanwhile.
+        // What a server was about to send when it stood still leaves when it goes on: as if it had
+        // been on its way meanwhile.
         let machine = &self.machines[from];
         let has_stood_still = now <= machine.silent_until + AWAKE;
         let is_after = |at: &u64| !(has_stood_still && *at >= machine.silent_from);
@@ -225,12 +225,21 @@ impl World {
         Ok(first.map(|seq| format!("{seq} stays, and was acknowledged")))
     }
 
+    /// The leader of a stream, for which it may have to wait: leaders are spread now and then.
+    fn one_leader(&mut self, stream: usize) -> Result<usize, String> {
+        for _ in 0..200 {
+            if let [leader] = self.leading(stream)[..] {
+                return Ok(leader);
+            }
+            self.pass(SECOND / 10)?;
+        }
+        Err(format!("S{stream}: not one leader"))
+    }
+
     /// A message is published to each stream, and acknowledged in its time.
     pub(super) fn publish_last(&mut self) -> Result<(), String> {
         for stream in 0..self.streams.len() {
-            let [leader] = self.leading(stream)[..] else {
-                return Err(format!("S{stream}: not one leader"));
-            };
+            let leader = self.one_leader(stream)?;
             let before = self.counts.stored;
             self.publish_plain(stream, leader);
             for _ in 0..200 {

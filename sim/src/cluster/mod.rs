@@ -22,6 +22,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use self::moves::changes_members;
 use self::plan::LIFETIME;
 use self::world::{SECOND, World};
 use crate::{Run, Wrong};

@@ -72,9 +72,9 @@ pub(super) struct StreamModel {
     /// Deliveries that wait to be acknowledged.
     pub(super) hands: Vec<Delivery>,
     pub(super) delivered: BTreeSet<u64>,
-    /// Messages of which an acknowledgement was sent, and those of which one was confirmed.
+    /// Messages of which an acknowledgement was sent, and those of which one was confirmed, with
+    /// the time of that.
     pub(super) settled: BTreeSet<u64>,
-    /// With when that was.
     pub(super) confirmed: BTreeMap<u64, u64>,
     /// Sequence below which a purge was asked for, and one below which all was purged.
     pub(super) purge_asked: u64,

@@ -1,6 +1,6 @@
 //! Changes of a stream's replicas while clients are at work: more and fewer of them, a server that
-//! is to be left, and changes that are called off. Drawn from numbers of their own, in a third of the
-//! seeds.
+//! is to be left, and changes that are called off. Drawn from numbers of their own, in a third of
+//! the seeds.
 
 use myelin_stdx::rng::Rng;
 
@@ -15,12 +15,18 @@ const RATE: u64 = 25;
 /// Seconds in which the last change of a stream is accepted, when nothing goes wrong any more.
 const LONGEST: u64 = 150;
 
-/// What is drawn for changes of members.
+/// Draws for changes of members.
 pub(super) struct Moves {
     rng: Rng,
     /// Whether a stream may have one replica for a while: half of the seeds check less then, as
     /// what one server alone has may be lost with its power.
     can_be_alone: bool,
+}
+
+/// Whether streams change their members in a seed.
+#[must_use]
+pub fn changes_members(seed: u64) -> bool {
+    Rng::seeded(seed ^ MOVES).below(3) == 0
 }
 
 impl Moves {
@@ -89,8 +95,8 @@ impl World {
         self.ask(Asked::Nothing, home, &to, (&api, ""));
     }
 
-    /// Asks for a stream to be led by a server, if it is one of its members. Answers where the client
-    /// is that asks.
+    /// Asks for a stream to be led by a server, if it is one of its members. Answers where the
+    /// client is that asks.
     pub(super) fn prefer(&mut self, stream: usize, server: usize) -> Option<usize> {
         let home = self.home()?;
         let (to, name) = (self.running(), &self.streams[stream].plan.name);

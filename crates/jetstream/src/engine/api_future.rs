@@ -17,7 +17,7 @@ struct ApiFuture {
 
 enum WorkState {
     Waits(Work),
-    /// It is being polled; `is_woken`: and has been woken meanwhile.
+    /// Being polled; `is_woken`: and woken meanwhile.
     Goes {
         is_woken: bool,
     },

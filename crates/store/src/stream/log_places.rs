@@ -1,5 +1,5 @@
-//! Places in segments of a group's log at which a reading has ended: whoever reads for a member that
-//! is behind reads what comes next, and need not look for it.
+//! Places in segments of a group's log at which a reading has ended: whoever reads for a member
+//! that is behind reads what comes next, and need not look for it.
 
 use std::sync::Mutex;
 

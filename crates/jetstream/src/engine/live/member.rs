@@ -23,7 +23,7 @@ use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Weak};
 
 impl LiveStream {
@@ -84,12 +84,7 @@ impl LiveStream {
             catch_up: CatchUp::default(),
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
-        *lock(&self.membership.member) = Some(joined);
-        self.membership.is_taken.store(true, Release);
-        // Whoever takes that back from here on tells it; whoever did before has not.
-        if let Some(joined) = &mut *lock(&self.membership.member) {
-            joined.candidacy.is_aside = groups.is_aside(place.group);
-        }
+        self.membership.take(joined);
         drop(guard);
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.

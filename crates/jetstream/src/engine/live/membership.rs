@@ -11,12 +11,13 @@ use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
 use myelin_replica::{MemberProgress, Members, Peer, RaftMessage, RaftMessageKind, RaftRole};
+use myelin_stdx::sync::lock;
 use myelin_store::{InstallPoint, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed};
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -196,6 +197,16 @@ pub(super) struct MemberWork {
 }
 
 impl Membership {
+    /// The stream is a member from here on.
+    pub(super) fn take(&self, joined: JoinedMember) {
+        *lock(&self.member) = Some(joined);
+        self.is_taken.store(true, Release);
+        // Who has taken back before that the group is set aside has not told it.
+        if let Some(joined) = &mut *lock(&self.member) {
+            joined.candidacy.is_aside = joined.groups.is_aside(joined.place.group);
+        }
+    }
+
     /// Whether the stream is a member of a group.
     pub(super) fn is_taken(&self) -> bool {
         self.is_taken.load(Acquire)
@@ -241,18 +252,8 @@ impl JoinedMember {
             }
             MemberEvent::Founders(peers) => self.be_founded_by(peers)?,
             MemberEvent::Rescue(few) => self.member.consensus_mut().rescue(few)?,
-            MemberEvent::Stand if self.may_stand_at_once() => {
-                self.member.consensus_mut().campaign()?;
-            }
-            MemberEvent::Open => {
-                if self.candidacy.open()
-                    && self.may_stand_at_once()
-                    && self.groups.may_vote()
-                    && self.may_take_lead()
-                {
-                    self.member.consensus_mut().campaign()?;
-                }
-            }
+            MemberEvent::Stand if self.may_stand_at_once() => self.member.consensus_mut().campaign()?,
+            MemberEvent::Open => self.open()?,
             MemberEvent::SetAside(is_aside) => {
                 self.candidacy.is_aside = is_aside;
                 // Nobody is to hand over to a member that would not take it.
@@ -263,6 +264,15 @@ impl JoinedMember {
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
             MemberEvent::Lapsed(peer) => self.hear_of_lapse(peer)?,
             MemberEvent::Lost(_) | MemberEvent::Stand => {}
+        }
+        Ok(())
+    }
+
+    /// The group is open: who has asked for that stands for election.
+    fn open(&mut self) -> Result<(), MemberFailed> {
+        let has_asked = self.candidacy.open();
+        if has_asked && self.may_stand_at_once() && self.groups.may_vote() && self.may_take_lead() {
+            self.member.consensus_mut().campaign()?;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Drop for StreamUpdateUnderWay {
         let account = std::mem::take(&mut self.account);
         // What comes before that goes on to wait behind the others.
         self.meta.on_api(move |meta, jetstream| {
-            let waiting = meta.changing.end(&account);
+            let waiting = meta.faults.changing.end(&account);
             waiting.into_iter().for_each(|seen| meta.carry_out(jetstream, seen));
         });
     }
@@ -71,7 +71,7 @@ impl Meta {
     ) {
         let Some(meta) = self.me.upgrade() else { return };
         let (jetstream, account) = (Arc::clone(jetstream), Arc::clone(account));
-        self.changing.begin(&seen.assignment.key.account);
+        self.faults.changing.begin(&seen.assignment.key.account);
         let under_way = StreamUpdateUnderWay { meta, account: seen.assignment.key.account.clone() };
         let host = Arc::clone(&jetstream.host);
         run_on_api(&host, async move {

@@ -44,7 +44,6 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
-use changing::Changing;
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
@@ -100,7 +99,6 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
-    changing: Changing,
     /// Streams that were restored here, and how many replicas they are to have.
     restored: Mutex<Vec<(StreamKey, i64)>>,
     me: Weak<Self>,
@@ -218,7 +216,6 @@ impl Meta {
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             watched: leadership::Watched::default(),
             faults: MetaFaults::default(),
-            changing: Changing::default(),
             restored: Mutex::default(),
             me: Weak::clone(me),
         });

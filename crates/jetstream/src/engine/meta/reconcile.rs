@@ -154,8 +154,8 @@ impl Meta {
     }
 
     /// Makes the replicas of new streams that are this server's, for [`Meta::carry_out`]: they are
-    /// durable together. Answers what has come of each, by the ids of their streams: of those before
-    /// anything else, which may make room for what comes behind it.
+    /// durable together. Answers what has come of each, by the ids of their streams: of those
+    /// before anything else, which may make room for what comes behind it.
     fn make_together<'a>(
         &self,
         jetstream: &Arc<JetStream>,
@@ -166,7 +166,7 @@ impl Meta {
             let Some(account) = jetstream.account(&assignment.key.account) else { continue };
             if assignment.is_removed
                 || account.stream(&assignment.key.stream).is_some()
-                || self.changing.is_in(&assignment.key.account)
+                || self.faults.changing.is_in(&assignment.key.account)
             {
                 break;
             }
@@ -187,7 +187,7 @@ impl Meta {
     pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
         // An account that is not here yet: its streams are made when it is.
         let Some(account) = jetstream.account(&seen.assignment.key.account) else { return };
-        let Some(seen) = self.changing.pass(seen) else { return };
+        let Some(seen) = self.faults.changing.pass(seen) else { return };
         let SeenAssignment { assignment, is_new, first, made } = &seen;
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
         if self.is_out() {

@@ -1,6 +1,7 @@
 //! Retries: streams of this server that are not as they are assigned, and when that is tried again.
 
 use super::assignment::{Assignment, StreamKey};
+use super::changing::Changing;
 use myelin_jsapi::ApiError;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -14,11 +15,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Streams whose removal was proposed as they cannot be made here, and why.
 type RefusedCreates = BTreeMap<StreamKey, (Arc<Assignment>, ApiError)>;
 
-/// Assignments that could not be carried out here, or not be read.
+/// Assignments that could not be carried out here, or not yet, or not be read.
 #[derive(Default)]
 pub(super) struct MetaFaults {
     pub(super) retries: Mutex<Retries>,
     pub(super) refused: Mutex<RefusedCreates>,
+    pub(super) changing: Changing,
     /// The message of the meta stream that could not be read at the last look.
     pub(super) unread: AtomicU64,
     /// The last message of the meta stream that was here when this life began.

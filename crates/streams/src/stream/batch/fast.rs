@@ -200,8 +200,8 @@ impl FastBatches {
         }
     }
 
-    /// Gives up batches of which messages behind `last` were stored, which are taken back, and tells
-    /// nobody: another leader knows of none of them, and counts no gap.
+    /// Gives up batches of which messages behind `last` were stored, which are taken back, and
+    /// tells nobody: another leader knows of none of them, and counts no gap.
     pub fn take_back(&mut self, last: u64) {
         self.batches.retain(|batch| !batch.has_stored_behind(last));
     }

@@ -210,7 +210,7 @@ fn entries_that_are_taken_back_leave_no_message_id_and_answer_nobody() {
     assert!(answers.is_empty(), "it is the last one: {answers:?}");
 }
 
-/// Otherwise its publisher would be told that all is stored, when this server leads again soon.
+/// A publisher must not be told that all is stored, when this server leads again soon.
 #[test]
 fn a_fast_batch_ends_with_its_messages_that_are_taken_back() {
     let mut bench = fast();

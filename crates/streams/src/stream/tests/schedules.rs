@@ -136,7 +136,7 @@ fn a_schedule_that_is_not_alone_on_its_subject_ends_with_its_message() {
     assert!(failures > 1, "{failures}");
 }
 
-/// Otherwise it stayed for as long as the one that has taken its place.
+/// A schedule stayed for as long as the one that had taken its place.
 #[test]
 fn a_schedule_that_could_not_be_replaced_goes_when_it_is_due() {
     let mut left = 0;
