@@ -82,16 +82,18 @@ impl Shard {
             return self.pass_answer_on(&route, account, routed);
         }
         let (unmapped, whole) = unmapped(routed);
-        let mut tail = Vec::with_capacity(routed.body.len() + unmapped.reply.len() + 24);
-        encode::tail(&mut tail, unmapped.reply, routed.digits.0, routed.digits.1, routed.body);
+        // What a stream delivers shows the subject under which it was stored.
+        let (to, subject, reply) = addressed(&Routed { subject: mapped.reply, ..unmapped });
+        let mut tail = Vec::with_capacity(routed.body.len() + reply.len() + 24);
+        encode::tail(&mut tail, reply, routed.digits.0, routed.digits.1, routed.body);
         let from = Publisher {
             source: Source::Answer { whole_reply: whole },
             ..Publisher::internal(conn, account, now)
         };
         if !whole.is_empty() {
-            self.remember(&from, (mapped.reply, unmapped.reply));
+            self.remember(&from, (mapped.reply, reply));
         }
-        let message = message_of(routed, (&[], mapped.reply, unmapped.reply), (&tail, None));
+        let message = message_of(routed, (to, subject, reply), (&tail, None));
         let _ = self.publish_onward(from, message);
     }
 

@@ -9,6 +9,7 @@ use crate::gateway_replies::MOST_RECEIVERS;
 use crate::imports::AccountConfig;
 use crate::link::Link;
 use crate::link::gateway_end::{GatewaySide, GatewayTerms};
+use crate::link::gateway_links::GatewayLinks;
 use crate::link::leaf_end::{LeafDialler, LeafRole};
 use myelin_auth::{AuthConfig, Method, Users};
 use myelin_wire::error::CloseReason;
@@ -196,6 +197,26 @@ fn a_leaf_node_with_an_answer_for_the_own_cluster_reaches_who_awaits_it() {
     leaf.says(&net, &format!("LMSG {own}_INBOX.x 1\r\n!\r\n"));
     assert_eq!(awaits.received(), "MSG _INBOX.x 1 1\r\n!\r\n");
     awaits.leave();
+}
+
+/// What a stream of another cluster delivers to a mapped reply is shown under its own subject, and
+/// its acknowledgement goes where it is awaited.
+#[test]
+fn what_a_stream_of_another_cluster_delivers_can_be_acknowledged() {
+    let net = net();
+    let [mut inbound, outbound] = Wire::both(&net);
+    let mut pulls = client(&net, "SUB _INBOX.x 1\r\n");
+    let own = GatewayLinks::of(&net.broker.cluster).unwrap().own();
+    let own = String::from_utf8(reply_prefix(own.cluster, own.server)).unwrap();
+    let (ack, whole) =
+        ("$JS.ACK.S.c.1.1.1.1795915373861747008.5", of_a("$JS.ACK.S.c.1.1.1.1795915373861747008.5"));
+    inbound.says(&net, &format!("RMSG $G {own}_INBOX.x {whole}@s.x 1\r\n!\r\n"));
+    assert_eq!(pulls.received(), format!("MSG s.x 1 {ack} 1\r\n!\r\n"));
+    pulls.publish(ack, "+ACK");
+    net.flush_all();
+    assert_eq!(outbound.got(&net, "RMSG"), [format!("RMSG $G {whole} 4")]);
+    inbound.says(&net, &format!("RMSG $G {own}_INBOX.x {ack}@s.x 1\r\n!\r\n"));
+    assert_eq!(pulls.received(), format!("MSG s.x 1 {ack} 1\r\n!\r\n"), "one that is not mapped");
 }
 
 /// Only who was asked gives an answer: what others publish on the same subject goes where it is

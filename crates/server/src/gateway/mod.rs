@@ -52,14 +52,15 @@ pub(crate) struct GatewayOffers {
 }
 
 impl GatewayOffers {
-    /// Listeners that show a proof of their own. `present`: the one that is shown now.
+    /// The listener, which shows a proof, and what has TLS of its own for dialling. `present`: the
+    /// proof that is shown now.
     pub(crate) fn listeners(
         &mut self,
         present: Option<Arc<Staple>>,
     ) -> impl Iterator<Item = TlsListener<'_>> {
         let own = self.own.as_mut().map(|offer| TlsListener::of_links(offer, present));
         let others = self.remotes.values_mut().filter(|(_, is_own)| *is_own);
-        own.into_iter().chain(others.map(|(offer, _)| TlsListener::of_links(offer, None)))
+        own.into_iter().chain(others.map(|(offer, _)| TlsListener::of_dialled(offer)))
     }
 
     fn notes(&self) -> impl Iterator<Item = &String> {

@@ -75,6 +75,8 @@ pub(crate) struct TlsListener<'l> {
     pub(crate) present: Option<Arc<Staple>>,
     /// Kind of those who connect there.
     kind: PeerKind,
+    /// Whether nobody connects, and the TLS is for dialling.
+    only_dials: bool,
 }
 
 impl<'l> TlsListener<'l> {
@@ -84,14 +86,19 @@ impl<'l> TlsListener<'l> {
         terms: Option<&'l mut TlsTerms>,
         present: Option<Arc<Staple>>,
     ) -> Option<Self> {
-        Some(Self { tls: tls?, terms: terms?, present, kind: PeerKind::Client })
+        Some(Self { tls: tls?, terms: terms?, present, kind: PeerKind::Client, only_dials: false })
     }
 
     /// The listener for other servers, of the cluster or of others. Compat: authorities are not
     /// asked about those.
     pub(crate) fn of_links(offer: &'l mut LinkOffer, present: Option<Arc<Staple>>) -> Self {
         let kind = offer.kind;
-        Self { tls: &offer.options, terms: &mut offer.terms, present, kind }
+        Self { tls: &offer.options, terms: &mut offer.terms, present, kind, only_dials: false }
+    }
+
+    /// TLS for servers that are dialled: nobody sees a proof, theirs have to come.
+    pub(crate) fn of_dialled(offer: &'l mut LinkOffer) -> Self {
+        Self { only_dials: true, ..Self::of_links(offer, None) }
     }
 
     /// The listener for leaf nodes. Compat: they are shown no proof.
@@ -99,7 +106,13 @@ impl<'l> TlsListener<'l> {
         tls: Option<&'l TlsOptions>,
         offer: Option<&'l mut LeafOffer>,
     ) -> Option<Self> {
-        Some(Self { tls: tls?, terms: &mut offer?.terms, present: None, kind: PeerKind::LeafNode })
+        Some(Self {
+            tls: tls?,
+            terms: &mut offer?.terms,
+            present: None,
+            kind: PeerKind::LeafNode,
+            only_dials: false,
+        })
     }
 }
 
@@ -161,10 +174,14 @@ impl Ocsp {
         listeners: impl IntoIterator<Item = TlsListener<'l>>,
     ) -> Result<StagedOcsp, String> {
         let (mut next, mut has_proven) = (StagedOcsp::default(), false);
-        for TlsListener { tls, terms, present, kind } in listeners {
+        for TlsListener { tls, terms, present, kind, only_dials } in listeners {
             if kind != PeerKind::LeafNode
-                && let Err(error) =
-                    self.staple(options, (tls, kind.name()), (terms, present), &mut next.staplings)
+                && let Err(error) = self.staple(
+                    options,
+                    (tls, kind.name()),
+                    (terms, present),
+                    (only_dials, &mut next.staplings),
+                )
             {
                 next.complaint.get_or_insert(error);
             }
@@ -236,12 +253,15 @@ impl Ocsp {
         options: &Options,
         (tls, kind): (&TlsOptions, &'static str),
         (terms, present): (&TlsTerms, Option<Arc<Staple>>),
-        staplings: &mut Vec<Stapling>,
+        (only_dials, staplings): (bool, &mut Vec<Stapling>),
     ) -> Result<(), String> {
         let Some(stapling) = Stapling::of(options, (tls, kind), &terms.staple, &self.log)? else {
             return Ok(());
         };
         terms.staple.want();
+        if only_dials {
+            return Ok(());
+        }
         if let Some(present) = present {
             terms.staple.inherit(&present);
         }

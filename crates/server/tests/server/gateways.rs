@@ -12,6 +12,7 @@ mod messages;
 mod pages;
 mod schedule;
 mod secure;
+mod streams;
 mod three;
 mod tokens;
 

@@ -1,0 +1,110 @@
+//! Streams that another cluster holds: clients of a server without JetStream use them over a
+//! gateway.
+
+use super::Site;
+use crate::client::plain;
+use crate::process::Server;
+use crate::routes::{Ours, Reference, ServerKind, free_port};
+use async_nats::jetstream::{self, AckKind, Context, consumer, kv, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const MESSAGES: usize = 50;
+
+/// The cluster B of two nats-servers with JetStream, which needs routes there, and a server of A
+/// without.
+fn with_streams(first: ServerKind, homes: &[TempDir; 2]) -> Option<(Site, [Site; 2])> {
+    let (port, others, routes) = (free_port(), [free_port(), free_port()], [free_port(), free_port()]);
+    let member = |at: usize| {
+        let more = format!(
+            "jetstream {{ store_dir: {:?} }}\ncluster {{ name: B, listen: \"127.0.0.1:{}\", no_advertise: true, \
+             routes: [\"nats://127.0.0.1:{}\", \"nats://127.0.0.1:{}\"] }}",
+            homes[at].path(),
+            routes[at],
+            routes[0],
+            routes[1]
+        );
+        Site::start(Reference, (["B1", "B2"][at], "B", others[at]), &[("A", port)], "", &more)
+    };
+    let members = [member(0)?, member(1)?];
+    Some((Site::start(first, ("A1", "A", port), &[("B", others[0])], "", "")?, members))
+}
+
+async fn use_bucket(js: &Context) {
+    let bucket = kv::Config { bucket: "b".to_owned(), history: 3, ..Default::default() };
+    let bucket = js.create_key_value(bucket).await.expect("a bucket");
+    let mut watched = bucket.watch("k").await.expect("a watcher");
+    let revision = bucket.put("k", "1".into()).await.expect("it is stored");
+    bucket.update("k", "2".into(), revision).await.expect("nobody has changed it");
+    bucket.update("k", "3".into(), revision).await.expect_err("it has been changed");
+    assert_eq!(bucket.get("k").await.expect("it can be read").as_deref(), Some(&b"2"[..]));
+    for value in ["1", "2"] {
+        assert_eq!(watched.next().await.expect("it goes on").expect("an entry").value, value);
+    }
+}
+
+/// Does with streams what applications do, from the server's clients.
+async fn use_streams(server: &Server) {
+    let js = jetstream::new(plain(server).await);
+    // Until the API is heard of, and the cluster has a leader.
+    let made = loop {
+        let config = stream::Config {
+            name: "S".to_owned(),
+            subjects: vec!["s.>".to_owned()],
+            allow_direct: true,
+            ..Default::default()
+        };
+        if let Ok(made) = js.create_stream(config).await {
+            break made;
+        }
+    };
+    for at in 0..MESSAGES {
+        let ack = js.publish("s.x", at.to_string().into()).await.expect("connected");
+        assert_eq!(ack.await.expect("it is stored").sequence, at as u64 + 1);
+    }
+    let config = consumer::pull::Config {
+        durable_name: Some("c".to_owned()),
+        ack_wait: Duration::from_secs(60),
+        ..Default::default()
+    };
+    let mut pull = made.create_consumer(config).await.expect("a consumer");
+    let mut taken = Vec::new();
+    while taken.len() < MESSAGES {
+        let batch = pull.fetch().max_messages(MESSAGES - taken.len()).messages().await.expect("a batch");
+        let batch: Vec<_> = batch.try_collect().await.expect("messages");
+        for message in batch {
+            message.double_ack_with(AckKind::Ack).await.expect("it is confirmed");
+            taken.push(String::from_utf8_lossy(&message.payload).into_owned());
+        }
+    }
+    let expected: Vec<_> = (0..MESSAGES).map(|at| at.to_string()).collect();
+    assert_eq!(taken, expected, "each once, for each is acknowledged");
+    let info = pull.info().await.expect("there is one");
+    assert_eq!((info.num_pending, info.num_ack_pending, info.num_redelivered), (0, 0, 0));
+    let direct = made.direct_get(7).await.expect("it is stored");
+    assert_eq!(direct.payload, "6");
+    use_bucket(&js).await;
+    js.delete_stream("S").await.expect("it was there");
+}
+
+/// The same within a time, in a runtime of its own.
+fn check(server: &Server, whose: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(20), use_streams(server))
+            .await
+            .unwrap_or_else(|_| panic!("{whose}"));
+    });
+}
+
+fn homes() -> [TempDir; 2] {
+    [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"))
+}
+
+#[test]
+fn clients_use_the_streams_of_another_cluster() {
+    let homes = homes();
+    let Some((a, _members)) = with_streams(Ours, &homes) else { return };
+    check(&a.server, "over the gateway");
+}
