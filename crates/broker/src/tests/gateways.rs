@@ -199,7 +199,7 @@ fn a_leaf_node_with_an_answer_for_the_own_cluster_reaches_who_awaits_it() {
     awaits.leave();
 }
 
-/// What a stream of another cluster delivers to a mapped reply is shown under its own subject, and
+/// A delivery of a stream in another cluster to a mapped reply is shown under its own subject, and
 /// its acknowledgement goes where it is awaited.
 #[test]
 fn what_a_stream_of_another_cluster_delivers_can_be_acknowledged() {

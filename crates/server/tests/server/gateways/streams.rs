@@ -88,7 +88,7 @@ async fn use_streams(server: &Server) {
     js.delete_stream("S").await.expect("it was there");
 }
 
-/// The same within a time, in a runtime of its own.
+/// Uses streams by a server, for 20 s at most.
 fn check(server: &Server, whose: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
