@@ -15,7 +15,7 @@ mod permissions;
 mod reloading;
 pub(crate) mod secure;
 mod shapes;
-mod tokens;
+pub(crate) mod tokens;
 mod without_jetstream;
 
 use crate::eventually;

@@ -44,9 +44,8 @@ impl Candidacy {
     }
 
     /// Nothing is heard of another member any more: what it is, it says when it is asked to lead.
-    /// Answers whether it took no lead.
-    pub(super) fn forget(&mut self, peer: Peer) -> bool {
-        self.others_aside.remove(&peer)
+    pub(super) fn forget(&mut self, peer: Peer) {
+        self.others_aside.remove(&peer);
     }
 
     /// Whether the group is not open, as far as was said.

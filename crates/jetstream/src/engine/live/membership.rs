@@ -237,15 +237,7 @@ impl JoinedMember {
             MemberEvent::Tick => self.tick(end)?,
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
             MemberEvent::NewLife(peer, life) => self.hear_of_life(peer, life)?,
-            MemberEvent::Lost(peer) if self.candidacy.forget(peer) => {
-                self.hear(MemberEvent::Lost(peer), end, now)?
-            }
-            MemberEvent::Lost(peer) if self.amnesia.is_some() => {
-                self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
-            }
-            MemberEvent::Lost(peer) if self.member.consensus().leader() == Some(peer) => {
-                self.member.consensus_mut().wake(true)?;
-            }
+            MemberEvent::Lost(peer) => self.hear_of_loss(peer)?,
             MemberEvent::Want(peers) => {
                 self.member.want_members(&peers);
                 (self.wanted, self.last_said.has_members) = (peers, false);
@@ -263,7 +255,18 @@ impl JoinedMember {
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
             MemberEvent::Lapsed(peer) => self.hear_of_lapse(peer)?,
-            MemberEvent::Lost(_) | MemberEvent::Stand => {}
+            MemberEvent::Stand => {}
+        }
+        Ok(())
+    }
+
+    /// Another server is not heard of any more.
+    fn hear_of_loss(&mut self, peer: Peer) -> Result<(), MemberFailed> {
+        self.candidacy.forget(peer);
+        if let Some(amnesia) = &mut self.amnesia {
+            amnesia.forget(peer);
+        } else if self.member.consensus().leader() == Some(peer) {
+            self.member.consensus_mut().wake(true)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::house::stream;
 use super::meta_cluster::{MetaCluster, NAMES};
-use crate::engine::meta::peer_of;
+use crate::engine::meta::{Meta, peer_of};
 use myelin_disk::faulty::DiskFault;
 use myelin_jsapi::ApiError;
 use std::io::ErrorKind;
@@ -86,56 +86,71 @@ fn refuse_at(
     cluster.house(other).host.warnings_with("is not as it is assigned") > 0
 }
 
-/// A removal that takes it back is on its way for as long as the meta leader stands still. Until it
-/// is decided nobody serves the stream, whoever else has a replica and however often its server
-/// tries again: nothing is acknowledged that goes with it.
-#[test]
-fn a_stream_that_may_still_be_taken_back_is_served_by_nobody() {
+/// Making of a stream that the disk of its first server, `other`, has refused at a point.
+struct RefusedMaking {
+    leader: usize,
+    other: usize,
+    replicas: usize,
+    point: u64,
+}
+
+/// Has the first server of a stream refuse to make it, with one replica and with three, at one
+/// point of its disk after the other: `before` comes between the assignment and the attempt, and
+/// `then` looks at what comes of it.
+fn at_each_refusal(
+    before: impl Fn(&mut MetaCluster, &RefusedMaking),
+    then: impl Fn(&mut MetaCluster, &RefusedMaking),
+) {
     let mut refused = [0; 2];
     for (kind, replicas) in [1, 3].into_iter().enumerate() {
         for point in 0..8 {
             let mut cluster = MetaCluster::with_meta(3);
             cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
             let leader = cluster.meta_leader().expect("it is there");
-            let other = usize::from(leader == 0);
-            let live = cluster.house(leader).jetstream.meta().expect("it leads").live();
-            let hold = || live.hold_publishes();
-            if !refuse_at(&mut cluster, (other, replicas), point, |_| hold()) {
-                continue;
+            let of = RefusedMaking { leader, other: usize::from(leader == 0), replicas, point };
+            if refuse_at(&mut cluster, (of.other, replicas), point, |cluster| before(cluster, &of)) {
+                refused[kind] += 1;
+                then(&mut cluster, &of);
             }
-            refused[kind] += 1;
+        }
+    }
+    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
+}
+
+fn meta_of(cluster: &mut MetaCluster, number: usize) -> Arc<Meta> {
+    cluster.house(number).jetstream.meta().expect("it has one")
+}
+
+/// A removal that takes it back is on its way for as long as the meta leader stands still. Until it
+/// is decided nobody serves the stream, whoever else has a replica and however often its server
+/// tries again: nothing is acknowledged that goes with it.
+#[test]
+fn a_stream_that_may_still_be_taken_back_is_served_by_nobody() {
+    at_each_refusal(
+        |cluster, of| meta_of(cluster, of.leader).live().hold_publishes(),
+        |cluster, &RefusedMaking { leader, point, .. }| {
             for _ in 0..24 {
                 cluster.pass(10);
                 (0..3).for_each(|number| cluster.publish(number, "lost"));
                 assert_eq!((cluster.acks(), cluster.leader()), (0, None), "point {point}");
                 assert!(cluster.take_answers().is_empty());
             }
-            live.store_held();
+            meta_of(cluster, leader).live().store_held();
             cluster.pass(60);
             let answers = cluster.take_answers();
             assert!(answers.len() == 1 && answers[0].contains("error"), "{answers:?}");
             assert_eq!(cluster.holders("S"), [0; 0], "point {point}: the first decision was to take it back");
-        }
-    }
-    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
+        },
+    );
 }
 
 /// The removal that would take it back is lost: others lead it, or its server makes it later. When
 /// one comes late after all, whoever leads the meta group then, it removes nothing.
 #[test]
 fn a_stream_that_is_served_is_not_taken_back() {
-    let mut refused = [0; 2];
-    for (kind, replicas) in [1, 3].into_iter().enumerate() {
-        for point in 0..8 {
-            let mut cluster = MetaCluster::with_meta(3);
-            cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
-            let leader = cluster.meta_leader().expect("it is there");
-            let other = usize::from(leader == 0);
-            let cut = |cluster: &mut MetaCluster| cluster.isolated.push(other);
-            if !refuse_at(&mut cluster, (other, replicas), point, cut) {
-                continue;
-            }
-            refused[kind] += 1;
+    at_each_refusal(
+        |cluster, of| cluster.isolated.push(of.other),
+        |cluster, &RefusedMaking { leader, other, replicas, point }| {
             let meta = cluster.house(other).jetstream.meta().expect("it has one");
             let (first, seq) = meta.known("$G", "S");
             let first = first.expect("it is assigned");
@@ -152,41 +167,24 @@ fn a_stream_that_is_served_is_not_taken_back() {
                 meta.take_back(&jetstream, (&first, seq), &ApiError::STREAM_NOT_FOUND);
                 cluster.pass(20);
             };
-            late(&mut cluster);
+            late(cluster);
             let heir = (0..3).find(|&number| number != leader && number != other).expect("a third");
-            cluster
-                .house(leader)
-                .jetstream
-                .meta()
-                .expect("it leads")
-                .live()
-                .hand_over_to(peer_of(NAMES[heir]));
+            meta_of(cluster, leader).live().hand_over_to(peer_of(NAMES[heir]));
             cluster.wait_until("another meta leader", |cluster| cluster.meta_leader() == Some(heir));
-            late(&mut cluster);
+            late(cluster);
             assert_eq!(cluster.holders("S").len(), replicas, "point {point}: it stays");
-            let info = ask(&mut cluster, "STREAM.INFO.S", "");
+            let info = ask(cluster, "STREAM.INFO.S", "");
             assert!(info.contains(r#""messages":1"#), "{info}");
-        }
-    }
-    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
+        },
+    );
 }
 
 /// Its next life may find the assignment as it was, while the removal is on its way still.
 #[test]
 fn a_server_that_is_started_anew_makes_no_stream_that_it_has_taken_back() {
-    let mut refused = [0; 2];
-    for (kind, replicas) in [1, 3].into_iter().enumerate() {
-        for point in 0..8 {
-            let mut cluster = MetaCluster::with_meta(3);
-            cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
-            let leader = cluster.meta_leader().expect("it is there");
-            let other = usize::from(leader == 0);
-            let live = cluster.house(leader).jetstream.meta().expect("it leads").live();
-            let hold = || live.hold_publishes();
-            if !refuse_at(&mut cluster, (other, replicas), point, |_| hold()) {
-                continue;
-            }
-            refused[kind] += 1;
+    at_each_refusal(
+        |cluster, of| meta_of(cluster, of.leader).live().hold_publishes(),
+        |cluster, &RefusedMaking { leader, other, point, .. }| {
             cluster.kill(other);
             cluster.begin(other);
             for _ in 0..10 {
@@ -194,12 +192,11 @@ fn a_server_that_is_started_anew_makes_no_stream_that_it_has_taken_back() {
                 (0..3).for_each(|number| cluster.publish(number, "lost"));
                 assert_eq!((cluster.acks(), cluster.leader()), (0, None), "point {point}");
             }
-            live.store_held();
+            meta_of(cluster, leader).live().store_held();
             cluster.pass(60);
             assert_eq!(cluster.holders("S"), [0; 0], "point {point}");
-        }
-    }
-    assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
+        },
+    );
 }
 
 /// A client hears of its stream from its leader, and asks before the meta leader has looked.

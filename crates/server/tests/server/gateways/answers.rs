@@ -2,6 +2,7 @@
 
 use super::{Site, joined, login, pairs, routed};
 use crate::eventually;
+use crate::raw::Raw;
 use crate::routes::{MIXES, free_port};
 
 #[test]
@@ -81,6 +82,19 @@ const ACCOUNTS: &str = r#"accounts {
   X { users: [{user: x, password: x}], exports: [{service: "svc.>"}] }
   Y { users: [{user: y, password: y}], imports: [{service: {account: X, subject: "svc.>"}, to: "my.>"}] } }"#;
 
+/// Asks a service, imported as `my`, so many times, and has it answer each time.
+pub(super) fn imported_answers(asks: &mut Raw, serves: &mut Raw, turns: usize) {
+    for turn in 0..turns {
+        asks.send(&format!("SUB inbox.{turn} 3\r\nPUB my.a inbox.{turn} 1\r\n?\r\n"));
+        let request = serves.message();
+        assert_eq!(request.subject, "svc.a");
+        serves.publish(&request.reply.expect("a request has a reply"), "!");
+        let answer = asks.message();
+        assert_eq!((answer.subject.as_str(), answer.text()), (&*format!("inbox.{turn}"), "!"));
+        asks.send("UNSUB 3\r\n");
+    }
+}
+
 #[test]
 fn a_service_of_another_account_answers_from_another_cluster() {
     for [one, two] in pairs(ACCOUNTS) {
@@ -88,15 +102,7 @@ fn a_service_of_another_account_answers_from_another_cluster() {
             let (mut asks, mut serves, mut probe) = (login("y", here), login("x", there), login("x", here));
             serves.subscribe("svc.>", 1);
             joined(&mut probe, &mut serves);
-            for turn in 0..10 {
-                asks.send(&format!("SUB inbox.{turn} 3\r\nPUB my.a inbox.{turn} 1\r\n?\r\n"));
-                let request = serves.message();
-                assert_eq!(request.subject, "svc.a");
-                serves.publish(&request.reply.expect("a request has a reply"), "!");
-                let answer = asks.message();
-                assert_eq!((answer.subject.as_str(), answer.text()), (&*format!("inbox.{turn}"), "!"));
-                asks.send("UNSUB 3\r\n");
-            }
+            imported_answers(&mut asks, &mut serves, 10);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Accounts of tokens in clusters that are joined by gateways: preloaded, kept by all servers,
 //! asked for elsewhere, and limited everywhere together.
 
+use super::answers::imported_answers;
 use super::{Site, joined};
 use crate::eventually;
 use crate::raw::Raw;
 use crate::resolving::{BEARER, OPEN, issued, login, text};
+use crate::routes::tokens::servers;
 use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, messages};
 use myelin_compat::identity::Identities;
-use serde_json::Value;
 use std::time::{Duration, Instant};
 
 const LIMITED: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":2,"leaf":-1}"#;
@@ -109,16 +110,6 @@ fn answers(raw: &mut Raw, subject: &str, body: &str, count: usize) -> Vec<String
     texts
 }
 
-/// Names of the servers that have answered.
-fn servers(answers: &[String]) -> Vec<String> {
-    let name = |text: &String| {
-        serde_json::from_str::<Value>(text).ok()?["server"]["name"].as_str().map(str::to_owned)
-    };
-    let mut names: Vec<_> = answers.iter().filter_map(name).collect();
-    names.sort();
-    names
-}
-
 const THREE: [[ServerKind; 3]; 3] =
     [[Ours, Ours, Ours], [Ours, Reference, Ours], [Reference, Ours, Reference]];
 
@@ -155,15 +146,7 @@ fn a_service_of_an_account_with_a_token_answers_another_cluster() {
             serves.subscribe("svc.>", 1);
             joined(&mut lab.client(&sites[here], "serves"), &mut serves);
             let mut asks = lab.client(&sites[here], "asks");
-            for turn in 0..5 {
-                asks.send(&format!("SUB inbox.{turn} 3\r\nPUB my.a inbox.{turn} 1\r\n?\r\n"));
-                let request = serves.message();
-                assert_eq!(request.subject, "svc.a");
-                serves.publish(&request.reply.expect("a request has a reply"), "!");
-                let answer = asks.message();
-                assert_eq!((answer.subject.as_str(), answer.text()), (&*format!("inbox.{turn}"), "!"));
-                asks.send("UNSUB 3\r\n");
-            }
+            imported_answers(&mut asks, &mut serves, 5);
         }
     }
 }

@@ -130,7 +130,7 @@ fn answers(raw: &mut Raw, subject: &str, body: &str, count: usize) -> Vec<String
 }
 
 /// Names of the servers that have answered.
-fn servers(answers: &[String]) -> Vec<String> {
+pub(crate) fn servers(answers: &[String]) -> Vec<String> {
     let name = |text: &String| {
         serde_json::from_str::<Value>(text).ok()?["server"]["name"].as_str().map(str::to_owned)
     };
