@@ -75,6 +75,14 @@ impl Members {
         Self { voters, outgoing, learners }
     }
 
+    /// Whether the votes of just the peers for which this holds elect a leader: those of both
+    /// majorities, while a change is under way.
+    #[must_use]
+    pub fn is_enough(&self, votes: impl Fn(&Peer) -> bool) -> bool {
+        let is_majority = |all: &[Peer]| all.iter().filter(|&peer| votes(peer)).count() * 2 > all.len();
+        is_majority(&self.voters) && (self.outgoing.is_empty() || is_majority(&self.outgoing))
+    }
+
     /// Members whose votes are enough, of those that vote when changes are through.
     #[must_use]
     pub fn quorum(&self) -> usize {

@@ -24,6 +24,18 @@ pub(super) fn members_of(store: &Stream, voters: &[Peer]) -> Option<Members> {
     store.note(KEY).map_or_else(|| Some(Members::of(voters)), Members::from_bytes)
 }
 
+/// Whether this member alone is a majority by a log, committed or not, while there are others that
+/// get what it has; and until whoever begins anew knows that there are none any more.
+pub(super) fn stands_alone(me: Peer, store: &Stream) -> bool {
+    let (said, settled) = (store.note(KEY), store.note(SETTLED));
+    let is_settled = said.unwrap_or_default() == settled.unwrap_or_default();
+    let members = [said, store.decided_note(KEY)].into_iter().flatten().filter_map(Members::from_bytes);
+    members.into_iter().any(|members| {
+        let is_alone = members.voters == [me] || members.outgoing == [me];
+        is_alone && (!is_settled || members != Members::of(&[me]))
+    })
+}
+
 impl GroupMember {
     /// Has just these peers vote, as soon as may be, and nobody else be a member. Counts while this
     /// member leads.
@@ -53,6 +65,7 @@ impl GroupMember {
         }
         let settled = store.note(SETTLED).unwrap_or_default();
         self.is_settled = settled == self.members;
+        self.note_standing(store);
         Ok(())
     }
 
@@ -86,10 +99,17 @@ impl GroupMember {
         false
     }
 
+    /// Where this member alone is a majority its log is the only one that counts: nobody is to know
+    /// of an entry that a loss of power can take from it.
+    fn note_standing(&mut self, store: &Stream) {
+        self.unpersisted.keep_to_itself(stands_alone(self.me, store));
+    }
+
     fn say(&mut self, stream: &mut StreamCore, key: &[u8], members: &[u8], now: Timestamp) {
         // On a full disk it is tried again with the next turn.
         let _ = stream.store_mut().propose_notes(&[(key, members)], now);
         self.unproposed.extend(stream.store_mut().take_decided());
+        self.note_standing(stream.store());
     }
 }
 

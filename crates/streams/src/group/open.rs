@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use myelin_replica::{Broken, Consensus, LogStart, MemberStart, Peer, Vote};
+use myelin_store::Stream;
 
 use super::kept_log::{KeptLog, KeptLogBounds};
 use super::persisting::Unpersisted;
@@ -29,6 +30,16 @@ pub struct GroupStart {
     pub kept_log: KeptLogBounds,
 }
 
+impl GroupStart {
+    /// Whether a member that begins with this log has to wait until it is synced: it is not, and
+    /// only what is synced counts, always or as this member alone is a majority among others.
+    #[must_use]
+    pub fn lacks_sync(&self, store: &Stream) -> bool {
+        let needs_sync = self.persistence == Persistence::Synced || changes::stands_alone(self.me, store);
+        needs_sync && !store.is_synced(store.end())
+    }
+}
+
 /// Bytes of entries that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -40,14 +51,13 @@ impl GroupMember {
     /// what counts, or says nothing of its members that is understood.
     pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
-        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log } = start;
         // Consensus takes all that it begins with for persisted.
-        match persistence {
-            Persistence::Written => stream.store_mut().flush()?,
-            Persistence::Synced if !stream.store().is_synced(stream.store().end()) => {
-                return Err(MemberFailed::NotSynced);
-            }
-            Persistence::Synced => {}
+        if start.lacks_sync(stream.store()) {
+            return Err(MemberFailed::NotSynced);
+        }
+        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log } = start;
+        if persistence == Persistence::Written {
+            stream.store_mut().flush()?;
         }
         let log = read_log(stream)?;
         let last_term = log.terms.last().map_or(log.base.1, |&(_, term)| term);

@@ -21,6 +21,8 @@ pub enum Persistence {
 #[derive(Debug)]
 pub(super) struct Unpersisted {
     persistence: Persistence,
+    /// Whether nobody hears of an entry before the disk has it.
+    is_kept_to_itself: bool,
     waiting: VecDeque<UnpersistedReady>,
     /// The vote that is to be made durable and is not yet.
     vote: Option<Vote>,
@@ -39,7 +41,12 @@ struct UnpersistedReady {
 
 impl Unpersisted {
     pub(super) fn new(persistence: Persistence) -> Self {
-        Self { persistence, waiting: VecDeque::new(), vote: None }
+        Self { persistence, is_kept_to_itself: false, waiting: VecDeque::new(), vote: None }
+    }
+
+    /// Whether nobody is to hear of an entry before the disk has it, from the next one on.
+    pub(super) fn keep_to_itself(&mut self, is_kept: bool) {
+        self.is_kept_to_itself = is_kept;
     }
 
     /// Takes what consensus asks for: it is in the stream's log, and the vote is still to be made
@@ -59,13 +66,14 @@ impl Unpersisted {
             work.vote = vote;
         }
         let has_entries = !append.is_empty();
-        if has_entries && self.persistence == Persistence::Written {
+        let is_synced_first = self.persistence == Persistence::Synced || self.is_kept_to_itself;
+        if has_entries && !is_synced_first {
             stream.store_mut().flush()?;
         }
-        let end = (has_entries && self.persistence == Persistence::Synced).then(|| stream.store().end());
+        let end = (has_entries && is_synced_first).then(|| stream.store().end());
         let needs_vote = self.vote.is_some() && !myelin_stdx::planted::bug(101);
         let mut messages = after;
-        if needs_vote {
+        if needs_vote || self.is_kept_to_itself {
             messages.splice(..0, now);
         } else {
             work.messages.extend(now);
@@ -84,16 +92,17 @@ impl Unpersisted {
     /// Numbers of what is persisted now. What waited for that may leave.
     pub(super) fn settle(&mut self, stream: &StreamCore, work: &mut GroupWork) -> Option<u64> {
         let mut settled = None;
+        let is_unsynced = |end: LogEnd| !stream.store().is_synced(end);
         while let Some(waiting) = self.waiting.front() {
-            let is_synced = waiting.end.is_none_or(|end| stream.store().is_synced(end));
-            if waiting.needs_vote || !is_synced {
+            if waiting.needs_vote || waiting.end.is_some_and(is_unsynced) {
                 break;
             }
             let Some(UnpersistedReady { number, messages, .. }) = self.waiting.pop_front() else { break };
             settled = Some(number);
             work.messages.extend(messages);
         }
-        work.needs_sync = self.waiting.iter().any(|waiting| waiting.end.is_some());
+        // One that waits for a vote, and is synced, needs no sync: the disk may refuse the vote.
+        work.needs_sync = self.waiting.iter().filter_map(|waiting| waiting.end).any(is_unsynced);
         settled
     }
 }

@@ -178,6 +178,21 @@ fn no_vote_leaves_before_it_is_durable() {
     assert!(group.replicas[0].leads());
 }
 
+/// A disk that takes entries and no vote: nobody syncs again and again meanwhile.
+#[test]
+fn who_waits_for_a_vote_asks_for_no_sync_of_what_is_synced() {
+    let mut group = Group::new(3, Persistence::Synced, 24);
+    group.replicas[1].are_votes_held = true;
+    group.elect(0);
+    group.publish(0, "a", "stored");
+    group.until_quiet();
+    let position = group.replicas[1].position();
+    assert!(position.index > 0 && position.commit < position.index, "it has an entry, which waits");
+    group.sync(1);
+    assert!(!group.replicas[1].needs_sync);
+    assert!(group.replicas[1].persist_vote());
+}
+
 /// More than may be under way is decided, and not proposed: nobody else ever hears of it.
 #[test]
 fn what_was_not_proposed_is_taken_back() {

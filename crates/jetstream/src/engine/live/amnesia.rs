@@ -9,8 +9,8 @@
 //! Times are those since the server began: the time of day may jump, and no member may be left
 //! out too early.
 
-use myelin_replica::Peer;
 use myelin_replica::frame::LogWord;
+use myelin_replica::{Members, Peer};
 use myelin_store::Timestamp;
 use std::collections::BTreeMap;
 
@@ -105,22 +105,26 @@ impl Amnesia {
     }
 
     /// Decides, if enough is known: `None` if it is not, or nothing has changed. `mine`: where this
-    /// member's log ends; `voters`: those of that log, of whom one is chosen; `members`: these, and
-    /// all that may have become members since, whose logs have to be known, too.
+    /// member's log ends; `counted`: the members by that log, of those that vote one is chosen;
+    /// `members`: these, and all that may have become members since, whose logs have to be known,
+    /// too.
     pub(super) fn decide(
         &mut self,
         (me, mine): (Peer, LogWord),
-        (voters, members): (&[Peer], &[Peer]),
+        (counted, members): (&Members, &[Peer]),
         now: Timestamp,
     ) -> Option<AmnesiaDecision> {
-        let others = voters.iter().filter(|&&voter| voter != me);
-        let healthy = others.filter_map(|voter| self.logs.get(voter)).filter(|log| !log.is_amnesiac);
-        if healthy.clone().filter(|log| log.is_voter).count() * 2 > voters.len() {
+        let is_healthy = |peer: &Peer, votes: bool| {
+            let log = self.logs.get(peer).filter(|_| *peer != me);
+            log.is_some_and(|log| !log.is_amnesiac && (log.is_voter || !votes))
+        };
+        if counted.is_enough(|peer| is_healthy(peer, true)) {
             // They elect one of them.
             return None;
         }
         // Some are to vote, and nothing in their logs says that they do.
-        let are_some_learning = healthy.count() * 2 > voters.len();
+        let are_some_learning = counted.is_enough(|peer| is_healthy(peer, false));
+        let voters = counted.all_voters();
         let others = members.iter().filter(|&&member| member != me);
         let known = 1 + others.filter(|member| self.logs.contains_key(member)).count();
         let is_late = now - self.heard >= RECOVERY_WAIT;
@@ -161,6 +165,10 @@ mod tests {
         LogWord { term, index, is_amnesiac, is_voter: true, is_aside: false }
     }
 
+    fn all(numbers: &[u64]) -> Members {
+        Members::of(&numbers.iter().copied().map(peer).collect::<Vec<_>>())
+    }
+
     const NOW: Timestamp = 1_000;
 
     #[test]
@@ -183,7 +191,8 @@ mod tests {
     fn the_longest_log_of_all_is_chosen() {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
-        let decide = |amnesia: &mut Amnesia, mine| amnesia.decide((peer(1), mine), (&voters, &voters), NOW);
+        let decide =
+            |amnesia: &mut Amnesia, mine| amnesia.decide((peer(1), mine), (&all(&[1, 2, 3]), &voters), NOW);
         amnesia.hear(peer(2), log(3, 9, true));
         assert_eq!(decide(&mut amnesia, log(3, 9, true)), None, "one is not there");
         amnesia.hear(peer(3), log(2, 20, false));
@@ -204,7 +213,7 @@ mod tests {
         amnesia.hear(peer(2), log(3, 9, true));
         amnesia.hear(peer(4), LogWord { is_voter: false, ..log(3, 20, true) });
         let voters = [peer(1), peer(2)];
-        let decision = amnesia.decide((peer(1), log(3, 8, true)), (&voters, &voters), NOW);
+        let decision = amnesia.decide((peer(1), log(3, 8, true)), (&all(&[1, 2]), &voters), NOW);
         assert_eq!(decision, Some(AmnesiaDecision { chosen: peer(2), lacks_some: false }));
     }
 
@@ -214,7 +223,7 @@ mod tests {
         let assigned = [peer(1), peer(2), peer(3)];
         // It was alone, where its log has come to.
         let decide = |amnesia: &mut Amnesia, after| {
-            amnesia.decide((peer(1), log(7, 2368, true)), (&[peer(1)], &assigned), NOW + after)
+            amnesia.decide((peer(1), log(7, 2368, true)), (&all(&[1]), &assigned), NOW + after)
         };
         assert_eq!(decide(&mut amnesia, 0), None, "nobody has said anything");
         amnesia.hear(peer(2), log(17, 9000, false));
@@ -235,13 +244,29 @@ mod tests {
         let members = [peer(1), peer(2), peer(3)];
         let mine = LogWord { is_voter: false, ..log(0, 0, true) };
         let mut amnesia = Amnesia::new(NOW);
-        let decide = |amnesia: &mut Amnesia| amnesia.decide((peer(1), mine), (&members, &members), NOW);
+        let decide =
+            |amnesia: &mut Amnesia| amnesia.decide((peer(1), mine), (&all(&[1, 2, 3]), &members), NOW);
         amnesia.hear(peer(2), log(4, 7, false));
         amnesia.hear(peer(3), LogWord { is_voter: false, ..log(5, 1, false) });
         assert_eq!(decide(&mut amnesia), None, "it has more than who votes");
         amnesia.hear(peer(3), LogWord { is_voter: false, ..log(0, 0, false) });
         let chosen = AmnesiaDecision { chosen: peer(2), lacks_some: false };
         assert_eq!(decide(&mut amnesia), Some(chosen));
+    }
+
+    /// A group of three becomes one of one, whose power is lost: the others are a majority of three.
+    #[test]
+    fn who_is_needed_in_one_of_two_majorities_decides() {
+        let members = [peer(1), peer(2), peer(3)];
+        let joint = Members { voters: vec![peer(1)], outgoing: members.to_vec(), learners: Vec::new() };
+        let mut amnesia = Amnesia::new(NOW);
+        amnesia.hear(peer(2), log(3, 9, false));
+        amnesia.hear(peer(3), log(3, 9, false));
+        let mut decide =
+            |mine, counted| amnesia.decide((peer(1), mine), (counted, &members), NOW).map(|one| one.chosen);
+        assert_eq!(decide(log(3, 10, true), &all(&[1, 2, 3])), None, "they need nobody else");
+        assert_eq!(decide(log(3, 10, true), &joint), Some(peer(1)));
+        assert_eq!(decide(log(3, 8, true), &joint), Some(peer(3)));
     }
 
     #[test]
@@ -251,7 +276,7 @@ mod tests {
         amnesia.hear(peer(2), log(3, 9, false));
         amnesia.hear(peer(3), log(3, 9, false));
         assert_eq!(
-            amnesia.decide((peer(1), log(4, 10, true)), (&voters, &voters), NOW + 2 * RECOVERY_WAIT),
+            amnesia.decide((peer(1), log(4, 10, true)), (&all(&[1, 2, 3]), &voters), NOW + 2 * RECOVERY_WAIT),
             None
         );
     }
@@ -261,7 +286,7 @@ mod tests {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
         let decide = |amnesia: &mut Amnesia, after| {
-            amnesia.decide((peer(1), log(1, 1, true)), (&voters, &voters), NOW + 1 + after)
+            amnesia.decide((peer(1), log(1, 1, true)), (&all(&[1, 2, 3]), &voters), NOW + 1 + after)
         };
         assert_eq!(decide(&mut amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
         amnesia.hear(peer(2), log(1, 0, true));

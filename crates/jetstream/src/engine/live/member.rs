@@ -61,10 +61,12 @@ impl LiveStream {
             kept_log: groups.kept_log(),
         };
         if is_synced {
-            // What a member begins with counts as synced.
             groups.sync_now();
         }
         let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        if start.lacks_sync(guard.parts().0.store()) {
+            groups.sync_now();
+        }
         let member = GroupMember::open(guard.parts().0, start.clone()).map_err(ApiError::stream_general)?;
         let joined = JoinedMember {
             member,
@@ -322,7 +324,7 @@ impl LiveStream {
         let mut membership = lock(&self.membership.member);
         let Some(joined) = &mut *membership else { return };
         lock(&self.membership.inbox).clear();
-        if joined.start.persistence == Persistence::Synced {
+        if joined.start.lacks_sync(core.store()) {
             joined.groups.sync_now();
         }
         let (vote, _) = joined.groups.recall(joined.place.group, true, true);

@@ -367,11 +367,12 @@ impl JoinedMember {
             return Ok(());
         }
         let assigned: BTreeSet<Peer> = self.wanted.iter().chain(&self.told).copied().collect();
-        let mut voters = self.member.consensus().members().all_voters();
+        let mut counted = self.member.consensus().members().clone();
         if mine.index == 0 && !assigned.is_empty() {
             // Without a log it knows those who have founded the group: others may have all of it.
-            voters = assigned.iter().copied().collect();
+            counted = Members::of(&assigned.iter().copied().collect::<Vec<_>>());
         }
+        let voters = counted.all_voters();
         if !voters.contains(&me) {
             return Ok(());
         }
@@ -380,7 +381,7 @@ impl JoinedMember {
         let members: Vec<Peer> =
             voters.iter().chain(&assigned).copied().collect::<BTreeSet<_>>().into_iter().collect();
         self.askers.extend(members.iter().filter(|&&member| member != me));
-        let decision = amnesia.decide((me, mine), (&voters, &members), now);
+        let decision = amnesia.decide((me, mine), (&counted, &members), now);
         self.member.consensus_mut().vote_for(amnesia.chosen());
         let Some(decision) = decision else { return Ok(()) };
         if decision.lacks_some {

@@ -60,6 +60,43 @@ fn a_change_that_nobody_heard_of_is_none() {
     group.change_to(&[0, 1, 2, 3]);
 }
 
+/// The one that decides alone loses power in the middle of a change, at each of its steps: others
+/// know of nothing that it has lost.
+#[test]
+fn who_is_a_majority_alone_tells_nobody_what_its_power_can_take() {
+    for (from, wanted) in [(1, &[0, 1, 2][..]), (3, &[0])] {
+        for steps in 0..24 {
+            let mut group = Group::with_others(from, 3 - from, Persistence::Written, 23);
+            group.elect(0);
+            group.beat();
+            group.sync(0);
+            group.are_syncs_held = true;
+            group.want(wanted);
+            for step in 0..steps {
+                group.publish(0, "a", &format!("message {step}"));
+                group.until_quiet();
+                if step % 3 == 2 {
+                    group.tick(0);
+                    group.sync(0);
+                }
+            }
+            group.lose_power(0, Survival::None);
+            group.are_syncs_held = false;
+            group.come_back(0);
+            group.change_to(wanted);
+            group.beat();
+            let first = group.replicas[0].payloads();
+            for &number in wanted {
+                assert_eq!(
+                    group.replicas[number].payloads(),
+                    first,
+                    "{from}, {steps} steps, replica {number}"
+                );
+            }
+        }
+    }
+}
+
 /// Members change at random, end and lose power: what was acknowledged is on all that are members
 /// at the end.
 #[test]
