@@ -154,6 +154,11 @@ impl GatewayReplies {
         self.is_any() && self.beginnings.may_have(subject)
     }
 
+    /// Whether this reply is mapped. One that is over counts until it has been forgotten.
+    pub(crate) fn has(&self, reply: &[u8]) -> bool {
+        self.may_have(reply) && lock(&self.table).mapped.contains_key(reply)
+    }
+
     /// A subscription was made, `since` the epoch.
     pub(crate) fn subscribed(&self, since: Duration) {
         self.young_until.fetch_max((since + KEPT).as_millis() as u64, Relaxed);

@@ -145,15 +145,18 @@ fn a_leaf_node_of_a_cluster_with_gateways_hides_and_uses_the_mapped_reply() {
     let mut hub = Wire::leaf(&net, LeafRole::Spoke);
     let mut serves = client(&net, "SUB svc 1\r\n");
     let reply = of_a("_INBOX.x");
+    let account = net.broker.accounts().remove(0);
+    assert!(!account.has_interest(b"_INBOX.x"));
     hub.says(&net, &format!("LMSG svc {reply} 1\r\n?\r\n"));
     assert_eq!(serves.received(), "MSG svc 1 _INBOX.x 1\r\n?\r\n");
+    assert!(account.has_interest(b"_INBOX.x") && !account.has_interest(b"_INBOX.y"), "a stream may deliver");
     serves.send("PUB _INBOX.x 1\r\n!\r\nPUB other 1\r\n!\r\n");
     net.flush_all();
     assert_eq!(hub.got(&net, "LMSG"), [format!("LMSG {reply} 1")]);
     net.advance(Duration::from_secs(3));
     serves.publish("_INBOX.x", "late");
     net.flush_all();
-    assert!(hub.got(&net, "LMSG").is_empty());
+    assert!(hub.got(&net, "LMSG").is_empty() && !account.has_interest(b"_INBOX.x"));
 }
 
 /// Servers of another cluster would not understand from which cluster the leaf node is.
