@@ -11,6 +11,7 @@ use crate::{AppendFile, Durability, FileId, FileKind, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use myelin_disk::Disk;
 use myelin_disk::faulty::{DiskOperation, FaultyDisk, Survival};
 use myelin_disk::memory::MemoryFile;
 
