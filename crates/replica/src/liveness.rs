@@ -139,9 +139,9 @@ impl Liveness {
         self.incarnation = incarnation;
     }
 
-    /// Whether with this answer support begins, at first or after a time without: what members of the
-    /// other server have confirmed until then counts no more, as they may follow somebody else
-    /// since. They are to hear of it before the answer is [taken](Self::answered).
+    /// Whether with this answer support begins, at first or after a time without: what members of
+    /// the other server have confirmed until then counts no more, as they may follow somebody else
+    /// since. Members here are to hear of it before the answer is [taken](Self::answered).
     #[must_use]
     pub fn begins_anew(&self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
         self.is_heard(answer, now)
@@ -326,8 +326,8 @@ mod tests {
         assert_eq!(other.withdrawn(start), [], "told once");
     }
 
-    /// Support that was refused once may be given much later, when the one who gives it has voted for
-    /// somebody else meanwhile.
+    /// Support that was refused once may be given much later, when the one who gives it has voted
+    /// for somebody else meanwhile.
     #[test]
     fn support_that_begins_anew_is_told_from_support_that_goes_on() {
         let (mut one, mut other, start) = pair();

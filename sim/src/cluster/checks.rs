@@ -286,8 +286,8 @@ fn check_found(model: &StreamModel, found: &BTreeMap<u64, (String, String)>) -> 
             return Err(format!("{name}: {text:?} was acknowledged with its batch, and is not there"));
         }
         let Outcome::Stored(seq) = one.outcome else { continue };
-        // The id of a message that a limit has removed is not known after a start: one that was sent
-        // again, and not answered, is another one.
+        // The id of a message that a limit has removed is not known after a start: one that was
+        // sent again, and not answered, is another one.
         let may_be_another = |found: u64| one.has_id && found > seq && model.may_go(seq);
         if there.first().is_some_and(|&found| found != seq && !may_be_another(found)) {
             return Err(format!("{name}: {text:?} was acknowledged as {seq}, and is {there:?}"));

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(decide(&mut amnesia), Some(chosen));
     }
 
-    /// A group of three becomes one of one, whose power is lost: the others are a majority of three.
+    /// A group of three becomes one of one, whose power is lost: the others are a majority.
     #[test]
     fn who_is_needed_in_one_of_two_majorities_decides() {
         let members = [peer(1), peer(2), peer(3)];

@@ -160,7 +160,8 @@ fn the_end_of_the_log_is_found_in_a_sealed_segment() {
     }
 }
 
-/// The same, where a manifest could list all segments before it, which nobody reads at a start.
+/// A power cut took a segment, as above, where a manifest could list all before it, which nobody
+/// reads at a start.
 #[test]
 fn a_manifest_waits_for_the_header_that_says_where_the_log_goes_on() {
     let (mut bench, mut leader) = member(small());
