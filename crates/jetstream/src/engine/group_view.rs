@@ -1,7 +1,7 @@
 //! Groups as monitoring shows them: what this server knows of each that it is a member of.
 
 use super::meta::{Meta, peer_of};
-use super::{JetStream, LiveStream};
+use super::{JetStream, LiveStream, reasons};
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -68,7 +68,7 @@ pub struct StreamAilment {
 #[derive(Clone, Debug, Default)]
 pub struct ClusterHealth {
     /// Ailment of the meta group.
-    pub meta: Option<&'static str>,
+    pub meta: Option<String>,
     /// Streams that are not current, or not here, or not served.
     pub streams: Vec<StreamAilment>,
 }
@@ -148,18 +148,19 @@ impl JetStream {
     /// Health of the server as a member of its cluster; `None`: it is in none.
     pub fn cluster_health(&self) -> Option<ClusterHealth> {
         self.cluster.groups.get()?;
-        let no_contact = "JetStream has not established contact with a meta leader";
-        let Some(meta) = self.meta() else {
-            return Some(ClusterHealth { meta: Some(no_contact), streams: Vec::new() });
+        let no_contact = |why: &str| {
+            let meta = format!("JetStream has not established contact with a meta leader{why}");
+            Some(ClusterHealth { meta: Some(meta), streams: Vec::new() })
         };
+        let Some(meta) = self.meta() else { return no_contact("") };
         let meta_live = meta.live();
         let status = meta_live.group_status();
         let has_leader = status.as_ref().is_some_and(|status| status.leader.is_some());
         if !has_leader {
-            return Some(ClusterHealth { meta: Some(no_contact), streams: Vec::new() });
+            return no_contact(&self.why_leaderless(&meta, &meta_live, &meta.servers()));
         }
         let is_behind = meta.is_behind() || status.is_some_and(|status| status.is_amnesiac);
-        let meta_ails = is_behind.then_some("JetStream is not current with the meta leader");
+        let meta_ails = is_behind.then(|| "JetStream is not current with the meta leader".to_owned());
         let streams = meta.assigned_here().into_iter().filter_map(|assignment| {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
             let live = self.account(account).and_then(|account| account.stream(stream));
@@ -167,7 +168,7 @@ impl JetStream {
                 None => "stream not found".to_owned(),
                 // It is among those that are not served.
                 Some(live) if live.created() != assignment.created => return None,
-                Some(live) => ailment(&live)?,
+                Some(live) => self.ailment(&meta, &live, &assignment.peers)?,
             };
             Some(StreamAilment { account: account.clone(), stream: stream.clone(), reason })
         });
@@ -228,17 +229,29 @@ impl JetStream {
     pub fn leads(&self, live: &LiveStream) -> bool {
         live.role().leads()
     }
-}
 
-/// Why a replica is not current; `None`: it is.
-fn ailment(live: &LiveStream) -> Option<String> {
-    let status = live.group_status()?;
-    match status {
-        Status { leader: None, .. } => Some("group has no leader".to_owned()),
-        Status { is_amnesiac: true, .. } => {
-            Some("stream catching up: it waits for what was committed before a loss of power".to_owned())
+    /// Why a replica is not current; `None`: it is.
+    fn ailment(&self, meta: &Meta, live: &LiveStream, servers: &[String]) -> Option<String> {
+        let status = live.group_status()?;
+        if let Some(progress) = live.install_progress(false) {
+            return Some(format!("stream catching up: {}", meta.on_its_way(&progress)));
         }
-        Status { last, committed, .. } if last < committed => Some("stream catching up".to_owned()),
-        _ => None,
+        if status.leader.is_none() {
+            return Some(format!("group has no leader{}", self.why_leaderless(meta, live, servers)));
+        }
+        let behind = live.behind().map(reasons::behind);
+        if status.is_amnesiac {
+            let how_far = behind.map(|behind| format!(" ({behind})")).unwrap_or_default();
+            let why = "it waits for what was committed before a loss of power";
+            return Some(format!("stream catching up: {why}{how_far}"));
+        }
+        behind.map(|behind| format!("stream catching up: {behind}"))
+    }
+
+    /// The servers without which a group cannot have a leader, to be said behind that it has none:
+    /// empty where enough are there.
+    pub(super) fn why_leaderless(&self, meta: &Meta, live: &LiveStream, servers: &[String]) -> String {
+        let away = reasons::away(&self.replicas_of(meta, live, servers));
+        if live.lacks_quorum() && !away.is_empty() { format!(": no quorum: {away}") } else { String::new() }
     }
 }

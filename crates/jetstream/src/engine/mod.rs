@@ -19,6 +19,7 @@ mod live;
 mod meta;
 mod ordered_outbox;
 mod own_bindings;
+mod reasons;
 mod removals;
 mod reservations;
 mod resources;

@@ -83,8 +83,5 @@ fn raft_group(view: GroupView, system: &str) -> RaftGroupSnapshot {
 pub(super) fn health(jetstream: &JetStream) -> Option<ClusterHealth> {
     let health = jetstream.cluster_health()?;
     let ailment = |StreamAilment { account, stream, reason }| ClusterAilment { account, stream, reason };
-    Some(ClusterHealth {
-        meta: health.meta.map(str::to_owned),
-        streams: health.streams.into_iter().map(ailment).collect(),
-    })
+    Some(ClusterHealth { meta: health.meta, streams: health.streams.into_iter().map(ailment).collect() })
 }

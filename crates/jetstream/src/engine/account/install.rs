@@ -181,6 +181,14 @@ impl IncomingReplica for StagedReplica {
         }
     }
 
+    fn percent(&mut self) -> u64 {
+        let StagedState::Filling(target) = &mut self.state else { return 100 };
+        let has = target.stream_mut().reader().state().totals.last_seq;
+        let InstallPoint { first_seq, last_seq, .. } = self.point;
+        let all = (last_seq + 1).saturating_sub(first_seq).max(1);
+        100 * (has + 1).saturating_sub(first_seq).min(all) / all
+    }
+
     fn finish(&mut self) -> Result<(), String> {
         let (jetstream, now) = (&self.jetstream, || self.jetstream.host.now().unsigned_abs());
         let settle = || {

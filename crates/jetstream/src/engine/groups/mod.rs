@@ -27,6 +27,7 @@ use super::host::Host;
 use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
+pub(super) use installs::InstallProgress;
 use installs::Installs;
 use life::StoreLife;
 use members::MemberTable;
@@ -188,6 +189,12 @@ impl Groups {
     /// Another member of a group that is led here lacks what is no more in the log. For turns.
     pub(super) fn install_wanted(&self, group: GroupId, to: Peer) {
         self.installs.wanted(group, to);
+    }
+
+    /// How far the stream is that a member here gets from another server. `tells`: whoever asks
+    /// writes that to the log, if it is due.
+    pub(super) fn install_progress(&self, group: GroupId, tells: bool) -> Option<InstallProgress> {
+        self.installs.progress(group, tells)
     }
 
     /// How much of a group's log stays for members that are behind.

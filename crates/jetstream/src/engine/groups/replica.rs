@@ -87,6 +87,9 @@ pub(in crate::engine) trait IncomingReplica: Send {
     /// Words for why it cannot be a part of the stream, or why the disk refuses it.
     fn take(&mut self, piece: &[u8]) -> Result<(), String>;
 
+    /// How much of it is there, in percent, as far as sequences tell.
+    fn percent(&mut self) -> u64;
+
     /// There was the last piece. Only for threads that may wait.
     ///
     /// # Errors

@@ -12,7 +12,9 @@ use super::core_guard::CoreGuard;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
-use crate::engine::groups::{GroupConfig, GroupReplica, Groups, IncomingReplica, MemberEvent, write_frames};
+use crate::engine::groups::{
+    GroupConfig, GroupReplica, Groups, IncomingReplica, InstallProgress, MemberEvent, write_frames,
+};
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_replica::frame::{GroupPlace, RestWord};
@@ -128,6 +130,23 @@ impl LiveStream {
     /// How its member sees its group; `None` if it has none.
     pub fn group_status(&self) -> Option<Status> {
         lock(&self.membership.member).as_ref().map(|joined| joined.member.status())
+    }
+
+    /// Index up to which its member knows the log to be committed, and the one that it has yet to
+    /// reach, where that is behind its leader.
+    pub(in crate::engine) fn behind(&self) -> Option<(u64, u64)> {
+        let now = self.scope.host.now();
+        lock(&self.membership.member).as_ref().and_then(|joined| joined.behind(now))
+    }
+
+    /// How far the stream is that it gets from another server as a whole. `tells`: whoever asks
+    /// writes that to the log, if it is due.
+    pub(in crate::engine) fn install_progress(&self, tells: bool) -> Option<InstallProgress> {
+        let membership = lock(&self.membership.member);
+        let joined = membership.as_ref()?;
+        let (groups, group) = (Arc::clone(&joined.groups), joined.place.group);
+        drop(membership);
+        groups.install_progress(group, tells)
     }
 
     /// Its vote, and the term of the last entry in its log.

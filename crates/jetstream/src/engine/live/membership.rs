@@ -286,7 +286,9 @@ impl JoinedMember {
         let is_append = message.kind == RaftMessageKind::Append;
         let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
         let is_current = is_of_leader && message.term >= self.member.consensus().term();
-        if is_current {
+        if is_current && is_append {
+            self.catch_up.hear_all(message.commit, self.member.consensus().committed(), now);
+        } else if is_current {
             self.catch_up.hear(message.commit, now);
         }
         let Some(amnesia) = &mut self.amnesia else { return };
@@ -314,6 +316,15 @@ impl JoinedMember {
     pub(super) fn has_caught_up(&self, now: Timestamp) -> bool {
         let committed = self.member.consensus().committed();
         self.amnesia.is_none() && (self.resting.is_under_way() || self.catch_up.is_over(committed, now))
+    }
+
+    /// Index up to which it knows its log to be committed, and the one that it has yet to reach, if
+    /// it is behind its leader.
+    pub(super) fn behind(&self, now: Timestamp) -> Option<(u64, u64)> {
+        let consensus = self.member.consensus();
+        let committed = consensus.committed();
+        let lacks = self.catch_up.lacks(committed, now).filter(|_| consensus.role() != RaftRole::Leader);
+        lacks.map(|wanted| (committed, wanted))
     }
 
     /// Where its log ends.

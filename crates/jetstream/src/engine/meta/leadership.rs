@@ -3,6 +3,8 @@
 use super::account_use::UsesElsewhere;
 use super::stalled_groups::StalledGroups;
 use super::{JetStream, LiveStream, Meta};
+use crate::engine::groups::InstallProgress;
+use crate::engine::reasons;
 use myelin_broker::{Account, Level};
 use myelin_jsapi::advisory::consumer::ConsumerRef;
 use myelin_jsapi::advisory::{Advisory, AdvisoryHeader, leadership};
@@ -93,15 +95,29 @@ impl Meta {
             if lock(&self.watched.stalled).note(key, lacks, now) {
                 self.quorum_is_lost(jetstream, &live);
             }
+            if let Some(progress) = live.install_progress(true).filter(|progress| progress.is_due) {
+                let (account, stream) = (live.account_name(), live.name());
+                let how_far = self.on_its_way(&progress);
+                let line = format_args!("JetStream stream '{account} > {stream}' is catching up: {how_far}");
+                jetstream.host.log(Level::Info, line);
+            }
         }
+    }
+
+    /// How far a stream is that this server gets from another one.
+    pub(in crate::engine) fn on_its_way(&self, progress: &InstallProgress) -> String {
+        reasons::on_its_way(progress, &self.name_of(progress.from))
     }
 
     fn quorum_is_lost(&self, jetstream: &JetStream, live: &LiveStream) {
         let (account, stream) = (live.account_name(), live.name());
-        let line = format_args!("JetStream cluster stream '{account} > {stream}' has NO quorum, stalled");
-        jetstream.host.log(Level::Warn, line);
         let Some(assignment) = self.view().get(account, stream) else { return };
         let replicas = jetstream.replicas_of(self, live, &assignment.peers);
+        let away = reasons::away(&replicas);
+        let why = if away.is_empty() { String::new() } else { format!(": {away}") };
+        let line =
+            format_args!("JetStream cluster stream '{account} > {stream}' has NO quorum, stalled{why}");
+        jetstream.host.log(Level::Warn, line);
         jetstream.tell_both(live.account(), |header, account| {
             leadership::stream_quorum_lost(header, (account, stream), &replicas)
         });

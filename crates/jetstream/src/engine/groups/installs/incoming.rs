@@ -15,6 +15,24 @@ use std::time::{Duration, Instant};
 /// meanwhile.
 const LONGEST_WORK: Duration = Duration::from_secs(1800);
 
+/// Time between two lines of the log about one stream that is on its way.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// How far a stream is that is on its way from another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct InstallProgress {
+    /// Where it comes from.
+    pub(in crate::engine) from: Peer,
+    /// Bytes that have come.
+    pub(in crate::engine) bytes: u64,
+    /// How much of it that is, as far as sequences tell.
+    pub(in crate::engine) percent: u64,
+    /// For how long it has been on its way.
+    pub(in crate::engine) time: Duration,
+    /// Whether the log is to say so: nothing was said for a while.
+    pub(in crate::engine) is_due: bool,
+}
+
 /// Stream on its way from another server.
 pub(super) struct Incoming {
     from: Peer,
@@ -32,6 +50,15 @@ struct IncomingInbox {
     progressed: Instant,
     is_working: bool,
     is_over: bool,
+    arrived: Arrived,
+}
+
+/// What has been taken.
+struct Arrived {
+    began: Instant,
+    told: Instant,
+    bytes: u64,
+    percent: u64,
 }
 
 #[derive(Default)]
@@ -49,6 +76,7 @@ impl Incoming {
             progressed: now,
             is_working: false,
             is_over: false,
+            arrived: Arrived { began: now, told: now, bytes: 0, percent: 0 },
         };
         Self { from, place, install, inbox: Mutex::new(inbox), work: Mutex::default() }
     }
@@ -60,6 +88,17 @@ impl Incoming {
     /// Whether it is this one.
     pub(super) fn is(&self, from: Peer, install: u64) -> bool {
         (self.from, self.install) == (from, install)
+    }
+
+    /// How far it is. `tells`: whoever asks tells that, if it is due.
+    pub(super) fn progress(&self, now: Instant, tells: bool) -> InstallProgress {
+        let arrived = &mut lock(&self.inbox).arrived;
+        let is_due = now.saturating_duration_since(arrived.told) >= TELL_EVERY;
+        if tells && is_due {
+            arrived.told = now;
+        }
+        let time = now.saturating_duration_since(arrived.began);
+        InstallProgress { from: self.from, bytes: arrived.bytes, percent: arrived.percent, time, is_due }
     }
 
     /// When something came last; `None` while that is worked on.
@@ -146,8 +185,12 @@ impl Incoming {
                 Ok(Some(InstallBody::Taken(0)))
             }
             InstallBody::Piece(number, piece) if number == work.taken + 1 => {
-                work.staged.as_mut().ok_or_else(missing)?.take(&piece)?;
+                let staged = work.staged.as_mut().ok_or_else(missing)?;
+                staged.take(&piece)?;
                 work.taken = number;
+                let arrived = &mut lock(&self.inbox).arrived;
+                arrived.bytes += piece.len() as u64;
+                arrived.percent = staged.percent();
                 work.digest.add(&piece);
                 Ok(Some(InstallBody::Taken(number)))
             }

@@ -26,6 +26,7 @@ use super::MemberEvent;
 use super::members::MemberTable;
 use crate::engine::host::Host;
 use incoming::Incoming;
+pub(in crate::engine) use incoming::InstallProgress;
 use myelin_broker::{Account, Binding, Level, Service, ServiceBatch, ServiceShard};
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
@@ -90,6 +91,13 @@ impl Installs {
             failed: Mutex::default(),
             me_weak: Weak::clone(me_weak),
         })
+    }
+
+    /// How far the stream is that a member here gets from another server. `tells`: see
+    /// [`Incoming::progress`].
+    pub(super) fn progress(&self, group: GroupId, tells: bool) -> Option<InstallProgress> {
+        let one = lock(&self.incoming).get(&group).cloned()?;
+        Some(one.progress(self.host.instant(), tells))
     }
 
     /// How much of a group's log stays for members that are behind.

@@ -97,6 +97,41 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
     }
 }
 
+/// From the log, or as a whole: whoever operates it sees how far it is.
+#[test]
+fn a_replica_says_how_far_behind_it_is_until_it_is_not() {
+    for (config, has_log) in [(stream("S"), true), (ring(), false)] {
+        let mut cluster = Cluster::lean(3, config);
+        let leader = cluster.elect();
+        publish(&mut cluster, leader, 20);
+        let victim = (leader + 1) % 3;
+        cluster.kill(victim);
+        publish(&mut cluster, leader, 300);
+        cluster.begin(victim);
+        let (mut behind, mut whole) = (Vec::new(), Vec::new());
+        for _ in 0..100 {
+            (0..3).for_each(|number| cluster.beat(number));
+            loop {
+                (0..3).for_each(|number| cluster.settle_one(number));
+                let live = cluster.house(victim).stream("S");
+                behind.extend(live.behind());
+                whole.extend(live.install_progress(false));
+                let parcels = cluster.collect();
+                if parcels.is_empty() {
+                    break;
+                }
+                parcels.into_iter().for_each(|parcel| cluster.carry(parcel));
+            }
+        }
+        let wanted = cluster.house(leader).stream("S").group_status().unwrap().committed;
+        assert!(behind.iter().all(|&(has, lacks)| has < lacks && lacks <= wanted), "{behind:?}");
+        assert!(!behind.is_empty() && behind.len() < 90, "{behind:?}");
+        assert_eq!(whole.is_empty(), has_log, "{whole:?}");
+        let live = cluster.house(victim).stream("S");
+        assert_eq!((live.behind(), live.install_progress(false)), (None, None));
+    }
+}
+
 /// Its entry stands in a segment that is not sealed, with zeros in the place of the message.
 #[test]
 fn a_server_that_lacks_an_entry_whose_message_was_erased_gets_the_stream() {
