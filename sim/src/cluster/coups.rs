@@ -58,8 +58,7 @@ impl World {
     /// Clients at a server publish there.
     fn publish_some(&mut self, stream: usize, to: usize) -> Vec<usize> {
         let mut names = Vec::new();
-        if !self.streams[stream].is_consumed && self.streams[stream].plan.kept == super::plan::Kept::Interest
-        {
+        if !self.may_publish(stream) {
             return names;
         }
         for _ in 0..1 + self.extras.below(6) {

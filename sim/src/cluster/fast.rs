@@ -3,7 +3,6 @@
 
 use super::history::{Condition, Outcome};
 use super::node::{CLIENTS, Letter};
-use super::plan::Kept;
 use super::world::{Asked, Question, World};
 
 /// A fast batch is acknowledged every so many messages.
@@ -22,8 +21,7 @@ pub(super) struct OpenFast {
 impl World {
     /// A client begins a fast batch, goes on with it, or ends it.
     pub(super) fn publish_fast(&mut self, stream: usize) {
-        let model = &self.streams[stream];
-        if !model.is_consumed && model.plan.kept == Kept::Interest {
+        if !self.may_publish(stream) {
             return;
         }
         let leading = self.leading(stream);
@@ -83,13 +81,10 @@ impl World {
         self.counts.stored += names.len() as u64;
         let (events, now) = (self.events, self.now);
         let model = &mut self.streams[stream];
-        for &name in names {
-            model.publications[name].must_be_there = true;
-        }
+        model.all_stored(names, now);
         let one = &mut model.publications[last];
         (one.outcome, one.answered) = (Outcome::Stored(seq), Some(events));
         let payload = one.payload.clone();
-        model.stored(last, now);
         model.see(seq, &payload, now)
     }
 }

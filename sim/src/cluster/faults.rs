@@ -123,7 +123,11 @@ impl World {
     fn forget_alone(&mut self, number: usize) {
         let alone = |at: &usize| self.streams[*at].plan.replicas == 1;
         let alone: Vec<usize> = (0..self.streams.len()).filter(alone).collect();
-        let since = self.now.saturating_sub(BOUND + self.machines[number].disk_pause * 8);
+        let machine = &self.machines[number];
+        // Nothing is synced while the process stands still.
+        let has_stood_still = machine.silent_until + BOUND > self.now;
+        let last = if has_stood_still { machine.silent_from } else { self.now };
+        let since = last.saturating_sub(BOUND + machine.disk_pause * 8);
         for at in alone {
             let name = self.streams[at].plan.name.clone();
             let is_here = self.node(number).is_none_or(|node| node.stream(&name).is_some());
@@ -184,17 +188,27 @@ impl World {
     }
 
     pub(super) fn lose_power(&mut self, number: usize) {
-        self.note_held(number);
-        let is_safe = self.plan.is_always_synced && !self.plan.has_memory();
-        if !is_safe && (self.plan.do_disks_fail || !self.may_forget(number)) {
-            return;
+        if self.may_lose_power(number) {
+            let survival = self.survival();
+            self.cut_power(number, survival);
         }
-        self.cut_power(number);
     }
 
-    fn cut_power(&mut self, number: usize) {
+    /// Loses power, and all that was not synced.
+    pub(super) fn lose_unsynced(&mut self, number: usize) {
+        if self.may_lose_power(number) {
+            self.cut_power(number, Survival::None);
+        }
+    }
+
+    fn may_lose_power(&mut self, number: usize) -> bool {
+        self.note_held(number);
+        let is_safe = self.plan.is_always_synced && !self.plan.has_memory();
+        is_safe || (!self.plan.do_disks_fail && self.may_forget(number))
+    }
+
+    fn cut_power(&mut self, number: usize, survival: Survival) {
         self.forget_alone(number);
-        let survival = self.survival();
         self.tell(|| format!("{} loses power: {survival:?}", NAMES[number]));
         let disk = self.machines[number].disk.power_cycle(survival);
         self.end(number, disk);
@@ -232,7 +246,8 @@ impl World {
         for number in self.all() {
             if self.machines[number].node.is_some() {
                 self.note_held(number);
-                self.cut_power(number);
+                let survival = self.survival();
+                self.cut_power(number, survival);
             }
             self.weak.insert(number);
         }
@@ -292,5 +307,25 @@ impl World {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn power_takes_what_a_process_that_stood_still_had_not_synced() {
+        let mut world = World::new(1, false);
+        world.plan.is_always_synced = false;
+        world.streams[0].plan.replicas = 1;
+        world.streams[0].see(1, "synced", 3 * SECOND).unwrap();
+        world.streams[0].see(2, "not synced", 5 * SECOND).unwrap();
+        world.now = 20 * SECOND;
+        world.forget_alone(0);
+        assert_eq!(world.streams[0].seen.len(), 2, "both are synced by then");
+        (world.machines[0].silent_from, world.machines[0].silent_until) = (5 * SECOND, 30 * SECOND);
+        world.forget_alone(0);
+        assert_eq!(world.streams[0].seen.keys().collect::<Vec<_>>(), [&1]);
     }
 }

@@ -18,6 +18,7 @@ mod network;
 mod node;
 mod operations;
 mod plan;
+mod scenes;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,6 +93,7 @@ fn story(world: &mut World, operations: u64) -> Result<(), String> {
         if world.rng.below(FAULTS) == 0 {
             world.fault()?;
         }
+        world.scene()?;
         world.check()?;
     }
     world.heal()?;

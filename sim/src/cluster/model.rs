@@ -153,6 +153,14 @@ impl StreamModel {
         self.facts.push((now, Fact::Stored(name)));
     }
 
+    /// Messages were acknowledged together, of which the last one's sequence is told.
+    pub(super) fn all_stored(&mut self, names: &[usize], now: u64) {
+        for &name in names {
+            self.publications[name].must_be_there = true;
+            self.stored(name, now);
+        }
+    }
+
     /// An acknowledgement was confirmed.
     pub(super) fn confirm(&mut self, seq: u64, now: u64) {
         if let Entry::Vacant(place) = self.confirmed.entry(seq) {
@@ -222,11 +230,16 @@ impl StreamModel {
             self.seen.iter().map(|(seq, payload)| (payload.as_str(), *seq)).collect();
         let publishes = self.publications.iter().enumerate().map(|(number, one)| {
             let found = found.get(one.payload.as_str()).map(|seq| Outcome::Stored(*seq));
-            let outcome =
-                if one.outcome == Outcome::Unknown { found.unwrap_or(one.outcome) } else { one.outcome };
+            // A copy with an id may be refused by a condition that an earlier one has met.
+            let is_refused = one.has_id && matches!(one.outcome, Outcome::WrongLast(_) | Outcome::Refused);
+            let is_unsure = is_refused || one.outcome == Outcome::Unknown;
+            let (outcome, answered) = match found {
+                Some(stored) if is_unsure => (stored, None),
+                _ => (one.outcome, one.answered),
+            };
             let id = one.has_id.then_some(number as u64);
             let action = Action::Publish { condition: one.condition, id };
-            Operation { subject: one.subject, action, asked: one.asked, answered: one.answered, outcome }
+            Operation { subject: one.subject, action, asked: one.asked, answered, outcome }
         });
         let looks = self.looks.iter().map(|look| Operation {
             subject: look.subject,
@@ -236,5 +249,61 @@ impl StreamModel {
             outcome: Outcome::Read(look.last),
         });
         publishes.chain(looks).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myelin_stdx::rng::Rng;
+
+    use super::super::history::{self, Rules};
+    use super::super::plan::ClusterPlan;
+    use super::*;
+
+    /// A stream to which so many messages were published, with ids.
+    fn model(messages: usize) -> StreamModel {
+        let plan = ClusterPlan::draw(&mut Rng::seeded(1)).streams[0].clone();
+        let mut model = StreamModel::new(plan);
+        model.publications = (0..messages)
+            .map(|name| Publication {
+                payload: format!("m{name}"),
+                subject: 0,
+                has_id: true,
+                condition: Condition::Nothing,
+                has_lifetime: false,
+                time: 0,
+                batch: None,
+                asked: name as u64,
+                answered: None,
+                outcome: Outcome::Unknown,
+                must_be_there: false,
+            })
+            .collect();
+        model
+    }
+
+    #[test]
+    fn all_messages_of_a_fast_batch_may_go_with_power() {
+        let mut model = model(2);
+        model.all_stored(&[0, 1], 7);
+        assert!(model.publications.iter().all(|one| one.must_be_there));
+        model.forget_since(8);
+        assert!(model.publications.iter().all(|one| one.must_be_there), "it was told before");
+        model.forget_since(7);
+        assert!(!model.publications.iter().any(|one| one.must_be_there));
+    }
+
+    #[test]
+    fn a_copy_is_refused_by_the_message_itself() {
+        let mut model = model(1);
+        let one = &mut model.publications[0];
+        one.condition = Condition::LastOfSubject(0);
+        (one.outcome, one.answered) = (Outcome::WrongLast(1), Some(9));
+        let rules = Rules { is_whole: true, keeps_last: true, are_answers_current: true };
+        assert!(history::check(&model.history(), rules).is_err(), "nothing is there that refuses it");
+        model.see(1, "m0", 9).unwrap();
+        assert_eq!(history::check(&model.history(), rules), Ok(()));
+        model.publications[0].has_id = false;
+        assert!(history::check(&model.history(), rules).is_err(), "it came once");
     }
 }

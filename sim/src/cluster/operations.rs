@@ -87,8 +87,14 @@ impl World {
         name
     }
 
+    /// Whether a stream keeps what is published to it.
+    pub(super) fn may_publish(&self, stream: usize) -> bool {
+        let model = &self.streams[stream];
+        model.is_consumed || model.plan.kept != Kept::Interest
+    }
+
     fn publish(&mut self, stream: usize) {
-        if !self.streams[stream].is_consumed && self.streams[stream].plan.kept == Kept::Interest {
+        if !self.may_publish(stream) {
             return;
         }
         let Some(home) = self.home() else { return };
@@ -163,20 +169,27 @@ impl World {
 
     /// All or nothing of some messages is stored.
     fn publish_batch(&mut self, stream: usize) {
-        let model = &mut self.streams[stream];
-        if !model.is_consumed && model.plan.kept == Kept::Interest {
+        if !self.may_publish(stream) {
             return;
         }
-        model.batches += 1;
-        let batch = model.batches;
+        self.streams[stream].batches += 1;
         let Some(home) = self.home() else { return };
         let to = self.leading(stream);
         if to.is_empty() {
             return;
         }
         let to = self.takers(to, false);
+        self.send_batch(stream, home, &to, 0);
+    }
+
+    /// Sends a new batch, each message with so many bytes more.
+    pub(super) fn send_batch(&mut self, stream: usize, home: usize, to: &[usize], more: usize) {
+        let batch = self.streams[stream].batches;
         let count = 2 + self.rng.below(6);
         let names: Vec<usize> = (0..count).map(|_| self.publication(stream, Some(batch))).collect();
+        for &name in &names {
+            self.streams[stream].publications[name].payload += &"z".repeat(more);
+        }
         for (at, &name) in names.iter().enumerate() {
             let model = &self.streams[stream];
             let one = &model.publications[name];
@@ -189,7 +202,7 @@ impl World {
             }
             if at + 1 == names.len() {
                 headers.push("Nats-Batch-Commit: 1".to_owned());
-                self.say_publish(home, &to, (stream, names.clone()), (&subject, &headers, &payload));
+                self.say_publish(home, to, (stream, names.clone()), (&subject, &headers, &payload));
                 return;
             }
             let letter = Letter {
@@ -199,7 +212,7 @@ impl World {
                 headers: block(&headers),
                 payload: payload.into_bytes(),
             };
-            self.say(home, &to, &letter);
+            self.say(home, to, &letter);
         }
     }
 
@@ -258,12 +271,17 @@ impl World {
     /// Asks for the last message of a subject.
     fn look(&mut self, stream: usize) {
         let Some(home) = self.home() else { return };
+        let to = self.running();
+        self.look_at(stream, home, &to);
+    }
+
+    /// Asks servers for the last message of a subject.
+    pub(super) fn look_at(&mut self, stream: usize, home: usize, to: &[usize]) {
         let subject = self.rng.below(self.streams[stream].plan.subjects);
         let name = self.streams[stream].plan.name.clone();
-        let to = self.running();
         let body = format!(r#"{{"last_by_subj":"{name}.{subject}"}}"#);
         let api = format!("$JS.API.STREAM.MSG.GET.{name}");
-        self.ask(Asked::Look { stream, subject }, home, &to, (&api, &body));
+        self.ask(Asked::Look { stream, subject }, home, to, (&api, &body));
     }
 
     fn purge(&mut self, stream: usize) {
@@ -289,18 +307,26 @@ impl World {
     }
 
     fn delete(&mut self, stream: usize) {
+        if stream.is_multiple_of(2) || self.streams[stream].last_told() < 2 {
+            return;
+        }
+        let Some(home) = self.home() else { return };
+        let to = self.running();
+        self.delete_at(stream, home, &to);
+    }
+
+    /// Deletes some message, as a client at one server asks others.
+    pub(super) fn delete_at(&mut self, stream: usize, home: usize, to: &[usize]) {
         let last = self.streams[stream].last_told();
         if stream.is_multiple_of(2) || last < 2 {
             return;
         }
-        let Some(home) = self.home() else { return };
         let seq = 1 + self.rng.below(last);
         self.streams[stream].deletions.insert(seq);
         let name = self.streams[stream].plan.name.clone();
-        let to = self.running();
         let api = format!("$JS.API.STREAM.MSG.DELETE.{name}");
         let body = format!(r#"{{"seq":{seq},"no_erase":{}}}"#, self.rng.below(2) == 0);
-        self.ask(Asked::Delete { stream, seq }, home, &to, (&api, &body));
+        self.ask(Asked::Delete { stream, seq }, home, to, (&api, &body));
     }
 
     fn step_down(&mut self, stream: usize) {

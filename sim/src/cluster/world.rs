@@ -95,6 +95,8 @@ pub(super) struct World {
     pub(super) has_extras: bool,
     /// Changes of members, where there are any.
     pub(super) moves: Option<Moves>,
+    /// Numbers for scenes, where there are any.
+    pub(super) scenes: Option<Rng>,
     pub(super) counts: Counts,
     trace: DefaultHasher,
     /// Lines, if somebody wants them.
@@ -111,6 +113,7 @@ impl World {
             plan.draw_extras(&mut extras);
         }
         let moves = Moves::draw(seed, &plan);
+        let scenes = Self::draw_scenes(seed, &plan);
         let machine = |number: usize, rng: &mut Rng| Machine {
             disk: FaultyDisk::new(rng.next_u64() ^ number as u64),
             clock: Arc::new(Clock::new()),
@@ -141,6 +144,7 @@ impl World {
             extras,
             has_extras,
             moves,
+            scenes,
             counts: Counts::default(),
             trace: DefaultHasher::new(),
             story: tells.then(VecDeque::new),
