@@ -5,6 +5,7 @@
 //! the room's own thread.
 
 use super::envelope::{moment, now};
+use super::peers::is_limited;
 use super::{Job, System};
 use crate::ocsp::OcspFinding;
 use jiff::Timestamp;
@@ -288,8 +289,7 @@ impl ClientEvents for System {
 
     fn count_changed(&self, account: &Arc<Account>) {
         let name = account.name();
-        let limits = account.limits();
-        if limits.max_connections.is_some() || limits.max_leaf_nodes.is_some() {
+        if is_limited(account) {
             self.ask_once(name);
         }
         if name == GLOBAL_ACCOUNT || !connection_subjects(name).iter().any(|subject| self.is_heard(subject)) {

@@ -12,7 +12,7 @@ use super::schedule::EventSchedule;
 use super::tokens::TokenQuestions;
 use super::{Job, System};
 use crate::resolver::TokenPeers;
-use myelin_broker::{Broker, ConnectionCount, Reach, Service, ServiceBatch, ServiceShard};
+use myelin_broker::{Account, Broker, ConnectionCount, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_stdx::sync::lock;
 use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};
@@ -138,6 +138,12 @@ struct SaidConnections {
     leafnodes: i64,
 }
 
+/// Whether it matters how many connections an account has on other servers.
+pub(super) fn is_limited(account: &Account) -> bool {
+    let limits = account.limits();
+    limits.max_connections.is_some() || limits.max_leaf_nodes.is_some()
+}
+
 impl System {
     /// Takes what another server says.
     pub(super) fn hear_peer(&self, message: &PeerMessage, pace: &mut EventSchedule) {
@@ -220,7 +226,7 @@ impl System {
         self.peers.tokens.servers.store(servers.len(), Relaxed);
         pace.greet(Instant::now());
         let limited = self.broker.accounts().into_iter();
-        let limited = limited.filter(|account| account.limits().max_connections.is_some());
+        let limited = limited.filter(|account| is_limited(account));
         let names: HashSet<String> = limited.map(|account| account.name().to_owned()).collect();
         names.iter().for_each(|name| self.ask_counts(name));
         *lock(&self.peers.asked) = names;

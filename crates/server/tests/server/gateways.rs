@@ -8,6 +8,7 @@ mod documented;
 mod events;
 mod handshake;
 mod leafs;
+mod limits;
 mod messages;
 mod pages;
 mod schedule;

@@ -1,7 +1,7 @@
 //! Servers that form a cluster, with each other and with nats-server: what clients of one see of
 //! those of another.
 
-mod accounts;
+pub(crate) mod accounts;
 mod callouts;
 mod corners;
 mod discovery;

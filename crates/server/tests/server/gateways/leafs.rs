@@ -8,7 +8,7 @@ use crate::routes::{Ours, Reference, ServerKind, free_port, wait_for_interest};
 
 /// Accounts as leaf nodes of nats-server want them there: without a system account it tells its hub
 /// of what it does for itself.
-const SYSTEM: &str = "accounts { SYS {} }\nsystem_account: SYS";
+pub(super) const SYSTEM: &str = "accounts { SYS {} }\nsystem_account: SYS";
 
 /// The cluster A, the cluster B with a leaf node, and that: what they are.
 pub(super) const MIXES: [[ServerKind; 3]; 5] = [
@@ -29,7 +29,7 @@ pub(super) fn start_with([first, hub, leaf]: [ServerKind; 3], more: &str) -> Opt
     let a = Site::start(first, ("A1", "A", ports[0]), &[("B", ports[1])], "", SYSTEM)?;
     let listen = format!("{SYSTEM}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\" }}");
     let b = Site::start(hub, ("B1", "B", ports[1]), &[("A", ports[0])], "", &listen)?;
-    let edge = leaf_node(leaf, leafs, more)?;
+    let edge = leaf_node(leaf, ("EDGE", leafs), more)?;
     eventually("the leaf node is there", || {
         b.server.page("/leafz")["leafs"].as_array().is_some_and(|links| links.len() == 1)
     });
@@ -37,9 +37,9 @@ pub(super) fn start_with([first, hub, leaf]: [ServerKind; 3], more: &str) -> Opt
 }
 
 /// A leaf node of the hub behind this port.
-pub(super) fn leaf_node(kind: ServerKind, hub: u16, more: &str) -> Option<Server> {
+pub(super) fn leaf_node(kind: ServerKind, (name, hub): (&str, u16), more: &str) -> Option<Server> {
     let text = format!(
-        "server_name: EDGE\n{SYSTEM}\n{more}\n\
+        "server_name: {name}\n{SYSTEM}\n{more}\n\
          leafnodes {{ reconnect: \"200ms\", remotes: [{{ url: \"nats://127.0.0.1:{hub}\" }}] }}"
     );
     Some(Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]).start())

@@ -5,7 +5,7 @@ use super::{Site, joined, leafs};
 use crate::client::plain;
 use crate::process::Server;
 use crate::raw::Raw;
-use crate::routes::{Ours, Reference, ServerKind, free_port};
+use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port, wait_for_interest};
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::{self, AckKind, Context, consumer, kv, stream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -16,11 +16,18 @@ const MESSAGES: usize = 50;
 
 /// The cluster B of two nats-servers with JetStream, which needs routes there, and a server of A
 /// without.
-fn with_streams(first: ServerKind, homes: &[TempDir; 2]) -> Option<(Site, [Site; 2])> {
+///
+/// - `common`: of the configuration of all three.
+/// - `more`: of that of the server of A.
+fn with_streams(
+    first: ServerKind,
+    homes: &[TempDir; 2],
+    (common, more): (&str, &str),
+) -> Option<(Site, [Site; 2])> {
     let (port, others, routes) = (free_port(), [free_port(), free_port()], [free_port(), free_port()]);
     let member = |at: usize| {
         let more = format!(
-            "jetstream {{ store_dir: {:?} }}\ncluster {{ name: B, listen: \"127.0.0.1:{}\", no_advertise: true, \
+            "{common}\njetstream {{ store_dir: {:?} }}\ncluster {{ name: B, listen: \"127.0.0.1:{}\", no_advertise: true, \
              routes: [\"nats://127.0.0.1:{}\", \"nats://127.0.0.1:{}\"] }}",
             homes[at].path(),
             routes[at],
@@ -30,7 +37,10 @@ fn with_streams(first: ServerKind, homes: &[TempDir; 2]) -> Option<(Site, [Site;
         Site::start(Reference, (["B1", "B2"][at], "B", others[at]), &[("A", port)], "", &more)
     };
     let members = [member(0)?, member(1)?];
-    Some((Site::start(first, ("A1", "A", port), &[("B", others[0])], "", "")?, members))
+    Some((
+        Site::start(first, ("A1", "A", port), &[("B", others[0])], "", &format!("{common}\n{more}"))?,
+        members,
+    ))
 }
 
 async fn use_bucket(js: &Context) {
@@ -103,11 +113,11 @@ async fn use_streams(server: &Server, domain: Option<&str>) {
     js.delete_stream("S").await.expect("it was there");
 }
 
-/// Uses streams by a server, for 20 s at most.
+/// Uses streams by a server, for a minute at most: the cluster that holds them may have to elect.
 fn check(server: &Server, domain: Option<&str>, whose: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(20), use_streams(server, domain))
+        tokio::time::timeout(Duration::from_secs(60), use_streams(server, domain))
             .await
             .unwrap_or_else(|_| panic!("{whose}"));
     });
@@ -120,7 +130,7 @@ fn homes() -> [TempDir; 2] {
 #[test]
 fn clients_use_the_streams_of_another_cluster() {
     let homes = homes();
-    let Some((a, members)) = with_streams(Ours, &homes) else { return };
+    let Some((a, members)) = with_streams(Ours, &homes, ("", "")) else { return };
     joined(&mut a.client(), &mut members[0].client());
     check(&a.server, None, "over the gateway");
 }
@@ -138,5 +148,26 @@ fn clients_use_the_streams_of_a_leaf_node_of_another_cluster() {
         for (server, whose) in [(&a.server, "over the gateway"), (&b.server, "the hub's")] {
             check(server, Some("EDGE"), &format!("{whose}, {kinds:?}"));
         }
+    }
+}
+
+/// Streams of another cluster than the hub's. Leaf nodes have a JetStream of their own for all that
+/// is asked for without a domain, unless both sides say that the account has none.
+#[test]
+fn clients_of_a_leaf_node_use_the_streams_of_another_cluster() {
+    const NONE: &str = "default_js_domain: { \"$G\": \"\" }";
+    for [hub, leaf] in MIXES {
+        let (homes, port) = (homes(), free_port());
+        let more = format!("{NONE}\nleafnodes {{ listen: \"127.0.0.1:{port}\" }}");
+        let Some((a, members)) = with_streams(hub, &homes, (leafs::SYSTEM, &more)) else { continue };
+        let Some(edge) = leafs::leaf_node(leaf, ("EDGE", port), NONE) else { continue };
+        let Some(apart) = leafs::leaf_node(leaf, ("APART", port), "") else { continue };
+        joined(&mut a.client(), &mut members[0].client());
+        let (mut hub, mut alone) = (a.client(), Raw::connect(&apart));
+        wait_for_interest(&mut hub, &mut Raw::connect(&edge));
+        wait_for_interest(&mut hub, &mut alone);
+        check(&edge, None, &format!("{hub:?}, {leaf:?}"));
+        alone.send("SUB answer 9\r\nPUB $JS.API.INFO answer 0\r\n\r\n");
+        assert!(alone.message().text().starts_with("NATS/1.0 503"), "it has none: {leaf:?}");
     }
 }

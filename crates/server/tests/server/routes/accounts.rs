@@ -3,19 +3,20 @@
 use super::{Member, Raw, ServerKind, cluster, pairs, settle, wait_for_interest};
 use super::{Ours, Reference};
 use crate::eventually;
+use crate::process::Server;
 use crate::raw::Message;
 use serde_json::{Value, json};
 
 /// Logs in as a user whose password is its name.
 pub(super) fn login(member: &Member, user: &str) -> Raw {
-    let (raw, answer) = try_login(member, user);
+    let (raw, answer) = try_login(&member.server, user);
     assert_eq!(answer, "PONG", "{user}");
     raw
 }
 
 /// Logs in, and gives what the server says to it.
-fn try_login(member: &Member, user: &str) -> (Raw, String) {
-    let mut raw = Raw::open(member.server.address());
+fn try_login(server: &Server, user: &str) -> (Raw, String) {
+    let mut raw = Raw::open(server.address());
     let login = format!("\"user\":\"{user}\",\"pass\":\"{user}\",\"name\":\"{user}\"");
     raw.send(&format!(
         "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,{login}}}\r\nPING\r\n"
@@ -31,22 +32,33 @@ pub(super) fn json_of(message: &Message) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-const LIMITED: &str = "accounts { $SYS { users [{user: s, password: s}] }\n\
+/// Accounts with one that may have three clients.
+pub(crate) const LIMITED: &str = "accounts { $SYS { users [{user: s, password: s}] }\n\
     A { users [{user: a, password: a}], limits { max_conn: 3 } } }";
 const FULL: &str = "-ERR 'maximum account active connections exceeded'";
 
+/// Whether another client of the account is refused there.
+pub(crate) fn is_full(server: &Server) -> bool {
+    try_login(server, "a").1 == FULL
+}
+
+/// Waits until another client of the account is let in.
+pub(crate) fn wait_for_room(server: &Server) {
+    eventually("there is room", || try_login(server, "a").1 == "PONG");
+}
+
 /// Connections of account A, and the clients that hold them.
 #[derive(Default)]
-struct Held(Vec<(usize, Raw)>);
+pub(crate) struct Held(Vec<(usize, Raw)>);
 
 impl Held {
     /// Has two clients on the first server and one on the second, and no more: servers that have
     /// let in too many together both end some.
-    fn fill(&mut self, members: &[Member]) -> bool {
-        [2, 1].into_iter().zip(members).enumerate().all(|(at, (wanted, member))| {
-            let page = member.server.page("/connz?acc=A");
+    fn fill(&mut self, servers: [&Server; 2]) -> bool {
+        [2, 1].into_iter().zip(servers).enumerate().all(|(at, (wanted, server))| {
+            let page = server.page("/connz?acc=A");
             let now = page["num_connections"].as_u64().expect("a number");
-            let (raw, answer) = if now < wanted { try_login(member, "a") } else { return now == wanted };
+            let (raw, answer) = if now < wanted { try_login(server, "a") } else { return now == wanted };
             if answer == "PONG" {
                 self.0.push((at, raw));
             }
@@ -54,9 +66,18 @@ impl Held {
         })
     }
 
-    fn leave(&mut self, server: usize) {
+    /// Waits until these servers have as many as may be, and another is refused at one of them.
+    pub(crate) fn wait_until_full(&mut self, servers: [&Server; 2], at: usize) {
+        eventually("the account is full", || self.fill(servers) && is_full(servers[at]));
+    }
+
+    pub(crate) fn leave(&mut self, server: usize) {
         self.0.retain(|(at, _)| *at != server);
     }
+}
+
+fn both(members: &[Member]) -> [&Server; 2] {
+    [&members[0].server, &members[1].server]
 }
 
 #[test]
@@ -64,18 +85,16 @@ fn a_limit_of_connections_holds_for_all_servers() {
     for mut members in pairs(LIMITED) {
         let mut held = Held::default();
         for at in [0, 1] {
-            eventually("the account is full", || {
-                held.fill(&members) && try_login(&members[at], "a").1 == FULL
-            });
+            held.wait_until_full(both(&members), at);
         }
         // One leaves, and another may come, wherever.
         held.leave(1);
-        eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
+        wait_for_room(&members[0].server);
         // A server that has gone counts no longer.
-        eventually("the account is full", || held.fill(&members) && try_login(&members[0], "a").1 == FULL);
+        held.wait_until_full(both(&members), 0);
         members[1].server.signal(rustix::process::Signal::TERM);
         members[1].server.wait();
-        eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
+        wait_for_room(&members[0].server);
     }
 }
 
@@ -84,10 +103,10 @@ fn a_limit_of_connections_holds_for_all_servers() {
 fn a_server_that_was_killed_counts_no_longer() {
     let Some(mut members) = cluster(&[Ours, Reference], LIMITED) else { return };
     let mut held = Held::default();
-    eventually("the account is full", || held.fill(&members) && try_login(&members[0], "a").1 == FULL);
+    held.wait_until_full(both(&members), 0);
     members[1].server.signal(rustix::process::Signal::KILL);
     members[1].server.wait();
-    eventually("there is room", || try_login(&members[0], "a").1 == "PONG");
+    wait_for_room(&members[0].server);
 }
 
 /// Clients that each server has let in before it knew of the other are too many together.
@@ -105,7 +124,7 @@ fn a_server_that_joins_learns_what_there_is() {
             eventually("the account is full", || {
                 // What came too early was let in, and the first server has ended one for it.
                 let page = members[0].server.page("/connz?acc=A");
-                page["num_connections"] != 3 || try_login(&members[1], "a").1 == FULL
+                page["num_connections"] != 3 || is_full(&members[1].server)
             });
         }
     }
