@@ -41,6 +41,8 @@ pub struct Dial {
     /// Id of the server, where the link is to be for an internal account: it is dialled as long as
     /// that server [wants](Mesh::is_wanted) one.
     pub server: Option<String>,
+    /// Name of its cluster, where that is another one: its gateway is dialled.
+    pub cluster: Option<String>,
 }
 
 /// Services that the cluster needs from the server around it.
@@ -74,6 +76,10 @@ pub trait MeshHost: Send + Sync {
     /// its place. Another link may lead to another life of the same store: compare with
     /// [`LinkedPeer::is_same_link`]. Called as that is.
     fn peer_unlinked(&self, _: &LinkedPeer) {}
+
+    /// Another cluster has said, over a gateway, which of its servers take part in groups;
+    /// `has_any`: some do. Called on a shard's thread; must be short.
+    fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
 }
 
 /// Facts about a link, for whoever lists links.
@@ -89,6 +95,8 @@ pub struct LinkFacts {
     pub is_explicit: bool,
     /// The account to which it is dedicated.
     pub account: Option<String>,
+    /// Name of the other server's cluster, where that is another one.
+    pub cluster: Option<String>,
     /// Place in the pool, once it has one.
     pub place: Option<usize>,
     /// Where the other server can be dialled.
@@ -164,6 +172,11 @@ impl LinkState {
 
     pub(crate) fn update<R>(&self, update: impl FnOnce(&mut LinkFacts) -> R) -> R {
         update(&mut lock(&self.facts))
+    }
+
+    /// Whether the other server is of another cluster.
+    pub(crate) fn is_abroad(&self) -> bool {
+        lock(&self.facts).cluster.is_some()
     }
 
     pub(crate) fn has_no_pool(&self) -> bool {
@@ -304,6 +317,7 @@ impl Mesh {
                     account: account.clone(),
                     place: None,
                     server: None,
+                    cluster: None,
                 });
             }
         }
@@ -325,12 +339,16 @@ impl Mesh {
         (state.cluster.clone(), state.is_dynamic)
     }
 
-    /// All links that have a place.
+    /// All links with servers of the cluster that have a place.
     pub fn links(&self) -> Vec<Arc<LinkState>> {
         let state = self.state();
         let pooled = state.pooled.values().flatten().flatten();
         let dedicated = state.dedicated.values().flat_map(BTreeMap::values);
-        pooled.chain(dedicated).chain(state.internal.all()).cloned().collect()
+        pooled
+            .chain(dedicated)
+            .chain(state.internal.all().filter(|link| !link.is_abroad()))
+            .cloned()
+            .collect()
     }
 
     /// Other servers to which there are links, by id and name.
@@ -384,7 +402,8 @@ impl Mesh {
             let others = others.flat_map(|(_, links)| links.iter().flatten());
             let dedicated = state.dedicated.values().flatten();
             let dedicated = dedicated.filter(|(id, _)| *id != remote_id).map(|(_, link)| link);
-            let internal = state.internal.all().filter(|link| link.facts().remote_id != remote_id);
+            let internal = state.internal.all().filter(|link| !link.is_abroad());
+            let internal = internal.filter(|link| link.facts().remote_id != remote_id);
             others.chain(dedicated).chain(internal).cloned().collect::<Vec<_>>()
         };
         self.host.renamed(name);
@@ -449,6 +468,7 @@ impl Mesh {
                 account: Some(account),
                 place: None,
                 server: None,
+                cluster: None,
             });
         }
     }
@@ -560,6 +580,7 @@ impl Mesh {
             account: None,
             place: None,
             server: None,
+            cluster: None,
         });
         let next = next.into_iter().collect();
         let entered = Entered { scope: LinkScope::Pooled(place as u32), place, next };
@@ -641,8 +662,8 @@ impl Mesh {
         if let Some(url) = facts.url {
             let (is_explicit, account) = (facts.is_explicit, facts.account);
             let mode = GossipMode::Default;
-            let (is_first, place, server) = (false, None, None);
-            self.host.dial(Dial { url, is_explicit, is_first, mode, account, place, server });
+            let (is_first, place, server, cluster) = (false, None, None, None);
+            self.host.dial(Dial { url, is_explicit, is_first, mode, account, place, server, cluster });
         }
     }
 }

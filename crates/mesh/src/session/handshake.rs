@@ -22,7 +22,9 @@ impl LinkSession {
         let config = self.mesh.config();
         let needs_login = !self.making.did_solicit && config.login.is_some();
         self.timers.greeted(needs_login.then_some(config.auth_timeout), now);
-        self.say_first();
+        if !self.is_abroad() {
+            self.say_first();
+        }
         shard.flush_link(self.conn());
     }
 
@@ -60,7 +62,7 @@ impl LinkSession {
     /// Whether INFO has to wait for the place that the link gets.
     fn holds_info_back(&self) -> bool {
         let is_pooled = self.mesh.config().pool_size > 0 && self.known.facts().account.is_none();
-        self.making.did_solicit && (is_pooled || self.may_compress())
+        self.making.did_solicit && !self.is_abroad() && (is_pooled || self.may_compress())
     }
 
     pub(super) fn say_info(&self, place: usize) {
@@ -115,6 +117,9 @@ impl LinkSession {
     /// The first INFO: now it is known who the other side is.
     pub(super) fn first_info(&mut self, json: &[u8], now: Instant) -> Step {
         let info = self.parse_info(json)?;
+        if self.is_abroad() {
+            return self.hear_abroad(&info, now);
+        }
         let config = self.mesh.config();
         self.known.update(|facts| {
             facts.remote_id.clone_from(&info.id);
@@ -174,7 +179,13 @@ impl LinkSession {
     }
 
     /// The link has its place.
-    fn begin(&mut self, entered: Entered, info: &PeerInfo, account: Option<String>, now: Instant) -> Step {
+    pub(super) fn begin(
+        &mut self,
+        entered: Entered,
+        info: &PeerInfo,
+        account: Option<String>,
+        now: Instant,
+    ) -> Step {
         if self.holds_info_back() {
             self.say_info(entered.place);
         }
@@ -182,7 +193,9 @@ impl LinkSession {
         self.limits.max_payload = LARGEST;
         self.limits.is_dedicated = account.is_some();
         self.limits.names_origin = info.lnocu || info.ln;
-        self.link.set_server(&info.id);
+        if !self.is_abroad() {
+            self.link.set_server(&info.id);
+        }
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
         let config = self.mesh.config();
         // What is configured is about clients.

@@ -7,6 +7,7 @@
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
+mod abroad;
 pub(crate) mod common;
 mod compression;
 mod handshake;
@@ -109,12 +110,13 @@ impl LinkSession {
                 let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
                 (LinkFacts::default(), making, LinkPhase::AwaitConnect, (None, None))
             }
-            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, server, .. }) => {
+            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, server, cluster, .. }) => {
                 let making = Making { did_solicit: true, is_explicit, mode };
                 let facts = LinkFacts {
                     did_solicit: true,
                     is_explicit,
                     account,
+                    cluster,
                     url: Some(url),
                     ..LinkFacts::default()
                 };
@@ -301,6 +303,10 @@ impl LinkSession {
     /// INFO on a link that has its place: news of a third server, or of this one.
     fn later_info(&mut self, json: &[u8]) -> Step {
         let info = self.parse_info(json)?;
+        if self.is_abroad() {
+            // The gateway says what is new of another cluster.
+            return Ok(());
+        }
         if !info.gateway.is_empty() {
             self.mesh.heard_of_gateway(&info, &self.known);
         } else if !info.route_acc_add_reqid.is_empty() {

@@ -1,5 +1,6 @@
 //! Dialling other servers: attempt after attempt, and when it is too late or enough.
 
+use crate::gateway::GatewayDialler;
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
@@ -37,6 +38,8 @@ pub(super) struct Dialler {
     /// Where this server itself would answer.
     own: HashSet<SocketAddr>,
     tls: Arc<LinkTls>,
+    /// How servers of other clusters are dialled, where there is a gateway.
+    abroad: Option<Arc<GatewayDialler>>,
 }
 
 impl Dialler {
@@ -44,7 +47,7 @@ impl Dialler {
         mailboxes: &[Mailbox],
         log: &Arc<Logger>,
         control: &Handle,
-        (own, tls): (HashSet<SocketAddr>, &Arc<LinkTls>),
+        (own, tls, abroad): (HashSet<SocketAddr>, &Arc<LinkTls>, Option<Arc<GatewayDialler>>),
     ) -> Self {
         Self {
             mesh: OnceLock::new(),
@@ -53,6 +56,7 @@ impl Dialler {
             control: control.clone(),
             own,
             tls: Arc::clone(tls),
+            abroad,
         }
     }
 
@@ -139,10 +143,15 @@ impl Dialler {
         let Some(mesh) = self.mesh() else { return };
         match stream.into_std() {
             Ok(stream) => {
-                let security = self.tls.get().map(|offer| {
+                let of_route = || {
+                    let offer = self.tls.get()?;
                     let name = offer.name_of(&dial.url.host);
-                    LinkSecurity::Route(offer, Some(name))
-                });
+                    Some(LinkSecurity::Route(offer, Some(name)))
+                };
+                let security = match &dial.cluster {
+                    Some(cluster) => self.abroad.as_ref().and_then(|to| to.security(cluster, &dial.url.host)),
+                    None => of_route(),
+                };
                 let with = LinkWith::Route(mesh, LinkSide::Dialled(dial));
                 let new = NewLink { stream, peer, with, security, upgrade: None };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));

@@ -11,6 +11,7 @@ pub(crate) mod own_urls;
 #[cfg(test)]
 mod tests;
 
+use crate::gateway::RunningGateways;
 use crate::listener;
 use crate::logging::Logger;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox};
@@ -23,7 +24,6 @@ use myelin_broker::{Broker, LinkTerms, LinkedPeer};
 use myelin_conf::options::{
     ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
 };
-use myelin_mesh::gateway::Gateways;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_stdx::sync::lock;
@@ -119,7 +119,7 @@ pub(crate) struct ClusterParts<'a> {
     /// Leaf nodes of this server, which are told of the others.
     pub(crate) leaf_nodes: Option<&'a Arc<LeafNodes>>,
     /// Links with other clusters, of which the servers of this one tell each other.
-    pub(crate) gateways: Option<&'a Arc<Gateways>>,
+    pub(crate) gateways: Option<&'a RunningGateways>,
     /// The server's part in groups of replicas, if it takes part.
     pub(crate) groups: Option<GroupPart>,
 }
@@ -151,7 +151,8 @@ impl RunningCluster {
         offer.iter().flat_map(|offer| &offer.notes).for_each(|note| log.warn(note));
         tls.set(offer);
         let own = own_urls::to_self(address);
-        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls)));
+        let abroad = gateways.map(|running| Arc::clone(&running.dialler));
+        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls, abroad)));
         let host = Arc::new(Host {
             broker: Arc::clone(broker),
             mailboxes: mailboxes.to_vec(),
@@ -164,8 +165,8 @@ impl RunningCluster {
         let info = broker.info();
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
         let mesh = Mesh::new(config, own, host);
-        gateways.iter().for_each(|gateways| mesh.set_gateways(gateways));
         dialler.begin(&mesh);
+        gateways.iter().for_each(|gateways| mesh.set_gateways(&gateways.gateways));
         let (of, offered) = (Arc::clone(&mesh), Arc::clone(&tls));
         let link = move || {
             let security = offered.get().map(|offer| LinkSecurity::Route(offer, None));
@@ -407,5 +408,9 @@ impl MeshHost for Host {
 
     fn peer_unlinked(&self, peer: &LinkedPeer) {
         self.groups.iter().for_each(|groups| groups.observer.peer_unlinked(peer));
+    }
+
+    fn cluster_heard(&self, cluster: &str, has_any: bool) {
+        self.groups.iter().for_each(|groups| groups.observer.cluster_heard(cluster, has_any));
     }
 }

@@ -6,6 +6,7 @@
 mod dial;
 mod options;
 
+use crate::cluster::GroupPart;
 use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
@@ -13,7 +14,7 @@ use crate::ocsp::TlsListener;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mailbox};
 use crate::tls::{LinkOffer, LinkTls, Staple};
-use dial::GatewayDialler;
+pub(crate) use dial::GatewayDialler;
 use myelin_broker::Broker;
 use myelin_conf::options::{Options, TlsOptions};
 use myelin_mesh::gateway::remote::GatewayRemote;
@@ -38,7 +39,8 @@ pub(crate) struct RunningGateways {
     pub(crate) gateways: Arc<Gateways>,
     /// TLS for those that dial.
     tls: Arc<LinkTls>,
-    dialler: Arc<GatewayDialler>,
+    /// Also for links of groups of replicas: how servers of other clusters are dialled.
+    pub(crate) dialler: Arc<GatewayDialler>,
     log: Arc<Logger>,
     accepting: JoinHandle<()>,
 }
@@ -82,6 +84,7 @@ pub(crate) fn start(
     options: &Options,
     (broker, mailboxes, log, control): GatewayParts<'_>,
     (monitor, offers): (&Monitor, GatewayOffers),
+    groups: Option<&GroupPart>,
 ) -> Result<Option<RunningGateways>, String> {
     let Some(name) = name(options) else { return Ok(None) };
     let gateway = &options.gateway;
@@ -94,7 +97,7 @@ pub(crate) fn start(
     let shown = os_error::with_port(host, address.port());
     log.info(format_args!("Gateway name is {name}"));
     log.info(format_args!("Listening for gateways connections on {shown}"));
-    let config = options::config(options, broker, address.port())?;
+    let config = options::config(options, (broker, groups), address.port())?;
     let what = if gateway.advertise.is_some() { "Advertise address" } else { "Address" };
     let is = if gateway.advertise.is_some() { "is set to" } else { "is" };
     log.info(format_args!("{what} for gateway {name:?} {is} {}", config.url));
@@ -125,6 +128,7 @@ impl RunningGateways {
         self.tls.set(offer);
         self.dialler.set_remotes(remotes);
         let Some(pinned) = pinned.filter(|pinned| !pinned.is_empty()) else { return };
+        self.gateways.end_strangers_abroad(pinned);
         let links = self.gateways.outbound().into_iter().chain(self.gateways.inbound());
         let strangers: Vec<_> = links.filter(|link| !pinned.contains(&link.facts().key)).collect();
         if !strangers.is_empty() {

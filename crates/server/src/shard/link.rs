@@ -121,6 +121,9 @@ pub(super) fn open(
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let socket = Box::new(socket);
     let conn = match &with {
+        LinkWith::Route(_, LinkSide::Dialled(dial)) if dial.cluster.is_some() => {
+            local.broker.connect_gateway(endpoint, socket)
+        }
         LinkWith::Route(..) => local.broker.connect_link(endpoint, socket),
         LinkWith::LeafNode(..) => local.broker.connect_leaf(endpoint, socket, is_web_socket),
         LinkWith::Gateway(..) => local.broker.connect_gateway(endpoint, socket),
@@ -271,6 +274,9 @@ impl LinkTask {
             };
             self.local.flush_soon();
             self.held.advance(ingested.bytes);
+            if let Some(successor) = self.session.take_successor() {
+                self.session = successor;
+            }
             self.tell_interest();
             self.check_alarm();
             if self.session.take_wish_for_tls() {

@@ -44,10 +44,25 @@ impl Serialize for GroupServer {
     }
 }
 
+/// A server of a cluster that takes part in groups, as servers of other clusters are told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupAddress {
+    /// Id of the server.
+    pub id: String,
+    /// `host:port` of its gateway.
+    pub url: String,
+}
+
 /// INFO, but for all of it that is not Myelin's.
 #[derive(Deserialize)]
 struct SaidInfo {
     myelin: SaidGroups,
+}
+
+/// The like, of the servers of another cluster.
+#[derive(Deserialize)]
+struct SaidServers {
+    myelin_servers: Vec<GroupAddress>,
 }
 
 #[derive(Deserialize)]
@@ -66,9 +81,15 @@ pub(super) fn read(json: &[u8]) -> Option<GroupServer> {
     (v == VERSION && raft && is_id).then_some(GroupServer { store, incarnation })
 }
 
+/// Servers that an INFO whose JSON this is names as those of its cluster that take part in groups;
+/// none where that makes no sense.
+pub(super) fn read_servers(json: &[u8]) -> Vec<GroupAddress> {
+    serde_json::from_slice::<SaidServers>(json).map_or_else(|_| Vec::new(), |said| said.myelin_servers)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::GroupServer;
+    use super::{GroupAddress, GroupServer};
     use crate::peer::info::PeerInfo;
 
     fn read(field: &str) -> Option<GroupServer> {
@@ -88,6 +109,21 @@ mod tests {
         let json = line.strip_prefix("INFO ").expect("it is INFO");
         assert_eq!(PeerInfo::parse(json.as_bytes()).expect("it was written here"), info);
         assert!(!String::from_utf8_lossy(&PeerInfo::default().line()).contains("myelin"));
+    }
+
+    #[test]
+    fn servers_of_the_cluster_are_read_again() {
+        let servers = vec![GroupAddress { id: "NA".into(), url: "h:7222".into() }];
+        let info = PeerInfo { myelin_servers: servers, ..PeerInfo::default() };
+        let line = String::from_utf8(info.line()).expect("JSON is text");
+        assert!(line.contains(r#""myelin_servers":[{"id":"NA","url":"h:7222"}]"#), "{line}");
+        let json = line.strip_prefix("INFO ").expect("it is INFO");
+        assert_eq!(PeerInfo::parse(json.as_bytes()).expect("it was written here"), info);
+        for field in ["null", "1", "[1]", r#"[{"id":"NA"}]"#, r#"{"id":"NA","url":"h:1"}"#] {
+            let json = format!(r#"{{"server_id":"NA","myelin_servers":{field}}}"#);
+            let info = PeerInfo::parse(json.as_bytes()).expect("what is wrong there is no error of INFO");
+            assert!(info.myelin_servers.is_empty(), "{field}");
+        }
     }
 
     #[test]
