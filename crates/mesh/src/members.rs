@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Servers of another cluster at most that are dialled: a peer can tell of as many as it likes.
-const MOST_ABROAD: usize = 1024;
+const MOST_FOREIGN: usize = 1024;
 
 /// Links for internal accounts, and the servers to which there are to be some.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(crate) struct MemberLinks {
     /// Servers that have said on a link of the pool that they take part, by id.
     members: BTreeSet<String>,
     /// Servers of other clusters that take part, with their addresses: by cluster and id.
-    abroad: BTreeMap<String, BTreeMap<String, RouteUrl>>,
+    foreign: BTreeMap<String, BTreeMap<String, RouteUrl>>,
 }
 
 struct MemberLink {
@@ -63,8 +63,8 @@ impl MemberLinks {
 
     /// Whether a link for an account is to be dialled to a server.
     fn lacks(&self, account: &str, id: &str) -> bool {
-        let is_abroad = || self.abroad.values().any(|servers| servers.contains_key(id));
-        (self.members.contains(id) || is_abroad())
+        let is_foreign = || self.foreign.values().any(|servers| servers.contains_key(id));
+        (self.members.contains(id) || is_foreign())
             && !self.links.contains_key(&(account.to_owned(), id.to_owned()))
     }
 
@@ -118,7 +118,7 @@ impl Mesh {
         let said = SaidPeer {
             account: account.to_owned(),
             name: info.name.clone(),
-            cluster: link.facts().cluster.unwrap_or_else(|| self.cluster().0),
+            cluster: link.foreign().cloned().unwrap_or_else(|| self.cluster().0),
             id: info.id.clone(),
             store: server.store.clone(),
             incarnation: server.incarnation,
@@ -216,7 +216,7 @@ impl Mesh {
                 account: Some(account.to_owned()),
                 place: Some(place),
                 server: Some(id.to_owned()),
-                cluster: facts.cluster,
+                cluster: link.foreign().cloned(),
             });
         }
     }
@@ -232,9 +232,9 @@ impl Mesh {
             Some((server.id.clone(), RouteUrl::of_gossip(&server.url)?))
                 .filter(|(id, _)| *id != config.info.id)
         };
-        let known: BTreeMap<_, _> = servers.iter().take(MOST_ABROAD).filter_map(read).collect();
+        let known: BTreeMap<_, _> = servers.iter().take(MOST_FOREIGN).filter_map(read).collect();
         self.host().cluster_heard(cluster, !known.is_empty());
-        self.state().internal.abroad.insert(cluster.to_owned(), known.clone());
+        self.state().internal.foreign.insert(cluster.to_owned(), known.clone());
         let accounts = config.internal().iter();
         for (account, (id, url)) in accounts.flat_map(|account| known.iter().map(move |to| (*account, to))) {
             if let Some(place) = self.begin_to_dial(account, id) {
@@ -255,12 +255,13 @@ impl Mesh {
     /// There is no gateway to another cluster any more: links to its servers that end are not
     /// dialled again.
     pub(crate) fn forget_cluster(&self, cluster: &str) {
-        self.state().internal.abroad.remove(cluster);
+        self.state().internal.foreign.remove(cluster);
     }
 
     /// Ends links with servers of other clusters that have shown other keys than these.
-    pub(crate) fn end_strangers_abroad(&self, pinned: &BTreeSet<String>) {
-        let links: Vec<_> = self.state().internal.all().filter(|link| link.is_abroad()).cloned().collect();
+    pub(crate) fn end_foreign_strangers(&self, pinned: &BTreeSet<String>) {
+        let links: Vec<_> =
+            self.state().internal.all().filter(|link| link.foreign().is_some()).cloned().collect();
         let is_stranger = |link: &&Arc<LinkState>| link.facts().key.is_none_or(|key| !pinned.contains(&key));
         links.iter().filter(is_stranger).for_each(|link| link.conn().close(CloseReason::TlsHandshake));
     }

@@ -5,17 +5,17 @@
 //! dialled, so that whoever is to dial again does.
 
 use crate::config::{MeshConfig, RouteUrl};
+pub use crate::facts::{LinkFacts, ToldUrls};
 use crate::gateway::Gateways;
 use crate::gossip::{self, DialPlace, GossipDials, Making};
 use crate::members::MemberLinks;
 use myelin_broker::{Conn, LinkScope, LinkedPeer};
 use myelin_stdx::sync::{lock, read_lock};
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
+use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
-use std::time::Duration;
 
 /// Largest pool that another server may have, unless this one's is larger: places take memory, and
 /// each is dialled.
@@ -82,78 +82,20 @@ pub trait MeshHost: Send + Sync {
     fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
 }
 
-/// Facts about a link, for whoever lists links.
-#[derive(Debug, Clone, Default)]
-pub struct LinkFacts {
-    /// Id of the other server.
-    pub remote_id: String,
-    /// Its name.
-    pub remote_name: String,
-    /// Whether this server dialled, or is to dial again.
-    pub did_solicit: bool,
-    /// Whether the other server is configured here.
-    pub is_explicit: bool,
-    /// The account to which it is dedicated.
-    pub account: Option<String>,
-    /// Name of the other server's cluster, where that is another one.
-    pub cluster: Option<String>,
-    /// Place in the pool, once it has one.
-    pub place: Option<usize>,
-    /// Where the other server can be dialled.
-    pub url: Option<RouteUrl>,
-    /// The other server knows no pool, or this one does not.
-    pub has_no_pool: bool,
-    /// A surplus link: another one has its place, so this one is not dialled again.
-    pub is_surplus: bool,
-    /// Both may have refused the other's link: it is dialled again in any case.
-    pub retries: bool,
-    /// Interest of the other side.
-    pub subscriptions: usize,
-    /// The last measured round trip.
-    pub rtt: Option<Duration>,
-    /// SHA-256 of the public key that the other side has shown, in hex.
-    pub key: Option<String>,
-    /// Compression as it is on this link, or why there is none; empty before that is known.
-    pub compression: &'static str,
-    /// Imports and exports that the other side allows, as its INFO has them.
-    pub filters: [Option<SubjectFilter>; 2],
-    /// Addresses of the other server.
-    pub urls: ToldUrls,
-}
-
-/// Addresses of another server of the cluster, as its INFO has them.
-#[derive(Debug, Clone, Default)]
-pub struct ToldUrls {
-    /// Addresses for clients, and for those of WebSocket.
-    pub clients: [Vec<String>; 2],
-    /// Address for leaf nodes.
-    pub leaf_nodes: Option<String>,
-    /// Address for other clusters.
-    pub gateway: Option<String>,
-}
-
-impl ToldUrls {
-    fn of(info: &PeerInfo) -> Self {
-        Self {
-            clients: [info.connect_urls.clone(), info.ws_connect_urls.clone()],
-            // Compat: a server says its own address only, and nothing is made of more.
-            gateway: Some(info.gateway_url.clone()).filter(|url| !url.is_empty()),
-            leaf_nodes: <[String; 1]>::try_from(info.leafnode_urls.clone()).ok().map(|[url]| url),
-        }
-    }
-}
-
 /// One link, as the others know it.
 pub struct LinkState {
     conn: Arc<Conn>,
     /// Id of the server for which it was dialled, if only for one.
     sought: Option<String>,
+    /// Name of the other server's cluster, where that is another one.
+    foreign: OnceLock<String>,
     facts: Mutex<LinkFacts>,
 }
 
 impl LinkState {
     pub(crate) fn new(conn: &Arc<Conn>, sought: Option<String>, facts: LinkFacts) -> Arc<Self> {
-        Arc::new(Self { conn: Arc::clone(conn), sought, facts: Mutex::new(facts) })
+        let (foreign, facts) = (OnceLock::new(), Mutex::new(facts));
+        Arc::new(Self { conn: Arc::clone(conn), sought, foreign, facts })
     }
 
     pub(crate) fn sought(&self) -> Option<&str> {
@@ -174,9 +116,14 @@ impl LinkState {
         update(&mut lock(&self.facts))
     }
 
-    /// Whether the other server is of another cluster.
-    pub(crate) fn is_abroad(&self) -> bool {
-        lock(&self.facts).cluster.is_some()
+    /// The other server is of this cluster, which is another one.
+    pub(crate) fn set_foreign(&self, cluster: &str) {
+        let _ = self.foreign.set(cluster.to_owned());
+    }
+
+    /// Name of the other server's cluster, where that is another one.
+    pub(crate) fn foreign(&self) -> Option<&String> {
+        self.foreign.get()
     }
 
     pub(crate) fn has_no_pool(&self) -> bool {
@@ -346,7 +293,7 @@ impl Mesh {
         let dedicated = state.dedicated.values().flat_map(BTreeMap::values);
         pooled
             .chain(dedicated)
-            .chain(state.internal.all().filter(|link| !link.is_abroad()))
+            .chain(state.internal.all().filter(|link| link.foreign().is_none()))
             .cloned()
             .collect()
     }
@@ -402,7 +349,7 @@ impl Mesh {
             let others = others.flat_map(|(_, links)| links.iter().flatten());
             let dedicated = state.dedicated.values().flatten();
             let dedicated = dedicated.filter(|(id, _)| *id != remote_id).map(|(_, link)| link);
-            let internal = state.internal.all().filter(|link| !link.is_abroad());
+            let internal = state.internal.all().filter(|link| link.foreign().is_none());
             let internal = internal.filter(|link| link.facts().remote_id != remote_id);
             others.chain(dedicated).chain(internal).cloned().collect::<Vec<_>>()
         };

@@ -211,7 +211,7 @@ impl Server {
             tls: offers.links,
             websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
-            gateways: gateways.as_ref(),
+            gateways: gateways.as_ref().map(|running| (&running.gateways, running.security())),
             groups,
         };
         let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;

@@ -42,7 +42,8 @@ pub trait PeerObserver: Send + Sync {
     /// [`LinkedPeer::is_same_link`].
     fn peer_unlinked(&self, peer: &LinkedPeer);
 
-    /// Another cluster has said, over a gateway, which of its servers take part; `has_any`: some do.
+    /// Another cluster has said, over a gateway, which of its servers take part; `has_any`: some
+    /// do.
     fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
 }
 

@@ -35,15 +35,15 @@ impl Gateways {
     }
 
     /// Ends links of groups with servers of other clusters that have shown other keys than these.
-    pub fn end_strangers_abroad(&self, pinned: &BTreeSet<String>) {
-        self.mesh().iter().for_each(|mesh| mesh.end_strangers_abroad(pinned));
+    pub fn end_foreign_strangers(&self, pinned: &BTreeSet<String>) {
+        self.mesh().iter().for_each(|mesh| mesh.end_foreign_strangers(pinned));
     }
 
     fn tell_of_members(&self, info: &PeerInfo) {
         let Some(mesh) = self.mesh() else { return };
-        let is_of_domain = info.domain == self.config().info.domain;
-        let servers = if is_of_domain { &info.myelin_servers[..] } else { &[] };
-        mesh.hear_of_cluster(&info.gateway, servers);
+        // Each domain has a JetStream of its own.
+        let said = info.myelin.as_ref().filter(|_| info.domain == self.config().info.domain);
+        mesh.hear_of_cluster(&info.gateway, said.map_or(&[], |said| &said.servers));
     }
 
     /// There is a cluster of this name at these addresses: it is dialled unless it is known.

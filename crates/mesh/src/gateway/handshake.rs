@@ -188,8 +188,8 @@ impl GatewaySession {
         let Some(mesh) = self.gateways().mesh() else { return Err(CloseReason::WrongPort) };
         let facts = self.known().facts();
         let told = (facts.gateway.as_str(), facts.key.as_str());
-        let session = LinkSession::open_abroad(&mesh, self.broker(), self.link.conn(), told, now);
-        self.successor.insert(Box::new(session)).hear_abroad(info, now)
+        let session = LinkSession::open_foreign(&mesh, self.broker(), self.link.conn(), told, now);
+        self.successor.insert(Box::new(session)).hear_foreign(info, now)
     }
 
     /// The INFO of the server that has dialled.

@@ -25,7 +25,7 @@ use crate::peers::Mesh;
 use config::GatewayConfig;
 use myelin_broker::Conn;
 use myelin_stdx::sync::{lock, read_lock};
-use myelin_wire::peer::groups::GroupAddress;
+use myelin_wire::peer::groups::{GroupAddress, GroupServer};
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
 use remote::GatewayRemote;
 use std::collections::BTreeMap;
@@ -214,13 +214,14 @@ impl Gateways {
     /// INFO with what is known of the cluster.
     fn info_with(&self, known: &Known) -> PeerInfo {
         let config = self.config();
-        let own = config.info.myelin.as_ref().map(|_| (&config.info.id, &config.url));
-        let others = known.told.iter().filter(|(_, told)| own.is_some() && told.takes_part);
-        let members = own.into_iter().chain(others.map(|(id, told)| (id, &told.url)));
+        let own = std::iter::once((&config.info.id, &config.url));
+        let others = known.told.iter().filter(|(_, told)| told.takes_part);
+        let members = own.chain(others.map(|(id, told)| (id, &told.url)));
         let address = |(id, url): (&String, &String)| GroupAddress { id: id.clone(), url: url.clone() };
+        let servers: Vec<GroupAddress> = members.map(address).collect();
         PeerInfo {
             gateway_urls: known.urls.keys().cloned().collect(),
-            myelin_servers: members.map(address).collect(),
+            myelin: config.info.myelin.clone().map(|server| GroupServer { servers, ..server }),
             ..config.info.clone()
         }
     }

@@ -7,9 +7,9 @@
 //!
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
-mod abroad;
 pub(crate) mod common;
 mod compression;
+mod foreign;
 mod handshake;
 mod reload;
 mod served;
@@ -105,6 +105,7 @@ impl LinkSession {
         now: Instant,
     ) -> Self {
         let config = mesh.config();
+        let mut foreign = None;
         let (facts, making, state, (dial_place, sought)) = match side {
             LinkSide::Accepted => {
                 let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
@@ -116,17 +117,19 @@ impl LinkSession {
                     did_solicit: true,
                     is_explicit,
                     account,
-                    cluster,
                     url: Some(url),
                     ..LinkFacts::default()
                 };
+                foreign = cluster;
                 (facts, making, LinkPhase::AwaitInfo, (place, server))
             }
         };
+        let known = LinkState::new(conn, sought, facts);
+        foreign.iter().for_each(|cluster: &String| known.set_foreign(cluster));
         Self {
             link: Link::new(broker, conn),
             mesh: Arc::clone(mesh),
-            known: LinkState::new(conn, sought, facts),
+            known,
             state,
             limits: PeerLimits {
                 max_line: HANDSHAKE_LINE,
@@ -303,7 +306,7 @@ impl LinkSession {
     /// INFO on a link that has its place: news of a third server, or of this one.
     fn later_info(&mut self, json: &[u8]) -> Step {
         let info = self.parse_info(json)?;
-        if self.is_abroad() {
+        if self.is_foreign() {
             // The gateway says what is new of another cluster.
             return Ok(());
         }

@@ -16,7 +16,7 @@ impl LinkSession {
     /// # Errors
     /// When the link cannot go on as it is.
     pub fn reload(&mut self, shard: &mut Shard) -> Result<(), CloseReason> {
-        if !matches!(self.state, LinkPhase::Ready(_)) || self.is_abroad() {
+        if !matches!(self.state, LinkPhase::Ready(_)) || self.is_foreign() {
             return Ok(());
         }
         let config = self.mesh.config();

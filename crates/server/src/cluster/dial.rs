@@ -1,6 +1,5 @@
 //! Dialling other servers: attempt after attempt, and when it is too late or enough.
 
-use crate::gateway::GatewayDialler;
 use crate::listener;
 use crate::logging::Logger;
 use crate::os_error;
@@ -29,6 +28,9 @@ const JITTER: u64 = 100;
 /// Time for the other side to accept.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// TLS by which a server of another cluster is dialled: the cluster and the host are given.
+pub(crate) type ForeignSecurity = Arc<dyn Fn(&str, &str) -> Option<LinkSecurity> + Send + Sync>;
+
 /// Dials other servers on the control runtime.
 pub(super) struct Dialler {
     mesh: OnceLock<Weak<Mesh>>,
@@ -39,7 +41,7 @@ pub(super) struct Dialler {
     own: HashSet<SocketAddr>,
     tls: Arc<LinkTls>,
     /// How servers of other clusters are dialled, where there is a gateway.
-    abroad: Option<Arc<GatewayDialler>>,
+    foreign: Option<ForeignSecurity>,
 }
 
 impl Dialler {
@@ -47,7 +49,7 @@ impl Dialler {
         mailboxes: &[Mailbox],
         log: &Arc<Logger>,
         control: &Handle,
-        (own, tls, abroad): (HashSet<SocketAddr>, &Arc<LinkTls>, Option<Arc<GatewayDialler>>),
+        (own, tls, foreign): (HashSet<SocketAddr>, &Arc<LinkTls>, Option<ForeignSecurity>),
     ) -> Self {
         Self {
             mesh: OnceLock::new(),
@@ -56,7 +58,7 @@ impl Dialler {
             control: control.clone(),
             own,
             tls: Arc::clone(tls),
-            abroad,
+            foreign,
         }
     }
 
@@ -149,7 +151,9 @@ impl Dialler {
                     Some(LinkSecurity::Route(offer, Some(name)))
                 };
                 let security = match &dial.cluster {
-                    Some(cluster) => self.abroad.as_ref().and_then(|to| to.security(cluster, &dial.url.host)),
+                    Some(cluster) => {
+                        self.foreign.as_ref().and_then(|security| security(cluster, &dial.url.host))
+                    }
                     None => of_route(),
                 };
                 let with = LinkWith::Route(mesh, LinkSide::Dialled(dial));

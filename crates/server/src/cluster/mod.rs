@@ -11,19 +11,20 @@ pub(crate) mod own_urls;
 #[cfg(test)]
 mod tests;
 
-use crate::gateway::RunningGateways;
 use crate::listener;
 use crate::logging::Logger;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use crate::{os_error, setup};
 use dial::Dialler;
+pub(crate) use dial::ForeignSecurity;
 pub(crate) use groups::{GroupPart, takes_part};
 use myelin_auth::StoredSecret;
 use myelin_broker::{Broker, LinkTerms, LinkedPeer};
 use myelin_conf::options::{
     ClusterOptions, LinkCompression, Options, PoolSize, SubjectPermission, TlsOptions,
 };
+use myelin_mesh::gateway::Gateways;
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::{CertificateRules, Dial, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_stdx::sync::lock;
@@ -118,8 +119,9 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) websocket: Option<u16>,
     /// Leaf nodes of this server, which are told of the others.
     pub(crate) leaf_nodes: Option<&'a Arc<LeafNodes>>,
-    /// Links with other clusters, of which the servers of this one tell each other.
-    pub(crate) gateways: Option<&'a RunningGateways>,
+    /// Links with other clusters, of which the servers of this one tell each other, and how their
+    /// servers are dialled.
+    pub(crate) gateways: Option<(&'a Arc<Gateways>, ForeignSecurity)>,
     /// The server's part in groups of replicas, if it takes part.
     pub(crate) groups: Option<GroupPart>,
 }
@@ -151,8 +153,8 @@ impl RunningCluster {
         offer.iter().flat_map(|offer| &offer.notes).for_each(|note| log.warn(note));
         tls.set(offer);
         let own = own_urls::to_self(address);
-        let abroad = gateways.map(|running| Arc::clone(&running.dialler));
-        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls, abroad)));
+        let foreign = gateways.as_ref().map(|(_, security)| Arc::clone(security));
+        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls, foreign)));
         let host = Arc::new(Host {
             broker: Arc::clone(broker),
             mailboxes: mailboxes.to_vec(),
@@ -166,7 +168,7 @@ impl RunningCluster {
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
         let mesh = Mesh::new(config, own, host);
         dialler.begin(&mesh);
-        gateways.iter().for_each(|gateways| mesh.set_gateways(&gateways.gateways));
+        gateways.iter().for_each(|(gateways, _)| mesh.set_gateways(gateways));
         let (of, offered) = (Arc::clone(&mesh), Arc::clone(&tls));
         let link = move || {
             let security = offered.get().map(|offer| LinkSecurity::Route(offer, None));

@@ -93,8 +93,8 @@ impl Member {
         let (heard, is_heard) = channel();
         let ears = |account| Arc::new(Ears { heard: Mutex::new(heard.clone()), account });
         let store = format!("S{name}");
-        let groups =
-            GroupPart { server: GroupServer { store: store.clone(), incarnation: 7 }, observer: ears("") };
+        let server = GroupServer { store: store.clone(), incarnation: 7, servers: Vec::new() };
+        let groups = GroupPart { server, observer: ears("") };
         let server = Server::start(loaded, (&log, &control), Some(groups)).unwrap();
         for account in INTERNAL_ACCOUNTS {
             let own = server.broker.internal_account(account).unwrap();
@@ -181,6 +181,26 @@ fn members_find_each_other_lose_each_other_and_find_each_other_again() {
     [a, b, d].into_iter().for_each(Member::stop);
 }
 
+/// A `tls{}` that both sides of a link may have, with the folder of its files.
+fn tls() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    write("ca.pem", params.self_signed(&key).unwrap().pem());
+    let authority = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    write("own.pem", params.signed_by(&key, &authority).unwrap().pem());
+    write("own.key", key.serialize_pem());
+    let at = folder.path().display();
+    let tls = format!(
+        "tls {{ cert_file: \"{at}/own.pem\", key_file: \"{at}/own.key\", ca_file: \"{at}/ca.pem\" }}\n"
+    );
+    (folder, tls)
+}
+
 /// Two members with these in their `cluster{}`, of which the second logs in so, talk to each other.
 fn talk(one: &str, login: &str, other: &str) {
     let a = Member::start("A", None, one);
@@ -202,21 +222,7 @@ fn members_talk_with_every_kind_of_route() {
     talk("compression: s2_fast", "", "compression: s2_best");
     talk("permissions { import: [\"a\"], export: [\"a\"] }", "", "");
     talk("authorization { user: u, password: p }\nno_advertise: true", "u:p@", "");
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    write("ca.pem", params.self_signed(&key).unwrap().pem());
-    let authority = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    write("own.pem", params.signed_by(&key, &authority).unwrap().pem());
-    write("own.key", key.serialize_pem());
-    let at = folder.path().display();
-    let tls = format!(
-        "tls {{ cert_file: \"{at}/own.pem\", key_file: \"{at}/own.key\", ca_file: \"{at}/ca.pem\" }}\n"
-    );
+    let (_folder, tls) = tls();
     talk(&tls, "", &tls);
     talk(&format!("{tls}compression: s2_fast"), "", &format!("{tls}pool_size: -1"));
 }
@@ -264,6 +270,8 @@ fn talk_across(inner: &str, login: &str) {
 fn members_of_clusters_that_gateways_join_find_each_other() {
     talk_across("", "");
     talk_across("authorization { user: u, password: p }", "u:p@");
+    let (_folder, tls) = tls();
+    talk_across(&tls, "");
 }
 
 #[test]

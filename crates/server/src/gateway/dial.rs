@@ -32,7 +32,7 @@ const JITTER: u64 = 100;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Dials other clusters on the control runtime.
-pub(crate) struct GatewayDialler {
+pub(super) struct GatewayDialler {
     gateways: OnceLock<Weak<Gateways>>,
     mailboxes: Vec<Mailbox>,
     log: Arc<Logger>,
@@ -72,7 +72,7 @@ impl GatewayDialler {
     }
 
     /// TLS for a server of another cluster, at this host.
-    pub(crate) fn security(&self, cluster: &str, host: &str) -> Option<LinkSecurity> {
+    pub(super) fn security(&self, cluster: &str, host: &str) -> Option<LinkSecurity> {
         let own = read_lock(&self.remotes).get(cluster).cloned();
         let offer = own.or_else(|| self.tls.get())?;
         let name = offer.name_of(host);

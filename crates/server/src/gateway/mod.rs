@@ -6,7 +6,7 @@
 mod dial;
 mod options;
 
-use crate::cluster::GroupPart;
+use crate::cluster::{ForeignSecurity, GroupPart};
 use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
@@ -14,7 +14,7 @@ use crate::ocsp::TlsListener;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mailbox};
 use crate::tls::{LinkOffer, LinkTls, Staple};
-pub(crate) use dial::GatewayDialler;
+use dial::GatewayDialler;
 use myelin_broker::Broker;
 use myelin_conf::options::{Options, TlsOptions};
 use myelin_mesh::gateway::remote::GatewayRemote;
@@ -39,8 +39,7 @@ pub(crate) struct RunningGateways {
     pub(crate) gateways: Arc<Gateways>,
     /// TLS for those that dial.
     tls: Arc<LinkTls>,
-    /// Also for links of groups of replicas: how servers of other clusters are dialled.
-    pub(crate) dialler: Arc<GatewayDialler>,
+    dialler: Arc<GatewayDialler>,
     log: Arc<Logger>,
     accepting: JoinHandle<()>,
 }
@@ -121,6 +120,12 @@ pub(crate) fn start(
 }
 
 impl RunningGateways {
+    /// TLS by which servers of other clusters are dialled.
+    pub(crate) fn security(&self) -> ForeignSecurity {
+        let dialler = Arc::clone(&self.dialler);
+        Arc::new(move |cluster, host| dialler.security(cluster, host))
+    }
+
     /// Other certificates for links that begin from now on. Links of servers whose keys are no
     /// longer among those that are `pinned` end; `None` where the pins are as before.
     pub(crate) fn reload(&self, offers: GatewayOffers, pinned: Option<&BTreeSet<String>>) {
@@ -128,7 +133,7 @@ impl RunningGateways {
         self.tls.set(offer);
         self.dialler.set_remotes(remotes);
         let Some(pinned) = pinned.filter(|pinned| !pinned.is_empty()) else { return };
-        self.gateways.end_strangers_abroad(pinned);
+        self.gateways.end_foreign_strangers(pinned);
         let links = self.gateways.outbound().into_iter().chain(self.gateways.inbound());
         let strangers: Vec<_> = links.filter(|link| !pinned.contains(&link.facts().key)).collect();
         if !strangers.is_empty() {

@@ -51,7 +51,7 @@ impl RunningJetStream {
         }
         self.jetstream.seek_meta(expected(options))?;
         let formation = Formation { jetstream: Arc::clone(&self.jetstream) };
-        let server = GroupServer { store: me.to_string(), incarnation };
+        let server = GroupServer { store: me.to_string(), incarnation, servers: Vec::new() };
         Ok(Some(GroupPart { server, observer: Arc::new(formation) }))
     }
 }

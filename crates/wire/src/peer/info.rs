@@ -3,7 +3,7 @@
 //! Fields that a peer leaves out, and fields that nobody here knows, are no error: servers of
 //! several versions form one cluster.
 
-use super::groups::{self, GroupAddress, GroupServer};
+use super::groups::{self, GroupServer};
 use serde::{Deserialize, Serialize};
 
 /// Subjects that may cross a link, or may not.
@@ -116,10 +116,6 @@ pub struct PeerInfo {
     /// Of Myelin only. Read by [`PeerInfo::parse`], for what is wrong in it is no error.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub myelin: Option<GroupServer>,
-    /// Of Myelin only, between clusters: the servers of this one that take part in groups. Read as
-    /// `myelin` is.
-    #[serde(skip_serializing_if = "Vec::is_empty", skip_deserializing)]
-    pub myelin_servers: Vec<GroupAddress>,
 }
 
 /// CONNECT of the server that dialled, in the reference's order.
@@ -198,7 +194,7 @@ impl PeerInfo {
     /// When it is no JSON object, or another field has another type.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         let info: Self = serde_json::from_slice(json)?;
-        Ok(Self { myelin: groups::read(json), myelin_servers: groups::read_servers(json), ..info })
+        Ok(Self { myelin: groups::read(json), ..info })
     }
 
     /// The whole line. `Compat:` a blank stands between the JSON and CRLF.

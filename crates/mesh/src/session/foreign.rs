@@ -14,8 +14,8 @@ use std::time::Instant;
 
 impl LinkSession {
     /// Session of a link for which another cluster's server has said CONNECT to the gateway. Its
-    /// INFO has to be [heard](Self::hear_abroad) next.
-    pub(crate) fn open_abroad(
+    /// INFO has to be [heard](Self::hear_foreign) next.
+    pub(crate) fn open_foreign(
         mesh: &Arc<Mesh>,
         broker: &Arc<Broker>,
         conn: &Arc<Conn>,
@@ -23,19 +23,17 @@ impl LinkSession {
         now: Instant,
     ) -> Self {
         let mut session = Self::open(mesh, broker, conn, LinkSide::Accepted, now);
-        session.known.update(|facts| {
-            facts.cluster = Some(cluster.to_owned());
-            facts.key = Some(key.to_owned()).filter(|key| !key.is_empty());
-        });
+        session.known.set_foreign(cluster);
+        session.known.update(|facts| facts.key = Some(key.to_owned()).filter(|key| !key.is_empty()));
         session.state = LinkPhase::AwaitInfo;
         session
     }
 
     /// Hears the first INFO of a server of another cluster.
-    pub(crate) fn hear_abroad(&mut self, info: &PeerInfo, now: Instant) -> Step {
+    pub(crate) fn hear_foreign(&mut self, info: &PeerInfo, now: Instant) -> Step {
         let config = self.mesh.config();
-        let LinkFacts { cluster, account, url, did_solicit, .. } = self.known.facts();
-        let cluster = cluster.unwrap_or_default();
+        let LinkFacts { account, url, did_solicit, .. } = self.known.facts();
+        let cluster = self.known.foreign().cloned().unwrap_or_default();
         if let Err(text) = check_word(&info.id).and(check_word(&info.name)) {
             self.fail(format_args!("Rejecting connection, server name {:?} {text}", info.name));
             return Err(CloseReason::ProtocolViolation);
@@ -56,7 +54,7 @@ impl LinkSession {
             return Err(CloseReason::ProtocolViolation);
         };
         if let (true, Some(url)) = (did_solicit, &url) {
-            let Some((connect, own)) = self.mesh.greeting_abroad((&cluster, url), &account) else {
+            let Some((connect, own)) = self.mesh.greeting_foreign((&cluster, url), &account) else {
                 return Err(CloseReason::ServerShutdown);
             };
             self.link.say(&connect.line());
@@ -81,14 +79,14 @@ impl LinkSession {
     }
 
     /// Whether the other server is one of another cluster.
-    pub(super) fn is_abroad(&self) -> bool {
-        self.known.is_abroad()
+    pub(super) fn is_foreign(&self) -> bool {
+        self.known.foreign().is_some()
     }
 }
 
 impl Mesh {
     /// CONNECT and INFO for the gateway of a server of another cluster; `None` without a gateway.
-    fn greeting_abroad(
+    fn greeting_foreign(
         &self,
         (cluster, url): (&str, &crate::RouteUrl),
         account: &str,
