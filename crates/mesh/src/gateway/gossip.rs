@@ -117,7 +117,7 @@ impl Gateways {
     ///
     /// All of it is done under the lock: whoever comes later knows what is true then, and says it
     /// later.
-    pub(super) fn note_url(&self, server: &str, told: impl FnOnce() -> Option<ToldPlace>) {
+    pub(crate) fn note_url(&self, server: &str, told: impl FnOnce() -> Option<ToldPlace>) {
         let mut state = lock(&self.state);
         if state.is_stopping {
             return;

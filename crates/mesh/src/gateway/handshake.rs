@@ -23,7 +23,8 @@ impl GatewaySession {
             None => {
                 self.timers.greeted(Some(self.gateways().config().auth_timeout), now);
                 self.log(Level::Info, format_args!("Processing inbound gateway connection"));
-                self.say(&self.gateways().info().line());
+                self.told = self.gateways().info().line();
+                self.say(&self.told);
             }
         }
     }
@@ -203,7 +204,8 @@ impl GatewaySession {
             return Err(CloseReason::WrongGateway);
         }
         self.meet(info);
-        if !self.gateways().enter_inbound(self.known()) {
+        let told = std::mem::take(&mut self.told);
+        if !self.gateways().enter_inbound(self.known(), &told) {
             return Err(CloseReason::ServerShutdown);
         }
         self.is_ready_now(info, GatewaySide::Inbound, now);

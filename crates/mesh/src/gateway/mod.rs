@@ -265,11 +265,16 @@ impl Gateways {
         true
     }
 
-    /// An inbound link is there; false if the server stops.
-    fn enter_inbound(&self, link: &Arc<GatewayState>) -> bool {
+    /// An inbound link is there, whose other side was told this line of INFO at its beginning: what
+    /// has changed since it hears now. False if the server stops.
+    fn enter_inbound(&self, link: &Arc<GatewayState>, told: &[u8]) -> bool {
         let mut state = lock(&self.state);
         if !state.is_stopping {
             state.inbound.push(Arc::clone(link));
+            let line = self.info_with(&state).line();
+            if line != told {
+                link.conn.say(&line);
+            }
         }
         !state.is_stopping
     }

@@ -70,6 +70,8 @@ pub struct GatewaySession {
     /// Whether the cluster is dialled again when the link has ended.
     pub(super) dials_again: bool,
     has_left: bool,
+    /// INFO as the other side was told it first, until the link is there.
+    pub(super) told: Vec<u8>,
     /// Session by which the link goes on that turned out to be for an internal account.
     pub(super) successor: Option<Box<LinkSession>>,
 }
@@ -111,6 +113,7 @@ impl GatewaySession {
             certificate: None,
             dials_again: true,
             has_left: false,
+            told: Vec::new(),
             successor: None,
         }
     }

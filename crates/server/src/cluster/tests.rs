@@ -280,7 +280,8 @@ fn links_of_members_are_routes_and_their_accounts_are_nowhere() {
     let b = Member::start("B", Some(a.port()), "");
     a.is_linked_to(&[&b]);
     b.is_linked_to(&[&a]);
-    b.reaches(&a, BULK_ACCOUNT);
+    // What comes there shows that its interest has come here.
+    INTERNAL_ACCOUNTS.iter().for_each(|account| a.reaches(&b, account));
     let monitor = &a.server.monitor;
     let routes = monitor.routes();
     let accounts: BTreeSet<_> = routes.iter().filter_map(|route| route.account.as_deref()).collect();
