@@ -22,14 +22,17 @@ const PAUSE_GRACE: u64 = 1_000_000;
 
 impl World {
     /// A message has come from a consumer.
-    pub(crate) fn delivered(&mut self, client: usize, received: &Received) -> Result<(), String> {
-        let words: Vec<&str> = received.reply.split('.').collect();
-        let [_, _, stream, consumer, count, seq, delivery, ..] = words[..] else {
+    pub(crate) fn delivered(&mut self, client: usize, received: &Received<'_>) -> Result<(), String> {
+        let mut words = received.reply.split('.').skip(2);
+        let mut word = || words.next();
+        let (Some(stream), Some(consumer), Some(count), Some(seq), Some(delivery)) =
+            (word(), word(), word(), word(), word())
+        else {
             return Err(format!("a delivery has the reply {}", received.reply));
         };
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         let (count, seq, delivery) = (number(count)?, number(seq)?, number(delivery)?);
-        let id = id_of(&received.headers, &received.payload);
+        let id = id_of(&received.headers, received.payload);
         let id = id.ok_or("a delivery carries what nobody has published")?;
         self.counts.delivered += 1;
         self.note(|| format!("{stream} > {consumer} delivers {seq}, message {id}, for the {count}th time"));
@@ -39,15 +42,15 @@ impl World {
             return Err(format!("{stream}: a delivery of a stream that nobody has made"));
         };
         model.give(seq, id, now)?;
-        let subject = model.publications.get(&id).map_or(&received.subject, |one| &one.subject);
-        if *subject != received.subject {
+        let subject = model.publications.get(&id).map_or(received.subject, |one| &one.subject);
+        if subject != received.subject {
             return Err(format!("{stream}: {id} was published at {subject}, came as {}", received.subject));
         }
         let is_damaged = model.is_damaged;
         let Some(known) = model.consumer(consumer) else {
             return Err(format!("{stream}: a delivery of {consumer}, which nobody has made"));
         };
-        if !known.plan.wants(&received.subject) {
+        if !known.plan.wants(received.subject) {
             let (subject, filters) = (&received.subject, &known.plan.filters);
             return Err(format!("{stream} > {consumer}: {seq} comes of {subject}, and it gets {filters:?}"));
         }
@@ -82,7 +85,7 @@ impl World {
             };
         }
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        let ack = received.reply.clone();
+        let ack = received.reply.to_owned();
         let delivery = Delivery { stream, consumer, seq, number: delivery, ack, at: now, is_unsure: false };
         self.in_hand.push_back(delivery);
         Ok(())
@@ -93,7 +96,7 @@ impl World {
         &mut self,
         client: usize,
         asked: Asked,
-        received: &Received,
+        received: &Received<'_>,
     ) -> Result<(), String> {
         match asked {
             Asked::Publish { stream, id, expected, rolls } => {
@@ -115,7 +118,7 @@ impl World {
                 }
             }
             Asked::Direct { stream, seq } if received.headers.starts_with("NATS/1.0\r\n") => {
-                self.seen(&stream, seq, &received.headers, &received.payload)
+                self.seen(&stream, seq, &received.headers, received.payload)
             }
             Asked::Direct { .. } => Ok(()),
             Asked::Confirm(delivery) => {
@@ -127,7 +130,7 @@ impl World {
     }
 
     /// An acknowledgement was answered: with nothing, unless nobody is there who could.
-    fn confirmed(&mut self, client: usize, delivery: &Delivery, received: &Received) {
+    fn confirmed(&mut self, client: usize, delivery: &Delivery, received: &Received<'_>) {
         let confirmation = Confirmation { at: self.clock.elapsed(), turn: self.counts.turns, client };
         if received.headers.starts_with("NATS/1.0 503") {
             return;
@@ -157,7 +160,7 @@ impl World {
         stream: &str,
         id: u64,
         expected: Expected,
-        received: &Received,
+        received: &Received<'_>,
     ) -> Result<(), String> {
         let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
         // A stream that is opened anew knows the ids of what it still has.
@@ -203,7 +206,7 @@ impl World {
         self.counts.stored += 1;
         model.give(seq, id, now)?;
         if let Some(one) = model.publications.get_mut(&id) {
-            one.count.1 = total_of(&received.payload);
+            one.count.1 = total_of(received.payload);
         }
         let is_unlimited = !model.is_limited();
         let of_subject = |other: u64| {
@@ -248,7 +251,7 @@ impl World {
     }
 
     /// A fast batch has ended: all of its messages are stored, or nobody knows which.
-    fn fast_answered(&mut self, stream: &str, ids: &[u64], received: &Received) -> Result<(), String> {
+    fn fast_answered(&mut self, stream: &str, ids: &[u64], received: &Received<'_>) -> Result<(), String> {
         let now = self.clock.elapsed();
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
         let refused = received.headers.starts_with("NATS/1.0 503");
@@ -275,13 +278,13 @@ impl World {
         stream: &str,
         subject: &str,
         least: Option<u64>,
-        received: &Received,
+        received: &Received<'_>,
     ) -> Result<(), String> {
         let header = |name: &str| received.headers.lines().find_map(|line| line.strip_prefix(name));
         let (now, has_jumped) = (self.clock.elapsed(), self.has_jumped);
         let seq = header("Nats-Sequence: ").and_then(|text| text.trim().parse().ok());
         if let Some(seq) = seq {
-            self.seen(stream, seq, &received.headers, &received.payload)?;
+            self.seen(stream, seq, &received.headers, received.payload)?;
         } else if !received.headers.starts_with("NATS/1.0 404") {
             return Ok(());
         }
@@ -300,7 +303,7 @@ impl World {
         stream: &str,
         batch: u64,
         ids: &[u64],
-        received: &Received,
+        received: &Received<'_>,
     ) -> Result<(), String> {
         let now = self.clock.elapsed();
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
@@ -332,7 +335,7 @@ impl World {
         Ok(())
     }
 
-    fn api_answered(&mut self, asked: Asked, received: &Received) -> Result<(), String> {
+    fn api_answered(&mut self, asked: Asked, received: &Received<'_>) -> Result<(), String> {
         let now = self.clock.elapsed();
         let answer = if received.headers.starts_with("NATS/1.0 503") { Value::Null } else { json(received)? };
         let is_done = answer.is_object() && answer["error"].is_null();
@@ -454,9 +457,9 @@ fn duplicate_answered(model: &mut StreamModel, id: u64, seq: u64, knows_times: b
     Ok(())
 }
 
-fn json(received: &Received) -> Result<Value, String> {
-    serde_json::from_slice(&received.payload).map_err(|error| {
-        let text = String::from_utf8_lossy(&received.payload).into_owned();
+fn json(received: &Received<'_>) -> Result<Value, String> {
+    serde_json::from_slice(received.payload).map_err(|error| {
+        let text = String::from_utf8_lossy(received.payload).into_owned();
         format!("an answer that nobody can read: {error}: {:?} {text}", received.headers)
     })
 }

@@ -160,7 +160,7 @@ impl World {
     /// A pull request for more than most consumers may have on their way.
     fn ask_for_many(&mut self, stream: &str, consumer: &str, is_shared: bool) {
         let number = self.number();
-        let reply = format!("{}.{number}", crate::world::inbox(0, self.lives));
+        let reply = crate::world::reply(0, self.lives, number);
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
         let group = if is_shared { r#","group":"A""# } else { "" };
         let request = format!(r#"{{"batch":50,"expires":900000000{group}}}"#);

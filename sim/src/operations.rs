@@ -189,7 +189,7 @@ impl World {
             }
         }
         let number = self.number();
-        let reply = format!("{}.{number}", crate::world::inbox(client, self.lives));
+        let reply = crate::world::reply(client, self.lives, number);
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
         self.say(client, &subject, &reply, &[], request.to_string().as_bytes());
     }

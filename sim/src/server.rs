@@ -129,14 +129,14 @@ impl Server {
         })
     }
 
-    /// Takes what a client sends.
-    pub(crate) fn send(&mut self, client: usize, bytes: &[u8]) {
-        self.ports[client].input.extend_from_slice(bytes);
+    /// Bytes that a client sends, for more of them.
+    pub(crate) fn input(&mut self, client: usize) -> &mut Vec<u8> {
+        &mut self.ports[client].input
     }
 
-    /// Bytes that were written to a client's socket since the last call.
-    pub(crate) fn take_output(&self, client: usize) -> Vec<u8> {
-        std::mem::take(&mut lock(&self.ports[client].output))
+    /// Adds the bytes that were written to a client's socket since the last call.
+    pub(crate) fn take_output(&self, client: usize, to: &mut Vec<u8>) {
+        to.append(&mut lock(&self.ports[client].output));
     }
 
     /// The account's streams.

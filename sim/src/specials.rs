@@ -3,7 +3,7 @@
 
 use crate::model::{Fate, MADE, Publication};
 use crate::plan::Kind;
-use crate::world::{Asked, Expected, Roll, World, inbox};
+use crate::world::{Asked, Expected, Roll, World, reply};
 
 const SECOND: u64 = 1_000_000_000;
 /// Subjects of schedules.
@@ -143,7 +143,7 @@ impl World {
         let drafts: Vec<_> = (0..length).map(|_| self.message(stream, None, None)).collect();
         let ids = drafts.iter().map(|(id, ..)| *id).collect();
         self.expect(client, number, Asked::Fast { stream: stream.to_owned(), ids });
-        let inbox = format!("{}.{number}", inbox(client, self.lives));
+        let inbox = reply(client, self.lives, number);
         for (at, (_, subject, payload)) in (1..).zip(drafts) {
             let operation = match at {
                 _ if at == length => 2,

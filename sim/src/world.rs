@@ -299,7 +299,7 @@ impl World {
         let mut server = Server::start(&self.disk, &self.plan, (&self.clock, &self.watch), lives, CLIENTS)?;
         self.buffers.iter_mut().for_each(Vec::clear);
         for client in 0..CLIENTS {
-            server.send(client, &protocol::hello(&inbox(client, self.lives)));
+            server.input(client).extend(protocol::hello(&inbox(client, self.lives)));
         }
         self.host = Arc::downgrade(&server.host);
         self.server = Some(server);
@@ -317,7 +317,7 @@ impl World {
     pub(crate) fn listen(&mut self, subject: &str) {
         let number = self.number();
         if let Some(server) = &mut self.server {
-            server.send(0, &protocol::listen(subject, number));
+            server.input(0).extend(protocol::listen(subject, number));
         }
     }
 
@@ -332,7 +332,7 @@ impl World {
     ) {
         let number = self.number();
         self.expect(client, number, asked);
-        self.say(client, subject, &format!("{}.{number}", inbox(client, self.lives)), headers, payload);
+        self.say(client, subject, &reply(client, self.lives, number), headers, payload);
     }
 
     /// Whether a pause of a consumer was asked for, and not answered.
@@ -370,10 +370,8 @@ impl World {
         headers: &[(&str, String)],
         payload: &[u8],
     ) {
-        let mut bytes = Vec::new();
-        protocol::publish(&mut bytes, subject, reply, headers, payload);
         if let Some(server) = &mut self.server {
-            server.send(client, &bytes);
+            protocol::publish(server.input(client), subject, reply, headers, payload);
         }
     }
 
@@ -425,21 +423,28 @@ impl World {
         }
         for client in 0..CLIENTS {
             let Some(server) = &self.server else { return Ok(()) };
-            let output = server.take_output(client);
-            if output.is_empty() {
+            let buffer = &mut self.buffers[client];
+            let had = buffer.len();
+            server.take_output(client, buffer);
+            if buffer.len() == had {
                 continue;
             }
-            self.record.trace.write(&output);
-            let buffer = &mut self.buffers[client];
-            buffer.extend_from_slice(&output);
-            for received in protocol::take(buffer)? {
+            self.record.trace.write(&buffer[had..]);
+            let mut buffer = std::mem::take(buffer);
+            let mut at = 0;
+            loop {
+                let (end, received) = protocol::first(&buffer[at..])?;
+                at += end;
+                let Some(received) = received else { break };
                 self.heard(client, &received)?;
             }
+            buffer.drain(..at);
+            self.buffers[client] = buffer;
         }
         Ok(())
     }
 
-    fn heard(&mut self, client: usize, received: &Received) -> Result<(), String> {
+    fn heard(&mut self, client: usize, received: &Received<'_>) -> Result<(), String> {
         if received.reply.starts_with("$JS.ACK.") {
             return self.delivered(client, received);
         }
@@ -447,9 +452,7 @@ impl World {
             self.control(client, received);
             return Ok(());
         }
-        let number = received.subject.strip_prefix(&inbox(client, self.lives));
-        let number = number.and_then(|rest| rest.trim_start_matches('.').split('.').next()?.parse().ok());
-        let Some(number): Option<u64> = number else { return Ok(()) };
+        let Some(number) = number_of(received.subject, client, self.lives) else { return Ok(()) };
         if matches!(self.pending.get(&number), Some(Asked::Fast { .. }))
             && received.payload.starts_with(b"{\"type\"")
         {
@@ -460,7 +463,7 @@ impl World {
         match self.pending.remove(&number) {
             Some(asked) => {
                 self.note(|| {
-                    let text = String::from_utf8_lossy(&received.payload);
+                    let text = String::from_utf8_lossy(received.payload);
                     let text: String = text.chars().take(120).collect();
                     format!("{client} hears of {asked:?}: {:?} {text}", received.headers)
                 });
@@ -472,9 +475,9 @@ impl World {
     }
 
     /// Answers what a push consumer wants to know besides acknowledgements.
-    fn control(&mut self, client: usize, received: &Received) {
+    fn control(&mut self, client: usize, received: &Received<'_>) {
         let stalled = received.headers.lines().find_map(|line| line.strip_prefix("Nats-Consumer-Stalled: "));
-        let reply = stalled.unwrap_or(&received.reply).trim().to_owned();
+        let reply = stalled.unwrap_or(received.reply).trim().to_owned();
         if !reply.is_empty() {
             self.say(client, &reply, "", &[], b"");
         }
@@ -622,4 +625,16 @@ pub(crate) fn watched(disk: FaultyDisk, watch: &Arc<DiskWatch>) -> FaultyDisk {
 /// The inbox of a client of a server's life.
 pub(crate) fn inbox(client: usize, life: u64) -> String {
     format!("_INBOX.{life}.{client}")
+}
+
+/// The subject of the answer to what a client of a server's life asks with a number.
+pub(crate) fn reply(client: usize, life: u64, number: u64) -> String {
+    format!("_INBOX.{life}.{client}.{number}")
+}
+
+/// The number that is answered with a subject, if it is one of this client of this life.
+fn number_of(subject: &str, client: usize, life: u64) -> Option<u64> {
+    let mut words = subject.strip_prefix("_INBOX.")?.split('.');
+    let is_of_it = words.next()?.parse() == Ok(life) && words.next()?.parse() == Ok(client);
+    words.next().filter(|_| is_of_it)?.parse().ok()
 }

@@ -212,7 +212,8 @@ impl Account {
     }
 
     /// Whether anybody receives `subject`, client or service. Of what stands for somebody in
-    /// another account: whether that one does.
+    /// another account: whether that one does. An answer that another cluster awaits is received:
+    /// the interest in it may come later than the request.
     pub fn has_interest(&self, subject: &[u8]) -> bool {
         if self.imports.replies.owns(subject) {
             let waiting = self.imports.replies.waiting(subject);
@@ -221,7 +222,10 @@ impl Account {
         let (mut clients, mut services) = (Matched::new(), Matched::new());
         self.interest.collect(subject, &mut clients);
         self.services.collect(subject, &mut services);
-        !clients.is_empty() || !services.is_empty() || self.has_remote_interest(subject)
+        !clients.is_empty()
+            || !services.is_empty()
+            || self.has_remote_interest(subject)
+            || self.gateway_replies.has(subject)
     }
 
     /// Whether anybody hears what this server publishes as `subject`: as

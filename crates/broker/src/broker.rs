@@ -151,6 +151,9 @@ impl Broker {
             gone.announced.close_for_gateways(gone.name());
         }
         for account in now.accounts() {
+            if before.account(account.name()).is_none() {
+                account.announced.reopen_for_gateways(account.name());
+            }
             if let Some(most) = account.limits().max_connections
                 && account.connections() > most
             {

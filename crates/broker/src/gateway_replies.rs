@@ -5,14 +5,17 @@
 //! subject. The mapping is remembered for two seconds, and holds for those who have got the request
 //! and for services: what others publish on the same subject is no answer to it.
 //!
-//! Budget: an account that never had such a request pays one load per publish.
+//! Budget: an account that has none pays one load per publish. While there are some, a publish on a
+//! subject that begins otherwise than each of them pays a hash and two loads more, and no lock.
 
 use crate::conn::Conn;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a mapping is remembered, and how long a subscription is young. Compat: both alike.
@@ -28,6 +31,11 @@ const FIXED_BYTES: usize = 256;
 /// Bytes of a reply at most that is remembered, for one not to crowd out many. Answers to longer
 /// ones go as interest says.
 const LONGEST: usize = 4 * 1024;
+/// Bytes by which the beginnings of replies are told apart: the inboxes of two clients differ in
+/// them, those of one often do not.
+const BEGINNING: usize = 16;
+/// Counts of mappings, by the hash of how their replies begin: 4 KiB in an account that had one.
+const PLACES: usize = 1024;
 
 /// Mapped replies of an account.
 #[derive(Default)]
@@ -37,8 +45,14 @@ pub(crate) struct GatewayReplies {
     /// End of the time in which a subscription is young, in milliseconds since the epoch of the
     /// gateways; 0 for never.
     young_until: AtomicU64,
+    beginnings: Beginnings,
     table: Mutex<MappingTable>,
 }
+
+/// Counts of the table's ends by how their replies begin, changed under its lock and read without:
+/// what others publish meanwhile does not wait for it.
+#[derive(Default)]
+struct Beginnings(OnceLock<Box<[AtomicU32]>>);
 
 #[derive(Default)]
 struct MappingTable {
@@ -102,11 +116,47 @@ impl Mapping {
     }
 }
 
+impl Beginnings {
+    #[inline]
+    fn place(reply: &[u8]) -> usize {
+        let beginning = &reply[..reply.len().min(BEGINNING)];
+        FixedState::default().hash_one(beginning) as usize % PLACES
+    }
+
+    #[inline]
+    fn may_have(&self, subject: &[u8]) -> bool {
+        self.0.get().is_some_and(|counts| counts[Self::place(subject)].load(Relaxed) > 0)
+    }
+
+    fn comes(&self, reply: &[u8]) {
+        let counts = self.0.get_or_init(|| (0..PLACES).map(|_| AtomicU32::new(0)).collect());
+        counts[Self::place(reply)].fetch_add(1, Relaxed);
+    }
+
+    fn goes(&self, reply: &[u8]) {
+        if let Some(counts) = self.0.get() {
+            counts[Self::place(reply)].fetch_sub(1, Relaxed);
+        }
+    }
+}
+
 impl GatewayReplies {
     /// Whether anything is mapped.
     #[inline(always)]
     pub(crate) fn is_any(&self) -> bool {
         self.count.load(Relaxed) > 0
+    }
+
+    /// Whether a message on this subject may be an answer to what is mapped. False is certain: a
+    /// mapping is counted before the request is delivered, and until it has been forgotten.
+    #[inline]
+    pub(crate) fn may_have(&self, subject: &[u8]) -> bool {
+        self.is_any() && self.beginnings.may_have(subject)
+    }
+
+    /// Whether this reply is mapped. One that is over counts until it has been forgotten.
+    pub(crate) fn has(&self, reply: &[u8]) -> bool {
+        self.may_have(reply) && lock(&self.table).mapped.contains_key(reply)
     }
 
     /// A subscription was made, `since` the epoch.
@@ -126,7 +176,7 @@ impl GatewayReplies {
             return false;
         }
         let mut table = lock(&self.table);
-        table.forget(now);
+        table.forget(now, &self.beginnings);
         let until = now + KEPT;
         let MappedRequest { whole, receivers, hub } = request;
         let mut mapping = Mapping { whole: whole.into(), until, receivers, hub: hub.map(Arc::downgrade) };
@@ -137,6 +187,7 @@ impl GatewayReplies {
         let receivers = mapping.receivers.as_ref().map_or(0, |receivers| size_of_val(&**receivers));
         let bytes = FIXED_BYTES + 2 * reply.len() + mapping.whole.len() + receivers;
         table.mapped.insert(reply.into(), mapping);
+        self.beginnings.comes(reply);
         table.ends.push_back(MappingEnd { until, reply: reply.into(), bytes });
         table.bytes += bytes;
         self.count.swap(table.mapped.len(), Relaxed) == 0
@@ -145,7 +196,7 @@ impl GatewayReplies {
     /// Forgets what is over, also where nobody asks any more; answers whether anything is left.
     pub(crate) fn forget(&self, now: Instant) -> bool {
         let mut table = lock(&self.table);
-        table.forget(now);
+        table.forget(now, &self.beginnings);
         self.count.store(table.mapped.len(), Relaxed);
         !table.mapped.is_empty()
     }
@@ -155,7 +206,7 @@ impl GatewayReplies {
         let mut table = lock(&self.table);
         let found = table.mapped.get(reply).filter(|mapping| now < mapping.until);
         let Some(mapping) = found else {
-            table.forget(now);
+            table.forget(now, &self.beginnings);
             self.count.store(table.mapped.len(), Relaxed);
             return None;
         };
@@ -165,12 +216,13 @@ impl GatewayReplies {
 
 impl MappingTable {
     /// Forgets what is over, and the oldest where there is too much.
-    fn forget(&mut self, now: Instant) {
+    fn forget(&mut self, now: Instant, beginnings: &Beginnings) {
         while let Some(end) = self.ends.front()
             && (end.until <= now || self.ends.len() >= MOST || self.bytes > MOST_BYTES)
         {
             let Some(end) = self.ends.pop_front() else { break };
             self.bytes -= end.bytes;
+            beginnings.goes(&end.reply);
             if self.mapped.get(&end.reply).is_some_and(|mapping| mapping.until <= end.until) {
                 self.mapped.remove(&end.reply);
             }
@@ -229,6 +281,28 @@ mod tests {
         // Whoever answers, once it is not known of all.
         replies.remember(b"r", request(b"_GR_.b.r", None), now);
         assert_eq!(said(7), "_GR_.b.r");
+    }
+
+    /// Holds the lock while it is asked what may be an answer.
+    #[test]
+    fn what_begins_otherwise_is_known_without_the_lock() {
+        let (replies, now) = (GatewayReplies::default(), Instant::now());
+        let counted = || {
+            let counts = replies.beginnings.0.get().unwrap();
+            counts.iter().map(|count| count.load(Relaxed)).sum::<u32>()
+        };
+        assert!(!replies.may_have(b"_INBOX.a.1"));
+        for reply in ["_INBOX.one.1", "_INBOX.one.2", "r", "r"] {
+            replies.remember(reply.as_bytes(), request(b"_GR_.a.r", None), now);
+        }
+        let held = lock(&replies.table);
+        assert!(["_INBOX.one.1", "_INBOX.one.2", "r"].iter().all(|reply| replies.may_have(reply.as_bytes())));
+        let others = (0..1000).filter(|at| replies.may_have(format!("orders.{at}").as_bytes()));
+        assert!(others.count() < 20, "few have the place of one of three");
+        drop(held);
+        assert_eq!(counted(), 4);
+        assert!(!replies.forget(now + KEPT) && !replies.may_have(b"r"));
+        assert_eq!(counted(), 0, "each that was counted has gone");
     }
 
     #[test]

@@ -239,10 +239,14 @@ impl Broker {
             return Ok(());
         }
         let new = TrustedAccount::read(key, token, &trusted.trust, now).map_err(|fault| fault.to_string())?;
+        let is_present = trusted.account(key).is_some();
         let name = new.claims().name.clone();
         self.log().write(Level::Debug, format_args!("Updating account claims: {key}/{name}"));
         let entry = trusted.put(key, new, (self.configured_account(key), &self.cluster), now);
         self.apply(&entry, now);
+        if !is_present {
+            entry.account.announced.reopen_for_gateways(key);
+        }
         drop(one);
         self.find_exporters(&entry.trusted, now);
         Ok(())

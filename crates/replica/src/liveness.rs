@@ -139,21 +139,30 @@ impl Liveness {
         self.incarnation = incarnation;
     }
 
-    /// Another server has answered. Answers whether its support had lapsed: what its members have
-    /// confirmed before counts no more, as they may follow somebody else since.
-    pub fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
-        let Some(of) = self.peers.get_mut(&by) else { return false };
-        if answer.incarnation != self.incarnation || answer.sent > now {
-            return false;
-        }
-        if answer.is_given {
+    /// Whether with this answer support begins, at first or after a time without: what members of
+    /// the other server have confirmed until then counts no more, as they may follow somebody else
+    /// since. Members here are to hear of it before the answer is [taken](Self::answered).
+    #[must_use]
+    pub fn begins_anew(&self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
+        self.is_heard(answer, now)
+            && self.peers.get(&by).is_some_and(|of| of.is_given_by(answer) && answer.sent >= of.counted_until)
+    }
+
+    /// Another server has answered.
+    pub fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) {
+        let is_heard = self.is_heard(answer, now);
+        let Some(of) = self.peers.get_mut(&by).filter(|_| is_heard) else { return };
+        if of.is_given_by(answer) {
             of.counted_until = of.counted_until.max(answer.sent + nanoseconds(COUNTED_ON));
         } else if answer.epoch > of.epoch {
             of.epoch = answer.epoch;
+            of.counted_until = of.counted_until.min(now);
             of.next = now;
-            return true;
         }
-        false
+    }
+
+    fn is_heard(&self, answer: SupportAnswer, now: u64) -> bool {
+        answer.incarnation == self.incarnation && answer.sent <= now
     }
 
     /// Whether this server supports another one: no vote against a leader there.
@@ -216,6 +225,10 @@ impl Liveness {
 impl PeerLiveness {
     fn new(now: u64) -> Self {
         Self { next: now, epoch: 1, ..Self::default() }
+    }
+
+    fn is_given_by(&self, answer: SupportAnswer) -> bool {
+        answer.is_given && answer.epoch == self.epoch
     }
 }
 
@@ -311,6 +324,39 @@ mod tests {
         ask(&mut third_life, &mut other, start);
         assert_eq!(other.withdrawn(start), [peer(1)], "what the second life led needs another leader");
         assert_eq!(other.withdrawn(start), [], "told once");
+    }
+
+    /// Support that was refused once may be given much later, when the one who gives it has voted
+    /// for somebody else meanwhile.
+    #[test]
+    fn support_that_begins_anew_is_told_from_support_that_goes_on() {
+        let (mut one, mut other, start) = pair();
+        let mut begins = |other: &mut Liveness, now| {
+            let (_, request) = one.due(now).pop().expect("due");
+            let answer = other.asked(peer(1), request, now).expect("an answer");
+            let begins = one.begins_anew(peer(2), answer, now);
+            one.answered(peer(2), answer, now);
+            (answer.is_given, begins)
+        };
+        assert_eq!(begins(&mut other, start), (true, true), "at first");
+        assert_eq!(begins(&mut other, start + 1_000 * MS), (true, false));
+        assert!(other.withdraw(peer(1)));
+        assert_eq!(begins(&mut other, start + 1_250 * MS), (false, false));
+        assert_eq!(begins(&mut other, start + 1_260 * MS), (true, true), "it was withdrawn early");
+        let late = start + 9_000 * MS;
+        assert_eq!(begins(&mut other, late), (false, false));
+        assert_eq!(begins(&mut other, late + 5_000 * MS), (true, true), "it was not given since");
+    }
+
+    #[test]
+    fn an_answer_of_an_epoch_that_has_ended_gives_nothing() {
+        let (mut one, mut other, start) = pair();
+        let (_, request) = one.due(start).pop().expect("due");
+        let late = other.asked(peer(1), request, start).expect("an answer");
+        assert!(late.is_given && other.withdraw(peer(1)));
+        assert!(ask(&mut one, &mut other, start + 250 * MS).is_some_and(|answer| !answer.is_given));
+        one.answered(peer(2), late, start + 260 * MS);
+        assert!(!one.is_supported_by(peer(2), start + 260 * MS));
     }
 
     /// The one that asks was away for a while, and then the one that gives was started anew.

@@ -48,37 +48,7 @@ impl GatewayAnnouncing {
     /// Tells it.
     pub fn run(self) {
         for account in &self.accounts {
-            self.tell(account);
-        }
-    }
-
-    fn tell(&self, account: &Account) {
-        let Some(gateway) = self.conn.gateway() else { return };
-        let name = account.name();
-        {
-            let mut told = lock(&gateway.told);
-            if told.contains_key(name) {
-                // Something was said of it meanwhile.
-            } else if told.len() < MOST_ACCOUNTS {
-                self.conn.say(&command(&self.own, ALL_SUBS_START, name));
-                told.insert(name.into(), InterestMode::Transitioning);
-            }
-        }
-        let mut lines = Vec::new();
-        account.announced.for_each_part(|part| {
-            lines.clear();
-            write_part(part, name, &mut lines);
-            if !lines.is_empty() && self.conn.close_requested().is_none() {
-                self.conn.say(&lines);
-            }
-            lines.shrink_to(CHUNK);
-        });
-        let mut told = lock(&gateway.told);
-        if let Some(mode) = told.get_mut(name)
-            && *mode == InterestMode::Transitioning
-        {
-            *mode = InterestMode::InterestOnly;
-            self.conn.say(&command(&self.own, ALL_SUBS_COMPLETE, name));
+            account.announced.tell_all(account.name(), &self.conn, &self.own);
         }
     }
 }
@@ -156,6 +126,43 @@ impl Announced {
             let Some(gateway) = conn.gateway() else { continue };
             say_of(conn, gateway, (gateways.name(), account), b"");
         }
+    }
+
+    /// Tells one link all that is wanted in the account.
+    fn tell_all(&self, account: &str, conn: &Arc<Conn>, own: &str) {
+        let Some(gateway) = conn.gateway() else { return };
+        {
+            let mut told = lock(&gateway.told);
+            if told.contains_key(account) {
+                // Something was said of it meanwhile.
+            } else if told.len() < MOST_ACCOUNTS {
+                conn.say(&command(own, ALL_SUBS_START, account));
+                told.insert(account.into(), InterestMode::Transitioning);
+            }
+        }
+        let mut lines = Vec::new();
+        self.for_each_part(|part| {
+            lines.clear();
+            write_part(part, account, &mut lines);
+            if !lines.is_empty() && conn.close_requested().is_none() {
+                conn.say(&lines);
+            }
+            lines.shrink_to(CHUNK);
+        });
+        let mut told = lock(&gateway.told);
+        if let Some(mode) = told.get_mut(account)
+            && *mode == InterestMode::Transitioning
+        {
+            *mode = InterestMode::InterestOnly;
+            conn.say(&command(own, ALL_SUBS_COMPLETE, account));
+        }
+    }
+
+    /// The account is there again. Sessions that have not ended yet since it was gone may want what
+    /// a link has not been told that came meanwhile.
+    pub(crate) fn reopen_for_gateways(&self, account: &str) {
+        let Some(gateways) = self.gateways().filter(|_| self.has_gateways()) else { return };
+        gateways.inbound().iter().for_each(|conn| self.tell_all(account, conn, gateways.name()));
     }
 
     /// There is no such account any more: if one of its name comes again, other clusters hear of it

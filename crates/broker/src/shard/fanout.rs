@@ -246,7 +246,7 @@ impl Shard {
     /// Publishes a message that the shard itself passes on.
     #[inline(never)]
     pub(crate) fn publish_onward(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
-        let may_answer = from.account.gateway_replies.is_any();
+        let may_answer = from.account.gateway_replies.may_have(message.address());
         if may_answer { self.publish_answering(from, message) } else { self.publish(from, message) }
     }
 

@@ -265,11 +265,8 @@ impl Shard {
         if from.verbose {
             self.stage_line(from.conn, encode::OK);
         }
-        let prefix = match conn.gateway() {
-            Some(_) => prefix_of(&cluster, from.account, message.reply, from.now).unwrap_or_default(),
-            None => &[],
-        };
-        let reply = [prefix, message.reply].concat();
+        let prefix = conn.gateway().and_then(|_| prefix_of(&cluster, from.account, message.reply, from.now));
+        let reply = message.reply_on_link(prefix, message.address());
         let named = Some(from.account.name().as_bytes());
         self.stage_directly(&conn, named, (&whole, &reply), (message.header_len, message.body));
         Some(Published::Done { delivered: true, stalled: false })

@@ -551,28 +551,21 @@ impl Fanout<'_> {
         self.note(placed)
     }
 
-    /// The reply of the message on a link: mapped where answers come from another cluster, and with
-    /// the subject that receivers see where that is another one.
+    /// The reply of the message on a link.
     fn reply_for<'m>(
         &self,
         conn: &Arc<Conn>,
         message: &super::fanout::PubMessage<'m>,
         address: &[u8],
     ) -> Cow<'m, [u8]> {
-        let is_renamed = !message.to.is_empty() && message.subject != address && !message.reply.is_empty();
         let whole = self.from.whole_reply();
+        if !whole.is_empty() {
+            return Cow::Owned(whole.to_vec());
+        }
         let prefix = conn
             .gateway()
             .and_then(|_| prefix_of(&self.broker.cluster, self.from.account, message.reply, self.from.now));
-        match (is_renamed, prefix) {
-            _ if !whole.is_empty() => Cow::Owned(whole.to_vec()),
-            (false, None) => Cow::Borrowed(message.reply),
-            // Compat: the subject that receivers see travels behind the reply.
-            (true, prefix) => {
-                Cow::Owned([prefix.unwrap_or_default(), message.reply, b"@", message.subject].concat())
-            }
-            (false, Some(prefix)) => Cow::Owned([prefix, message.reply].concat()),
-        }
+        message.reply_on_link(prefix, address)
     }
 
     /// Stages a frame for a link, and logs it where protocol lines are logged.

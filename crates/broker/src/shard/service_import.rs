@@ -23,6 +23,7 @@ use crate::protocol_log::Direction;
 use crate::service::{ServiceMember, ServiceTarget};
 use myelin_wire::encode;
 use myelin_wire::header;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// More accounts than this no message goes through.
@@ -441,6 +442,20 @@ impl<'a> PubMessage<'a> {
     /// The subject that decides who gets it.
     pub(super) fn address(&self) -> &'a [u8] {
         if self.to.is_empty() { self.subject } else { self.to }
+    }
+
+    /// The reply as it travels to another server, behind a prefix where answers come from another
+    /// cluster. Compat: the subject that receivers see, where it is not the `address`, travels
+    /// behind the reply.
+    pub(super) fn reply_on_link(&self, prefix: Option<&[u8]>, address: &[u8]) -> Cow<'a, [u8]> {
+        let is_renamed = !self.to.is_empty() && self.subject != address && !self.reply.is_empty();
+        match (is_renamed, prefix) {
+            (false, None) => Cow::Borrowed(self.reply),
+            (true, prefix) => {
+                Cow::Owned([prefix.unwrap_or_default(), self.reply, b"@", self.subject].concat())
+            }
+            (false, Some(prefix)) => Cow::Owned([prefix, self.reply].concat()),
+        }
     }
 
     /// Addresses the message to other receivers. Where receivers are shown another subject than it

@@ -145,15 +145,18 @@ fn a_leaf_node_of_a_cluster_with_gateways_hides_and_uses_the_mapped_reply() {
     let mut hub = Wire::leaf(&net, LeafRole::Spoke);
     let mut serves = client(&net, "SUB svc 1\r\n");
     let reply = of_a("_INBOX.x");
+    let account = net.broker.accounts().remove(0);
+    assert!(!account.has_interest(b"_INBOX.x"));
     hub.says(&net, &format!("LMSG svc {reply} 1\r\n?\r\n"));
     assert_eq!(serves.received(), "MSG svc 1 _INBOX.x 1\r\n?\r\n");
+    assert!(account.has_interest(b"_INBOX.x") && !account.has_interest(b"_INBOX.y"), "a stream may deliver");
     serves.send("PUB _INBOX.x 1\r\n!\r\nPUB other 1\r\n!\r\n");
     net.flush_all();
     assert_eq!(hub.got(&net, "LMSG"), [format!("LMSG {reply} 1")]);
     net.advance(Duration::from_secs(3));
     serves.publish("_INBOX.x", "late");
     net.flush_all();
-    assert!(hub.got(&net, "LMSG").is_empty());
+    assert!(hub.got(&net, "LMSG").is_empty() && !account.has_interest(b"_INBOX.x"));
 }
 
 /// Servers of another cluster would not understand from which cluster the leaf node is.
@@ -275,6 +278,23 @@ fn mapped_replies_are_forgotten_where_nothing_happens() {
         net.quiet_second(0);
         assert!(!account.gateway_replies.is_any());
     }
+}
+
+/// While something is mapped, what a client publishes elsewhere is no answer: nothing is looked up,
+/// which would forget what is over.
+#[test]
+fn what_cannot_be_an_answer_is_not_looked_up() {
+    let net = net();
+    let [mut inbound, _outbound] = Wire::both(&net);
+    let _serves = client(&net, "SUB work 1\r\n");
+    let mut publishes = client(&net, "");
+    let account = net.broker.accounts().remove(0);
+    inbound.says(&net, &format!("RMSG $G work {} 1\r\n?\r\n", of_a("r")));
+    net.advance(Duration::from_secs(3));
+    publishes.publish("orders.new", "x");
+    assert!(account.gateway_replies.is_any());
+    publishes.publish("r", "x");
+    assert!(!account.gateway_replies.is_any());
 }
 
 /// A route that is kept tells who was asked: plain subscriptions, such that share their bytes, and
@@ -478,6 +498,37 @@ fn interest_in_an_account_that_is_gone_is_withdrawn() {
     let mut gone = inbound.got(&net, " C ");
     gone.sort();
     assert_eq!(gone, ["RS- C svc", "RS- C svc group"]);
+}
+
+/// An account that is taken away and comes back before its clients have noticed is told with what
+/// they want, also over a link that has come meanwhile. What a client of before gives up stays
+/// wanted by one that has come since.
+#[test]
+fn an_account_that_comes_back_at_once_is_told_as_it_is() {
+    let net = with_gateway(Net::with(|setup| setup.users([user("a", "A", None), user("c", "C", None)])));
+    let [inbound, _outbound] = Wire::both(&net);
+    let mut before = net.peer_as(0, &login("c"));
+    before.send("SUB svc 1\r\nSUB old 2\r\n");
+    net.flush_all();
+    let wanted = |wire: &Wire| {
+        let mut lines = wire.got(&net, " C ");
+        lines.sort();
+        lines.join(", ")
+    };
+    assert_eq!(wanted(&inbound), "RS+ C old, RS+ C svc");
+    accounts(&net, &["A"]);
+    let late = Wire::gateway(&net, "A", GatewaySide::Inbound, true);
+    assert_eq!(wanted(&late), "");
+    accounts(&net, &["A", "C"]);
+    assert_eq!(wanted(&late), "RS+ C old, RS+ C svc");
+    let has = |wire: &Wire| wire.link.conn().gateway_accounts().iter().any(|known| known.name == "C");
+    assert!(has(&inbound) && has(&late));
+    let mut since = net.peer_as(0, &login("C"));
+    since.send("SUB svc 1\r\n");
+    net.flush_all();
+    wanted(&inbound);
+    before.leave();
+    assert_eq!([wanted(&inbound), wanted(&late)], ["RS- C old", "RS- C old"]);
 }
 
 /// Of several clusters with members of a queue group the nearest gets a message, by what round

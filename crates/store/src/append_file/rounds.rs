@@ -29,6 +29,16 @@ impl RoundInput {
     }
 }
 
+/// Takes back what is in flight where writing it panics: who waits for it would wait for ever.
+struct Landing<'a>(&'a AppendFile);
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().call_back();
+        self.0.flushed.notify_all();
+    }
+}
+
 impl AppendFile {
     /// Reads what was appended, from memory or the file; fewer bytes than asked for only at the
     /// end.
@@ -202,12 +212,9 @@ impl AppendFile {
         let (mut tail, outcome) = self.launch(tail);
         let Err(error) = outcome else { return Ok(tail) };
         let failed = WriteFailed::new(&self.path, &error);
-        if let Some(flight) = tail.flight.take() {
-            // Nothing was appended behind it: whoever appends is here.
-            debug_assert!(tail.bytes.is_empty(), "nobody else appends");
-            tail.start = flight.start;
-            tail.bytes = Arc::unwrap_or_clone(flight.bytes);
-        }
+        // Nothing was appended behind it: whoever appends is here.
+        debug_assert!(tail.flight.is_none() || tail.bytes.is_empty(), "nobody else appends");
+        tail.call_back();
         if tail.check_kept().is_ok() {
             tail.state = FileState::Refusing(failed.clone());
         }
@@ -229,7 +236,9 @@ impl AppendFile {
         tail.start += length;
         tail.flight = Some(Flight { start, bytes: Arc::clone(&bytes) });
         drop(tail);
+        let landing = Landing(self);
         let outcome = self.file.write_at(&bytes, start);
+        std::mem::forget(landing);
         drop(bytes);
         let mut tail = self.lock();
         if let Err(error) = outcome {

@@ -128,6 +128,15 @@ impl Tail {
         (self.bytes.len() + self.flight.as_ref().map_or(0, |flight| flight.bytes.len())) as u64
     }
 
+    /// Takes what is in flight back into the tail, in front of what waits: as if nobody had tried
+    /// to write it.
+    pub(super) fn call_back(&mut self) {
+        let Some(flight) = self.flight.take() else { return };
+        let waiting = std::mem::replace(&mut self.bytes, Arc::unwrap_or_clone(flight.bytes));
+        self.start = flight.start;
+        self.bytes.extend_from_slice(&waiting);
+    }
+
     /// Whether appends are welcome.
     pub(super) fn check(&self) -> Result<(), WriteFailed> {
         match &self.state {

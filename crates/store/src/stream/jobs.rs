@@ -20,6 +20,7 @@ use crate::record::{self, HEAD_BYTES};
 use crate::segment::{HEADER_BYTES, Slots};
 use crate::{AppendFile, SegmentNo, Seq, Timestamp, WriteFailed};
 
+use super::active::Active;
 use super::catalog::{Catalog, Located};
 use super::segment_view::{Segment, SegmentFile};
 use super::{Removed, StoreError, Stream, Ticket};
@@ -92,6 +93,8 @@ struct Sight {
     purged: u64,
     /// Whether something waits for its release, behind which no segment is closed.
     has_unreleased: bool,
+    /// Whether a manifest may list all sealed segments.
+    is_end_kept: bool,
 }
 
 /// A message whose bytes have to go out of a sealed file, or of one that is to be sealed.
@@ -273,8 +276,8 @@ impl Stream {
         let catalog = self.shared.catalog();
         let purged = if catalog.totals().messages == 0 { self.active.file.end() / PURGED_BYTES } else { 0 };
         let (segments, retired) = (catalog.segments().len(), catalog.retired().len());
-        let has_unreleased = catalog.has_unreleased();
-        Sight { active: self.active.segment.no, segments, retired, purged, has_unreleased }
+        let (has_unreleased, is_end_kept) = (catalog.has_unreleased(), self.is_end_kept());
+        Sight { active: self.active.segment.no, segments, retired, purged, has_unreleased, is_end_kept }
     }
 
     /// Seals come first, for all else is about sealed segments. But in a rush there is always one
@@ -319,12 +322,19 @@ impl Stream {
         Some(Task::Seal(Box::new(Sealing { closed, packing })))
     }
 
-    fn covers(&self) -> SegmentNo {
+    pub(super) fn covers(&self) -> SegmentNo {
         self.manifest.as_ref().map_or(SegmentNo(0), |manifest| manifest.covers)
     }
 
+    /// Whether a segment behind the sealed ones says, even after a loss of power, where the log of
+    /// the group goes on: nothing else does when a manifest lists all of them.
+    fn is_end_kept(&self) -> bool {
+        let is_kept = |open: &Active| open.file.durable() >= HEADER_BYTES as u64;
+        self.group.is_none() || self.open_segments().any(is_kept)
+    }
+
     fn merge(&self) -> Option<Task> {
-        if self.is_log_kept() {
+        if self.is_log_kept() || !self.is_end_kept() {
             return None;
         }
         let catalog = self.shared.catalog();

@@ -24,16 +24,17 @@ pub(super) fn members_of(store: &Stream, voters: &[Peer]) -> Option<Members> {
     store.note(KEY).map_or_else(|| Some(Members::of(voters)), Members::from_bytes)
 }
 
-/// Whether this member alone is a majority by a log, committed or not, while there are others that
-/// get what it has; and until whoever begins anew knows that there are none any more.
+/// Whether this member alone is a majority by a log, committed or not, in a change of members: from
+/// when that begins until whoever begins anew knows that there are no others any more.
+///
+/// Perf: asked at each commit, most of which have no change under way.
 pub(super) fn stands_alone(me: Peer, store: &Stream) -> bool {
-    let (said, settled) = (store.note(KEY), store.note(SETTLED));
-    let is_settled = said.unwrap_or_default() == settled.unwrap_or_default();
-    let members = [said, store.decided_note(KEY)].into_iter().flatten().filter_map(Members::from_bytes);
-    members.into_iter().any(|members| {
-        let is_alone = members.voters == [me] || members.outgoing == [me];
-        is_alone && (!is_settled || members != Members::of(&[me]))
-    })
+    let (said, decided) = (store.note(KEY), store.decided_note(KEY));
+    if said == decided && said == store.note(SETTLED) {
+        return false;
+    }
+    let is_alone = |members: Members| members.voters == [me] || members.outgoing == [me];
+    [said, decided].into_iter().flatten().filter_map(Members::from_bytes).any(is_alone)
 }
 
 impl GroupMember {

@@ -101,8 +101,9 @@ impl Unpersisted {
             settled = Some(number);
             work.messages.extend(messages);
         }
-        // One that waits for a vote, and is synced, needs no sync: the disk may refuse the vote.
-        work.needs_sync = self.waiting.iter().filter_map(|waiting| waiting.end).any(is_unsynced);
+        // What waits for a vote, and is synced, needs no sync: the disk may refuse the vote. Where
+        // the last end is synced, those before it are.
+        work.needs_sync = self.waiting.iter().rev().find_map(|waiting| waiting.end).is_some_and(is_unsynced);
         settled
     }
 }

@@ -207,10 +207,11 @@ impl FrameIntake<'_> {
                 self.groups.outlive(answer.incarnation);
             }
             FrameBody::Answer(answer) => {
-                let had_lapsed = lock(&self.groups.peers).answered(from, answer, now);
-                if had_lapsed {
+                if lock(&self.groups.peers).begins_anew(from, answer, now) {
+                    // Before anybody counts on it.
                     self.tell_all(&MemberEvent::Lapsed(from));
                 }
+                lock(&self.groups.peers).answered(from, answer, now);
             }
             FrameBody::Rest(place, word) => {
                 if let Some(live) = self.groups.member(place.group) {

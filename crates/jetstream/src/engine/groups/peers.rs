@@ -79,8 +79,12 @@ impl Peers {
         self.liveness.asked(by, request, now)
     }
 
-    pub(super) fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
-        self.liveness.answered(by, answer, now)
+    pub(super) fn begins_anew(&self, by: Peer, answer: SupportAnswer, now: u64) -> bool {
+        self.liveness.begins_anew(by, answer, now)
+    }
+
+    pub(super) fn answered(&mut self, by: Peer, answer: SupportAnswer, now: u64) {
+        self.liveness.answered(by, answer, now);
     }
 
     pub(super) fn begin_life(&mut self, incarnation: u64) {

@@ -23,8 +23,8 @@ pub(in crate::engine) enum MemberEvent {
     NewLife(Peer, u32),
     /// Another server is gone.
     Lost(Peer),
-    /// Another server has supported this one no more for a while: its members may follow somebody
-    /// else.
+    /// Another server supports this one from here on, at first or after a time in which it did not:
+    /// its members may follow somebody else since.
     Lapsed(Peer),
     /// Nobody has led the group yet, and this member is to be the first.
     Stand,

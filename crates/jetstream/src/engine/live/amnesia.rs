@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(decide(&mut amnesia), Some(chosen));
     }
 
-    /// A group of three becomes one of one, whose power is lost: the others are a majority of three.
+    /// A group of three becomes one of one, whose power is lost: the others are a majority.
     #[test]
     fn who_is_needed_in_one_of_two_majorities_decides() {
         let members = [peer(1), peer(2), peer(3)];
@@ -262,8 +262,9 @@ mod tests {
         let mut amnesia = Amnesia::new(NOW);
         amnesia.hear(peer(2), log(3, 9, false));
         amnesia.hear(peer(3), log(3, 9, false));
-        let mut decide =
-            |mine, counted| amnesia.decide((peer(1), mine), (counted, &members), NOW).map(|one| one.chosen);
+        let mut decide = |mine, counted: &Members| {
+            amnesia.decide((peer(1), mine), (counted, &members), NOW).map(|one| one.chosen)
+        };
         assert_eq!(decide(log(3, 10, true), &all(&[1, 2, 3])), None, "they need nobody else");
         assert_eq!(decide(log(3, 10, true), &joint), Some(peer(1)));
         assert_eq!(decide(log(3, 8, true), &joint), Some(peer(3)));

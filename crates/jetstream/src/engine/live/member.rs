@@ -8,6 +8,7 @@ use super::LiveStream;
 use super::amnesia::Amnesia;
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
+use super::core_guard::CoreGuard;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
@@ -60,13 +61,7 @@ impl LiveStream {
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
             kept_log: groups.kept_log(),
         };
-        if is_synced {
-            groups.sync_now();
-        }
-        let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        if start.lacks_sync(guard.parts().0.store()) {
-            groups.sync_now();
-        }
+        let mut guard = self.lock_synced(groups, &start).ok_or(ApiError::STREAM_NOT_FOUND)?;
         let member = GroupMember::open(guard.parts().0, start.clone()).map_err(ApiError::stream_general)?;
         let joined = JoinedMember {
             member,
@@ -92,6 +87,19 @@ impl LiveStream {
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         Ok(())
+    }
+
+    /// The core, with its log synced if a member that begins with it needs that.
+    fn lock_synced(&self, groups: &Groups, start: &GroupStart) -> Option<CoreGuard<'_>> {
+        if start.persistence == Persistence::Synced {
+            // Most of it before anybody waits for the core.
+            groups.sync_now();
+        }
+        let mut guard = self.lock_core()?;
+        if start.lacks_sync(guard.parts().0.store()) {
+            groups.sync_now();
+        }
+        Some(guard)
     }
 
     /// Begins an empty log of a group, of which others may have more.

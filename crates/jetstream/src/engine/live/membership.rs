@@ -488,7 +488,7 @@ impl JoinedMember {
         Ok(self.member.consensus_mut().reset_peer(peer)?)
     }
 
-    /// Another server has not supported this one for a while: who leads counts on what it has
+    /// Another server had not supported this one for a while: who leads counts on what it has
     /// confirmed in its term only when that is confirmed anew.
     fn hear_of_lapse(&mut self, peer: Peer) -> Result<(), MemberFailed> {
         if self.member.consensus().role() != RaftRole::Leader {

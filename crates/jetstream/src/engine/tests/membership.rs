@@ -289,7 +289,7 @@ fn what_cannot_be_is_refused_and_said_once() {
 #[test]
 fn a_change_that_a_disk_refuses_is_tried_again() {
     let mut refused = 0;
-    for point in (0..48).step_by(2) {
+    for point in 0..48 {
         let mut cluster = cluster(3, 1);
         publish(&mut cluster, "of one");
         let leader = cluster.elect();
@@ -316,7 +316,7 @@ fn a_change_that_a_disk_refuses_is_tried_again() {
         let again = cluster.house(leader).host.infos_with("is as it is assigned now");
         assert_eq!(again, said, "point {point}");
     }
-    assert!(refused > 1, "nothing was refused");
+    assert!(refused > 1, "{refused}");
 }
 
 /// Some are stored, the others are told that nobody has taken them: they are sent again.

@@ -11,7 +11,7 @@ use crate::routes::{Ours, Reference, ServerKind, free_port, wait_for_interest};
 const SYSTEM: &str = "accounts { SYS {} }\nsystem_account: SYS";
 
 /// The cluster A, the cluster B with a leaf node, and that: what they are.
-const MIXES: [[ServerKind; 3]; 5] = [
+pub(super) const MIXES: [[ServerKind; 3]; 5] = [
     [Ours, Ours, Ours],
     [Ours, Ours, Reference],
     [Reference, Ours, Ours],
@@ -19,20 +19,30 @@ const MIXES: [[ServerKind; 3]; 5] = [
     [Reference, Ours, Reference],
 ];
 
-fn start([first, hub, leaf]: [ServerKind; 3]) -> Option<(Site, Site, Server)> {
+fn start(kinds: [ServerKind; 3]) -> Option<(Site, Site, Server)> {
+    start_with(kinds, "")
+}
+
+/// `more`: of the leaf node's configuration.
+pub(super) fn start_with([first, hub, leaf]: [ServerKind; 3], more: &str) -> Option<(Site, Site, Server)> {
     let (ports, leafs) = ([free_port(), free_port()], free_port());
     let a = Site::start(first, ("A1", "A", ports[0]), &[("B", ports[1])], "", SYSTEM)?;
     let listen = format!("{SYSTEM}\nleafnodes {{ listen: \"127.0.0.1:{leafs}\" }}");
     let b = Site::start(hub, ("B1", "B", ports[1]), &[("A", ports[0])], "", &listen)?;
-    let text = format!(
-        "server_name: EDGE\n{SYSTEM}\n\
-         leafnodes {{ reconnect: \"200ms\", remotes: [{{ url: \"nats://127.0.0.1:{leafs}\" }}] }}"
-    );
-    let edge = Setup::default().program(&leaf.program()?).config(&text).flags(&["-D"]).start();
+    let edge = leaf_node(leaf, leafs, more)?;
     eventually("the leaf node is there", || {
         b.server.page("/leafz")["leafs"].as_array().is_some_and(|links| links.len() == 1)
     });
     Some((a, b, edge))
+}
+
+/// A leaf node of the hub behind this port.
+pub(super) fn leaf_node(kind: ServerKind, hub: u16, more: &str) -> Option<Server> {
+    let text = format!(
+        "server_name: EDGE\n{SYSTEM}\n{more}\n\
+         leafnodes {{ reconnect: \"200ms\", remotes: [{{ url: \"nats://127.0.0.1:{hub}\" }}] }}"
+    );
+    Some(Setup::default().program(&kind.program()?).config(&text).flags(&["-D"]).start())
 }
 
 /// Asks a service a few times, each time under a fresh inbox that nobody else had.

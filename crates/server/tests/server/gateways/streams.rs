@@ -1,10 +1,12 @@
 //! Streams that another cluster holds: clients of a server without JetStream use them over a
 //! gateway.
 
-use super::Site;
+use super::{Site, joined, leafs};
 use crate::client::plain;
 use crate::process::Server;
+use crate::raw::Raw;
 use crate::routes::{Ours, Reference, ServerKind, free_port};
+use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::{self, AckKind, Context, consumer, kv, stream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use std::time::Duration;
@@ -44,9 +46,13 @@ async fn use_bucket(js: &Context) {
     }
 }
 
-/// Does with streams what applications do, from the server's clients.
-async fn use_streams(server: &Server) {
-    let js = jetstream::new(plain(server).await);
+/// Does with streams of a domain what applications do, from the server's clients.
+async fn use_streams(server: &Server, domain: Option<&str>) {
+    let client = plain(server).await;
+    let js = match domain {
+        Some(domain) => jetstream::with_domain(client, domain),
+        None => jetstream::new(client),
+    };
     // Until the API is heard of, and the cluster has a leader.
     let made = loop {
         let config = stream::Config {
@@ -60,8 +66,16 @@ async fn use_streams(server: &Server) {
         }
     };
     for at in 0..MESSAGES {
-        let ack = js.publish("s.x", at.to_string().into()).await.expect("connected");
-        assert_eq!(ack.await.expect("it is stored").sequence, at as u64 + 1);
+        let stored = loop {
+            let ack = js.publish("s.x", at.to_string().into()).await.expect("connected").await;
+            match ack {
+                // The stream is heard of later than the answer that it was made, for that comes
+                // over another connection.
+                Err(error) if at == 0 && error.kind() == PublishErrorKind::StreamNotFound => {}
+                ack => break ack.expect("it is stored"),
+            }
+        };
+        assert_eq!(stored.sequence, at as u64 + 1);
     }
     let config = consumer::pull::Config {
         durable_name: Some("c".to_owned()),
@@ -74,6 +88,7 @@ async fn use_streams(server: &Server) {
         let batch = pull.fetch().max_messages(MESSAGES - taken.len()).messages().await.expect("a batch");
         let batch: Vec<_> = batch.try_collect().await.expect("messages");
         for message in batch {
+            assert_eq!(message.subject.as_str(), "s.x", "it is shown as it was stored");
             message.double_ack_with(AckKind::Ack).await.expect("it is confirmed");
             taken.push(String::from_utf8_lossy(&message.payload).into_owned());
         }
@@ -89,10 +104,10 @@ async fn use_streams(server: &Server) {
 }
 
 /// Uses streams by a server, for 20 s at most.
-fn check(server: &Server, whose: &str) {
+fn check(server: &Server, domain: Option<&str>, whose: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(20), use_streams(server))
+        tokio::time::timeout(Duration::from_secs(20), use_streams(server, domain))
             .await
             .unwrap_or_else(|_| panic!("{whose}"));
     });
@@ -105,6 +120,23 @@ fn homes() -> [TempDir; 2] {
 #[test]
 fn clients_use_the_streams_of_another_cluster() {
     let homes = homes();
-    let Some((a, _members)) = with_streams(Ours, &homes) else { return };
-    check(&a.server, "over the gateway");
+    let Some((a, members)) = with_streams(Ours, &homes) else { return };
+    joined(&mut a.client(), &mut members[0].client());
+    check(&a.server, None, "over the gateway");
+}
+
+/// The streams are those of a leaf node: its domain is asked over the gateway.
+#[test]
+fn clients_use_the_streams_of_a_leaf_node_of_another_cluster() {
+    for kinds in leafs::MIXES {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let jetstream = format!("jetstream {{ store_dir: {:?}, domain: EDGE }}", home.path());
+        let Some((a, b, edge)) = leafs::start_with(kinds, &jetstream) else { continue };
+        // What is answered before the hub has a link to the other cluster is lost.
+        joined(&mut a.client(), &mut b.client());
+        joined(&mut a.client(), &mut Raw::connect(&edge));
+        for (server, whose) in [(&a.server, "over the gateway"), (&b.server, "the hub's")] {
+            check(server, Some("EDGE"), &format!("{whose}, {kinds:?}"));
+        }
+    }
 }

@@ -1,15 +1,18 @@
 //! Rounds: what is synced how, who is told what, and when.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::super::{Journal, SyncInterval, Wake};
 use super::world::{World, id, path_of, recover, small};
 use crate::{AppendFile, Durability, FileId, FileKind, StreamId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::Disk;
+use myelin_disk::faulty::{DiskOperation, FaultyDisk, Survival};
 use myelin_disk::memory::MemoryFile;
 
 fn world() -> World {
@@ -408,4 +411,31 @@ fn files_that_are_appended_to_are_left_alone_while_syncs_are_slow() {
     for (twin, heard) in world.twins() {
         assert_eq!(heard.durable, twin.content.len() as u64);
     }
+}
+
+#[test]
+fn nobody_waits_for_a_write_that_has_panicked() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let watcher = Arc::clone(&panics);
+    let disk = FaultyDisk::new(1).watched(Arc::new(move |operation| {
+        let is_write = matches!(operation, DiskOperation::Write { .. });
+        assert!(!is_write || !watcher.swap(false, Ordering::Relaxed), "a panic that is planned");
+    }));
+    let mut world = World::new(disk, small(), 1).unwrap();
+    world.create(id(1, 1), Durability::Synced).unwrap();
+    world.append(0, 100).unwrap();
+    let file = Arc::clone(&world.files[0].1);
+    panics.store(true, Ordering::Relaxed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| file.launch_tail()));
+    assert!(outcome.is_err() && !panics.load(Ordering::Relaxed), "the write has panicked");
+    // What was in flight is in front of what comes behind it, and all of it is written.
+    world.append(0, 50).unwrap();
+    let (done, is_done) = channel();
+    let closing = Arc::clone(&file);
+    std::thread::spawn(move || done.send(closing.close().is_ok()));
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(10)), Ok(true), "it waits for ever");
+    let content = &world.files[0].0.content;
+    let mut read = vec![0; content.len()];
+    assert_eq!(world.disk.open(&path_of(id(1, 1))).unwrap().read_at(&mut read, 0).unwrap(), content.len());
+    assert_eq!(&read, content);
 }

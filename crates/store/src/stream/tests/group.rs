@@ -160,6 +160,34 @@ fn the_end_of_the_log_is_found_in_a_sealed_segment() {
     }
 }
 
+/// A power cut took a segment, as above, where a manifest could list all before it, which nobody
+/// reads at a start.
+#[test]
+fn a_manifest_waits_for_the_header_that_says_where_the_log_goes_on() {
+    let (mut bench, mut leader) = member(small());
+    let work = |leader: &mut Stream| {
+        while let Some(job) = leader.next_job(50) {
+            leader.finish(job.run(), 50).unwrap();
+        }
+    };
+    for n in 1..=40 {
+        put(&mut leader, "a", "some bytes", n).unwrap();
+        leader.committed(n.unsigned_abs());
+        leader.close_segment(0, n).unwrap();
+        work(&mut leader);
+    }
+    assert_eq!(leader.covers(), SegmentNo(0), "nothing of the last segment is durable");
+    let (before, path) = (leader.group().unwrap(), leader.active.file.path().to_path_buf());
+    drop(leader);
+    bench.store = None;
+    bench.disk.remove_file(&path).unwrap();
+    let (mut leader, _) = bench.reopen(small());
+    assert_eq!(leader.group().map(|found| (found.index, found.chain)), Some((40, before.chain)));
+    bench.store.as_ref().unwrap().journal().round_now(&|| 60).unwrap();
+    work(&mut leader);
+    assert!(leader.covers() > SegmentNo(30), "{:?}", leader.covers());
+}
+
 #[test]
 fn a_stream_without_a_group_writes_files_that_earlier_versions_read() {
     let bench = Bench::new();
