@@ -119,6 +119,7 @@ impl Mesh {
             account: account.to_owned(),
             name: info.name.clone(),
             cluster: link.foreign().cloned().unwrap_or_else(|| self.cluster().0),
+            is_foreign: link.foreign().is_some(),
             id: info.id.clone(),
             store: server.store.clone(),
             incarnation: server.incarnation,

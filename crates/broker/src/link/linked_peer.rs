@@ -20,8 +20,10 @@ pub struct SaidPeer {
     pub account: String,
     /// Name of the server.
     pub name: String,
-    /// Name of its cluster.
+    /// Name of its cluster, at the time.
     pub cluster: String,
+    /// Whether that is another one than this server's, which may be called differently by now.
+    pub is_foreign: bool,
     /// Id of the server, another one in each of its lives.
     pub id: String,
     /// Id of its store.

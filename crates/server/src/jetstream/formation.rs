@@ -83,6 +83,7 @@ impl PeerObserver for Formation {
         if let Some(id) = Peer::parse(&said.store) {
             self.jetstream.peer_linked(id, peer);
         }
+        self.jetstream.server_is_of(&said.name, said.is_foreign.then_some(&*said.cluster));
         self.jetstream.server_linked(&said.name);
     }
 

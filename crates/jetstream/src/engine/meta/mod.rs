@@ -18,7 +18,9 @@
 mod account_use;
 mod answers;
 mod assignment;
+mod candidates;
 mod changing;
+mod clusters;
 mod formation;
 mod gather;
 mod greeting;
@@ -591,6 +593,7 @@ impl GroupsObserver for Meta {
             }
             self.on_api(|meta, jetstream| {
                 meta.want_servers();
+                meta.note_clusters(jetstream);
                 meta.replace_servers(jetstream);
                 meta.offer_local(jetstream);
                 meta.report_changes(jetstream);
