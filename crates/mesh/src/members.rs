@@ -124,6 +124,10 @@ impl Mesh {
             store: server.store.clone(),
             incarnation: server.incarnation,
         };
+        if self.is_double(&said) {
+            link.update(|facts| facts.is_surplus = true);
+            return Err(Refused::Protocol(format!("Remote server has a duplicate name: {:?}", said.name)));
+        }
         let peer = LinkedPeer::new(link.conn(), said);
         // Until the server is told: what it hears is in the order of what happens.
         let _in_order = lock(&self.telling);
@@ -148,6 +152,16 @@ impl Mesh {
         before.iter().for_each(|before| end_for_good(&before.link, CloseReason::DuplicateRoute));
         self.host().peer_linked(&peer);
         Ok(Entered { scope: LinkScope::Internal(account.to_owned()), place: 0, next: Vec::new() })
+    }
+
+    /// Whether this server, or one of another cluster than the given one, has the same store: it is
+    /// called after the server's name.
+    fn is_double(&self, said: &SaidPeer) -> bool {
+        let is_own = self.config().info.myelin.as_ref().is_some_and(|own| own.store == said.store);
+        let is_other = |other: &SaidPeer| {
+            other.store == said.store && other.cluster != said.cluster && other.id != said.id
+        };
+        is_own || self.state().internal.links.values().any(|entry| is_other(entry.peer.said()))
     }
 
     /// Whether a new link takes the place of another to the same server.

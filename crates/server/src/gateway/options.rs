@@ -20,14 +20,14 @@ pub(crate) fn name(options: &Options) -> Option<&str> {
     options.gateway.name.as_deref().filter(|_| options.gateway.listener.port.is_some())
 }
 
-/// Checks for what a gateway needs and this version does not have.
+/// Checks for what JetStream needs beside a gateway.
 ///
 /// # Errors
 /// Names it.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
-    if options.jetstream.enabled && name(options).is_some() {
-        let what = "\"jetstream\" together with \"gateway\" needs a JetStream of several clusters";
-        return Err(format!("{what}, which this version of Myelin does not have"));
+    if options.jetstream.enabled && name(options).is_some() && options.cluster.listener.port.is_none() {
+        // Compat: the reference wants routes as well.
+        return Err("\"jetstream\" together with \"gateway\" needs \"cluster\"".to_owned());
     }
     Ok(())
 }

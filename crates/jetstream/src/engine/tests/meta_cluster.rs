@@ -2,7 +2,7 @@
 //! API, and between them what carries messages.
 
 use super::house::{Heard, House, stream};
-use crate::engine::meta::peer_of;
+use crate::engine::meta::{FoundingTerms, peer_of};
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::FaultyDisk;
@@ -210,9 +210,10 @@ impl MetaCluster {
             if number < self.founders || house.jetstream.has_meta("RAFT") {
                 house.jetstream.begin_meta(&servers).expect("a healthy disk");
             }
-            house.jetstream.seek_meta(size).expect("it has begun once");
+            let terms = FoundingTerms { expected: size, clusters: Vec::new() };
+            house.jetstream.seek_meta(terms).expect("it has begun once");
             for other in (0..size).filter(|other| *other != number) {
-                house.jetstream.server_linked(NAMES[other]);
+                house.jetstream.server_linked(NAMES[other], "");
             }
             server.calls = Some(ApiCalls::new(&house.jetstream, Box::new(|call| call())));
             server.house = Some(house);
