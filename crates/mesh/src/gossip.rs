@@ -139,7 +139,16 @@ impl Mesh {
             url.login = config.login.as_ref().map(|login| (login.user.clone(), login.own.clone()));
         }
         let mode = GossipMode::from_number(info.gossip_mode);
-        let dial = Dial { url, is_explicit: false, is_first: true, mode, account, place: None, server: None };
+        let dial = Dial {
+            url,
+            is_explicit: false,
+            is_first: true,
+            mode,
+            account,
+            place: None,
+            server: None,
+            cluster: None,
+        };
         // Of a server without a pool nobody hears which accounts have their own links.
         let is_silent = from.has_no_pool() && dial.account.is_none();
         if is_silent {

@@ -31,6 +31,7 @@
 mod advertised;
 pub mod certificate;
 pub mod config;
+mod facts;
 pub mod gateway;
 pub mod gossip;
 pub mod leaf;

@@ -11,17 +11,23 @@
 //! dialler is there because the one before has ended for it, and takes its place, although this
 //! server may not have heard of the end. Where both have dialled at once, both keep the link of the
 //! server with the lesser id.
+//!
+//! Servers of other clusters are linked in the same way, through their gateways: INFO of a gateway
+//! names those of its cluster that take part. Both sides dial, as each knows of the other.
 
-use crate::config::MeshConfig;
+use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::DialPlace;
 use crate::peers::{Dial, Entered, LinkFacts, LinkState, Mesh, Refused};
 use myelin_broker::{LinkScope, LinkedPeer, SaidPeer};
 use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::groups::{self, INTERNAL_ACCOUNTS};
+use myelin_wire::peer::groups::{self, GroupAddress, INTERNAL_ACCOUNTS};
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Servers of another cluster at most that are dialled: a peer can tell of as many as it likes.
+const MOST_FOREIGN: usize = 1024;
 
 /// Links for internal accounts, and the servers to which there are to be some.
 #[derive(Default)]
@@ -30,6 +36,8 @@ pub(crate) struct MemberLinks {
     links: BTreeMap<(String, String), MemberLink>,
     /// Servers that have said on a link of the pool that they take part, by id.
     members: BTreeSet<String>,
+    /// Servers of other clusters that take part, with their addresses: by cluster and id.
+    foreign: BTreeMap<String, BTreeMap<String, RouteUrl>>,
 }
 
 struct MemberLink {
@@ -55,7 +63,14 @@ impl MemberLinks {
 
     /// Whether a link for an account is to be dialled to a server.
     fn lacks(&self, account: &str, id: &str) -> bool {
-        self.members.contains(id) && !self.links.contains_key(&(account.to_owned(), id.to_owned()))
+        let is_foreign = || self.foreign.values().any(|servers| servers.contains_key(id));
+        (self.members.contains(id) || is_foreign())
+            && !self.links.contains_key(&(account.to_owned(), id.to_owned()))
+    }
+
+    /// Whether a server of this cluster takes part.
+    pub(crate) fn has_member(&self, id: &str) -> bool {
+        self.members.contains(id)
     }
 }
 
@@ -103,10 +118,16 @@ impl Mesh {
         let said = SaidPeer {
             account: account.to_owned(),
             name: info.name.clone(),
+            cluster: link.foreign().cloned().unwrap_or_else(|| self.cluster().0),
+            is_foreign: link.foreign().is_some(),
             id: info.id.clone(),
             store: server.store.clone(),
             incarnation: server.incarnation,
         };
+        if self.is_double(&said) {
+            link.update(|facts| facts.is_surplus = true);
+            return Err(Refused::Protocol(format!("Remote server has a duplicate name: {:?}", said.name)));
+        }
         let peer = LinkedPeer::new(link.conn(), said);
         // Until the server is told: what it hears is in the order of what happens.
         let _in_order = lock(&self.telling);
@@ -131,6 +152,16 @@ impl Mesh {
         before.iter().for_each(|before| end_for_good(&before.link, CloseReason::DuplicateRoute));
         self.host().peer_linked(&peer);
         Ok(Entered { scope: LinkScope::Internal(account.to_owned()), place: 0, next: Vec::new() })
+    }
+
+    /// Whether this server, or one of another cluster than the given one, has the same store: it is
+    /// called after the server's name.
+    fn is_double(&self, said: &SaidPeer) -> bool {
+        let is_own = self.config().info.myelin.as_ref().is_some_and(|own| own.store == said.store);
+        let is_other = |other: &SaidPeer| {
+            other.store == said.store && other.cluster != said.cluster && other.id != said.id
+        };
+        is_own || self.state().internal.links.values().any(|entry| is_other(entry.peer.said()))
     }
 
     /// Whether a new link takes the place of another to the same server.
@@ -167,6 +198,7 @@ impl Mesh {
                 account: Some((*account).to_owned()),
                 place: Some(self.begin_to_dial(account, &info.id)?),
                 server: Some(info.id.clone()),
+                cluster: None,
             })
         };
         config.internal().iter().filter_map(dial).collect()
@@ -199,8 +231,54 @@ impl Mesh {
                 account: Some(account.to_owned()),
                 place: Some(place),
                 server: Some(id.to_owned()),
+                cluster: link.foreign().cloned(),
             });
         }
+    }
+
+    /// Another cluster has said which of its servers take part: those that are not linked are
+    /// dialled, at their gateways, and nobody else goes on to be.
+    pub(crate) fn hear_of_cluster(&self, cluster: &str, servers: &[GroupAddress]) {
+        let config = self.config();
+        if config.internal().is_empty() || self.is_stopping() {
+            return;
+        }
+        let read = |server: &GroupAddress| {
+            Some((server.id.clone(), RouteUrl::of_gossip(&server.url)?))
+                .filter(|(id, _)| *id != config.info.id)
+        };
+        let known: BTreeMap<_, _> = servers.iter().take(MOST_FOREIGN).filter_map(read).collect();
+        self.host().cluster_heard(cluster, !known.is_empty());
+        self.state().internal.foreign.insert(cluster.to_owned(), known.clone());
+        let accounts = config.internal().iter();
+        for (account, (id, url)) in accounts.flat_map(|account| known.iter().map(move |to| (*account, to))) {
+            if let Some(place) = self.begin_to_dial(account, id) {
+                self.host().dial(Dial {
+                    url: url.clone(),
+                    is_explicit: false,
+                    is_first: true,
+                    mode: GossipMode::Default,
+                    account: Some(account.to_owned()),
+                    place: Some(place),
+                    server: Some(id.clone()),
+                    cluster: Some(cluster.to_owned()),
+                });
+            }
+        }
+    }
+
+    /// There is no gateway to another cluster any more: links to its servers that end are not
+    /// dialled again.
+    pub(crate) fn forget_cluster(&self, cluster: &str) {
+        self.state().internal.foreign.remove(cluster);
+    }
+
+    /// Ends links with servers of other clusters that have shown other keys than these.
+    pub(crate) fn end_foreign_strangers(&self, pinned: &BTreeSet<String>) {
+        let links: Vec<_> =
+            self.state().internal.all().filter(|link| link.foreign().is_some()).cloned().collect();
+        let is_stranger = |link: &&Arc<LinkState>| link.facts().key.is_none_or(|key| !pinned.contains(&key));
+        links.iter().filter(is_stranger).for_each(|link| link.conn().close(CloseReason::TlsHandshake));
     }
 
     /// Takes the place of a dial, if one is due.

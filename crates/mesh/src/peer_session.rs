@@ -79,6 +79,12 @@ pub trait PeerSession {
     /// hubs have one.
     fn leave_compression(&mut self) {}
 
+    /// The session by which the link goes on: once, where that is of another kind than this one.
+    /// What has come since is for it, and so is the end of the link.
+    fn take_successor(&mut self) -> Option<Box<dyn PeerSession>> {
+        None
+    }
+
     /// Whether there has to be TLS before anything more is dealt with: once, and only where this
     /// side has dialled. [`secured`](Self::secured) has to follow.
     fn take_wish_for_tls(&mut self) -> bool;

@@ -5,17 +5,17 @@
 //! dialled, so that whoever is to dial again does.
 
 use crate::config::{MeshConfig, RouteUrl};
+pub use crate::facts::{LinkFacts, ToldUrls};
 use crate::gateway::Gateways;
 use crate::gossip::{self, DialPlace, GossipDials, Making};
 use crate::members::MemberLinks;
 use myelin_broker::{Conn, LinkScope, LinkedPeer};
 use myelin_stdx::sync::{lock, read_lock};
 use myelin_wire::error::CloseReason;
-use myelin_wire::peer::info::{GossipMode, PeerInfo, SubjectFilter};
+use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Arguments;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
-use std::time::Duration;
 
 /// Largest pool that another server may have, unless this one's is larger: places take memory, and
 /// each is dialled.
@@ -41,6 +41,8 @@ pub struct Dial {
     /// Id of the server, where the link is to be for an internal account: it is dialled as long as
     /// that server [wants](Mesh::is_wanted) one.
     pub server: Option<String>,
+    /// Name of its cluster, where that is another one: its gateway is dialled.
+    pub cluster: Option<String>,
 }
 
 /// Services that the cluster needs from the server around it.
@@ -74,65 +76,10 @@ pub trait MeshHost: Send + Sync {
     /// its place. Another link may lead to another life of the same store: compare with
     /// [`LinkedPeer::is_same_link`]. Called as that is.
     fn peer_unlinked(&self, _: &LinkedPeer) {}
-}
 
-/// Facts about a link, for whoever lists links.
-#[derive(Debug, Clone, Default)]
-pub struct LinkFacts {
-    /// Id of the other server.
-    pub remote_id: String,
-    /// Its name.
-    pub remote_name: String,
-    /// Whether this server dialled, or is to dial again.
-    pub did_solicit: bool,
-    /// Whether the other server is configured here.
-    pub is_explicit: bool,
-    /// The account to which it is dedicated.
-    pub account: Option<String>,
-    /// Place in the pool, once it has one.
-    pub place: Option<usize>,
-    /// Where the other server can be dialled.
-    pub url: Option<RouteUrl>,
-    /// The other server knows no pool, or this one does not.
-    pub has_no_pool: bool,
-    /// A surplus link: another one has its place, so this one is not dialled again.
-    pub is_surplus: bool,
-    /// Both may have refused the other's link: it is dialled again in any case.
-    pub retries: bool,
-    /// Interest of the other side.
-    pub subscriptions: usize,
-    /// The last measured round trip.
-    pub rtt: Option<Duration>,
-    /// SHA-256 of the public key that the other side has shown, in hex.
-    pub key: Option<String>,
-    /// Compression as it is on this link, or why there is none; empty before that is known.
-    pub compression: &'static str,
-    /// Imports and exports that the other side allows, as its INFO has them.
-    pub filters: [Option<SubjectFilter>; 2],
-    /// Addresses of the other server.
-    pub urls: ToldUrls,
-}
-
-/// Addresses of another server of the cluster, as its INFO has them.
-#[derive(Debug, Clone, Default)]
-pub struct ToldUrls {
-    /// Addresses for clients, and for those of WebSocket.
-    pub clients: [Vec<String>; 2],
-    /// Address for leaf nodes.
-    pub leaf_nodes: Option<String>,
-    /// Address for other clusters.
-    pub gateway: Option<String>,
-}
-
-impl ToldUrls {
-    fn of(info: &PeerInfo) -> Self {
-        Self {
-            clients: [info.connect_urls.clone(), info.ws_connect_urls.clone()],
-            // Compat: a server says its own address only, and nothing is made of more.
-            gateway: Some(info.gateway_url.clone()).filter(|url| !url.is_empty()),
-            leaf_nodes: <[String; 1]>::try_from(info.leafnode_urls.clone()).ok().map(|[url]| url),
-        }
-    }
+    /// Another cluster has said, over a gateway, which of its servers take part in groups;
+    /// `has_any`: some do. Called on a shard's thread; must be short.
+    fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
 }
 
 /// One link, as the others know it.
@@ -140,12 +87,15 @@ pub struct LinkState {
     conn: Arc<Conn>,
     /// Id of the server for which it was dialled, if only for one.
     sought: Option<String>,
+    /// Name of the other server's cluster, where that is another one.
+    foreign: OnceLock<String>,
     facts: Mutex<LinkFacts>,
 }
 
 impl LinkState {
     pub(crate) fn new(conn: &Arc<Conn>, sought: Option<String>, facts: LinkFacts) -> Arc<Self> {
-        Arc::new(Self { conn: Arc::clone(conn), sought, facts: Mutex::new(facts) })
+        let (foreign, facts) = (OnceLock::new(), Mutex::new(facts));
+        Arc::new(Self { conn: Arc::clone(conn), sought, foreign, facts })
     }
 
     pub(crate) fn sought(&self) -> Option<&str> {
@@ -164,6 +114,16 @@ impl LinkState {
 
     pub(crate) fn update<R>(&self, update: impl FnOnce(&mut LinkFacts) -> R) -> R {
         update(&mut lock(&self.facts))
+    }
+
+    /// The other server is of this cluster, which is another one.
+    pub(crate) fn set_foreign(&self, cluster: &str) {
+        let _ = self.foreign.set(cluster.to_owned());
+    }
+
+    /// Name of the other server's cluster, where that is another one.
+    pub(crate) fn foreign(&self) -> Option<&String> {
+        self.foreign.get()
     }
 
     pub(crate) fn has_no_pool(&self) -> bool {
@@ -304,6 +264,7 @@ impl Mesh {
                     account: account.clone(),
                     place: None,
                     server: None,
+                    cluster: None,
                 });
             }
         }
@@ -325,12 +286,16 @@ impl Mesh {
         (state.cluster.clone(), state.is_dynamic)
     }
 
-    /// All links that have a place.
+    /// All links with servers of the cluster that have a place.
     pub fn links(&self) -> Vec<Arc<LinkState>> {
         let state = self.state();
         let pooled = state.pooled.values().flatten().flatten();
         let dedicated = state.dedicated.values().flat_map(BTreeMap::values);
-        pooled.chain(dedicated).chain(state.internal.all()).cloned().collect()
+        pooled
+            .chain(dedicated)
+            .chain(state.internal.all().filter(|link| link.foreign().is_none()))
+            .cloned()
+            .collect()
     }
 
     /// Other servers to which there are links, by id and name.
@@ -384,7 +349,8 @@ impl Mesh {
             let others = others.flat_map(|(_, links)| links.iter().flatten());
             let dedicated = state.dedicated.values().flatten();
             let dedicated = dedicated.filter(|(id, _)| *id != remote_id).map(|(_, link)| link);
-            let internal = state.internal.all().filter(|link| link.facts().remote_id != remote_id);
+            let internal = state.internal.all().filter(|link| link.foreign().is_none());
+            let internal = internal.filter(|link| link.facts().remote_id != remote_id);
             others.chain(dedicated).chain(internal).cloned().collect::<Vec<_>>()
         };
         self.host.renamed(name);
@@ -449,6 +415,7 @@ impl Mesh {
                 account: Some(account),
                 place: None,
                 server: None,
+                cluster: None,
             });
         }
     }
@@ -560,6 +527,7 @@ impl Mesh {
             account: None,
             place: None,
             server: None,
+            cluster: None,
         });
         let next = next.into_iter().collect();
         let entered = Entered { scope: LinkScope::Pooled(place as u32), place, next };
@@ -641,8 +609,8 @@ impl Mesh {
         if let Some(url) = facts.url {
             let (is_explicit, account) = (facts.is_explicit, facts.account);
             let mode = GossipMode::Default;
-            let (is_first, place, server) = (false, None, None);
-            self.host.dial(Dial { url, is_explicit, is_first, mode, account, place, server });
+            let (is_first, place, server, cluster) = (false, None, None, None);
+            self.host.dial(Dial { url, is_explicit, is_first, mode, account, place, server, cluster });
         }
     }
 }

@@ -103,8 +103,8 @@ impl Mesh {
         for (url, is_explicit) in urls {
             let account = Some(account.to_owned());
             let mode = GossipMode::Default;
-            let (is_first, place, server) = (true, None, None);
-            self.host().dial(Dial { url, is_explicit, is_first, mode, account, place, server });
+            let (is_first, place, server, cluster) = (true, None, None, None);
+            self.host().dial(Dial { url, is_explicit, is_first, mode, account, place, server, cluster });
         }
     }
 }

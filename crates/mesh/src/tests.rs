@@ -176,7 +176,7 @@ fn dial(account: Option<&str>) -> Dial {
     let url = RouteUrl { host: "10.0.0.9".into(), port: 1, login: None };
     let account = account.map(str::to_owned);
     let mode = GossipMode::Default;
-    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None }
+    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None, cluster: None }
 }
 
 impl LinkPair {

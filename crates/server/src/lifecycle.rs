@@ -199,8 +199,8 @@ impl Server {
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
-        let gateways =
-            gateway::start(options, parts, (&monitor, offers.gateways)).map_err(StartError::new)?;
+        let gateways = gateway::start(options, parts, (&monitor, offers.gateways), groups.as_ref())
+            .map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
             options,
             broker: &broker,
@@ -211,7 +211,7 @@ impl Server {
             tls: offers.links,
             websocket: websocket_port,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
-            gateways: gateways.as_ref().map(|running| &running.gateways),
+            gateways: gateways.as_ref().map(|running| (&running.gateways, running.security())),
             groups,
         };
         let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;

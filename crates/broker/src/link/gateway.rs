@@ -41,7 +41,7 @@ impl Broker {
     }
 
     /// Names of the clusters to which there are links, the nearest first.
-    pub(crate) fn other_clusters(&self) -> Vec<String> {
+    pub fn other_clusters(&self) -> Vec<String> {
         let Some(gateways) = GatewayLinks::of(&self.cluster) else { return Vec::new() };
         let outbound = gateways.outbound();
         let mut ends: Vec<_> = outbound.iter().filter_map(|conn| conn.gateway()).collect();

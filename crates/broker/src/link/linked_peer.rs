@@ -5,21 +5,25 @@ use crate::conn::Conn;
 use std::fmt;
 use std::sync::Arc;
 
-/// A server of the cluster to which there is a link for an internal account. Cheap to clone, and
-/// may be asked on any thread.
+/// A server, of this cluster or another one, to which there is a link for an internal account.
+/// Cheap to clone, and may be asked on any thread.
 #[derive(Clone)]
 pub struct LinkedPeer {
     conn: Arc<Conn>,
     said: Arc<SaidPeer>,
 }
 
-/// A server of the cluster, as it has said of itself when its link began.
+/// A server, as it has said of itself when its link began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaidPeer {
     /// The internal account of the link.
     pub account: String,
     /// Name of the server.
     pub name: String,
+    /// Name of its cluster, at the time.
+    pub cluster: String,
+    /// Whether that is another one than this server's, which may be called differently by now.
+    pub is_foreign: bool,
     /// Id of the server, another one in each of its lives.
     pub id: String,
     /// Id of its store.
@@ -39,6 +43,10 @@ pub trait PeerObserver: Send + Sync {
     /// another life of the same store, and be told of before: compare with
     /// [`LinkedPeer::is_same_link`].
     fn peer_unlinked(&self, peer: &LinkedPeer);
+
+    /// Another cluster has said, over a gateway, which of its servers take part; `has_any`: some
+    /// do.
+    fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
 }
 
 impl LinkedPeer {

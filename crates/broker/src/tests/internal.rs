@@ -198,6 +198,8 @@ fn what_waits_for_a_peer_can_be_asked() {
     let said = SaidPeer {
         account: RAFT_ACCOUNT.to_owned(),
         name: "b".to_owned(),
+        cluster: "C".to_owned(),
+        is_foreign: false,
         id: "NB".to_owned(),
         store: "B".to_owned(),
         incarnation: 1,

@@ -17,10 +17,13 @@ pub(super) trait ClusterMember: Any + Send + Sync {
     fn account_is_there(&self, account: &str);
 }
 
-/// Search for the meta group of this server's cluster.
+/// Search for the meta group of this server's cluster, and of those that gateways join with it.
 pub(super) trait MetaSearch: Send + Sync {
-    /// Another server, of this name, is linked.
-    fn is_linked(&self, name: &str);
+    /// Another server is linked: its name, and its cluster's.
+    fn is_linked(&self, name: &str, cluster: &str);
+
+    /// Another cluster has said whether some of its servers take part.
+    fn cluster_heard(&self, cluster: &str, has_any: bool);
 
     /// How many servers a new group has.
     fn expected(&self) -> usize;

@@ -126,6 +126,11 @@ pub trait Host: Send + Sync {
     /// The name of the server's cluster, which a reload may change; empty for none.
     fn cluster(&self) -> String;
 
+    /// Names of other clusters to which there are gateways, the nearest first.
+    fn other_clusters(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Facts by which streams are placed; what is free is for JetStream to say.
     fn placement_facts(&self) -> PlacementFacts {
         PlacementFacts::default()

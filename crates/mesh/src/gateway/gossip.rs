@@ -2,12 +2,13 @@
 //! one of them dials.
 
 use super::remote::GatewayRemote;
-use super::{GatewayState, Gateways, Known, MOST_REMOTES};
+use super::{GatewayState, Gateways, Known, MOST_REMOTES, ToldPlace};
 use crate::names::check_cluster;
 use crate::peers::{LinkState, Mesh};
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::gateway::GOSSIP;
 use myelin_wire::peer::info::PeerInfo;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Addresses of this cluster at most that others are told of.
@@ -17,6 +18,32 @@ impl Gateways {
     /// The server is one of a cluster.
     pub fn join(&self, mesh: &Arc<Mesh>) {
         let _ = self.mesh.set(Arc::downgrade(mesh));
+        let heard: Vec<PeerInfo> = lock(&self.state).heard.values().cloned().collect();
+        heard.iter().for_each(|info| self.tell_of_members(info));
+    }
+
+    /// Another cluster has said over its outbound link which of its servers take part in groups.
+    pub(super) fn hear_of_members(&self, info: &PeerInfo) {
+        {
+            let mut state = lock(&self.state);
+            if !state.outbound.contains_key(&info.gateway) {
+                return;
+            }
+            state.heard.insert(info.gateway.clone(), info.clone());
+        }
+        self.tell_of_members(info);
+    }
+
+    /// Ends links of groups with servers of other clusters that have shown other keys than these.
+    pub fn end_foreign_strangers(&self, pinned: &BTreeSet<String>) {
+        self.mesh().iter().for_each(|mesh| mesh.end_foreign_strangers(pinned));
+    }
+
+    fn tell_of_members(&self, info: &PeerInfo) {
+        let Some(mesh) = self.mesh() else { return };
+        // Each domain has a JetStream of its own.
+        let said = info.myelin.as_ref().filter(|_| info.domain == self.config().info.domain);
+        mesh.hear_of_cluster(&info.gateway, said.map_or(&[], |said| &said.servers));
     }
 
     /// There is a cluster of this name at these addresses: it is dialled unless it is known.
@@ -90,19 +117,22 @@ impl Gateways {
     ///
     /// All of it is done under the lock: whoever comes later knows what is true then, and says it
     /// later.
-    pub(super) fn note_url(&self, server: &str, told: impl FnOnce() -> Option<String>) {
+    pub(crate) fn note_url(&self, server: &str, told: impl FnOnce() -> Option<ToldPlace>) {
         let mut state = lock(&self.state);
         if state.is_stopping {
             return;
         }
         let before = state.told.remove(server);
-        let mut is_news = before.is_some_and(|before| state.count_url(&before, false));
-        if let Some(url) = told().filter(|_| state.urls.len() < MOST_URLS) {
-            is_news |= state.count_url(&url, true);
-            state.told.insert(server.to_owned(), url);
+        let mut is_news = before.as_ref().is_some_and(|before| state.count_url(&before.url, false));
+        let now = told().filter(|_| state.urls.len() < MOST_URLS);
+        let takes_part = |told: &Option<ToldPlace>| told.as_ref().is_some_and(|told| told.takes_part);
+        is_news |= takes_part(&before) != takes_part(&now);
+        if let Some(told) = now {
+            is_news |= state.count_url(&told.url, true);
+            state.told.insert(server.to_owned(), told);
         }
         if is_news {
-            let line = self.info_with(state.urls.keys()).line();
+            let line = self.info_with(&state).line();
             state.inbound.iter().for_each(|link| link.conn.say(&line));
         }
     }
@@ -180,13 +210,14 @@ impl Mesh {
         let Some(gateways) = self.gateways.get() else { return };
         gateways.note_url(server, || {
             let mut facts = self.links().into_iter().map(|link| link.facts());
-            facts.find_map(|facts| facts.urls.gateway.filter(|_| facts.remote_id == server))
+            let url = facts.find_map(|facts| facts.urls.gateway.filter(|_| facts.remote_id == server))?;
+            Some(ToldPlace { url, takes_part: self.state().internal.has_member(server) })
         });
     }
 
     /// Says a line once to each other server.
     fn say_to_each(&self, line: &[u8]) {
-        let mut told = std::collections::BTreeSet::new();
+        let mut told = BTreeSet::new();
         for link in self.links() {
             let facts = link.facts();
             if facts.account.is_none() && told.insert(facts.remote_id) {

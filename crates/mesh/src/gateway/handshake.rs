@@ -3,6 +3,7 @@
 
 use super::session::{GatewayPhase, GatewaySession, Step};
 use crate::names::{check_cluster, check_word};
+use crate::session::LinkSession;
 use myelin_broker::{GatewaySide, GatewayTerms, Level};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::TRACING_PROTOCOL;
@@ -22,7 +23,8 @@ impl GatewaySession {
             None => {
                 self.timers.greeted(Some(self.gateways().config().auth_timeout), now);
                 self.log(Level::Info, format_args!("Processing inbound gateway connection"));
-                self.say(&self.gateways().info().line());
+                self.told = self.gateways().info().line();
+                self.say(&self.told);
             }
         }
     }
@@ -78,6 +80,7 @@ impl GatewaySession {
         let is_first = matches!(self.state, GatewayPhase::AwaitInfo);
         match self.dial() {
             Some(_) => self.info_of_dialled(&info, is_first, now),
+            None if is_first && !info.route_account.is_empty() => self.hand_over(&info, now),
             None if is_first => self.info_of_dialler(&info, now),
             // Compat: nothing that comes later is heeded.
             None => Ok(()),
@@ -115,6 +118,7 @@ impl GatewaySession {
         if is_first {
             self.greet_back(info, now)?;
         }
+        self.gateways().hear_of_members(info);
         if is_first || is_news {
             self.gateways().tell_cluster(&info.gateway, &remote.addresses());
         }
@@ -163,18 +167,7 @@ impl GatewaySession {
     /// The first INFO of the server that was dialled is answered, and the link is there.
     fn greet_back(&mut self, info: &PeerInfo, now: Instant) -> Step {
         let (gateways, name) = (self.gateways().clone(), info.gateway.clone());
-        let config = gateways.config();
-        let own = || config.login.as_ref().map(|login| (login.user.clone(), login.own.clone()));
-        let login = self.dial().and_then(|(_, url)| url.login.clone()).or_else(own);
-        let (user, pass) = login.unwrap_or_default();
-        let connect = PeerConnect {
-            user,
-            pass,
-            tls_required: config.tls_required,
-            name: config.info.id.clone(),
-            gateway: config.info.gateway.clone(),
-            ..PeerConnect::default()
-        };
+        let connect = gateways.connect(self.dial().and_then(|(_, url)| url.login.clone()));
         self.say(&connect.line());
         self.log(Level::Debug, format_args!("Gateway connect protocol sent to {name:?}"));
         self.say(&gateways.info().line());
@@ -191,6 +184,15 @@ impl GatewaySession {
         Ok(())
     }
 
+    /// The link is for an internal account: another kind of session goes on with it.
+    fn hand_over(&mut self, info: &PeerInfo, now: Instant) -> Step {
+        let Some(mesh) = self.gateways().mesh() else { return Err(CloseReason::WrongPort) };
+        let facts = self.known().facts();
+        let told = (facts.gateway.as_str(), facts.key.as_str());
+        let session = LinkSession::open_foreign(&mesh, self.broker(), self.link.conn(), told, now);
+        self.successor.insert(Box::new(session)).hear_foreign(info, now)
+    }
+
     /// The INFO of the server that has dialled.
     fn info_of_dialler(&mut self, info: &PeerInfo, now: Instant) -> Step {
         self.check_server(info)?;
@@ -202,7 +204,8 @@ impl GatewaySession {
             return Err(CloseReason::WrongGateway);
         }
         self.meet(info);
-        if !self.gateways().enter_inbound(self.known()) {
+        let told = std::mem::take(&mut self.told);
+        if !self.gateways().enter_inbound(self.known(), &told) {
             return Err(CloseReason::ServerShutdown);
         }
         self.is_ready_now(info, GatewaySide::Inbound, now);

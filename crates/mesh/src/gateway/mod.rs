@@ -25,7 +25,8 @@ use crate::peers::Mesh;
 use config::GatewayConfig;
 use myelin_broker::Conn;
 use myelin_stdx::sync::{lock, read_lock};
-use myelin_wire::peer::info::PeerInfo;
+use myelin_wire::peer::groups::{GroupAddress, GroupServer};
+use myelin_wire::peer::info::{PeerConnect, PeerInfo};
 use remote::GatewayRemote;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
@@ -106,6 +107,15 @@ pub struct Gateways {
     mesh: OnceLock<Weak<Mesh>>,
 }
 
+/// Place of another server of the cluster, as it has told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToldPlace {
+    /// Address of its gateway.
+    pub(crate) url: String,
+    /// Whether it takes part in groups of replicas.
+    pub(crate) takes_part: bool,
+}
+
 struct Known {
     remotes: BTreeMap<String, Arc<GatewayRemote>>,
     outbound: BTreeMap<String, Arc<GatewayState>>,
@@ -113,7 +123,9 @@ struct Known {
     /// Addresses of this cluster for others, and how many servers have told each.
     urls: BTreeMap<String, u32>,
     /// The address that each other server of the cluster has told, by the server's id.
-    told: BTreeMap<String, String>,
+    told: BTreeMap<String, ToldPlace>,
+    /// INFO that each cluster has said last over the outbound link, by its name.
+    heard: BTreeMap<String, PeerInfo>,
     is_stopping: bool,
 }
 
@@ -129,6 +141,7 @@ impl Gateways {
             inbound: Vec::new(),
             urls: BTreeMap::from([(config.url.clone(), 1)]),
             told: BTreeMap::new(),
+            heard: BTreeMap::new(),
             is_stopping: false,
         };
         Arc::new(Self {
@@ -194,13 +207,38 @@ impl Gateways {
     }
 
     /// INFO, as it is now.
-    fn info(&self) -> PeerInfo {
-        self.info_with(lock(&self.state).urls.keys())
+    pub(crate) fn info(&self) -> PeerInfo {
+        self.info_with(&lock(&self.state))
     }
 
-    /// INFO with these addresses of the cluster.
-    fn info_with<'u>(&self, urls: impl Iterator<Item = &'u String>) -> PeerInfo {
-        PeerInfo { gateway_urls: urls.cloned().collect(), ..self.config().info.clone() }
+    /// INFO with what is known of the cluster.
+    fn info_with(&self, known: &Known) -> PeerInfo {
+        let config = self.config();
+        let own = std::iter::once((&config.info.id, &config.url));
+        let others = known.told.iter().filter(|(_, told)| told.takes_part);
+        let members = own.chain(others.map(|(id, told)| (id, &told.url)));
+        let address = |(id, url): (&String, &String)| GroupAddress { id: id.clone(), url: url.clone() };
+        let servers: Vec<GroupAddress> = members.map(address).collect();
+        PeerInfo {
+            gateway_urls: known.urls.keys().cloned().collect(),
+            myelin: config.info.myelin.clone().map(|server| GroupServer { servers, ..server }),
+            ..config.info.clone()
+        }
+    }
+
+    /// CONNECT for another cluster, with this login where it has its own.
+    pub(crate) fn connect(&self, login: Option<(String, String)>) -> PeerConnect {
+        let config = self.config();
+        let own = || config.login.as_ref().map(|login| (login.user.clone(), login.own.clone()));
+        let (user, pass) = login.or_else(own).unwrap_or_default();
+        PeerConnect {
+            user,
+            pass,
+            tls_required: config.tls_required,
+            name: config.info.id.clone(),
+            gateway: config.info.gateway.clone(),
+            ..PeerConnect::default()
+        }
     }
 
     /// Whether a server of this cluster has that name.
@@ -212,7 +250,7 @@ impl Gateways {
         self.config().info.name == name || self.mesh().is_some_and(is_linked)
     }
 
-    fn mesh(&self) -> Option<Arc<Mesh>> {
+    pub(crate) fn mesh(&self) -> Option<Arc<Mesh>> {
         self.mesh.get()?.upgrade()
     }
 
@@ -227,24 +265,37 @@ impl Gateways {
         true
     }
 
-    /// An inbound link is there; false if the server stops.
-    fn enter_inbound(&self, link: &Arc<GatewayState>) -> bool {
+    /// An inbound link is there, whose other side was told this line of INFO at its beginning: what
+    /// has changed since it hears now. False if the server stops.
+    fn enter_inbound(&self, link: &Arc<GatewayState>, told: &[u8]) -> bool {
         let mut state = lock(&self.state);
         if !state.is_stopping {
             state.inbound.push(Arc::clone(link));
+            let line = self.info_with(&state).line();
+            if line != told {
+                link.conn.say(&line);
+            }
         }
         !state.is_stopping
     }
 
     /// A link has ended. `again`: the cluster is to be dialled again.
     fn leave(&self, link: &Arc<GatewayState>, again: bool) {
-        {
+        let gone = {
             let mut state = lock(&self.state);
             state.inbound.retain(|other| !Arc::ptr_eq(other, link));
+            let before = state.outbound.len();
             state.outbound.retain(|_, other| !Arc::ptr_eq(other, link));
+            if state.outbound.len() < before {
+                state.heard.remove(&link.facts().gateway);
+            }
             if state.is_stopping {
                 return;
             }
+            (state.outbound.len() < before).then(|| link.facts().gateway)
+        };
+        if let (Some(gone), Some(mesh)) = (gone, self.mesh()) {
+            mesh.forget_cluster(&gone);
         }
         if let Some(remote) = link.remote.as_ref().filter(|remote| again && !remote.is_removed()) {
             self.host.dial(Arc::clone(remote), false);

@@ -9,6 +9,7 @@ use super::{GatewayState, Gateways};
 use crate::certificate::PeerCertificate;
 use crate::config::RouteUrl;
 use crate::peer_session::{Announcement, Ingested, Next, PeerSession};
+use crate::session::LinkSession;
 use crate::session::common::{
     self, HANDSHAKE_LINE, INTEREST_PER_TURN, LARGEST, LARGEST_BACKLOG, LONGEST_LINE, one_line,
 };
@@ -69,6 +70,10 @@ pub struct GatewaySession {
     /// Whether the cluster is dialled again when the link has ended.
     pub(super) dials_again: bool,
     has_left: bool,
+    /// INFO as the other side was told it first, until the link is there.
+    pub(super) told: Vec<u8>,
+    /// Session by which the link goes on that turned out to be for an internal account.
+    pub(super) successor: Option<Box<LinkSession>>,
 }
 
 impl GatewaySession {
@@ -108,6 +113,8 @@ impl GatewaySession {
             certificate: None,
             dials_again: true,
             has_left: false,
+            told: Vec::new(),
+            successor: None,
         }
     }
 
@@ -287,6 +294,10 @@ impl PeerSession for GatewaySession {
         Ok(())
     }
 
+    fn take_successor(&mut self) -> Option<Box<dyn PeerSession>> {
+        self.successor.take().map(|successor| successor as Box<dyn PeerSession>)
+    }
+
     /// Between clusters the handshake of TLS comes before everything else.
     fn take_wish_for_tls(&mut self) -> bool {
         false
@@ -333,7 +344,8 @@ impl PeerSession for GatewaySession {
                     if let Err(reason) = self.operate(shard, op, backing, &mut counts, now) {
                         break Next::Close(reason);
                     }
-                    if self.announcing.is_some() || interest >= INTEREST_PER_TURN {
+                    if self.announcing.is_some() || self.successor.is_some() || interest >= INTEREST_PER_TURN
+                    {
                         break Next::Flush;
                     }
                 }

@@ -2,7 +2,7 @@
 
 use super::config::GatewayConfig;
 use super::remote::GatewayRemote;
-use super::{GatewayHost, Gateways};
+use super::{GatewayHost, Gateways, ToldPlace};
 use crate::certificate::CertificateRules;
 use myelin_wire::peer::info::PeerInfo;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ pub(crate) fn gateways(url: &str) -> Arc<Gateways> {
 fn an_address_goes_with_the_server_that_has_told_it() {
     let gateways = gateways("own:1");
     let urls = |server: &str, url: Option<&str>| {
-        gateways.note_url(server, || url.map(str::to_owned));
+        let told = |url: &str| ToldPlace { url: url.to_owned(), takes_part: false };
+        gateways.note_url(server, || url.map(told));
         gateways.urls()
     };
     assert_eq!(urls("S1", Some("a:1")), ["a:1", "own:1"]);

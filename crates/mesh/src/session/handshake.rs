@@ -22,7 +22,9 @@ impl LinkSession {
         let config = self.mesh.config();
         let needs_login = !self.making.did_solicit && config.login.is_some();
         self.timers.greeted(needs_login.then_some(config.auth_timeout), now);
-        self.say_first();
+        if !self.is_foreign() {
+            self.say_first();
+        }
         shard.flush_link(self.conn());
     }
 
@@ -60,7 +62,7 @@ impl LinkSession {
     /// Whether INFO has to wait for the place that the link gets.
     fn holds_info_back(&self) -> bool {
         let is_pooled = self.mesh.config().pool_size > 0 && self.known.facts().account.is_none();
-        self.making.did_solicit && (is_pooled || self.may_compress())
+        self.making.did_solicit && !self.is_foreign() && (is_pooled || self.may_compress())
     }
 
     pub(super) fn say_info(&self, place: usize) {
@@ -115,6 +117,13 @@ impl LinkSession {
     /// The first INFO: now it is known who the other side is.
     pub(super) fn first_info(&mut self, json: &[u8], now: Instant) -> Step {
         let info = self.parse_info(json)?;
+        match self.is_foreign() {
+            true => self.hear_foreign(&info, now),
+            false => self.first_info_of_route(&info, now),
+        }
+    }
+
+    fn first_info_of_route(&mut self, info: &PeerInfo, now: Instant) -> Step {
         let config = self.mesh.config();
         self.known.update(|facts| {
             facts.remote_id.clone_from(&info.id);
@@ -137,17 +146,17 @@ impl LinkSession {
             self.log(Level::Error, line);
             return Err(CloseReason::DuplicateServerName);
         }
-        if config.info.shares_jetstream_in_vain(&info) {
+        if config.info.shares_jetstream_in_vain(info) {
             let name = &info.name;
             self.fail(format_args!(
                 "JetStream of server {name:?} is not Myelin's, and cannot share a cluster and a domain with it"
             ));
             return Err(CloseReason::ProtocolViolation);
         }
-        if self.negotiates(&info, now)? {
+        if self.negotiates(info, now)? {
             return Ok(());
         }
-        let met_at = self.met_at(&info);
+        let met_at = self.met_at(info);
         let account = self.known.update(|facts| {
             facts.remote_name.clone_from(&info.name);
             facts.url = facts.url.take().or(met_at);
@@ -161,7 +170,7 @@ impl LinkSession {
             said.route_account = account.clone().unwrap_or_default();
         }
         match self.mesh.enter(&self.known, said, self.making) {
-            Ok(entered) => self.begin(entered, &info, account, now),
+            Ok(entered) => self.begin(entered, info, account, now),
             Err(Refused::Protocol(text)) => {
                 self.fail(format_args!("{text}"));
                 Err(CloseReason::ProtocolViolation)
@@ -174,7 +183,13 @@ impl LinkSession {
     }
 
     /// The link has its place.
-    fn begin(&mut self, entered: Entered, info: &PeerInfo, account: Option<String>, now: Instant) -> Step {
+    pub(super) fn begin(
+        &mut self,
+        entered: Entered,
+        info: &PeerInfo,
+        account: Option<String>,
+        now: Instant,
+    ) -> Step {
         if self.holds_info_back() {
             self.say_info(entered.place);
         }
@@ -182,7 +197,9 @@ impl LinkSession {
         self.limits.max_payload = LARGEST;
         self.limits.is_dedicated = account.is_some();
         self.limits.names_origin = info.lnocu || info.ln;
-        self.link.set_server(&info.id);
+        if !self.is_foreign() {
+            self.link.set_server(&info.id);
+        }
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
         let config = self.mesh.config();
         // What is configured is about clients.

@@ -9,6 +9,7 @@
 
 pub(crate) mod common;
 mod compression;
+mod foreign;
 mod handshake;
 mod reload;
 mod served;
@@ -104,12 +105,13 @@ impl LinkSession {
         now: Instant,
     ) -> Self {
         let config = mesh.config();
+        let mut foreign = None;
         let (facts, making, state, (dial_place, sought)) = match side {
             LinkSide::Accepted => {
                 let making = Making { did_solicit: false, is_explicit: false, mode: GossipMode::Default };
                 (LinkFacts::default(), making, LinkPhase::AwaitConnect, (None, None))
             }
-            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, server, .. }) => {
+            LinkSide::Dialled(Dial { url, is_explicit, mode, account, place, server, cluster, .. }) => {
                 let making = Making { did_solicit: true, is_explicit, mode };
                 let facts = LinkFacts {
                     did_solicit: true,
@@ -118,13 +120,16 @@ impl LinkSession {
                     url: Some(url),
                     ..LinkFacts::default()
                 };
+                foreign = cluster;
                 (facts, making, LinkPhase::AwaitInfo, (place, server))
             }
         };
+        let known = LinkState::new(conn, sought, facts);
+        foreign.iter().for_each(|cluster: &String| known.set_foreign(cluster));
         Self {
             link: Link::new(broker, conn),
             mesh: Arc::clone(mesh),
-            known: LinkState::new(conn, sought, facts),
+            known,
             state,
             limits: PeerLimits {
                 max_line: HANDSHAKE_LINE,
@@ -301,6 +306,10 @@ impl LinkSession {
     /// INFO on a link that has its place: news of a third server, or of this one.
     fn later_info(&mut self, json: &[u8]) -> Step {
         let info = self.parse_info(json)?;
+        if self.is_foreign() {
+            // The gateway says what is new of another cluster.
+            return Ok(());
+        }
         if !info.gateway.is_empty() {
             self.mesh.heard_of_gateway(&info, &self.known);
         } else if !info.route_acc_add_reqid.is_empty() {

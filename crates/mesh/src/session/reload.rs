@@ -16,7 +16,7 @@ impl LinkSession {
     /// # Errors
     /// When the link cannot go on as it is.
     pub fn reload(&mut self, shard: &mut Shard) -> Result<(), CloseReason> {
-        if !matches!(self.state, LinkPhase::Ready(_)) {
+        if !matches!(self.state, LinkPhase::Ready(_)) || self.is_foreign() {
             return Ok(());
         }
         let config = self.mesh.config();
@@ -90,6 +90,7 @@ impl LinkSession {
         if self.known.facts().account.is_none() {
             let dials = self.mesh.hear_of_part(&self.known, info);
             dials.into_iter().for_each(|dial| self.mesh.host().dial(dial));
+            self.mesh.note_gateway_url(&info.id);
         }
     }
 

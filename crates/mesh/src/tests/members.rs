@@ -16,7 +16,8 @@ use std::time::Instant;
 /// A server that takes part in groups: its store is called `S` and its name.
 fn member(name: &str, pool_size: u32) -> Node {
     let node = Node::with((name, "C"), false, pool_size, |config| {
-        config.info.myelin = Some(GroupServer { store: format!("S{name}"), incarnation: 3 });
+        config.info.myelin =
+            Some(GroupServer { store: format!("S{name}"), incarnation: 3, servers: Vec::new() });
         // Permissions of routes are about clients.
         let none = SubjectRules { allow: Vec::new(), deny: vec![">".into()] };
         config.permissions = Some(Arc::new(Permissions::new(Some(none.clone()), Some(none), None).unwrap()));

@@ -28,6 +28,9 @@ const JITTER: u64 = 100;
 /// Time for the other side to accept.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// TLS by which a server of another cluster is dialled: the cluster and the host are given.
+pub(crate) type ForeignSecurity = Arc<dyn Fn(&str, &str) -> Option<LinkSecurity> + Send + Sync>;
+
 /// Dials other servers on the control runtime.
 pub(super) struct Dialler {
     mesh: OnceLock<Weak<Mesh>>,
@@ -37,6 +40,8 @@ pub(super) struct Dialler {
     /// Where this server itself would answer.
     own: HashSet<SocketAddr>,
     tls: Arc<LinkTls>,
+    /// How servers of other clusters are dialled, where there is a gateway.
+    foreign: Option<ForeignSecurity>,
 }
 
 impl Dialler {
@@ -44,7 +49,7 @@ impl Dialler {
         mailboxes: &[Mailbox],
         log: &Arc<Logger>,
         control: &Handle,
-        (own, tls): (HashSet<SocketAddr>, &Arc<LinkTls>),
+        (own, tls, foreign): (HashSet<SocketAddr>, &Arc<LinkTls>, Option<ForeignSecurity>),
     ) -> Self {
         Self {
             mesh: OnceLock::new(),
@@ -53,6 +58,7 @@ impl Dialler {
             control: control.clone(),
             own,
             tls: Arc::clone(tls),
+            foreign,
         }
     }
 
@@ -139,10 +145,17 @@ impl Dialler {
         let Some(mesh) = self.mesh() else { return };
         match stream.into_std() {
             Ok(stream) => {
-                let security = self.tls.get().map(|offer| {
+                let of_route = || {
+                    let offer = self.tls.get()?;
                     let name = offer.name_of(&dial.url.host);
-                    LinkSecurity::Route(offer, Some(name))
-                });
+                    Some(LinkSecurity::Route(offer, Some(name)))
+                };
+                let security = match &dial.cluster {
+                    Some(cluster) => {
+                        self.foreign.as_ref().and_then(|security| security(cluster, &dial.url.host))
+                    }
+                    None => of_route(),
+                };
                 let with = LinkWith::Route(mesh, LinkSide::Dialled(dial));
                 let new = NewLink { stream, peer, with, security, upgrade: None };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));

@@ -17,6 +17,7 @@ use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox};
 use crate::tls::{LINK_TIMEOUT as TLS_TIMEOUT, LinkOffer, LinkTls};
 use crate::{os_error, setup};
 use dial::Dialler;
+pub(crate) use dial::ForeignSecurity;
 pub(crate) use groups::{GroupPart, takes_part};
 use myelin_auth::StoredSecret;
 use myelin_broker::{Broker, LinkTerms, LinkedPeer};
@@ -118,8 +119,9 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) websocket: Option<u16>,
     /// Leaf nodes of this server, which are told of the others.
     pub(crate) leaf_nodes: Option<&'a Arc<LeafNodes>>,
-    /// Links with other clusters, of which the servers of this one tell each other.
-    pub(crate) gateways: Option<&'a Arc<Gateways>>,
+    /// Links with other clusters, of which the servers of this one tell each other, and how their
+    /// servers are dialled.
+    pub(crate) gateways: Option<(&'a Arc<Gateways>, ForeignSecurity)>,
     /// The server's part in groups of replicas, if it takes part.
     pub(crate) groups: Option<GroupPart>,
 }
@@ -151,7 +153,8 @@ impl RunningCluster {
         offer.iter().flat_map(|offer| &offer.notes).for_each(|note| log.warn(note));
         tls.set(offer);
         let own = own_urls::to_self(address);
-        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls)));
+        let foreign = gateways.as_ref().map(|(_, security)| Arc::clone(security));
+        let dialler = Arc::new(Dialler::new(mailboxes, log, control, (own, &tls, foreign)));
         let host = Arc::new(Host {
             broker: Arc::clone(broker),
             mailboxes: mailboxes.to_vec(),
@@ -164,8 +167,8 @@ impl RunningCluster {
         let info = broker.info();
         let own = [own_urls::of(&info.host, info.port), websocket_urls(options, websocket)];
         let mesh = Mesh::new(config, own, host);
-        gateways.iter().for_each(|gateways| mesh.set_gateways(gateways));
         dialler.begin(&mesh);
+        gateways.iter().for_each(|(gateways, _)| mesh.set_gateways(gateways));
         let (of, offered) = (Arc::clone(&mesh), Arc::clone(&tls));
         let link = move || {
             let security = offered.get().map(|offer| LinkSecurity::Route(offer, None));
@@ -407,5 +410,9 @@ impl MeshHost for Host {
 
     fn peer_unlinked(&self, peer: &LinkedPeer) {
         self.groups.iter().for_each(|groups| groups.observer.peer_unlinked(peer));
+    }
+
+    fn cluster_heard(&self, cluster: &str, has_any: bool) {
+        self.groups.iter().for_each(|groups| groups.observer.cluster_heard(cluster, has_any));
     }
 }

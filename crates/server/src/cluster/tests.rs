@@ -71,10 +71,21 @@ struct Member {
 impl Member {
     /// A server that dials the one on `route`, with more in its `cluster{}`.
     fn start(name: &str, route: Option<u16>, inner: &str) -> Self {
+        Self::start_in("C", name, route, (inner, ""))
+    }
+
+    /// A server of a cluster that dials another one's gateway, with more in its `gateway{}`.
+    fn start_joined(cluster: &str, name: &str, route: Option<u16>, (inner, others): (&str, &str)) -> Self {
+        let gateway =
+            format!("gateway {{ name: {cluster}, listen: \"127.0.0.1:-1\"\n{inner}\ngateways: [{others}] }}");
+        Self::start_in(cluster, name, route, ("", &gateway))
+    }
+
+    fn start_in(cluster: &str, name: &str, route: Option<u16>, (inner, more): (&str, &str)) -> Self {
         let routes = route.map_or(String::new(), |port| format!("routes: [\"nats://127.0.0.1:{port}\"]"));
         let text = format!(
             "server_name: {name}\nlisten: \"127.0.0.1:-1\"\n\
-             cluster {{ name: C, listen: \"127.0.0.1:-1\"\n{routes}\n{inner} }}\n"
+             cluster {{ name: {cluster}, listen: \"127.0.0.1:-1\"\n{routes}\n{inner} }}\n{more}\n"
         );
         let loaded = myelin_conf::load_text(text.as_bytes(), &|_| None).unwrap();
         let log = Arc::new(Logger::open(&log_config(&loaded.options)).unwrap());
@@ -82,8 +93,8 @@ impl Member {
         let (heard, is_heard) = channel();
         let ears = |account| Arc::new(Ears { heard: Mutex::new(heard.clone()), account });
         let store = format!("S{name}");
-        let groups =
-            GroupPart { server: GroupServer { store: store.clone(), incarnation: 7 }, observer: ears("") };
+        let server = GroupServer { store: store.clone(), incarnation: 7, servers: Vec::new() };
+        let groups = GroupPart { server, observer: ears("") };
         let server = Server::start(loaded, (&log, &control), Some(groups)).unwrap();
         for account in INTERNAL_ACCOUNTS {
             let own = server.broker.internal_account(account).unwrap();
@@ -94,6 +105,12 @@ impl Member {
 
     fn port(&self) -> u16 {
         self.server.cluster.as_ref().unwrap().address.port()
+    }
+
+    /// Another cluster of which this one is, for `gateways` of a configuration.
+    fn gateway(&self, login: &str) -> String {
+        let config = self.server.gateways.as_ref().unwrap().gateways.config();
+        format!("{{ name: {}, url: \"nats://{login}{}\" }}", config.info.gateway, config.url)
     }
 
     /// Waits until it has links to all of these for each internal account, and to no other.
@@ -164,6 +181,26 @@ fn members_find_each_other_lose_each_other_and_find_each_other_again() {
     [a, b, d].into_iter().for_each(Member::stop);
 }
 
+/// A `tls{}` that both sides of a link may have, with the folder of its files.
+fn tls() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    write("ca.pem", params.self_signed(&key).unwrap().pem());
+    let authority = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    write("own.pem", params.signed_by(&key, &authority).unwrap().pem());
+    write("own.key", key.serialize_pem());
+    let at = folder.path().display();
+    let tls = format!(
+        "tls {{ cert_file: \"{at}/own.pem\", key_file: \"{at}/own.key\", ca_file: \"{at}/ca.pem\" }}\n"
+    );
+    (folder, tls)
+}
+
 /// Two members with these in their `cluster{}`, of which the second logs in so, talk to each other.
 fn talk(one: &str, login: &str, other: &str) {
     let a = Member::start("A", None, one);
@@ -185,23 +222,56 @@ fn members_talk_with_every_kind_of_route() {
     talk("compression: s2_fast", "", "compression: s2_best");
     talk("permissions { import: [\"a\"], export: [\"a\"] }", "", "");
     talk("authorization { user: u, password: p }\nno_advertise: true", "u:p@", "");
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    write("ca.pem", params.self_signed(&key).unwrap().pem());
-    let authority = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    write("own.pem", params.signed_by(&key, &authority).unwrap().pem());
-    write("own.key", key.serialize_pem());
-    let at = folder.path().display();
-    let tls = format!(
-        "tls {{ cert_file: \"{at}/own.pem\", key_file: \"{at}/own.key\", ca_file: \"{at}/ca.pem\" }}\n"
-    );
+    let (_folder, tls) = tls();
     talk(&tls, "", &tls);
     talk(&format!("{tls}compression: s2_fast"), "", &format!("{tls}pool_size: -1"));
+}
+
+/// Two clusters, the second of which logs in so, are linked, each member with each other one.
+fn talk_across(inner: &str, login: &str) {
+    let a = Member::start_joined("A", "A1", None, (inner, ""));
+    let to_a = a.gateway(login);
+    let b = Member::start_joined("B", "B1", None, (inner, &to_a));
+    // Heard of over the routes and gateways of others.
+    let c = Member::start_joined("A", "A2", Some(a.port()), (inner, ""));
+    let d = Member::start_joined("B", "B2", Some(b.port()), (inner, &to_a));
+    let all = [&a, &b, &c, &d];
+    for member in all {
+        let others: Vec<_> = all.into_iter().filter(|other| other.store != member.store).collect();
+        member.is_linked_to(&others);
+    }
+    for account in INTERNAL_ACCOUNTS {
+        for (one, other) in [(&a, &b), (&a, &d), (&b, &c), (&d, &c), (&a, &c), (&d, &b)] {
+            one.reaches(other, account);
+            other.reaches(one, account);
+        }
+    }
+    let clusters = |member: &Member| -> BTreeSet<_> {
+        let peers = member.server.cluster.as_ref().unwrap().mesh.linked_peers(RAFT_ACCOUNT);
+        peers.iter().map(|peer| (peer.said().name.clone(), peer.said().cluster.clone())).collect()
+    };
+    let named = |named: [(&str, &str); 3]| named.map(|(name, of)| (name.to_owned(), of.to_owned())).into();
+    assert_eq!(clusters(&a), named([("A2", "A"), ("B1", "B"), ("B2", "B")]));
+    // Those are no routes.
+    assert!(a.server.monitor.routes().iter().all(|route| route.remote_name == "A2"));
+    // The gateway of one is lost, and of another one that is new there is word of others.
+    b.stop();
+    a.is_linked_to(&[&c, &d]);
+    c.is_linked_to(&[&a, &d]);
+    let b = Member::start_joined("B", "B1", Some(d.port()), (inner, &to_a));
+    for (member, others) in [(&a, [&b, &c, &d]), (&b, [&a, &c, &d]), (&c, [&a, &b, &d])] {
+        member.is_linked_to(&others);
+        others.iter().for_each(|other| member.reaches(other, RAFT_ACCOUNT));
+    }
+    [a, b, c, d].into_iter().for_each(Member::stop);
+}
+
+#[test]
+fn members_of_clusters_that_gateways_join_find_each_other() {
+    talk_across("", "");
+    talk_across("authorization { user: u, password: p }", "u:p@");
+    let (_folder, tls) = tls();
+    talk_across(&tls, "");
 }
 
 #[test]
@@ -210,7 +280,8 @@ fn links_of_members_are_routes_and_their_accounts_are_nowhere() {
     let b = Member::start("B", Some(a.port()), "");
     a.is_linked_to(&[&b]);
     b.is_linked_to(&[&a]);
-    b.reaches(&a, BULK_ACCOUNT);
+    // What comes there shows that its interest has come here.
+    INTERNAL_ACCOUNTS.iter().for_each(|account| a.reaches(&b, account));
     let monitor = &a.server.monitor;
     let routes = monitor.routes();
     let accounts: BTreeSet<_> = routes.iter().filter_map(|route| route.account.as_deref()).collect();

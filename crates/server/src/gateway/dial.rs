@@ -6,7 +6,7 @@ use crate::logging::Logger;
 use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::{LinkOffer, LinkTls};
+use crate::tls::LinkTls;
 use myelin_mesh::RouteUrl;
 use myelin_mesh::gateway::Gateways;
 use myelin_mesh::gateway::remote::GatewayRemote;
@@ -71,8 +71,12 @@ impl GatewayDialler {
         *write_lock(&self.remotes) = remotes;
     }
 
-    fn own_offer(&self, remote: &GatewayRemote) -> Option<Arc<LinkOffer>> {
-        read_lock(&self.remotes).get(remote.name()).cloned()
+    /// TLS for a server of another cluster, at this host.
+    pub(super) fn security(&self, cluster: &str, host: &str) -> Option<LinkSecurity> {
+        let own = read_lock(&self.remotes).get(cluster).cloned();
+        let offer = own.or_else(|| self.tls.get())?;
+        let name = offer.name_of(host);
+        Some(LinkSecurity::Gateway(offer, Some(name)))
     }
 
     /// Dials a cluster until one of its servers answers, or it is given up.
@@ -174,11 +178,7 @@ impl GatewayDialler {
         let Some(gateways) = self.gateways(remote) else { return };
         match stream.into_std() {
             Ok(stream) => {
-                let offer = self.own_offer(remote).or_else(|| self.tls.get());
-                let security = offer.map(|offer| {
-                    let name = offer.name_of(&url.host);
-                    LinkSecurity::Gateway(offer, Some(name))
-                });
+                let security = self.security(remote.name(), &url.host);
                 let with = LinkWith::Gateway(gateways, GatewayDial::Dialled(Arc::clone(remote), url));
                 let new = NewLink { stream, peer, with, security, upgrade: None };
                 listener::place(&self.mailboxes, Mail::Link(Box::new(new)));

@@ -6,6 +6,7 @@
 mod dial;
 mod options;
 
+use crate::cluster::{ForeignSecurity, GroupPart};
 use crate::listener;
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
@@ -82,6 +83,7 @@ pub(crate) fn start(
     options: &Options,
     (broker, mailboxes, log, control): GatewayParts<'_>,
     (monitor, offers): (&Monitor, GatewayOffers),
+    groups: Option<&GroupPart>,
 ) -> Result<Option<RunningGateways>, String> {
     let Some(name) = name(options) else { return Ok(None) };
     let gateway = &options.gateway;
@@ -94,7 +96,7 @@ pub(crate) fn start(
     let shown = os_error::with_port(host, address.port());
     log.info(format_args!("Gateway name is {name}"));
     log.info(format_args!("Listening for gateways connections on {shown}"));
-    let config = options::config(options, broker, address.port())?;
+    let config = options::config(options, (broker, groups), address.port())?;
     let what = if gateway.advertise.is_some() { "Advertise address" } else { "Address" };
     let is = if gateway.advertise.is_some() { "is set to" } else { "is" };
     log.info(format_args!("{what} for gateway {name:?} {is} {}", config.url));
@@ -118,6 +120,12 @@ pub(crate) fn start(
 }
 
 impl RunningGateways {
+    /// TLS by which servers of other clusters are dialled.
+    pub(crate) fn security(&self) -> ForeignSecurity {
+        let dialler = Arc::clone(&self.dialler);
+        Arc::new(move |cluster, host| dialler.security(cluster, host))
+    }
+
     /// Other certificates for links that begin from now on. Links of servers whose keys are no
     /// longer among those that are `pinned` end; `None` where the pins are as before.
     pub(crate) fn reload(&self, offers: GatewayOffers, pinned: Option<&BTreeSet<String>>) {
@@ -125,6 +133,7 @@ impl RunningGateways {
         self.tls.set(offer);
         self.dialler.set_remotes(remotes);
         let Some(pinned) = pinned.filter(|pinned| !pinned.is_empty()) else { return };
+        self.gateways.end_foreign_strangers(pinned);
         let links = self.gateways.outbound().into_iter().chain(self.gateways.inbound());
         let strangers: Vec<_> = links.filter(|link| !pinned.contains(&link.facts().key)).collect();
         if !strangers.is_empty() {

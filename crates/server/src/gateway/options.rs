@@ -1,6 +1,6 @@
 //! From options to the configuration of the gateway.
 
-use crate::cluster::own_urls;
+use crate::cluster::{GroupPart, own_urls};
 use crate::tls::LINK_TIMEOUT;
 use myelin_auth::StoredSecret;
 use myelin_broker::Broker;
@@ -20,20 +20,24 @@ pub(crate) fn name(options: &Options) -> Option<&str> {
     options.gateway.name.as_deref().filter(|_| options.gateway.listener.port.is_some())
 }
 
-/// Checks for what a gateway needs and this version does not have.
+/// Checks for what JetStream needs beside a gateway.
 ///
 /// # Errors
 /// Names it.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
-    if options.jetstream.enabled && name(options).is_some() {
-        let what = "\"jetstream\" together with \"gateway\" needs a JetStream of several clusters";
-        return Err(format!("{what}, which this version of Myelin does not have"));
+    if options.jetstream.enabled && name(options).is_some() && options.cluster.listener.port.is_none() {
+        // Compat: the reference wants routes as well.
+        return Err("\"jetstream\" together with \"gateway\" needs \"cluster\"".to_owned());
     }
     Ok(())
 }
 
 /// Configuration of the gateway; `port`: where other clusters are accepted.
-pub(super) fn config(options: &Options, broker: &Broker, port: u16) -> Result<GatewayConfig, String> {
+pub(super) fn config(
+    options: &Options,
+    (broker, groups): (&Broker, Option<&GroupPart>),
+    port: u16,
+) -> Result<GatewayConfig, String> {
     let (gateway, info) = (&options.gateway, broker.info());
     let name = gateway.name.clone().unwrap_or_default();
     let login = gateway.authorization.user.as_ref().map(|user| {
@@ -58,6 +62,8 @@ pub(super) fn config(options: &Options, broker: &Broker, port: u16) -> Result<Ga
         gateway_url: url.clone(),
         gateway_nrp: true,
         gateway_iom: true,
+        domain: groups.map_or_else(String::new, |_| info.domain),
+        myelin: groups.map(|groups| groups.server.clone()),
         ..PeerInfo::default()
     };
     let others = gateway.gateways.iter().filter(|remote| remote.name != name);

@@ -1,14 +1,15 @@
 //! Formation of the cluster's JetStream: which servers make the meta group, and when.
 //!
 //! A store that was in a cluster before knows the members of its meta group. A new one asks the
-//! servers that are linked. Where none of them has a meta group, a new one is made when as many are
-//! linked as routes are configured, and has these.
+//! servers that are linked. Where none of them has a meta group, a new one is made when as many of
+//! the cluster are linked as routes are configured, and some of each other cluster that the gateway
+//! names, and has these.
 
 use super::RunningJetStream;
 use crate::cluster::{GroupPart, takes_part};
 use myelin_broker::{Broker, LinkedPeer, PeerObserver};
 use myelin_conf::options::Options;
-use myelin_jetstream::{GroupSettings, JetStream, KeptLogBounds, peer_id};
+use myelin_jetstream::{FoundingTerms, GroupSettings, JetStream, KeptLogBounds, peer_id};
 use myelin_replica::Peer;
 use myelin_wire::peer::groups::{BULK_ACCOUNT, GroupServer, RAFT_ACCOUNT};
 use std::collections::BTreeSet;
@@ -49,9 +50,10 @@ impl RunningJetStream {
         if self.jetstream.has_meta(RAFT_ACCOUNT) {
             self.jetstream.begin_meta(&[])?;
         }
-        self.jetstream.seek_meta(expected(options))?;
+        let terms = FoundingTerms { expected: expected(options), clusters: clusters(options) };
+        self.jetstream.seek_meta(terms)?;
         let formation = Formation { jetstream: Arc::clone(&self.jetstream) };
-        let server = GroupServer { store: me.to_string(), incarnation };
+        let server = GroupServer { store: me.to_string(), incarnation, servers: Vec::new() };
         Ok(Some(GroupPart { server, observer: Arc::new(formation) }))
     }
 }
@@ -74,6 +76,13 @@ fn expected(options: &Options) -> usize {
     routes.len() + 1
 }
 
+/// Other clusters that the gateway leads to.
+fn clusters(options: &Options) -> Vec<String> {
+    let Some(own) = crate::gateway::name(options) else { return Vec::new() };
+    let named = options.gateway.gateways.iter().map(|remote| &remote.name);
+    named.filter(|name| *name != own).cloned().collect()
+}
+
 impl PeerObserver for Formation {
     fn peer_linked(&self, peer: &LinkedPeer) {
         let said = peer.said();
@@ -83,7 +92,8 @@ impl PeerObserver for Formation {
         if let Some(id) = Peer::parse(&said.store) {
             self.jetstream.peer_linked(id, peer);
         }
-        self.jetstream.server_linked(&said.name);
+        self.jetstream.server_is_of(&said.name, said.is_foreign.then_some(&*said.cluster));
+        self.jetstream.server_linked(&said.name, &said.cluster);
     }
 
     fn peer_unlinked(&self, peer: &LinkedPeer) {
@@ -93,5 +103,9 @@ impl PeerObserver for Formation {
         {
             self.jetstream.peer_unlinked(id, peer);
         }
+    }
+
+    fn cluster_heard(&self, cluster: &str, has_any: bool) {
+        self.jetstream.cluster_heard(cluster, has_any);
     }
 }

@@ -392,6 +392,10 @@ impl Host for Threads {
         self.broker.cluster().to_string()
     }
 
+    fn other_clusters(&self) -> Vec<String> {
+        self.broker.other_clusters()
+    }
+
     fn placement_facts(&self) -> PlacementFacts {
         let facts = self.placement.get().cloned().unwrap_or_default();
         PlacementFacts { tags: self.broker.labels().tags.clone(), ..facts }

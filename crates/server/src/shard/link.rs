@@ -58,6 +58,16 @@ pub(crate) enum LinkWith {
     Gateway(Arc<Gateways>, GatewayDial),
 }
 
+impl LinkWith {
+    fn is_between_clusters(&self) -> bool {
+        match self {
+            Self::Route(_, LinkSide::Dialled(dial)) => dial.cluster.is_some(),
+            Self::Route(_, LinkSide::Accepted) | Self::LeafNode(..) => false,
+            Self::Gateway(..) => true,
+        }
+    }
+}
+
 /// Bytes per read, and before it is known who the other side is.
 const READ: usize = 256 * 1024;
 const READ_UNKNOWN: usize = 8 * 1024;
@@ -121,9 +131,9 @@ pub(super) fn open(
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let socket = Box::new(socket);
     let conn = match &with {
-        LinkWith::Route(..) => local.broker.connect_link(endpoint, socket),
+        with if with.is_between_clusters() => local.broker.connect_gateway(endpoint, socket),
         LinkWith::LeafNode(..) => local.broker.connect_leaf(endpoint, socket, is_web_socket),
-        LinkWith::Gateway(..) => local.broker.connect_gateway(endpoint, socket),
+        _ => local.broker.connect_link(endpoint, socket),
     };
     let handle = ConnHandle::new(Arc::clone(&conn), write, tls, ConnLayers::OfLink(Arc::clone(&layers)));
     let now = Instant::now();
@@ -271,6 +281,9 @@ impl LinkTask {
             };
             self.local.flush_soon();
             self.held.advance(ingested.bytes);
+            if let Some(successor) = self.session.take_successor() {
+                self.session = successor;
+            }
             self.tell_interest();
             self.check_alarm();
             if self.session.take_wish_for_tls() {

@@ -1,8 +1,9 @@
 //! Servers that take part in groups of replicas: what their INFO says of that, and the accounts of
 //! the links between them.
 //!
-//! The field `myelin` of INFO is `{"v":1,"store":"<id>","incarnation":<n>,"raft":true}`. Other
-//! servers do not know it and leave it aside.
+//! The field `myelin` of INFO is `{"v":1,"store":"<id>","incarnation":<n>,"raft":true}`; between
+//! clusters it has `"servers":[{"id":"<id>","url":"<host:port>"}]` besides. Other servers do not
+//! know it and leave it aside.
 
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
@@ -31,17 +32,31 @@ pub struct GroupServer {
     pub store: String,
     /// Number of its life: greater with each start on that store.
     pub incarnation: u64,
+    /// Servers of its cluster that take part, itself among them: said between clusters only.
+    pub servers: Vec<GroupAddress>,
 }
 
 impl Serialize for GroupServer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut said = serializer.serialize_struct("GroupServer", 4)?;
+        let mut said = serializer.serialize_struct("GroupServer", 5)?;
         said.serialize_field("v", &VERSION)?;
         said.serialize_field("store", &self.store)?;
         said.serialize_field("incarnation", &self.incarnation)?;
         said.serialize_field("raft", &true)?;
+        if !self.servers.is_empty() {
+            said.serialize_field("servers", &self.servers)?;
+        }
         said.end()
     }
+}
+
+/// A server of a cluster that takes part in groups, as servers of other clusters are told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GroupAddress {
+    /// Id of the server.
+    pub id: String,
+    /// `host:port` of its gateway.
+    pub url: String,
 }
 
 /// INFO, but for all of it that is not Myelin's.
@@ -56,19 +71,22 @@ struct SaidGroups {
     store: String,
     incarnation: u64,
     raft: bool,
+    #[serde(default)]
+    servers: Vec<GroupAddress>,
 }
 
 /// The field of an INFO whose JSON this is; `None` where that is absent or makes no sense.
 pub(super) fn read(json: &[u8]) -> Option<GroupServer> {
-    let SaidGroups { v, store, incarnation, raft } = serde_json::from_slice::<SaidInfo>(json).ok()?.myelin;
+    let SaidGroups { v, store, incarnation, raft, servers } =
+        serde_json::from_slice::<SaidInfo>(json).ok()?.myelin;
     let is_id =
         (1..=LONGEST_STORE).contains(&store.len()) && store.bytes().all(|b| b.is_ascii_alphanumeric());
-    (v == VERSION && raft && is_id).then_some(GroupServer { store, incarnation })
+    (v == VERSION && raft && is_id).then_some(GroupServer { store, incarnation, servers })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::GroupServer;
+    use super::{GroupAddress, GroupServer};
     use crate::peer::info::PeerInfo;
 
     fn read(field: &str) -> Option<GroupServer> {
@@ -80,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read_again() {
-        let server = GroupServer { store: "0Az9".into(), incarnation: u64::MAX };
+        let server = GroupServer { store: "0Az9".into(), incarnation: u64::MAX, servers: Vec::new() };
         let info = PeerInfo { myelin: Some(server.clone()), ..PeerInfo::default() };
         let line = String::from_utf8(info.line()).expect("JSON is text");
         let field = r#""myelin":{"v":1,"store":"0Az9","incarnation":18446744073709551615,"raft":true}"#;
@@ -91,9 +109,24 @@ mod tests {
     }
 
     #[test]
+    fn servers_of_a_cluster_are_read_again() {
+        let servers = vec![GroupAddress { id: "NA".into(), url: "h:7222".into() }];
+        let server = GroupServer { store: "S".into(), incarnation: 7, servers };
+        let info = PeerInfo { myelin: Some(server), ..PeerInfo::default() };
+        let line = String::from_utf8(info.line()).expect("JSON is text");
+        assert!(line.contains(r#""raft":true,"servers":[{"id":"NA","url":"h:7222"}]"#), "{line}");
+        let json = line.strip_prefix("INFO ").expect("it is INFO");
+        assert_eq!(PeerInfo::parse(json.as_bytes()).expect("it was written here"), info);
+        for wrong in ["null", "1", "[1]", r#"[{"id":"NA"}]"#, r#"{"id":"NA","url":"h:1"}"#] {
+            let good = r#""v":1,"store":"S","incarnation":7,"raft":true"#;
+            assert_eq!(read(&format!(r#""myelin":{{{good},"servers":{wrong}}},"#)), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn what_makes_no_sense_is_no_member_and_no_error() {
         let good = r#""v":1,"store":"S","incarnation":7,"raft":true"#;
-        let server = GroupServer { store: "S".into(), incarnation: 7 };
+        let server = GroupServer { store: "S".into(), incarnation: 7, servers: Vec::new() };
         assert_eq!(read(&format!(r#""myelin":{{{good},"later":{{}}}},"#)), Some(server));
         assert_eq!(read(""), None);
         for (from, to) in [

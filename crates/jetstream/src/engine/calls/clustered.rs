@@ -205,7 +205,7 @@ impl Call {
             (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
             (Created::New(config), _) => {
                 let facts = meta.facts_for(&self.jetstream, &config).await;
-                let peers = meta.place_stream(&self.jetstream, &config, &facts)?;
+                let peers = meta.place_stream(&config, &facts, &self.asking_clusters())?;
                 let now = self.jetstream.host.now();
                 let replaces = meta.view().removed(self.account.account().name(), name);
                 let made = self.jetstream.new_assignment(self.account.account().name(), *config, peers, now);
@@ -302,7 +302,7 @@ impl Call {
                 let has_tags = wanted.tags.is_some();
                 let facts = if has_tags { meta.facts(&self.jetstream).await } else { BTreeMap::new() };
                 let me = &self.jetstream.settings.server_name;
-                let heir = meta.successor(&self.jetstream, (&wanted, &facts), (me, servers))?;
+                let heir = meta.successor((&wanted, &facts), (me, servers))?;
                 peer_of(&heir)
             }
         };
@@ -368,21 +368,27 @@ impl Call {
         })
     }
 
-    /// Mirrors of a stream beside itself; nothing where there are none.
+    /// Mirrors of a stream beside itself, those nearest to who asks first; nothing where there are
+    /// none.
     pub(super) fn alternates_of(&self, name: &str) -> Vec<StreamAlternate> {
         let Some(meta) = self.jetstream.meta() else { return Vec::new() };
-        let cluster = self.jetstream.host.cluster();
-        let mirrors = meta.view().mirrors_of(self.account.account().name(), name);
+        let account = self.account.account().name();
+        let mirrors = meta.view().mirrors_of(account, name);
         if mirrors.is_empty() {
             return Vec::new();
         }
-        let domain = &self.jetstream.settings.domain;
-        let alternate = |name: &str| StreamAlternate {
-            name: name.to_owned(),
-            domain: domain.clone(),
-            cluster: cluster.clone(),
+        let names = [name].into_iter().chain(mirrors.iter().map(String::as_str));
+        let assigned: Vec<_> = names.filter_map(|name| meta.view().get(account, name)).collect();
+        let alternate = |one: Arc<Assignment>| StreamAlternate {
+            name: one.key.stream.clone(),
+            domain: self.jetstream.settings.domain.clone(),
+            cluster: meta.cluster_of_stream(&one),
         };
-        [name].into_iter().chain(mirrors.iter().map(String::as_str)).map(alternate).collect()
+        let mut all: Vec<_> = assigned.into_iter().map(alternate).collect();
+        let near = self.asking_clusters();
+        let place = |of: &StreamAlternate| near.iter().position(|cluster| *cluster == of.cluster);
+        all.sort_by_key(|of| place(of).unwrap_or(near.len()));
+        all
     }
 
     /// Place of a consumer of a stream; `None` where the server is alone.
@@ -401,7 +407,7 @@ impl JetStream {
 
     /// Where a stream is.
     pub(in crate::engine) fn cluster_info(&self, live: &LiveStream) -> ClusterInfo {
-        let (name, me) = (self.host.cluster(), self.settings.server_name.clone());
+        let (mut name, me) = (self.host.cluster(), self.settings.server_name.clone());
         let alone = ClusterInfo { name: name.clone(), leader: me, ..ClusterInfo::default() };
         let Some(meta) = self.meta() else { return alone };
         let assignment = meta.view().get(live.account_name(), live.name());
@@ -412,6 +418,10 @@ impl JetStream {
             return alone;
         }
         let leader = leadership.leader.map(|leader| meta.name_of(leader)).unwrap_or_default();
+        if !leader.is_empty() {
+            // While it moves to another one this server may be there already.
+            name = meta.cluster_of(&leader);
+        }
         let servers: Vec<String> = assignment.servers().cloned().collect();
         let mut replicas = self.replicas_of(&meta, live, &servers);
         replicas.retain(|replica| replica.name != leader);
@@ -444,7 +454,7 @@ impl JetStream {
         let is_hidden = has_fewer && !change.is_move;
         let replicas = of.peers.iter().filter(|_| !is_hidden).filter_map(shown).collect();
         let status = live.role().leads().then(|| self.status_of_change(meta, live, of));
-        let (created, name) = (change.created, self.host.cluster());
+        let (created, name) = (change.created, meta.cluster_of_stream(of));
         Some(DesiredInfo { created, name, replicas, origin, status })
     }
 

@@ -6,6 +6,7 @@
 //! a subject means, counted, and told to whoever listens for the audit.
 
 mod account;
+mod asking;
 mod backup;
 mod cluster;
 mod clustered;

@@ -47,7 +47,8 @@ impl Call {
         }
         let now = self.jetstream.host.now();
         if moves {
-            let peers = meta.place_moved(&self.jetstream, (known, config)).await?;
+            let asking = self.asking_clusters();
+            let peers = meta.place_moved(&self.jetstream, (known, config), &asking).await?;
             return Ok(Self::on_the_move(known, peers, now));
         }
         if !is_scaled {
@@ -103,7 +104,8 @@ impl Call {
         let mut peers = rest;
         if !leaving.is_empty() {
             let facts = meta.facts_for(&self.jetstream, &config).await;
-            let terms = PlaceTerms::new(&config, &facts, &known.leaves);
+            let cluster = leaving.first().map(|server| meta.cluster_of(server)).unwrap_or_default();
+            let terms = PlaceTerms::new(&config, &facts, (&known.leaves, &cluster));
             let wanted = peers.len() + leaving.len();
             peers = match meta.place_with(&peers, wanted, &terms) {
                 Ok(placed) => placed,
@@ -136,20 +138,16 @@ impl Call {
             placement.tags.get_or_insert_default().extend(request.tags);
         }
         let facts = meta.facts_for(&self.jetstream, &config).await;
-        let rest: Vec<String> = known.peers.iter().filter(|server| **server != gone).cloned().collect();
-        let mut not = known.leaves.clone();
-        not.push(gone);
-        let terms = PlaceTerms::new(&config, &facts, &not);
-        let peers = meta.place_with(&rest, known.peers.len(), &terms)?;
+        let peers = meta.place_away(&known, &gone, (&config, &facts))?;
         Self::may_move(&known)?;
         let moved = Self::on_the_move(&known, peers, self.jetstream.host.now()).with_origin(&known);
         meta.propose(&self.proposal(AnswerKind::Update, moved), on).await
     }
 
     fn named_member(&self, meta: &Meta, request: &MoveRequest, server: &str) -> Result<String, ApiError> {
-        let is_of = |wanted: &str, own: String| wanted.is_empty() || wanted == own;
-        let is_here = is_of(&request.cluster, self.jetstream.host.cluster())
-            && is_of(&request.domain, self.jetstream.settings.domain.clone());
+        let is_of = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+        let is_here = is_of(&request.cluster, &meta.cluster_of(server))
+            && is_of(&request.domain, &self.jetstream.settings.domain);
         let known = meta.servers().iter().find(|known| is_here && *known == server).cloned();
         known.ok_or(ApiError::CLUSTER_SERVER_NOT_MEMBER)
     }
@@ -233,7 +231,8 @@ impl Call {
             return if leave == Leave::Remove { Ok(done.into()) } else { Err(ApiError::PEER_REMAP) };
         };
         let facts = meta.facts_for(&self.jetstream, &known.config).await;
-        let terms = PlaceTerms::new(&known.config, &facts, &known.leaves);
+        let cluster = meta.cluster_of_stream(&known);
+        let terms = PlaceTerms::new(&known.config, &facts, (&known.leaves, &cluster));
         let peers = meta.place_without(&known, gone, &terms).map_err(|_| ApiError::PEER_REMAP)?;
         let proposal = self.proposal(AnswerKind::Update, known.moved(peers, self.jetstream.host.now()));
         // This server answers.

@@ -392,6 +392,17 @@ impl Groups {
         lock(&self.peers).link(peer, link);
     }
 
+    /// Another server has said of which cluster it is; `None`: of this server's.
+    pub(super) fn is_of(&self, peer: Peer, cluster: Option<&str>) {
+        lock(&self.peers).is_of(peer, cluster);
+    }
+
+    /// The cluster of a server that was linked in this life.
+    pub(super) fn cluster_of(&self, peer: Peer) -> Option<String> {
+        let known = lock(&self.peers).cluster_of(peer).map(|foreign| foreign.map(str::to_owned));
+        known.map(|foreign| foreign.unwrap_or_else(|| self.host.cluster()))
+    }
+
     /// The link for frames to another server has ended. Answers whether there is no other one.
     pub(super) fn is_unlinked(&self, peer: Peer, link: &LinkedPeer) -> bool {
         lock(&self.peers).unlink(peer, link)

@@ -23,11 +23,14 @@ pub(super) struct Peers {
     lives: BTreeMap<Peer, u32>,
     /// Links for frames.
     links: BTreeMap<Peer, LinkedPeer>,
+    /// Clusters as links have said last; `None`: this server's.
+    clusters: BTreeMap<Peer, Option<String>>,
 }
 
 impl Peers {
     pub(super) fn new(incarnation: u64) -> Self {
-        Self { liveness: Liveness::new(incarnation, &[], 0), lives: BTreeMap::new(), links: BTreeMap::new() }
+        let (lives, links, clusters) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { liveness: Liveness::new(incarnation, &[], 0), lives, links, clusters }
     }
 
     pub(super) fn know(&mut self, peer: Peer, now: u64) {
@@ -63,6 +66,16 @@ impl Peers {
             self.links.remove(&peer);
         }
         is_last
+    }
+
+    /// A server has said of which cluster it is; `None`: of this server's.
+    pub(super) fn is_of(&mut self, peer: Peer, cluster: Option<&str>) {
+        self.clusters.insert(peer, cluster.map(str::to_owned));
+    }
+
+    /// The cluster of a server that was linked in this life: `Some(None)` is this server's.
+    pub(super) fn cluster_of(&self, peer: Peer) -> Option<Option<&str>> {
+        self.clusters.get(&peer).map(Option::as_deref)
     }
 
     /// Bytes that wait for a server's socket.

@@ -3,7 +3,8 @@
 //! Owns what is said before a server is a member, and when a new group is formed: when as many
 //! servers are linked as are configured, and all of them have said that they have none, and that
 //! they are linked with just these. So one that comes later does not found a group of its own, and
-//! five servers that start at once, of which each is configured with three, found no two.
+//! five servers that start at once, of which each is configured with three, found no two. Where
+//! gateways join clusters, each that is configured has to be heard of, too: `founding.rs`.
 //!
 //! Servers that a server was linked with only become more. So of two sets of servers in which all
 //! name their set, and that share a server, one holds the other; and whoever has founded the
@@ -19,6 +20,7 @@
 //! `_joined_.<peer>`. A member that hears of no leader asks, too: it may have been removed, or it
 //! comes back.
 
+use super::founding::{FoundingTerms, SaidNone, Seeking};
 use super::{JetStream, Meta, peer_of};
 use crate::engine::CallScope;
 use crate::engine::cluster::MetaSearch;
@@ -29,18 +31,14 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Seq, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Nanoseconds between two questions of a server that is no member yet.
 const PAUSE: Timestamp = 100_000_000;
-/// Servers that found a group have agreed for so long on who they are.
-const AGREED: Timestamp = 400_000_000;
 /// Nanoseconds until what a disk has refused is tried again.
 const BEGIN_AGAIN: Timestamp = 2_000_000_000;
-/// A server that was silent for so long has gone before there was a group.
-const GONE: Timestamp = 10_000_000_000;
 /// Where all servers hear questions.
 const QUESTIONS: &str = "_join_";
 
@@ -53,6 +51,9 @@ struct JoinQuestion {
     life: u64,
     /// Servers that founded the group that it is a member of, with commas, if it is of one.
     founders: Option<String>,
+    /// When it was asked, by the clock of who asks.
+    #[serde(default)]
+    at: Timestamp,
 }
 
 /// Answer of another one.
@@ -76,6 +77,9 @@ struct JoinAnswer {
     life: u64,
     #[serde(default)]
     asked: u64,
+    /// When that was; 0: the version before does not say.
+    #[serde(default)]
+    asked_at: Timestamp,
     /// Lives of the founders, where who answers has founded the group in this life.
     #[serde(default)]
     lives: BTreeMap<String, u64>,
@@ -107,14 +111,6 @@ struct FoundServers {
     is_new: bool,
 }
 
-/// Word of a server that it is a member of no group.
-struct SaidNone {
-    /// Servers that it names.
-    servers: BTreeSet<String>,
-    life: u64,
-    at: Timestamp,
-}
-
 impl Timer for BeginAgain {
     fn fire(&self) {
         let Some(greeter) = self.greeter.upgrade() else { return };
@@ -125,34 +121,16 @@ impl Timer for BeginAgain {
     }
 }
 
-struct Seeking {
-    /// Servers that a new group has, this one among them.
-    expected: usize,
-    /// This server, and those that are or were linked.
-    linked: BTreeSet<String>,
-    /// When these were linked, or have said something.
-    heard: BTreeMap<String, Timestamp>,
-    /// Servers that have said that they are members of no group.
-    without: BTreeMap<String, SaidNone>,
-    /// Lives of the founders, where this server has founded the group in this life.
-    lives: BTreeMap<String, u64>,
-    /// Since when all of these name the same.
-    agreed: Option<Timestamp>,
-    /// Whether this server is a member, or about to be one.
-    is_over: bool,
-}
-
 impl Greeter {
-    /// Takes part in greetings. `expected`: how many servers a new group has.
+    /// Takes part in greetings. `terms`: when a new group is founded.
     pub(in crate::engine) fn begin(
         jetstream: &Arc<JetStream>,
         groups: &Arc<Groups>,
-        expected: usize,
+        terms: FoundingTerms,
     ) -> Arc<Self> {
         let is_over = jetstream.meta().is_some();
         let name = jetstream.settings.server_name.clone();
-        let linked = BTreeSet::from([name.clone()]);
-        let seeking = Seeking::new(expected, linked, is_over);
+        let seeking = Seeking::new(&name, terms, jetstream.host.now(), is_over);
         let greeter = Arc::new_cyclic(|me| Self {
             jetstream: Arc::downgrade(jetstream),
             groups: Arc::clone(groups),
@@ -185,7 +163,8 @@ impl Greeter {
             return;
         }
         let (asking, asked, life) = (&question.name, question.life, self.groups.incarnation());
-        let mut answer = JoinAnswer { name: self.name.clone(), life, asked, ..JoinAnswer::default() };
+        let (name, asked_at) = (self.name.clone(), question.at);
+        let mut answer = JoinAnswer { name, life, asked, asked_at, ..JoinAnswer::default() };
         if let Some(meta) = meta {
             match &question.founders {
                 Some(founders) if *founders != meta.founders => meta.note_strange(jetstream, founders),
@@ -206,7 +185,8 @@ impl Greeter {
     }
 
     fn hear(&self, jetstream: &Arc<JetStream>, answer: JoinAnswer) {
-        let JoinAnswer { name, founders, servers, removed, removed_at, life, asked, lives } = answer;
+        let JoinAnswer { name, founders, servers, removed, removed_at, life, asked, asked_at, lives } =
+            answer;
         let own_life = self.groups.incarnation();
         let is_of_before = asked == 0 && founders.is_some();
         if asked != own_life && !is_of_before {
@@ -232,12 +212,13 @@ impl Greeter {
         let now = jetstream.host.now();
         seeking.linked.insert(name.clone());
         seeking.heard.insert(name.clone(), now);
-        seeking.hear(name, SaidNone { servers: servers.into_iter().collect(), life, at: now });
+        // What was under way for long is older than its arrival.
+        let at = if asked_at == 0 { now } else { asked_at.min(now) };
+        seeking.hear(name, SaidNone { servers: servers.into_iter().collect(), life, at });
         if seeking.may_found(&self.name, now) {
             seeking.is_over = true;
             let founders: Vec<String> = seeking.linked.iter().cloned().collect();
-            let lives = seeking.without.iter().map(|(name, said)| (name.clone(), said.life));
-            seeking.lives = lives.chain([(self.name.clone(), own_life)]).collect();
+            seeking.note_lives(&self.name, own_life);
             drop(seeking);
             let members = founders.clone();
             self.begin_meta(jetstream, FoundServers { founders, members, is_new: true });
@@ -258,54 +239,16 @@ impl Greeter {
     }
 }
 
-impl Seeking {
-    fn new(expected: usize, linked: BTreeSet<String>, is_over: bool) -> Self {
-        let (heard, without, lives) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { expected, linked, heard, without, lives, agreed: None, is_over }
-    }
-
-    /// A server has said that it is a member of no group.
-    fn hear(&mut self, name: String, said: SaidNone) {
-        let life = said.life;
-        if self.without.insert(name, said).is_some_and(|before| before.life != life) {
-            self.agreed = None;
-        }
-    }
-
-    /// Whether a group is to be founded by all servers that are linked: they agree on who they are,
-    /// and have for a while.
-    fn may_found(&mut self, me: &str, now: Timestamp) -> bool {
-        let is_heard = |name: &String| {
-            let gone = self.heard.get(name).is_some_and(|heard| now - heard > GONE);
-            name == me || !gone
-        };
-        let there: BTreeSet<String> = self.linked.iter().filter(|name| is_heard(name)).cloned().collect();
-        if there != self.linked {
-            (self.linked, self.agreed) = (there, None);
-        }
-        let names_us = |name: &String| {
-            name == me || self.without.get(name).is_some_and(|said| said.servers == self.linked)
-        };
-        if self.linked.len() < self.expected || !self.linked.iter().all(names_us) {
-            self.agreed = None;
-            return false;
-        }
-        let since = *self.agreed.get_or_insert(now);
-        let has_said_since =
-            |name: &String| name == me || self.without.get(name).is_some_and(|said| said.at > since);
-        now - since >= AGREED && self.linked.iter().all(has_said_since)
-    }
-}
-
 impl MetaSearch for Greeter {
     fn expected(&self) -> usize {
-        lock(&self.seeking).expected
+        lock(&self.seeking).terms.expected
     }
 
-    fn is_linked(&self, name: &str) {
+    fn is_linked(&self, name: &str, cluster: &str) {
         let mut seeking = lock(&self.seeking);
         if let Some(jetstream) = self.jetstream.upgrade() {
             seeking.heard.insert(name.to_owned(), jetstream.host.now());
+            seeking.note_cluster(name, cluster, &jetstream.host.cluster());
         }
         seeking.linked.insert(name.to_owned());
         let is_over = seeking.is_over;
@@ -317,10 +260,16 @@ impl MetaSearch for Greeter {
         }
     }
 
+    fn cluster_heard(&self, cluster: &str, has_any: bool) {
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        lock(&self.seeking).hear_of_cluster(cluster, has_any, jetstream.host.now());
+    }
+
     fn ask(&self) {
-        let meta = self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
-        let founders = meta.map(|meta| meta.founders.clone());
-        let question = JoinQuestion { name: self.name.clone(), life: self.groups.incarnation(), founders };
+        let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let founders = jetstream.meta().map(|meta| meta.founders.clone());
+        let (name, life) = (self.name.clone(), self.groups.incarnation());
+        let question = JoinQuestion { name, life, founders, at: jetstream.host.now() };
         let payload = serde_json::to_vec(&question).unwrap_or_default();
         let reply = format!("_joined_.{}", self.groups.me);
         let mut out = MessageBuf::default();
@@ -336,10 +285,20 @@ impl MetaSearch for Greeter {
 
 impl Timer for Greeter {
     fn fire(&self) {
-        if !lock(&self.seeking).is_over {
-            self.ask();
-            self.arm();
+        let waits = {
+            let mut seeking = lock(&self.seeking);
+            if seeking.is_over {
+                return;
+            }
+            self.jetstream.upgrade().and_then(|jetstream| {
+                Some((seeking.waits_for(&self.name, jetstream.host.now())?, Arc::clone(&jetstream.host)))
+            })
+        };
+        if let Some((what, host)) = waits {
+            host.log(Level::Warn, format_args!("JetStream is in no cluster yet, and waits for {what}"));
         }
+        self.ask();
+        self.arm();
     }
 }
 
@@ -398,92 +357,33 @@ impl Meta {
 }
 
 impl JetStream {
-    /// Asks other servers of the cluster for its meta group, answers those that ask, and founds a
-    /// new one with `expected` servers, when so many are linked and none of them is a member of
-    /// one: to be called once, behind [`JetStream::begin_groups`], and behind
-    /// [`JetStream::begin_meta`] where the store was in a cluster before.
+    /// Asks other servers for the meta group, answers those that ask, and founds a new one on these
+    /// terms, when none of those that are linked is a member of one: to be called once, behind
+    /// [`JetStream::begin_groups`], and behind [`JetStream::begin_meta`] where the store was in a
+    /// cluster before.
     ///
     /// # Errors
     /// Groups have not begun, or this was called before.
-    pub fn seek_meta(self: &Arc<Self>, expected: usize) -> Result<(), String> {
+    pub fn seek_meta(self: &Arc<Self>, terms: FoundingTerms) -> Result<(), String> {
         let groups = self.cluster.groups.get().ok_or("groups have not begun")?;
-        let greeter = Greeter::begin(self, groups, expected);
+        let greeter = Greeter::begin(self, groups, terms);
         self.cluster.search.set(greeter).map_err(|_| "it is sought already".to_owned())
     }
 
-    /// Another server of the cluster that takes part in groups is linked: this is its name.
-    pub fn server_linked(&self, name: &str) {
+    /// Another server that takes part in groups is linked: these are its name and its cluster's.
+    pub fn server_linked(&self, name: &str, cluster: &str) {
         if peer_of(name).is_some() {
-            self.cluster.search.get().into_iter().for_each(|search| search.is_linked(name));
+            self.cluster.search.get().into_iter().for_each(|search| search.is_linked(name, cluster));
         }
+    }
+
+    /// Another cluster has said over a gateway whether some of its servers take part.
+    pub fn cluster_heard(&self, cluster: &str, has_any: bool) {
+        self.cluster.search.get().into_iter().for_each(|search| search.cluster_heard(cluster, has_any));
     }
 
     /// Asks for the meta group, of which this server is a member that hears of no leader.
     pub(super) fn ask_for_meta(&self) {
         self.cluster.search.get().into_iter().for_each(|search| search.ask());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn set(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|&name| name.to_owned()).collect()
-    }
-
-    /// Has a server say at a time, in a life of its, that it is a member of no group.
-    fn hear(seeking: &mut Seeking, (name, life): (&str, u64), at: Timestamp, servers: &[&str]) {
-        seeking.heard.insert(name.into(), at);
-        seeking.hear(name.into(), SaidNone { servers: set(servers), life, at });
-    }
-
-    #[test]
-    fn a_group_is_founded_by_servers_that_agree_on_who_they_are() {
-        let mut seeking = Seeking::new(3, set(&["n1", "n2", "n3"]), false);
-        let all = ["n1", "n2", "n3", "n4"];
-        hear(&mut seeking, ("n2", 1), 0, &all[..3]);
-        assert!(!seeking.may_found("n1", AGREED), "one has not answered");
-        hear(&mut seeking, ("n3", 1), 0, &all);
-        assert!(!seeking.may_found("n1", AGREED), "one knows of more");
-        seeking.linked.insert("n4".into());
-        ["n2", "n4"].iter().for_each(|name| hear(&mut seeking, (name, 1), 1, &all));
-        assert!(!seeking.may_found("n1", 5), "they have just agreed");
-        ["n2", "n3", "n4"].iter().for_each(|name| hear(&mut seeking, (name, 1), 6, &all));
-        assert!(!seeking.may_found("n1", 4 + AGREED), "not for long");
-        assert!(seeking.may_found("n1", 5 + AGREED));
-        // What is linked now counts, and not what has gone.
-        let agree = |seeking: &mut Seeking, at| {
-            ["n2", "n3"].iter().for_each(|name| hear(seeking, (name, 1), at, &all[..3]));
-        };
-        agree(&mut seeking, GONE + 7);
-        assert!(!seeking.may_found("n1", GONE + 7), "they have to agree anew");
-        agree(&mut seeking, GONE + 8);
-        assert!(seeking.may_found("n1", GONE + 7 + AGREED) && seeking.linked == set(&all[..3]));
-        // One was linked, and went before it had said anything.
-        seeking.linked.insert("n5".into());
-        seeking.heard.insert("n5".into(), GONE);
-        agree(&mut seeking, 2 * GONE);
-        assert!(!seeking.may_found("n1", 2 * GONE), "it may say something yet");
-        assert!(!seeking.may_found("n1", 2 * GONE + 1));
-        agree(&mut seeking, 2 * GONE + 2);
-        assert!(seeking.may_found("n1", 2 * GONE + 1 + AGREED));
-    }
-
-    /// One that says nothing more may be a member already, with an earlier life of another one that
-    /// has lost its disk: that one would take itself for new.
-    #[test]
-    fn the_last_word_of_each_founder_is_younger_than_the_agreement() {
-        let all = ["n1", "n2", "n3"];
-        let mut seeking = Seeking::new(3, set(&all), false);
-        ["n2", "n3"].iter().for_each(|name| hear(&mut seeking, (name, 1), 1, &all));
-        assert!(!seeking.may_found("n1", 2));
-        hear(&mut seeking, ("n3", 1), 3, &all);
-        assert!(!seeking.may_found("n1", 2 + AGREED), "one has said nothing since");
-        hear(&mut seeking, ("n2", 1), 4, &all);
-        hear(&mut seeking, ("n3", 2), 5, &all);
-        assert!(!seeking.may_found("n1", 2 + AGREED), "one has begun a new life");
-        ["n2", "n3"].iter().for_each(|name| hear(&mut seeking, (name, 2), 4 + AGREED, &all));
-        assert!(!seeking.may_found("n1", 5 + AGREED));
     }
 }

@@ -39,7 +39,8 @@ impl Meta {
         match leader {
             Some(leader) if leader == self.groups.me => {}
             Some(leader) => {
-                let (name, cluster) = (self.name_of(leader), jetstream.host.cluster());
+                let name = self.name_of(leader);
+                let cluster = self.cluster_of(&name);
                 let line = format_args!("JetStream cluster new metadata leader: {name}/{cluster}");
                 jetstream.host.log(Level::Info, line);
                 self.on_api(|meta, jetstream| meta.keep_waiting(jetstream));

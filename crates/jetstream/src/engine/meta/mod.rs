@@ -18,8 +18,11 @@
 mod account_use;
 mod answers;
 mod assignment;
+mod candidates;
 mod changing;
+mod clusters;
 mod formation;
+mod founding;
 mod gather;
 mod greeting;
 mod kept_facts;
@@ -44,6 +47,7 @@ use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::PendingAnswers;
+pub use founding::FoundingTerms;
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
@@ -591,6 +595,7 @@ impl GroupsObserver for Meta {
             }
             self.on_api(|meta, jetstream| {
                 meta.want_servers();
+                meta.note_clusters(jetstream);
                 meta.replace_servers(jetstream);
                 meta.offer_local(jetstream);
                 meta.report_changes(jetstream);

@@ -1,6 +1,8 @@
 //! Servers for replicas of a stream that is to have more or fewer, or others.
 
-use super::placement_facts::{Causes, Choice, FactsByServer, asks_for, needs_facts, tags_suit};
+use super::candidates::Wanted;
+use super::placement_facts::{Causes, FactsByServer, asks_for, needs_facts, tags_suit};
+use super::suitability::{clusters_for, replicas_of};
 use super::{Assignment, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
@@ -16,6 +18,8 @@ pub(in crate::engine) struct PlaceTerms<'a> {
     pub(in crate::engine) facts: &'a FactsByServer,
     /// Servers that are not to be chosen.
     pub(in crate::engine) not: &'a [String],
+    /// The cluster of those that are.
+    pub(in crate::engine) cluster: &'a str,
     /// Replicas that servers are about to get besides those that they have.
     pub(super) more: &'a ServerLoads,
 }
@@ -24,7 +28,7 @@ pub(in crate::engine) struct PlaceTerms<'a> {
 #[derive(Default)]
 pub(super) struct ServerLoads(BTreeMap<String, usize>);
 
-static NONE: ServerLoads = ServerLoads(BTreeMap::new());
+pub(super) static NONE: ServerLoads = ServerLoads(BTreeMap::new());
 
 impl ServerLoads {
     pub(super) fn of(&self, server: &str) -> usize {
@@ -43,9 +47,9 @@ impl<'a> PlaceTerms<'a> {
     pub(in crate::engine) fn new(
         config: &'a StreamConfig,
         facts: &'a FactsByServer,
-        not: &'a [String],
+        (not, cluster): (&'a [String], &'a str),
     ) -> Self {
-        Self { config, facts, not, more: &NONE }
+        Self { config, facts, not, cluster, more: &NONE }
     }
 }
 
@@ -87,29 +91,44 @@ impl Meta {
         let leaves = |server: &String| assignment.leaves.contains(server);
         present.sort_by_key(|server| (Some(server) != leader.as_ref(), leaves(server), !self.has(server)));
         present.truncate(replicas);
-        self.place_with(&present, replicas, &PlaceTerms::new(config, &facts, &assignment.leaves))
+        let cluster = self.cluster_of_stream(assignment);
+        let terms = PlaceTerms::new(config, &facts, (&assignment.leaves, &cluster));
+        self.place_with(&present, replicas, &terms)
     }
 
-    /// Servers for a stream that is to be where another placement says: those that it has and that
-    /// suit, and others.
+    /// Servers for a stream that is to be where another placement says: of a cluster as for a new
+    /// one, those that it has and that suit, and others.
     ///
     /// # Errors
-    /// There are not so many that suit.
+    /// No cluster has so many that suit.
     pub(in crate::engine) async fn place_moved(
         &self,
         jetstream: &JetStream,
         (assignment, config): (&Assignment, &StreamConfig),
+        asking: &[String],
     ) -> Result<Vec<String>, ApiError> {
         let facts = self.facts_for(jetstream, config).await;
-        let (wanted, mut taken) = (config.placement.clone().unwrap_or_default(), BTreeSet::new());
-        let stays = |server: &&String| {
-            let Some(known) = facts.get(*server) else { return !needs_facts(config) };
-            let is_alone = known.unique_tag().is_none_or(|tag| taken.insert(tag)) || asks_for(&wanted, known);
-            is_alone && tags_suit(known, &wanted, &mut Causes::default())
-        };
-        let present: Vec<String> = assignment.peers.iter().filter(stays).cloned().collect();
-        let replicas = usize::try_from(config.num_replicas).unwrap_or(1).max(1);
-        self.place_with(&present, replicas, &PlaceTerms::new(config, &facts, &assignment.leaves))
+        let wanted = config.placement.clone().unwrap_or_default();
+        let mut causes = Causes::default();
+        for cluster in clusters_for(config, asking) {
+            let mut taken = BTreeSet::new();
+            let stays = |server: &&String| {
+                if self.cluster_of(server) != cluster {
+                    return false;
+                }
+                let Some(known) = facts.get(*server) else { return !needs_facts(config) };
+                let is_alone =
+                    known.unique_tag().is_none_or(|tag| taken.insert(tag)) || asks_for(&wanted, known);
+                is_alone && tags_suit(known, &wanted, &mut Causes::default())
+            };
+            let present: Vec<String> = assignment.peers.iter().filter(stays).cloned().collect();
+            let terms = PlaceTerms::new(config, &facts, (&assignment.leaves, cluster));
+            match self.choose_with(&present, replicas_of(config), &terms) {
+                Ok(placed) => return Ok(placed),
+                Err(refused) => causes.add(refused),
+            }
+        }
+        Err(causes.error())
     }
 
     /// Servers for a stream that is to have no replica on `gone` any more, which is none of the
@@ -127,6 +146,28 @@ impl Meta {
         let mut not = terms.not.to_vec();
         not.push(gone.to_owned());
         self.place_with(&rest, assignment.peers.len(), &PlaceTerms { not: &not, ..*terms })
+    }
+
+    /// Servers for a stream that an operator has leave `gone`: of its cluster, and where that has
+    /// none and no cluster is asked for, all of another one.
+    ///
+    /// # Errors
+    /// No other server is free that suits.
+    pub(in crate::engine) fn place_away(
+        &self,
+        known: &Assignment,
+        gone: &str,
+        (config, facts): (&StreamConfig, &FactsByServer),
+    ) -> Result<Vec<String>, ApiError> {
+        let own = self.cluster_of_stream(known);
+        let near = self.place_without(known, gone, &PlaceTerms::new(config, facts, (&known.leaves, &own)));
+        let is_bound = config.placement.as_ref().is_some_and(|placement| !placement.cluster.is_empty());
+        let others = self.clusters().into_iter().filter(|cluster| *cluster != own && !is_bound);
+        let mut far = others.filter_map(|cluster| {
+            let terms = PlaceTerms::new(config, facts, (&known.leaves, &cluster));
+            self.place_with(&[], known.peers.len(), &terms).ok()
+        });
+        near.or_else(|error| far.next().ok_or(error))
     }
 
     /// Servers for a stream that has lost some: the rest, and as many more as it wants and there
@@ -150,34 +191,18 @@ impl Meta {
         replicas: usize,
         terms: &PlaceTerms<'_>,
     ) -> Result<Vec<String>, ApiError> {
-        let PlaceTerms { config, facts, not, more } = terms;
-        let wanted = config.placement.clone().unwrap_or_default();
-        let cluster = self.jetstream.upgrade().map(|jetstream| jetstream.host.cluster());
-        if !wanted.cluster.is_empty() && Some(&wanted.cluster) != cluster.as_ref() {
-            return Err(Causes::default().error());
-        }
-        let view = self.view();
-        let servers = self.servers();
-        let others = servers.iter().filter(|server| !present.contains(server) && !not.contains(server));
-        let mut others: Vec<&String> = others.collect();
-        let load = |server: &str| view.replicas_on(server) + more.of(server);
-        others.sort_by_cached_key(|server| (!self.has(server), load(server), (*server).clone()));
-        let mut choice = Choice::new(config, &wanted);
-        present.iter().for_each(|server| choice.keep(server, facts.get(server)));
-        others.into_iter().for_each(|server| choice.offer(server, facts.get(server), |_| false));
-        let Choice { servers: mut placed, mut causes, .. } = choice;
-        placed.truncate(replicas);
-        if placed.len() < replicas {
-            return Err(causes.error());
-        }
-        let comes = |server: &String| !present.contains(server);
-        if placed.iter().any(|server| comes(server) && !self.has(server))
-            || placed.iter().filter(|server| self.has(server)).count() * 2 <= replicas
-        {
-            causes.is_offline = true;
-            return Err(causes.error());
-        }
-        Ok(placed)
+        self.choose_with(present, replicas, terms).map_err(|causes| causes.error())
+    }
+
+    fn choose_with(
+        &self,
+        present: &[String],
+        replicas: usize,
+        terms: &PlaceTerms<'_>,
+    ) -> Result<Vec<String>, Causes> {
+        let PlaceTerms { config, facts, not, cluster, more } = *terms;
+        let wanted = Wanted { config, cluster, replicas };
+        wanted.choose_beside(present, not, (&self.candidates(facts, more), facts))
     }
 
     /// The server that leads a stream, as far as somebody says.

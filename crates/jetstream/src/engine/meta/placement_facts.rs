@@ -20,6 +20,17 @@ pub(super) struct Causes {
 }
 
 impl Causes {
+    /// Adds those for which another cluster's servers do not.
+    pub(super) fn add(&mut self, other: Self) {
+        let Self { is_offline, lacks_storage, shares_tag, has_too_many, missing, excluded } = other;
+        self.is_offline |= is_offline;
+        self.lacks_storage |= lacks_storage;
+        self.shares_tag |= shares_tag;
+        self.has_too_many |= has_too_many;
+        self.missing.extend(missing);
+        self.excluded.extend(excluded);
+    }
+
     /// Compat: in the reference's words and order.
     pub(super) fn error(&self) -> ApiError {
         let mut text = "no suitable peers for placement".to_owned();

@@ -26,11 +26,19 @@ pub(super) struct ServerRecord {
     pub(super) removed: bool,
     /// Tells the proposal from others for this server.
     pub(super) nonce: u64,
+    /// Its cluster; empty where the group has servers of one only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) cluster: String,
 }
 
 impl ServerRecord {
     pub(super) fn new(name: &str, removed: bool, nonce: u64) -> Self {
-        Self { v: VERSION, name: name.to_owned(), removed, nonce }
+        Self { v: VERSION, name: name.to_owned(), removed, nonce, cluster: String::new() }
+    }
+
+    /// A server of the group is of this cluster.
+    pub(super) fn of_cluster(name: &str, cluster: String, nonce: u64) -> Self {
+        Self { cluster, ..Self::new(name, false, nonce) }
     }
 
     /// Subject of the message; `None` for a name that gives no peer id.
@@ -98,6 +106,23 @@ impl Roster {
         self.records.get(name).filter(|known| known.record.removed).map(|known| known.time)
     }
 
+    /// A record that a server has come or is removed; its cluster stays what it is.
+    pub(super) fn record(&self, name: &str, removed: bool, nonce: u64) -> ServerRecord {
+        let cluster = self.cluster_of(name).unwrap_or_default().to_owned();
+        ServerRecord { cluster, ..ServerRecord::new(name, removed, nonce) }
+    }
+
+    /// The cluster of a server, if a message says it.
+    pub(super) fn cluster_of(&self, name: &str) -> Option<&str> {
+        let known = self.records.get(name)?;
+        Some(known.record.cluster.as_str()).filter(|cluster| !cluster.is_empty())
+    }
+
+    /// Whether messages say of which clusters servers are.
+    pub(super) fn has_clusters(&self) -> bool {
+        self.records.values().any(|known| !known.record.cluster.is_empty())
+    }
+
     /// Sequence of the last message about a server; 0 where there is none.
     pub(super) fn last_of(&self, name: &str) -> Seq {
         self.records.get(name).map_or(0, |known| known.seq)
@@ -146,9 +171,23 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_is_known_of_a_server_that_was_removed() {
+        let mut roster = Roster::new(vec!["n1".to_owned()]);
+        assert_eq!((roster.cluster_of("n1"), roster.has_clusters()), (None, false));
+        let record = ServerRecord { cluster: "B".to_owned(), ..roster.record("n1", false, 1) };
+        roster.set(record, 5, 50);
+        roster.set(roster.record("n1", true, 2), 6, 60);
+        assert_eq!((roster.removed("n1"), roster.cluster_of("n1")), (Some(60), Some("B")));
+        assert!(roster.has_clusters());
+    }
+
+    #[test]
     fn a_record_is_read_as_it_was_written() {
         let record = ServerRecord::new("n1", true, u64::MAX);
         assert_eq!(ServerRecord::decode(&record.encode()), Some(record.clone()));
+        assert!(!record.encode().windows(7).any(|part| part == b"cluster"), "as versions before wrote it");
+        let placed = ServerRecord { cluster: "B".to_owned(), ..record.clone() };
+        assert_eq!(ServerRecord::decode(&placed.encode()), Some(placed));
         assert!(record.subject().is_some_and(|subject| subject.starts_with("_meta_.p.")));
         let other = ServerRecord { v: 2, ..record };
         assert_eq!(ServerRecord::decode(&other.encode()), None);

@@ -152,7 +152,8 @@ impl Meta {
         }
         let line = format_args!("JetStream: server {name:?} becomes a member of the cluster");
         jetstream.host.log(Level::Info, line);
-        self.propose_record(&ServerRecord::new(name, false, jetstream.seed()));
+        let record = lock(&self.members.roster).record(name, false, jetstream.seed());
+        self.propose_record(&record);
     }
 
     /// Has a server be in the group no more, and waits until that is committed.
@@ -169,7 +170,7 @@ impl Meta {
             // Nobody would be left who could take it in again.
             return Err(ApiError::CLUSTER_NOT_AVAIL);
         }
-        let record = ServerRecord::new(name, true, jetstream.seed());
+        let record = lock(&self.members.roster).record(name, true, jetstream.seed());
         self.propose_record(&record);
         let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
         let outcome = || {
@@ -198,7 +199,9 @@ impl Meta {
             // A cancellation of an earlier change does not bring it back either.
             let mut leaving = (**known).clone();
             leaving.leaves.extend((!is_noted).then(|| name.to_owned()));
-            let terms = PlaceTerms { more: &more, ..PlaceTerms::new(&known.config, &facts, &leaving.leaves) };
+            let cluster = self.cluster_of_stream(known);
+            let where_not = (&leaving.leaves[..], &*cluster);
+            let terms = PlaceTerms { more: &more, ..PlaceTerms::new(&known.config, &facts, where_not) };
             // The others follow now and then, with those for which there is no other place yet.
             let placed = if moved < AT_ONCE { self.place_without(known, name, &terms).ok() } else { None };
             if let Some(peers) = placed {
@@ -242,7 +245,9 @@ impl Meta {
                 .then(|| there.into_iter().partition(|peer| known.leaves.contains(peer)))?;
             let rest: Vec<String> = rest.into_iter().cloned().collect();
             let wanted = usize::try_from(known.config.num_replicas).unwrap_or(1).max(1);
-            let terms = PlaceTerms { more, ..PlaceTerms::new(&known.config, &facts, &known.leaves) };
+            let cluster = self.cluster_of_stream(known);
+            let where_not = (&known.leaves[..], &*cluster);
+            let terms = PlaceTerms { more, ..PlaceTerms::new(&known.config, &facts, where_not) };
             let mut placed = self.place_again(&rest, wanted, &terms);
             // They stay until there is another place.
             let free = wanted.saturating_sub(placed.len());
@@ -280,7 +285,7 @@ impl Meta {
         self.write(&moved, out);
     }
 
-    fn propose_record(&self, record: &ServerRecord) {
+    pub(super) fn propose_record(&self, record: &ServerRecord) {
         let Some(subject) = record.subject() else { return };
         let last = lock(&self.members.roster).last_of(&record.name);
         let mut out = MessageBuf::default();

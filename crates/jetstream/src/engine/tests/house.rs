@@ -71,6 +71,8 @@ pub(super) struct TestHost {
     pub(super) syncs: Mutex<VecDeque<Task>>,
     /// Facts by which streams are placed.
     pub(super) facts: Mutex<PlacementFacts>,
+    /// The cluster of the server.
+    pub(super) cluster: Mutex<String>,
     /// Streams that are to be opened anew: their accounts and names.
     pub(super) repairs: Mutex<Vec<(String, String)>>,
 }
@@ -178,7 +180,7 @@ impl Host for TestHost {
     }
 
     fn cluster(&self) -> String {
-        String::new()
+        lock(&self.cluster).clone()
     }
 
     fn unique_id(&self) -> String {

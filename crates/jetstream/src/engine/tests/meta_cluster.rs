@@ -2,7 +2,7 @@
 //! API, and between them what carries messages.
 
 use super::house::{Heard, House, stream};
-use crate::engine::meta::peer_of;
+use crate::engine::meta::{FoundingTerms, peer_of};
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::FaultyDisk;
@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const BEAT: i64 = 50_000_000;
-pub(super) const NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
+pub(super) const NAMES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
 const PLACE: GroupPlace = GroupPlace { group: GroupId(7), epoch: 1 };
 
 /// A message between servers.
@@ -78,6 +78,12 @@ pub(super) struct MetaCluster {
     founders: usize,
     /// Servers that nobody hears, and that hear nobody.
     pub(super) isolated: Vec<usize>,
+    /// Clusters of servers; empty where all are of one without a name.
+    clusters: Vec<&'static str>,
+    /// Servers that have not been linked in the present lives.
+    pub(super) unlinked: Vec<usize>,
+    /// Header block with which the API is asked.
+    pub(super) asked_with: String,
     /// Messages that were carried between servers.
     pub(super) carried: usize,
     /// Time that has passed.
@@ -132,6 +138,14 @@ impl MetaCluster {
         cluster
     }
 
+    /// Servers with a meta group, of several clusters: these, one after the other.
+    pub(super) fn of_clusters(clusters: &[&'static str]) -> Self {
+        let mut cluster = Self::empty(clusters.len(), stream("S"), true);
+        cluster.clusters = clusters.to_vec();
+        (0..clusters.len()).for_each(|number| cluster.begin(number));
+        cluster
+    }
+
     fn begun(size: usize, config: StreamConfig, has_meta: bool) -> Self {
         let mut cluster = Self::empty(size, config, has_meta);
         (0..size).for_each(|number| cluster.begin(number));
@@ -149,7 +163,18 @@ impl MetaCluster {
             calls: None,
         };
         let servers = (0..size).map(server).collect();
-        Self { servers, config, has_meta, founders: size, isolated: Vec::new(), carried: 0, now: 0 }
+        Self {
+            servers,
+            config,
+            has_meta,
+            founders: size,
+            isolated: Vec::new(),
+            clusters: Vec::new(),
+            unlinked: Vec::new(),
+            asked_with: String::new(),
+            carried: 0,
+            now: 0,
+        }
     }
 
     /// Begins a server on what its disk has.
@@ -160,6 +185,8 @@ impl MetaCluster {
             House::named(&server.disk, NAMES[number], number as u64 + 1 + 100 * server.acks.len() as u64);
         house.host.stand_still();
         house.host.now.store(self.now, Relaxed);
+        let own = self.clusters.get(number).copied().unwrap_or_default();
+        own.clone_into(&mut lock(&house.host.cluster));
         let cloud = if number < 2 { "cloud:a" } else { "cloud:b" };
         lock(&house.host.facts).tags = vec![cloud.to_owned(), format!("node:{}", number + 1)];
         for other in (0..size).filter(|other| *other != number) {
@@ -175,13 +202,18 @@ impl MetaCluster {
         if self.has_meta {
             let settings = settings_of(number, &house);
             house.jetstream.begin_groups(settings).expect("a healthy disk");
+            let is_linked = |other: &usize| !self.unlinked.contains(other);
+            for (other, cluster) in self.clusters.iter().enumerate().filter(|(other, _)| is_linked(other)) {
+                house.jetstream.server_is_of(NAMES[other], (*cluster != own).then_some(cluster));
+            }
             let servers: Vec<String> = NAMES[..self.founders].iter().map(|&name| name.to_owned()).collect();
             if number < self.founders || house.jetstream.has_meta("RAFT") {
                 house.jetstream.begin_meta(&servers).expect("a healthy disk");
             }
-            house.jetstream.seek_meta(size).expect("it has begun once");
+            let terms = FoundingTerms { expected: size, clusters: Vec::new() };
+            house.jetstream.seek_meta(terms).expect("it has begun once");
             for other in (0..size).filter(|other| *other != number) {
-                house.jetstream.server_linked(NAMES[other]);
+                house.jetstream.server_linked(NAMES[other], "");
             }
             server.calls = Some(ApiCalls::new(&house.jetstream, Box::new(|call| call())));
             server.house = Some(house);
@@ -383,7 +415,7 @@ impl MetaCluster {
                     account: Arc::clone(&house.account),
                     subject: format!("$JS.API.{subject}").into_bytes().into(),
                     reply: (*b"answers").into(),
-                    headers: Box::default(),
+                    headers: self.asked_with.as_bytes().into(),
                     payload: body.as_bytes().into(),
                     origin: None,
                 });

@@ -6,6 +6,7 @@ mod away;
 mod behind;
 mod cluster;
 mod cluster_faults;
+mod clusters;
 mod cold;
 mod given_back;
 mod group;

@@ -256,15 +256,13 @@ fn a_server_that_falls_silent_is_given_up() {
     }
 }
 
-/// Streams with a gateway need what is not there yet.
 #[test]
-fn jetstream_with_a_gateway_ends_the_start() {
+fn jetstream_with_a_gateway_and_without_a_cluster_ends_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.conf");
     let store = folder.path().display();
     let text = format!(
         "server_name: A1\nport: -1\njetstream {{ store_dir: \"{store}\" }}\n\
-         cluster {{ name: A, listen: \"127.0.0.1:-1\", routes: [\"nats://127.0.0.1:1\"] }}\n\
          gateway {{ name: A, listen: \"127.0.0.1:{}\" }}\n",
         free_port()
     );
@@ -272,5 +270,5 @@ fn jetstream_with_a_gateway_ends_the_start() {
     let output = std::process::Command::new(crate::process::PROGRAM).arg("-c").arg(&path).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
-    assert!(log.contains("\"jetstream\" together with \"gateway\" needs"), "{log}");
+    assert!(log.contains("\"jetstream\" together with \"gateway\" needs \"cluster\""), "{log}");
 }
