@@ -14,11 +14,12 @@ use crate::text::utc;
 use myelin_wire::json::is_zero;
 use serde::Serialize;
 
-/// The numbers, without the envelope.
+/// The numbers, without the envelope. `heard`: other servers that say of themselves in the system
+/// account that they are there, of whichever cluster.
 ///
 /// # Errors
 /// None that could be: they are JSON.
-pub fn statsz(source: &dyn SnapshotSource) -> Result<Page, String> {
+pub fn statsz(source: &dyn SnapshotSource, heard: usize) -> Result<Page, String> {
     let (server, jetstream, routes) = (source.server(), source.jetstream(), source.routes());
     let gateways = source.gateways();
     let shown = jetstream.as_ref().map(|jetstream| JetStreamConfig {
@@ -27,7 +28,7 @@ pub fn statsz(source: &dyn SnapshotSource) -> Result<Page, String> {
         ..jetstream.config.clone()
     });
     let jetstream = jetstream.as_ref().zip(shown.as_ref());
-    page(PageResponse::line(200, &Statsz::of(&server, (&routes, gateways.as_ref()), jetstream)))
+    page(PageResponse::line(200, &Statsz::of((&server, heard), (&routes, gateways.as_ref()), jetstream)))
 }
 
 #[derive(Serialize)]
@@ -103,7 +104,7 @@ fn shown_meta(meta: MetaGroup, leads: bool) -> MetaGroup {
 
 impl<'a> Statsz<'a> {
     fn of(
-        server: &'a ServerSnapshot,
+        (server, heard): (&'a ServerSnapshot, usize),
         (routes, gateways): (&'a [RouteSnapshot], Option<&'a GatewaysSnapshot>),
         jetstream: Option<(&'a JetStreamSnapshot, &'a JetStreamConfig)>,
     ) -> Self {
@@ -129,7 +130,8 @@ impl<'a> Statsz<'a> {
             stalled_clients: traffic.stalled_clients,
             routes: routes.iter().map(StatszRoute::of).collect(),
             gateways: gateways.map(StatszGateway::all).unwrap_or_default(),
-            active_servers: 1 + traffic.remotes,
+            // One that is linked is there before it says so.
+            active_servers: 1 + traffic.remotes.max(heard),
             jetstream: jetstream.map(|(snapshot, config)| StatszJetStream {
                 config,
                 stats: &snapshot.stats,

@@ -18,7 +18,7 @@ use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub(super) struct PeerNames {
     node: String,
     /// Accounts about whose connections all other servers were asked.
     asked: Mutex<HashSet<String>>,
+    /// How many other servers are known that have said of themselves that they are there.
+    pub(super) heard: AtomicUsize,
     pub(super) tokens: TokenQuestions,
 }
 
@@ -38,7 +40,12 @@ impl PeerNames {
     pub(super) fn of(broker: &Broker) -> Self {
         let node = myelin_stdx::id::short(&Sha256::digest(broker.name().as_bytes())[..8]);
         broker.set_node(&node);
-        Self { node, asked: Mutex::default(), tokens: TokenQuestions::default() }
+        Self {
+            node,
+            asked: Mutex::default(),
+            heard: AtomicUsize::default(),
+            tokens: TokenQuestions::default(),
+        }
     }
 
     /// A subject at which an answer of another server is awaited.
@@ -168,7 +175,7 @@ impl System {
             }
         } else if pace.servers.0.remove(third).is_some() {
             self.broker.forget_elsewhere(third);
-            self.peers.tokens.servers.store(pace.servers.0.len(), Relaxed);
+            self.peers.heard.store(pace.servers.0.len(), Relaxed);
         }
     }
 
@@ -223,7 +230,7 @@ impl System {
             return;
         }
         servers.insert(id.clone(), KnownServer { was_linked: true, heard });
-        self.peers.tokens.servers.store(servers.len(), Relaxed);
+        self.peers.heard.store(servers.len(), Relaxed);
         pace.greet(Instant::now());
         let limited = self.broker.accounts().into_iter();
         let limited = limited.filter(|account| is_limited(account));
@@ -249,7 +256,7 @@ impl System {
             }
             stays
         });
-        self.peers.tokens.servers.store(pace.servers.0.len(), Relaxed);
+        self.peers.heard.store(pace.servers.0.len(), Relaxed);
     }
 
     /// Has other servers asked about an account whose connections are limited, once.

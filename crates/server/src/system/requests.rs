@@ -10,6 +10,7 @@ use myelin_wire::header;
 use myelin_wire::json::compact;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Result of a request: a page, nothing that anybody is told, or a fault.
@@ -146,7 +147,7 @@ impl System {
             server: myelin_broker::ServerInfo,
             statsz: Option<&'a RawValue>,
         }
-        let statsz = request::statsz(&*self.monitor).ok();
+        let statsz = request::statsz(&*self.monitor, self.peers.heard.load(Relaxed)).ok();
         compact(&Statsz { server: self.server_info(), statsz: statsz.as_deref() })
     }
 }

@@ -12,15 +12,13 @@ use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::sync::lock;
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Questions for tokens that wait for answers.
 #[derive(Default)]
 pub(super) struct TokenQuestions {
-    /// Other servers, as far as they were heard.
-    pub(super) servers: AtomicUsize,
     by_inbox: Mutex<HashMap<String, TokenQuestion>>,
 }
 
@@ -33,7 +31,7 @@ struct TokenQuestion {
 impl TokenPeers for System {
     fn look_up(&self, key: &str, timeout: Duration) -> Result<String, String> {
         let missing = || "account jwt not found".to_owned();
-        let left = self.peers.tokens.servers.load(Relaxed);
+        let left = self.peers.heard.load(Relaxed);
         if left == 0 {
             return Err(missing());
         }
@@ -70,7 +68,7 @@ impl System {
         let Some(tokens) = self.tokens.as_ref().filter(|_| self.broker.is_clustered()) else { return };
         let (Some(interval), Some(digest)) = (tokens.comparison_interval(), tokens.digest()) else { return };
         pace.comparison = Some(now + interval);
-        if self.peers.tokens.servers.load(Relaxed) > 0 {
+        if self.peers.heard.load(Relaxed) > 0 {
             self.request("$SYS.REQ.CLAIMS.PACK", &self.peers.inbox(PACKS), &digest);
         }
     }
