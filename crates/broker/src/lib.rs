@@ -113,6 +113,7 @@ pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
 pub use settings::{LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
+pub use shard::asking_cluster::ASKING_CLUSTER;
 pub use shard::{LatencyEvent, Shard};
 pub use subscription::Subscription;
 pub use traffic::{ConnKind, Counters, RouteCounts, Traffic};

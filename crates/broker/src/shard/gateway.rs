@@ -2,6 +2,7 @@
 //! they come back to where they are awaited.
 
 use super::Shard;
+use super::asking_cluster::{AskingRequest, asks_jetstream};
 use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
 use super::mapped_replies::{prefix_of, unmapped};
 use super::route::{ClientTarget, Route, RouteScope, RouteTarget};
@@ -40,6 +41,9 @@ impl Shard {
         if !buffers.logs_protocol && self.publish_plain_from(account, routed, Via::Gateway) {
             return;
         }
+        let asking = conn.gateway().filter(|_| asks_jetstream(routed.subject));
+        let asking = asking.map(|gateway| AskingRequest::of(routed, &gateway.name));
+        let routed = &asking.as_ref().map_or(*routed, |request| request.message(routed));
         let (unmapped, whole) = unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
         let logs_protocol = buffers.logs_protocol;

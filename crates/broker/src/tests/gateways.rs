@@ -123,6 +123,29 @@ fn told(account: &str, subject: &str) -> String {
     format!("RS+ {account} {subject}\r\n")
 }
 
+/// The server that answers it is behind this one, perhaps, and looks where the client is.
+#[test]
+fn a_request_to_jetstream_says_from_which_cluster_it_has_come() {
+    let net = net();
+    let [mut inbound, _] = Wire::both(&net);
+    let mut peer = net.peer_as(0, r#""headers":true"#);
+    peer.send("SUB $JS.> 1\r\nSUB other 2\r\n");
+    net.flush_all();
+    peer.received();
+    let mut hears = |said: &str| {
+        inbound.says(&net, said);
+        peer.received()
+    };
+    let header = "NATS/1.0\r\nMyelin-Cluster: A\r\n\r\n";
+    let wanted = format!("HMSG $JS.API.INFO 1 r {} {}\r\n{header}?\r\n", header.len(), header.len() + 1);
+    assert_eq!(hears("RMSG $G $JS.API.INFO r 1\r\n?\r\n"), wanted);
+    let forged = "NATS/1.0\r\nmyelin-cluster: C\r\n\r\n";
+    let sizes = format!("{} {}", forged.len(), forged.len() + 1);
+    assert_eq!(hears(&format!("HMSG $G $JS.API.INFO r {sizes}\r\n{forged}?\r\n")), wanted);
+    assert_eq!(hears("RMSG $G other r 1\r\n?\r\n"), "MSG other 2 r 1\r\n?\r\n");
+    assert_eq!(hears("RMSG $G $JS.ACK.S.C r 1\r\n?\r\n"), "MSG $JS.ACK.S.C 1 r 1\r\n?\r\n");
+}
+
 #[test]
 fn a_leaf_node_answers_a_request_of_another_cluster() {
     let net = net();

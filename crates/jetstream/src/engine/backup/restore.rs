@@ -77,6 +77,8 @@ pub(in crate::engine) struct RestoreOrder {
     pub(in crate::engine) config: StreamConfig,
     /// Replicas that it is to have in a cluster.
     pub(in crate::engine) replicas: i64,
+    /// Clusters of who asks, the nearest first.
+    pub(in crate::engine) asking: Vec<String>,
 }
 
 impl RestoreOrder {
@@ -360,7 +362,7 @@ impl Restore {
                 Err(fault)
             }
         };
-        let replicas = target.wanted.replicas;
+        let wanted = (target.wanted.replicas, target.wanted.asking.clone());
         drop(target);
         if made.is_ok()
             && let (Some(meta), Some(account)) =
@@ -368,7 +370,7 @@ impl Restore {
             && let Some(live) = account.stream(&self.context.stream)
         {
             // From here on the cluster knows it.
-            meta.offer_restored(&jetstream, &live, replicas);
+            meta.offer_restored(&jetstream, &live, wanted);
         }
         let mut out = MessageBuf::default();
         let context = &self.context;

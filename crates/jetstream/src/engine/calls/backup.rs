@@ -133,6 +133,7 @@ impl Call {
             account: Arc::clone(&self.account),
             config,
             replicas,
+            asking: self.asking_clusters(),
         };
         let deliver_subject = Restore::begin(context, wanted, &mut self.out);
         Ok(StreamRestore { deliver_subject })

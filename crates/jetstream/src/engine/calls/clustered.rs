@@ -382,7 +382,7 @@ impl Call {
         let alternate = |one: Arc<Assignment>| StreamAlternate {
             name: one.key.stream.clone(),
             domain: self.jetstream.settings.domain.clone(),
-            cluster: meta.cluster_of_stream(&one),
+            cluster: meta.cluster_for_now(&one),
         };
         let mut all: Vec<_> = assigned.into_iter().map(alternate).collect();
         let near = self.asking_clusters();

@@ -18,6 +18,16 @@ impl Meta {
         self.said_cluster(server).or_else(noted).unwrap_or_else(|| self.own_cluster())
     }
 
+    /// The cluster in which a stream is until it is in another one.
+    pub(in crate::engine) fn cluster_for_now(&self, assignment: &Assignment) -> String {
+        let Assignment { peers, before, .. } = assignment;
+        // One that goes back never was elsewhere.
+        let stays =
+            |one: &&String| !peers.first().is_some_and(|first| before.contains(first)) || peers.contains(one);
+        let first = before.iter().find(stays);
+        first.map_or_else(|| self.cluster_of_stream(assignment), |server| self.cluster_of(server))
+    }
+
     /// The cluster in which a stream is, or is to be.
     pub(in crate::engine) fn cluster_of_stream(&self, assignment: &Assignment) -> String {
         assignment.servers().next().map_or_else(|| self.own_cluster(), |server| self.cluster_of(server))

@@ -33,6 +33,7 @@ mod placement_facts;
 mod reconcile;
 mod refused;
 mod rescue;
+mod restored;
 mod retries;
 mod roster;
 mod servers;
@@ -103,8 +104,8 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
-    /// Streams that were restored here, and how many replicas they are to have.
-    restored: Mutex<Vec<(StreamKey, i64)>>,
+    /// Streams that were restored here, and are to go where they were asked for.
+    restored: Mutex<Vec<restored::RestoredStream>>,
     me: Weak<Self>,
 }
 

@@ -13,8 +13,7 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::{Seq, Timestamp};
-use myelin_wire::json::compact;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -91,42 +90,13 @@ impl Meta {
     }
 
     /// Proposes a stream that is here, whatever was removed of its name before.
-    fn offer(&self, jetstream: &JetStream, live: &LiveStream, out: &mut MessageBuf) {
+    pub(super) fn offer(&self, jetstream: &JetStream, live: &LiveStream, out: &mut MessageBuf) {
         let (account, stream) = (live.account_name(), live.name());
         let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
         let made = jetstream.new_assignment(account, config, peers, live.created());
         let mut replaces = self.view().removed(account, stream);
         replaces.retain(|&created| created != live.created());
         self.write(&Assignment { replaces, ..made }, out);
-    }
-
-    /// Proposes a stream that was restored here, and has it get more replicas as soon as the
-    /// cluster knows it.
-    pub(in crate::engine) fn offer_restored(&self, jetstream: &JetStream, live: &LiveStream, replicas: i64) {
-        let mut out = MessageBuf::default();
-        self.offer(jetstream, live, &mut out);
-        self.groups.publish(out);
-        if replicas > 1 {
-            let key = StreamKey::new(live.account_name(), live.name());
-            lock(&self.restored).push((key, replicas));
-        }
-    }
-
-    /// Asks for the replicas of restored streams, as a client would: whoever leads the meta group
-    /// then decides.
-    pub(super) fn replicate_restored(&self, jetstream: &JetStream) {
-        let is_known = |key: &StreamKey| self.view().get(&key.account, &key.stream).is_some();
-        let due: Vec<_> = lock(&self.restored).extract_if(.., |(key, _)| is_known(key)).collect();
-        for (key, replicas) in due {
-            let Some(account) = jetstream.account(&key.account) else { continue };
-            let Some(live) = account.stream(&key.stream) else { continue };
-            let config = StreamConfig { num_replicas: replicas, ..(*live.config()).clone() };
-            let (subject, payload) = (format!("$JS.API.STREAM.UPDATE.{}", key.stream), compact(&config));
-            let mut out = MessageBuf::default();
-            let subject = subject.as_bytes();
-            out.push(MessageRef { subject, payload: &payload, ..MessageRef::default() });
-            jetstream.host.publish(account.account(), out);
-        }
     }
 
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while

@@ -13,9 +13,7 @@ fn config(replicas: usize, placement: &str) -> String {
 
 /// A client of this cluster asks from now on.
 fn from(cluster: &mut MetaCluster, own: &str) {
-    let other = if own == "A" { "B" } else { "A" };
-    let info = format!(r#"{{"acc":"$G","server":"x","cluster":"{own}","alts":["{other}"]}}"#);
-    cluster.asked_with = format!("NATS/1.0\r\nNats-Request-Info: {info}\r\n\r\n");
+    cluster.asked_with = format!("NATS/1.0\r\nMyelin-Cluster: {own}\r\n\r\n");
 }
 
 /// The one answer to a request.
