@@ -1,6 +1,7 @@
 //! Clusters that are joined by gateways, of Myelin and of nats-server: what clients of one see of
 //! those of another.
 
+mod advisories;
 mod answers;
 mod changes;
 mod clusters;

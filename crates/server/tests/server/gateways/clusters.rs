@@ -120,6 +120,50 @@ fn a_cluster_that_was_gone_is_found_again() {
     }
 }
 
+/// A server has one link to each other cluster, and one from each of its servers.
+#[test]
+fn a_server_dials_one_server_of_another_cluster() {
+    for kinds in MIXES {
+        let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
+        let far = Site::start(kinds[1], ("B1", "B", ports[2]), &[], "", "");
+        let member = |at: usize| {
+            let more = routed(routes[at], routes[1 - at]);
+            Site::start(kinds[0], (["A1", "A2"][at], "A", ports[at]), &[("B", ports[2])], "", &more)
+        };
+        let (Some(far), Some(first), Some(second)) = (far, member(0), member(1)) else { continue };
+        joined(&mut first.client(), &mut far.client());
+        joined(&mut second.client(), &mut far.client());
+        let links = |site: &Site, other: &str| {
+            let page = site.server.page("/gatewayz");
+            let there = usize::from(page["outbound_gateways"][other]["connection"].is_object());
+            [there, page["inbound_gateways"][other].as_array().map_or(0, Vec::len)]
+        };
+        eventually("the far cluster is dialled by both", || links(&far, "A") == [1, 2]);
+        let near = [links(&first, "B"), links(&second, "B")];
+        assert!(matches!(near, [[1, one], [1, two]] if one + two == 1), "{kinds:?}: {near:?}");
+    }
+}
+
+/// With a list that counts, and a password, who is in the list and knows it is let in.
+#[test]
+fn only_clusters_of_the_list_are_let_in() {
+    for kinds in MIXES {
+        let ports = [free_port(), free_port(), free_port()];
+        let login = "authorization { user: gate, password: keep }";
+        let strict = format!("reject_unknown_cluster: true\n{login}");
+        let a = Site::start(kinds[0], ("A1", "A", ports[0]), &[("B", ports[1])], &strict, "");
+        let b = Site::start(kinds[1], ("B1", "B", ports[1]), &[("A", ports[0])], login, "");
+        let c = Site::start(kinds[1], ("C1", "C", ports[2]), &[("A", ports[0])], login, "");
+        let (Some(a), Some(b), Some(c)) = (a, b, c) else { continue };
+        joined(&mut a.client(), &mut b.client());
+        a.server.wait_for_log("Rejecting connection from gateway \"C\"");
+        c.server.wait_for_log("Connection to gateway \"A\" rejected");
+        for page in [a.server.page("/gatewayz"), b.server.page("/gatewayz")] {
+            assert!(page["inbound_gateways"]["C"].is_null(), "{kinds:?}: {page}");
+        }
+    }
+}
+
 /// The own cluster may stand in the list, so that all servers have one: it is not dialled.
 #[test]
 fn a_cluster_does_not_dial_itself() {
