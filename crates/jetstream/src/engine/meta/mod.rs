@@ -104,8 +104,9 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
-    /// Streams that were restored here, and are to go where they were asked for.
-    restored: Mutex<Vec<restored::RestoredStream>>,
+    /// Streams that were restored here, how many replicas they are to have, and the clusters of who
+    /// has asked, the nearest first.
+    restored: Mutex<Vec<(StreamKey, i64, Vec<String>)>>,
     me: Weak<Self>,
 }
 
