@@ -87,7 +87,11 @@ impl PlacedStream<'_> {
 
 impl Meta {
     /// Servers of the group: those that are there first, then those with the fewest replicas.
-    pub(super) fn candidates<'f>(&self, facts: &'f FactsByServer, more: &ServerLoads) -> Vec<CandidateServer<'f>> {
+    pub(super) fn candidates<'f>(
+        &self,
+        facts: &'f FactsByServer,
+        more: &ServerLoads,
+    ) -> Vec<CandidateServer<'f>> {
         let (view, servers) = (self.view(), self.servers());
         let candidate = |name: &String| CandidateServer {
             cluster: self.cluster_of(name),
@@ -116,7 +120,11 @@ mod tests {
     static NO_FACTS: FactsByServer = FactsByServer::new();
 
     /// Servers `a1` to `a3` and `b1` to `b3`, those named with so many replicas; `gone` are away.
-    fn servers<'f>(loads: &[(&str, usize)], gone: &[&str], facts: &'f FactsByServer) -> Vec<CandidateServer<'f>> {
+    fn servers<'f>(
+        loads: &[(&str, usize)],
+        gone: &[&str],
+        facts: &'f FactsByServer,
+    ) -> Vec<CandidateServer<'f>> {
         let all = ["a1", "a2", "a3", "b1", "b2", "b3"].map(|name| CandidateServer {
             name: name.to_owned(),
             cluster: name[..1].to_uppercase(),

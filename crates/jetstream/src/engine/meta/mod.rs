@@ -26,6 +26,7 @@ mod founding;
 mod gather;
 mod greeting;
 mod kept_facts;
+mod late_answers;
 mod leadership;
 mod own_config;
 mod placement;
@@ -47,7 +48,7 @@ use super::groups::{GroupConfig, Groups, GroupsObserver};
 use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
-use answers::PendingAnswers;
+use answers::Answers;
 pub use founding::FoundingTerms;
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
@@ -99,7 +100,7 @@ pub(super) struct Meta {
     members: MetaMembers,
     view: Mutex<Assignments>,
     waits: Waiters,
-    answers: Mutex<PendingAnswers>,
+    answers: Answers,
     is_apply_queued: AtomicBool,
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
@@ -217,7 +218,7 @@ impl Meta {
             members: MetaMembers::new(founders),
             view: Mutex::default(),
             waits: Waiters::default(),
-            answers: Mutex::default(),
+            answers: Answers::new(jetstream),
             is_apply_queued: AtomicBool::new(false),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             watched: leadership::Watched::default(),
