@@ -3,6 +3,7 @@
 
 mod door;
 mod everywhere;
+mod joined;
 mod membership;
 mod migrating;
 mod moving;

@@ -8,6 +8,7 @@ mod accounts;
 mod advisories;
 mod authentication;
 mod budget;
+mod cable;
 mod callout;
 mod capacity;
 mod certificates;

@@ -1,6 +1,7 @@
 //! Answers that the leader of a stream gives for the meta leader.
 
 use super::assignment::{AnswerKind, Assignment};
+use super::late_answers::LateAnswers;
 use super::{LiveStream, Meta};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
@@ -9,9 +10,8 @@ use myelin_jsapi::api::response::{
     ApiResponse, StreamCancelMove, StreamCreate, StreamDelete, StreamUpdate, granted, refused,
 };
 use myelin_stdx::sync::lock;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Pause between two looks for answers that nobody waits for any more.
@@ -25,10 +25,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Assignments whose answers somebody waits for, by the stream's id: several, where clients have
 /// asked for the same.
 #[derive(Default)]
-pub(super) struct PendingAnswers {
+struct PendingAnswers {
     by_stream: BTreeMap<u64, Vec<PendingAnswer>>,
     /// When those were looked for that nobody waits for any more.
     looked: Option<Instant>,
+}
+
+/// Answers that this server gives or may have to give.
+pub(super) struct Answers {
+    pending: Mutex<PendingAnswers>,
+    late: Arc<LateAnswers>,
+}
+
+impl Answers {
+    pub(super) fn new(jetstream: &Arc<JetStream>) -> Self {
+        Self { pending: Mutex::default(), late: LateAnswers::new(jetstream) }
+    }
 }
 
 struct PendingAnswer {
@@ -67,7 +79,7 @@ impl Meta {
         }
         let now = jetstream.host.instant();
         let pending = PendingAnswer { assignment: Arc::clone(assignment), since: now, is_news };
-        let _ = lock(&self.answers).add(pending, now);
+        let _ = lock(&self.answers.pending).add(pending, now);
         if live.role().leads() {
             self.answer_pending(live, true);
         }
@@ -79,7 +91,7 @@ impl Meta {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let assignment = self.view().get(live.account_name(), live.name());
         let Some(assignment) = assignment else { return };
-        let pending = lock(&self.answers).by_stream.remove(&assignment.id).unwrap_or_default();
+        let pending = lock(&self.answers.pending).by_stream.remove(&assignment.id).unwrap_or_default();
         // Otherwise whoever led it before has answered.
         if is_here || live.has_one_term() {
             pending.iter().for_each(|one| self.answer_changed(&jetstream, live, one));
@@ -103,7 +115,7 @@ impl Meta {
             let action = if is_create { Action::Create } else { Action::Modify };
             self.advise_of_change(jetstream, assignment, action);
         }
-        answer(jetstream, assignment, &body);
+        self.answer(jetstream, assignment, &body);
     }
 
     /// Tells those who listen what was done to a stream.
@@ -129,7 +141,7 @@ impl Meta {
             None => granted(&StreamDelete { success: true }),
             Some(error) => refused::<StreamDelete>(error),
         };
-        answer(jetstream, removed, &body);
+        self.answer(jetstream, removed, &body);
     }
 
     /// Tells whoever waits that what was to be done has failed here.
@@ -139,20 +151,18 @@ impl Meta {
         of: &Assignment,
         error: &ApiError,
     ) {
-        answer(jetstream, of, &refused::<A>(error));
+        self.answer(jetstream, of, &refused::<A>(error));
     }
-}
 
-fn answer(jetstream: &JetStream, of: &Assignment, body: &[u8]) {
-    if of.reply.is_empty() {
-        return;
-    }
-    let own = || Some(Arc::clone(jetstream.account(&of.key.account)?.account()));
-    let account = if of.is_for_system { jetstream.host.system_account() } else { own() };
-    if let Some(account) = account {
-        let mut out = MessageBuf::default();
-        out.push(MessageRef { subject: of.reply.as_bytes(), payload: body, ..MessageRef::default() });
-        jetstream.host.publish(&account, out);
+    fn answer(&self, jetstream: &JetStream, of: &Assignment, body: &[u8]) {
+        if of.reply.is_empty() {
+            return;
+        }
+        let own = || Some(Arc::clone(jetstream.account(&of.key.account)?.account()));
+        let account = if of.is_for_system { jetstream.host.system_account() } else { own() };
+        if let Some(account) = account {
+            self.answers.late.answer(jetstream, account, (&of.reply, body));
+        }
     }
 }
 

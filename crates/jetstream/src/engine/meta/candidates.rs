@@ -6,7 +6,7 @@ use crate::engine::host::PlacementFacts;
 use myelin_jsapi::config::{Placement, StreamConfig};
 
 /// Server of the group as one that may get a stream.
-pub(super) struct Candidate<'a> {
+pub(super) struct CandidateServer<'a> {
     name: String,
     cluster: String,
     is_there: bool,
@@ -16,14 +16,14 @@ pub(super) struct Candidate<'a> {
 }
 
 /// Stream for which servers are chosen.
-pub(super) struct Wanted<'a> {
+pub(super) struct PlacedStream<'a> {
     pub(super) config: &'a StreamConfig,
     /// The cluster of all of them.
     pub(super) cluster: &'a str,
     pub(super) replicas: usize,
 }
 
-impl Wanted<'_> {
+impl PlacedStream<'_> {
     fn placement(&self) -> Placement {
         self.config.placement.clone().unwrap_or_default()
     }
@@ -32,9 +32,9 @@ impl Wanted<'_> {
     ///
     /// # Errors
     /// There are not so many that suit.
-    pub(super) fn choose(&self, all: &[Candidate<'_>]) -> Result<Vec<String>, Causes> {
+    pub(super) fn choose(&self, all: &[CandidateServer<'_>]) -> Result<Vec<String>, Causes> {
         let (replicas, placement) = (self.replicas, self.placement());
-        let here: Vec<&Candidate<'_>> = all.iter().filter(|one| one.cluster == self.cluster).collect();
+        let here: Vec<&CandidateServer<'_>> = all.iter().filter(|one| one.cluster == self.cluster).collect();
         let mut choice = Choice::new(self.config, &placement);
         for server in here.iter().filter(|_| replicas <= here.len()) {
             choice.causes.is_offline |= !server.is_there;
@@ -58,10 +58,10 @@ impl Wanted<'_> {
         &self,
         present: &[String],
         not: &[String],
-        (all, facts): (&[Candidate<'_>], &FactsByServer),
+        (all, facts): (&[CandidateServer<'_>], &FactsByServer),
     ) -> Result<Vec<String>, Causes> {
         let (replicas, placement) = (self.replicas, self.placement());
-        let is_another = |one: &&Candidate<'_>| {
+        let is_another = |one: &&CandidateServer<'_>| {
             one.cluster == self.cluster && !present.contains(&one.name) && !not.contains(&one.name)
         };
         let mut choice = Choice::new(self.config, &placement);
@@ -87,9 +87,13 @@ impl Wanted<'_> {
 
 impl Meta {
     /// Servers of the group: those that are there first, then those with the fewest replicas.
-    pub(super) fn candidates<'f>(&self, facts: &'f FactsByServer, more: &ServerLoads) -> Vec<Candidate<'f>> {
+    pub(super) fn candidates<'f>(
+        &self,
+        facts: &'f FactsByServer,
+        more: &ServerLoads,
+    ) -> Vec<CandidateServer<'f>> {
         let (view, servers) = (self.view(), self.servers());
-        let candidate = |name: &String| Candidate {
+        let candidate = |name: &String| CandidateServer {
             cluster: self.cluster_of(name),
             is_there: self.has(name),
             replicas: view.replicas_on(name) + more.of(name),
@@ -102,9 +106,9 @@ impl Meta {
     }
 }
 
-fn in_order(all: &mut [Candidate<'_>]) {
+fn in_order(all: &mut [CandidateServer<'_>]) {
     all.sort_by(|one, other| {
-        let key = |of: &Candidate<'_>| (!of.is_there, of.replicas);
+        let key = |of: &CandidateServer<'_>| (!of.is_there, of.replicas);
         key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
     });
 }
@@ -116,8 +120,12 @@ mod tests {
     static NO_FACTS: FactsByServer = FactsByServer::new();
 
     /// Servers `a1` to `a3` and `b1` to `b3`, those named with so many replicas; `gone` are away.
-    fn servers<'f>(loads: &[(&str, usize)], gone: &[&str], facts: &'f FactsByServer) -> Vec<Candidate<'f>> {
-        let all = ["a1", "a2", "a3", "b1", "b2", "b3"].map(|name| Candidate {
+    fn servers<'f>(
+        loads: &[(&str, usize)],
+        gone: &[&str],
+        facts: &'f FactsByServer,
+    ) -> Vec<CandidateServer<'f>> {
+        let all = ["a1", "a2", "a3", "b1", "b2", "b3"].map(|name| CandidateServer {
             name: name.to_owned(),
             cluster: name[..1].to_uppercase(),
             is_there: !gone.contains(&name),
@@ -143,9 +151,9 @@ mod tests {
         chosen.map(|servers| servers.join(" ")).map_err(words)
     }
 
-    fn choose(wanted: (&StreamConfig, &str, usize), all: &[Candidate<'_>]) -> Result<String, String> {
+    fn choose(wanted: (&StreamConfig, &str, usize), all: &[CandidateServer<'_>]) -> Result<String, String> {
         let (config, cluster, replicas) = wanted;
-        outcome(Wanted { config, cluster, replicas }.choose(all))
+        outcome(PlacedStream { config, cluster, replicas }.choose(all))
     }
 
     #[test]
@@ -191,7 +199,7 @@ mod tests {
         let beside = |present: &[&str], not: &[&str], (cluster, replicas, gone): (&str, usize, &[&str])| {
             let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             let all = servers(&[("b1", 9), ("b2", 9), ("b3", 8)], gone, &NO_FACTS);
-            let wanted = Wanted { config: &config, cluster, replicas };
+            let wanted = PlacedStream { config: &config, cluster, replicas };
             outcome(wanted.choose_beside(&owned(present), &owned(not), (&all, &NO_FACTS)))
         };
         assert_eq!(beside(&["b1"], &[], ("B", 2, &[])), Ok("b1 b3".into()));

@@ -26,6 +26,7 @@ mod founding;
 mod gather;
 mod greeting;
 mod kept_facts;
+mod late_answers;
 mod leadership;
 mod own_config;
 mod placement;
@@ -47,7 +48,7 @@ use super::groups::{GroupConfig, Groups, GroupsObserver};
 use super::live::{JoinTerms, LiveStream, MemberWatcher};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
-use answers::PendingAnswers;
+use answers::Answers;
 pub use founding::FoundingTerms;
 use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
@@ -99,13 +100,14 @@ pub(super) struct Meta {
     members: MetaMembers,
     view: Mutex<Assignments>,
     waits: Waiters,
-    answers: Mutex<PendingAnswers>,
+    answers: Answers,
     is_apply_queued: AtomicBool,
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
-    /// Streams that were restored here, and are to go where they were asked for.
-    restored: Mutex<Vec<restored::RestoredStream>>,
+    /// Streams that were restored here, how many replicas they are to have, and the clusters of who
+    /// has asked, the nearest first.
+    restored: Mutex<Vec<(StreamKey, i64, Vec<String>)>>,
     me: Weak<Self>,
 }
 
@@ -216,7 +218,7 @@ impl Meta {
             members: MetaMembers::new(founders),
             view: Mutex::default(),
             waits: Waiters::default(),
-            answers: Mutex::default(),
+            answers: Answers::new(jetstream),
             is_apply_queued: AtomicBool::new(false),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             watched: leadership::Watched::default(),

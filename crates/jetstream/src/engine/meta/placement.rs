@@ -1,6 +1,6 @@
 //! Servers for replicas of a stream that is to have more or fewer, or others.
 
-use super::candidates::Wanted;
+use super::candidates::PlacedStream;
 use super::placement_facts::{Causes, FactsByServer, asks_for, needs_facts, tags_suit};
 use super::suitability::{clusters_for, replicas_of};
 use super::{Assignment, Meta};
@@ -201,7 +201,7 @@ impl Meta {
         terms: &PlaceTerms<'_>,
     ) -> Result<Vec<String>, Causes> {
         let PlaceTerms { config, facts, not, cluster, more } = *terms;
-        let wanted = Wanted { config, cluster, replicas };
+        let wanted = PlacedStream { config, cluster, replicas };
         wanted.choose_beside(present, not, (&self.candidates(facts, more), facts))
     }
 

@@ -10,16 +10,6 @@ use myelin_stdx::sync::lock;
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
-/// Stream that was restored here.
-#[derive(Clone)]
-pub(super) struct RestoredStream {
-    key: StreamKey,
-    /// Replicas that it is to have.
-    replicas: i64,
-    /// Clusters of who has asked, the nearest first.
-    asking: Vec<String>,
-}
-
 impl Meta {
     /// Proposes a stream that was restored here, and has it go where it is to be as soon as the
     /// cluster knows it.
@@ -35,20 +25,20 @@ impl Meta {
         let goes = clusters_for(&live.config(), &asking).first() != Some(&&*jetstream.host.cluster());
         if replicas > 1 || goes {
             let key = StreamKey::new(live.account_name(), live.name());
-            lock(&self.restored).push(RestoredStream { key, replicas, asking });
+            lock(&self.restored).push((key, replicas, asking));
         }
     }
 
     /// Has restored streams that the cluster knows go where they are to be.
     pub(super) fn replicate_restored(&self, jetstream: &JetStream) {
-        let is_known = |one: &RestoredStream| self.view().get(&one.key.account, &one.key.stream).is_some();
-        let due: Vec<_> = lock(&self.restored).extract_if(.., |one| is_known(one)).collect();
-        for one in due {
-            let account = jetstream.account(&one.key.account);
-            let Some(live) = account.and_then(|account| account.stream(&one.key.stream)) else { continue };
-            let config = StreamConfig { num_replicas: one.replicas, ..(*live.config()).clone() };
+        let is_known = |key: &StreamKey| self.view().get(&key.account, &key.stream).is_some();
+        let due: Vec<_> = lock(&self.restored).extract_if(.., |(key, ..)| is_known(key)).collect();
+        for (key, replicas, asking) in due {
+            let account = jetstream.account(&key.account);
+            let Some(live) = account.and_then(|account| account.stream(&key.stream)) else { continue };
+            let config = StreamConfig { num_replicas: replicas, ..(*live.config()).clone() };
             let own = jetstream.host.cluster();
-            if clusters_for(&config, &one.asking).first() == Some(&&*own) {
+            if clusters_for(&config, &asking).first() == Some(&&*own) {
                 self.ask_for_replicas(jetstream, &live, &config);
                 continue;
             }
@@ -57,14 +47,14 @@ impl Meta {
                 Some(Some(facts)) => facts,
                 // Others have been asked.
                 Some(None) => {
-                    lock(&self.restored).push(one);
+                    lock(&self.restored).push((key, replicas, asking));
                     continue;
                 }
             };
-            let peers = self.place_stream(&config, &facts, &one.asking).unwrap_or_default();
+            let peers = self.place_stream(&config, &facts, &asking).unwrap_or_default();
             match peers.first() {
                 Some(first) if self.cluster_of(first) != own => {
-                    self.send_away(jetstream, &one.key, (config, peers));
+                    self.send_away(jetstream, &key, (config, peers));
                 }
                 _ => self.ask_for_replicas(jetstream, &live, &config),
             }

@@ -3,7 +3,7 @@
 //! What other servers are (their tags, their room) they are asked for when it matters, so that
 //! nothing old decides.
 
-use super::candidates::Wanted;
+use super::candidates::PlacedStream;
 use super::placement_facts::{Causes, FactsByServer, tags_suit};
 use super::{Meta, peer_of, placement};
 use myelin_jsapi::ApiError;
@@ -39,7 +39,7 @@ impl Meta {
         let candidates = self.candidates(facts, &placement::NONE);
         let mut causes = Causes::default();
         for cluster in clusters_for(config, asking) {
-            match (Wanted { config, cluster, replicas: replicas_of(config) }).choose(&candidates) {
+            match (PlacedStream { config, cluster, replicas: replicas_of(config) }).choose(&candidates) {
                 Ok(chosen) => return Ok(chosen),
                 Err(refused) => causes.add(refused),
             }

@@ -227,7 +227,7 @@ async fn streams_are_where_their_placement_says() {
 }
 
 /// Pieces of a backup of a stream.
-async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
+pub(super) async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
     let inbox = client.new_inbox();
     let mut pieces = client.subscribe(inbox.clone()).await.expect("a subscription");
     let answer = api(client, &format!("STREAM.SNAPSHOT.{name}"), &json!({ "deliver_subject": inbox })).await;
@@ -245,12 +245,16 @@ async fn back_up(client: &Client, name: &str) -> (Value, Vec<Vec<u8>>) {
 }
 
 /// Has a stream restored from its backup. Answers the answer to the last piece.
-async fn restore(client: &Client, name: &str, (backup, pieces): (Value, Vec<Vec<u8>>)) -> Value {
+pub(super) async fn restore(client: &Client, name: &str, (backup, pieces): (Value, Vec<Vec<u8>>)) -> Value {
     let body = json!({ "config": backup["config"], "state": backup["state"] });
     let restore = api(client, &format!("STREAM.RESTORE.{name}"), &body).await;
     let subject = restore["deliver_subject"].as_str().expect("a subject").to_owned();
     for piece in pieces {
-        let taken = client.request(subject.clone(), piece.into()).await.expect("an answer");
+        // Another cluster hears of the interest in it when it does.
+        let taken = until("the first piece is taken", async || {
+            client.request(subject.clone(), piece.clone().into()).await.ok()
+        });
+        let taken = taken.await;
         assert!(taken.payload.is_empty(), "{taken:?}");
     }
     let done = client.request(subject, "".into()).await.expect("an answer");

@@ -2,13 +2,10 @@
 //! and nothing is there twice.
 
 use super::Site;
+use crate::cable::Cable;
 use crate::jetstream::{Asker, Stored, publish};
 use crate::routes::{MIXES, ServerKind};
 use serde_json::{Value, json};
-use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -23,49 +20,6 @@ fn catch_up(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(Instant::now() < deadline, "not within {CATCH_UP:?}: {what}");
         thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Way to a server that can be cut and mended.
-struct Cable {
-    port: u16,
-    is_plugged: Arc<AtomicBool>,
-    ends: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Cable {
-    fn to(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let (is_plugged, ends) = (Arc::new(AtomicBool::new(true)), Arc::<Mutex<Vec<_>>>::default());
-        let cable = Self { port, is_plugged: Arc::clone(&is_plugged), ends: Arc::clone(&ends) };
-        thread::spawn(move || {
-            for near in listener.incoming() {
-                let (Ok(near), true) = (near, is_plugged.load(SeqCst)) else { continue };
-                let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else { continue };
-                let ways = [(&near, &far), (&far, &near)];
-                for (from, to) in ways.map(|(from, to)| (from.try_clone(), to.try_clone())) {
-                    let (mut from, mut to) = (from.expect("a socket"), to.expect("a socket"));
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
-                }
-                ends.lock().expect("nobody panics with it").extend([near, far]);
-            }
-        });
-        cable
-    }
-
-    fn unplug(&self) {
-        self.is_plugged.store(false, SeqCst);
-        for end in self.ends.lock().expect("nobody panics with it").drain(..) {
-            let _ = end.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn plug(&self) {
-        self.is_plugged.store(true, SeqCst);
     }
 }
 
