@@ -345,11 +345,12 @@ fn check_removed(model: &StreamModel, kept: &BTreeMap<u64, u64>) -> Result<(), S
             return Err(format!("{name}: {seq} was seen, and is not there"));
         }
     }
-    let mut of_subjects: BTreeMap<u64, u64> = BTreeMap::new();
-    kept.values().for_each(|subject| *of_subjects.entry(*subject).or_default() += 1);
-    let most = of_subjects.values().max().copied().unwrap_or(0);
-    if model.plan.per_subject > 0 && most > model.plan.per_subject {
-        return Err(format!("{name}: {most} messages of a subject, of {}", model.plan.per_subject));
+    let mut of_subjects: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    kept.iter().for_each(|(seq, subject)| of_subjects.entry(*subject).or_default().push(*seq));
+    let limit = model.plan.per_subject;
+    let too_many = of_subjects.iter().find(|(_, seqs)| limit > 0 && seqs.len() as u64 > limit);
+    if let Some((subject, seqs)) = too_many {
+        return Err(format!("{name}: {seqs:?} of subject {subject} are there, and {limit} may be"));
     }
     Ok(())
 }

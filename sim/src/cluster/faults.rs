@@ -283,7 +283,10 @@ impl World {
             });
             if has_failed && self.plan.do_disks_fail {
                 self.kill(number);
-                self.start(number)?;
+                // What it has in memory may be needed: it goes on until it is not.
+                if self.machines[number].node.is_none() {
+                    self.start(number)?;
+                }
             }
         }
         Ok(())

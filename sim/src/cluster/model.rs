@@ -14,7 +14,7 @@ pub(super) struct Publication {
     pub(super) subject: u64,
     pub(super) has_id: bool,
     pub(super) condition: Condition,
-    /// Whether it ends by itself, and when it was drawn, in nanoseconds.
+    /// Whether it ends by itself, and when it was sent last, in nanoseconds.
     pub(super) has_lifetime: bool,
     pub(super) time: u64,
     /// Batch that it is in.

@@ -12,6 +12,9 @@ use super::world::{Asked, SECOND, World};
 const MOVES: u64 = 0x006d_6f76_6573;
 /// One operation in so many is followed by a change.
 const RATE: u64 = 25;
+/// Seconds after which no earlier request is carried out any more: the meta leader may hold one for
+/// ten, and of two that are under way at once either one may be the last.
+const HELD: u64 = 15;
 /// Seconds in which the last change of a stream is accepted, when nothing goes wrong any more.
 const LONGEST: u64 = 150;
 
@@ -111,6 +114,7 @@ impl World {
         if self.moves.is_none() {
             return Ok(());
         }
+        self.pass(HELD * SECOND)?;
         for stream in 0..self.streams.len() {
             self.streams[stream].is_scaled = false;
             let wanted = self.streams[stream].wanted;

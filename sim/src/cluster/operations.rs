@@ -126,8 +126,11 @@ impl World {
 
     /// Sends a message that was drawn.
     pub(super) fn send(&mut self, stream: usize, name: usize, home: usize, to: &[usize]) {
-        let model = &self.streams[stream];
-        let one = &model.publications[name];
+        let now = self.now;
+        let model = &mut self.streams[stream];
+        let one = &mut model.publications[name];
+        // A copy that is the first to be stored lives from then on.
+        one.time = now;
         let subject = format!("{}.{}", model.plan.name, one.subject);
         let mut headers = Vec::new();
         if one.has_id {
@@ -448,5 +451,19 @@ fn block(headers: &[String]) -> Vec<u8> {
     match headers {
         [] => Vec::new(),
         headers => format!("NATS/1.0\r\n{}\r\n\r\n", headers.join("\r\n")).into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_lives_from_when_it_was_sent_last() {
+        let mut world = World::new(1, false);
+        let name = world.publication(0, None);
+        world.now = 40 * SECOND;
+        world.send(0, name, 0, &[0]);
+        assert_eq!(world.streams[0].publications[name].time, 40 * SECOND);
     }
 }

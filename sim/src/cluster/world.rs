@@ -467,6 +467,11 @@ impl World {
     pub(super) fn summary(&self) -> Vec<String> {
         let mut lines = vec![format!("{:?}", self.plan)];
         lines.extend(self.story.iter().flatten().cloned());
+        let wanted = |at: usize| {
+            let leading: Vec<&str> = self.leading(at).into_iter().map(|number| NAMES[number]).collect();
+            format!("S{at}: of {} replicas, led by {leading:?}", self.streams[at].wanted)
+        };
+        lines.extend((0..self.streams.len()).map(wanted));
         lines.extend(self.statuses());
         lines
     }

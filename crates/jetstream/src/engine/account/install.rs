@@ -228,6 +228,10 @@ impl IncomingReplica for StagedReplica {
             Storage::Memory => {
                 let ended = home.end_and_wait(&self.jetstream, &live, &mut MessageBuf::default());
                 ended.map_err(|error| error.to_string())?;
+                // It was filled without its limits. One in a file is opened anew with them.
+                let settings = storage_config(&config, self.jetstream.settings.sync_always);
+                let set = stream.set_config(settings, self.jetstream.host.now());
+                set.map_err(|error| error.to_string())?;
                 let (states, created) = (consumers.lead(), live.created());
                 let opened = OpenedConsumers { states, applied: Some(consumers) };
                 let origin = StreamOrigin::new(created).with_lifetimes(self.lifetimes_until);

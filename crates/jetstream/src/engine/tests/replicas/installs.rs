@@ -97,6 +97,7 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
     }
 }
 
+<<<<<<< HEAD
 /// From the log, or as a whole: whoever operates it sees how far it is.
 #[test]
 fn a_replica_says_how_far_behind_it_is_until_it_is_not() {
@@ -130,6 +131,24 @@ fn a_replica_says_how_far_behind_it_is_until_it_is_not() {
         let live = cluster.house(victim).stream("S");
         assert_eq!((live.behind(), live.install_progress(false)), (None, None));
     }
+=======
+#[test]
+fn who_leads_after_an_install_in_memory_keeps_the_limits() {
+    let mut cluster = Cluster::lean(3, StreamConfig { storage: Storage::Memory, ..ring() });
+    for _ in 0..4 {
+        let leader = cluster.elect();
+        publish(&mut cluster, leader, 60);
+        cluster.pass(4);
+        assert!(cluster.contents().iter().all(|(messages, _)| *messages == 40), "{:?}", cluster.contents());
+        cluster.kill(leader);
+        let next = cluster.elect();
+        publish(&mut cluster, next, 250);
+        cluster.begin(leader);
+        cluster.pass(100);
+    }
+    assert!(cluster.installs() >= 3, "{:?}", cluster.statuses());
+    assert_equal(&mut cluster);
+>>>>>>> ledger
 }
 
 /// Its entry stands in a segment that is not sealed, with zeros in the place of the message.
