@@ -97,7 +97,6 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
     }
 }
 
-<<<<<<< HEAD
 /// From the log, or as a whole: whoever operates it sees how far it is.
 #[test]
 fn a_replica_says_how_far_behind_it_is_until_it_is_not() {
@@ -131,7 +130,8 @@ fn a_replica_says_how_far_behind_it_is_until_it_is_not() {
         let live = cluster.house(victim).stream("S");
         assert_eq!((live.behind(), live.install_progress(false)), (None, None));
     }
-=======
+}
+
 #[test]
 fn who_leads_after_an_install_in_memory_keeps_the_limits() {
     let mut cluster = Cluster::lean(3, StreamConfig { storage: Storage::Memory, ..ring() });
@@ -148,7 +148,6 @@ fn who_leads_after_an_install_in_memory_keeps_the_limits() {
     }
     assert!(cluster.installs() >= 3, "{:?}", cluster.statuses());
     assert_equal(&mut cluster);
->>>>>>> ledger
 }
 
 /// Its entry stands in a segment that is not sealed, with zeros in the place of the message.
