@@ -13,6 +13,10 @@ impl Call {
     pub(super) fn asking_clusters(&self) -> Vec<String> {
         let host = &self.jetstream.host;
         let mut all = [vec![host.cluster()], host.other_clusters()].concat();
+        // The gateway of this server need not be there yet.
+        let known = self.jetstream.meta().map(|meta| meta.clusters()).unwrap_or_default();
+        let further = known.into_iter().filter(|cluster| !all.contains(cluster)).collect::<Vec<_>>();
+        all.extend(further);
         if let Some(said) = header::get(&self.request.headers, ASKING_CLUSTER) {
             let said = String::from_utf8_lossy(said).into_owned();
             all.retain(|cluster| *cluster != said);

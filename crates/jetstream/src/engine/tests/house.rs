@@ -73,7 +73,6 @@ pub(super) struct TestHost {
     pub(super) facts: Mutex<PlacementFacts>,
     /// The cluster of the server.
     pub(super) cluster: Mutex<String>,
-    pub(super) other_clusters: Mutex<Vec<String>>,
     /// Streams that are to be opened anew: their accounts and names.
     pub(super) repairs: Mutex<Vec<(String, String)>>,
 }
@@ -182,10 +181,6 @@ impl Host for TestHost {
 
     fn cluster(&self) -> String {
         lock(&self.cluster).clone()
-    }
-
-    fn other_clusters(&self) -> Vec<String> {
-        lock(&self.other_clusters).clone()
     }
 
     fn unique_id(&self) -> String {

@@ -187,10 +187,6 @@ impl MetaCluster {
         house.host.now.store(self.now, Relaxed);
         let own = self.clusters.get(number).copied().unwrap_or_default();
         own.clone_into(&mut lock(&house.host.cluster));
-        let mut others = self.clusters.clone();
-        others.retain(|cluster| *cluster != own);
-        others.dedup();
-        *lock(&house.host.other_clusters) = others.into_iter().map(str::to_owned).collect();
         let cloud = if number < 2 { "cloud:a" } else { "cloud:b" };
         lock(&house.host.facts).tags = vec![cloud.to_owned(), format!("node:{}", number + 1)];
         for other in (0..size).filter(|other| *other != number) {

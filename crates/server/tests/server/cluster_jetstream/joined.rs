@@ -116,6 +116,18 @@ impl Joined {
         .await
     }
 
+    /// Waits until all agree on a leader, which has heard of all.
+    async fn are_there(&self, size: u64) {
+        until("the leader has heard of all", async || {
+            let leader = self.agrees(size).await;
+            let page = self.find(&leader).server.as_ref().expect("it runs").page("/jsz");
+            let others = page["meta_cluster"]["replicas"].as_array().cloned().unwrap_or_default();
+            let is_there = |one: &Value| one["current"] == true && one.get("offline").is_none();
+            (others.iter().filter(|one| is_there(one)).count() as u64 + 1 == size).then_some(())
+        })
+        .await;
+    }
+
     /// Has this server lead the meta group.
     async fn lead(&self, name: &str, size: u64) {
         let admin = self.operator(name).await;
@@ -217,7 +229,7 @@ async fn no_cluster_founds_a_group_before_it_has_heard_the_other() {
 #[tokio::test]
 async fn what_has_its_quorum_in_a_cluster_that_is_cut_off_goes_on_there() {
     let joined = Joined::start(&[("A", 3), ("B", 2)]);
-    joined.agrees(5).await;
+    joined.are_there(5).await;
     let (a, b) = (joined.client("A1").await, joined.client("B1").await);
     create(&a, &within("B", "FAR", 1)).await;
     create(&b, &within("A", "NEAR", 3)).await;
