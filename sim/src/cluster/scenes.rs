@@ -1,7 +1,7 @@
-//! Scenes: faults of several servers in an order that leaves nobody with a majority's memory but those
-//! who are to have it. Drawn one by one they rarely come in such an order. They are drawn from
-//! numbers of their own, in half of the seeds in which no stream changes its members, and begin
-//! and end with everything well.
+//! Scenes: faults of several servers in an order that leaves nobody with a majority's memory but
+//! those who are to have it. Drawn one by one they rarely come in such an order. They are drawn
+//! from numbers of their own, in half of the seeds in which no stream changes its members, and
+//! begin and end with everything well.
 
 use myelin_stdx::rng::Rng;
 
@@ -18,7 +18,7 @@ const LARGE: usize = 400 << 10;
 /// Members of a group, by what becomes of them.
 struct Roles {
     leader: usize,
-    /// So many others that they are a majority with the leader.
+    /// Others that are a majority with the leader.
     confirming: Vec<usize>,
     /// Servers that learn nothing at first: the other members, and who is none.
     rest: Vec<usize>,
@@ -81,7 +81,7 @@ impl World {
         Some(Roles { leader, confirming: members, rest })
     }
 
-    /// Servers of one side and those of the other hear nothing of each other, and all of one side do.
+    /// Servers of one side hear nothing of those of the other.
     fn divide(&mut self, one: &[usize], other: &[usize]) {
         self.tell(|| format!("{one:?} and {other:?} hear nothing of each other"));
         self.network.heal();
@@ -131,8 +131,8 @@ impl World {
         self.publish_at_others(stream, *leader, rng).map(drop)
     }
 
-    /// Members that support a leader forget that with their processes, and elect another one at once
-    /// with those that have not heard of the leader for a while. The first one is asked meanwhile.
+    /// Members that support a leader forget that with their processes, and elect another one at
+    /// once with those that have not heard of it for a while. The first one is asked meanwhile.
     fn forgotten_promise(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
         let Roles { leader, confirming, rest } = roles;
         if self.plan.has_memory() {
@@ -161,8 +161,8 @@ impl World {
         Ok(())
     }
 
-    /// A leader is cut off with more than a segment of messages, and with removals; when others lead it
-    /// comes back, and leads again.
+    /// A leader is cut off with more than a segment of messages, and with removals; when others
+    /// lead it comes back, and leads again.
     fn long_coup(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
         let leader = roles.leader;
         self.publish_many(stream, leader, rng.below(8), 500);
