@@ -32,6 +32,8 @@ const ACCOUNT: &str = "$G";
 const ACCOUNTS: [&str; 3] = [ACCOUNT, "$RAFT", "$BULK"];
 /// The account of clients, by its place.
 pub(super) const CLIENTS: usize = 0;
+/// The account of what is large.
+pub(super) const BULK: usize = 2;
 /// Beginning of subjects of the meta group.
 pub(super) const META: &[u8] = b"_meta_.";
 /// Names of servers.
