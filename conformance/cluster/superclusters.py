@@ -8,7 +8,7 @@ the other cluster while one server is killed and comes back, or all servers of o
 the move is called off. A mirror stays in the second cluster. Ends with an error where a move does not come to its end,
 where a publisher waits for longer than it should, or where a message that was acknowledged is missing or there twice.
 """
-import argparse, json, os, random, shutil, signal, socket, subprocess, tempfile, threading, time
+import argparse, base64, json, os, random, shutil, signal, socket, subprocess, tempfile, threading, time
 
 PATIENCE = 90
 CLUSTERS = "AB"
@@ -107,6 +107,21 @@ class Publisher(threading.Thread):
             except OSError:
                 client, at = None, (at + 1) % len(self.servers)
                 time.sleep(0.02)
+
+
+class Reader:
+    """Gets messages of a stream. Nothing goes on any more, so that each request has to be answered."""
+
+    def __init__(self, port, stream):
+        self.port, self.stream, self.client = port, stream, Client(port)
+
+    def get(self, seq):
+        try:
+            return self.client.request(f"$JS.API.STREAM.MSG.GET.{self.stream}", b'{"seq":%d}' % seq)
+        except OSError as error:
+            print(f"{time.strftime('%H:%M:%S')} {self.stream} {seq}: {error}", flush=True)
+            self.client = Client(self.port)
+            return None
 
 
 class Site:
@@ -232,11 +247,11 @@ def check(site, publishers):
     for stream in ("ORDERS", "COPY"):
         state = site.info(stream)["state"]
         next_of = {one.name: 0 for one in publishers}
-        client = Client(next(one.client for one in site.servers))
+        reader = Reader(site.servers[0].client, stream)
         for seq in range(state["first_seq"], state["last_seq"] + 1):
-            answer = json.loads(until("a message", lambda: client.request(f"$JS.API.STREAM.MSG.GET.{stream}", b'{"seq":%d}' % seq)))
+            answer = json.loads(until(f"message {seq} of {stream}", lambda: reader.get(seq)))
             message = answer.get("message") or fault(f"{stream} {seq}: {answer}")
-            name, number = message["subject"][-1], int(__import__("base64").b64decode(message["data"]))
+            name, number = message["subject"][-1], int(base64.b64decode(message["data"]))
             if number != next_of[name]:
                 fault(f"{stream} {seq}: {name} {number}, and {next_of[name]} is expected")
             next_of[name] += 1

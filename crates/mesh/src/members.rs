@@ -94,6 +94,11 @@ impl Mesh {
         of_account.map(|(_, entry)| entry.peer.clone()).collect()
     }
 
+    /// A route leads to this server itself.
+    pub fn leads_to_self(&self, url: &RouteUrl) {
+        self.host().route_is_own(url);
+    }
+
     /// Whether a server is still to be dialled. Who dials it again and again asks each time.
     pub fn is_wanted(&self, dial: &Dial) -> bool {
         match (&dial.server, &dial.account) {

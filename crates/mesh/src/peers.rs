@@ -80,6 +80,9 @@ pub trait MeshHost: Send + Sync {
     /// Another cluster has said, over a gateway, which of its servers take part in groups;
     /// `has_any`: some do. Called on a shard's thread; must be short.
     fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
+
+    /// A route that is configured leads to this server itself.
+    fn route_is_own(&self, _route: &RouteUrl) {}
 }
 
 /// One link, as the others know it.

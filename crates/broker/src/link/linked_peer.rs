@@ -47,6 +47,9 @@ pub trait PeerObserver: Send + Sync {
     /// Another cluster has said, over a gateway, which of its servers take part; `has_any`: some
     /// do.
     fn cluster_heard(&self, _cluster: &str, _has_any: bool) {}
+
+    /// A route that is configured leads to this server itself, as was found when it was dialled.
+    fn route_is_own(&self, _host: &str, _port: u16) {}
 }
 
 impl LinkedPeer {

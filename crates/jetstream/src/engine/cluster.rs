@@ -28,6 +28,9 @@ pub(super) trait MetaSearch: Send + Sync {
     /// How many servers a new group has.
     fn expected(&self) -> usize;
 
+    /// A new group has so many servers.
+    fn expect(&self, servers: usize);
+
     /// Asks all other servers.
     fn ask(&self);
 }

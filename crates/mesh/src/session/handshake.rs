@@ -129,6 +129,8 @@ impl LinkSession {
             facts.remote_id.clone_from(&info.id);
         });
         if info.id == config.info.id {
+            let dialled = self.known.facts().url.filter(|_| self.making.did_solicit);
+            dialled.iter().for_each(|url| self.mesh.leads_to_self(url));
             return Err(CloseReason::DuplicateRoute);
         }
         if let Err(text) = check_word(&info.id).and(check_word(&info.name)) {

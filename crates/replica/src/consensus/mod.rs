@@ -182,6 +182,13 @@ impl Consensus {
         self.call(|node| node.tick()).map(drop)
     }
 
+    /// Whether this follower stands for election with the next [tick](Self::tick).
+    #[must_use]
+    pub fn is_about_to_stand(&self) -> bool {
+        let raft = &self.node.raft;
+        raft.state == StateRole::Follower && raft.election_elapsed + 1 >= raft.randomized_election_timeout()
+    }
+
     /// Whether nothing is left to do in the group, as its leader sees it: all members have the same
     /// log, and all of it is committed. Whether their servers are there is for whoever asks.
     #[must_use]
@@ -257,6 +264,8 @@ impl Consensus {
         }
         self.call(|node| {
             // While time stood still the library took the leader for one that it had just heard.
+            // Members that were held back from standing do not stand all at once now.
+            node.raft.election_elapsed = 0;
             node.raft.set_randomized_election_timeout(2 * ELECTION_TICKS - 1);
             (0..ELECTION_TICKS).for_each(|_| {
                 node.tick();

@@ -95,8 +95,10 @@ impl Dialler {
             drop(mesh);
             let error = match self.attempt(&dial.url).await {
                 Ok(Some((stream, peer))) => return self.hand_over(stream, peer, dial),
-                // It would be this server.
-                Ok(None) => return,
+                Ok(None) => {
+                    self.mesh().iter().for_each(|mesh| mesh.leads_to_self(&dial.url));
+                    return;
+                }
                 Err(error) => error,
             };
             attempts += 1;

@@ -412,6 +412,10 @@ impl MeshHost for Host {
         self.groups.iter().for_each(|groups| groups.observer.peer_unlinked(peer));
     }
 
+    fn route_is_own(&self, route: &RouteUrl) {
+        self.groups.iter().for_each(|groups| groups.observer.route_is_own(&route.host, route.port));
+    }
+
     fn cluster_heard(&self, cluster: &str, has_any: bool) {
         self.groups.iter().for_each(|groups| groups.observer.cluster_heard(cluster, has_any));
     }

@@ -23,12 +23,15 @@ pub(super) fn to_self(bound: SocketAddr) -> HashSet<SocketAddr> {
     all.map(|ip| SocketAddr::new(ip, bound.port())).collect()
 }
 
-/// Whether a server that listens there would dial itself at this host, whatever that is called.
+/// Whether a server that listens there would dial nobody but itself at this host, whatever that is
+/// called. A name may be that of several servers.
 pub(crate) fn is_own(listens: (&str, u16), host: &str) -> bool {
     let found = |host: &str| (host, listens.1).to_socket_addrs().into_iter().flatten();
     let own = |bound| to_self(bound).into_iter().chain([bound]);
     let own: HashSet<SocketAddr> = found(listens.0).flat_map(own).collect();
-    host.eq_ignore_ascii_case(listens.0) || found(host).any(|address| own.contains(&address))
+    let mut there = found(host).peekable();
+    host.eq_ignore_ascii_case(listens.0)
+        || there.peek().is_some() && there.all(|address| own.contains(&address))
 }
 
 /// Addresses of the machine towards others, by way of the routes that the system would take:

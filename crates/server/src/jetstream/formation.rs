@@ -11,13 +11,23 @@ use myelin_broker::{Broker, LinkedPeer, PeerObserver};
 use myelin_conf::options::Options;
 use myelin_jetstream::{FoundingTerms, GroupSettings, JetStream, KeptLogBounds, peer_id};
 use myelin_replica::Peer;
+use myelin_stdx::sync::lock;
 use myelin_wire::peer::groups::{BULK_ACCOUNT, GroupServer, RAFT_ACCOUNT};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Word of links to other servers.
 struct Formation {
     jetstream: Arc<JetStream>,
+    routes: Mutex<OtherServers>,
+}
+
+/// Servers of the cluster to which routes lead, but for this one.
+struct OtherServers {
+    routes: BTreeSet<(String, Option<u16>)>,
+    /// A new cluster has at least as many. One name may be that of several servers, of which only
+    /// this one is known yet: nobody is alone who has a route to a name.
+    least: usize,
 }
 
 impl RunningJetStream {
@@ -50,30 +60,37 @@ impl RunningJetStream {
         if self.jetstream.has_meta(RAFT_ACCOUNT) {
             self.jetstream.begin_meta(&[])?;
         }
-        let terms = FoundingTerms { expected: expected(options), clusters: clusters(options) };
+        let routes = OtherServers::of(options);
+        let terms = FoundingTerms { expected: routes.expected(), clusters: clusters(options) };
         self.jetstream.seek_meta(terms)?;
-        let formation = Formation { jetstream: Arc::clone(&self.jetstream) };
+        let formation = Formation { jetstream: Arc::clone(&self.jetstream), routes: Mutex::new(routes) };
         let server = GroupServer { store: me.to_string(), incarnation, servers: Vec::new() };
         Ok(Some(GroupPart { server, observer: Arc::new(formation) }))
     }
 }
 
-/// How many servers a new cluster has: those that the routes lead to, and this one, which may be
-/// among them.
-fn expected(options: &Options) -> usize {
-    let cluster = &options.cluster;
-    let own_port = cluster.listener.port.map(|port| port.to_bind());
-    let host = cluster.listener.host.as_str();
-    let is_own = |to: &str, port: Option<u16>| {
-        port == own_port && port.is_some_and(|port| own_urls::is_own((host, port), to))
-    };
-    let routes: BTreeSet<_> = cluster
-        .routes
-        .iter()
-        .map(|route| (route.host().to_ascii_lowercase(), route.port().and_then(|port| port.parse().ok())))
-        .filter(|(host, port)| !is_own(host, *port))
-        .collect();
-    routes.len() + 1
+impl OtherServers {
+    fn of(options: &Options) -> Self {
+        let cluster = &options.cluster;
+        let own_port = cluster.listener.port.map(|port| port.to_bind());
+        let listens = cluster.listener.host.as_str();
+        let is_said = |host: &str| host == listens || ["localhost", "127.0.0.1", "::1"].contains(&host);
+        let named = cluster.routes.iter().map(|route| {
+            (route.host().to_ascii_lowercase(), route.port().and_then(|port| port.parse().ok()))
+        });
+        let named: BTreeSet<(String, Option<u16>)> =
+            named.filter(|(host, port)| *port != own_port || !is_said(host)).collect();
+        let least = if named.is_empty() { 1 } else { 2 };
+        let is_own = |host: &str, port: Option<u16>| {
+            port == own_port && port.is_some_and(|port| own_urls::is_own((listens, port), host))
+        };
+        Self { routes: named.into_iter().filter(|(host, port)| !is_own(host, *port)).collect(), least }
+    }
+
+    /// How many servers a new cluster has: those that the routes lead to, and this one.
+    fn expected(&self) -> usize {
+        (self.routes.len() + 1).max(self.least)
+    }
 }
 
 /// Other clusters that the gateway leads to.
@@ -94,6 +111,13 @@ impl PeerObserver for Formation {
         }
         self.jetstream.server_is_of(&said.name, said.is_foreign.then_some(&*said.cluster));
         self.jetstream.server_linked(&said.name, &said.cluster);
+    }
+
+    fn route_is_own(&self, host: &str, port: u16) {
+        let mut others = lock(&self.routes);
+        if others.routes.remove(&(host.to_ascii_lowercase(), Some(port))) {
+            self.jetstream.expect_servers(others.expected());
+        }
     }
 
     fn peer_unlinked(&self, peer: &LinkedPeer) {

@@ -297,6 +297,12 @@ impl Groups {
         myelin_stdx::planted::bug(135) || lock(&self.peers).may_vote(self.nanoseconds())
     }
 
+    /// Whether this server supports another one: no vote, and nobody who stands, against a leader
+    /// there.
+    pub(super) fn supports(&self, peer: Peer) -> bool {
+        lock(&self.peers).supports(peer, self.nanoseconds())
+    }
+
     /// The server is about to end, or to give nobody JetStream: it takes no lead any more.
     pub(super) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);

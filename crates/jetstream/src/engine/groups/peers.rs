@@ -132,6 +132,10 @@ impl Peers {
         self.liveness.has_promised_nothing();
     }
 
+    pub(super) fn supports(&self, peer: Peer, now: u64) -> bool {
+        self.liveness.supports(peer, now)
+    }
+
     pub(super) fn may_vote(&self, now: u64) -> bool {
         self.liveness.may_vote(now)
     }

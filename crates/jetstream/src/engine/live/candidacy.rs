@@ -12,6 +12,11 @@ use std::collections::BTreeSet;
 /// many as an election takes, for the first server may have many streams to make at once.
 const ASKS_AFTER: u64 = 20;
 
+/// Ticks for which a member that hears nothing of its leader does not stand for election because its
+/// server supports the leader's: as many as an election takes. The leader's server is there, and so
+/// is what it counts on; but its member may be gone, or stand still.
+const HELD_BACK: u64 = 10;
+
 /// Whether a member may lead.
 #[derive(Debug, Default)]
 pub(super) struct Candidacy {
@@ -27,6 +32,8 @@ pub(super) struct Candidacy {
     has_asked: bool,
     /// Whether it is to ask now.
     is_asking: bool,
+    /// Ticks for which it was held back since it has heard of its leader.
+    held: u64,
 }
 
 impl Candidacy {
@@ -60,6 +67,18 @@ impl Candidacy {
         if self.ticks > ASKS_AFTER + draw % ASKS_AFTER {
             (self.ticks, self.has_asked, self.is_asking) = (0, true, true);
         }
+    }
+
+    /// Time has passed for a member that is about to stand for election against a leader whose
+    /// server this one supports, or for another one. Answers whether it is held back.
+    pub(super) fn holds_back(&mut self, stands_against: bool) -> bool {
+        self.held = if stands_against { self.held + 1 } else { 0 };
+        self.held > 0 && self.held <= HELD_BACK
+    }
+
+    /// Whether support for its leader's server still keeps it from elections.
+    pub(super) fn is_bound(&self) -> bool {
+        self.held <= HELD_BACK
     }
 
     /// Whether it asks for its group to be opened.

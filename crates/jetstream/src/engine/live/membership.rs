@@ -464,7 +464,8 @@ impl JoinedMember {
     fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
         // Who gives nobody JetStream follows, and never stands for election.
         let may_stand = self.may_take_lead() || self.member.consensus().role() == RaftRole::Leader;
-        if self.groups.may_vote() && may_stand {
+        let stands_against = self.member.consensus().is_about_to_stand() && self.supports_leader();
+        if !self.candidacy.holds_back(stands_against) && self.groups.may_vote() && may_stand {
             self.member.tick()?;
         }
         if !self.is_open() {
@@ -576,6 +577,18 @@ impl JoinedMember {
             return false;
         }
         let asks = matches!(message.kind, RaftMessageKind::PreVote | RaftMessageKind::Vote);
-        !asks || message.is_transfer || self.groups.may_vote()
+        if !asks || message.is_transfer {
+            return true;
+        }
+        let leader = self.member.consensus().leader();
+        let is_against = leader != Some(message.from) && self.candidacy.is_bound() && self.supports_leader();
+        !is_against && self.groups.may_vote()
+    }
+
+    /// Whether it follows a leader whose server this one supports, and which may count on that.
+    fn supports_leader(&self) -> bool {
+        let consensus = self.member.consensus();
+        let leader = consensus.leader().filter(|_| consensus.role() == RaftRole::Follower);
+        leader.is_some_and(|leader| self.groups.supports(leader))
     }
 }

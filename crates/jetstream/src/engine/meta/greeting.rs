@@ -244,6 +244,10 @@ impl MetaSearch for Greeter {
         lock(&self.seeking).terms.expected
     }
 
+    fn expect(&self, servers: usize) {
+        lock(&self.seeking).terms.expected = servers;
+    }
+
     fn is_linked(&self, name: &str, cluster: &str) {
         let mut seeking = lock(&self.seeking);
         if let Some(jetstream) = self.jetstream.upgrade() {
@@ -375,6 +379,12 @@ impl JetStream {
         if peer_of(name).is_some() {
             self.cluster.search.get().into_iter().for_each(|search| search.is_linked(name, cluster));
         }
+    }
+
+    /// As many servers of this cluster found a new group, this one among them: less than at first,
+    /// where a route turns out to lead to it.
+    pub fn expect_servers(&self, servers: usize) {
+        self.cluster.search.get().into_iter().for_each(|search| search.expect(servers));
     }
 
     /// Another cluster has said over a gateway whether some of its servers take part.

@@ -8,6 +8,7 @@ mod lives;
 mod messages;
 
 use super::cluster::Cluster;
+use super::house::stream;
 use myelin_replica::RaftRole;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -121,4 +122,26 @@ fn a_leader_that_may_be_none_any_more_answers_nothing_and_holds_publishes() {
     cluster.pass(60);
     assert_eq!((cluster.acks(), cluster.contents()), (1, vec![(1, 1); 3]));
     assert!(live.leads_surely());
+}
+
+/// Members of a group that goes on wait for a shorter time than their servers support the leader's.
+#[test]
+fn nobody_else_leads_while_a_leader_that_is_cut_off_may_be_sure() {
+    for seed in 1..=40 {
+        let mut cluster = Cluster::seeded(3, stream("S"), false, seed);
+        let first = cluster.elect();
+        // More or less of the time between two words to a server has passed.
+        for _ in 0..40 + seed % 7 {
+            cluster.publish(first, "x");
+            cluster.pass(1);
+        }
+        cluster.isolated.push(first);
+        let mut beats = 0;
+        while cluster.leader().is_none() {
+            cluster.pass(1);
+            beats += 1;
+            assert!(beats < 100, "{seed}: nobody leads");
+        }
+        assert!(!cluster.house(first).stream("S").leads_surely(), "{seed}: after {beats} beats");
+    }
 }

@@ -138,6 +138,19 @@ async fn a_page_shows_the_meta_group_before_it_is_formed() {
     assert!(meta.get("leader").is_none() && meta.get("replicas").is_none(), "{meta}");
 }
 
+/// The address is none that the server knows of itself.
+#[tokio::test]
+async fn a_route_that_turns_out_to_lead_to_the_server_itself_stands_for_nobody() {
+    let mut trio = Trio::prepare("");
+    for node in &mut trio.nodes {
+        let elsewhere = node.config.replace("nats://127.0.0.1:", "nats://127.0.0.2:");
+        node.config = elsewhere.replace("listen: \"127.0.0.1:", "listen: \"0.0.0.0:");
+        node.setup = Setup::default().config(&node.config);
+    }
+    (0..3).for_each(|at| trio.start_node(at));
+    create(&trio.client(0).await, &stream("S", 3)).await;
+}
+
 #[tokio::test]
 async fn a_server_without_a_meta_leader_is_not_healthy() {
     let mut trio = Trio::start();
