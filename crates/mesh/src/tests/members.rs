@@ -1,17 +1,17 @@
 //! Servers that take part in groups: which links they have beside the others, and with whom.
 
-use super::{CONNECT, LinkPair, Node, dial, told};
+use super::{CONNECT, KeptBytes, LinkPair, Node, dial, told};
 use crate::config::RouteUrl;
-use crate::peers::Dial;
+use crate::peers::{Dial, LinkFacts, LinkState};
 use crate::session::LinkSide;
 use myelin_auth::{Permissions, SubjectRules};
-use myelin_broker::Service;
+use myelin_broker::{Endpoint, Service};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use myelin_wire::peer::groups::{BULK_ACCOUNT, GroupServer, INTERNAL_ACCOUNTS, RAFT_ACCOUNT};
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// A server that takes part in groups: its store is called `S` and its name.
 fn member(name: &str, pool_size: u32) -> Node {
@@ -317,4 +317,26 @@ fn gossip_tells_nothing_of_groups() {
     let told = b.notes.take();
     assert_eq!(accounts(&told), [None], "of the server, and not of its links for internal accounts");
     assert_eq!(told[0].url, RouteUrl { host: "10.0.0.9".into(), port: 1, login: None });
+}
+
+/// Members are told apart by their stores, which are called after servers: two of one name in
+/// different clusters would be one.
+#[test]
+fn nobody_is_linked_who_is_called_as_a_server_of_another_cluster() {
+    let node = member("A", 3);
+    let enters = |cluster: &str, (name, id): (&str, &str)| {
+        let endpoint = Endpoint { peer: "127.0.0.1:5".parse().unwrap(), start: SystemTime::now() };
+        let conn = node.broker.connect_gateway(endpoint, Box::new(KeptBytes::default()));
+        let link = LinkState::new(&conn, None, LinkFacts::default());
+        link.set_foreign(cluster);
+        let server = GroupServer { store: format!("S{name}"), incarnation: 1, servers: Vec::new() };
+        let (id, name) = (id.to_owned(), name.to_owned());
+        let info = PeerInfo { id, name, myelin: Some(server), ..PeerInfo::default() };
+        node.mesh.enter_internal(&link, &info, RAFT_ACCOUNT).is_ok()
+    };
+    assert!(enters("B", ("X", "N1")) && enters("C", ("Y", "N2")));
+    assert!(enters("B", ("X", "N3")), "it has begun anew, and its end was not seen yet");
+    assert!(!enters("C", ("X", "N4")));
+    assert!(!enters("B", ("A", "N5")), "so is this server called");
+    assert_eq!(node.linked(RAFT_ACCOUNT), ["X SX", "Y SY", "X SX"]);
 }

@@ -1,7 +1,7 @@
 //! Addresses under which this server itself can be reached.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 
 /// Addresses of this server for clients: the host that is configured, or the machine's addresses
 /// where that is none.
@@ -21,6 +21,14 @@ pub(super) fn to_self(bound: SocketAddr) -> HashSet<SocketAddr> {
     let is_any = bound.ip().is_unspecified();
     let all = all.filter(|ip| is_any || bound.ip() == *ip);
     all.map(|ip| SocketAddr::new(ip, bound.port())).collect()
+}
+
+/// Whether a server that listens there would dial itself at this host, whatever that is called.
+pub(crate) fn is_own(listens: (&str, u16), host: &str) -> bool {
+    let found = |host: &str| (host, listens.1).to_socket_addrs().into_iter().flatten();
+    let own = |bound| to_self(bound).into_iter().chain([bound]);
+    let own: HashSet<SocketAddr> = found(listens.0).flat_map(own).collect();
+    host.eq_ignore_ascii_case(listens.0) || found(host).any(|address| own.contains(&address))
 }
 
 /// Addresses of the machine towards others, by way of the routes that the system would take:
@@ -48,6 +56,14 @@ mod tests {
         assert_eq!(of("h", 1), ["h:1"]);
         assert_eq!(of("fd00::2", 1), ["[fd00::2]:1"]);
         assert!(!of("0.0.0.0", 1).is_empty());
+    }
+
+    #[test]
+    fn a_name_of_the_machine_leads_to_the_server_itself() {
+        assert!(is_own(("0.0.0.0", 7), "localhost"));
+        assert!(is_own(("127.0.0.1", 7), "localhost") && is_own(("localhost", 7), "127.0.0.1"));
+        assert!(is_own(("192.0.2.7", 7), "192.0.2.7") && is_own(("n1.invalid", 7), "N1.invalid"));
+        assert!(!is_own(("127.0.0.1", 7), "192.0.2.7") && !is_own(("0.0.0.0", 7), "n2.invalid"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! names, and has these.
 
 use super::RunningJetStream;
-use crate::cluster::{GroupPart, takes_part};
+use crate::cluster::{GroupPart, own_urls, takes_part};
 use myelin_broker::{Broker, LinkedPeer, PeerObserver};
 use myelin_conf::options::Options;
 use myelin_jetstream::{FoundingTerms, GroupSettings, JetStream, KeptLogBounds, peer_id};
@@ -63,9 +63,9 @@ impl RunningJetStream {
 fn expected(options: &Options) -> usize {
     let cluster = &options.cluster;
     let own_port = cluster.listener.port.map(|port| port.to_bind());
-    let is_own = |host: &str, port: Option<u16>| {
-        port == own_port
-            && (host == cluster.listener.host || ["localhost", "127.0.0.1", "::1"].contains(&host))
+    let host = cluster.listener.host.as_str();
+    let is_own = |to: &str, port: Option<u16>| {
+        port == own_port && port.is_some_and(|port| own_urls::is_own((host, port), to))
     };
     let routes: BTreeSet<_> = cluster
         .routes

@@ -326,3 +326,26 @@ fn a_list_has_a_stream_as_long_as_one_of_its_servers_is_there() {
     let list = ask(&mut cluster, "STREAM.LIST", "");
     assert_eq!(list.matches(r#""created":"#).count(), 6, "{list}");
 }
+
+/// The decision may come to the stream's leader before it hears of who has asked: the answer waits
+/// until there is interest in it.
+#[test]
+fn an_answer_waits_for_word_of_who_has_asked() {
+    let mut cluster = cluster();
+    cluster.hear_answers(false);
+    cluster.ask("STREAM.CREATE.S", CREATE);
+    cluster.wait_until("a leader", |cluster| cluster.leader().is_some());
+    cluster.pass(2);
+    cluster.hear_answers(true);
+    cluster.pass(2);
+    let answers = cluster.take_answers();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert!(answers[0].contains(r#""did_create":true"#), "{answers:?}");
+    // Nobody waits so long.
+    cluster.hear_answers(false);
+    cluster.ask("STREAM.DELETE.S", "");
+    cluster.pass(60);
+    cluster.hear_answers(true);
+    cluster.pass(2);
+    assert_eq!(cluster.take_answers(), [""; 0]);
+}

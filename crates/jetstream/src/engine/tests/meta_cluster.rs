@@ -4,7 +4,7 @@
 use super::house::{Heard, House, stream};
 use crate::engine::meta::{FoundingTerms, peer_of};
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
-use myelin_broker::{Service, ServiceBatch, ServiceShard};
+use myelin_broker::{Binding, Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::StreamConfig;
@@ -65,6 +65,8 @@ struct Server {
     acks: Vec<Arc<Mutex<Vec<Heard>>>>,
     /// Answers of the API, in all lives.
     answers: Vec<Arc<Mutex<Vec<Heard>>>>,
+    /// By which these are heard.
+    ears: Option<Arc<Binding>>,
     calls: Option<ApiCalls>,
 }
 
@@ -160,6 +162,7 @@ impl MetaCluster {
             bulk: Arc::new(Wire(Mutex::default(), true)),
             acks: Vec::new(),
             answers: Vec::new(),
+            ears: None,
             calls: None,
         };
         let servers = (0..size).map(server).collect();
@@ -198,7 +201,9 @@ impl MetaCluster {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
         server.acks.push(house.record("acks"));
-        server.answers.push(house.record("answers"));
+        let (answers, ears) = house.record_until_unbound("answers");
+        server.answers.push(answers);
+        server.ears = Some(ears);
         if self.has_meta {
             let settings = settings_of(number, &house);
             house.jetstream.begin_groups(settings).expect("a healthy disk");
@@ -422,6 +427,22 @@ impl MetaCluster {
             }
         }
         self.settle();
+    }
+
+    /// Has nobody hear the answers, or somebody again.
+    pub(super) fn hear_answers(&mut self, are_heard: bool) {
+        for server in &mut self.servers {
+            let Some(house) = &mut server.house else { continue };
+            match server.ears.take() {
+                Some(ears) if !are_heard => house.account.unbind(&ears),
+                ears => server.ears = ears,
+            }
+            if are_heard && server.ears.is_none() {
+                let (answers, ears) = house.record_until_unbound("answers");
+                server.answers.push(answers);
+                server.ears = Some(ears);
+            }
+        }
     }
 
     /// Answers that have come since the last look, at all servers.
