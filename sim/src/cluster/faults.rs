@@ -94,6 +94,10 @@ impl World {
         let after = self.rng.below(20);
         let luck = self.rng.below(4);
         let disk = &self.machines[number].disk;
+        if luck > 1 && self.plan.has_memory() {
+            // Its process may end by that later, when another one is without its memory.
+            return;
+        }
         match luck {
             0 => disk.set_capacity(Some(disk.used() + (after << 10))),
             1 => disk.set_capacity(None),

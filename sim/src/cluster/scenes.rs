@@ -135,10 +135,6 @@ impl World {
     /// once with those that have not heard of it for a while. The first one is asked meanwhile.
     fn forgotten_promise(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
         let Roles { leader, confirming, rest } = roles;
-        if self.plan.has_memory() {
-            // One that may not end votes by heartbeats: docs/simulation.md, "Open".
-            return Ok(());
-        }
         for &other in rest {
             self.network.cut(*leader, other);
             self.network.cut(other, *leader);
