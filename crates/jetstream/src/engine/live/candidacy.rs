@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 /// many as an election takes, for the first server may have many streams to make at once.
 const ASKS_AFTER: u64 = 20;
 
-/// Ticks for which a member that hears nothing of its leader does not stand for election because its
-/// server supports the leader's: as many as an election takes. The leader's server is there, and so
-/// is what it counts on; but its member may be gone, or stand still.
+/// Ticks for which a member that hears nothing of its leader does not stand for election because
+/// its server supports the leader's: as many as an election takes. The leader's server is there,
+/// and so is what it counts on; but its member may be gone, or stand still.
 const HELD_BACK: u64 = 10;
 
 /// Whether a member may lead.

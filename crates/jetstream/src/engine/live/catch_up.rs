@@ -16,7 +16,8 @@ pub(super) struct CatchUp {
     heard: Option<Timestamp>,
     /// Index up to which leaders have said that the log is committed.
     wanted: u64,
-    /// What was wanted when the follower had the mark before this one, and when that was.
+    /// Index that was wanted when the follower had come to the mark before this one, and when that
+    /// was.
     mark: (u64, Timestamp),
     /// Whether it has had all that was wanted.
     was_current: bool,

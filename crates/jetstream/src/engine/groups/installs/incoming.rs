@@ -53,7 +53,7 @@ struct IncomingInbox {
     arrived: Arrived,
 }
 
-/// What has been taken.
+/// Part of a stream that has been taken.
 struct Arrived {
     began: Instant,
     told: Instant,
