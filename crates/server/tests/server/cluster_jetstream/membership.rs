@@ -31,7 +31,9 @@ async fn wait_for_replicas(client: &Client, others: usize) -> Value {
         let info: Value = serde_json::from_slice(&info.payload).ok()?;
         let replicas = info["cluster"]["replicas"].as_array().cloned().unwrap_or_default();
         let is_there = |replica: &Value| replica["current"] == true && replica["pending"].is_null();
-        (replicas.len() == others && replicas.iter().all(is_there)).then_some(info)
+        // Before the change is over the members of before have to agree, too.
+        let is_over = info["cluster"]["desired"].is_null();
+        (is_over && replicas.len() == others && replicas.iter().all(is_there)).then_some(info)
     })
     .await
 }
