@@ -32,11 +32,14 @@ use myelin_store::{Seq, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Nanoseconds between two questions of a server that is no member yet.
 const PAUSE: Timestamp = 100_000_000;
+/// Questions of a member about a server that is newly linked: the first ones may come before what
+/// the other server wants to hear is known.
+const QUESTIONS_OF_MEMBER: u32 = 10;
 /// Nanoseconds until what a disk has refused is tried again.
 const BEGIN_AGAIN: Timestamp = 2_000_000_000;
 /// Where all servers hear questions.
@@ -91,6 +94,8 @@ pub(in crate::engine) struct Greeter {
     groups: Arc<Groups>,
     name: String,
     seeking: Mutex<Seeking>,
+    /// Questions that it still has as a member.
+    left: AtomicU32,
     /// The next attempt to take part in a group, where a disk has refused the last one.
     again: Mutex<Option<Arc<BeginAgain>>>,
     me: Weak<Self>,
@@ -136,6 +141,7 @@ impl Greeter {
             groups: Arc::clone(groups),
             name,
             seeking: Mutex::new(seeking),
+            left: AtomicU32::new(0),
             again: Mutex::default(),
             me: Weak::clone(me),
         });
@@ -257,10 +263,10 @@ impl MetaSearch for Greeter {
         seeking.linked.insert(name.to_owned());
         let is_over = seeking.is_over;
         drop(seeking);
-        // A member asks, too: the other server may be of another group.
-        let meta = || self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
-        if !is_over || meta().is_some_and(|meta| !meta.is_out()) {
+        if !is_over {
             self.ask();
+        } else if self.left.swap(QUESTIONS_OF_MEMBER, Relaxed) == 0 {
+            self.ask_as_member();
         }
     }
 
@@ -287,12 +293,28 @@ impl MetaSearch for Greeter {
     }
 }
 
+impl Greeter {
+    /// A member asks, too: another server may be of another group.
+    fn ask_as_member(&self) {
+        let meta = self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
+        if self.left.load(Relaxed) == 0 {
+            return;
+        }
+        self.left.fetch_sub(1, Relaxed);
+        if meta.is_some_and(|meta| !meta.is_out()) {
+            self.ask();
+        }
+        self.arm();
+    }
+}
+
 impl Timer for Greeter {
     fn fire(&self) {
         let waits = {
             let mut seeking = lock(&self.seeking);
             if seeking.is_over {
-                return;
+                drop(seeking);
+                return self.ask_as_member();
             }
             self.jetstream.upgrade().and_then(|jetstream| {
                 Some((seeking.waits_for(&self.name, jetstream.host.now())?, Arc::clone(&jetstream.host)))
