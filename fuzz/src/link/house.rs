@@ -43,7 +43,8 @@ impl LinkHouse {
         let mut config = config((pool_size, dedicated), has(4), has(8));
         if has(64) {
             broker.make_internal_accounts(&INTERNAL_ACCOUNTS);
-            config.info.myelin = Some(GroupServer { store: "SA".into(), incarnation: 1 });
+            config.info.myelin =
+                Some(GroupServer { store: "SA".into(), incarnation: 1, servers: Vec::new() });
         }
         let mesh = Mesh::new(config, [vec!["A:4222".to_owned()], Vec::new()], Arc::clone(&dials) as _);
         let (has_dialled, is_compressed, shakes_hands) = (has(1), has(8), has(16));
@@ -97,7 +98,7 @@ impl LinkHouse {
 fn dial() -> Dial {
     let url = RouteUrl { host: "127.0.0.1".into(), port: 1, login: None };
     let (mode, account) = (GossipMode::Default, None);
-    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None }
+    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None, cluster: None }
 }
 
 fn config((pool_size, dedicated): (u32, Vec<String>), has_login: bool, compresses: bool) -> MeshConfig {
