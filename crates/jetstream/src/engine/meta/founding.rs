@@ -131,7 +131,7 @@ impl Seeking {
         }
         for cluster in self.unheard(now) {
             let and = if words.is_empty() { "" } else { "; " };
-            let _ = write!(words, "{and}a server with JetStream of cluster {cluster:?}");
+            let _ = write!(words, "{and}a server with JetStream of cluster \"{cluster}\"");
         }
         if words.is_empty() {
             let others = self.linked.iter().filter(|name| *name != me).map(String::as_str);
