@@ -250,7 +250,7 @@ impl JetStream {
 
     /// The servers without which a group cannot have a leader, to be said behind that it has none:
     /// empty where enough are there.
-    pub(super) fn why_leaderless(&self, meta: &Meta, live: &LiveStream, servers: &[String]) -> String {
+    fn why_leaderless(&self, meta: &Meta, live: &LiveStream, servers: &[String]) -> String {
         let away = reasons::away(&self.replicas_of(meta, live, servers));
         if live.lacks_quorum() && !away.is_empty() { format!(": no quorum: {away}") } else { String::new() }
     }

@@ -18,7 +18,9 @@ pub(super) fn away(replicas: &[ReplicaInfo]) -> String {
 
 /// How far a replica is that goes through its group's log.
 pub(super) fn behind((committed, wanted): (u64, u64)) -> String {
-    format!("{} %, {} entries are missing", share(committed, wanted), wanted.saturating_sub(committed))
+    let missing = wanted.saturating_sub(committed);
+    // Never said to be all before it is.
+    format!("{} %, {missing} entries are missing", percent(committed, wanted).min(99))
 }
 
 /// How far a stream is that comes from another server as a whole.
@@ -35,9 +37,9 @@ pub(super) fn on_its_way(progress: &InstallProgress, from: &str) -> String {
     }
 }
 
-fn share(part: u64, whole: u64) -> u64 {
-    // Never said to be all before it is.
-    (u128::from(part) * 100 / u128::from(whole.max(1))).min(99) as u64
+/// How much of a whole a part is: 100 at most.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    (u128::from(part) * 100 / u128::from(whole.max(1))).min(100) as u64
 }
 
 /// A time in its largest unit that is not below two.

@@ -3,10 +3,9 @@
 //! has dialled names the account; from there on the link is as one within a cluster.
 
 use super::{LinkPhase, LinkSession, Step};
-use crate::names::check_word;
-use crate::peers::{LinkFacts, Mesh, Refused};
+use crate::peers::{LinkFacts, Mesh};
 use crate::session::LinkSide;
-use myelin_broker::{Broker, Conn, Level};
+use myelin_broker::{Broker, Conn};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{PeerConnect, PeerInfo};
 use std::sync::Arc;
@@ -34,10 +33,7 @@ impl LinkSession {
         let config = self.mesh.config();
         let LinkFacts { account, url, did_solicit, .. } = self.known.facts();
         let cluster = self.known.foreign().cloned().unwrap_or_default();
-        if let Err(text) = check_word(&info.id).and(check_word(&info.name)) {
-            self.fail(format_args!("Rejecting connection, server name {:?} {text}", info.name));
-            return Err(CloseReason::ProtocolViolation);
-        }
+        self.check_names(info)?;
         let is_sought = self.known.sought().is_none_or(|id| id == info.id);
         if info.gateway != cluster || info.id == config.info.id || !is_sought {
             self.known.update(|facts| facts.is_surplus = true);
@@ -65,17 +61,8 @@ impl LinkSession {
             facts.remote_name.clone_from(&info.name);
             facts.account = Some(account.clone());
         });
-        match self.mesh.enter_internal(&self.known, info, &account) {
-            Ok(entered) => self.begin(entered, info, Some(account), now),
-            Err(Refused::Protocol(text)) => {
-                self.fail(format_args!("{text}"));
-                Err(CloseReason::ProtocolViolation)
-            }
-            Err(Refused::Duplicate) => {
-                self.log(Level::Debug, format_args!("Detected duplicate remote route {:?}", info.id));
-                Err(CloseReason::DuplicateRoute)
-            }
-        }
+        let entered = self.mesh.enter_internal(&self.known, info, &account);
+        self.begin_if_entered(entered, (info, Some(account)), now)
     }
 
     /// Whether the other server is one of another cluster.

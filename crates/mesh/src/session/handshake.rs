@@ -133,10 +133,7 @@ impl LinkSession {
             dialled.iter().for_each(|url| self.mesh.leads_to_self(url));
             return Err(CloseReason::DuplicateRoute);
         }
-        if let Err(text) = check_word(&info.id).and(check_word(&info.name)) {
-            self.fail(format_args!("Rejecting connection, server name {:?} {text}", info.name));
-            return Err(CloseReason::ProtocolViolation);
-        }
+        self.check_names(info)?;
         if check_cluster(&info.cluster).is_err()
             || !info.cluster.is_empty() && !self.mesh.agrees(&info.cluster, info.cluster_dynamic, &info.id)
         {
@@ -171,7 +168,27 @@ impl LinkSession {
         if did_solicit {
             said.route_account = account.clone().unwrap_or_default();
         }
-        match self.mesh.enter(&self.known, said, self.making) {
+        let entered = self.mesh.enter(&self.known, said, self.making);
+        self.begin_if_entered(entered, (info, account), now)
+    }
+
+    /// Whether another server may be called as it says.
+    pub(super) fn check_names(&self, info: &PeerInfo) -> Step {
+        let fits = check_word(&info.id).and(check_word(&info.name));
+        fits.map_err(|text| {
+            self.fail(format_args!("Rejecting connection, server name {:?} {text}", info.name));
+            CloseReason::ProtocolViolation
+        })
+    }
+
+    /// The link goes on if it has got a place.
+    pub(super) fn begin_if_entered(
+        &mut self,
+        entered: Result<Entered, Refused>,
+        (info, account): (&PeerInfo, Option<String>),
+        now: Instant,
+    ) -> Step {
+        match entered {
             Ok(entered) => self.begin(entered, info, account, now),
             Err(Refused::Protocol(text)) => {
                 self.fail(format_args!("{text}"));
@@ -185,13 +202,7 @@ impl LinkSession {
     }
 
     /// The link has its place.
-    pub(super) fn begin(
-        &mut self,
-        entered: Entered,
-        info: &PeerInfo,
-        account: Option<String>,
-        now: Instant,
-    ) -> Step {
+    fn begin(&mut self, entered: Entered, info: &PeerInfo, account: Option<String>, now: Instant) -> Step {
         if self.holds_info_back() {
             self.say_info(entered.place);
         }

@@ -14,6 +14,7 @@ use crate::engine::calls::CallScope;
 use crate::engine::consumers::OpenedConsumers;
 use crate::engine::groups::IncomingReplica;
 use crate::engine::live::{LeftGroup, LiveStream, ReplacedBy, ReplicaPlace};
+use crate::engine::reasons;
 use myelin_broker::Level;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Storage, StreamConfig};
@@ -185,8 +186,8 @@ impl IncomingReplica for StagedReplica {
         let StagedState::Filling(target) = &mut self.state else { return 100 };
         let has = target.stream_mut().reader().state().totals.last_seq;
         let InstallPoint { first_seq, last_seq, .. } = self.point;
-        let all = (last_seq + 1).saturating_sub(first_seq).max(1);
-        100 * (has + 1).saturating_sub(first_seq).min(all) / all
+        let up_to = |seq: u64| seq.saturating_add(1).saturating_sub(first_seq);
+        reasons::percent(up_to(has), up_to(last_seq))
     }
 
     fn finish(&mut self) -> Result<(), String> {

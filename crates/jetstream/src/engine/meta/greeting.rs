@@ -296,11 +296,11 @@ impl MetaSearch for Greeter {
 impl Greeter {
     /// A member asks, too: another server may be of another group.
     fn ask_as_member(&self) {
-        let meta = self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
         if self.left.load(Relaxed) == 0 {
             return;
         }
         self.left.fetch_sub(1, Relaxed);
+        let meta = self.jetstream.upgrade().and_then(|jetstream| jetstream.meta());
         if meta.is_some_and(|meta| !meta.is_out()) {
             self.ask();
         }

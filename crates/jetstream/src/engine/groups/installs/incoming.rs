@@ -188,9 +188,9 @@ impl Incoming {
                 let staged = work.staged.as_mut().ok_or_else(missing)?;
                 staged.take(&piece)?;
                 work.taken = number;
+                let percent = staged.percent();
                 let arrived = &mut lock(&self.inbox).arrived;
-                arrived.bytes += piece.len() as u64;
-                arrived.percent = staged.percent();
+                (arrived.bytes, arrived.percent) = (arrived.bytes + piece.len() as u64, percent);
                 work.digest.add(&piece);
                 Ok(Some(InstallBody::Taken(number)))
             }

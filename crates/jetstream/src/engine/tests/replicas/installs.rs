@@ -46,6 +46,18 @@ fn without_a_log(config: StreamConfig) -> (Cluster, usize, usize) {
     (cluster, leader, (leader + 1) % 3)
 }
 
+/// Three servers of which one has ended, when most of what is there had not come yet: who leads,
+/// and that one.
+fn with_one_away(config: StreamConfig) -> (Cluster, usize, usize) {
+    let mut cluster = Cluster::lean(3, config);
+    let leader = cluster.elect();
+    publish(&mut cluster, leader, 20);
+    let victim = (leader + 1) % 3;
+    cluster.kill(victim);
+    publish(&mut cluster, leader, 300);
+    (cluster, leader, victim)
+}
+
 #[test]
 fn a_new_disk_is_filled_with_what_is_left_of_the_stream() {
     let (mut cluster, leader, victim) = without_a_log(ring());
@@ -74,12 +86,7 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
     let compressed = StreamConfig { compression: Compression::S2, ..stream("S") };
     let memory = StreamConfig { storage: Storage::Memory, ..ring() };
     for config in [ring(), compressed, memory] {
-        let mut cluster = Cluster::lean(3, config);
-        let leader = cluster.elect();
-        publish(&mut cluster, leader, 20);
-        let victim = (leader + 1) % 3;
-        cluster.kill(victim);
-        publish(&mut cluster, leader, 300);
+        let (mut cluster, leader, victim) = with_one_away(config);
         // Segments with what consumers say stay as they were written for long.
         cluster.house(leader).consume("S", consumer("C"));
         ask(&mut cluster, leader, "C", 7);
@@ -101,12 +108,7 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
 #[test]
 fn a_replica_says_how_far_behind_it_is_until_it_is_not() {
     for (config, has_log) in [(stream("S"), true), (ring(), false)] {
-        let mut cluster = Cluster::lean(3, config);
-        let leader = cluster.elect();
-        publish(&mut cluster, leader, 20);
-        let victim = (leader + 1) % 3;
-        cluster.kill(victim);
-        publish(&mut cluster, leader, 300);
+        let (mut cluster, leader, victim) = with_one_away(config);
         cluster.begin(victim);
         let (mut behind, mut whole) = (Vec::new(), Vec::new());
         for _ in 0..100 {
