@@ -462,6 +462,30 @@ fn a_tighter_limit_leaves_as_many_as_it_says_though_others_were_lost() {
 }
 
 #[test]
+fn a_tighter_limit_takes_the_oldest_whether_they_are_there_or_lost() {
+    for limit in 1..=MESSAGES {
+        let limits = crate::config::Limits { messages: Some(limit), ..Default::default() };
+        let mut stream = with_a_missing_segment(limits);
+        let mut expected = sequences(&stream);
+        assert!((1..MESSAGES as usize).contains(&expected.len()), "some are lost: {expected:?}");
+        let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+        assert!(calls < 20, "{calls}");
+        expected.retain(|seq| *seq > MESSAGES - limit);
+        assert_eq!(sequences(&stream), expected, "limit {limit}");
+        assert_eq!(stream.state().totals.messages, limit);
+    }
+}
+
+#[test]
+fn a_tighter_limit_of_bytes_leaves_the_newest_message_that_fits() {
+    let limits = crate::config::Limits { bytes: Some(1200), ..Default::default() };
+    let mut stream = with_a_missing_segment(limits);
+    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+    assert!(calls < 20, "{calls}");
+    assert_eq!(sequences(&stream), [MESSAGES]);
+}
+
+#[test]
 fn a_subject_whose_messages_were_lost_takes_new_ones_where_the_limit_refuses() {
     let limits = crate::config::Limits {
         messages_per_subject: Some(12),

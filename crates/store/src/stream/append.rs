@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::config::{Discard, Durability, Limits, StreamConfig};
 use crate::record::{self, Control, EntryBatch};
+use crate::segment::Totals;
 use crate::{Seq, Timestamp};
 
 use super::catalog::{Catalog, Planned, PlannedBatch, PlannedMessage};
@@ -195,38 +196,43 @@ impl Stream {
             self.delete_all(&surplus, now)?;
             return Ok(true);
         }
-        let totals = self.shared.catalog().decided().totals();
-        let over_messages = totals.messages.saturating_sub(limits.messages.unwrap_or(u64::MAX));
-        let is_over_bytes = totals.bytes > limits.bytes.unwrap_or(u64::MAX);
-        if limits.discard == Discard::New || (over_messages == 0 && !is_over_bytes) {
+        if limits.discard == Discard::New {
             return Ok(false);
         }
-        let all = lookup::Filter::All;
-        let head = self.shared.catalog().decided().collect(&all, 0, Seq::MAX, budget.max(1))?;
-        let head = if is_over_bytes { self.head_over_bytes(head, &limits)? } else { head };
-        let count = if is_over_bytes { head.len() } else { head.len().min(over_messages as usize) };
-        self.delete_all(&head[..count], now)?;
-        // What is left may be what was lost to damage, and no call would find it.
-        Ok(count > 0)
+        let totals = self.shared.catalog().decided().totals();
+        let first = self.first_within(&limits, budget.max(1))?;
+        if first == totals.first_seq {
+            return Ok(false);
+        }
+        self.compact(first, usize::MAX, now)?;
+        Ok(true)
     }
 
-    /// The beginning of `head` that has to go for both limits.
-    fn head_over_bytes(&self, head: Vec<Seq>, limits: &Limits) -> Result<Vec<Seq>, StoreError> {
+    /// Where a stream begins that has no more messages and bytes than it may, or comes nearer to
+    /// that by `budget` messages. The oldest go, those that were lost to damage among them: else
+    /// all that are there would go for the ones that only count.
+    fn first_within(&self, limits: &Limits, budget: usize) -> Result<Seq, StoreError> {
         let catalog = self.shared.catalog();
         let stream = catalog.decided();
-        let (mut messages, mut bytes) = (stream.totals().messages, stream.totals().bytes);
-        let mut going = Vec::new();
-        for seq in head {
-            if messages <= limits.messages.unwrap_or(u64::MAX) && bytes <= limits.bytes.unwrap_or(u64::MAX) {
+        let Totals { mut messages, mut bytes, first_seq: mut first, .. } = stream.totals();
+        let is_over = |messages, bytes| {
+            limits.messages.is_some_and(|most| messages > most) || limits.bytes.is_some_and(|most| bytes > most)
+        };
+        for _ in 0..budget {
+            if messages == 0 || !is_over(messages, bytes) {
                 break;
             }
-            let size = stream.locate_named(seq)?.map_or(0, |(found, _)| found.size);
-            debug_assert!(size <= bytes && messages > 0, "what may go was counted");
-            bytes -= size;
+            let size = stream.head_of(first, false)?.map_or(0, |(size, _)| size);
+            debug_assert!(size <= bytes, "what may go was counted");
+            if messages == 1 && !is_over(1, size) {
+                // The other bytes were counted for messages that were lost to damage.
+                break;
+            }
             messages -= 1;
-            going.push(seq);
+            bytes = bytes.saturating_sub(size);
+            first = stream.next_live(first + 1);
         }
-        Ok(going)
+        Ok(first)
     }
 
     /// Up to `budget` messages that are too many of their subjects, the oldest of each.
