@@ -216,7 +216,8 @@ impl Stream {
         let stream = catalog.decided();
         let Totals { mut messages, mut bytes, first_seq: mut first, .. } = stream.totals();
         let is_over = |messages, bytes| {
-            limits.messages.is_some_and(|most| messages > most) || limits.bytes.is_some_and(|most| bytes > most)
+            limits.messages.is_some_and(|most| messages > most)
+                || limits.bytes.is_some_and(|most| bytes > most)
         };
         for _ in 0..budget {
             if messages == 0 || !is_over(messages, bytes) {

@@ -355,6 +355,15 @@ impl Stream {
         }
     }
 
+    /// Whether the catalog shows all that is released: what is decided on it may be written.
+    fn check_followed(&self) -> Result<(), StoreError> {
+        if !self.shared.has_stopped() {
+            return Ok(());
+        }
+        self.check()?;
+        Err(StoreError::Failed("the stream is about to fail".to_owned()))
+    }
+
     /// The catalog was changed and the log was not: only opening the stream anew makes them agree.
     fn fail(&self, why: &str) -> StoreError {
         self.shared.fail(why);
@@ -364,11 +373,8 @@ impl Stream {
     /// Writes a finished batch; returns where the log ends behind it. What the batch says happens
     /// to the catalog next, and then the batch counts as [`Stream::written`].
     fn write(&self, batch: &[u8], now: Timestamp) -> Result<u64, StoreError> {
-        if self.shared.has_stopped() {
-            // It was decided on a catalog that lacks what is released: sequences would come twice.
-            self.check()?;
-            return Err(StoreError::Failed("the stream is about to fail".to_owned()));
-        }
+        // Else it was decided on a catalog that lacks what is released: sequences would come twice.
+        self.check_followed()?;
         self.active
             .file
             .append(batch, nanos(now))

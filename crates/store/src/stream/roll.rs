@@ -84,7 +84,13 @@ impl Stream {
     }
 
     /// Begins a segment, which nothing is appended to yet.
+    ///
+    /// # Errors
+    /// Nothing has changed.
     pub(super) fn begin_segment(&self, at: Beginning, now: Timestamp) -> Result<Active, StoreError> {
+        // It would say that it begins where the stream ends that the catalog shows, and take away
+        // what is released behind that.
+        self.check_followed()?;
         let listener = Some(Arc::clone(&self.shared));
         let begun = self.segment_storage.begin_segment(self.id(), at, self.durability(), listener, now);
         begun.map_err(|error| match error {

@@ -157,19 +157,31 @@ fn nobody_steps_over_what_a_catalog_could_not_follow() {
     assert!(all.contains(&41) && !all.contains(&3) && all.len() == 40, "{all:?}");
 }
 
-/// A catalog that could not follow shows a stream that ends earlier: nothing is decided on that.
+/// A catalog that could not follow shows a stream that ends earlier: nothing is decided on that, and
+/// no segment begins with it.
 #[test]
 fn nothing_is_appended_behind_what_a_catalog_could_not_follow() {
-    let (mut bench, disk, config, mut stream) = forty_in_sealed_segments();
-    let path = release_unreadable(&bench, &disk, &mut stream);
-    let message = NewMessage { subject: b"a", payload: b"twice", timestamp: 46, ..NewMessage::default() };
-    let appended = stream.append(&[message], Admission::Check, 46, &mut Vec::new());
-    assert!(matches!(appended, Err(StoreError::Failed(_))));
-    assert_eq!(stream.released(), 41);
-    disk.fail_reads(&path, 0..0).unwrap();
-    drop(stream);
-    let (mut stream, report) = bench.reopen(config);
-    assert_eq!(report.notices, []);
-    assert_eq!(stream.state().totals.last_seq, 41, "no sequence is there twice");
-    assert_eq!(put(&mut stream, "a", "next", 47).unwrap(), 42);
+    // The second one would need a new segment, and so does the third.
+    type Act = fn(&mut Stream) -> Result<(), StoreError>;
+    fn append(stream: &mut Stream, payload: &[u8]) -> Result<(), StoreError> {
+        let message = NewMessage { subject: b"a", payload, timestamp: 46, ..NewMessage::default() };
+        stream.append(&[message], Admission::Check, 46, &mut Vec::new())
+    }
+    let acts: [Act; 3] = [
+        |stream| append(stream, b"twice"),
+        |stream| append(stream, &[b'x'; 380]),
+        |stream| stream.set_config(StreamConfig { durability: Durability::Written, ..*stream.config() }, 46),
+    ];
+    for (at, act) in acts.into_iter().enumerate() {
+        let (mut bench, disk, config, mut stream) = forty_in_sealed_segments();
+        let path = release_unreadable(&bench, &disk, &mut stream);
+        assert!(matches!(act(&mut stream), Err(StoreError::Failed(_))), "{at}");
+        assert_eq!(stream.released(), 41);
+        disk.fail_reads(&path, 0..0).unwrap();
+        drop(stream);
+        let (mut stream, report) = bench.reopen(config);
+        assert_eq!(report.notices, []);
+        assert_eq!(stream.state().totals.last_seq, 41, "no sequence is there twice ({at})");
+        assert_eq!(put(&mut stream, "a", "next", 47).unwrap(), 42);
+    }
 }
