@@ -49,6 +49,8 @@ pub enum InstallBody {
     Done,
     /// One of the two has given up.
     GivenUp,
+    /// The other server, which is a member, wants the stream: what it has of it is damaged.
+    Wanted,
 }
 
 /// Digest of pieces in order: their bytes, and a checksum.
@@ -78,6 +80,7 @@ impl InstallMessage {
             InstallBody::Taken(_) => 4,
             InstallBody::Done => 5,
             InstallBody::GivenUp => 6,
+            InstallBody::Wanted => 7,
         };
         let mut out = vec![0; 4];
         out.extend_from_slice(&[VERSION, kind, 0, 0]);
@@ -95,7 +98,7 @@ impl InstallMessage {
                 put(&[*pieces, *bytes, u64::from(*checksum)], &mut out);
             }
             InstallBody::Taken(pieces) => put(&[*pieces], &mut out),
-            InstallBody::Done | InstallBody::GivenUp => {}
+            InstallBody::Done | InstallBody::GivenUp | InstallBody::Wanted => {}
         }
         let checksum = crc32c::crc32c(&out[4..]);
         out[..4].copy_from_slice(&checksum.to_le_bytes());
@@ -133,6 +136,7 @@ impl InstallMessage {
             }
             5 if body.is_empty() => InstallBody::Done,
             6 if body.is_empty() => InstallBody::GivenUp,
+            7 if body.is_empty() => InstallBody::Wanted,
             _ => return None,
         };
         Some(Self { place, install, body })
@@ -201,6 +205,7 @@ mod tests {
             InstallBody::Taken(5),
             InstallBody::Done,
             InstallBody::GivenUp,
+            InstallBody::Wanted,
         ];
         let place = GroupPlace { group: GroupId(7), epoch: 2 };
         bodies.map(|body| InstallMessage { place, install: 11, body }).to_vec()

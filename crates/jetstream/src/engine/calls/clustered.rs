@@ -483,7 +483,13 @@ impl JetStream {
         servers: &[String],
     ) -> Vec<ReplicaInfo> {
         let Some(status) = live.group_status() else { return Vec::new() };
-        let known = |server: &String| Some(self.replica(meta, &status, server, peer_of(server)?));
+        let known = |server: &String| {
+            let peer = peer_of(server)?;
+            let is_me = *server == self.settings.server_name;
+            let is_lacking = if is_me { live.is_damaged() } else { live.is_sent_to(peer) };
+            let replica = self.replica(meta, &status, server, peer);
+            Some(ReplicaInfo { current: replica.current && !is_lacking, ..replica })
+        };
         let mut replicas: Vec<_> = servers.iter().filter_map(known).collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
         replicas

@@ -3,6 +3,7 @@
 use super::Groups;
 use super::frames::write_frame;
 use super::replica::MemberEvent;
+use super::scrub::WEEK;
 use crate::engine::host::Timer;
 use myelin_replica::frame::FrameBody;
 use myelin_stdx::sync::lock;
@@ -77,6 +78,10 @@ impl Timer for Groups {
             // it might have had.
             self.observer().into_iter().for_each(|observer| observer.looks_at_disk());
         }
+        if beats.is_multiple_of(WEEK) {
+            self.members.read_all();
+        }
+        self.scrub();
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
             self.installs.passes();

@@ -4,7 +4,8 @@
 use super::replica::GroupReplica;
 use myelin_replica::GroupId;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use std::collections::{BTreeMap, BTreeSet};
+use myelin_store::Seq;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
 /// Table of the streams that are members, by group.
@@ -16,12 +17,25 @@ pub(super) struct MemberTable {
     /// Groups in which this server takes no lead, as clients of this account cannot reach it:
     /// whatever becomes of their streams here meanwhile.
     aside: Mutex<BTreeMap<GroupId, Box<str>>>,
+    /// Groups of which this server's replica lacks messages to damage.
+    damaged: Mutex<BTreeSet<GroupId>>,
+    unread: Mutex<Unread>,
+}
+
+/// Streams of which what they have stored is to be read.
+#[derive(Default)]
+struct Unread {
+    /// From these sequences on.
+    groups: VecDeque<(GroupId, Seq)>,
+    /// Whether somebody is at it.
+    is_under_way: bool,
 }
 
 impl MemberTable {
     /// Adds a member, which does not rest.
     pub(super) fn add(&self, group: GroupId, live: &Arc<dyn GroupReplica>) {
         write_lock(&self.all).insert(group, Arc::downgrade(live));
+        self.put_unread(group, 1);
         lock(&self.awake).insert(group);
     }
 
@@ -43,6 +57,47 @@ impl MemberTable {
     /// This server may lead groups of an account again.
     pub(super) fn come_back(&self, account: &str) {
         lock(&self.aside).retain(|_, of| **of != *account);
+    }
+
+    /// The replica here of a group lacks messages to damage, or does not any more. Answers whether
+    /// that is new.
+    pub(super) fn set_damaged(&self, group: GroupId, is_damaged: bool) -> bool {
+        let mut damaged = lock(&self.damaged);
+        if is_damaged { damaged.insert(group) } else { damaged.remove(&group) }
+    }
+
+    /// Groups of which the replica here lacks messages.
+    pub(super) fn damaged(&self) -> Vec<GroupId> {
+        lock(&self.damaged).iter().copied().collect()
+    }
+
+    /// What all members have stored is to be read.
+    pub(super) fn read_all(&self) {
+        let all: Vec<GroupId> = read_lock(&self.all).keys().copied().collect();
+        let mut unread = lock(&self.unread);
+        let known: BTreeSet<GroupId> = unread.groups.iter().map(|(group, _)| *group).collect();
+        unread.groups.extend(all.into_iter().filter(|group| !known.contains(group)).map(|group| (group, 1)));
+    }
+
+    /// Whether something is to be read that nobody reads: whoever asks does from now on.
+    pub(super) fn begin_reading(&self) -> bool {
+        let mut unread = lock(&self.unread);
+        !unread.groups.is_empty() && !std::mem::replace(&mut unread.is_under_way, true)
+    }
+
+    /// Nobody reads any more.
+    pub(super) fn end_reading(&self) {
+        lock(&self.unread).is_under_way = false;
+    }
+
+    /// Takes a group whose stream is to be read, from a sequence on.
+    pub(super) fn take_unread(&self) -> Option<(GroupId, Seq)> {
+        lock(&self.unread).groups.pop_front()
+    }
+
+    /// A group's stream is to be read from a sequence on.
+    pub(super) fn put_unread(&self, group: GroupId, from: Seq) {
+        lock(&self.unread).groups.push_back((group, from));
     }
 
     /// A member rests from now on, or does not any more. Changes of one member come in order.

@@ -22,6 +22,7 @@ mod life;
 mod members;
 mod peers;
 mod replica;
+mod scrub;
 
 use super::host::Host;
 use clock::PeerWords;
@@ -326,6 +327,17 @@ impl Groups {
     /// Whether this server takes no lead in a group.
     pub(in crate::engine) fn is_aside(&self, group: GroupId) -> bool {
         self.members.is_aside(group)
+    }
+
+    /// The replica here of a group lacks messages that it had: its leader is asked for all. Answers
+    /// whether that is new.
+    pub(in crate::engine) fn note_damaged(&self, group: GroupId) -> bool {
+        self.members.set_damaged(group, true)
+    }
+
+    /// Whether the stream of a group is on its way to another server.
+    pub(in crate::engine) fn is_sending(&self, group: GroupId, to: Peer) -> bool {
+        self.installs.is_sending(group, to)
     }
 
     /// Clients of an account can reach this server again.

@@ -4,7 +4,7 @@ use crate::engine::calls::CallScope;
 use myelin_broker::ServiceShard;
 use myelin_replica::frame::{GroupPlace, LogWord, RestWord};
 use myelin_replica::{Peer, RaftMessage, Vote};
-use myelin_store::{InstallPoint, InstallSource};
+use myelin_store::{InstallPoint, InstallSource, Seq};
 
 /// News for a member of a group.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub(in crate::engine) enum MemberEvent {
     Open,
     /// Takes no lead from now on, or may again.
     SetAside(bool),
+    /// Its stream lacks something that it had.
+    Damaged,
     /// Another member gets the stream as of this entry.
     Installing(Peer, u64),
     /// Another member has got the stream as a whole: its log is another one now.
@@ -56,6 +58,16 @@ pub(in crate::engine) trait GroupReplica: Send + Sync {
 
     /// Has its member see what was left for it. For threads that may wait.
     fn serve_off_shard(&self);
+
+    /// The members of its group, of which one may give it the whole stream: it lacks something that
+    /// it had. Has another one lead first if this one leads. `None`: it lacks nothing. Only for
+    /// threads that may wait.
+    fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)>;
+
+    /// Reads what it has stored from a sequence on, about so many bytes of it, so that damage is
+    /// found. Answers where to go on, if there is more, and how many bytes it was. Only for threads
+    /// that may wait.
+    fn read_through(&self, from: Seq, budget: u64) -> (Option<Seq>, u64);
 
     /// The stream as a whole for another member, and up to which sequence messages may have
     /// lifetimes of which only their headers tell. Entries behind that are kept for it. Only for

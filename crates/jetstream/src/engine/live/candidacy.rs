@@ -1,7 +1,8 @@
 //! Candidacy of a member: whether it may become its group's leader, as far as that is not for votes
 //! to say.
 //!
-//! A member is *set aside* where clients cannot reach its server. A group that nobody has led yet
+//! A member is *set aside* where clients cannot reach its server, and where its stream lacks messages
+//! that it had: another one leads, or nobody does for a while. A group that nobody has led yet
 //! is *open* when the meta group has said that its stream stays: before, only the stream's first
 //! server may stand for election, as it alone may take the stream back (`meta/refused.rs`).
 
@@ -17,12 +18,20 @@ const ASKS_AFTER: u64 = 20;
 /// and so is what it counts on; but its member may be gone, or stand still.
 const HELD_BACK: u64 = 10;
 
+/// Ticks without a leader after which a member leads though its stream lacks messages: a minute.
+/// Those that have them would have stood for election.
+const DAMAGED_WAITS: u64 = 600;
+
 /// Whether a member may lead.
 #[derive(Debug, Default)]
 pub(super) struct Candidacy {
     /// Whether it takes no lead, as clients cannot reach its server.
     pub(super) is_aside: bool,
-    /// Other members that take no lead for that reason, as they have said.
+    /// Whether its stream lacks messages that it had.
+    is_damaged: bool,
+    /// Ticks without a leader.
+    leaderless: u64,
+    /// Other members that take no lead for one of these reasons, as they have said.
     pub(super) others_aside: BTreeSet<Peer>,
     /// Whether the group is not open.
     waits: bool,
@@ -37,8 +46,33 @@ pub(super) struct Candidacy {
 }
 
 impl Candidacy {
-    pub(super) fn new(is_open: bool, is_aside: bool) -> Self {
-        Self { waits: !is_open, is_aside, ..Self::default() }
+    pub(super) fn new(is_open: bool, is_aside: bool, is_damaged: bool) -> Self {
+        Self { waits: !is_open, is_aside, is_damaged, ..Self::default() }
+    }
+
+    /// Its stream lacks messages from now on.
+    pub(super) fn set_damaged(&mut self) {
+        self.is_damaged = true;
+    }
+
+    /// Whether its stream lacks messages that it had.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// Whether others are to know that it takes no lead.
+    pub(super) fn is_set_aside(&self) -> bool {
+        self.is_aside || self.is_damaged
+    }
+
+    /// Whether it takes no lead now.
+    pub(super) fn declines(&self) -> bool {
+        self.is_aside || self.is_damaged && self.leaderless < DAMAGED_WAITS
+    }
+
+    /// Time has passed, with a leader or without.
+    pub(super) fn note_tick(&mut self, has_leader: bool) {
+        self.leaderless = if has_leader { 0 } else { self.leaderless + 1 };
     }
 
     /// Another member has said whether it takes no lead.
@@ -99,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_member_that_waits_asks_again_and_again_until_its_group_is_open() {
-        let mut candidacy = Candidacy::new(false, false);
+        let mut candidacy = Candidacy::new(false, false, false);
         let mut asks = || {
             (1..).find(|_| {
                 candidacy.tick(13);
@@ -109,6 +143,18 @@ mod tests {
         assert_eq!([asks(), asks()], [Some(34); 2]);
         assert!(candidacy.waits() && candidacy.open());
         assert!(!candidacy.waits() && !candidacy.open(), "it is known");
-        assert!(!Candidacy::new(true, true).waits());
+        assert!(!Candidacy::new(true, true, false).waits());
+    }
+
+    #[test]
+    fn a_member_whose_stream_lacks_messages_leads_when_nobody_else_has_for_a_minute() {
+        let mut candidacy = Candidacy::new(true, false, true);
+        (0..2 * DAMAGED_WAITS).for_each(|_| candidacy.note_tick(true));
+        (1..DAMAGED_WAITS).for_each(|_| candidacy.note_tick(false));
+        assert!(candidacy.declines());
+        candidacy.note_tick(false);
+        assert!(!candidacy.declines() && candidacy.is_set_aside(), "others come first as ever");
+        candidacy.note_tick(true);
+        assert!(candidacy.declines());
     }
 }

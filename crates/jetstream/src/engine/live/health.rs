@@ -4,7 +4,7 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Lost, Timestamp};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 /// Nanoseconds until a repair that did not succeed is tried again, and how often that is: a job may
@@ -27,6 +27,8 @@ pub(super) struct StreamHealth {
     tries: AtomicUsize,
     /// Messages that were missing when its log was opened.
     lost: Mutex<Vec<Lost>>,
+    /// Whether messages were missing then, or were found damaged since.
+    is_damaged: AtomicBool,
 }
 
 impl StreamHealth {
@@ -92,6 +94,17 @@ impl StreamHealth {
     /// Keeps what was missing when the log was opened.
     pub(super) fn set_lost(&self, lost: &[Lost]) {
         lost.clone_into(&mut lock(&self.lost));
+        self.is_damaged.fetch_or(!lost.is_empty(), Relaxed);
+    }
+
+    /// Notes that a message was found damaged. Answers whether it is the first one.
+    pub(super) fn note_damage(&self) -> bool {
+        !self.is_damaged.swap(true, Relaxed)
+    }
+
+    /// Whether messages were missing, or found damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Relaxed)
     }
 }
 

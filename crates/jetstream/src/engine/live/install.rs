@@ -47,8 +47,12 @@ impl LiveStream {
     }
 
     /// The stream as a whole, as far as it is committed. Entries behind that are kept for the other
-    /// server. Only for threads that may wait.
+    /// server. From who leads: one that lacks messages itself gives nobody less than there was. Only
+    /// for threads that may wait.
     pub(super) fn draw_install(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {
+        if self.is_damaged() || !self.role().leads() {
+            return None;
+        }
         let mut guard = self.lock_core()?;
         let (core, _) = guard.parts();
         if core.store().failure().is_some() {
@@ -78,7 +82,7 @@ impl LiveStream {
         if own != place {
             return Err("it is a member of another group".to_owned());
         }
-        if committed >= point.position.index {
+        if committed >= point.position.index && !self.is_damaged() {
             return Err("it has all of it".to_owned());
         }
         let here = self.membership.place.get().ok_or("its account is gone")?;
@@ -86,21 +90,27 @@ impl LiveStream {
     }
 
     /// Is a member of its group no more, if that is committed up to `point` and this member lacks
-    /// the entry there. Whatever it has behind that, it has confirmed to nobody who counts it. Only
-    /// for threads that may wait.
+    /// the entry there. Whatever it has behind that, it has confirmed to nobody who counts it. One
+    /// that lacks messages to damage may have confirmed more than there is up to the point, which
+    /// the one in its place has to have before it votes. Only for threads that may wait.
     pub(in crate::engine) fn leave_behind(&self, point: GroupPosition) -> Option<LeftGroup> {
+        let is_damaged = self.is_damaged();
         // No turn is under way while this thread has the core.
         let guard = self.lock_core()?;
         let mut membership = lock(&self.membership.member);
         let is_behind = membership.as_ref().is_some_and(|joined| {
             let consensus = joined.member.consensus();
             let has_it = consensus.committed() >= point.index || consensus.has_entry(point.index, point.term);
-            !has_it && consensus.role() != RaftRole::Leader
+            (!has_it || is_damaged) && consensus.role() != RaftRole::Leader
         });
         let joined = membership.take_if(|_| is_behind)?;
         drop(membership);
-        let left = self.leave(joined);
+        let (_, confirmed) = joined.member.consensus().confirmed();
+        let mut left = self.leave(joined);
         drop(guard);
+        if is_damaged {
+            left.terms = JoinTerms { is_amnesiac: true, confirmed, ..left.terms };
+        }
         Some(left)
     }
 
@@ -131,6 +141,7 @@ impl LiveStream {
             is_synced: joined.start.persistence == Persistence::Synced,
             may_be_new: false,
             is_amnesiac: joined.amnesia.is_some(),
+            confirmed: 0,
             is_open: !joined.candidacy.waits(),
         };
         LeftGroup {

@@ -21,6 +21,10 @@ impl LiveStream {
         // Before anybody could be told.
         let met = self.reader().met_damage();
         met.iter().for_each(|lost| self.log_lost(&words(lost, id)));
+        if self.health.is_damaged() || !met.is_empty() {
+            self.health.note_damage();
+            self.see_to_damage_soon();
+        }
     }
 
     /// Says what was to be read and is damaged: for the first time, and `count` messages with
@@ -34,6 +38,9 @@ impl LiveStream {
             self.log_lost(
                 "has more damaged messages than are told here: its state lists those that were to be read",
             );
+        }
+        if self.health.note_damage() {
+            self.see_to_damage_soon();
         }
     }
 

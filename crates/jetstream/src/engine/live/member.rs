@@ -21,7 +21,7 @@ use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
-use myelin_store::{GroupPosition, InstallPoint, InstallSource};
+use myelin_store::{GroupPosition, InstallPoint, InstallSource, Seq};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
@@ -39,7 +39,7 @@ impl LiveStream {
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
-        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, is_open }: JoinTerms,
+        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, confirmed, is_open }: JoinTerms,
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
         if self.replaced_by().is_some() {
@@ -53,7 +53,9 @@ impl LiveStream {
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
         // What is synced before it is confirmed is not lost.
-        let is_amnesiac = has_forgotten || is_amnesiac && !(is_synced && has_log);
+        // What damage has taken it may have confirmed, whether it was synced or not.
+        let is_damaged = self.is_damaged();
+        let is_amnesiac = has_forgotten || is_damaged || is_amnesiac && !(is_synced && has_log);
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
@@ -72,8 +74,8 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| self.begin_amnesia(groups.uptime())),
-            candidacy: Candidacy::new(is_open, groups.is_aside(place.group)),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia(confirmed, groups.uptime())),
+            candidacy: Candidacy::new(is_open, groups.is_aside(place.group), is_damaged),
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, has_members: true, ..LastSaid::default() },
             wanted: Vec::new(),
@@ -88,6 +90,9 @@ impl LiveStream {
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
+        if is_damaged {
+            self.is_mended_by(groups, place.group);
+        }
         Ok(())
     }
 
@@ -116,9 +121,13 @@ impl LiveStream {
         Ok(())
     }
 
-    /// `now`: since the server began.
-    fn begin_amnesia(&self, now: myelin_store::Timestamp) -> Amnesia {
-        if self.membership.begins_anew.load(Acquire) { Amnesia::begun_anew(now) } else { Amnesia::new(now) }
+    /// `confirmed`: what another replica had confirmed in its place. `now`: since the server began.
+    fn begin_amnesia(&self, confirmed: u64, now: myelin_store::Timestamp) -> Amnesia {
+        match confirmed {
+            0 if self.membership.begins_anew.load(Acquire) => Amnesia::begun_anew(now),
+            0 => Amnesia::new(now),
+            _ => Amnesia::behind(confirmed, now),
+        }
     }
 
     /// Whether its log has entries of a group. Only for threads that may wait.
@@ -490,6 +499,14 @@ impl GroupReplica for LiveStream {
 
     fn serve_off_shard(&self) {
         self.submit_and_wait(StreamWork::Member);
+    }
+
+    fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)> {
+        self.lacking()
+    }
+
+    fn read_through(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
+        self.scrub(from, budget)
     }
 
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {

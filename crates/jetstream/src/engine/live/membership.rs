@@ -42,6 +42,9 @@ pub(in crate::engine) struct JoinTerms {
     pub(in crate::engine) may_be_new: bool,
     /// Whether it may have lost entries that it has confirmed, whatever its store says.
     pub(in crate::engine) is_amnesiac: bool,
+    /// Index up to which another replica of this life, in whose place it stands, has confirmed
+    /// entries that it lacks; 0 for none.
+    pub(in crate::engine) confirmed: u64,
     /// Whether members may stand for election though nobody has led the group yet.
     pub(in crate::engine) is_open: bool,
 }
@@ -251,6 +254,10 @@ impl JoinedMember {
                 // Nobody is to hand over to a member that would not take it.
                 self.tell_others();
             }
+            MemberEvent::Damaged => {
+                self.candidacy.set_damaged();
+                self.tell_others();
+            }
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
@@ -315,7 +322,8 @@ impl JoinedMember {
     /// Whether this follower has had all that its leader had.
     pub(super) fn has_caught_up(&self, now: Timestamp) -> bool {
         let committed = self.member.consensus().committed();
-        self.amnesia.is_none() && (self.resting.is_under_way() || self.catch_up.is_over(committed, now))
+        let lacks_none = self.amnesia.is_none() && !self.candidacy.is_damaged();
+        lacks_none && (self.resting.is_under_way() || self.catch_up.is_over(committed, now))
     }
 
     /// Index up to which it knows its log to be committed, and the one that it has yet to reach, if
@@ -332,7 +340,7 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let (term, index) = consensus.last();
         let is_voter = consensus.members().all_voters().contains(&self.groups.me);
-        let (is_amnesiac, is_aside) = (self.amnesia.is_some(), self.candidacy.is_aside);
+        let (is_amnesiac, is_aside) = (self.amnesia.is_some(), self.candidacy.is_set_aside());
         LogWord { term, index, is_amnesiac, is_voter, is_aside }
     }
 
@@ -462,6 +470,7 @@ impl JoinedMember {
 
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
+        self.candidacy.note_tick(self.member.consensus().leader().is_some());
         // Who gives nobody JetStream follows, and never stands for election.
         let may_stand = self.may_take_lead() || self.member.consensus().role() == RaftRole::Leader;
         let stands_against = self.member.consensus().is_about_to_stand() && self.supports_leader();
@@ -544,7 +553,7 @@ impl JoinedMember {
     /// Whether this member may lead when it does not: its server goes on, clients can reach it, and
     /// the group is open.
     fn may_take_lead(&self) -> bool {
-        !self.groups.is_leaving() && !self.candidacy.is_aside && self.is_open()
+        !self.groups.is_leaving() && !self.candidacy.declines() && self.is_open()
     }
 
     /// Whether members may stand for election: the meta group has said that the stream stays, or

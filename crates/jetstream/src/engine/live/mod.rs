@@ -20,6 +20,7 @@ mod candidacy;
 mod catch_up;
 mod core_cell;
 mod core_guard;
+mod damage;
 mod direct_offer;
 mod downstreams;
 mod founding;

@@ -2,6 +2,7 @@
 //! on when a server is gone.
 
 mod consumers;
+mod damaged;
 mod faults;
 mod installs;
 mod lives;

@@ -15,6 +15,8 @@
 //! 3. When it has all, and what it has is what was sent, that stream takes the place of its
 //!    replica, at once or not at all. Its member begins there, and the leader looks where it is.
 //!
+//! A member whose stream is damaged asks its leader for the first step ([`InstallBody::Wanted`]).
+//!
 //! Either side gives up when it hears nothing from the other for [`PATIENCE`], and the leader
 //! begins anew with the next answer of that member. Who receives says now and then that it is at
 //! work: making durable what has come takes a slow disk longer than that.
@@ -122,6 +124,23 @@ impl Installs {
         self.later(move |installs| one.begin(installs));
     }
 
+    /// Asks groups for all that there is, where the replica here is damaged and is not about to get
+    /// it: whoever leads gives it. For threads that may wait.
+    fn ask_for_whole(&self) {
+        for group in self.members.damaged() {
+            let Some(member) = self.members.get(group) else { continue };
+            let Some((place, members)) = member.wants_whole() else {
+                self.members.set_damaged(group, false);
+                continue;
+            };
+            if !lock(&self.incoming).contains_key(&group) {
+                let message = InstallMessage { place, install: 0, body: InstallBody::Wanted };
+                let others = members.into_iter().filter(|&member| member != self.me);
+                others.for_each(|other| self.send(other, &message));
+            }
+        }
+    }
+
     /// Another server has begun a new life: what was on its way is lost.
     pub(super) fn forget_peer(&self, peer: Peer) {
         lock(&self.outgoing).retain(|&(_, to), _| to != peer);
@@ -133,6 +152,7 @@ impl Installs {
 
     /// Time has passed: gives up what has made no progress. For threads that may wait.
     pub(super) fn passes(&self) {
+        self.ask_for_whole();
         let now = self.host.instant();
         let is_late = |at: Instant| now.saturating_duration_since(at) >= PATIENCE;
         let all: Vec<Arc<Outgoing>> = lock(&self.outgoing).values().cloned().collect();
@@ -163,6 +183,11 @@ impl Installs {
 
     fn log(&self, level: Level, group: GroupId, what: std::fmt::Arguments<'_>) {
         self.host.log(level, format_args!("JetStream: the group {:016x} {what}", group.0));
+    }
+
+    /// Whether the stream of a group is on its way to another server.
+    pub(super) fn is_sending(&self, group: GroupId, to: Peer) -> bool {
+        lock(&self.outgoing).contains_key(&(group, to))
     }
 
     /// Whether this is the install to its server that is under way.
@@ -212,6 +237,7 @@ impl Installs {
                     None => {}
                 }
             }
+            InstallBody::Wanted => self.wanted(group, from),
             InstallBody::GivenUp => {
                 let one = lock(&self.outgoing).get(&(group, from)).cloned();
                 let one = one.filter(|one| one.install == install);

@@ -16,7 +16,7 @@ fn ring() -> StreamConfig {
     StreamConfig { max_msgs: 40, ..stream("S") }
 }
 
-fn publish(cluster: &mut Cluster, leader: usize, count: usize) {
+pub(super) fn publish(cluster: &mut Cluster, leader: usize, count: usize) {
     for n in 0..count {
         // More than stays in memory.
         cluster.publish(leader, &format!("m{n} {}", "x".repeat(6_000)));
@@ -24,7 +24,7 @@ fn publish(cluster: &mut Cluster, leader: usize, count: usize) {
 }
 
 /// All replicas have the same, and consumers the same states.
-fn assert_equal(cluster: &mut Cluster) {
+pub(super) fn assert_equal(cluster: &mut Cluster) {
     let (contents, expected) = (cluster.contents()[0], cluster.payloads(0));
     let states = cluster.consumer_states(0);
     for number in 1..cluster.size() {

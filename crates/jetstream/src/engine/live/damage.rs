@@ -1,0 +1,106 @@
+//! Damage of a replica: where others of its group have what it lacks, it gets the whole stream from
+//! its leader, and the damaged one is removed when the new one is whole.
+//!
+//! Until then it takes entries and votes, and neither leads nor answers direct gets.
+
+use super::LiveStream;
+use crate::engine::groups::{GroupReplica, Groups, MemberEvent};
+use myelin_broker::Level;
+use myelin_replica::frame::GroupPlace;
+use myelin_replica::{GroupId, Peer};
+use myelin_stdx::sync::lock;
+use myelin_store::{Filter, Message, Seq, Wait};
+
+impl LiveStream {
+    /// Has its group, if it is a member of one, give it what it lacks.
+    pub(super) fn see_to_damage_soon(&self) {
+        // Whoever has met the damage may have the stream's core, or its member.
+        if let Some(me) = self.me.upgrade() {
+            self.scope.host.spawn_sync(Box::new(move || me.see_to_damage()));
+        }
+    }
+
+    fn see_to_damage(&self) {
+        let membership = lock(&self.membership.member);
+        let Some(joined) = membership.as_ref() else { return };
+        let (groups, group) = (std::sync::Arc::clone(&joined.groups), joined.place.group);
+        drop(membership);
+        if !self.is_damaged() {
+            return;
+        }
+        self.is_mended_by(&groups, group);
+        self.tell(MemberEvent::Damaged);
+        self.serve_off_shard();
+        if !self.role().leads() {
+            self.direct.withdraw(&self.scope);
+        }
+    }
+
+    /// It asks its leader for everything from now on.
+    pub(super) fn is_mended_by(&self, groups: &Groups, group: GroupId) {
+        if groups.note_damaged(group) {
+            let (account, name) = (self.scope.account.name(), &self.scope.name);
+            let line = format_args!(
+                "JetStream stream '{account} > {name}' does not lead its group, for what it has lost, until it has \
+                 all from another server"
+            );
+            self.scope.host.log(Level::Warn, line);
+        }
+    }
+
+    /// Whether it lacks something that it had stored: messages, or the states of consumers as its
+    /// group has them. It does until another replica has taken its place, though what it lacks be
+    /// removed meanwhile: nobody knows what stood beside that.
+    pub(in crate::engine) fn is_damaged(&self) -> bool {
+        self.health.is_damaged()
+    }
+
+    /// Its group and the other members, as long as it is damaged. One that leads has another member
+    /// lead, if there is one.
+    pub(super) fn lacking(&self) -> Option<(GroupPlace, Vec<Peer>)> {
+        if !self.is_damaged() {
+            return None;
+        }
+        if self.can_hand_over()
+            && let Some(me) = self.me.upgrade()
+        {
+            me.hand_over();
+        }
+        let membership = lock(&self.membership.member);
+        let joined = membership.as_ref()?;
+        Some((joined.place, joined.member.consensus().members().all_voters()))
+    }
+
+    /// Reads what it has stored from a sequence on, until there is damage: then it gets all of it
+    /// anew. Only for threads that may wait.
+    pub(super) fn scrub(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
+        if !self.is_stored() || self.is_damaged() {
+            return (None, 0);
+        }
+        let reader = self.reader();
+        let (mut cursor, mut bytes) = (reader.cursor(Filter::All, from), 0);
+        while bytes < budget {
+            match cursor.next(Wait::Allowed) {
+                Ok(Some(Message { subject, headers, payload, .. })) => {
+                    bytes += (subject.len() + headers.len() + payload.len()) as u64;
+                }
+                Ok(None) => return (None, bytes),
+                Err(_) => {
+                    // A cursor says that it cannot go on, and whoever wants the message what of it
+                    // is damaged.
+                    let next = reader.next_seq(&Filter::All, cursor.position()).ok().flatten();
+                    let _ = next.map(|seq| reader.get(seq, Wait::Allowed, &mut Vec::new()).is_ok());
+                    return (None, bytes);
+                }
+            }
+        }
+        (Some(cursor.position()), bytes)
+    }
+
+    /// Whether another member of its group is about to get the whole stream from here, as far as is
+    /// known.
+    pub(in crate::engine) fn is_sent_to(&self, peer: Peer) -> bool {
+        let membership = lock(&self.membership.member);
+        membership.as_ref().is_some_and(|joined| joined.groups.is_sending(joined.place.group, peer))
+    }
+}

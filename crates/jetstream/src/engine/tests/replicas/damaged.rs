@@ -1,0 +1,133 @@
+//! Replicas of which a disk has lost or changed something get it back from the others.
+
+use super::super::cluster::Cluster;
+use super::super::house::stream;
+use super::consumers::{ask, consumer};
+use super::installs::{assert_equal, publish};
+use myelin_disk::Disk;
+use myelin_jsapi::config::{Compression, StreamConfig};
+use myelin_store::Wait;
+use std::path::PathBuf;
+
+/// Segments of streams on the disk of a server that does not run, the oldest first.
+fn segments(cluster: &Cluster, number: usize) -> Vec<(PathBuf, u64)> {
+    let files = cluster.disk(number).files().into_iter();
+    files.filter(|(path, _)| path.extension().is_some_and(|extension| extension == "seg")).collect()
+}
+
+/// What can become of a file.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Flip,
+    Zeros,
+    Cut,
+    Gone,
+}
+
+fn damage(cluster: &Cluster, number: usize, (path, length): &(PathBuf, u64), damage: Damage) {
+    let (disk, middle) = (cluster.disk(number), length / 2);
+    match damage {
+        Damage::Flip => disk.flip_bit(path, middle, 3),
+        Damage::Zeros => disk.zero(path, middle..middle + 512),
+        Damage::Cut => disk.truncate(path, middle),
+        Damage::Gone => disk.remove_file(path),
+    }
+    .expect("it is there");
+}
+
+/// Three servers with some segments each, of which no journal has anything any more that could
+/// bring them back: who leads, and another one.
+fn with_segments(config: StreamConfig) -> (Cluster, usize, usize) {
+    let mut cluster = Cluster::lean(3, config);
+    let leader = cluster.elect();
+    cluster.house(leader).consume("S", consumer("C"));
+    publish(&mut cluster, leader, 60);
+    ask(&mut cluster, leader, "C", 7);
+    cluster.pass(30);
+    for number in 0..3 {
+        cluster.kill(number);
+        cluster.begin(number);
+        cluster.pass(30);
+    }
+    let leader = cluster.elect();
+    (cluster, leader, (leader + 1) % 3)
+}
+
+/// A server begins again whose disk is damaged, and ends up with what the others have.
+fn assert_mended(cluster: &mut Cluster, victim: usize, what: &str) {
+    let installs = cluster.installs();
+    cluster.begin(victim);
+    cluster.pass(150);
+    let leader = cluster.elect();
+    publish(cluster, leader, 3);
+    cluster.pass(50);
+    assert_ne!(leader, victim, "{what}");
+    assert_eq!(cluster.house(victim).stream("S").lost_sequences(), [], "{what}");
+    assert_equal(cluster);
+    assert!(cluster.installs() > installs, "{what}");
+}
+
+#[test]
+fn what_a_disk_has_lost_comes_back_from_the_others() {
+    let compressed = StreamConfig { compression: Compression::S2, ..stream("S") };
+    for config in [stream("S"), compressed] {
+        for kind in [Damage::Flip, Damage::Zeros, Damage::Cut, Damage::Gone] {
+            let (mut cluster, leader, follower) = with_segments(config.clone());
+            for victim in [follower, leader] {
+                cluster.kill(victim);
+                let files = segments(&cluster, victim);
+                assert!(files.len() > 4, "{files:?}");
+                let file = &files[files.len() / 2];
+                damage(&cluster, victim, file, kind);
+                cluster.elect();
+                assert_mended(&mut cluster, victim, &format!("{kind:?} of {file:?}"));
+            }
+        }
+    }
+}
+
+/// Which of them leads, and reads it, may be the one with the damage.
+#[test]
+fn what_is_found_damaged_while_a_server_runs_comes_back_from_the_others() {
+    for leads in [false, true] {
+        let (mut cluster, leader, follower) = with_segments(stream("S"));
+        let victim = if leads { leader } else { follower };
+        let file = &segments(&cluster, victim)[1];
+        damage(&cluster, victim, file, Damage::Zeros);
+        // Whoever reads all of it comes by.
+        cluster.disk(victim).evict();
+        let reader = cluster.house(victim).stream("S").reader();
+        let is_damaged = |seq| reader.get(seq, Wait::Allowed, &mut Vec::new()).is_err();
+        assert!((1..=60).any(is_damaged));
+        let lost = cluster.house(victim).stream("S").lost_sequences();
+        assert!(!lost.is_empty());
+        cluster.pass(150);
+        assert_eq!(cluster.house(victim).stream("S").lost_sequences(), [], "{leads}");
+        assert_eq!(cluster.installs(), 1);
+        assert_equal(&mut cluster);
+        let leader = cluster.elect();
+        assert_ne!(leader, victim);
+    }
+}
+
+/// Who lacks something leads when nobody else is there to, and not for long.
+#[test]
+fn a_damaged_replica_leads_where_nobody_else_does() {
+    let (mut cluster, leader, victim) = with_segments(stream("S"));
+    let third = (0..3).find(|&number| number != leader && number != victim).unwrap();
+    [victim, leader, third].iter().for_each(|&number| cluster.kill(number));
+    for number in [victim, third] {
+        let file = segments(&cluster, number)[number].clone();
+        damage(&cluster, number, &file, Damage::Gone);
+        cluster.begin(number);
+    }
+    cluster.pass(1000);
+    assert_eq!(cluster.leader(), None);
+    let next = cluster.elect();
+    publish(&mut cluster, next, 5);
+    cluster.begin(leader);
+    cluster.pass(300);
+    assert_eq!(cluster.leader(), Some(leader));
+    assert_equal(&mut cluster);
+    assert_eq!(cluster.contents()[0], (65, 65));
+}
