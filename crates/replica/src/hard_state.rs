@@ -87,6 +87,17 @@ impl HardStates {
         Ok((found, end * RECORD_BYTES))
     }
 
+    /// Reads what is whole of a damaged file. Any of its groups may have lost its latest vote: each
+    /// is amnesiac.
+    #[must_use]
+    pub fn salvage(bytes: &[u8]) -> Self {
+        let mut found = Self::default();
+        for (group, state, _) in bytes.chunks_exact(RECORD_BYTES).filter_map(parse) {
+            found.set(group, HardState { is_amnesiac: true, ..state });
+        }
+        found
+    }
+
     /// Has the state of a group be this one.
     pub fn set(&mut self, group: GroupId, state: HardState) {
         if state.is_removed {

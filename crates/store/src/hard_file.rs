@@ -11,6 +11,7 @@ use std::sync::Arc;
 use myelin_disk::{Disk, File, write_again};
 
 use crate::document::write_new;
+use crate::recovery::place_aside;
 
 /// Names of the file, and of one that is not complete, which a start does not look at.
 pub(crate) const NAMES: [&str; 2] = ["hard", "hard.tmp"];
@@ -61,6 +62,16 @@ impl HardFile {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.has_failed
+    }
+
+    /// Keeps these bytes, which were the file's, in quarantine. Answers where.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub fn keep_aside(&self, bytes: &[u8]) -> io::Result<PathBuf> {
+        let place = place_aside(&*self.disk, &self.root, "", NAMES[0])?;
+        write_new(&*self.disk, &place, bytes)?;
+        Ok(place)
     }
 
     /// Takes off what is behind the first `end` bytes: the torn end of a write.

@@ -240,7 +240,9 @@ impl JetStream {
             return Some(format!("group has no leader{}", self.why_leaderless(meta, live, servers)));
         }
         if live.is_damaged() {
-            return Some("stream catching up: it gets all of its group's stream, for what it has lost".to_owned());
+            return Some(
+                "stream catching up: it gets all of its group's stream, for what it has lost".to_owned(),
+            );
         }
         let behind = live.behind().map(reasons::behind);
         if status.is_amnesiac {

@@ -215,7 +215,14 @@ impl JetStream {
         live.join(
             groups,
             config,
-            JoinTerms { seed: self.seed(), is_synced, may_be_new: true, is_amnesiac: false, confirmed: 0, is_open: true },
+            JoinTerms {
+                seed: self.seed(),
+                is_synced,
+                may_be_new: true,
+                is_amnesiac: false,
+                confirmed: 0,
+                is_open: true,
+            },
         )
     }
 

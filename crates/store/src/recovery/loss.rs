@@ -7,7 +7,6 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::ranges::Ranges;
 use crate::record::{Control, Entry};
@@ -160,23 +159,35 @@ impl Recovering<'_> {
     }
 }
 
+/// Giver of a stream's sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Giver {
+    /// The stream.
+    Itself,
+    /// The stream that it copies.
+    Origin,
+    /// The leader of its group.
+    Leader,
+}
+
 /// Sees to it that no sequence is given out again: the catalog goes on behind what had been
 /// released. Answers up to where it passes over sequences that the log does not have.
 pub(super) fn pass_over(
     catalog: &mut Catalog,
     report: &mut StreamReport,
     stated: &Statement,
-    config: &StreamConfig,
+    giver: Giver,
     now: Timestamp,
 ) -> Option<Seq> {
     let found = catalog.next_decided() - 1;
-    if report.is_damaged() && stated.last_seq > found {
+    // What a group's log lacks at its end, its leader gives once more, with the same sequences.
+    if report.is_damaged() && stated.last_seq > found && giver != Giver::Leader {
         report.note(Notice::EndLost { sequences: found + 1..=stated.last_seq });
         catalog.pass_over(stated.last_seq, now);
     }
     let uncertain = catalog.next_decided()..=stated.given_out(found);
     if !uncertain.is_empty() {
-        if !config.is_copy {
+        if giver == Giver::Itself {
             report.note(Notice::PassedOver { sequences: uncertain.clone() });
             catalog.pass_over(*uncertain.end(), now);
         }

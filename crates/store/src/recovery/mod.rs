@@ -40,6 +40,7 @@ use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use group::GroupTail;
+use loss::Giver;
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
 pub(crate) use remembered::{LOST_COPIES, forget as forget_losses, read as read_losses};
@@ -136,9 +137,12 @@ pub(crate) fn open_stream(
         recovering.run()?;
     let found = catalog.next_decided() - 1;
     // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
-    let position = group.position();
-    let passing = StreamConfig { is_copy: config.is_copy || position.is_some(), ..config };
-    let gap = loss::pass_over(&mut catalog, &mut report, &stated, &passing, now);
+    let giver = match group.position() {
+        Some(_) => Giver::Leader,
+        None if config.is_copy => Giver::Origin,
+        None => Giver::Itself,
+    };
+    let gap = loss::pass_over(&mut catalog, &mut report, &stated, giver, now);
     // Before anything is written by which the loss cannot be seen any more.
     loss::remember(id, &files, &catalog, has_losses, &mut report);
     let shared = StreamShared::new(id, config.storage, catalog, Arc::clone(&files.store_env.blocks));

@@ -28,7 +28,7 @@ mod votes;
 pub use kept_log::KeptLogBounds;
 pub use open::GroupStart;
 pub use persisting::Persistence;
-pub use votes::{GroupVotes, VotesUnreadable};
+pub use votes::{DamagedVotes, GroupVotes};
 
 use std::collections::VecDeque;
 

@@ -92,7 +92,9 @@ fn read_log(stream: &StreamCore) -> Result<LogStart, MemberFailed> {
     let (Some(position), Some(outline)) = (store.group(), store.log_outline()?) else {
         return Err(MemberFailed::NoGroup);
     };
-    let committed = position.commit.min(position.index);
+    // Where damage took the segment behind an entry, nothing says any more how far that was
+    // committed, and the entry cannot be read: whoever begins so gets the whole stream anew.
+    let committed = position.commit.max(outline.base.0).min(position.index);
     let mut tail = Vec::new();
     let mut next = committed + 1;
     while next <= position.index {

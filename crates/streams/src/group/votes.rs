@@ -5,6 +5,7 @@
 //! they share one write and one sync.
 
 use std::io;
+use std::path::PathBuf;
 
 use myelin_replica::GroupId;
 use myelin_replica::hard_state::{Damaged, HardState, HardStates, RECORD_BYTES};
@@ -20,25 +21,36 @@ pub struct GroupVotes {
     states: HardStates,
 }
 
-/// Why a store's groups cannot begin.
-#[derive(Debug)]
-pub enum VotesUnreadable {
-    /// The disk.
-    Io(io::Error),
-    /// A record is damaged that others have counted on: which votes are forgotten is not known.
-    Damaged(Damaged),
+/// Damage of a store's votes: what groups remember may be older than what others have counted on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedVotes {
+    /// Byte of the first record that is damaged.
+    pub at: usize,
+    /// Where the file is kept as it was.
+    pub kept: PathBuf,
 }
 
 impl GroupVotes {
-    /// Reads the file, if the store has one. Takes off the torn end of a write.
+    /// Reads the file, if the store has one. Takes off the torn end of a write. Of a damaged one,
+    /// which is told, each group is amnesiac: a member that forgets a vote could vote twice.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged: a member that forgets a vote could vote twice.
-    pub fn open(store: &Store) -> Result<Self, VotesUnreadable> {
-        let (mut file, bytes) = store.open_hard_file().map_err(VotesUnreadable::Io)?;
-        let (states, end) = HardStates::read(&bytes).map_err(VotesUnreadable::Damaged)?;
-        file.cut(end as u64).map_err(VotesUnreadable::Io)?;
-        Ok(Self { file, states })
+    /// The file cannot be read or written.
+    pub fn open(store: &Store) -> io::Result<(Self, Option<DamagedVotes>)> {
+        let (mut file, bytes) = store.open_hard_file()?;
+        match HardStates::read(&bytes) {
+            Ok((states, end)) => {
+                file.cut(end as u64)?;
+                Ok((Self { file, states }, None))
+            }
+            Err(Damaged { at }) => {
+                let kept = file.keep_aside(&bytes)?;
+                let (states, mut whole) = (HardStates::salvage(&bytes), Vec::new());
+                states.write_all(&mut whole);
+                file.write_anew(&whole)?;
+                Ok((Self { file, states }, Some(DamagedVotes { at, kept })))
+            }
+        }
     }
 
     /// State that a member remembers. `None`: nothing yet.
@@ -78,16 +90,3 @@ impl GroupVotes {
         Ok(())
     }
 }
-
-impl std::fmt::Display for VotesUnreadable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Damaged(Damaged { at }) => {
-                write!(f, "the record at byte {at} is damaged, and groups have counted on it")
-            }
-        }
-    }
-}
-
-impl std::error::Error for VotesUnreadable {}

@@ -176,8 +176,16 @@ impl StreamCore {
             return Err(StoreError::NotNext { expected: 0 });
         }
         let group = StreamGroup::new(&self.store, decided, applied);
-        self.outgoing.group = Some(Box::new(group.map_err(|diverged| self.give_up_diverged(&diverged))?));
+        let group = group.map_err(|diverged| self.give_up_diverged(&diverged))?;
+        self.outgoing.group = Some(Box::new(group));
         Ok(())
+    }
+
+    /// Whether it has failed because its consumers were not as its group has them: what it has
+    /// stored is not what the others have.
+    #[must_use]
+    pub fn has_diverged(&self) -> bool {
+        self.outgoing.has_diverged
     }
 
     /// Consumers as the group has them, if the stream is in one that has consumers.
@@ -276,7 +284,8 @@ impl StreamCore {
         }
     }
 
-    fn give_up_diverged(&self, diverged: &Diverged) -> StoreError {
+    fn give_up_diverged(&mut self, diverged: &Diverged) -> StoreError {
+        self.outgoing.has_diverged = true;
         let Diverged { index, consumer } = diverged;
         self.store.give_up(&format!(
             "consumer {} is not as its group has it: entry {index} does not fit",

@@ -21,6 +21,8 @@ pub(super) struct OutgoingMsgs {
     pub(super) drops: Drops,
     /// Consumers, where what they say waits for a group.
     pub(super) group: Option<Box<StreamGroup>>,
+    /// Whether the stream has failed because these were not as the group has them.
+    pub(super) has_diverged: bool,
 }
 
 impl OutgoingMsgs {
@@ -32,6 +34,7 @@ impl OutgoingMsgs {
             release_queue: ReleaseQueue::default(),
             drops: Drops::default(),
             group: None,
+            has_diverged: false,
         }
     }
 }

@@ -38,7 +38,7 @@ use myelin_replica::hard_state::HardState;
 use myelin_replica::{GroupId, Peer, Vote};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::{Store, Timestamp};
-use myelin_streams::group::{GroupVotes, KeptLogBounds};
+use myelin_streams::group::{DamagedVotes, GroupVotes, KeptLogBounds};
 use myelin_wire::message_buf::MessageBuf;
 use peers::Peers;
 use std::collections::BTreeMap;
@@ -122,10 +122,19 @@ impl Groups {
         (settings, boot): (GroupSettings, Option<u64>),
     ) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account, bulk, kept_log } = settings;
-        let mut votes = GroupVotes::open(store).map_err(|error| error.to_string())?;
+        let (mut votes, damaged) = GroupVotes::open(store).map_err(|error| error.to_string())?;
         let host = Arc::clone(host);
         let (state, is_amnesiac) =
             life::begin(&mut votes, boot, host.now()).map_err(|error| error.to_string())?;
+        if let Some(DamagedVotes { at, kept }) = &damaged {
+            let kept = kept.display();
+            let line = format_args!(
+                "JetStream: the file of votes was damaged at byte {at} (kept as {kept}): replicas vote when they \
+                 have what was committed"
+            );
+            host.log(Level::Error, line);
+        }
+        let is_amnesiac = is_amnesiac || damaged.is_some();
         if is_amnesiac {
             let line = "JetStream: the machine has ended without this server: replicas vote when they \
                         have what was committed";
@@ -232,7 +241,9 @@ impl Groups {
         let is_marked = state.map_or(self.lived.is_amnesiac, |state| state.is_amnesiac);
         let vote =
             state.filter(|_| !myelin_stdx::planted::bug(132)).map_or(Vote::default(), |state| state.vote);
-        (vote, !myelin_stdx::planted::bug(110) && (is_marked || (!has_log && may_have_had_one)))
+        // Who has a log has voted, or heard of a leader's term, which it has forgotten.
+        let has_forgotten = may_have_had_one && (!has_log || state.is_none());
+        (vote, !myelin_stdx::planted::bug(110) && (is_marked || has_forgotten))
     }
 
     /// Whether something that was made at this time was made in this life, by the time of day.

@@ -50,7 +50,7 @@ impl LiveStream {
     /// server. From who leads: one that lacks messages itself gives nobody less than there was. Only
     /// for threads that may wait.
     pub(super) fn draw_install(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {
-        if self.is_damaged() || !self.role().leads() {
+        if self.is_damaged() {
             return None;
         }
         let mut guard = self.lock_core()?;
@@ -60,7 +60,8 @@ impl LiveStream {
         }
         let (source, lifetimes_until) = (core.install_source()?, core.lifetimes_until());
         let mut membership = lock(&self.membership.member);
-        let joined = membership.as_mut()?;
+        let leads = |joined: &&mut JoinedMember| joined.member.consensus().role() == RaftRole::Leader;
+        let joined = membership.as_mut().filter(leads)?;
         joined.member.hold_log(to, source.point().position.index, self.scope.host.now());
         Some((joined.place, source, lifetimes_until))
     }

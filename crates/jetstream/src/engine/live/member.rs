@@ -292,6 +292,9 @@ impl LiveStream {
         if core.store().failure().is_some() {
             // It is opened anew together with its stream, and hears nothing until then.
             lock(&self.membership.inbox).clear();
+            if core.has_diverged() && self.health.note_damage() {
+                self.see_to_damage_soon();
+            }
             self.tell_of_failure(joined, after);
             return;
         }

@@ -72,9 +72,6 @@ impl LiveStream {
     fn leave_alone(&self, now: Timestamp, why: std::fmt::Arguments<'_>) {
         let (account, name) = (self.scope.account.name(), &self.scope.name);
         let until = if self.consumers.is_of_group() {
-            // What it has stored may be no stream of its group: others give it theirs meanwhile.
-            self.health.note_damage();
-            self.see_to_damage_soon();
             let at = self.health.retry_in_a_minute(now);
             self.scope.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
             "is opened anew in a minute"

@@ -204,7 +204,14 @@ impl Meta {
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
         let (seed, is_synced) = (jetstream.seed(), jetstream.settings.sync_always);
-        let terms = JoinTerms { seed, is_synced, may_be_new: is_new, is_amnesiac: false, confirmed: 0, is_open: true };
+        let terms = JoinTerms {
+            seed,
+            is_synced,
+            may_be_new: is_new,
+            is_amnesiac: false,
+            confirmed: 0,
+            is_open: true,
+        };
         is_new.then(|| groups.has_promised_nothing());
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
         let stands_first = is_new && founders.first() == Some(&jetstream.settings.server_name);

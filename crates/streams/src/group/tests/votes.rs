@@ -9,16 +9,16 @@ use myelin_replica::{GroupId, Peer, Vote};
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{Store, StoreOptions};
 
-use crate::group::{GroupVotes, VotesUnreadable};
+use crate::group::{DamagedVotes, GroupVotes};
 
-fn open(disk: &FaultyDisk) -> (Store, Result<GroupVotes, VotesUnreadable>) {
+fn open(disk: &FaultyDisk) -> (Store, GroupVotes, Option<DamagedVotes>) {
     let options =
         StoreOptions { journal_file_bytes: 1 << 20, headroom_bytes: 1 << 20, ..StoreOptions::new("/store") };
     let entropy = Arc::new(SeededEntropy::new(1));
     let (store, report) = Store::open(Arc::new(disk.clone()), options, entropy).unwrap();
     assert_eq!(report.notices, [], "the file is known");
-    let votes = GroupVotes::open(&store);
-    (store, votes)
+    let (votes, damaged) = GroupVotes::open(&store).unwrap();
+    (store, votes, damaged)
 }
 
 fn voted(term: u64) -> HardState {
@@ -30,8 +30,7 @@ fn voted(term: u64) -> HardState {
 fn votes_outlive_a_loss_of_power_and_the_file_stays_short() {
     let mut disk = FaultyDisk::new(1);
     for life in 0..4 {
-        let (_store, votes) = open(&disk);
-        let mut votes = votes.unwrap();
+        let (_store, mut votes, _) = open(&disk);
         for group in 0..10 {
             let before = (life > 0).then(|| voted(life * 1000 + group));
             assert_eq!(votes.get(GroupId(group)), before, "group {group} in life {life}");
@@ -50,27 +49,32 @@ fn votes_outlive_a_loss_of_power_and_the_file_stays_short() {
 
 /// A torn end is no damage; a record that is damaged in front of others is.
 #[test]
-fn a_damaged_vote_keeps_the_groups_from_beginning() {
+fn groups_whose_votes_are_damaged_are_amnesiac() {
     let disk = FaultyDisk::new(1);
-    let (store, votes) = open(&disk);
-    let mut votes = votes.unwrap();
+    let (store, mut votes, _) = open(&disk);
     for term in 1..=3 {
         votes.set(&[(GroupId(1), voted(term))]).unwrap();
     }
+    votes.set(&[(GroupId(2), voted(4))]).unwrap();
     drop((votes, store));
     let path = Path::new("/store/hard");
     let torn = disk.kill();
     torn.truncate(path, 2 * RECORD_BYTES as u64 + 7).unwrap();
-    let (store, votes) = open(&torn);
-    let mut votes = votes.unwrap();
-    assert_eq!(votes.get(GroupId(1)), Some(voted(2)));
+    let (store, mut votes, damaged) = open(&torn);
+    assert_eq!((votes.get(GroupId(1)), damaged), (Some(voted(2)), None));
     votes.set(&[(GroupId(1), voted(9))]).unwrap();
     drop((votes, store));
-    let (_store, votes) = open(&torn.kill());
-    assert_eq!(votes.unwrap().get(GroupId(1)), Some(voted(9)));
-    let damaged = disk.kill();
-    damaged.flip_bit(path, RECORD_BYTES as u64 + 30, 1).unwrap();
-    let (_store, votes) = open(&damaged);
-    let error = votes.expect_err("a vote is lost").to_string();
-    assert_eq!(error, "the record at byte 60 is damaged, and groups have counted on it");
+    assert_eq!(open(&torn.kill()).1.get(GroupId(1)), Some(voted(9)));
+    let flipped = disk.kill();
+    flipped.flip_bit(path, 2 * RECORD_BYTES as u64 + 30, 1).unwrap();
+    let before = flipped.read_all(path).unwrap();
+    let amnesiac = |term| Some(HardState { is_amnesiac: true, ..voted(term) });
+    let (store, votes, damaged) = open(&flipped);
+    let DamagedVotes { at, kept } = damaged.expect("a vote is lost");
+    assert_eq!((at, flipped.read_all(&kept).unwrap()), (2 * RECORD_BYTES, before));
+    assert_eq!([1, 2].map(|group| votes.get(GroupId(group))), [amnesiac(2), amnesiac(4)]);
+    drop((votes, store));
+    let (_store, votes, damaged) = open(&flipped.kill());
+    assert_eq!(damaged, None, "it is whole again");
+    assert_eq!([1, 2].map(|group| votes.get(GroupId(group))), [amnesiac(2), amnesiac(4)]);
 }

@@ -131,3 +131,28 @@ fn a_damaged_replica_leads_where_nobody_else_does() {
     assert_equal(&mut cluster);
     assert_eq!(cluster.contents()[0], (65, 65));
 }
+
+/// Whatever of its files is damaged: segments, votes, what the store knows of itself.
+#[test]
+fn any_file_of_a_disk_may_be_damaged() {
+    let (cluster, _, victim) = with_segments(stream("S"));
+    let count = cluster.disk(victim).files().len();
+    assert!(count > 20, "{count} files");
+    for at in 0..count {
+        for kind in [Damage::Flip, Damage::Zeros, Damage::Cut, Damage::Gone] {
+            let (mut cluster, _, victim) = with_segments(stream("S"));
+            cluster.kill(victim);
+            let files: Vec<_> = cluster.disk(victim).files().into_iter().collect();
+            let what = format!("{kind:?} of {:?}", files[at]);
+            damage(&cluster, victim, &files[at], kind);
+            cluster.begin(victim);
+            cluster.pass(150);
+            let leader = cluster.elect();
+            publish(&mut cluster, leader, 3);
+            cluster.pass(50);
+            assert_eq!(cluster.house(victim).stream("S").lost_sequences(), [], "{what}");
+            assert_eq!(cluster.contents()[victim], (63, 63), "{what}");
+            assert_equal(&mut cluster);
+        }
+    }
+}
