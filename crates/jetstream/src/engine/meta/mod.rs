@@ -188,14 +188,22 @@ impl Meta {
         let account = AccountStreams::new(jetstream, &groups.account, Some(AccountLimits::default()));
         let found = lock(&jetstream.found.by_account).remove(groups.account.name()).unwrap_or_default();
         found.into_iter().for_each(|stream| account.restore(stream));
+        let make = |config| {
+            let made = account.create(jetstream, config, jetstream.host.now());
+            let live = made.map_err(|error| error.to_string())?;
+            jetstream.settle().map_err(|error| error.to_string())?;
+            Ok::<_, String>(live)
+        };
         let live = match account.stream(META) {
-            Some(live) => live,
-            None => {
-                let made = account.create(jetstream, config(founders), jetstream.host.now());
-                let live = made.map_err(|error| error.to_string())?;
-                jetstream.settle().map_err(|error| error.to_string())?;
-                live
+            // Damage has taken everything that it had, and that it was in a group: others give it.
+            Some(live) if live.is_damaged() && !live.consumers().is_of_group() => {
+                let config = (*live.config()).clone();
+                let ended = account.end_and_wait(jetstream, &live, &mut MessageBuf::default());
+                ended.map_err(|error| error.to_string())?;
+                make(config)?
             }
+            Some(live) => live,
+            None => make(config(founders))?,
         };
         let known = live.config().metadata.get(SERVERS).cloned().unwrap_or_default();
         let founders: Vec<String> = known.split(',').map(str::to_owned).collect();
@@ -621,7 +629,12 @@ impl GroupsObserver for Meta {
 impl MemberWatcher for Meta {
     fn is_replaced(&self, account: &str, stream: &str) {
         if self.is_meta(account, stream) {
-            self.account.stream(stream).into_iter().for_each(|anew| *lock(&self.live) = anew);
+            let Some(anew) = self.account.stream(stream) else { return };
+            let before = std::mem::replace(&mut *lock(&self.live), anew);
+            if before.is_damaged() {
+                // Assignments that it lacked are among those that come before the last one seen.
+                self.view().see_again();
+            }
             self.apply(false);
             self.tell_servers(&[]);
             return;

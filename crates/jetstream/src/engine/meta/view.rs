@@ -53,6 +53,11 @@ impl Assignments {
         self.seen = self.seen.max(seq);
     }
 
+    /// All assignments are to be looked at once more.
+    pub(super) fn see_again(&mut self) {
+        self.seen = 0;
+    }
+
     pub(super) fn set(&mut self, assignment: &Arc<Assignment>, seq: Seq) {
         self.sequences.insert(assignment.key.clone(), seq);
         self.proposals.push_back(assignment.nonce);

@@ -8,6 +8,7 @@ mod cluster;
 mod cluster_faults;
 mod clusters;
 mod cold;
+mod damaged_servers;
 mod given_back;
 mod group;
 mod house;

@@ -1,0 +1,63 @@
+//! Servers of a cluster of which a disk has lost or changed something come back by themselves.
+
+use super::meta_cluster::MetaCluster;
+use myelin_disk::Disk;
+
+/// Three servers with a stream of three replicas, and one that follows everywhere.
+fn with_a_stream() -> (MetaCluster, usize) {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let config = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
+    cluster.answer_within(200, "STREAM.CREATE.S", config);
+    let leader = cluster.elect();
+    (0..9).for_each(|n| cluster.publish(leader, &format!("m{n}")));
+    cluster.pass(20);
+    let meta_leader = cluster.meta_leader();
+    let victim = (0..3).find(|&number| number != leader && Some(number) != meta_leader);
+    let victim = victim.expect("one of three leads neither");
+    // What a journal has is nothing that could bring it back afterwards.
+    for _ in 0..2 {
+        cluster.kill(victim);
+        cluster.begin(victim);
+        cluster.pass(20);
+    }
+    cluster.kill(victim);
+    (cluster, victim)
+}
+
+#[test]
+fn any_file_of_a_server_may_be_damaged() {
+    let count = {
+        let (cluster, victim) = with_a_stream();
+        cluster.disk(victim).files().len()
+    };
+    assert!(count > 12, "{count} files");
+    for at in 0..count {
+        for kind in 0..4 {
+            let (mut cluster, victim) = with_a_stream();
+            let disk = cluster.disk(victim);
+            let Some((path, length)) = disk.files().into_iter().nth(at) else { continue };
+            let damaged = match kind {
+                0 => disk.flip_bit(&path, length / 2, 3),
+                1 => disk.zero(&path, length / 2..length / 2 + 512),
+                2 => disk.truncate(&path, length / 2),
+                _ => disk.remove_file(&path),
+            };
+            damaged.expect("it is there");
+            cluster.begin(victim);
+            let what = format!("all to be as before damage {kind} of {path:?}");
+            cluster.wait_until(&what, |cluster| {
+                let is_whole = |cluster: &mut MetaCluster| {
+                    let stream = cluster.house(victim).streams().stream("S");
+                    stream.is_some_and(|live| live.lost_sequences().is_empty() && !live.is_damaged())
+                };
+                cluster.contents() == [(9, 9); 3] && cluster.holders("S").len() == 3 && is_whole(cluster)
+            });
+            let leader = cluster.elect();
+            cluster.publish(leader, "next");
+            cluster.wait_until("one more", |cluster| cluster.contents() == [(10, 10); 3]);
+            let meta = cluster.house(victim).jetstream.cluster_health().expect("it is in a cluster");
+            assert_eq!(meta.meta, None, "{what}");
+        }
+    }
+}
