@@ -212,18 +212,7 @@ impl JetStream {
         let live = self.account(account).and_then(|account| account.stream(stream));
         let live = live.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let is_synced = self.settings.sync_always && live.is_stored();
-        live.join(
-            groups,
-            config,
-            JoinTerms {
-                seed: self.seed(),
-                is_synced,
-                may_be_new: true,
-                is_amnesiac: false,
-                confirmed: 0,
-                is_open: true,
-            },
-        )
+        live.join(groups, config, JoinTerms::of(self.seed(), is_synced, true))
     }
 
     /// Lets an account use JetStream within limits, and opens the streams that it has in the store.

@@ -7,6 +7,7 @@
 use std::io;
 use std::ops::RangeInclusive;
 
+use crate::config::StreamConfig;
 use crate::damage::Damage;
 use crate::ranges::Ranges;
 use crate::record::{Control, Entry};
@@ -168,6 +169,16 @@ pub(super) enum Giver {
     Origin,
     /// The leader of its group.
     Leader,
+}
+
+impl Giver {
+    pub(super) fn of(config: &StreamConfig, is_of_group: bool) -> Self {
+        match config.is_copy {
+            _ if is_of_group => Self::Leader,
+            true => Self::Origin,
+            false => Self::Itself,
+        }
+    }
 }
 
 /// Sees to it that no sequence is given out again: the catalog goes on behind what had been

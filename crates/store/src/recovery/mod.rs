@@ -136,12 +136,7 @@ pub(crate) fn open_stream(
     let Recovered { mut catalog, open, mut closed, manifest, mut report, last, group, has_losses } =
         recovering.run()?;
     let found = catalog.next_decided() - 1;
-    // Sequences of a group are its leader's to give out, as those of a copy are its origin's.
-    let giver = match group.position() {
-        Some(_) => Giver::Leader,
-        None if config.is_copy => Giver::Origin,
-        None => Giver::Itself,
-    };
+    let giver = Giver::of(&config, group.position().is_some());
     let gap = loss::pass_over(&mut catalog, &mut report, &stated, giver, now);
     // Before anything is written by which the loss cannot be seen any more.
     loss::remember(id, &files, &catalog, has_losses, &mut report);

@@ -504,7 +504,7 @@ impl AccountStreams {
 
     /// Removes a stream with its messages and its consumers. What it has at its origins stays: a
     /// replica that takes its place goes on with that. For threads that may wait.
-    pub(in crate::engine) fn end_and_wait(
+    pub(super) fn end_and_wait(
         &self,
         jetstream: &Arc<JetStream>,
         live: &Arc<LiveStream>,

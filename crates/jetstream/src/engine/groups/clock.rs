@@ -81,7 +81,10 @@ impl Timer for Groups {
         if beats.is_multiple_of(WEEK) {
             self.members.read_all();
         }
-        self.scrub();
+        if self.members.begin_reading() {
+            let members = Arc::clone(&self.members);
+            self.host.spawn_backup(Box::new(move || members.read_slice()));
+        }
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
             self.installs.passes();

@@ -71,7 +71,7 @@ impl MemberTable {
         lock(&self.damaged).iter().copied().collect()
     }
 
-    /// What all members have stored is to be read.
+    /// Has all that members have stored read.
     pub(super) fn read_all(&self) {
         let all: Vec<GroupId> = read_lock(&self.all).keys().copied().collect();
         let mut unread = lock(&self.unread);

@@ -4,8 +4,7 @@
 //! Each replica is read when its server has begun, and once a week. Whoever meets damage tells of
 //! it as any reader does: nothing here knows what follows.
 
-use super::Groups;
-use std::sync::Weak;
+use super::members::MemberTable;
 
 /// Bytes that are read in one beat: some 20 MB in a second.
 const SLICE: u64 = 1 << 20;
@@ -14,32 +13,20 @@ const STREAMS: usize = 64;
 /// Beats in a week.
 pub(super) const WEEK: u64 = 7 * 24 * 3600 * 20;
 
-impl Groups {
-    /// Has a slice of what is to be read read, on the thread for backups.
-    pub(super) fn scrub(&self) {
-        if !self.members.begin_reading() {
-            return;
-        }
-        let groups = Weak::clone(&self.me_weak);
-        self.host.spawn_backup(Box::new(move || {
-            if let Some(groups) = groups.upgrade() {
-                groups.read_slice();
-            }
-        }));
-    }
-
-    fn read_slice(&self) {
+impl MemberTable {
+    /// Reads a slice of what is to be read. Only for threads that may wait.
+    pub(super) fn read_slice(&self) {
         let mut left = SLICE;
         for _ in 0..STREAMS {
-            let Some((group, from)) = self.members.take_unread() else { break };
-            let Some(member) = self.members.get(group) else { continue };
+            let Some((group, from)) = self.take_unread() else { break };
+            let Some(member) = self.get(group) else { continue };
             let (next, bytes) = member.read_through(from, left);
-            next.into_iter().for_each(|next| self.members.put_unread(group, next));
+            next.into_iter().for_each(|next| self.put_unread(group, next));
             left = left.saturating_sub(bytes);
             if left == 0 {
                 break;
             }
         }
-        self.members.end_reading();
+        self.end_reading();
     }
 }

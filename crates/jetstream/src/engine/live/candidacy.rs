@@ -1,8 +1,8 @@
 //! Candidacy of a member: whether it may become its group's leader, as far as that is not for votes
 //! to say.
 //!
-//! A member is *set aside* where clients cannot reach its server, and where its stream lacks messages
-//! that it had: another one leads, or nobody does for a while. A group that nobody has led yet
+//! A member is *set aside* where clients cannot reach its server, and where its stream lacks
+//! messages that it had: another one leads, or nobody does for a while. A group that nobody has led yet
 //! is *open* when the meta group has said that its stream stays: before, only the stream's first
 //! server may stand for election, as it alone may take the stream back (`meta/refused.rs`).
 
@@ -18,8 +18,8 @@ const ASKS_AFTER: u64 = 20;
 /// and so is what it counts on; but its member may be gone, or stand still.
 const HELD_BACK: u64 = 10;
 
-/// Ticks without a leader after which a member leads though its stream lacks messages: a minute.
-/// Those that have them would have stood for election.
+/// Ticks without a leader after which a member leads though its stream lacks messages: a minute, in
+/// which others would have stood for election that have them.
 const DAMAGED_WAITS: u64 = 600;
 
 /// Whether a member may lead.

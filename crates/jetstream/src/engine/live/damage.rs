@@ -10,6 +10,7 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::{Filter, Message, Seq, Wait};
+use myelin_streams::stream::StreamCore;
 
 impl LiveStream {
     /// Has its group, if it is a member of one, give it what it lacks.
@@ -17,6 +18,14 @@ impl LiveStream {
         // Whoever has met the damage may have the stream's core, or its member.
         if let Some(me) = self.me.upgrade() {
             self.scope.host.spawn_sync(Box::new(move || me.see_to_damage()));
+        }
+    }
+
+    /// A stream that has failed because its consumers are not as its group has them has something
+    /// else stored than the others.
+    pub(super) fn note_divergence(&self, core: &StreamCore) {
+        if core.has_diverged() && self.health.note_damage() {
+            self.see_to_damage_soon();
         }
     }
 
@@ -36,7 +45,7 @@ impl LiveStream {
         }
     }
 
-    /// It asks its leader for everything from now on.
+    /// Has its group asked for everything from now on.
     pub(super) fn is_mended_by(&self, groups: &Groups, group: GroupId) {
         if groups.note_damaged(group) {
             let (account, name) = (self.scope.account.name(), &self.scope.name);

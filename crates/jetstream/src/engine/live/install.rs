@@ -46,9 +46,8 @@ impl LiveStream {
         self.membership.in_place_of.load(Relaxed)
     }
 
-    /// The stream as a whole, as far as it is committed. Entries behind that are kept for the other
-    /// server. From who leads: one that lacks messages itself gives nobody less than there was. Only
-    /// for threads that may wait.
+    /// The stream as a whole, as far as it is committed, if this replica leads and lacks nothing
+    /// itself. Entries behind that are kept for the other server. Only for threads that may wait.
     pub(super) fn draw_install(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {
         if self.is_damaged() {
             return None;

@@ -48,7 +48,7 @@ impl LiveStream {
         }
         let has_log = self.has_log()?;
         if !self.consumers.is_of_group() {
-            self.begin_log(place)?;
+            self.begin_log(place, voters.iter().any(|&voter| voter != groups.me))?;
         }
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
@@ -109,10 +109,19 @@ impl LiveStream {
         Some(guard)
     }
 
-    /// Begins an empty log of a group, of which others may have more.
-    fn begin_log(&self, place: &GroupPlace) -> Result<(), ApiError> {
+    /// Begins an empty log of a group, of which others may have more. A stream with sequences has
+    /// lost its own, which damage has taken: where there are others it gets all from them.
+    fn begin_log(&self, place: &GroupPlace, has_others: bool) -> Result<(), ApiError> {
         if self.reader().state().totals.last_seq > 0 {
-            return Err(ApiError::stream_general("it has sequences that are of no group"));
+            let what = "it has sequences that are of no group";
+            if !has_others {
+                return Err(ApiError::stream_general(what));
+            }
+            self.health.note_damage();
+            let (account, name) = (self.scope.account.name(), &self.scope.name);
+            let line =
+                format_args!("JetStream stream '{account} > {name}' has lost the log of its group: {what}");
+            self.scope.host.log(Level::Error, line);
         }
         let position = GroupPosition { epoch: place.epoch.into(), term: 0, index: 0, chain: 0, commit: 0 };
         self.join_group(position, GroupConsumers::in_memory(0))?;
@@ -292,11 +301,8 @@ impl LiveStream {
         if core.store().failure().is_some() {
             // It is opened anew together with its stream, and hears nothing until then.
             lock(&self.membership.inbox).clear();
-            if core.has_diverged() && self.health.note_damage() {
-                self.see_to_damage_soon();
-            }
-            self.tell_of_failure(joined, after);
-            return;
+            self.note_divergence(core);
+            return self.tell_of_failure(joined, after);
         }
         let support = self.support_for_lease(joined);
         let events = std::mem::take(&mut *lock(&self.membership.inbox));

@@ -49,6 +49,13 @@ pub(in crate::engine) struct JoinTerms {
     pub(in crate::engine) is_open: bool,
 }
 
+impl JoinTerms {
+    /// Terms of a member of which nothing else is known; its group is open.
+    pub(in crate::engine) fn of(seed: u64, is_synced: bool, may_be_new: bool) -> Self {
+        Self { seed, is_synced, may_be_new, is_amnesiac: false, confirmed: 0, is_open: true }
+    }
+}
+
 /// Whoever wants to know what becomes of a member.
 pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// More may be committed. Called behind each turn, and must not wait.

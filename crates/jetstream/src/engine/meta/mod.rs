@@ -188,22 +188,14 @@ impl Meta {
         let account = AccountStreams::new(jetstream, &groups.account, Some(AccountLimits::default()));
         let found = lock(&jetstream.found.by_account).remove(groups.account.name()).unwrap_or_default();
         found.into_iter().for_each(|stream| account.restore(stream));
-        let make = |config| {
-            let made = account.create(jetstream, config, jetstream.host.now());
-            let live = made.map_err(|error| error.to_string())?;
-            jetstream.settle().map_err(|error| error.to_string())?;
-            Ok::<_, String>(live)
-        };
         let live = match account.stream(META) {
-            // Damage has taken everything that it had, and that it was in a group: others give it.
-            Some(live) if live.is_damaged() && !live.consumers().is_of_group() => {
-                let config = (*live.config()).clone();
-                let ended = account.end_and_wait(jetstream, &live, &mut MessageBuf::default());
-                ended.map_err(|error| error.to_string())?;
-                make(config)?
-            }
             Some(live) => live,
-            None => make(config(founders))?,
+            None => {
+                let made = account.create(jetstream, config(founders), jetstream.host.now());
+                let live = made.map_err(|error| error.to_string())?;
+                jetstream.settle().map_err(|error| error.to_string())?;
+                live
+            }
         };
         let known = live.config().metadata.get(SERVERS).cloned().unwrap_or_default();
         let founders: Vec<String> = known.split(',').map(str::to_owned).collect();
@@ -212,14 +204,7 @@ impl Meta {
         let epoch = crc32c::crc32c(known.as_bytes()).max(1);
         let place = GroupPlace { group: META_GROUP, epoch };
         let (seed, is_synced) = (jetstream.seed(), jetstream.settings.sync_always);
-        let terms = JoinTerms {
-            seed,
-            is_synced,
-            may_be_new: is_new,
-            is_amnesiac: false,
-            confirmed: 0,
-            is_open: true,
-        };
+        let terms = JoinTerms::of(seed, is_synced, is_new);
         is_new.then(|| groups.has_promised_nothing());
         live.join(groups, &GroupConfig { place, voters }, terms).map_err(|error| error.to_string())?;
         let stands_first = is_new && founders.first() == Some(&jetstream.settings.server_name);

@@ -454,7 +454,7 @@ impl Meta {
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
         let may_be_new = self.groups.is_younger_than_disk(assignment.created);
         let (seed, is_open) = (jetstream.seed(), may_open);
-        let terms = JoinTerms { seed, is_synced, may_be_new, is_amnesiac: false, confirmed: 0, is_open };
+        let terms = JoinTerms { is_open, ..JoinTerms::of(seed, is_synced, may_be_new) };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
         live.tell_members(self.peers_with(assignment));
         live.want_members(wanted);

@@ -157,8 +157,8 @@ fn nobody_steps_over_what_a_catalog_could_not_follow() {
     assert!(all.contains(&41) && !all.contains(&3) && all.len() == 40, "{all:?}");
 }
 
-/// A catalog that could not follow shows a stream that ends earlier: nothing is decided on that, and
-/// no segment begins with it.
+/// A catalog that could not follow shows a stream that ends earlier: nothing is decided on that,
+/// and no segment begins with it.
 #[test]
 fn nothing_is_appended_behind_what_a_catalog_could_not_follow() {
     // The second one would need a new segment, and so does the third.

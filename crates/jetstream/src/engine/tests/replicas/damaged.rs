@@ -86,7 +86,7 @@ fn what_a_disk_has_lost_comes_back_from_the_others() {
     }
 }
 
-/// Which of them leads, and reads it, may be the one with the damage.
+/// The damage may be where the stream is led and read, or elsewhere.
 #[test]
 fn what_is_found_damaged_while_a_server_runs_comes_back_from_the_others() {
     for leads in [false, true] {
@@ -110,7 +110,7 @@ fn what_is_found_damaged_while_a_server_runs_comes_back_from_the_others() {
     }
 }
 
-/// Who lacks something leads when nobody else is there to, and not for long.
+/// A replica that lacks something leads when nobody else is there to, and not for long.
 #[test]
 fn a_damaged_replica_leads_where_nobody_else_does() {
     let (mut cluster, leader, victim) = with_segments(stream("S"));
