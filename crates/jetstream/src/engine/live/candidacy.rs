@@ -2,8 +2,8 @@
 //! to say.
 //!
 //! A member is *set aside* where clients cannot reach its server, and where its stream lacks
-//! messages that it had: another one leads, or nobody does for a while. A group that nobody has led yet
-//! is *open* when the meta group has said that its stream stays: before, only the stream's first
+//! messages that it had: another one leads, or nobody does for a while. A group that nobody has led
+//! yet is *open* when the meta group has said that its stream stays: before, only the stream's first
 //! server may stand for election, as it alone may take the stream back (`meta/refused.rs`).
 
 use myelin_replica::Peer;
