@@ -18,7 +18,9 @@ mod index;
 mod ipqueuesz;
 mod jsz;
 mod leafz;
+mod metrics;
 mod page;
+mod probes;
 mod query;
 mod raftz;
 pub mod request;
@@ -40,11 +42,12 @@ pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
     AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
-    ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, Health,
-    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
-    Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process,
-    QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot,
-    ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
-    StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
-    VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    ConnSnapshot, ConsumerFigures, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot,
+    Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
+    JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, MetricsConfig, MostFigures, OcspPeerCache,
+    PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer,
+    RaftProgress, RemoteGatewayVarz, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
+    SourceFigures, Standing, StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamFigures,
+    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits,
+    VarzSettings, Volume, WebSocketConfig,
 };

@@ -8,6 +8,7 @@ mod accounts;
 mod cluster;
 mod configured;
 mod connections;
+mod figures;
 mod gateways;
 mod jetstream;
 mod queues;
@@ -35,9 +36,10 @@ use myelin_monitor::{
     VarzSettings,
 };
 use myelin_monitor::{
-    ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount,
-    StreamParts, StreamSnapshot, WebSocketConfig,
+    ClusterHealth, JetStreamAccount, JetStreamSnapshot, MetricsConfig, MostFigures, OcspPeerCache,
+    RaftGroupSnapshot, StoredAccount, StreamFigures, StreamParts, StreamSnapshot, WebSocketConfig,
 };
+use myelin_stdx::mem::MemKind;
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::peer::info::SubjectFilter;
 use queues::{WatchedQueues, queue};
@@ -271,6 +273,7 @@ impl Monitor {
             out_client_msgs: out_msgs.saturating_sub(link_out),
             out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
+            dropped_for_slow: self.broker.counters().stall_drops.load(Relaxed),
             subscriptions: self.subscriptions() as u32,
         }
     }
@@ -442,6 +445,14 @@ impl SnapshotSource for Monitor {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::streams(&running, account, parts))
     }
 
+    fn stream_figures(&self, account: &str, most: MostFigures) -> Vec<StreamFigures> {
+        self.jetstream.get().map_or_else(Vec::new, |running| figures::streams(&running, account, most))
+    }
+
+    fn metrics(&self) -> Option<MetricsConfig> {
+        self.configured().metrics.clone()
+    }
+
     fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(&running, account))
     }
@@ -531,7 +542,8 @@ impl SnapshotSource for Monitor {
 
     fn runtime(&self) -> RuntimeSnapshot {
         let journal = self.jetstream.get().map(|running| jetstream::journal(&running));
-        RuntimeSnapshot { panics: supervise::panics(), journal, ..process::runtime() }
+        let held = vec![("outboxes", self.broker.memory().used(MemKind::Outbox))];
+        RuntimeSnapshot { panics: supervise::panics(), journal, held, ..process::runtime() }
     }
 
     fn count_request(&self, page: &'static str) {
