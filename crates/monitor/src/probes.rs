@@ -85,7 +85,7 @@ fn streams(source: &dyn SnapshotSource) -> Vec<(String, StreamFigures)> {
 /// Body of an answer: what is empty is left out.
 #[derive(Default, Serialize)]
 struct Probe {
-    /// What is waited for.
+    /// Failures that decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waits: Vec<Failure>,
     /// Since when.
@@ -94,7 +94,7 @@ struct Probe {
     /// Groups that would lose their majority.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     needed_here: Vec<NeededHere>,
-    /// What is not well and does not decide.
+    /// Failures that do not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ailing: Vec<Failure>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -111,14 +111,14 @@ struct Probe {
 impl Probe {
     fn answer(&self) -> PageResponse {
         #[derive(Serialize)]
-        struct Body<'a> {
+        struct ProbeBody<'a> {
             status: &'static str,
             #[serde(flatten)]
             probe: &'a Probe,
         }
         let is_well = self.waits.is_empty() && self.needed_here.is_empty();
         let (code, status) = if is_well { (200, "ok") } else { (503, "unavailable") };
-        PageResponse::line(code, &Body { status, probe: self })
+        PageResponse::line(code, &ProbeBody { status, probe: self })
     }
 }
 

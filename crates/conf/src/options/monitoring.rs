@@ -19,7 +19,7 @@ pub struct MonitoringOptions {
     pub https_port: Option<Port>,
     /// Prefix of every path: starts with `/`, ends without one unless it is `/` alone.
     pub base_path: String,
-    /// What `/metrics` answers; `None` serves no such page.
+    /// Answer of `/metrics`; `None` serves no such page.
     pub metrics: Option<MetricsOptions>,
 }
 
@@ -29,7 +29,7 @@ impl Default for MonitoringOptions {
     }
 }
 
-/// What `/metrics` answers. Every limit bounds how many rows of labels there are at most.
+/// Answer of `/metrics`. Every limit bounds how many rows of labels there are at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsOptions {
     /// Beginning of names instead of `gnatsd` and `jetstream`; empty keeps these.

@@ -107,7 +107,7 @@ impl Labels {
         Self(Arc::new(LabelText { beginning: name.to_owned(), last: value.to_owned() }))
     }
 
-    /// These and more. Names are our own; values may hold anything.
+    /// Appends more of them. Names are our own; values may hold anything.
     pub(super) fn and<const N: usize>(&self, more: [(&str, &str); N]) -> Self {
         let mut text = LabelText::clone(&self.0);
         for (name, value) in more {
@@ -177,7 +177,7 @@ impl Family {
         }
     }
 
-    /// The same with a sample.
+    /// Adds a sample and returns the family.
     pub(super) fn with(mut self, labels: &Labels, value: impl Into<Number>) -> Self {
         self.add(labels, value);
         self
@@ -205,9 +205,9 @@ impl Family {
 
 /// Gauges that get a sample each from every row.
 #[derive(Debug)]
-pub(super) struct Table<const N: usize>([Family; N]);
+pub(super) struct GaugeTable<const N: usize>([Family; N]);
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> GaugeTable<N> {
     /// Gauges whose names begin with `begin` and go on with the first of each pair; the second says
     /// what they are.
     pub(super) fn new(begin: &str, columns: [(&'static str, &'static str); N]) -> Self {
@@ -233,7 +233,7 @@ impl Exposition {
     }
 
     /// Appends the families of a table.
-    pub(super) fn push_table<const N: usize>(&mut self, table: Table<N>) {
+    pub(super) fn push_table<const N: usize>(&mut self, table: GaugeTable<N>) {
         self.0.extend(table.0);
     }
 
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn numbers_are_whole_where_they_are_and_absent_ones_leave_no_line() {
         let labels = Labels::new("a", "b");
-        let mut table = Table::new("t", [("max", "M"), ("none", "N"), ("less", "L"), ("part", "P")]);
+        let mut table = GaugeTable::new("t", [("max", "M"), ("none", "N"), ("less", "L"), ("part", "P")]);
         let none: Option<u64> = None;
         table.row(&labels, [u64::MAX.into(), none.into(), (-1_i64).into(), 0.5.into()]);
         let mut text = Exposition::default();

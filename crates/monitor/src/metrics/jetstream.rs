@@ -1,8 +1,8 @@
 //! JetStream, its accounts, streams and consumers, as the exporter has them, and what we know
 //! beside that of each.
 
-use super::Scrape;
-use super::exposition::{Family, Labels, Number, Table};
+use super::exposition::{Family, GaugeTable, Labels, Number};
+use super::scrape::Scrape;
 use crate::snapshot::{ConsumerFigures, JetStreamAccount, MostFigures, SourceFigures, StreamFigures};
 
 pub(super) fn add(scrape: &mut Scrape<'_>) {
@@ -31,7 +31,7 @@ pub(super) fn add(scrape: &mut Scrape<'_>) {
         ("total_messages", "Total number of stored messages in JetStream"),
         ("total_message_bytes", "Total number of bytes stored in JetStream"),
     ];
-    let mut whole = Table::new(&format!("{begin}_server"), columns);
+    let mut whole = GaugeTable::new(&format!("{begin}_server"), columns);
     let sum = |of: fn(&JetStreamAccount) -> u64| accounts.iter().map(of).sum::<u64>().into();
     whole.row(
         &server,
@@ -46,7 +46,7 @@ pub(super) fn add(scrape: &mut Scrape<'_>) {
         ],
     );
     scrape.out.push_table(whole);
-    Rows::new(&begin, name).add(scrape, &server, &accounts);
+    JetStreamRows::new(&begin, name).add(scrape, &server, &accounts);
 }
 
 fn truth(is_so: bool) -> &'static str {
@@ -98,19 +98,19 @@ const OWN_CONSUMER: [(&str, &str); 2] = [
 ];
 
 /// Tables with a row for each of many.
-struct Rows {
+struct JetStreamRows {
     /// Name of this server.
     server_name: String,
-    accounts: Table<4>,
-    streams: Table<8>,
-    consumers: Table<10>,
-    sources: Table<2>,
-    mirrors: Table<2>,
-    own_streams: Table<3>,
-    own_consumers: Table<2>,
+    accounts: GaugeTable<4>,
+    streams: GaugeTable<8>,
+    consumers: GaugeTable<10>,
+    sources: GaugeTable<2>,
+    mirrors: GaugeTable<2>,
+    own_streams: GaugeTable<3>,
+    own_consumers: GaugeTable<2>,
 }
 
-impl Rows {
+impl JetStreamRows {
     fn new(begin: &str, server_name: String) -> Self {
         let sources = [
             ("source_lag", "Number of messages a stream source is behind"),
@@ -129,13 +129,13 @@ impl Rows {
         let stream = format!("{begin}_stream");
         Self {
             server_name,
-            accounts: Table::new(&format!("{begin}_account"), ACCOUNT),
-            streams: Table::new(&stream, STREAM),
-            consumers: Table::new(&format!("{begin}_consumer"), CONSUMER),
-            sources: Table::new(&stream, sources),
-            mirrors: Table::new(&stream, mirrors),
-            own_streams: Table::new("myelin_stream", OWN_STREAM),
-            own_consumers: Table::new("myelin_consumer", OWN_CONSUMER),
+            accounts: GaugeTable::new(&format!("{begin}_account"), ACCOUNT),
+            streams: GaugeTable::new(&stream, STREAM),
+            consumers: GaugeTable::new(&format!("{begin}_consumer"), CONSUMER),
+            sources: GaugeTable::new(&stream, sources),
+            mirrors: GaugeTable::new(&stream, mirrors),
+            own_streams: GaugeTable::new("myelin_stream", OWN_STREAM),
+            own_consumers: GaugeTable::new("myelin_consumer", OWN_CONSUMER),
         }
     }
 
@@ -245,7 +245,7 @@ impl Rows {
 
 /// Rows of streams that are copied. One that is copied twice, with different filters, has one row:
 /// two with the same labels would make the whole answer invalid.
-fn copies(table: &mut Table<2>, labels: &Labels, kind: &'static str, copied: &[SourceFigures]) {
+fn copies(table: &mut GaugeTable<2>, labels: &Labels, kind: &'static str, copied: &[SourceFigures]) {
     let names = match kind {
         "mirror" => ["mirror_name", "mirror_api", "mirror_deliver"],
         _ => ["source_name", "source_api", "source_deliver"],

@@ -1,7 +1,7 @@
 //! Links with leaf nodes and other clusters, as the exporter has them.
 
-use super::Scrape;
-use super::exposition::{Family, Number, Table};
+use super::exposition::{Family, GaugeTable, Number};
+use super::scrape::Scrape;
 use crate::leafz::LeafSnapshot;
 use crate::snapshot::GatewaysSnapshot;
 
@@ -31,7 +31,7 @@ fn leaf_nodes(scrape: &mut Scrape<'_>) {
         ("conn_out_bytes", "out_bytes"),
         ("conn_subscriptions_total", "subscriptions_total"),
     ];
-    let mut rows = Table::new(&begin, columns);
+    let mut rows = GaugeTable::new(&begin, columns);
     // Two links that have all labels in common would make the whole answer invalid.
     let place = |leaf: &LeafSnapshot| (leaf.account.clone(), leaf.peer, leaf.name.clone());
     leafs.sort_by_cached_key(place);
@@ -72,7 +72,7 @@ fn of_gateway(scrape: &mut Scrape<'_>, gateways: &GatewaysSnapshot, is_outbound:
         ("conn_out_bytes", "out_bytes"),
         ("conn_subscriptions", "subscriptions"),
     ];
-    let mut rows = Table::new(&format!("{}_gatewayz_{direction}_gateway", scrape.core()), columns);
+    let mut rows = GaugeTable::new(&format!("{}_gatewayz_{direction}_gateway", scrape.core()), columns);
     let now = scrape.header.now;
     let mut links: Vec<_> = gateways.links.iter().filter(|link| link.is_outbound == is_outbound).collect();
     scrape.bound(if is_outbound { "outbound_gateways" } else { "inbound_gateways" }, &mut links, MAX_LINKS);

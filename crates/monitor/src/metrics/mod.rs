@@ -7,14 +7,15 @@
 //! them stand ours, which begin with `myelin_`. Whatever has a row for each of many things is
 //! bounded, and `myelin_metrics_left_out` says by how much.
 
-mod core;
+mod clients;
 mod exposition;
 mod jetstream;
 mod links;
 mod own;
 mod pages;
+mod scrape;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
@@ -22,31 +23,47 @@ use myelin_stdx::sync::lock;
 
 use crate::request::Uncounted;
 use crate::response::PageResponse;
-use crate::snapshot::{MetricsConfig, PageHeader, SnapshotSource};
-use crate::{query::Query, routez, subsz, varz};
+use crate::snapshot::{MetricsConfig, SnapshotSource};
 use exposition::{Exposition, Family, Labels};
+use scrape::Scrape;
 
 /// How old an answer may be that is given again.
 const FRESH: SignedDuration = SignedDuration::from_secs(1);
 
-/// The last answer. Whoever asks within a second of it gets the same bytes: a thousand scrapes at
-/// once cost one, and share its memory, which is tens of megabytes for ten thousand consumers.
+/// The last answer. Whoever asks within a second of it, and while it is still on its way to
+/// somebody, gets the same bytes: a thousand scrapes at once cost one, and share its memory, which
+/// is tens of megabytes for ten thousand consumers. Nothing is kept for nobody.
 #[derive(Debug, Default)]
-pub(crate) struct LastScrape(Mutex<Option<(Timestamp, MetricsConfig, Bytes)>>);
+pub(crate) struct LastScrape(Mutex<Option<(Timestamp, MetricsConfig, Weak<String>)>>);
 
 impl LastScrape {
     /// The last answer if it is fresh, else what `make` does. Meanwhile others wait.
-    fn get(&self, now: Timestamp, config: MetricsConfig, make: impl FnOnce(MetricsConfig) -> Bytes) -> Bytes {
+    fn get(
+        &self,
+        now: Timestamp,
+        config: MetricsConfig,
+        make: impl FnOnce(MetricsConfig) -> String,
+    ) -> SharedText {
         let mut last = lock(&self.0);
         if let Some((made, with, text)) = &*last
             && now.duration_since(*made).abs() < FRESH
             && *with == config
+            && let Some(text) = text.upgrade()
         {
-            return text.clone();
+            return SharedText(text);
         }
-        let text = make(config.clone());
-        *last = Some((now, config, text.clone()));
-        text
+        let text = Arc::new(make(config.clone()));
+        *last = Some((now, config, Arc::downgrade(&text)));
+        SharedText(text)
+    }
+}
+
+/// Text of an answer, which several may be sent.
+struct SharedText(Arc<String>);
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 
@@ -54,7 +71,8 @@ pub(crate) fn answer(last: &LastScrape, source: &dyn SnapshotSource) -> PageResp
     let Some(config) = source.metrics() else { return PageResponse::not_found() };
     source.count_request("/metrics");
     let now = source.page_header().now;
-    PageResponse::metrics(last.get(now, config, |config| text(config, &Uncounted(source)).into()))
+    let text = last.get(now, config, |config| text(config, &Uncounted(source)));
+    PageResponse::metrics(Bytes::from_owner(text))
 }
 
 fn text(config: MetricsConfig, source: &dyn SnapshotSource) -> String {
@@ -63,7 +81,7 @@ fn text(config: MetricsConfig, source: &dyn SnapshotSource) -> String {
     let mut scrape =
         Scrape { source, config, header, server, out: Exposition::default(), left_out: Vec::new() };
     scrape.pages();
-    core::add(&mut scrape);
+    clients::add(&mut scrape);
     links::add(&mut scrape);
     jetstream::add(&mut scrape);
     own::add(&mut scrape);
@@ -76,73 +94,28 @@ fn text(config: MetricsConfig, source: &dyn SnapshotSource) -> String {
     scrape.out.into_text()
 }
 
-/// One answer in the making.
-struct Scrape<'a> {
-    source: &'a dyn SnapshotSource,
-    config: MetricsConfig,
-    header: PageHeader,
-    /// The label that everything has.
-    server: Labels,
-    out: Exposition,
-    /// How many rows were left out, by what they are of.
-    left_out: Vec<(&'static str, usize)>,
-}
-
-impl Scrape<'_> {
-    /// Beginning of the names of everything but JetStream.
-    fn core(&self) -> String {
-        self.begin("gnatsd")
-    }
-
-    /// Beginning of a name where the configuration wants no other.
-    fn begin(&self, usual: &str) -> String {
-        if self.config.prefix.is_empty() { usual.to_owned() } else { self.config.prefix.clone() }
-    }
-
-    fn pages(&mut self) {
-        let (query, begin) = (Query::default(), self.core());
-        let pages = [
-            ("varz", Ok(varz::answer(self.source))),
-            ("subsz", subsz::answer(&query, self.source)),
-            ("routez", routez::answer(&query, self.source)),
-        ];
-        for (name, page) in pages {
-            // Without options nothing is refused.
-            let Ok(page) = page else { continue };
-            pages::add(&page.body, &format!("{begin}_{name}"), &self.server, &mut self.out);
-        }
-    }
-
-    /// Cuts rows down to a maximum and notes how many went.
-    fn bound<T>(&mut self, of: &'static str, rows: &mut Vec<T>, max: usize) {
-        self.note_left_out(of, rows.len().saturating_sub(max));
-        rows.truncate(max);
-    }
-
-    /// Notes rows that are not shown.
-    fn note_left_out(&mut self, of: &'static str, count: usize) {
-        self.left_out.push((of, count));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_given_again_for_a_second() {
+    fn an_answer_is_given_again_for_a_second_while_it_is_needed() {
         let last = LastScrape::default();
         let config = MetricsConfig::default();
         let at = |millis| Timestamp::from_millisecond(millis).unwrap_or_default();
-        let get = |millis, config: &MetricsConfig, text: &'static str| {
-            last.get(at(millis), config.clone(), |_| Bytes::from_static(text.as_bytes()))
+        let get = |millis, config: &MetricsConfig, text: &str| {
+            last.get(at(millis), config.clone(), |_| text.to_owned()).0
         };
-        assert_eq!(get(5_000, &config, "first"), "first");
-        assert_eq!(get(5_999, &config, "second"), "first");
+        let on_its_way = get(5_000, &config, "first");
+        assert_eq!(*get(5_999, &config, "second"), "first");
+        drop(on_its_way);
+        let on_its_way = get(5_999, &config, "third");
+        assert_eq!(*on_its_way, "third", "what nobody needs is not kept");
         // A clock that was set back does not make it last for ever.
-        assert_eq!(get(1_000, &config, "third"), "third");
-        assert_eq!(get(2_000, &config, "fourth"), "fourth");
+        let on_its_way = [on_its_way, get(1_000, &config, "fourth")];
+        assert_eq!(*on_its_way[1], "fourth");
+        assert_eq!(*get(2_000, &config, "fifth"), "fifth");
         let other = MetricsConfig { max_streams: 1, ..config };
-        assert_eq!(get(2_000, &other, "fifth"), "fifth");
+        assert_eq!(*get(1_000, &other, "sixth"), "sixth");
     }
 }

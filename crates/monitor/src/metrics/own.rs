@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Scrape;
-use super::exposition::{Family, Labels, Table};
+use super::exposition::{Family, GaugeTable, Labels};
 use super::jetstream;
+use super::scrape::Scrape;
 use crate::counts::LinkCounts;
 use crate::snapshot::{JournalSnapshot, RuntimeSnapshot, ServerSnapshot};
 
@@ -30,7 +30,7 @@ fn build(scrape: &mut Scrape<'_>) {
     scrape.out.push(Family::gauge("myelin_build_info", "Version of Myelin").with(&labels, 1_u64));
 }
 
-/// What receivers that do not keep up cost.
+/// Cost of receivers that do not keep up.
 fn slow(scrape: &mut Scrape<'_>, server: &ServerSnapshot) {
     let labels = scrape.server.clone();
     let by_kind = |name: &str, help, counts: LinkCounts| {
@@ -72,7 +72,7 @@ fn memory(scrape: &mut Scrape<'_>, server: &ServerSnapshot, runtime: &RuntimeSna
     scrape.out.push(panics.with(&scrape.server, runtime.panics));
 }
 
-/// What a loss of power would take.
+/// Loss that a loss of power would mean.
 fn loss(scrape: &mut Scrape<'_>, journal: &JournalSnapshot) {
     let columns = [
         ("loss_window_seconds", "Age of the oldest message that is acknowledged and not durable"),
@@ -81,7 +81,7 @@ fn loss(scrape: &mut Scrape<'_>, journal: &JournalSnapshot) {
         ("positions_window_max_seconds", "The largest such age since the start"),
         ("waiting_erasures", "Files with bytes of erased messages that wait for room on the disk"),
     ];
-    let mut windows = Table::new("myelin_journal", columns);
+    let mut windows = GaugeTable::new("myelin_journal", columns);
     let seconds = |nanos| Duration::from_nanos(nanos).into();
     windows.row(
         &scrape.server,
@@ -131,7 +131,7 @@ fn groups(scrape: &mut Scrape<'_>) {
         ("has_leader", "Whether this member knows a leader"),
         ("catching_up", "Whether this member has yet to get what is committed"),
     ];
-    let mut rows = Table::new("myelin_group", columns);
+    let mut rows = GaugeTable::new("myelin_group", columns);
     for snapshot in &groups {
         let labels = scrape.server.and([("account", &*snapshot.account), ("group", &snapshot.name)]);
         let group = &snapshot.group;

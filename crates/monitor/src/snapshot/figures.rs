@@ -7,7 +7,7 @@ use jiff::Timestamp;
 /// Configuration of `/metrics`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetricsConfig {
-    /// Beginning of names instead of the usual ones; empty keeps these. Letters, digits and `_`.
+    /// Beginning of names instead of the usual ones, in ASCII; empty keeps these.
     pub prefix: String,
     /// Connections that are shown one by one.
     pub max_connections: usize,

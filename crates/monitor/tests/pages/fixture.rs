@@ -49,7 +49,7 @@ pub(crate) struct Fixed {
     pub(crate) asked: Mutex<Vec<u64>>,
 }
 
-/// What only `/metrics` looks at, or looks at beside pages whose tests have sources of their own.
+/// Values that only `/metrics` looks at, or beside pages whose tests have sources of their own.
 #[derive(Default)]
 pub(crate) struct Scraped {
     pub(crate) config: Option<MetricsConfig>,

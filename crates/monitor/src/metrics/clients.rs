@@ -1,7 +1,7 @@
 //! Connections, accounts and health, as the exporter has them.
 
-use super::Scrape;
-use super::exposition::{Family, Number, Table};
+use super::exposition::{Family, GaugeTable, Number};
+use super::scrape::Scrape;
 use crate::healthz::{self, Depth};
 use crate::snapshot::{AccountSnapshot, ConnSnapshot};
 use crate::window::DEFAULT_LIMIT;
@@ -38,7 +38,7 @@ fn connections(scrape: &mut Scrape<'_>) {
     let mut open = scrape.source.open_connections("");
     let begin = format!("{}_connz", scrape.core());
     let columns = [("num_connections", ""), ("total", ""), ("offset", ""), ("limit", "")];
-    let mut counts = Table::new(&begin, columns.map(|(name, _)| (name, name)));
+    let mut counts = GaugeTable::new(&begin, columns.map(|(name, _)| (name, name)));
     counts.row(&scrape.server, [open.len().into(), open.len().into(), 0_u64.into(), DEFAULT_LIMIT.into()]);
     let mut sums = [0; 6];
     for conn in &open {
@@ -46,7 +46,7 @@ fn connections(scrape: &mut Scrape<'_>) {
             *sum += figure;
         }
     }
-    let mut moved = Table::new(&begin, TRAFFIC);
+    let mut moved = GaugeTable::new(&begin, TRAFFIC);
     moved.row(&scrape.server, sums.map(Number::from));
     open.sort_unstable_by_key(|conn| conn.cid);
     let max = scrape.config.max_connections;
@@ -63,8 +63,8 @@ fn traffic(conn: &ConnSnapshot) -> [u64; 6] {
     [conn.pending_bytes, subscriptions, conn.in_bytes, conn.out_bytes, conn.in_msgs, conn.out_msgs]
 }
 
-fn one_by_one(scrape: &mut Scrape<'_>, open: &[ConnSnapshot], begin: &str, moved: &mut Table<6>) {
-    let mut times = Table::new(begin, TIMES);
+fn one_by_one(scrape: &mut Scrape<'_>, open: &[ConnSnapshot], begin: &str, moved: &mut GaugeTable<6>) {
+    let mut times = GaugeTable::new(begin, TIMES);
     let now = scrape.header.now;
     for conn in open {
         let [cid, port] = [conn.cid.to_string(), conn.port.to_string()];
@@ -124,7 +124,7 @@ fn accounts(scrape: &mut Scrape<'_>) {
         "slow_consumers",
     ];
     let columns = columns.map(|name| (name, name));
-    let mut traffic = Table::new(&format!("{}_accstatz", scrape.core()), columns);
+    let mut traffic = GaugeTable::new(&format!("{}_accstatz", scrape.core()), columns);
     for account in &accounts {
         let labels = scrape.server.and([
             ("account", &*account.name),
@@ -174,8 +174,8 @@ fn standings(scrape: &mut Scrape<'_>, accounts: &[AccountSnapshot]) {
         "complete",
         "jetstream_enabled",
     ];
-    let mut standings = Table::new(&begin, columns.map(|name| (name, name)));
-    let mut limits = Table::new(&begin, LIMITS.map(|(name, _)| (name, name)));
+    let mut standings = GaugeTable::new(&begin, columns.map(|name| (name, name)));
+    let mut limits = GaugeTable::new(&begin, LIMITS.map(|(name, _)| (name, name)));
     for account in accounts {
         let labels = scrape.server.and([("account_id", &*account.name), ("account_name", &account.tag)]);
         let claims = account.claims.as_ref();
