@@ -4,8 +4,9 @@
 //! This room turns plain snapshots into the bytes that nats-server would answer: same keys, same
 //! order, same rules for what is left out, same error texts. It owns no connection, clock or
 //! counter: everything comes from a [`SnapshotSource`], which the server implements, and
-//! [`Pages::respond`] is a pure function of it, but that scrapes within a second share an answer. It
-//! never knows about sockets or HTTP framing: a [`PageResponse`] is a status, headers and a body.
+//! [`Pages::respond`] is a pure function of it, but that scrapes within a second share an answer.
+//! It never knows about sockets or HTTP framing: a [`PageResponse`] is a status, headers and a
+//! body.
 
 mod accountz;
 mod accstatz;
