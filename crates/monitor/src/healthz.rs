@@ -10,8 +10,9 @@ use crate::query::{BadQuery, Query, quoted};
 use crate::response::PageResponse;
 use crate::snapshot::{Health, SnapshotSource};
 use assets::Assets;
-use failure::{Failure, FailureKind};
-use lost::LostMessages;
+pub(crate) use failure::Failure;
+use failure::FailureKind;
+pub(crate) use lost::LostMessages;
 use myelin_wire::json::is_zero;
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
@@ -34,13 +35,41 @@ pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageR
     Ok(report.answer(query))
 }
 
+/// How much a check looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Everything.
+    Whole,
+    /// Whether JetStream runs, and not its streams.
+    JetStream,
+    /// The server without JetStream.
+    Server,
+}
+
+/// The word that the page would say, without asking for it.
+pub(crate) fn status(depth: Depth, source: &dyn SnapshotSource) -> &'static str {
+    look(depth, source).failures.first().map_or("ok", |first| first.status().1)
+}
+
+/// Everything that is wrong, without asking for the page.
+pub(crate) fn look(depth: Depth, source: &dyn SnapshotSource) -> Checked {
+    let options = HealthzOptions {
+        server_only: depth == Depth::Server,
+        enabled_only: depth == Depth::JetStream,
+        meta_only: false,
+        details: true,
+        assets: Assets { account: "", stream: "", consumer: "" },
+    };
+    options.check(source)
+}
+
 /// Outcome of a check.
 #[derive(Default)]
-struct Checked {
+pub(crate) struct Checked {
     /// Failures in the order in which they were found; only the first counts without details.
-    failures: Vec<Failure>,
+    pub(crate) failures: Vec<Failure>,
     /// Losses of streams that serve what is left: no failures, for only a backup brings them back.
-    lost: Vec<LostMessages>,
+    pub(crate) lost: Vec<LostMessages>,
 }
 
 impl From<Vec<Failure>> for Checked {

@@ -1,10 +1,12 @@
-//! The monitoring answers: `/varz`, `/connz` and their sisters, and the index page.
+//! The monitoring answers: `/varz`, `/connz` and their sisters, the index page; and of our own,
+//! `/metrics` and what orchestrators ask.
 //!
 //! This room turns plain snapshots into the bytes that nats-server would answer: same keys, same
 //! order, same rules for what is left out, same error texts. It owns no connection, clock or
 //! counter: everything comes from a [`SnapshotSource`], which the server implements, and
-//! [`Pages::respond`] is a pure function of it. It never knows about sockets or HTTP framing: an
-//! [`PageResponse`] is a status, headers and a body.
+//! [`Pages::respond`] is a pure function of it, but that scrapes within a second share an answer.
+//! It never knows about sockets or HTTP framing: a [`PageResponse`] is a status, headers and a
+//! body.
 
 mod accountz;
 mod accstatz;
@@ -18,7 +20,9 @@ mod index;
 mod ipqueuesz;
 mod jsz;
 mod leafz;
+mod metrics;
 mod page;
+mod probes;
 mod query;
 mod raftz;
 pub mod request;
@@ -40,11 +44,12 @@ pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
     AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
-    ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, Health,
-    InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
-    Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process,
-    QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot,
-    ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
-    StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
-    VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    ConnSnapshot, ConsumerFigures, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot,
+    Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
+    JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, MetricsConfig, MostFigures, OcspPeerCache,
+    PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer,
+    RaftProgress, RemoteGatewayVarz, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
+    SourceFigures, Standing, StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamFigures,
+    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits,
+    VarzSettings, Volume, WebSocketConfig,
 };

@@ -1,11 +1,14 @@
 //! Which path leads to which page.
 
+use std::sync::Arc;
+
+use crate::metrics::LastScrape;
 use crate::query::{Plus, Query, decode};
 use crate::response::PageResponse;
 use crate::snapshot::SnapshotSource;
 use crate::{
-    accountz, accstatz, connz, expvar, gatewayz, healthz, index, ipqueuesz, jsz, leafz, raftz, routez,
-    stacksz, subsz, varz,
+    accountz, accstatz, connz, expvar, gatewayz, healthz, index, ipqueuesz, jsz, leafz, metrics, probes,
+    raftz, routez, stacksz, subsz, varz,
 };
 
 /// Page behind a path.
@@ -22,13 +25,18 @@ enum Page {
     Accstatz,
     Jsz,
     Healthz,
+    Livez,
+    Startupz,
+    Readyz,
+    Stopz,
+    Metrics,
     Raftz,
     Ipqueuesz,
     Stacksz,
     Expvar,
 }
 
-/// Every path of the reference.
+/// Every path of the reference, and our own.
 const PAGES: &[(&str, Page)] = &[
     ("/", Page::Index),
     ("/varz", Page::Varz),
@@ -42,6 +50,11 @@ const PAGES: &[(&str, Page)] = &[
     ("/accstatz", Page::Accstatz),
     ("/jsz", Page::Jsz),
     ("/healthz", Page::Healthz),
+    ("/livez", Page::Livez),
+    ("/startupz", Page::Startupz),
+    ("/readyz", Page::Readyz),
+    ("/stopz", Page::Stopz),
+    ("/metrics", Page::Metrics),
     ("/raftz", Page::Raftz),
     ("/ipqueuesz", Page::Ipqueuesz),
     ("/stacksz", Page::Stacksz),
@@ -53,6 +66,7 @@ const PAGES: &[(&str, Page)] = &[
 pub struct Pages {
     /// Empty, or `/` and at least one name without a slash at its end.
     base: String,
+    last_scrape: Arc<LastScrape>,
 }
 
 impl Pages {
@@ -61,7 +75,7 @@ impl Pages {
     #[must_use]
     pub fn under(http_base_path: &str) -> Self {
         let names = http_base_path.split('/').filter(|name| !name.is_empty());
-        Self { base: names.map(|name| format!("/{name}")).collect() }
+        Self { base: names.map(|name| format!("/{name}")).collect(), last_scrape: Arc::default() }
     }
 
     /// Answers a request for `path` (still percent-encoded, without the `?`) with the options in
@@ -84,6 +98,11 @@ impl Pages {
             Some(Page::Accstatz) => accstatz::answer(&query, source),
             Some(Page::Jsz) => jsz::answer(&query, source),
             Some(Page::Healthz) => healthz::answer(&query, source),
+            Some(Page::Livez) => Ok(probes::live(source)),
+            Some(Page::Startupz) => Ok(probes::startup(source)),
+            Some(Page::Readyz) => Ok(probes::ready(source)),
+            Some(Page::Stopz) => Ok(probes::stop(source)),
+            Some(Page::Metrics) => Ok(metrics::answer(&self.last_scrape, source)),
             Some(Page::Raftz) => Ok(raftz::answer(&query, source)),
             Some(Page::Ipqueuesz) => ipqueuesz::answer(&query, source),
             Some(Page::Stacksz) => Ok(stacksz::answer(source)),

@@ -5,6 +5,7 @@
 //! order and names here *are* the page's. A snapshot never points back into the running server.
 
 mod cluster;
+mod figures;
 mod gateways;
 mod health;
 mod jetstream;
@@ -25,6 +26,7 @@ use serde::Serialize;
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 
 pub use cluster::{MetaGroup, PeerRow, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress};
+pub use figures::{ConsumerFigures, MetricsConfig, MostFigures, SourceFigures, StreamFigures};
 pub use gateways::{
     GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz,
 };
@@ -106,6 +108,16 @@ pub trait SnapshotSource: Send + Sync {
     /// order. It is called once for an account whose streams are listed, and not at all for sums.
     fn streams(&self, _account: &str, _parts: StreamParts) -> Vec<StreamSnapshot> {
         Vec::new()
+    }
+
+    /// Figures of the streams of one account in order of their names, no more than these.
+    fn stream_figures(&self, _account: &str, _most: MostFigures) -> Vec<StreamFigures> {
+        Vec::new()
+    }
+
+    /// How `/metrics` is configured; `None`: there is no such page.
+    fn metrics(&self) -> Option<MetricsConfig> {
+        None
     }
 
     /// Accounts in the store's folder, or one of them, in order of their names. Streams in memory
@@ -462,6 +474,9 @@ pub struct Traffic {
     /// Times a publisher was held back; written after the slow and stale counts.
     #[serde(skip)]
     pub stalled_clients: u64,
+    /// Messages that were dropped for receivers that are far behind; not in `/varz`.
+    #[serde(skip)]
+    pub dropped_for_slow: u64,
     /// Subscriptions of all accounts, the system account's own included.
     #[serde(skip)]
     pub subscriptions: u32,

@@ -61,6 +61,7 @@ mod ports;
 mod process;
 mod reload;
 mod resolver;
+mod service_manager;
 mod setup;
 mod shard;
 mod signals;

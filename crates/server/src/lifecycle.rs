@@ -13,6 +13,7 @@ use crate::monitoring::{Addresses, Monitor};
 use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
+use crate::service_manager::{self, ServiceState};
 use crate::shard::{Mail, Mailbox, Permits, ShardThread};
 use crate::signals::{Signal, Signals, Stop};
 use crate::supervise::{self, SupervisedPart};
@@ -265,6 +266,7 @@ impl Server {
     /// runtime's: a reload may read files and open a log here, and holds up nothing but the next
     /// signal.
     fn serve(mut self, control: &Control, mut signals: Signals, read_again: ReadAgain<'_>) {
+        service_manager::tell(ServiceState::Ready);
         let revoked = self.ocsp.end();
         control.block_on(async {
             loop {
@@ -275,6 +277,7 @@ impl Server {
                         continue;
                     }
                     () = revoked.notified() => return,
+                    () = service_manager::watch() => continue,
                 };
                 supervise::point(SupervisedPart::Main);
                 self.trapped(signal);
@@ -304,6 +307,7 @@ impl Server {
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop_accepting);
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
+        service_manager::tell(ServiceState::LameDuck);
         self.system.running.iter().for_each(system::RunningSystem::enter_lame_duck);
         // This is the main thread, where nobody waits for it.
         self.jetstream.iter().for_each(RunningJetStream::hand_over);
@@ -320,6 +324,7 @@ impl Server {
             tokio::select! {
                 () = &mut leaving => return,
                 Some(report_to) = self.system.orders.recv() => report_to(self.reload(read_again)),
+                () = service_manager::watch() => {}
                 signal = signals.next() => {
                     self.trapped(signal);
                     match signal {
@@ -335,6 +340,7 @@ impl Server {
 
     pub(crate) fn stop(self) {
         self.log.info("Initiating Shutdown...");
+        service_manager::tell(ServiceState::Stopping);
         if let Some(jetstream) = &self.jetstream {
             jetstream.hand_over();
             jetstream.announce_shutdown();

@@ -8,6 +8,7 @@ mod accounts;
 mod cluster;
 mod configured;
 mod connections;
+mod figures;
 mod gateways;
 mod jetstream;
 mod queues;
@@ -23,7 +24,7 @@ use crate::supervise::{self, SupervisedPart};
 use configured::Configured;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use myelin_broker::{Account, Broker, Conn};
+use myelin_broker::{Account, Broker, Conn, Counters};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
 use myelin_mesh::gateway::Gateways;
@@ -35,9 +36,10 @@ use myelin_monitor::{
     VarzSettings,
 };
 use myelin_monitor::{
-    ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount,
-    StreamParts, StreamSnapshot, WebSocketConfig,
+    ClusterHealth, JetStreamAccount, JetStreamSnapshot, MetricsConfig, MostFigures, OcspPeerCache,
+    RaftGroupSnapshot, StoredAccount, StreamFigures, StreamParts, StreamSnapshot, WebSocketConfig,
 };
+use myelin_stdx::mem::MemKind;
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::peer::info::SubjectFilter;
 use queues::{WatchedQueues, queue};
@@ -271,9 +273,27 @@ impl Monitor {
             out_client_msgs: out_msgs.saturating_sub(link_out),
             out_client_bytes: out_bytes.saturating_sub(link_out_bytes),
             stalled_clients: self.broker.counters().stalls.load(Relaxed),
+            dropped_for_slow: self.broker.counters().stall_drops.load(Relaxed),
             subscriptions: self.subscriptions() as u32,
         }
     }
+}
+
+/// Connections of each kind that did not read fast enough.
+fn slow(counters: &Counters) -> LinkCounts {
+    let Counters { slow_consumers, slow_links, slow_gateways, slow_leaf_nodes, .. } = counters;
+    by_kind([slow_consumers, slow_links, slow_gateways, slow_leaf_nodes])
+}
+
+/// Connections of each kind that did not answer pings.
+fn stale(counters: &Counters) -> LinkCounts {
+    let Counters { stale_connections, stale_links, stale_gateways, stale_leaf_nodes, .. } = counters;
+    by_kind([stale_connections, stale_links, stale_gateways, stale_leaf_nodes])
+}
+
+fn by_kind(counters: [&AtomicU64; 4]) -> LinkCounts {
+    let [clients, routes, gateways, leafs] = counters.map(|counter| counter.load(Relaxed));
+    LinkCounts { clients, routes, gateways, leafs }
 }
 
 /// Whether an account has clients or leaf nodes.
@@ -297,12 +317,6 @@ impl SnapshotSource for Monitor {
         let configured = self.configured();
         let counters = self.broker.counters();
         let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
-        let by_kind = |clients: &AtomicU64, routes: &AtomicU64, leafs: &AtomicU64| LinkCounts {
-            clients: clients.load(Relaxed),
-            routes: routes.load(Relaxed),
-            leafs: leafs.load(Relaxed),
-            ..LinkCounts::default()
-        };
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
@@ -321,16 +335,8 @@ impl SnapshotSource for Monitor {
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),
-            slow_consumers: by_kind(
-                &counters.slow_consumers,
-                &counters.slow_links,
-                &counters.slow_leaf_nodes,
-            ),
-            stale_connections: by_kind(
-                &counters.stale_connections,
-                &counters.stale_links,
-                &counters.stale_leaf_nodes,
-            ),
+            slow_consumers: slow(counters),
+            stale_connections: stale(counters),
             http_req_stats: self.requests.snapshot(),
             active_accounts: self.broker.accounts().iter().filter(|a| is_in_use(a)).count(),
             ocsp_peer_cache: self.ocsp_peer_cache(),
@@ -442,6 +448,14 @@ impl SnapshotSource for Monitor {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::streams(&running, account, parts))
     }
 
+    fn stream_figures(&self, account: &str, most: MostFigures) -> Vec<StreamFigures> {
+        self.jetstream.get().map_or_else(Vec::new, |running| figures::streams(&running, account, most))
+    }
+
+    fn metrics(&self) -> Option<MetricsConfig> {
+        self.configured().metrics.clone()
+    }
+
     fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {
         self.jetstream.get().map_or_else(Vec::new, |running| jetstream::stored(&running, account))
     }
@@ -531,7 +545,8 @@ impl SnapshotSource for Monitor {
 
     fn runtime(&self) -> RuntimeSnapshot {
         let journal = self.jetstream.get().map(|running| jetstream::journal(&running));
-        RuntimeSnapshot { panics: supervise::panics(), journal, ..process::runtime() }
+        let held = vec![("outboxes", self.broker.memory().used(MemKind::Outbox))];
+        RuntimeSnapshot { panics: supervise::panics(), journal, held, ..process::runtime() }
     }
 
     fn count_request(&self, page: &'static str) {
@@ -540,5 +555,27 @@ impl SnapshotSource for Monitor {
 
     fn warn(&self, text: String) {
         self.log.warn(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_and_stale_connections_are_counted_by_kind() {
+        let counters = Counters::default();
+        for (slow, stale, count) in [
+            (&counters.slow_consumers, &counters.stale_connections, 1),
+            (&counters.slow_links, &counters.stale_links, 2),
+            (&counters.slow_gateways, &counters.stale_gateways, 3),
+            (&counters.slow_leaf_nodes, &counters.stale_leaf_nodes, 4),
+        ] {
+            slow.store(count, Relaxed);
+            stale.store(count + 10, Relaxed);
+        }
+        let shown = |counts: LinkCounts| [counts.clients, counts.routes, counts.gateways, counts.leafs];
+        assert_eq!(shown(slow(&counters)), [1, 2, 3, 4]);
+        assert_eq!(shown(stale(&counters)), [11, 12, 13, 14]);
     }
 }

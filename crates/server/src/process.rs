@@ -153,6 +153,7 @@ pub(crate) fn runtime() -> RuntimeSnapshot {
         stack: bytes("VmStk:"),
         panics: 0,
         journal: None,
+        held: Vec::new(),
     }
 }
 

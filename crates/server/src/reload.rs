@@ -12,6 +12,7 @@
 use crate::gateway::{GatewayOffers, RunningGateways};
 use crate::leaf::{self, HubChecks, LeafParts, PreparedLeafNodes, RunningLeafNodes};
 use crate::lifecycle::Server;
+use crate::service_manager::{self, ServiceState};
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{ClientOffer, LeafOffer, LinkOffer, TlsTerms};
@@ -68,7 +69,9 @@ impl Server {
     /// # Errors
     /// When the configuration cannot be read or taken over, with the reason, which is also logged.
     pub(crate) fn reload(&mut self, read: ReadAgain<'_>) -> Result<(), String> {
+        service_manager::tell(ServiceState::Reloading);
         let reloaded = supervise::guard(SupervisedPart::Reload, || self.try_reload(read));
+        service_manager::tell(ServiceState::Ready);
         let reloaded = reloaded.unwrap_or_else(|| Err("it ended in a panic".to_owned()));
         reloaded.inspect_err(|error| {
             self.log.error(format_args!("Failed to reload server configuration: {error}"));

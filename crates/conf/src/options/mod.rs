@@ -51,7 +51,7 @@ pub use limits::{LimitOptions, UNLIMITED_PAYLOAD, WriteTimeout};
 pub use link::LinkAuthorization;
 pub use listener::ListenerOptions;
 pub use logging::LoggingOptions;
-pub use monitoring::MonitoringOptions;
+pub use monitoring::{MetricsOptions, MonitoringOptions};
 pub use mqtt::MqttOptions;
 pub use ocsp::{OcspCacheOptions, OcspMode, OcspOptions, StaplingOptions};
 pub use operators::{OperatorOptions, OperatorsOptions};

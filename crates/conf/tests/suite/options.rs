@@ -4,7 +4,8 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use myelin_conf::options::{
-    AccountLimitOptions, Port, QueueSubject, ResponsePermission, UNLIMITED_PAYLOAD, WriteTimeout,
+    AccountLimitOptions, MetricsOptions, Port, QueueSubject, ResponsePermission, UNLIMITED_PAYLOAD,
+    WriteTimeout,
 };
 use myelin_conf::{Invocation, Options};
 
@@ -350,4 +351,31 @@ fn nesting_and_copies_are_bounded() {
         text.push_str(&format!("v{n}: [$v{m}]\n", m = n - 1));
     }
     assert!(complaints(&text).contains("nested deeper than 256"));
+}
+
+#[test]
+fn metrics_are_a_switch_or_a_block() {
+    let metrics = |text: &str| options(text).monitoring.metrics;
+    assert_eq!(metrics(""), None);
+    assert_eq!(metrics("metrics: false"), None);
+    assert_eq!(metrics("metrics: true"), Some(MetricsOptions::default()));
+    assert_eq!(metrics("metrics {}"), Some(MetricsOptions::default()));
+    assert_eq!(metrics("metrics { enabled: false, max_streams: 7 }"), None);
+    let all =
+        "metrics { prefix: nats, max_connections: 1, max_accounts: 2, max_streams: 3, max_consumers: 0 }";
+    let expected = MetricsOptions {
+        prefix: "nats".to_owned(),
+        max_connections: 1,
+        max_accounts: 2,
+        max_streams: 3,
+        max_consumers: 0,
+    };
+    assert_eq!(metrics(all), Some(expected));
+    assert_eq!(complaints("metrics: 5").trim(), "1:0: metrics must be a boolean or a map, not an integer");
+    for name in ["a-b", "1a", "a b", "ä", "a\\nb"] {
+        let complaint = complaints(&format!("metrics {{ prefix: \"{name}\" }}"));
+        assert!(complaint.contains("cannot begin the name of a metric"), "{complaint}");
+    }
+    assert!(complaints("metrics { labels: 1 }").contains("unknown field \"labels\""));
+    assert!(complaints("metrics { max_streams: -1 }").contains("can not be negative"));
 }

@@ -18,7 +18,7 @@ pub(super) enum FailureKind {
 
 /// One thing that is not well, as details show it.
 #[derive(Debug, Serialize)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     #[serde(rename = "type")]
     pub(super) kind: FailureKind,
     #[serde(skip_serializing_if = "String::is_empty")]

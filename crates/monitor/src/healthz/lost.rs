@@ -6,7 +6,7 @@ use crate::snapshot::StoredStream;
 
 /// Messages that one stream has lost since the last start, or was found to have lost by it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct LostMessages {
+pub(crate) struct LostMessages {
     account: String,
     stream: String,
     messages: u64,

@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::time::Duration;
-use uncounted::Uncounted;
+pub(crate) use uncounted::Uncounted;
 
 /// Topic of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,7 +185,7 @@ struct Nothing {}
 
 /// Lays a page out on one line.
 fn page(answer: PageResponse) -> Result<Page, String> {
-    let text = String::from_utf8(answer.body).map_err(|error| error.to_string())?;
+    let text = String::from_utf8(answer.body.into()).map_err(|error| error.to_string())?;
     let laid_out = RawValue::from_string(text).map_err(|error| error.to_string())?;
     let line = String::from_utf8(json::compact(&laid_out)).map_err(|error| error.to_string())?;
     RawValue::from_string(line).map_err(|error| error.to_string())

@@ -5,14 +5,15 @@ use crate::routez::RouteSnapshot;
 use crate::snapshot::GatewaysSnapshot;
 use crate::snapshot::{
     AccountSnapshot, ClusterHealth, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
-    JetStreamSnapshot, PageHeader, QueueSnapshot, RaftGroupSnapshot, RuntimeSnapshot, ServerSnapshot,
-    SnapshotSource, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    JetStreamSnapshot, MetricsConfig, MostFigures, PageHeader, QueueSnapshot, RaftGroupSnapshot,
+    RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamFigures, StreamParts,
+    StreamSnapshot, SubSnapshot, ThreadSnapshot,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use std::collections::HashMap;
 
 /// Source of snapshots that counts no requests.
-pub(super) struct Uncounted<'a>(pub(super) &'a dyn SnapshotSource);
+pub(crate) struct Uncounted<'a>(pub(crate) &'a dyn SnapshotSource);
 
 impl SnapshotSource for Uncounted<'_> {
     fn page_header(&self) -> PageHeader {
@@ -81,6 +82,14 @@ impl SnapshotSource for Uncounted<'_> {
 
     fn streams(&self, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {
         self.0.streams(account, parts)
+    }
+
+    fn stream_figures(&self, account: &str, most: MostFigures) -> Vec<StreamFigures> {
+        self.0.stream_figures(account, most)
+    }
+
+    fn metrics(&self) -> Option<MetricsConfig> {
+        self.0.metrics()
     }
 
     fn stored_accounts(&self, account: Option<&str>) -> Vec<StoredAccount> {

@@ -192,6 +192,16 @@ pub struct RaftPeer {
     /// How long ago it was heard, as Go writes it; nothing for never.
     #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "as_go_writes_it")]
     pub last_seen: Duration,
+    /// Whether it has what is committed, as far as this server knows, and was heard lately. Not in
+    /// `/raftz`.
+    #[serde(skip)]
+    pub is_current: bool,
+    /// Whether it is not there. Not in `/raftz`.
+    #[serde(skip)]
+    pub is_offline: bool,
+    /// Entries that it has not confirmed, as the leader knows. Not in `/raftz`.
+    #[serde(skip)]
+    pub lag: u64,
 }
 
 fn as_go_writes_it<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -37,6 +37,8 @@ pub struct RuntimeSnapshot {
     pub resident_data: u64,
     /// Bytes of the main thread's stack.
     pub stack: u64,
+    /// Bytes that are held on behalf of others, by what for.
+    pub held: Vec<(&'static str, u64)>,
     /// Panics that were caught since the start.
     pub panics: u64,
     /// Statistics of the store's journal, where there is JetStream.

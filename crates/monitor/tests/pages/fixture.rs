@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
-    AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, GatewayVarz, Health, InterestSnapshot,
-    JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, PageHeader, PageResponse, Pages,
-    Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
-    StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits,
-    VarzSettings, WebSocketConfig,
+    AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, GatewayVarz, GatewaysSnapshot, Health,
+    InterestSnapshot, JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, MetricsConfig,
+    MostFigures, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RaftGroupSnapshot, RouteSnapshot,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount, StreamFigures,
+    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits, VarzSettings,
+    WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
@@ -43,8 +44,20 @@ pub(crate) struct Fixed {
     pub(crate) runtime: RuntimeSnapshot,
     pub(crate) requests: Mutex<BTreeMap<String, u64>>,
     pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) scraped: Scraped,
     /// The connections that subscriptions were asked for, to see that only a page of them is.
     pub(crate) asked: Mutex<Vec<u64>>,
+}
+
+/// Values that only `/metrics` looks at, or beside pages whose tests have sources of their own.
+#[derive(Default)]
+pub(crate) struct Scraped {
+    pub(crate) config: Option<MetricsConfig>,
+    pub(crate) figures: Vec<StreamFigures>,
+    pub(crate) leafs: Vec<LeafSnapshot>,
+    pub(crate) gateways: Option<GatewaysSnapshot>,
+    pub(crate) groups: Vec<RaftGroupSnapshot>,
+    pub(crate) server: Option<ServerSnapshot>,
 }
 
 impl Default for Fixed {
@@ -64,6 +77,7 @@ impl Default for Fixed {
             runtime: RuntimeSnapshot::default(),
             requests: Mutex::default(),
             warnings: Mutex::default(),
+            scraped: Scraped::default(),
             asked: Mutex::default(),
         }
     }
@@ -93,7 +107,7 @@ impl Fixed {
 }
 
 pub(crate) fn text(answer: &PageResponse) -> String {
-    String::from_utf8(answer.body.clone()).unwrap()
+    String::from_utf8(answer.body.to_vec()).unwrap()
 }
 
 impl SnapshotSource for Fixed {
@@ -106,7 +120,29 @@ impl SnapshotSource for Fixed {
     }
 
     fn leaf_nodes(&self) -> Vec<LeafSnapshot> {
-        Vec::new()
+        self.scraped.leafs.clone()
+    }
+
+    fn gateways(&self) -> Option<GatewaysSnapshot> {
+        self.scraped.gateways.clone()
+    }
+
+    fn raft_groups(&self) -> Vec<RaftGroupSnapshot> {
+        self.scraped.groups.clone()
+    }
+
+    fn metrics(&self) -> Option<MetricsConfig> {
+        self.scraped.config.clone()
+    }
+
+    fn stream_figures(&self, account: &str, most: MostFigures) -> Vec<StreamFigures> {
+        let mut left = most.consumers;
+        let mut figures: Vec<_> = self.scraped.figures.iter().take(most.streams).cloned().collect();
+        for stream in &mut figures {
+            stream.consumers.truncate(left);
+            left -= stream.consumers.len();
+        }
+        if account == "A" { figures } else { Vec::new() }
     }
 
     fn routes(&self) -> Vec<RouteSnapshot> {
@@ -124,7 +160,8 @@ impl SnapshotSource for Fixed {
     }
 
     fn server(&self) -> ServerSnapshot {
-        ServerSnapshot { http_req_stats: self.requests.lock().unwrap().clone(), ..server() }
+        let server = self.scraped.server.clone().unwrap_or_else(server);
+        ServerSnapshot { http_req_stats: self.requests.lock().unwrap().clone(), ..server }
     }
 
     fn has_account(&self, name: &str) -> bool {

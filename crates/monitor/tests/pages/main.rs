@@ -10,6 +10,8 @@ mod fixture;
 mod golden;
 mod jetstream;
 mod links;
+mod metrics;
+mod probes;
 mod queues;
 mod reference;
 mod shape;

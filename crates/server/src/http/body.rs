@@ -20,13 +20,13 @@ pub(super) struct Body {
 
 impl Body {
     pub(super) fn empty() -> Self {
-        Self::from(Vec::new())
+        Self::from(Bytes::new())
     }
 }
 
-impl From<Vec<u8>> for Body {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self { is_announced: bytes.len() <= ANNOUNCED, bytes: bytes.into() }
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self { is_announced: bytes.len() <= ANNOUNCED, bytes }
     }
 }
 

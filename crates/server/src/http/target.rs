@@ -3,6 +3,7 @@
 //! Compat: these are the answers of Go's HTTP server and its router to odd requests: a missing
 //! host, `*`, a path that is not in its shortest form.
 
+use bytes::Bytes;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, LOCATION};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
@@ -74,7 +75,7 @@ fn may_be_in_host(byte: u8) -> bool {
 /// 400 in the words that Go has for it.
 fn refusal(why: &'static str) -> Box<Response<Body>> {
     let mut response =
-        closing(StatusCode::BAD_REQUEST, Body::from(format!("400 Bad Request{why}").into_bytes()));
+        closing(StatusCode::BAD_REQUEST, Body::from(Bytes::from(format!("400 Bad Request{why}"))));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     if let Ok(reason) = ReasonPhrase::try_from(format!("Bad Request{why}").into_bytes()) {
         response.extensions_mut().insert(reason);
@@ -103,7 +104,7 @@ fn redirect(method: &Method, path: &str, query: Option<&str>) -> Box<Response<Bo
     }
     if method == Method::GET {
         let link = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", html(&location));
-        body = Body::from(link.into_bytes());
+        body = Body::from(Bytes::from(link));
     }
     if let Ok(location) = HeaderValue::from_str(&location) {
         headers.insert(LOCATION, location);

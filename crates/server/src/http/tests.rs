@@ -37,7 +37,7 @@ fn echo(path: &str, query: &str) -> PageResponse {
         "/endless" => vec![b'x'; 64 << 20],
         _ => format!("{path}|{query}").into_bytes(),
     };
-    PageResponse { body, ..PageResponse::not_found() }
+    PageResponse { body: body.into(), ..PageResponse::not_found() }
 }
 
 /// Serves `site` and gives its address to `client`; then shuts down and waits.

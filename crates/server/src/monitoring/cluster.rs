@@ -46,6 +46,9 @@ fn raft_group(view: GroupView, system: &str) -> RaftGroupSnapshot {
             known: true,
             last_replicated_index: member.map_or(0, |member| member.matched),
             last_seen: Duration::from_nanos(replica.active.unsigned_abs()),
+            is_current: replica.current,
+            is_offline: replica.offline,
+            lag: replica.lag.unsigned_abs(),
         };
         (replica.peer, row)
     });

@@ -11,7 +11,7 @@ use myelin_conf::options::{
 };
 use myelin_conf::{Loaded, Url};
 use myelin_monitor::{
-    ClusterConfig, DenyRules, GatewayVarz, JetStreamConfig, LeafNodesConfig, LeafRemoteConfig,
+    ClusterConfig, DenyRules, GatewayVarz, JetStreamConfig, LeafNodesConfig, LeafRemoteConfig, MetricsConfig,
     VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
 };
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub(super) struct Configured {
     pub(super) leaf: LeafNodesConfig,
     pub(super) gateway: GatewayVarz,
     pub(super) websocket: WebSocketConfig,
+    /// `None` serves no `/metrics`.
+    pub(super) metrics: Option<MetricsConfig>,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
     pub(super) asks_about_peers: bool,
@@ -44,6 +46,7 @@ impl Configured {
             gateway: super::gateways::configured(&options.gateway, &options.cluster),
             leaf: leaf_nodes(&options.leaf_nodes, &options.cluster),
             websocket: websocket(&options.websocket),
+            metrics: options.monitoring.metrics.as_ref().map(super::figures::configured),
             wants_jetstream: options.jetstream.enabled,
             asks_about_peers: options.tls.as_ref().is_some_and(tls::asks_about_peers),
             jetstream: jetstream(&options.jetstream),

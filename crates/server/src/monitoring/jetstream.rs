@@ -75,7 +75,8 @@ pub(super) fn accounts(jetstream: &JetStream) -> Vec<JetStreamAccount> {
     enabled(jetstream).iter().map(|account| sums(jetstream, account)).collect()
 }
 
-fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
+/// Accounts that may use it.
+pub(super) fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
     let mut accounts = jetstream.accounts();
     accounts.retain(|account| account.limits().is_some());
     accounts

@@ -8,6 +8,7 @@ mod membership;
 mod migrating;
 mod moving;
 mod operators;
+mod probes;
 mod servers;
 
 use crate::PATIENCE;

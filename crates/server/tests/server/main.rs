@@ -42,6 +42,7 @@ mod responder;
 mod revocation;
 mod routes;
 mod slow;
+mod supervised;
 mod system;
 mod tls;
 mod websocket;

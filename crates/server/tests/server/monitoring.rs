@@ -5,6 +5,7 @@
 //! agree; so must all values that do not belong to one process. Without a nats-server the test
 //! passes and says so.
 
+mod metrics;
 mod pair;
 mod requests;
 #[path = "../../../monitor/tests/pages/shape.rs"]

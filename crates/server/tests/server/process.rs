@@ -35,6 +35,8 @@ pub(crate) struct Setup {
     authorities: Option<PathBuf>,
     /// Where files say which of its parts are to panic.
     panics: Option<PathBuf>,
+    /// Socket of a service manager, which wants to hear that it lives.
+    manager: Option<PathBuf>,
 }
 
 impl Setup {
@@ -73,6 +75,13 @@ impl Setup {
     #[cfg(debug_assertions)]
     pub(crate) fn panics(mut self, folder: &Path) -> Self {
         self.panics = Some(folder.to_owned());
+        self
+    }
+
+    /// Runs it for the service manager behind this socket, which believes it dead if it is silent
+    /// for 300 ms.
+    pub(crate) fn managed(mut self, socket: &Path) -> Self {
+        self.manager = Some(socket.to_owned());
         self
     }
 
@@ -123,6 +132,9 @@ impl Setup {
         }
         if let Some(folder) = &self.panics {
             command.env("MYELIN_TEST_PANIC", folder);
+        }
+        if let Some(socket) = &self.manager {
+            command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "300000");
         }
         let port = self.port.map_or_else(|| "-1".to_owned(), |port| port.to_string());
         command.args(["-a", "127.0.0.1", "-p", &port]).args(&self.flags);

@@ -7,7 +7,8 @@ use super::{BlockKind, Class, OptionEntry};
 const HEAD: &str = "\
 # Configuration
 
-The options of the configuration file, which are those of nats-server 2.15.2. This page is printed from the table in
+The options of the configuration file, which are those of nats-server 2.15.2, and `metrics`, which is Myelin's own. This
+page is printed from the table in
 `crates/conf/src/options/table/` (`MYELIN_RECORD=1 cargo test -p myelin-conf --test suite page`).
 
 - **works**: does what it does in nats-server. Inside a block that is missing or accepted with a warning: read and

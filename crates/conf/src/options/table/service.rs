@@ -1,4 +1,4 @@
-//! `websocket{}` and `mqtt{}`.
+//! `websocket{}`, `mqtt{}` and `metrics{}`.
 
 use super::{BlockTable, OptionEntry};
 
@@ -115,5 +115,35 @@ pub(super) static MQTT: BlockTable = BlockTable {
             "false",
             "Subscribe with QoS 1 instead of 2.",
         ),
+    ],
+};
+
+pub(super) static METRICS: BlockTable = BlockTable {
+    title: "metrics",
+    entries: &[
+        OptionEntry::new(&["enabled"], "boolean", "true", "Serve `/metrics`.").live(),
+        OptionEntry::new(
+            &["prefix"],
+            "text",
+            "",
+            "Beginning of names instead of `gnatsd` and `jetstream`, like the exporter's `-prefix`.",
+        )
+        .live(),
+        OptionEntry::new(
+            &["max_connections"],
+            "number",
+            "0",
+            "Connections whose figures are shown one by one; 0 shows sums only.",
+        )
+        .live(),
+        OptionEntry::new(&["max_accounts"], "number", "1000", "Accounts that are shown.").live(),
+        OptionEntry::new(
+            &["max_streams"],
+            "number",
+            "1000",
+            "Streams that are shown, and groups of replicas, and queues.",
+        )
+        .live(),
+        OptionEntry::new(&["max_consumers"], "number", "10000", "Consumers that are shown.").live(),
     ],
 };

@@ -92,6 +92,13 @@ pub(super) static TOP: BlockTable = BlockTable {
         ),
         OptionEntry::new(&["https_port"], "number", "", "Port of monitoring over TLS."),
         OptionEntry::new(&["http_base_path"], "path", "/", "Prefix of every page."),
+        OptionEntry::new(
+            &["metrics"],
+            "boolean or block",
+            "false",
+            "Serve `/metrics` beside the pages. An option of Myelin's own.",
+        )
+        .live(),
         OptionEntry::new(&["prof_port"], "number", "", "Port of Go's profiler.").class(PROFILING),
         OptionEntry::new(&["prof_block_rate"], "number", "", "Rate of Go's blocking profile.")
             .class(PROFILING),

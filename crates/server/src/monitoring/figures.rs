@@ -1,0 +1,109 @@
+//! Figures of streams and consumers for `/metrics`.
+
+use super::jetstream::enabled;
+use crate::jetstream::now;
+use jiff::Timestamp;
+use myelin_conf::options::MetricsOptions;
+use myelin_jetstream::{JetStream, LiveStream};
+use myelin_jsapi::api::consumer::ConsumerInfo;
+use myelin_jsapi::api::info::SourceInfo;
+use myelin_monitor::{ConsumerFigures, MetricsConfig, MostFigures, SourceFigures, StreamFigures};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Configuration of the page.
+pub(super) fn configured(options: &MetricsOptions) -> MetricsConfig {
+    MetricsConfig {
+        prefix: options.prefix.clone(),
+        max_connections: options.max_connections as usize,
+        max_accounts: options.max_accounts as usize,
+        max_streams: options.max_streams as usize,
+        max_consumers: options.max_consumers as usize,
+    }
+}
+
+/// Figures of the streams of one account, no more than these.
+pub(super) fn streams(jetstream: &JetStream, account: &str, most: MostFigures) -> Vec<StreamFigures> {
+    let accounts = enabled(jetstream);
+    let Some(account) = accounts.iter().find(|found| found.account().name() == account) else {
+        return Vec::new();
+    };
+    let mut streams = account.streams();
+    streams.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+    let mut consumers = most.consumers;
+    let streams = streams.iter().take(most.streams).map(|stream| {
+        let figures = one(jetstream, stream, consumers);
+        consumers -= figures.consumers.len();
+        figures
+    });
+    streams.collect()
+}
+
+fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -> StreamFigures {
+    let (config, state, place) = (stream.config(), stream.state(false), jetstream.place_of(stream));
+    let (mirror, sources) = stream.sourcing_info();
+    let has_group = !place.raft_group.is_empty();
+    let mut all = stream.consumers().all();
+    all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+    let consumers = all.iter().take(most_consumers).filter_map(|live| {
+        let info = stream.consumers().info(live)?;
+        let leader = info
+            .config
+            .as_ref()
+            .filter(|_| has_group)
+            .map(|of_consumer| jetstream.place_of_consumer((&place, &config), of_consumer).leader);
+        Some(ConsumerFigures { leader, ..consumer(info) })
+    });
+    StreamFigures {
+        name: stream.name().to_owned(),
+        consumers: consumers.collect(),
+        leader: place.leader.clone(),
+        raft_group: place.raft_group.clone(),
+        is_in_memory: !stream.is_stored(),
+        messages: state.messages,
+        bytes: state.bytes,
+        sequences: [state.first_seq, state.last_seq],
+        oldest: (state.messages > 0)
+            .then(|| Timestamp::from_nanosecond(state.first_ts.into()).ok())
+            .flatten(),
+        subjects: state.num_subjects,
+        holes: state.num_deleted,
+        lost: stream.lost_messages(),
+        limits: [config.max_msgs, config.max_bytes],
+        consumer_count: state.consumer_count,
+        mirror: mirror.map(source),
+        sources: sources.into_iter().map(source).collect(),
+    }
+}
+
+fn source(info: SourceInfo) -> SourceFigures {
+    let (api, deliver) = info.external.map(|external| (external.api, external.deliver)).unzip();
+    SourceFigures {
+        name: info.name,
+        api: api.unwrap_or_default(),
+        deliver: deliver.unwrap_or_default(),
+        lag: info.lag,
+        active: info.active,
+    }
+}
+
+fn consumer(info: ConsumerInfo) -> ConsumerFigures {
+    let now = now();
+    let since = |moment: Option<i64>| {
+        moment.map(|moment| Duration::from_nanos(now.saturating_sub(moment).max(0).unsigned_abs()))
+    };
+    ConsumerFigures {
+        name: info.name,
+        description: info.config.map(|config| config.description).unwrap_or_default(),
+        leader: None,
+        delivered: [info.delivered.consumer_seq, info.delivered.stream_seq],
+        ack_floor: [info.ack_floor.consumer_seq, info.ack_floor.stream_seq],
+        since_delivery: since(info.delivered.last_active),
+        since_ack: since(info.ack_floor.last_active),
+        ack_pending: info.num_ack_pending,
+        redelivered: info.num_redelivered,
+        waiting: info.num_waiting,
+        pending: info.num_pending,
+        is_paused: info.paused,
+    }
+}
