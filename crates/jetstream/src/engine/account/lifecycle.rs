@@ -16,7 +16,7 @@ use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{self, Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::{Consumers, GroupConsumers};
-use myelin_store::{FoundStream, GroupPosition, Notice, Seq, Stream, StreamId, Timestamp};
+use myelin_store::{FoundStream, GroupPosition, Notice, OpenError, Seq, Stream, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::backup::backup_reader::RestoreError;
 use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
@@ -66,8 +66,8 @@ impl AccountStreams {
             Ok((store, report)) => {
                 self.log_notices(name, &report.notices);
                 let (messages, listener) = (store.state().totals.messages, Arc::default());
-                let states = match jetstream.open_consumers(&store, (account, &config), &listener) {
-                    Ok(states) => states,
+                let (states, are_lost) = match self.find_consumers(&jetstream, &store, &config, &listener) {
+                    Ok(found) => found,
                     Err(error) => {
                         return leave(&format_args!("is not served: its consumers: {error}. {REPAIR}"));
                     }
@@ -78,6 +78,9 @@ impl AccountStreams {
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);
+                if are_lost {
+                    live.note_damage();
+                }
                 // In the reference's form: `1ms`, and nothing is `0s`.
                 let took = match self.host.instant().duration_since(began).as_millis() as u64 {
                     0 => "0s".to_owned(),
@@ -213,6 +216,30 @@ impl AccountStreams {
     }
 
     /// Tells what was met in a stream's files.
+    /// The consumers of a stream, and whether they are lost: where it is in a group others have
+    /// them.
+    fn find_consumers(
+        &self,
+        jetstream: &JetStream,
+        store: &Stream,
+        config: &StreamConfig,
+        listener: &Arc<LogListener>,
+    ) -> Result<(OpenedConsumers, bool), OpenError> {
+        match jetstream.open_consumers(store, (self.account.name(), config), listener) {
+            Err(error) if store.group().is_some() => {
+                self.log_consumers(&config.name, &error);
+                let applied = GroupConsumers::in_memory(0);
+                Ok((OpenedConsumers { states: applied.lead(), applied: Some(applied) }, true))
+            }
+            opened => opened.map(|states| (states, false)),
+        }
+    }
+
+    fn log_consumers(&self, name: &str, error: &dyn std::fmt::Display) {
+        let account = self.account.name();
+        self.host.log(Level::Error, format_args!("  Consumers of stream '{account} > {name}': {error}"));
+    }
+
     fn log_notices(&self, name: &str, notices: &[Notice]) {
         let account = self.account.name();
         for notice in notices {
@@ -318,9 +345,7 @@ impl AccountStreams {
         if let Some(applied) = applied
             && let Err(error) = core.group_consumers(consumers.join_group(), applied)
         {
-            let (account, name) = (self.account.name(), &core.config().name);
-            let what = format_args!("  Consumers of stream '{account} > {name}': {error}");
-            self.host.log(Level::Error, what);
+            self.log_consumers(&core.config().name, &error);
         }
         core.catch_up(lifetimes_until, self.host.now());
         core

@@ -21,6 +21,12 @@ impl LiveStream {
         }
     }
 
+    /// Something of it cannot be read but its messages.
+    pub(in crate::engine) fn note_damage(&self) {
+        self.health.note_damage();
+        self.see_to_damage_soon();
+    }
+
     /// A stream that has failed because its consumers are not as its group has them has something
     /// else stored than the others.
     pub(super) fn note_divergence(&self, core: &StreamCore) {
