@@ -16,6 +16,8 @@ use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
+use crate::mqtt_clients::MqttClients;
+use crate::mqtt_origin::MqttOrigin;
 use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
 use crate::service::ServiceTarget;
@@ -42,6 +44,7 @@ pub struct Broker {
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
     client_events: OnceLock<Arc<dyn ClientEvents>>,
     pub(crate) registry: Registry,
+    pub(crate) mqtt_clients: MqttClients,
     conn_shared: Arc<ConnShared>,
     traffic: AllTraffic,
     pub(crate) log: LimitedLog,
@@ -101,6 +104,7 @@ impl Broker {
             callouts: OnceLock::new(),
             client_events: OnceLock::new(),
             registry: Registry::default(),
+            mqtt_clients: MqttClients::default(),
             services: Conn::of_services(&conn_shared),
             conn_shared,
             traffic: AllTraffic::default(),
@@ -464,6 +468,12 @@ impl Broker {
         Conn::new(cid, endpoint, origin, sink, &self.conn_shared)
     }
 
+    /// Makes the shared half of a new connection that speaks MQTT.
+    pub fn connect_mqtt(&self, origin: MqttOrigin, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+        let cid = self.conn_shared.next_cid();
+        Conn::new(cid, endpoint, Origin::Mqtt(Box::new(origin)), sink, &self.conn_shared)
+    }
+
     /// Living connections.
     pub fn connections(&self) -> Vec<Arc<Conn>> {
         self.registry.open()
@@ -554,22 +564,17 @@ impl Broker {
         if log.enabled(level) {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
-            match conn.websocket_origin() {
-                None if conn.is_link() => {
-                    let kind = match conn.kind() {
-                        ConnKind::LeafNode if conn.is_web_socket_link() => "lid_ws",
-                        ConnKind::LeafNode => "lid",
-                        ConnKind::Gateway => "gid",
-                        _ => "rid",
-                    };
-                    write_of_link(log, level, (&peer, kind, cid), line);
-                }
-                None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
-                Some(websocket_origin) => {
-                    let name = websocket_origin.name(peer, cid);
-                    log.write(level, format_args!("{name}{label} - {line}"));
-                }
+            if conn.is_link() {
+                let kind = match conn.kind() {
+                    ConnKind::LeafNode if conn.is_web_socket_link() => "lid_ws",
+                    ConnKind::LeafNode => "lid",
+                    ConnKind::Gateway => "gid",
+                    _ => "rid",
+                };
+                return write_of_link(log, level, (&peer, kind, cid), line);
             }
+            let name = conn.name();
+            log.write(level, format_args!("{name}{label} - {line}"));
         }
     }
 }
