@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 25] = [
+const FLOORS: [(&str, &[&str]); 26] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, &[&str]); 25] = [
     ("loadgen", &["auth", "stdx"]),
     ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["stdx", "subject", "wire"]),
+    ("mqtt", &["wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
     ("replica", &["stdx"]),
     (
