@@ -469,7 +469,12 @@ impl Broker {
     }
 
     /// Makes the shared half of a new connection that speaks MQTT.
-    pub fn connect_mqtt(&self, origin: MqttOrigin, endpoint: Endpoint, sink: Box<dyn Transport>) -> Arc<Conn> {
+    pub fn connect_mqtt(
+        &self,
+        origin: MqttOrigin,
+        endpoint: Endpoint,
+        sink: Box<dyn Transport>,
+    ) -> Arc<Conn> {
         let cid = self.conn_shared.next_cid();
         Conn::new(cid, endpoint, Origin::Mqtt(Box::new(origin)), sink, &self.conn_shared)
     }

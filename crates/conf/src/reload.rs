@@ -7,6 +7,7 @@ mod cluster;
 mod gateway;
 mod jetstream;
 mod leaf_nodes;
+mod mqtt;
 mod not_reloadable;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct BoundPorts {
     pub client: u16,
     /// Of WebSocket, if there is any.
     pub websocket: Option<u16>,
+    /// Of MQTT, if there is any.
+    pub mqtt: Option<u16>,
     /// Of routes, if there is any.
     pub cluster: Option<u16>,
     /// Of leaf nodes, if there is any.
@@ -72,6 +75,7 @@ fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
     changes.leaf_nodes(bound.leaf);
     changes.gateway();
     changes.websocket(bound.websocket);
+    changes.mqtt(bound.mqtt);
     changes.files();
     changes.other_options();
     changes.reported
@@ -448,7 +452,8 @@ mod tests {
         load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
     }
 
-    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888), cluster: None, leaf: None };
+    const BOUND: BoundPorts =
+        BoundPorts { client: 7777, websocket: Some(8888), mqtt: None, cluster: None, leaf: None };
 
     fn compare(old: &str, new: &str) -> Result<String, String> {
         let lines = changes(&options(old), &options(new), BOUND).map_err(|error| error.to_string())?;

@@ -42,7 +42,7 @@ pub use snapshot::{
     AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
     ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, Health,
     InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot,
-    Json, JwtInfo, LinkCounts, MetaGroup, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process,
+    Json, JwtInfo, LinkCounts, MetaGroup, MqttConfig, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process,
     QueueSnapshot, RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot,
     ServerIdentity, ServerSnapshot, SnapshotSource, Standing, StorageAllowance, StoredAccount, StoredStream,
     StreamFailure, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,

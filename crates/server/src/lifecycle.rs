@@ -10,6 +10,7 @@ use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
+use crate::mqtt::MqttListening;
 use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
@@ -135,6 +136,7 @@ pub(crate) struct Server {
     /// Operator mode.
     pub(crate) resolver: Option<resolver::RunningResolver>,
     pub(crate) websocket: Option<websocket::Listening>,
+    pub(crate) mqtt: Option<MqttListening>,
     pub(crate) cluster: Option<cluster::RunningCluster>,
     pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
     pub(crate) gateways: Option<gateway::RunningGateways>,
@@ -195,7 +197,13 @@ impl Server {
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
         let websocket_port = websocket_address.map(|address| address.port());
-        monitor.set_addresses(Addresses { client: address.port(), websocket: websocket_port });
+        let mqtt = MqttListening::start(options, offers.mqtt, &mailboxes, log).map_err(StartError::new)?;
+        let mqtt_port = mqtt.as_ref().map(|listening| listening.address.port());
+        monitor.set_addresses(Addresses {
+            client: address.port(),
+            websocket: websocket_port,
+            mqtt: mqtt_port,
+        });
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
@@ -215,7 +223,8 @@ impl Server {
             groups,
         };
         let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;
-        let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
+        let accepting = listener::accept(client, mailboxes, ("Client", Arc::clone(log)), Mail::Accept);
+        let accepting = supervise::spawn_guarding(accepting);
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
         let addresses = BoundAddresses::new(address, monitoring, websocket_address);
@@ -232,6 +241,7 @@ impl Server {
             jetstream,
             resolver,
             websocket,
+            mqtt,
             cluster,
             leaf_nodes,
             gateways,
@@ -301,6 +311,7 @@ impl Server {
         if let Some(websocket) = &mut self.websocket {
             websocket.close().await;
         }
+        self.mqtt.iter().for_each(MqttListening::abort);
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop_accepting);
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
@@ -346,6 +357,7 @@ impl Server {
         self.gateways.iter().for_each(gateway::RunningGateways::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
         self.websocket.iter().for_each(websocket::Listening::abort);
+        self.mqtt.iter().for_each(MqttListening::abort);
         if !self.accepting.is_finished() {
             self.accepting.abort();
             self.log.debug("Client accept loop exiting..");
@@ -601,7 +613,10 @@ pub(crate) fn monitor_terms(
     clients: Option<&ClientOffer>,
 ) -> Result<Option<tls::TlsTerms>, String> {
     let (Some(tls), Some(clients)) = (&options.tls, clients) else { return Ok(None) };
-    let asks = [Some(tls), options.websocket.tls.as_ref()].into_iter().flatten().any(tls::asks_about_peers);
+    let asks = [Some(tls), options.websocket.tls.as_ref(), options.mqtt.tls.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(tls::asks_about_peers);
     tls::for_monitoring(tls, &clients.terms, asks).map(Some)
 }
 

@@ -35,8 +35,8 @@ use myelin_monitor::{
     VarzSettings,
 };
 use myelin_monitor::{
-    ClusterHealth, JetStreamAccount, JetStreamSnapshot, OcspPeerCache, RaftGroupSnapshot, StoredAccount,
-    StreamParts, StreamSnapshot, WebSocketConfig,
+    ClusterHealth, JetStreamAccount, JetStreamSnapshot, MqttConfig, OcspPeerCache, RaftGroupSnapshot,
+    StoredAccount, StreamParts, StreamSnapshot, WebSocketConfig,
 };
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::peer::info::SubjectFilter;
@@ -51,6 +51,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 pub(crate) struct Addresses {
     pub(crate) client: u16,
     pub(crate) websocket: Option<u16>,
+    pub(crate) mqtt: Option<u16>,
 }
 
 /// Source of all monitoring pages: the running server.
@@ -296,7 +297,7 @@ impl SnapshotSource for Monitor {
     fn server(&self) -> ServerSnapshot {
         let configured = self.configured();
         let counters = self.broker.counters();
-        let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
+        let bound = self.addresses.get().copied().unwrap_or_default();
         let by_kind = |clients: &AtomicU64, routes: &AtomicU64, leafs: &AtomicU64| LinkCounts {
             clients: clients.load(Relaxed),
             routes: routes.load(Relaxed),
@@ -317,7 +318,8 @@ impl SnapshotSource for Monitor {
                 port: self.leaf_nodes.get().and_then(|(_, port)| *port),
                 ..configured.leaf.clone()
             },
-            websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
+            mqtt: MqttConfig { port: bound.mqtt, ..configured.mqtt.clone() },
+            websocket: WebSocketConfig { port: bound.websocket, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Each crate with those of ours that it depends on, tests aside.
 const FLOORS: [(&str, &[&str]); 26] = [
     ("auth", &["stdx", "subject", "wire"]),
-    ("broker", &["auth", "stdx", "subject", "wire"]),
+    ("broker", &["auth", "mqtt", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
     ("cluster-test", &["stdx"]),
     ("compat", &["auth", "stdx"]),

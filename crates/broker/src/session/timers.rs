@@ -111,7 +111,10 @@ impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it,
     /// also nearer.
     pub fn deadline(&self) -> Instant {
-        [self.timers.auth, self.expiry(), self.mqtt_deadline()].into_iter().flatten().fold(self.timers.ping, Instant::min)
+        [self.timers.auth, self.expiry(), self.mqtt_deadline()]
+            .into_iter()
+            .flatten()
+            .fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.

@@ -51,6 +51,7 @@ use std::time::Instant;
 
 pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
+pub(crate) use mqtt::mqtt_message_len;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;

@@ -10,11 +10,14 @@ use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::fanout::Fanout;
 use super::staging::FrameParts;
 use super::targets::RouteTarget;
+use super::{PubMessage, Published, Publisher, Shard};
 use crate::conn::Conn;
 use crate::protocol_log::Direction;
 use crate::subscription::Subscription;
 use bytes::Bytes;
-use myelin_mqtt::packet::PublishHeader;
+use myelin_mqtt::packet::{Exchange, Level, Properties, PublishHeader, Qos};
+use myelin_mqtt::topic::{self, TopicFault};
+use myelin_wire::encode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -77,9 +80,62 @@ impl MqttTargets {
     }
 }
 
-/// Whether a filter that begins with a wildcard leaves out what the system publishes (MQTT-4.7.2-1).
+/// Whether a filter that begins with a wildcard leaves the subject out (MQTT-4.7.2-1).
 fn is_reserved(sub: &Subscription, subject: &[u8]) -> bool {
-    subject.first() == Some(&b'$') && matches!(sub.subject(), b">" | b"*" | [b'*', b'.', ..])
+    subject.first() == Some(&b'$') && topic::leaves_out_dollar(sub.subject())
+}
+
+/// Header of what MQTT clients publish, with QoS 0.
+const HEADER: &[u8] = b"NATS/1.0\r\nNmqtt-Pub:0\r\n\r\n";
+
+/// Place of the QoS in it.
+const QOS: usize = b"NATS/1.0\r\nNmqtt-Pub:".len();
+
+/// Bytes of the message that a PUBLISH becomes.
+pub(crate) fn mqtt_message_len(payload: &[u8]) -> usize {
+    HEADER.len() + payload.len()
+}
+
+impl Shard {
+    /// Publishes what an MQTT client has sent.
+    ///
+    /// # Errors
+    /// When the topic has no subject.
+    pub(crate) fn publish_mqtt(
+        &mut self,
+        from: Publisher<'_>,
+        topic: &str,
+        qos: Qos,
+        payload: &[u8],
+    ) -> Result<Published, TopicFault> {
+        let mut rendering = std::mem::take(&mut self.rendering);
+        let (subject, tail) = (&mut rendering.body, &mut rendering.tail);
+        subject.clear();
+        topic::name_to_subject(topic, subject)?;
+        tail.clear();
+        encode::number(tail, HEADER.len());
+        tail.push(b' ');
+        encode::number(tail, mqtt_message_len(payload));
+        tail.extend_from_slice(b"\r\n");
+        let begin = tail.len();
+        tail.extend_from_slice(HEADER);
+        tail[begin + QOS] = b'0' + qos as u8;
+        tail.extend_from_slice(payload);
+        let end = tail.len();
+        tail.extend_from_slice(b"\r\n");
+        let message = PubMessage {
+            to: &[],
+            subject,
+            reply: &[],
+            header_len: HEADER.len(),
+            body: &tail[begin..end],
+            tail,
+            shared_tail: None,
+        };
+        let published = self.publish_onward(from, message);
+        self.rendering = rendering;
+        Ok(published)
+    }
 }
 
 /// A message as MQTT clients get it.
@@ -140,15 +196,17 @@ impl Fanout<'_> {
         let message = self.message;
         let payload = &message.body[message.header_len..];
         let subject = if message.to.is_empty() { &*targets.subject } else { message.subject };
-        let header = PublishHeader::of_subject(subject, payload.len())?;
+        let exchange = Exchange::AtMostOnce;
+        let header = PublishHeader::new(Level::V3, exchange, subject, Properties::EMPTY, payload.len())?;
         let mut head = std::mem::take(self.head);
         head.clear();
-        header.encode(&mut head);
+        header.write(&mut head);
         let shared = self.shared_tail.filter(|_| payload.len() >= SHARED_PAYLOAD).map(|tail| {
             let end = tail.len() - b"\r\n".len();
             tail.slice(end - payload.len()..end)
         });
-        let staged = stage(self, MqttFrame { head: &head, payload, shared_payload: shared.as_ref(), subject });
+        let staged =
+            stage(self, MqttFrame { head: &head, payload, shared_payload: shared.as_ref(), subject });
         *self.head = head;
         Some(staged)
     }
@@ -160,7 +218,11 @@ impl Fanout<'_> {
     }
 
     /// Stages the message for one connection; `false` when it was dropped there.
-    pub(super) fn stage_publish<const LOGGED: bool>(&mut self, conn: &Arc<Conn>, frame: MqttFrame<'_>) -> bool {
+    pub(super) fn stage_publish<const LOGGED: bool>(
+        &mut self,
+        conn: &Arc<Conn>,
+        frame: MqttFrame<'_>,
+    ) -> bool {
         let placed = self.staging.frame(conn, frame.parts(), self.pool, self.settings);
         if LOGGED && !placed.dropped {
             self.log_publish(conn, frame);
@@ -170,7 +232,9 @@ impl Fanout<'_> {
 
     #[cold]
     fn log_publish(&self, conn: &Conn, frame: MqttFrame<'_>) {
-        let topic = String::from_utf8_lossy(frame.subject);
+        let mut topic = Vec::new();
+        topic::subject_to_topic(frame.subject, &mut topic);
+        let topic = String::from_utf8_lossy(&topic);
         let size = frame.payload.len();
         let line = format_args!("PUBLISH {topic} dup=false QoS=0 retain=false size={size}");
         self.broker.log_protocol_line(conn, Direction::Out, line);

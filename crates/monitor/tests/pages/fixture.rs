@@ -7,10 +7,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
     AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, GatewayVarz, Health, InterestSnapshot,
-    JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, PageHeader, PageResponse, Pages,
-    Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource,
-    StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits,
-    VarzSettings, WebSocketConfig,
+    JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, MqttConfig, PageHeader, PageResponse,
+    Pages, Process, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
+    SnapshotSource, StoredAccount, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic,
+    VarzLimits, VarzSettings, WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
@@ -242,6 +242,7 @@ pub(crate) fn server() -> ServerSnapshot {
         cluster: ClusterConfig::default(),
         leaf: LeafNodesConfig::default(),
         gateway: GatewayVarz::default(),
+        mqtt: MqttConfig::default(),
         websocket: WebSocketConfig::default(),
         identity: ServerIdentity {
             server_id: "NSERVER".to_owned(),

@@ -115,10 +115,11 @@ impl Fanout<'_> {
         for sub in &targets.subs {
             self.trace_subscription(trace, route, sub, false, |fanout| {
                 let conn = sub.conn();
-                let staged = fanout.with_mqtt_frame(targets, |fanout, frame| match fanout.from.logs_protocol {
-                    true => fanout.stage_publish::<true>(conn, frame),
-                    false => fanout.stage_publish::<false>(conn, frame),
-                });
+                let staged =
+                    fanout.with_mqtt_frame(targets, |fanout, frame| match fanout.from.logs_protocol {
+                        true => fanout.stage_publish::<true>(conn, frame),
+                        false => fanout.stage_publish::<false>(conn, frame),
+                    });
                 staged == Some(true)
             });
         }
