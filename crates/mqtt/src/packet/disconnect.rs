@@ -1,6 +1,9 @@
 //! DISCONNECT and AUTH.
 
-use super::{Properties, ReasonCode};
+use super::ack::{outcome, write_outcome};
+use super::fields::Fields;
+use super::property::Place;
+use super::{Level, PacketFault, PacketKind, Properties, ReasonCode, write};
 
 /// The end of a connection, told by the side that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,4 +21,36 @@ pub struct AuthPacket<'a> {
     pub reason: ReasonCode,
     /// Method and data.
     pub properties: Properties<'a>,
+}
+
+impl<'a> DisconnectPacket<'a> {
+    pub(super) fn read(fields: Fields<'a>, level: Level, place: Place) -> Result<Self, PacketFault> {
+        if level == Level::V3 {
+            fields.end()?;
+            return Ok(Self { reason: ReasonCode::Success, properties: Properties::EMPTY });
+        }
+        let (reason, properties) = outcome(PacketKind::Disconnect, fields, place)?;
+        Ok(Self { reason, properties })
+    }
+
+    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+        write::packet(PacketKind::Disconnect.first_byte(), out, |out| {
+            if level == Level::V5 {
+                write_outcome(self.reason, self.properties, out);
+            }
+        });
+    }
+}
+
+impl<'a> AuthPacket<'a> {
+    pub(super) fn read(fields: Fields<'a>) -> Result<Self, PacketFault> {
+        let (reason, properties) = outcome(PacketKind::Auth, fields, Place::Auth)?;
+        Ok(Self { reason, properties })
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        write::packet(PacketKind::Auth.first_byte(), out, |out| {
+            write_outcome(self.reason, self.properties, out);
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! Fields of a packet, one after another.
 
-use super::{PacketFault, PacketField, PacketId, write};
+use super::property::Place;
+use super::{Level, PacketFault, PacketField, PacketId, PacketKind, Properties, ReasonCode, write};
 
 /// Bytes of a packet that are not read yet.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +27,8 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(PacketFault::Trailing) }
     }
 
-    fn take(&mut self, len: usize, field: PacketField) -> Result<&'a [u8], PacketFault> {
+    /// So many bytes as they are.
+    pub(super) fn take(&mut self, len: usize, field: PacketField) -> Result<&'a [u8], PacketFault> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(PacketFault::Cut(field))?;
         self.rest = rest;
         Ok(taken)
@@ -50,13 +52,15 @@ impl<'a> Fields<'a> {
         Ok(u32::from_be_bytes(*bytes))
     }
 
+    /// A variable byte integer, in as few bytes as it needs.
     pub(super) fn varint(&mut self, field: PacketField) -> Result<u32, PacketFault> {
         let mut value = 0;
         for index in 0..write::LONGEST_VARINT {
             let byte = self.byte(field)?;
             value |= u32::from(byte & 0x7f) << (7 * index);
             if byte & 0x80 == 0 {
-                return Ok(value);
+                let is_shortest = byte != 0 || index == 0;
+                return if is_shortest { Ok(value) } else { Err(PacketFault::LengthForm) };
             }
         }
         Err(PacketFault::LengthForm)
@@ -71,6 +75,20 @@ impl<'a> Fields<'a> {
     /// A string: UTF-8 without U+0000.
     pub(super) fn text(&mut self, field: PacketField) -> Result<&'a str, PacketFault> {
         text(self.bytes(field)?, field)
+    }
+
+    /// Properties of `place`; version 3.1.1 has none.
+    pub(super) fn properties(&mut self, level: Level, place: Place) -> Result<Properties<'a>, PacketFault> {
+        match level {
+            Level::V3 => Ok(Properties::EMPTY),
+            Level::V5 => Properties::read(self, place),
+        }
+    }
+
+    /// A reason that packets of `kind` may say.
+    pub(super) fn reason(&mut self, kind: PacketKind) -> Result<ReasonCode, PacketFault> {
+        let code = self.byte(PacketField::Reason)?;
+        ReasonCode::new(code).filter(|reason| reason.is_for(kind)).ok_or(PacketFault::Reason(code))
     }
 
     pub(super) fn packet_id(&mut self) -> Result<PacketId, PacketFault> {

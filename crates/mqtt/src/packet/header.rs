@@ -78,6 +78,11 @@ impl FixedHeader {
     pub fn packet_len(&self) -> usize {
         self.len + self.remaining as usize
     }
+
+    /// Whether the length has no more bytes than it needs, as MQTT 5 demands.
+    pub(super) fn is_shortest(&self) -> bool {
+        self.len == 1 + write::varint_len(self.remaining as usize)
+    }
 }
 
 /// Reads the fixed header at the front of `buf`; `None` while it is not whole.

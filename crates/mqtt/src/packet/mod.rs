@@ -16,6 +16,7 @@
 
 mod ack;
 mod connect;
+mod decode;
 mod disconnect;
 mod fault;
 mod fields;
@@ -28,6 +29,7 @@ mod write;
 
 pub use ack::AckPacket;
 pub use connect::{ConnAckPacket, ConnectPacket, Will};
+pub use decode::{decode, decode_from_server};
 pub use disconnect::{AuthPacket, DisconnectPacket};
 pub use fault::{Malformed, PacketFault, PacketField, Refusal};
 pub use header::{FixedHeader, PacketKind, fixed_header};
@@ -135,46 +137,40 @@ pub enum ServerPacket<'a> {
     Auth(AuthPacket<'a>),
 }
 
-/// Reads the packet of a client at the front of `buf`. `level` is that of the connection, `None`
-/// before its CONNECT.
-///
-/// # Errors
-/// A [`Malformed`] ends the connection; its refusal is sent before.
-pub fn decode<'a>(
-    buf: &'a [u8],
-    level: Option<Level>,
-    limits: &PacketLimits,
-) -> Result<Decoded<ClientPacket<'a>>, Malformed> {
-    todo!()
-}
-
-/// Reads the packet of a server at the front of `buf`, of at most `max_packet` bytes.
-///
-/// # Errors
-/// A fault in the packet.
-pub fn decode_from_server<'a>(
-    buf: &'a [u8],
-    level: Level,
-    max_packet: u32,
-) -> Result<Decoded<ServerPacket<'a>>, PacketFault> {
-    todo!()
-}
-
 impl ClientPacket<'_> {
-    /// Appends the packet; of MQTT 3.1.1 without what only 5 has.
+    /// Appends the packet; of version 3.1.1 without what only MQTT 5 has.
     pub fn encode(&self, level: Level, out: &mut Vec<u8>) {
-        todo!()
+        match self {
+            Self::Connect(packet) => packet.encode(out),
+            Self::Publish(packet) => packet.encode(level, out),
+            Self::PubAck(packet) => packet.encode(PacketKind::PubAck, level, out),
+            Self::PubRec(packet) => packet.encode(PacketKind::PubRec, level, out),
+            Self::PubRel(packet) => packet.encode(PacketKind::PubRel, level, out),
+            Self::PubComp(packet) => packet.encode(PacketKind::PubComp, level, out),
+            Self::Subscribe(packet) => packet.encode(level, out),
+            Self::Unsubscribe(packet) => packet.encode(level, out),
+            Self::PingReq => out.extend_from_slice(&[PacketKind::PingReq.first_byte(), 0]),
+            Self::Disconnect(packet) => packet.encode(level, out),
+            Self::Auth(packet) => packet.encode(out),
+        }
     }
 }
 
 impl ServerPacket<'_> {
-    /// Appends the packet; of MQTT 3.1.1 without what only 5 has.
+    /// Appends the packet; of version 3.1.1 without what only MQTT 5 has.
     pub fn encode(&self, level: Level, out: &mut Vec<u8>) {
-        todo!()
-    }
-
-    /// Bytes that [`Self::encode`] appends: what a client's Maximum Packet Size is compared with.
-    pub fn encoded_len(&self, level: Level) -> usize {
-        todo!()
+        match self {
+            Self::ConnAck(packet) => packet.encode(level, out),
+            Self::Publish(packet) => packet.encode(level, out),
+            Self::PubAck(packet) => packet.encode(PacketKind::PubAck, level, out),
+            Self::PubRec(packet) => packet.encode(PacketKind::PubRec, level, out),
+            Self::PubRel(packet) => packet.encode(PacketKind::PubRel, level, out),
+            Self::PubComp(packet) => packet.encode(PacketKind::PubComp, level, out),
+            Self::SubAck(packet) => packet.encode(level, out),
+            Self::UnsubAck(packet) => packet.encode(level, out),
+            Self::PingResp => out.extend_from_slice(&[PacketKind::PingResp.first_byte(), 0]),
+            Self::Disconnect(packet) => packet.encode(level, out),
+            Self::Auth(packet) => packet.encode(out),
+        }
     }
 }

@@ -55,6 +55,9 @@ trait Value<'a>: Sized {
     }
 }
 
+/// Number of the topic alias, whose bad value has a reason code of its own.
+const TOPIC_ALIAS: u8 = 0x23;
+
 const FIELD: PacketField = PacketField::Property;
 /// The longest string, and the longest binary data.
 const LONGEST: usize = u16::MAX as usize;
@@ -205,7 +208,10 @@ macro_rules! properties {
                     $($id => <$value>::read(fields)?.map(Self::$name),)*
                     _ => return Err(PacketFault::PropertyKind(id)),
                 };
-                property.ok_or(PacketFault::PropertyValue(id))
+                property.ok_or_else(|| match id {
+                    TOPIC_ALIAS => PacketFault::TopicAliasZero,
+                    _ => PacketFault::PropertyValue(id),
+                })
             }
 
             fn write(self, out: &mut Vec<u8>) {
@@ -289,6 +295,17 @@ properties! {
     SharedAvailable(bool) = 0x2a [ConnAck],
 }
 
+impl Property<'_> {
+    /// Whether the property may be there more than once.
+    fn repeats(&self, place: Place) -> bool {
+        match self {
+            Self::User(_) => true,
+            Self::SubscriptionId(_) => place == Place::Deliver,
+            _ => false,
+        }
+    }
+}
+
 /// Properties of a packet, as they stand in it. They are checked: each is one that the packet may
 /// have, and those that may be there once are there once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -299,6 +316,16 @@ pub struct Properties<'a> {
 impl<'a> Properties<'a> {
     /// No properties.
     pub const EMPTY: Self = Self { raw: &[] };
+
+    /// Reads the properties of a packet, with the length in front of them.
+    pub(super) fn read(fields: &mut Fields<'a>, place: Place) -> Result<Self, PacketFault> {
+        let len = fields.varint(PacketField::PropertyLength)?;
+        let raw = fields.take(len as usize, FIELD)?;
+        if !raw.is_empty() {
+            check(raw, place)?;
+        }
+        Ok(Self { raw })
+    }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
@@ -323,6 +350,30 @@ impl<'a> Properties<'a> {
             _ => None,
         })
     }
+}
+
+/// Checks the properties of `place`.
+fn check(raw: &[u8], place: Place) -> Result<(), PacketFault> {
+    let mut fields = Fields::new(raw);
+    // A bit for each number: they are below 64.
+    let mut seen = 0u64;
+    while !fields.is_empty() {
+        let property = Property::read(&mut fields)?;
+        let id = property.id();
+        if property.places() & place as u16 == 0 {
+            return Err(PacketFault::PropertyPlace(id));
+        }
+        let bit = 1u64 << id;
+        if seen & bit != 0 && !property.repeats(place) {
+            return Err(PacketFault::PropertyTwice(id));
+        }
+        seen |= bit;
+        if matches!(property, Property::ResponseTopic(topic) if topic.contains(['+', '#'])) {
+            return Err(PacketFault::PropertyValue(id));
+        }
+    }
+    let (method, data) = (1u64 << Property::AuthMethod("").id(), 1u64 << Property::AuthData(&[]).id());
+    if seen & (method | data) == data { Err(PacketFault::DataWithoutMethod) } else { Ok(()) }
 }
 
 /// Properties that are being written; used again without a new allocation.

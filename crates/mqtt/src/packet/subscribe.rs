@@ -1,6 +1,9 @@
 //! SUBSCRIBE, UNSUBSCRIBE and their answers.
 
-use super::{PacketId, Properties, Qos};
+use super::fields::Fields;
+use super::property::Place;
+use super::{Level, PacketFault, PacketField, PacketId, PacketKind, Properties, Qos, ReasonCode, write};
+use crate::topic;
 
 /// When retained messages are sent to a new subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,15 +68,65 @@ pub struct UnsubscribeFilters<'a> {
     raw: &'a [u8],
 }
 
-impl<'a> SubscribeFilters<'a> {
-    /// The filters and what is wished of each, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a str, SubscribeOptions)> + use<'a> {
-        std::iter::empty()
+impl SubscribeOptions {
+    const NO_LOCAL: u8 = 1 << 2;
+    const AS_PUBLISHED: u8 = 1 << 3;
+
+    fn read(byte: u8, level: Level) -> Result<Self, PacketFault> {
+        let unknown = match level {
+            Level::V3 => 0xfc,
+            Level::V5 => 0xc0,
+        };
+        let max_qos = Qos::new(byte & 3).filter(|_| byte & unknown == 0);
+        let max_qos = max_qos.ok_or(PacketFault::SubscribeQos(byte))?;
+        let retain_handling = match (byte >> 4) & 3 {
+            0 => RetainHandling::Send,
+            1 => RetainHandling::SendIfNew,
+            2 => RetainHandling::DontSend,
+            _ => return Err(PacketFault::RetainHandling),
+        };
+        let no_local = byte & Self::NO_LOCAL != 0;
+        Ok(Self { max_qos, no_local, retain_as_published: byte & Self::AS_PUBLISHED != 0, retain_handling })
     }
 
-    /// Appends a filter to `raw`, of which [`Self::of`] makes the filters of a packet.
+    fn byte(self) -> u8 {
+        let no_local = if self.no_local { Self::NO_LOCAL } else { 0 };
+        let as_published = if self.retain_as_published { Self::AS_PUBLISHED } else { 0 };
+        self.max_qos as u8 | no_local | as_published | (self.retain_handling as u8) << 4
+    }
+}
+
+impl<'a> SubscribeFilters<'a> {
+    fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+        let raw = fields.rest();
+        if raw.is_empty() {
+            return Err(PacketFault::SubscribeNothing);
+        }
+        while !fields.is_empty() {
+            let filter = filter(&mut fields)?;
+            let options = SubscribeOptions::read(fields.byte(PacketField::Options)?, level)?;
+            if options.no_local && filter.starts_with(topic::SHARED) {
+                return Err(PacketFault::SharedNoLocal);
+            }
+        }
+        Ok(Self { raw })
+    }
+
+    /// The filters and what is wished of each, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, SubscribeOptions)> + use<'a> {
+        let mut fields = Fields::new(self.raw);
+        std::iter::from_fn(move || {
+            let filter = fields.text(PacketField::TopicFilter).ok()?;
+            let options = fields.byte(PacketField::Options).ok()?;
+            Some((filter, SubscribeOptions::read(options, Level::V5).ok()?))
+        })
+    }
+
+    /// Appends a filter of at most 65,535 bytes to `raw`, of which [`Self::of`] makes the filters
+    /// of a packet.
     pub fn push(filter: &str, options: SubscribeOptions, raw: &mut Vec<u8>) {
-        todo!()
+        write::bytes(filter.as_bytes(), raw);
+        raw.push(options.byte());
     }
 
     /// Filters that were written by [`Self::push`].
@@ -83,20 +136,78 @@ impl<'a> SubscribeFilters<'a> {
 }
 
 impl<'a> UnsubscribeFilters<'a> {
-    /// The filters, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        std::iter::empty()
+    fn read(mut fields: Fields<'a>) -> Result<Self, PacketFault> {
+        let raw = fields.rest();
+        if raw.is_empty() {
+            return Err(PacketFault::UnsubscribeNothing);
+        }
+        while !fields.is_empty() {
+            filter(&mut fields)?;
+        }
+        Ok(Self { raw })
     }
 
-    /// Appends a filter to `raw`, of which [`Self::of`] makes the filters of a packet.
+    /// The filters, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let mut fields = Fields::new(self.raw);
+        std::iter::from_fn(move || fields.text(PacketField::TopicFilter).ok())
+    }
+
+    /// Appends a filter of at most 65,535 bytes to `raw`, of which [`Self::of`] makes the filters
+    /// of a packet.
     pub fn push(filter: &str, raw: &mut Vec<u8>) {
-        todo!()
+        write::bytes(filter.as_bytes(), raw);
     }
 
     /// Filters that were written by [`Self::push`].
     pub fn of(raw: &'a [u8]) -> Self {
         Self { raw }
     }
+}
+
+fn filter<'a>(fields: &mut Fields<'a>) -> Result<&'a str, PacketFault> {
+    let filter = fields.text(PacketField::TopicFilter)?;
+    if filter.is_empty() { Err(PacketFault::FilterEmpty) } else { Ok(filter) }
+}
+
+impl<'a> SubscribePacket<'a> {
+    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+        let packet_id = fields.packet_id()?;
+        let properties = fields.properties(level, Place::Subscribe)?;
+        Ok(Self { packet_id, properties, filters: SubscribeFilters::read(fields, level)? })
+    }
+
+    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+        numbered(PacketKind::Subscribe, self.packet_id, self.properties, self.filters.raw, level, out);
+    }
+}
+
+impl<'a> UnsubscribePacket<'a> {
+    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+        let packet_id = fields.packet_id()?;
+        let properties = fields.properties(level, Place::Unsubscribe)?;
+        Ok(Self { packet_id, properties, filters: UnsubscribeFilters::read(fields)? })
+    }
+
+    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+        numbered(PacketKind::Unsubscribe, self.packet_id, self.properties, self.filters.raw, level, out);
+    }
+}
+
+/// Appends a packet of the shape that SUBSCRIBE, UNSUBSCRIBE and their answers share.
+fn numbered(
+    kind: PacketKind,
+    id: PacketId,
+    properties: Properties<'_>,
+    rest: &[u8],
+    level: Level,
+    out: &mut Vec<u8>,
+) {
+    write::packet(kind.first_byte(), out, |out| {
+        write::short(id.get(), out);
+        write::properties(properties, level, out);
+        out.extend_from_slice(rest);
+    });
 }
 
 /// Answer to a SUBSCRIBE.
@@ -120,4 +231,57 @@ pub struct UnsubAckPacket<'a> {
     pub properties: Properties<'a>,
     /// One [`super::ReasonCode`] for each filter, in order; none in version 3.1.1.
     pub codes: &'a [u8],
+}
+
+impl<'a> SubAckPacket<'a> {
+    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+        let packet_id = fields.packet_id()?;
+        let properties = fields.properties(level, Place::SubAck)?;
+        let codes = fields.rest();
+        if codes.is_empty() {
+            return Err(PacketFault::CutByte(PacketField::Reason));
+        }
+        match level {
+            Level::V3 => check_codes(codes, |code| matches!(code, 0..=2 | 0x80))?,
+            Level::V5 => check_codes(codes, |code| is_reason(code, PacketKind::SubAck))?,
+        }
+        Ok(Self { packet_id, properties, codes })
+    }
+
+    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+        numbered(PacketKind::SubAck, self.packet_id, self.properties, self.codes, level, out);
+    }
+}
+
+impl<'a> UnsubAckPacket<'a> {
+    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+        let packet_id = fields.packet_id()?;
+        let properties = fields.properties(level, Place::UnsubAck)?;
+        let codes = fields.rest();
+        match level {
+            Level::V3 => fields.end()?,
+            Level::V5 if codes.is_empty() => return Err(PacketFault::CutByte(PacketField::Reason)),
+            Level::V5 => check_codes(codes, |code| is_reason(code, PacketKind::UnsubAck))?,
+        }
+        Ok(Self { packet_id, properties, codes })
+    }
+
+    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+        let codes = match level {
+            Level::V3 => &[],
+            Level::V5 => self.codes,
+        };
+        numbered(PacketKind::UnsubAck, self.packet_id, self.properties, codes, level, out);
+    }
+}
+
+fn check_codes(codes: &[u8], is_one: impl Fn(u8) -> bool) -> Result<(), PacketFault> {
+    match codes.iter().find(|code| !is_one(**code)) {
+        Some(code) => Err(PacketFault::Reason(*code)),
+        None => Ok(()),
+    }
+}
+
+fn is_reason(code: u8, kind: PacketKind) -> bool {
+    ReasonCode::new(code).is_some_and(|reason| reason.is_for(kind))
 }

@@ -1,5 +1,7 @@
 //! Primitive fields as they are written.
 
+use super::{Level, Properties};
+
 /// Bytes of the longest variable byte integer.
 pub(super) const LONGEST_VARINT: usize = 4;
 /// The largest variable byte integer.
@@ -37,4 +39,28 @@ pub(super) fn short(value: u16, out: &mut Vec<u8>) {
 pub(super) fn bytes(value: &[u8], out: &mut Vec<u8>) {
     short(u16::try_from(value.len()).expect("a field of at most 65,535 bytes"), out);
     out.extend_from_slice(value);
+}
+
+/// Appends properties where the version has some.
+pub(super) fn properties(properties: Properties<'_>, level: Level, out: &mut Vec<u8>) {
+    if level == Level::V5 {
+        varint(properties.raw().len(), out);
+        out.extend_from_slice(properties.raw());
+    }
+}
+
+/// Appends the head of a packet whose body has `remaining` bytes.
+pub(super) fn head(first: u8, remaining: usize, out: &mut Vec<u8>) {
+    out.push(first);
+    varint(remaining, out);
+}
+
+/// Appends a packet whose body `body` appends.
+pub(super) fn packet(first: u8, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    out.push(first);
+    let at = out.len();
+    body(out);
+    let mut length = Vec::with_capacity(LONGEST_VARINT);
+    varint(out.len() - at, &mut length);
+    out.splice(at..at, length);
 }
