@@ -6,6 +6,7 @@
 //! | an empty level: a leading `/`, `//`, a trailing `/` | the token `/` |
 //! | `.` | `//` |
 //! | `+`, `#` in a filter | `*`, `>` |
+//! | `*`, `>` | themselves: a filter with such a level has NATS's wildcards |
 //! | a blank, a control character | has none: refused |
 //!
 //! Nothing but these functions makes a subject of what an MQTT client has sent, and none of them
@@ -22,7 +23,7 @@ use std::fmt;
 pub enum TopicFault {
     /// There is none.
     Empty,
-    /// A wildcard in the topic of a message.
+    /// A wildcard in the topic of a message, or levels behind `#` in a filter.
     Wildcard,
     /// A blank or a control character.
     Character,
@@ -30,12 +31,11 @@ pub enum TopicFault {
     Share,
 }
 
-/// Compat: nats-server's words, where it has some.
 impl fmt::Display for TopicFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "topic cannot be empty",
-            Self::Wildcard => "wildcards not allowed in publish's topic",
+            Self::Wildcard => "wildcard where none is allowed",
             Self::Character => "character not supported for MQTT topics",
             Self::Share => "shared subscription without group or filter",
         })
@@ -49,7 +49,7 @@ pub const SHARED: &str = "$share/";
 
 /// Whether no subject can have the byte.
 #[inline]
-fn is_refused(byte: u8) -> bool {
+pub(crate) fn is_refused(byte: u8) -> bool {
     byte <= b' ' || byte == 0x7f
 }
 
@@ -71,14 +71,29 @@ pub fn check_name(topic: &str) -> Result<(), TopicFault> {
 
 /// Whether the filter has a subject pattern.
 ///
+/// Compat: wildcards that are only a part of their level (`a+`, `a#`) are read as they stand, like
+/// nats-server does; MQTT 5 has [`has_misplaced_wildcard`] for them.
+///
 /// # Errors
-/// The first reason against it.
+/// The first reason against it: [`TopicFault::Wildcard`] for levels behind `#`.
 pub fn check_filter(filter: &str) -> Result<(), TopicFault> {
+    let (above, last) = filter.rsplit_once('/').unwrap_or(("", filter));
     match filter {
         "" => Err(TopicFault::Empty),
         _ if filter.bytes().any(is_refused) => Err(TopicFault::Character),
+        _ if last.len() < filter.len() && above.split('/').any(|level| matches!(level, "#" | ">")) => {
+            Err(TopicFault::Wildcard)
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether a filter has a `+` that is not its whole level, or a `#` that is not its whole last
+/// level: no filter in the words of either specification.
+pub fn has_misplaced_wildcard(filter: &str) -> bool {
+    let mut levels = filter.split('/').peekable();
+    std::iter::from_fn(|| levels.next().map(|level| (level, levels.peek().is_none())))
+        .any(|(level, is_last)| level.contains(['+', '#']) && level != "+" && !(level == "#" && is_last))
 }
 
 /// Appends the subject of a message's topic. After an error nothing was appended.

@@ -20,7 +20,7 @@ const FLOORS: [(&str, &[&str]); 26] = [
     ("loadgen", &["auth", "stdx"]),
     ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["stdx", "subject", "wire"]),
-    ("mqtt", &["wire"]),
+    ("mqtt", &["stdx", "wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
     ("replica", &["stdx"]),
     (

@@ -4,6 +4,7 @@ use super::fields::Fields;
 use super::property::Place;
 use super::publish::topic_name;
 use super::{Level, PacketFault, PacketField, PacketKind, PacketLimits, Properties, Qos, ReasonCode, write};
+use crate::topic;
 
 /// Name of the protocol, in both versions.
 const PROTOCOL_NAME: &[u8] = b"MQTT";
@@ -176,13 +177,14 @@ fn protocol(fields: &mut Fields<'_>, accepts_5: bool) -> Result<Level, PacketFau
 
 /// Reads a client id.
 ///
-/// Compat: characters that NATS cannot have in a name are refused, as nats-server does.
+/// Compat: characters that NATS cannot have in a name are refused, as nats-server does (a client id
+/// is a token of a subject, where QoS 2 messages are held). Stricter: so are all control characters.
 fn client_id<'a>(fields: &mut Fields<'a>, level: Level, clean: bool) -> Result<&'a str, PacketFault> {
     let id = fields.text(PacketField::ClientId)?;
     if id.is_empty() && level == Level::V3 && !clean {
         return Err(PacketFault::ClientIdEmpty);
     }
-    match id.contains([' ', '\t', '\r', '\n', '\x0c', '.', '*', '>']) {
+    match id.bytes().any(|byte| topic::is_refused(byte) || b".*>".contains(&byte)) {
         true => Err(PacketFault::ClientIdCharacter(id.into())),
         false => Ok(id),
     }
