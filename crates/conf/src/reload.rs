@@ -563,6 +563,22 @@ mod tests {
     }
 
     #[test]
+    fn of_mqtt_only_what_is_about_sessions_may_change() {
+        let block = |more: &str| format!("jetstream: true, mqtt {{ port: -1, {more} }}");
+        let said = compare(&block(""), &block("ack_wait: 5s, max_ack_pending: 7")).unwrap();
+        assert!(
+            said.contains("Reloaded: MQTT ack_wait = 5s") && said.contains("max_ack_pending = 7"),
+            "{said}"
+        );
+        for more in ["host: '127.0.0.1'", "no_auth_user: a", "reject_qos2_publish: true", "js_domain: d"] {
+            let users = "authorization { users: [{user: a, password: a}] }\n";
+            let (old, new) = (format!("{users}{}", block("")), format!("{users}{}", block(more)));
+            let refused = compare(&old, &new).unwrap_err();
+            assert!(refused.starts_with("config reload not supported for MQTT: "), "{more}: {refused}");
+        }
+    }
+
+    #[test]
     fn what_needs_a_restart_refuses_the_reload() {
         for (old, new, text) in [
             ("", "port: 4999", "Port: old=4222, new=4999"),

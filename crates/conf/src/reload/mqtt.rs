@@ -1,7 +1,8 @@
 //! Changes of `mqtt{}`.
 
 use super::{Changes, GoDuration, NotReloadable, Port};
-use crate::options::{MqttOptions, Options};
+use crate::options::{MqttOptions, Options, TlsOptions};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Changes<'_> {
@@ -9,7 +10,7 @@ impl Changes<'_> {
     /// and the rest may not, but for certificates.
     pub(super) fn mqtt(&mut self, bound: Option<u16>) {
         let (old, new) = (&self.old.mqtt, &self.new.mqtt);
-        if fixed(old, bound) != fixed(new, bound) || old.tls.is_some() != new.tls.is_some() {
+        if fixed(old, bound) != fixed(new, bound) {
             let shown = |options: &Options| {
                 let listener = &options.mqtt.listener;
                 format!("{{{} {}}}", listener.host, listener.port.map_or(0, Port::to_number))
@@ -40,8 +41,11 @@ fn live(options: &MqttOptions) -> [(&'static str, String); 6] {
     ]
 }
 
+/// The rest of TLS beside certificates: its time limit, and how it knows who comes in.
+type TlsRules = (Option<Duration>, bool, BTreeSet<String>);
+
 /// The others. A port that the system chose stays what it is.
-fn fixed(options: &MqttOptions, bound: Option<u16>) -> MqttOptions {
+fn fixed(options: &MqttOptions, bound: Option<u16>) -> (MqttOptions, Option<TlsRules>) {
     let default = MqttOptions::default();
     let mut fixed = MqttOptions {
         tls: None,
@@ -55,5 +59,6 @@ fn fixed(options: &MqttOptions, bound: Option<u16>) -> MqttOptions {
     if fixed.listener.port == Some(Port::Random) {
         fixed.listener.port = bound.map(Port::Fixed);
     }
-    fixed
+    let rules = |tls: &TlsOptions| (tls.timeout, tls.verify_and_map, tls.pinned_certs.clone());
+    (fixed, options.tls.as_ref().map(rules))
 }

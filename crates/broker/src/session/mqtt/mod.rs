@@ -130,7 +130,12 @@ impl Session {
             ClientPacket::PubRel(release) => self.release(shard, release.packet_id),
             // Nothing was sent that these could be about.
             ClientPacket::PubAck(ack) => self.log_step("PUBACK", ack.packet_id),
-            ClientPacket::PubRec(ack) => self.log_step("PUBREC", ack.packet_id),
+            ClientPacket::PubRec(ack) => {
+                let id = ack.packet_id;
+                self.log_step("PUBREC", id);
+                let release = ServerPacket::PubRel(AckPacket::success(id));
+                self.answer(shard, &release, format_args!("PUBREL pi={id}"));
+            }
             ClientPacket::PubComp(ack) => self.log_step("PUBCOMP", ack.packet_id),
             ClientPacket::PingReq => {
                 self.log_packet("PINGREQ");
@@ -177,11 +182,13 @@ impl Session {
         if let Refusal::ReturnCode(code) = malformed.refusal {
             self.log_sent(format_args!("CONNACK sp=false rc={code}"));
         }
-        self.log(LogLevel::Error, format_args!("{malformed}"));
-        match malformed.fault {
-            PacketFault::TooLong(..) => CloseReason::MaximumPayload,
-            _ => CloseReason::ProtocolViolation,
+        if let PacketFault::TooLong(size, _) = malformed.fault {
+            let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
+            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+            return CloseReason::MaximumPayload;
         }
+        self.log(LogLevel::Error, format_args!("{malformed}"));
+        CloseReason::ProtocolViolation
     }
 
     /// Answers a CONNECT.
