@@ -16,10 +16,12 @@ use crate::protocol_log::Direction;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use myelin_mqtt::packet::{Exchange, Level, Properties, PublishHeader, Qos};
+use myelin_mqtt::sparkplug::{self, Lifecycle};
 use myelin_mqtt::topic::{self, TopicFault};
 use myelin_wire::encode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Payloads of at least this size stay where all receivers share them.
 const SHARED_PAYLOAD: usize = 4 * 1024;
@@ -31,6 +33,8 @@ pub(super) struct MqttTargets {
     pub(super) cohort: Option<CohortId>,
     /// The subject that they see.
     subject: Box<[u8]>,
+    /// What it says of a device, with Sparkplug B.
+    lifecycle: Option<Lifecycle>,
 }
 
 impl MqttTargets {
@@ -62,8 +66,8 @@ impl MqttTargets {
             let (alike, apart): (Vec<_>, Vec<_>) = subs.into_iter().partition(can_share);
             let mut push = |subs: Vec<Arc<Subscription>>, cohort| {
                 if !subs.is_empty() {
-                    let subject = subject.as_slice().into();
-                    targets.push(RouteTarget::Mqtt(Box::new(Self { subs, cohort, subject })));
+                    let (lifecycle, subject) = (Lifecycle::of_subject(&subject), subject.as_slice().into());
+                    targets.push(RouteTarget::Mqtt(Box::new(Self { subs, cohort, subject, lifecycle })));
                 }
             };
             let members = || alike.iter().map(|sub| Arc::clone(sub.conn())).collect();
@@ -111,7 +115,10 @@ impl Shard {
         let mut rendering = std::mem::take(&mut self.rendering);
         let (subject, tail) = (&mut rendering.body, &mut rendering.tail);
         subject.clear();
-        topic::name_to_subject(topic, subject)?;
+        if let Err(fault) = topic::name_to_subject(topic, subject) {
+            self.rendering = rendering;
+            return Err(fault);
+        }
         tail.clear();
         encode::number(tail, HEADER.len());
         tail.push(b' ');
@@ -146,6 +153,7 @@ pub(super) struct MqttFrame<'a> {
     shared_payload: Option<&'a Bytes>,
     /// The subject that stands for the topic.
     subject: &'a [u8],
+    is_retained: bool,
 }
 
 impl<'a> MqttFrame<'a> {
@@ -194,21 +202,38 @@ impl Fanout<'_> {
             return None;
         }
         let message = self.message;
-        let payload = &message.body[message.header_len..];
-        let subject = if message.to.is_empty() { &*targets.subject } else { message.subject };
+        let (subject, lifecycle) = match message.to.is_empty() {
+            true => (&*targets.subject, targets.lifecycle),
+            false => (message.subject, Lifecycle::of_subject(message.subject)),
+        };
+        let (mut dated, mut shared_tail) = (Vec::new(), self.shared_tail);
+        let mut payload = &message.body[message.header_len..];
+        if lifecycle == Some(Lifecycle::Death) {
+            sparkplug::dated_death(payload, self.unix_ms(), &mut dated);
+            (payload, shared_tail) = (&dated, None);
+        }
         let exchange = Exchange::AtMostOnce;
         let header = PublishHeader::new(Level::V3, exchange, subject, Properties::EMPTY, payload.len())?;
+        // Compat: certificates are messages like others, and retained for those who get them.
+        let is_retained = lifecycle == Some(Lifecycle::Certificate);
+        let header = if is_retained { header.retain() } else { header };
         let mut head = std::mem::take(self.head);
         head.clear();
         header.write(&mut head);
-        let shared = self.shared_tail.filter(|_| payload.len() >= SHARED_PAYLOAD).map(|tail| {
+        let shared = shared_tail.filter(|_| payload.len() >= SHARED_PAYLOAD).map(|tail| {
             let end = tail.len() - b"\r\n".len();
             tail.slice(end - payload.len()..end)
         });
-        let staged =
-            stage(self, MqttFrame { head: &head, payload, shared_payload: shared.as_ref(), subject });
+        let shared_payload = shared.as_ref();
+        let staged = stage(self, MqttFrame { head: &head, payload, shared_payload, subject, is_retained });
         *self.head = head;
         Some(staged)
+    }
+
+    #[cold]
+    fn unix_ms(&self) -> u64 {
+        let wall = self.broker.wall(self.from.now).duration_since(SystemTime::UNIX_EPOCH);
+        wall.map_or(0, |wall| wall.as_millis() as u64)
     }
 
     /// Whether the message is on its way to the clients of a consumer. Compat: MQTT clients that
@@ -235,8 +260,8 @@ impl Fanout<'_> {
         let mut topic = Vec::new();
         topic::subject_to_topic(frame.subject, &mut topic);
         let topic = String::from_utf8_lossy(&topic);
-        let size = frame.payload.len();
-        let line = format_args!("PUBLISH {topic} dup=false QoS=0 retain=false size={size}");
+        let (retain, size) = (frame.is_retained, frame.payload.len());
+        let line = format_args!("PUBLISH {topic} dup=false QoS=0 retain={retain} size={size}");
         self.broker.log_protocol_line(conn, Direction::Out, line);
     }
 }

@@ -5,8 +5,10 @@ use crate::log::Level as LogLevel;
 use crate::session::SessionState;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    Properties, Qos, ServerPacket, SubAckPacket, SubscribePacket, UnsubAckPacket, UnsubscribePacket,
+    PacketId, Properties, Qos, ServerPacket, SubAckPacket, SubscribePacket, UnsubAckPacket, UnsubscribePacket,
 };
+use myelin_mqtt::records::LEVEL_ABOVE_SUFFIX;
+use myelin_mqtt::streams::is_internal;
 use myelin_mqtt::topic;
 use myelin_wire::error::Quoted;
 use smallvec::SmallVec;
@@ -15,32 +17,41 @@ use std::time::Instant;
 /// Code of a filter that is refused.
 const FAILURE: u8 = 0x80;
 
-/// Subjects of the server's own: nobody listens to them by MQTT.
-const INTERNAL: &[u8] = b"$MQTT.";
-
-/// Behind the name of the subscription to the level above a `#`.
-const LEVEL_ABOVE: &[u8] = b" fwc";
-
 impl Session {
     pub(super) fn subscribe_packet(&mut self, shard: &mut Shard, packet: &SubscribePacket<'_>, now: Instant) {
         let id = packet.packet_id;
+        if self.logs_protocol {
+            let filters = packet.filters.iter().map(|(filter, options)| (filter, Some(options.max_qos)));
+            self.log_filters("SUBSCRIBE", filters, id);
+        }
         let mut codes = SmallVec::<[u8; 8]>::new();
-        let mut line = String::from("SUBSCRIBE [");
         let mut subject = Vec::new();
-        for (filter, options) in packet.filters.iter() {
+        for (filter, _) in packet.filters.iter() {
             subject.clear();
             let is_valid = self.subject_of(filter, &mut subject);
-            if self.logs_protocol {
-                let separator = if codes.is_empty() { "" } else { ", " };
-                let (shown, qos) = (String::from_utf8_lossy(&subject), options.max_qos as u8);
-                line += &format!("{separator}{filter} ({shown}) QoS={qos}");
-            }
             let is_granted = is_valid && self.listen(shard, &subject, now);
             codes.push(if is_granted { Qos::AtMostOnce as u8 } else { FAILURE });
         }
-        self.log_packet(format_args!("{line}] pi={id}"));
         let ack = SubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
         self.answer(shard, &ServerPacket::SubAck(ack), format_args!("SUBACK pi={id}"));
+    }
+
+    #[cold]
+    fn log_filters<'p>(
+        &self,
+        name: &str,
+        filters: impl Iterator<Item = (&'p str, Option<Qos>)>,
+        id: PacketId,
+    ) {
+        let shown = filters.map(|(filter, qos)| {
+            let mut subject = Vec::new();
+            // One that has no subject is shown without.
+            let _ = topic::filter_to_subject(filter, &mut subject);
+            let qos = qos.map(|qos| format!(" QoS={}", qos as u8)).unwrap_or_default();
+            format!("{filter} ({}){qos}", String::from_utf8_lossy(&subject))
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        self.log_packet(format_args!("{name} [{shown}] pi={id}"));
     }
 
     /// Appends the subject of a filter. False: it has none.
@@ -56,7 +67,7 @@ impl Session {
     /// Subscribes to a pattern, and to the level above it where it ends with `#`. Answers whether
     /// that is allowed.
     fn listen(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
-        if pattern.starts_with(INTERNAL) {
+        if is_internal(pattern) {
             return false;
         }
         let had_it = self.conn.subscription(pattern).is_some();
@@ -64,7 +75,8 @@ impl Session {
             return false;
         }
         let Some(above) = topic::level_above(pattern) else { return true };
-        let is_allowed = self.listen_once(shard, above, &[above, LEVEL_ABOVE].concat(), now);
+        let is_allowed =
+            self.listen_once(shard, above, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat(), now);
         if !is_allowed && !had_it {
             self.forget(shard, pattern);
         }
@@ -81,23 +93,19 @@ impl Session {
 
     pub(super) fn unsubscribe_packet(&mut self, shard: &mut Shard, packet: &UnsubscribePacket<'_>) {
         let id = packet.packet_id;
-        let mut line = String::from("UNSUBSCRIBE [");
+        if self.logs_protocol {
+            self.log_filters("UNSUBSCRIBE", packet.filters.iter().map(|filter| (filter, None)), id);
+        }
         let mut subject = Vec::new();
-        for (at, filter) in packet.filters.iter().enumerate() {
+        for filter in packet.filters.iter() {
             subject.clear();
-            let is_valid = self.subject_of(filter, &mut subject);
-            if self.logs_protocol {
-                let separator = if at == 0 { "" } else { ", " };
-                line += &format!("{separator}{filter} ({})", String::from_utf8_lossy(&subject));
-            }
-            if is_valid {
+            if self.subject_of(filter, &mut subject) {
                 self.forget(shard, &subject);
                 if let Some(above) = topic::level_above(&subject) {
-                    self.forget(shard, &[above, LEVEL_ABOVE].concat());
+                    self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
                 }
             }
         }
-        self.log_packet(format_args!("{line}] pi={id}"));
         let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &[] };
         self.answer(shard, &ServerPacket::UnsubAck(ack), format_args!("UNSUBACK pi={id}"));
     }

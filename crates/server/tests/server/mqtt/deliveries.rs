@@ -72,14 +72,25 @@ fn filters_match_as_mqtt_says() {
                 assert_eq!(peer.message().topic, *topic, "{filter}");
             }
             assert_eq!(peer.barrier(), [], "{filter}");
-            peer.unsubscribe(&[filter]);
-            publisher.publish(matching[0], "x");
-            publisher.barrier();
-            assert_eq!(peer.barrier(), [], "{filter}");
             peer.disconnect();
             peer.rest();
         }
     }
+}
+
+/// Compat: the reference goes on to deliver the level above a `#`.
+#[test]
+fn nothing_comes_of_a_filter_that_is_given_up() {
+    let server = server("", "");
+    let mut peer = Peer::connect(address(&server), "gives-up");
+    for filter in ["#", "+", "a/#", "a", "$x/#"] {
+        peer.subscribe(&[filter]);
+        peer.unsubscribe(&[filter]);
+        ["a", "a/b", "$x"].into_iter().for_each(|topic| peer.publish(topic, "x"));
+        assert_eq!(peer.barrier(), [], "{filter}");
+    }
+    peer.unsubscribe(&["never"]);
+    assert_eq!(server.page("/connz?subs=1")["connections"][0]["subscriptions"], 0);
 }
 
 #[test]
@@ -142,7 +153,6 @@ fn permissions_are_asked_at_subscribe_at_publish_and_at_delivery() {
         for topic in ["no", "in/no", "ok", "in/yes"] {
             peer.publish(topic, "mine");
         }
-        peer.barrier();
         server.wait_for_log("Publish Violation - Subject \"in.no\"");
         let topics = |messages: Vec<super::peer::Delivered>| -> Vec<String> {
             messages.into_iter().map(|message| message.topic).collect()
@@ -173,7 +183,7 @@ fn accounts_let_each_other_have_what_they_export() {
             let connect = myelin_mqtt::packet::ConnectPacket { user_name: Some(user), password, ..connect };
             Peer::enter(address(server), &connect)
         };
-        let (mut a, mut b) = (login("same id", "a"), login("other", "b"));
+        let (mut a, mut b) = (login("first", "a"), login("other", "b"));
         let mut second = login("third", "b");
         a.subscribe(&["ask", "to/+"]);
         b.subscribe(&["#"]);
@@ -296,4 +306,24 @@ fn interest_crosses_a_cluster() {
     crate::eventually("the parent level", || {
         peer.barrier().iter().any(|message| message.shown() == ("far", "parent"))
     });
+}
+
+/// Sparkplug B: a death has the time of its delivery, a certificate is retained.
+#[test]
+fn births_and_deaths_of_devices_are_known() {
+    for server in &servers("", "") {
+        let mut peer = Peer::connect(address(server), "sparkplug");
+        peer.subscribe(&["spBv1.0/#", "$sparkplug/certificates/#"]);
+        // Field 1, a varint: 1; field 3: 7.
+        peer.send(&ClientPacket::Publish(message("spBv1.0/g/NDEATH/e", &[8, 1, 0x18, 7])));
+        let death = peer.message();
+        assert_eq!((&death.topic[..], death.payload[0]), ("spBv1.0/g/NDEATH/e", 8));
+        assert!(death.payload.len() > 6 && death.payload.ends_with(&[0x18, 7]), "{death:?}");
+        peer.send(&ClientPacket::Publish(message("spBv1.0/g/NDATA/e", &[8, 1])));
+        assert_eq!(peer.message().payload, [8, 1]);
+        let mut raw = nats(server, "");
+        raw.publish("$sparkplug.certificates.spBv1//0.g.NBIRTH.e", "born");
+        raw.barrier();
+        assert_eq!(peer.take(2)[0], 0x31);
+    }
 }
