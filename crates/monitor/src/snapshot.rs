@@ -9,6 +9,7 @@ mod gateways;
 mod health;
 mod jetstream;
 mod journal;
+mod mqtt;
 mod runtime;
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +36,7 @@ pub use jetstream::{
     VarzJetStreamLimits,
 };
 pub use journal::JournalSnapshot;
+pub use mqtt::MqttConfig;
 pub use runtime::{QueueSnapshot, RuntimeSnapshot, ThreadSnapshot};
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
@@ -286,52 +288,6 @@ pub struct ServerIdentity {
     /// Addresses advertised to WebSocket clients, left out when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ws_connect_urls: Vec<String>,
-}
-
-/// The `mqtt` section of `/varz`; what is empty, zero or false is left out.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct MqttConfig {
-    /// The address of the listener.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub host: String,
-    /// Its port, as it is bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// Whom clients without credentials are taken for.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub no_auth_user: String,
-    /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub auth_timeout: f64,
-    /// Whether certificates name users.
-    #[serde(skip_serializing_if = "is_false")]
-    pub tls_map: bool,
-    /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub tls_timeout: f64,
-    /// Keys of clients that are accepted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tls_pinned_certs: Vec<String>,
-    /// The JetStream domain of sessions and messages.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub js_domain: String,
-    /// Written in nanoseconds.
-    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
-    pub ack_wait: Duration,
-    /// Messages on their way to one subscription.
-    #[serde(skip_serializing_if = "is_none_pending")]
-    pub max_ack_pending: u16,
-    /// Whether authorities are asked about the certificates of clients.
-    #[serde(skip_serializing_if = "is_false")]
-    pub tls_ocsp_peer_verify: bool,
-    /// When its certificate expires; written by the page.
-    #[serde(skip)]
-    pub tls_cert_not_after: Option<Timestamp>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
-fn is_none_pending(number: &u16) -> bool {
-    *number == 0
 }
 
 /// The `websocket` section of `/varz`; what is empty, zero or false is left out.

@@ -3,6 +3,7 @@
 mod addresses;
 mod control;
 mod links;
+mod listeners;
 mod log;
 
 use crate::cluster::GroupPart;
@@ -10,7 +11,6 @@ use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
 use crate::monitoring::{Addresses, Monitor};
-use crate::mqtt::MqttListening;
 use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
@@ -46,6 +46,7 @@ use tokio::task::JoinHandle;
 pub(crate) use addresses::BoundAddresses;
 use links::TlsOffers;
 pub(crate) use links::link_offer;
+use listeners::OtherListeners;
 pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -135,8 +136,7 @@ pub(crate) struct Server {
     pub(crate) jetstream: Option<RunningJetStream>,
     /// Operator mode.
     pub(crate) resolver: Option<resolver::RunningResolver>,
-    pub(crate) websocket: Option<websocket::Listening>,
-    pub(crate) mqtt: Option<MqttListening>,
+    pub(crate) others: OtherListeners,
     pub(crate) cluster: Option<cluster::RunningCluster>,
     pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
     pub(crate) gateways: Option<gateway::RunningGateways>,
@@ -189,24 +189,18 @@ impl Server {
         show_mail(&mailboxes, &monitor);
         let system = SystemServices::start(&broker, &monitor, log, &mailboxes, resolver.as_ref())?;
         system.running.iter().for_each(|running| ocsp.report_to(running.system()));
-        let websocket =
-            websocket::Listening::start(options, offers.websocket, mailboxes.clone(), &permits, log)
-                .map_err(StartError::new)?;
-        let websocket_address = websocket.as_ref().map(|listening| listening.address);
+        let of_others = (offers.websocket.take(), offers.mqtt.take());
+        let others = OtherListeners::start(options, of_others, (&mailboxes, &permits), log)
+            .map_err(StartError::new)?;
         let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
-        let websocket_port = websocket_address.map(|address| address.port());
-        let mqtt = MqttListening::start(options, offers.mqtt, &mailboxes, log).map_err(StartError::new)?;
-        let mqtt_port = mqtt.as_ref().map(|listening| listening.address.port());
-        monitor.set_addresses(Addresses {
-            client: address.port(),
-            websocket: websocket_port,
-            mqtt: mqtt_port,
-        });
+        let [websocket, mqtt] = others.ports();
+        monitor.set_addresses(Addresses { client: address.port(), websocket, mqtt });
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
+        let leaf_nodes =
+            leaf::start(options, parts, tls, (&monitor, &others.websocket)).map_err(StartError::new)?;
         let gateways = gateway::start(options, parts, (&monitor, offers.gateways), groups.as_ref())
             .map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
@@ -217,7 +211,7 @@ impl Server {
             control: control.handle(),
             is_dynamic,
             tls: offers.links,
-            websocket: websocket_port,
+            websocket,
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
             gateways: gateways.as_ref().map(|running| (&running.gateways, running.security())),
             groups,
@@ -227,7 +221,8 @@ impl Server {
         let accepting = supervise::spawn_guarding(accepting);
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
-        let addresses = BoundAddresses::new(address, monitoring, websocket_address);
+        let websocket = others.websocket.as_ref().map(|listening| listening.address);
+        let addresses = BoundAddresses::new(address, monitoring, websocket);
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
@@ -240,8 +235,7 @@ impl Server {
             monitor_tls,
             jetstream,
             resolver,
-            websocket,
-            mqtt,
+            others,
             cluster,
             leaf_nodes,
             gateways,
@@ -257,7 +251,7 @@ impl Server {
     pub(crate) fn write_ports_file(&mut self) {
         let Some(directory) = &self.loaded.options.server.ports_file_dir else { return };
         let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
-        let is_secure = self.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
+        let is_secure = self.others.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
         let websocket = self.addresses.websocket.map(|at| (if is_secure { "wss" } else { "ws" }, at));
         let of_links = if self.loaded.options.cluster.tls.is_some() { "tls" } else { "nats" };
         let listeners = ports::Listeners {
@@ -308,10 +302,7 @@ impl Server {
     async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
-        if let Some(websocket) = &mut self.websocket {
-            websocket.close().await;
-        }
-        self.mqtt.iter().for_each(MqttListening::abort);
+        self.others.close().await;
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop_accepting);
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
@@ -356,8 +347,7 @@ impl Server {
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop);
         self.gateways.iter().for_each(gateway::RunningGateways::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
-        self.websocket.iter().for_each(websocket::Listening::abort);
-        self.mqtt.iter().for_each(MqttListening::abort);
+        self.others.abort();
         if !self.accepting.is_finished() {
             self.accepting.abort();
             self.log.debug("Client accept loop exiting..");

@@ -85,7 +85,7 @@ impl Server {
         let bound = BoundPorts {
             client: self.addresses.client.port(),
             websocket: self.addresses.websocket.map(|address| address.port()),
-            mqtt: self.mqtt.as_ref().map(|listening| listening.address.port()),
+            mqtt: self.others.mqtt.as_ref().map(|listening| listening.address.port()),
             cluster: self.cluster.as_ref().map(|cluster| cluster.address.port()),
             leaf: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|address| address.port()),
         };
@@ -174,12 +174,12 @@ impl Server {
             ocsp::TlsListener::of(
                 new.websocket.tls.as_ref(),
                 websocket.as_mut().map(|(security, _)| &mut security.terms),
-                self.websocket.as_ref().and_then(Listening::staple),
+                self.others.websocket.as_ref().and_then(Listening::staple),
             ),
             ocsp::TlsListener::of(
                 new.mqtt.tls.as_ref(),
                 mqtt.as_mut().map(|offer| &mut offer.terms),
-                self.mqtt.as_ref().and_then(MqttListening::staple),
+                self.others.mqtt.as_ref().and_then(MqttListening::staple),
             ),
             links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, of_links)),
             ocsp::TlsListener::of_leaf_nodes(new.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
@@ -228,11 +228,11 @@ impl Server {
         self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
         clients.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
         self.client_tls.set(clients);
-        if let (Some(listening), Some((security, notes))) = (&self.websocket, websocket) {
+        if let (Some(listening), Some((security, notes))) = (&self.others.websocket, websocket) {
             notes.iter().for_each(|note| self.log.warn(note));
             listening.set_security(security);
         }
-        if let Some(listening) = &self.mqtt {
+        if let Some(listening) = &self.others.mqtt {
             mqtt.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
             listening.set_offer(mqtt);
         }
