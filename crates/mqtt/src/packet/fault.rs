@@ -2,7 +2,9 @@
 //!
 //! Compat: the texts of version 3.1.1 are nats-server's, which stand in logs.
 
-use super::{Level, Qos, ReasonCode};
+use super::exchange::Qos;
+use super::level::ProtocolLevel;
+use super::reason::ReasonCode;
 use myelin_wire::error::Quoted;
 use std::fmt;
 
@@ -17,19 +19,19 @@ pub struct Malformed {
 
 impl Malformed {
     /// A fault of somebody whose first packet is not through yet; `level` as far as it is known.
-    pub(super) fn before_connect(fault: PacketFault, level: Option<Level>) -> Self {
+    pub(super) fn before_connect(fault: PacketFault, level: Option<ProtocolLevel>) -> Self {
         let refusal = match level {
-            Some(Level::V5) => Refusal::ConnAck(fault.reason()),
+            Some(ProtocolLevel::V5) => Refusal::ConnAck(fault.reason()),
             _ => fault.return_code().map_or(Refusal::None, Refusal::ReturnCode),
         };
         Self { fault, refusal }
     }
 
     /// A fault of somebody who is connected.
-    pub(super) fn connected(fault: PacketFault, level: Level) -> Self {
+    pub(super) fn connected(fault: PacketFault, level: ProtocolLevel) -> Self {
         let refusal = match level {
-            Level::V3 => Refusal::None,
-            Level::V5 => Refusal::Disconnect(fault.reason()),
+            ProtocolLevel::V3 => Refusal::None,
+            ProtocolLevel::V5 => Refusal::Disconnect(fault.reason()),
         };
         Self { fault, refusal }
     }
