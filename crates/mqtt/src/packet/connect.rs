@@ -1,8 +1,8 @@
 //! CONNECT and CONNACK.
 
 use super::exchange::Qos;
-use super::fault::{PacketFault, PacketField};
-use super::fields::Fields;
+use super::fault::{PacketFault, PacketField, Said};
+use super::fields::{self, Fields};
 use super::kind::PacketKind;
 use super::level::ProtocolLevel;
 use super::limits::PacketLimits;
@@ -115,20 +115,22 @@ impl ConnectFlags {
 }
 
 impl<'a> ConnectPacket<'a> {
-    /// Reads a CONNECT; `known` becomes its version as soon as that is known.
+    /// Reads a CONNECT; `said` is filled as soon as that is known.
     pub(super) fn read(
         mut fields: Fields<'a>,
         limits: &PacketLimits,
-        known: &mut Option<ProtocolLevel>,
+        said: &mut Said<'a>,
     ) -> Result<Self, PacketFault> {
         let fields = &mut fields;
         let level = protocol(fields, limits.accepts_5)?;
-        *known = Some(level);
+        said.level = Some(level);
         let flags = ConnectFlags::read(fields, level, limits.accepts_qos2)?;
         let clean = flags.has(ConnectFlags::CLEAN);
         let keep_alive = fields.short(PacketField::KeepAlive)?;
         let properties = Properties::read(fields, level, PropertyPlace::Connect)?;
-        let client_id = client_id(fields, level, clean)?;
+        let client_id = fields.bytes(PacketField::ClientId)?;
+        said.client_id = Some(client_id);
+        let client_id = checked_client_id(client_id, level, clean)?;
         let will = match flags.has(ConnectFlags::WILL) {
             true => Some(Will::read(fields, level, flags)?),
             false => None,
@@ -181,12 +183,12 @@ fn protocol(fields: &mut Fields<'_>, accepts_5: bool) -> Result<ProtocolLevel, P
     }
 }
 
-/// Reads a client id.
+/// Checks a client id.
 ///
 /// Compat: characters that NATS cannot have in a name are refused, as by nats-server: a client id
 /// is a token of a subject, where QoS 2 messages are held. Stricter: all control characters, too.
-fn client_id<'a>(fields: &mut Fields<'a>, level: ProtocolLevel, clean: bool) -> Result<&'a str, PacketFault> {
-    let id = fields.text(PacketField::ClientId)?;
+fn checked_client_id(id: &[u8], level: ProtocolLevel, clean: bool) -> Result<&str, PacketFault> {
+    let id = fields::text(id, PacketField::ClientId)?;
     if id.is_empty() && level == ProtocolLevel::V3 && !clean {
         return Err(PacketFault::ClientIdEmpty);
     }

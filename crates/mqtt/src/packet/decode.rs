@@ -5,7 +5,7 @@ use super::client::ClientPacket;
 use super::connect::{ConnAckPacket, ConnectPacket};
 use super::disconnect::{AuthPacket, DisconnectPacket};
 use super::exchange::Qos;
-use super::fault::{Malformed, PacketFault};
+use super::fault::{Malformed, PacketFault, Said};
 use super::fields::Fields;
 use super::header::{FixedHeader, fixed_header};
 use super::kind::PacketKind;
@@ -44,8 +44,8 @@ pub fn decode<'a>(
     match level {
         Some(level) => from_client(buf, level, limits).map_err(|fault| Malformed::connected(fault, level)),
         None => {
-            let mut known = None;
-            first(buf, limits, &mut known).map_err(|fault| Malformed::before_connect(fault, known))
+            let mut said = Said::default();
+            first(buf, limits, &mut said).map_err(|fault| Malformed::before_connect(fault, &said))
         }
     }
 }
@@ -96,7 +96,7 @@ fn bounded(header: &FixedHeader, most: Option<u32>) -> Result<(), PacketFault> {
 fn first<'a>(
     buf: &'a [u8],
     limits: &PacketLimits,
-    known: &mut Option<ProtocolLevel>,
+    said: &mut Said<'a>,
 ) -> Result<Decoded<ClientPacket<'a>>, PacketFault> {
     let Some(&first) = buf.first() else { return Ok(Decoded::Need(SHORTEST)) };
     if PacketKind::of(first) != Some(PacketKind::Connect) {
@@ -110,7 +110,7 @@ fn first<'a>(
     match frame(buf, |header| bounded(header, Some(limits.max_connect)))? {
         FramedPacket::Need(len) => Ok(Decoded::Need(len)),
         FramedPacket::Whole(fields, len) => {
-            let connect = ConnectPacket::read(fields, limits, known)?;
+            let connect = ConnectPacket::read(fields, limits, said)?;
             Ok(Decoded::Packet(ClientPacket::Connect(connect), len))
         }
     }

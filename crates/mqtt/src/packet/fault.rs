@@ -15,16 +15,26 @@ pub struct Malformed {
     pub fault: PacketFault,
     /// The packet to send before the connection is closed.
     pub refusal: Refusal,
+    /// Client id in a CONNECT, as far as it could be read: any bytes. The log names the connection
+    /// by it.
+    pub client_id: Option<Box<[u8]>>,
+}
+
+/// Parts of a CONNECT that were read before its fault.
+#[derive(Debug, Default)]
+pub(super) struct Said<'a> {
+    pub(super) level: Option<ProtocolLevel>,
+    pub(super) client_id: Option<&'a [u8]>,
 }
 
 impl Malformed {
-    /// A fault of somebody whose first packet is not through yet; `level` as far as it is known.
-    pub(super) fn before_connect(fault: PacketFault, level: Option<ProtocolLevel>) -> Self {
-        let refusal = match level {
+    /// A fault of somebody whose first packet is not through yet.
+    pub(super) fn before_connect(fault: PacketFault, said: &Said<'_>) -> Self {
+        let refusal = match said.level {
             Some(ProtocolLevel::V5) => Refusal::ConnAck(fault.reason()),
             _ => fault.return_code().map_or(Refusal::None, Refusal::ReturnCode),
         };
-        Self { fault, refusal }
+        Self { fault, refusal, client_id: said.client_id.map(Box::from) }
     }
 
     /// A fault of somebody who is connected.
@@ -33,7 +43,7 @@ impl Malformed {
             ProtocolLevel::V3 => Refusal::None,
             ProtocolLevel::V5 => Refusal::Disconnect(fault.reason()),
         };
-        Self { fault, refusal }
+        Self { fault, refusal, client_id: None }
     }
 }
 

@@ -101,6 +101,19 @@ fn connects() {
 }
 
 #[test]
+fn the_client_id_is_told_once_it_is_read() {
+    let told = |rest: &str| {
+        let bytes = hex(&packet(0x10, &format!("{V3} {rest}")));
+        decode(&bytes, None, &LIMITS).unwrap_err().client_id.map(Vec::from)
+    };
+    assert_eq!(told("01 0000 0001 61"), None);
+    assert_eq!(told("02 0000 0002 61"), None);
+    assert_eq!(told("02 0000 0001 ff"), Some(b"\xff".to_vec()));
+    assert_eq!(told("00 0000 0000"), Some(Vec::new()));
+    assert_eq!(told("82 0000 0001 61 0000"), Some(b"a".to_vec()));
+}
+
+#[test]
 fn connects_with_properties() {
     let rows: &[(&str, &str, &str)] = &[
         ("", "error reading property length: EOF", "81"),
