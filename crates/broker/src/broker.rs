@@ -16,7 +16,6 @@ use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
-use crate::mqtt_clients::MqttClients;
 use crate::mqtt_origin::MqttOrigin;
 use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
@@ -44,7 +43,6 @@ pub struct Broker {
     pub(crate) callouts: OnceLock<Arc<Callouts>>,
     client_events: OnceLock<Arc<dyn ClientEvents>>,
     pub(crate) registry: Registry,
-    pub(crate) mqtt_clients: MqttClients,
     conn_shared: Arc<ConnShared>,
     traffic: AllTraffic,
     pub(crate) log: LimitedLog,
@@ -104,7 +102,6 @@ impl Broker {
             callouts: OnceLock::new(),
             client_events: OnceLock::new(),
             registry: Registry::default(),
-            mqtt_clients: MqttClients::default(),
             services: Conn::of_services(&conn_shared),
             conn_shared,
             traffic: AllTraffic::default(),

@@ -60,6 +60,7 @@ mod listener_info;
 mod log;
 mod message_trace;
 mod mqtt_clients;
+mod mqtt_message;
 mod mqtt_origin;
 mod outbox;
 mod protocol_log;

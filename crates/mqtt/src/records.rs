@@ -5,7 +5,7 @@
 //! | record | where | form |
 //! |---|---|---|
 //! | [`SessionRecord`] | [`streams::SESSIONS`] | JSON |
-//! | [`RetainedMessage`] | [`streams::RETAINED`] | headers `Nmqtt-R…`, and the payload; once JSON |
+//! | [`RetainedMessage`] | [`streams::RETAINED`] | headers `Nmqtt-R…`, payload; once JSON |
 //! | [`MessageMark`] | [`streams::MESSAGES`], [`streams::HELD`] | headers `Nmqtt-…` |
 //! | [`pubrel_header`] | [`streams::OUT`] | header `Nmqtt-PubRel` |
 
@@ -100,7 +100,7 @@ impl SessionRecord {
     /// Reads a record.
     ///
     /// # Errors
-    /// What is wrong with the JSON.
+    /// Fault of the JSON.
     pub fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
@@ -201,6 +201,8 @@ struct RetainedJson {
 
 impl<'a> RetainedMessage<'a> {
     /// Reads a message of the stream; its subject says the topic.
+    ///
+    /// Compat: one in JSON is taken, as nats-server wrote them once.
     ///
     /// # Errors
     /// When it is none.
@@ -353,4 +355,233 @@ pub fn pubrel_header(packet_id: u16, out: &mut Vec<u8>) {
 pub fn pubrel_id(block: &[u8]) -> Option<u16> {
     let digits = std::str::from_utf8(header::get(block, PUBREL.as_bytes())?).ok()?;
     digits.parse().ok().filter(|id| *id != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Record of a session with subscriptions of each QoS, by nats-server 2.15.2.
+    const SESSION: &str = concat!(
+        r#"{"origin":"RMLnaEVd","id":"dev-1","subs":{"one.\u003e":1,"plain.*":0,"#,
+        r#""two.\u003cb\u003e\u0026c":2},"cons":{"one fwc":{"durable_name":"3C3akiUI_6rZYzUwgqhFOqzcaDNpMyo","#,
+        r#""deliver_policy":"new","ack_policy":"explicit","ack_wait":30000000000,"#,
+        r#""filter_subject":"$MQTT.msgs.one","replay_policy":"instant","max_ack_pending":1024,"#,
+        r#""deliver_subject":"$MQTT.sub.6rZYzUwgqhFOqzcaDNpMww","num_replicas":0},"#,
+        r#""one.\u003e":{"durable_name":"3C3akiUI_6rZYzUwgqhFOqzcaDNpMrK","deliver_policy":"new","#,
+        r#""ack_policy":"explicit","ack_wait":30000000000,"filter_subject":"$MQTT.msgs.one.\u003e","#,
+        r#""replay_policy":"instant","max_ack_pending":1024,"#,
+        r#""deliver_subject":"$MQTT.sub.6rZYzUwgqhFOqzcaDNpMpS","num_replicas":0},"#,
+        r#""two.\u003cb\u003e\u0026c":{"durable_name":"3C3akiUI_6rZYzUwgqhFOqzcaDNpNA2","#,
+        r#""deliver_policy":"new","ack_policy":"explicit","ack_wait":30000000000,"#,
+        r#""filter_subject":"$MQTT.msgs.two.\u003cb\u003e\u0026c","replay_policy":"instant","#,
+        r#""max_ack_pending":1024,"deliver_subject":"$MQTT.sub.6rZYzUwgqhFOqzcaDNpN8A","num_replicas":0}},"#,
+        r#""pubrel":{"durable_name":"$MQTT_PUBREL_3C3akiUI","deliver_policy":"new","ack_policy":"explicit","#,
+        r#""ack_wait":30000000000,"filter_subject":"$MQTT.out.pubrel.3C3akiUI","replay_policy":"instant","#,
+        r#""max_ack_pending":1024,"deliver_subject":"$MQTT.deliver.pubrel.3C3akiUI","num_replicas":0}}"#,
+    );
+
+    #[test]
+    fn hashes_are_those_of_nats_server() {
+        assert_eq!(session_hash("dev-1"), "3C3akiUI");
+        assert_eq!(session_hash("pub-1"), "AYDzbEV1");
+        assert_eq!(session_hash("p1"), "y7J4SswZ");
+    }
+
+    #[test]
+    fn a_session_is_read_and_written_as_by_nats_server() {
+        let record = SessionRecord::decode(SESSION.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(record.encode()).unwrap(), SESSION);
+        assert_eq!((record.id.as_str(), record.clean), ("dev-1", false));
+        assert_eq!(record.subs["two.<b>&c"], 2);
+        let hash = session_hash(&record.id);
+        assert_eq!(record.pubrel, Some(ConsumerRecord::of_pubrels(&hash)));
+        let consumer =
+            ConsumerRecord::of_subscription(&hash, "one", "6rZYzUwgqhFOqzcaDNpMyo", "6rZYzUwgqhFOqzcaDNpMww");
+        assert_eq!(record.cons[&format!("one{LEVEL_ABOVE_SUFFIX}")], Some(consumer));
+    }
+
+    #[test]
+    fn a_clean_session_says_little() {
+        let json = br#"{"origin":"RMLnaEVd","id":"pub-1","clean":true}"#;
+        let record = SessionRecord::decode(json).unwrap();
+        assert_eq!(record.encode(), json);
+        assert!(record.clean && record.subs.is_empty());
+    }
+
+    #[test]
+    fn nulls_and_unknown_fields_are_nothing() {
+        let json = br#"{"id":null,"clean":null,"subs":null,"cons":{"a":null},"pubrel":null,"later":[1]}"#;
+        let record = SessionRecord::decode(json).unwrap();
+        let nobody = BTreeMap::from([("a".to_owned(), None)]);
+        assert_eq!(record, SessionRecord { cons: nobody, ..SessionRecord::default() });
+        for json in [&b""[..], b"1", b"{\"subs\":{\"a\":256}}", b"{\"id\":1}"] {
+            assert!(SessionRecord::decode(json).is_err());
+        }
+    }
+
+    fn written(message: &RetainedMessage<'_>, subject: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.write_header(subject.as_bytes(), &mut out);
+        out
+    }
+
+    #[test]
+    fn retained_messages_are_those_of_nats_server() {
+        for (subject, header, flags, qos) in [
+            ("one.a", "Nmqtt-RTopic:one/a\r\nNmqtt-RFlags:3\r\nNmqtt-ROrigin:RMLnaEVd\r\n", 3, 1),
+            (
+                "/.lead./.x//y",
+                "Nmqtt-RTopic:/lead//x.y\r\nNmqtt-RFlags:5\r\nNmqtt-ROrigin:RMLnaEVd\r\n",
+                5,
+                2,
+            ),
+            ("a", "Nmqtt-RTopic:a\r\nNmqtt-RFlags:d\r\nNmqtt-RSource:alice\r\n", 13, 2),
+        ] {
+            let header = format!("NATS/1.0\r\n{header}\r\n");
+            let message = RetainedMessage::decode(header.as_bytes(), b"body").unwrap();
+            assert_eq!((message.flags, message.qos() as u8, message.removes()), (flags, qos, false));
+            assert_eq!(&*message.payload, b"body");
+            assert_eq!(String::from_utf8(written(&message, subject)).unwrap(), header);
+        }
+    }
+
+    #[test]
+    fn a_retained_message_without_payload_removes() {
+        let header = b"NATS/1.0\r\nNmqtt-RTopic:gone/now\r\nNmqtt-RFlags:-3\r\n\r\n";
+        let message = RetainedMessage::decode(header, b"").unwrap();
+        assert_eq!((message.flags, message.removes()), (3, true));
+        assert_eq!(written(&message, "gone.now"), header);
+    }
+
+    #[test]
+    fn old_retained_messages_are_json() {
+        let json = br#"{"origin":"o","subject":"a","topic":"a","msg":"AP8=","flags":3,"source":"u"}"#;
+        let message = RetainedMessage::decode(b"", json).unwrap();
+        let wanted = RetainedMessage {
+            flags: 3,
+            origin: "o".into(),
+            source: "u".into(),
+            payload: vec![0, 0xff].into(),
+        };
+        assert_eq!(message, wanted);
+    }
+
+    #[test]
+    fn retained_messages_with_faults() {
+        for value in ["f", "10", "6", "x", "-", "--1", "+1", "100000000"] {
+            let header = format!("NATS/1.0\r\nNmqtt-RFlags:{value}\r\n\r\n");
+            let fault = RetainedMessage::decode(header.as_bytes(), b"x").unwrap_err();
+            assert_eq!(fault, RecordFault::RetainedFlags, "{value}");
+        }
+        for body in [&b""[..], b"null", b"x", b"{\"msg\":\"!\"}", b"{\"flags\":256}"] {
+            let fault = RetainedMessage::decode(b"", body).unwrap_err();
+            assert_eq!(fault.to_string(), "invalid retained message", "{body:?}");
+        }
+        assert_eq!(RecordFault::RetainedFlags.to_string(), "invalid retained message flags");
+    }
+
+    #[test]
+    fn a_user_writes_no_headers() {
+        let message = RetainedMessage {
+            flags: 1,
+            origin: "o".into(),
+            source: "u\r\nNmqtt-RFlags:5".into(),
+            payload: (&b"x"[..]).into(),
+        };
+        let header = b"NATS/1.0\r\nNmqtt-RTopic:a\r\nNmqtt-RFlags:1\r\nNmqtt-ROrigin:o\r\n\r\n";
+        assert_eq!(written(&message, "a"), header);
+    }
+
+    #[test]
+    fn marks_are_those_of_nats_server() {
+        let held = HeldMark { flags: 5, subject: b"two.<b>&c", mapped: b"" };
+        let mapped = HeldMark { flags: 0xc, subject: b"to", mapped: b"from" };
+        assert!(held.is_retained() && !mapped.is_retained());
+        for (mark, id, block) in [
+            (MessageMark { qos: Qos::AtLeastOnce, held: None }, None, "Nmqtt-Pub:1\r\n"),
+            (
+                MessageMark { qos: Qos::ExactlyOnce, held: None },
+                Some(released_id(2)),
+                "Nmqtt-Pub:2\r\nNats-Msg-Id:q2-2\r\n",
+            ),
+            (
+                MessageMark { qos: Qos::ExactlyOnce, held: Some(held) },
+                None,
+                "Nmqtt-Pub:25\r\nNmqtt-Subject:two.<b>&c\r\n",
+            ),
+            (
+                MessageMark { qos: Qos::ExactlyOnce, held: Some(mapped) },
+                None,
+                "Nmqtt-Pub:2c\r\nNmqtt-Subject:to\r\nNmqtt-Mapped:from\r\n",
+            ),
+        ] {
+            let block = format!("NATS/1.0\r\n{block}\r\n");
+            let mut out = Vec::new();
+            mark.write(id.as_deref(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), block);
+            assert_eq!(MessageMark::of(block.as_bytes()), Some(mark));
+        }
+        // Written before there were flags.
+        let old = b"NATS/1.0\r\nNmqtt-Pub:2\r\nNmqtt-Subject:a\r\n\r\n";
+        let held = Some(HeldMark { flags: 0, subject: b"a", mapped: b"" });
+        assert_eq!(MessageMark::of(old), Some(MessageMark { qos: Qos::ExactlyOnce, held }));
+        for block in
+            ["", "NATS/1.0\r\n\r\n", "NATS/1.0\r\nNmqtt-Pub:3\r\n\r\n", "NATS/1.0\r\nNmqtt-Pub:\r\n\r\n"]
+        {
+            assert_eq!(MessageMark::of(block.as_bytes()), None, "{block:?}");
+        }
+    }
+
+    #[test]
+    fn pubrels_have_their_identifier() {
+        let mut out = Vec::new();
+        pubrel_header(2, &mut out);
+        assert_eq!(out, b"NATS/1.0\r\nNmqtt-PubRel:2\r\n\r\n");
+        assert_eq!(pubrel_id(&out), Some(2));
+        for value in ["0", "65536", "x", ""] {
+            assert_eq!(pubrel_id(format!("NATS/1.0\r\nNmqtt-PubRel:{value}\r\n\r\n").as_bytes()), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sessions_come_back(
+            id in "\\PC{0,12}",
+            clean in any::<bool>(),
+            subs in prop::collection::btree_map("\\PC{1,12}", 0u8..3, 0..4),
+            names in prop::collection::btree_map("[a-z.*>]{1,8}", "[A-Za-z0-9]{1,22}", 0..4),
+        ) {
+            let hash = session_hash(&id);
+            let consumer = |(pattern, name): (String, String)| {
+                let consumer = ConsumerRecord::of_subscription(&hash, &pattern, &name, &name);
+                (pattern, Some(consumer))
+            };
+            let cons = names.into_iter().map(consumer).collect();
+            let record = SessionRecord { origin: hash.clone(), id, clean, subs, cons, pubrel: None };
+            prop_assert_eq!(SessionRecord::decode(&record.encode()).unwrap(), record);
+        }
+
+        #[test]
+        fn retained_messages_come_back(
+            flags in (0u8..15).prop_filter("no QoS 3", |flags| flags & 6 != 6),
+            origin in "[A-Za-z0-9]{0,8}",
+            source in "[^\\p{Cc} ]{0,8}",
+            payload in prop::collection::vec(any::<u8>(), 0..8),
+            name in "[a-c/.]{1,8}",
+        ) {
+            let mut subject = Vec::new();
+            topic::name_to_subject(&name, &mut subject).unwrap();
+            let message = RetainedMessage {
+                flags,
+                origin: origin.into(),
+                source: source.into(),
+                payload: payload.as_slice().into(),
+            };
+            let mut header = Vec::new();
+            message.write_header(&subject, &mut header);
+            prop_assert_eq!(RetainedMessage::decode(&header, &payload), Ok(message));
+        }
+    }
 }

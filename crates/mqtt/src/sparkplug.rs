@@ -8,8 +8,7 @@ use myelin_stdx::varint;
 /// Beginning of the topic of a certificate, in front of the topic of the birth.
 pub const CERTIFICATES: &str = "$sparkplug/certificates/";
 
-/// Beginnings of subjects of messages, and of their certificates: of `spBv1.0/` and of
-/// `$sparkplug/certificates/spBv1.0/`.
+/// Beginnings of subjects of messages, and of their certificates: the namespace `spBv1.0`.
 const MESSAGES: &[u8] = b"spBv1//0.";
 const CERTIFIED: &[u8] = b"$sparkplug.certificates.spBv1//0.";
 
@@ -95,4 +94,78 @@ fn field(rest: &mut &[u8]) -> Option<u64> {
     };
     (_, *rest) = rest.split_at_checked(len)?;
     Some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topic;
+    use proptest::prelude::*;
+
+    fn of_topic(name: &str) -> Option<Lifecycle> {
+        let mut subject = Vec::new();
+        topic::name_to_subject(name, &mut subject).unwrap();
+        Lifecycle::of_subject(&subject)
+    }
+
+    #[test]
+    fn births_and_deaths_are_found() {
+        for (name, wanted) in [
+            ("spBv1.0/g/NBIRTH/n", Some(Lifecycle::Birth)),
+            ("spBv1.0/g/DBIRTH/n/d", Some(Lifecycle::Birth)),
+            ("spBv1.0/g/NDEATH/n", Some(Lifecycle::Death)),
+            ("spBv1.0/g/DDEATH/n/d", Some(Lifecycle::Death)),
+            ("spBv1.0//NBIRTH/", Some(Lifecycle::Birth)),
+            ("spBv1.0/g.h/NBIRTH/n", Some(Lifecycle::Birth)),
+            ("spBv1.0/g/NDATA/n", None),
+            ("spBv1.0/g/NBIRTH", None),
+            ("spBv1.0/g/NBIRTH/n/d/x", None),
+            ("spBv1.0/NBIRTH/n", None),
+            ("spBv1.1/g/NBIRTH/n", None),
+            ("x/spBv1.0/g/NBIRTH/n", None),
+            ("$sparkplug/certificates/spBv1.0/g/NBIRTH/n", Some(Lifecycle::Certificate)),
+            ("$sparkplug/certificates/spBv1.0/g/NDEATH/n", None),
+            ("$sparkplug/certificates/g/NBIRTH/n", None),
+        ] {
+            assert_eq!(of_topic(name), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_the_topic_behind_its_beginning() {
+        let name = format!("{CERTIFICATES}spBv1.0/g/DBIRTH/n/d");
+        assert_eq!(of_topic(&name), Some(Lifecycle::Certificate));
+    }
+
+    fn dated(payload: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        dated_death(payload, 300, &mut out);
+        out
+    }
+
+    #[test]
+    fn deaths_get_the_time_of_their_delivery() {
+        // The first timestamp is replaced, between other fields.
+        assert_eq!(dated(b"\x18\x00\x08\x01\x12\x01x"), b"\x18\x00\x08\xac\x02\x12\x01x");
+        assert_eq!(dated(b"\x08\xff\xff\x01\x08\x05"), b"\x08\xac\x02\x08\x05");
+        // Fields of every kind in front of one that is added.
+        let fields = b"\x12\x02\x08\x01\x19AAAAAAAA\x25BBBB";
+        assert_eq!(dated(fields), [&fields[..], b"\x08\xac\x02"].concat());
+        assert_eq!(dated(b""), b"\x08\xac\x02");
+    }
+
+    #[test]
+    fn deaths_that_are_no_protobuf_stay() {
+        for payload in [&b"\x08"[..], b"offline", b"\x0b\x01", b"\x00\x01", b"\x12\x7f\x01", b"\x19AAAA"] {
+            assert_eq!(dated(payload), payload);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_dated_or_stays(payload in prop::collection::vec(any::<u8>(), 0..40)) {
+            let once = dated(&payload);
+            prop_assert!(once == payload || dated(&once) == once);
+        }
+    }
 }

@@ -131,3 +131,40 @@ pub fn held_subject(client_id: &str, packet_id: u16) -> String {
 pub fn is_internal(pattern: &[u8]) -> bool {
     pattern.starts_with(PREFIX.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `name` and `subjects` of the configurations that nats-server 2.15.2 answers with.
+    #[test]
+    fn streams_take_the_subjects_of_nats_server() {
+        let subjects: Vec<(&str, String)> =
+            ALL.iter().map(|stream| (stream.name, stream.subject(""))).collect();
+        let wanted = [
+            ("$MQTT_sess", "$MQTT.sess.>"),
+            ("$MQTT_msgs", "$MQTT.msgs.>"),
+            ("$MQTT_qos2in", "$MQTT.qos2.in.>"),
+            ("$MQTT_out", "$MQTT.out.>"),
+            ("$MQTT_rmsgs", "$MQTT.rmsgs.>"),
+        ];
+        assert_eq!(subjects, wanted.map(|(name, subject)| (name, subject.to_owned())));
+        assert!(ALL.iter().all(|stream| is_internal(stream.subject_prefix.as_bytes())));
+    }
+
+    #[test]
+    fn a_domain_keeps_sessions_apart() {
+        assert_eq!(SESSIONS.subject("hub."), "$MQTT.sess.hub.>");
+        assert_eq!(RETAINED.subject("hub."), "$MQTT.rmsgs.>");
+        assert_eq!(session_subject("hub.", "3C3akiUI"), "$MQTT.sess.hub.3C3akiUI");
+        assert_eq!(held_subject("pub-1", 9), "$MQTT.qos2.in.pub-1.9");
+    }
+
+    #[test]
+    fn what_is_internal_begins_with_the_prefix() {
+        assert!(is_internal(b"$MQTT.>"));
+        for pattern in [&b"$MQTT"[..], b"$MQTT_msgs", b"a.$MQTT.x", b">"] {
+            assert!(!is_internal(pattern));
+        }
+    }
+}

@@ -195,10 +195,12 @@ fn topic_bytes(subject: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Whether the subject of a NATS publisher is a topic that MQTT clients take: UTF-8 without
-/// wildcards and U+0000. Clients end their connection over others.
+/// Whether the subject of a NATS publisher is a topic that MQTT clients take: UTF-8, not empty, no
+/// wildcards and no U+0000 in it. Clients end their connection over others.
 pub fn is_topic(subject: &[u8]) -> bool {
-    std::str::from_utf8(subject).is_ok() && !subject.iter().any(|byte| matches!(byte, 0 | b'+' | b'#'))
+    std::str::from_utf8(subject).is_ok()
+        && !subject.iter().any(|byte| matches!(byte, 0 | b'+' | b'#'))
+        && topic_len(subject) > 0
 }
 
 /// Filter of a shared subscription, `$share/group/filter` (MQTT 5).
@@ -224,5 +226,243 @@ pub fn shared(filter: &str) -> Result<Option<SharedFilter<'_>>, TopicFault> {
     match group.bytes().any(is_refused) {
         true => Err(TopicFault::Character),
         false => Ok(Some(SharedFilter { group, filter })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myelin_subject::{has_empty_token, is_well_formed, matches};
+    use proptest::prelude::*;
+
+    /// Topics, and their subjects as nats-server 2.15.2 publishes them.
+    const NAMES: &[(&str, &str)] = &[
+        ("foo", "foo"),
+        ("foo/bar", "foo.bar"),
+        ("/foo", "/.foo"),
+        ("foo/", "foo./"),
+        ("foo//bar", "foo./.bar"),
+        ("foo///bar", "foo././.bar"),
+        ("//foo", "/./.foo"),
+        ("foo//", "foo././"),
+        ("/", "/./"),
+        ("//", "/././"),
+        ("///", "/./././"),
+        (".", "//"),
+        ("..", "////"),
+        ("a.b", "a//b"),
+        ("a/.b", "a.//b"),
+        ("a./b", "a//.b"),
+        ("foo/.", "foo.//"),
+        ("./foo", "//.foo"),
+        ("/.", "/.//"),
+        ("a/./b", "a.//.b"),
+        ("/././", "/.//.//./"),
+        ("a/*/b", "a.*.b"),
+        (">", ">"),
+        ("a*", "a*"),
+        ("é/ö", "é.ö"),
+        ("a\u{85}b", "a\u{85}b"),
+        ("a\u{feff}b", "a\u{feff}b"),
+        ("$SYS/x", "$SYS.x"),
+        ("$share/g/x", "$share.g.x"),
+    ];
+
+    fn subject(topic: &str) -> Result<String, TopicFault> {
+        let mut out = b"before ".to_vec();
+        let outcome = name_to_subject(topic, &mut out);
+        let written = String::from_utf8(out.split_off(7)).unwrap();
+        assert!(outcome.is_ok() || written.is_empty(), "nothing is appended after an error");
+        outcome.map(|()| written)
+    }
+
+    fn pattern(filter: &str) -> Result<String, TopicFault> {
+        let mut out = Vec::new();
+        filter_to_subject(filter, &mut out).map(|()| String::from_utf8(out).unwrap())
+    }
+
+    fn topic(subject: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        subject_to_topic(subject, &mut out);
+        assert_eq!(out.len(), topic_len(subject));
+        out
+    }
+
+    #[test]
+    fn topics_are_the_subjects_of_nats_server() {
+        for (name, wanted) in NAMES {
+            assert_eq!(subject(name).as_deref(), Ok(*wanted));
+            assert_eq!(topic(wanted.as_bytes()), name.as_bytes());
+            assert!(is_topic(wanted.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn subjects_that_no_topic_leads_to_lose_their_slashes() {
+        for (subject, wanted) in [("a/b", "ab"), ("/a", "a"), ("a/", "a"), ("/", ""), ("a///b", "a.b")] {
+            assert_eq!(topic(subject.as_bytes()), wanted.as_bytes(), "{subject}");
+        }
+        assert!(!is_topic(b"/"));
+        for bytes in [&b"a+"[..], b"#", b"a\0", b"\xff", b""] {
+            assert!(!is_topic(bytes), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn topics_with_faults() {
+        for (name, fault) in [
+            ("", TopicFault::Empty),
+            ("a/+", TopicFault::Wildcard),
+            ("#", TopicFault::Wildcard),
+            ("a b", TopicFault::Character),
+            ("a\tb+", TopicFault::Character),
+            ("a+b\t", TopicFault::Wildcard),
+            ("\u{7f}", TopicFault::Character),
+        ] {
+            assert_eq!(subject(name), Err(fault), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn filters_are_the_patterns_of_nats_server() {
+        for (filter, wanted) in [
+            ("#", ">"),
+            ("+", "*"),
+            ("a/#", "a.>"),
+            ("+/#", "*.>"),
+            ("a/+/b", "a.*.b"),
+            ("/#", "/.>"),
+            ("a//#", "a./.>"),
+            ("+/", "*./"),
+            ("a.b/#", "a//b.>"),
+            // Granted by nats-server, and read as it stands.
+            ("a+", "a*"),
+            ("a#", "a>"),
+            ("a/>", "a.>"),
+            ("*", "*"),
+        ] {
+            assert_eq!(pattern(filter).as_deref(), Ok(wanted));
+        }
+        for (filter, fault) in [
+            ("", TopicFault::Empty),
+            ("#/a", TopicFault::Wildcard),
+            ("a/#/b", TopicFault::Wildcard),
+            (">/a", TopicFault::Wildcard),
+            ("a b", TopicFault::Character),
+            ("a/\r\nPUB x 0\r\n\r\n", TopicFault::Character),
+        ] {
+            assert_eq!(pattern(filter), Err(fault), "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn misplaced_wildcards_are_found() {
+        for filter in ["+", "#", "a/+/b", "+/+/#", "a", "/+/", "+//#", "*", ">"] {
+            assert!(!has_misplaced_wildcard(filter), "{filter}");
+        }
+        for filter in ["a+", "+a", "#a", "a#", "#/", "#/a", "a/#/b", "++", "+#", "##", "a/b+/c"] {
+            assert!(has_misplaced_wildcard(filter), "{filter}");
+        }
+    }
+
+    #[test]
+    fn the_level_above_belongs_to_a_filter() {
+        assert_eq!(level_above(b"foo.>"), Some(&b"foo"[..]));
+        assert_eq!(level_above(b"a./.>"), Some(&b"a./"[..]));
+        for pattern in [&b">"[..], b"foo", b"a>", b".>", b"*"] {
+            assert_eq!(level_above(pattern), None);
+        }
+    }
+
+    #[test]
+    fn wildcards_in_front_leave_out_dollars() {
+        for pattern in [&b">"[..], b"*", b"*.foo", b"*.>"] {
+            assert!(leaves_out_dollar(pattern));
+        }
+        for pattern in [&b"$SYS.>"[..], b"foo.*", b"*a", b">a", b""] {
+            assert!(!leaves_out_dollar(pattern));
+        }
+    }
+
+    #[test]
+    fn shared_filters_have_a_group() {
+        let parts = |group, filter| Ok(Some(SharedFilter { group, filter }));
+        assert_eq!(shared("$share/g/a/#"), parts("g", "a/#"));
+        assert_eq!(shared("$share/g//"), parts("g", "/"));
+        assert_eq!(shared("$share"), Ok(None));
+        assert_eq!(shared("a/$share/g/b"), Ok(None));
+        for filter in ["$share/", "$share//a", "$share/g", "$share/g/", "$share/+/a", "$share/g#/a"] {
+            assert_eq!(shared(filter), Err(TopicFault::Share), "{filter}");
+        }
+        assert_eq!(shared("$share/g h/a"), Err(TopicFault::Character));
+    }
+
+    /// Whether a filter matches a topic, by the specification: level by level.
+    fn is_matched(filter: &str, name: &str) -> bool {
+        let mut filters = filter.split('/').peekable();
+        let is_dollar = name.starts_with('$') && filter.starts_with(['+', '#']);
+        let mut names = name.split('/');
+        while let Some(level) = filters.next() {
+            if level == "#" {
+                return !is_dollar;
+            }
+            match names.next() {
+                None => return false,
+                Some(name) if level == "+" || level == name => {}
+                Some(_) => return false,
+            }
+            if names.clone().next().is_none() && filters.peek() == Some(&"#") {
+                return !is_dollar;
+            }
+        }
+        names.next().is_none() && !is_dollar
+    }
+
+    fn some_topic() -> impl Strategy<Value = String> {
+        "[$]?([a-c.]{0,2}/){0,4}[a-c.]{0,2}"
+    }
+
+    fn some_filter() -> impl Strategy<Value = String> {
+        ("[$]?(([a-c.]{0,2}|\\+)/){0,4}", "[a-c.]{0,2}|\\+|#").prop_map(|(front, last)| front + &last)
+    }
+
+    proptest! {
+        #[test]
+        fn topics_come_back(name in some_topic()) {
+            prop_assume!(!name.is_empty());
+            let subject = subject(&name).unwrap();
+            prop_assert!(is_well_formed(subject.as_bytes()));
+            prop_assert_eq!(topic(subject.as_bytes()), name.as_bytes());
+        }
+
+        #[test]
+        fn no_topic_ends_a_line(name in "[a/#+>*. \r\n\t\0]{0,9}|\\PC{0,9}") {
+            for subject in [subject(&name), pattern(&name)].into_iter().flatten() {
+                prop_assert!(subject.bytes().all(|byte| byte > b' ' && byte != 0x7f));
+                prop_assert!(!has_empty_token(subject.as_bytes()));
+            }
+            if let Ok(pattern) = pattern(&name) {
+                prop_assert!(is_well_formed(pattern.as_bytes()));
+            }
+        }
+
+        #[test]
+        fn any_subject_has_a_topic_of_its_length(subject in prop::collection::vec(
+            prop_oneof![Just(b'/'), Just(b'.'), Just(b'a'), any::<u8>()], 0..20)) {
+            topic(&subject);
+        }
+
+        /// Patterns match in NATS what filters match in MQTT, with the level above and without
+        /// messages whose topic begins with a dollar.
+        #[test]
+        fn patterns_match_what_filters_match(filter in some_filter(), name in some_topic()) {
+            prop_assume!(!name.is_empty() && !filter.is_empty());
+            let (pattern, subject) = (pattern(&filter).unwrap(), subject(&name).unwrap());
+            let (pattern, subject) = (pattern.as_bytes(), subject.as_bytes());
+            let is_above = level_above(pattern).is_some_and(|above| matches(above, subject));
+            let is_left_out = leaves_out_dollar(pattern) && name.starts_with('$');
+            let is_met = (matches(pattern, subject) || is_above) && !is_left_out;
+            prop_assert_eq!(is_met, is_matched(&filter, &name), "{} {}", filter, name);
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::cluster::GroupPart;
 use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
-use crate::monitoring::{Addresses, Monitor};
+use crate::monitoring::Monitor;
 use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
@@ -189,14 +189,12 @@ impl Server {
         show_mail(&mailboxes, &monitor);
         let system = SystemServices::start(&broker, &monitor, log, &mailboxes, resolver.as_ref())?;
         system.running.iter().for_each(|running| ocsp.report_to(running.system()));
-        let of_others = (offers.websocket.take(), offers.mqtt.take());
-        let others = OtherListeners::start(options, of_others, (&mailboxes, &permits), log)
+        let others = OtherListeners::start(options, &mut offers, (&mailboxes, &permits), log)
             .map_err(StartError::new)?;
         let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
-        let [websocket, mqtt] = others.ports();
-        monitor.set_addresses(Addresses { client: address.port(), websocket, mqtt });
+        monitor.set_addresses(others.ports(address.port()));
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
         let leaf_nodes =
@@ -211,7 +209,7 @@ impl Server {
             control: control.handle(),
             is_dynamic,
             tls: offers.links,
-            websocket,
+            websocket: others.websocket_address().map(|address| address.port()),
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
             gateways: gateways.as_ref().map(|running| (&running.gateways, running.security())),
             groups,
@@ -221,8 +219,7 @@ impl Server {
         let accepting = supervise::spawn_guarding(accepting);
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
-        let websocket = others.websocket.as_ref().map(|listening| listening.address);
-        let addresses = BoundAddresses::new(address, monitoring, websocket);
+        let addresses = BoundAddresses::new(address, monitoring, others.websocket_address());
         let mut server = Self {
             loaded,
             log: Arc::clone(log),

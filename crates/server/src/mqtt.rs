@@ -11,7 +11,6 @@ use crate::setup;
 use crate::shard::{Mail, Mailbox};
 use crate::supervise;
 use crate::tls::{ClientOffer, ClientTls, Staple};
-use myelin_broker::MqttTerms;
 use myelin_conf::options::{HandshakeFirst, Options};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,19 +26,6 @@ pub(crate) fn offer(options: &Options) -> Result<Option<ClientOffer>, String> {
     // Whoever need not encrypt shows by its first byte that it does.
     let first = if options.allow_non_tls { HandshakeFirst::No } else { HandshakeFirst::Yes };
     ClientOffer::new(tls, first, options.allow_non_tls).map(Some)
-}
-
-/// Facts that connections need of their listener.
-pub(crate) struct MqttSite {
-    terms: MqttTerms,
-    tls: Arc<ClientTls>,
-}
-
-impl MqttSite {
-    /// Terms and TLS of a new connection.
-    pub(crate) fn terms(&self) -> (MqttTerms, &ClientTls) {
-        (self.terms, &self.tls)
-    }
 }
 
 /// A running listener.
@@ -75,8 +61,8 @@ impl MqttListening {
         offer.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| log.warn(note));
         let tls = ClientTls::new(false);
         tls.set(offer);
-        let site = Arc::new(MqttSite { terms, tls: Arc::clone(&tls) });
-        let mail = move |stream, peer| Mail::AcceptMqtt(stream, peer, Arc::clone(&site));
+        let offered = Arc::clone(&tls);
+        let mail = move |stream, peer| Mail::AcceptMqtt(stream, peer, terms, Arc::clone(&offered));
         let accepting = listener::accept(listener, shards.to_vec(), ("MQTT", Arc::clone(log)), mail);
         Ok(Some(Self { tls, address, accepting: supervise::spawn_guarding(accepting) }))
     }

@@ -417,10 +417,12 @@ impl Session {
     fn note_client_details(&self, now: Instant) {
         // Until a PING measures it, the time to CONNECT is what is known of the round trip.
         let estimate = now.duration_since(self.timers.opened);
-        self.conn.update_details(|details| {
-            details.rtt.get_or_insert(estimate);
-            describe(details, &self.connect);
-        });
+        self.conn.update_details(|details| drop(details.rtt.get_or_insert(estimate)));
+        self.describe_client();
+    }
+
+    pub(super) fn describe_client(&self) {
+        self.conn.update_details(|details| describe(details, &self.connect));
     }
 
     fn leave_account(&mut self, shard: &mut Shard) {
@@ -654,7 +656,7 @@ pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
 }
 
 /// Compat: the user is who the client says it is, also when that turns out to be wrong.
-pub(super) fn describe(details: &mut ConnDetails, connect: &Connect) {
+fn describe(details: &mut ConnDetails, connect: &Connect) {
     let named = [&connect.nkey, &connect.user].into_iter().find(|name| !name.is_empty());
     let token = || (!connect.auth_token.is_empty()).then(|| "[REDACTED]".to_owned());
     details.user = named.cloned().or_else(token);

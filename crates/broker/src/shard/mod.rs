@@ -18,6 +18,7 @@ mod latency;
 mod leaf;
 mod mapped_replies;
 mod mqtt;
+mod mqtt_targets;
 mod pool;
 mod remote;
 mod route;
@@ -51,7 +52,6 @@ use std::time::Instant;
 
 pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
-pub(crate) use mqtt::mqtt_message_len;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;

@@ -1,104 +1,24 @@
 //! Deliveries to clients that speak MQTT: one PUBLISH of QoS 0 for each message.
 //!
-//! A PUBLISH has no sid, so all clients that see a subject under one topic get the same bytes: most
-//! of them form one cohort, whatever their filters. The topic is rendered when the route is built.
-//!
 //! Budget per message: the length is written into the shard's buffer and the bytes are copied into
 //! the receiver's chunk, or once into the block of the cohort; no lock, no allocation.
 
-use super::cohort::{CohortId, Cohorts, SMALLEST};
 use super::fanout::Fanout;
+use super::mqtt_targets::MqttTargets;
 use super::staging::FrameParts;
-use super::targets::RouteTarget;
 use super::{PubMessage, Published, Publisher, Shard};
 use crate::conn::Conn;
+use crate::mqtt_message::{HEADER_LEN, write_tail};
 use crate::protocol_log::Direction;
-use crate::subscription::Subscription;
 use bytes::Bytes;
 use myelin_mqtt::packet::{Exchange, Level, Properties, PublishHeader, Qos};
 use myelin_mqtt::sparkplug::{self, Lifecycle};
 use myelin_mqtt::topic::{self, TopicFault};
-use myelin_wire::encode;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Payloads of at least this size stay where all receivers share them.
 const SHARED_PAYLOAD: usize = 4 * 1024;
-
-/// Subscriptions of MQTT clients that see a subject under one name.
-pub(super) struct MqttTargets {
-    pub(super) subs: Vec<Arc<Subscription>>,
-    /// Their connections, if these are distinct and nothing has to be asked for each message.
-    pub(super) cohort: Option<CohortId>,
-    /// The subject that they see.
-    subject: Box<[u8]>,
-    /// What it says of a device, with Sparkplug B.
-    lifecycle: Option<Lifecycle>,
-}
-
-impl MqttTargets {
-    /// Sorts subscriptions into targets: the first of each connection, where they can share what
-    /// they get, and the others.
-    pub(super) fn add(
-        subs: Vec<Arc<Subscription>>,
-        subject: &[u8],
-        targets: &mut Vec<RouteTarget>,
-        mut cohorts: Option<&mut Cohorts>,
-    ) {
-        if subs.is_empty() {
-            return;
-        }
-        let mut named: BTreeMap<Vec<u8>, Vec<Arc<Subscription>>> = BTreeMap::new();
-        for sub in subs {
-            let seen = match sub.import() {
-                None => subject.to_vec(),
-                Some(import) => import.naming().name(subject).to_vec(),
-            };
-            if !is_reserved(sub.original(), &seen) {
-                named.entry(seen).or_default().push(sub);
-            }
-        }
-        for (subject, subs) in named {
-            let mut seen = BTreeSet::new();
-            let can_share =
-                |sub: &Arc<Subscription>| !sub.conn().is_filtered() && seen.insert(sub.conn().slot());
-            let (alike, apart): (Vec<_>, Vec<_>) = subs.into_iter().partition(can_share);
-            let mut push = |subs: Vec<Arc<Subscription>>, cohort| {
-                if !subs.is_empty() {
-                    let (lifecycle, subject) = (Lifecycle::of_subject(&subject), subject.as_slice().into());
-                    targets.push(RouteTarget::Mqtt(Box::new(Self { subs, cohort, subject, lifecycle })));
-                }
-            };
-            let members = || alike.iter().map(|sub| Arc::clone(sub.conn())).collect();
-            let cohorts = cohorts.as_deref_mut().filter(|_| alike.len() >= SMALLEST);
-            let cohort = cohorts.map(|cohorts| cohorts.intern(members()));
-            push(alike, cohort);
-            push(apart, None);
-        }
-    }
-
-    /// Bytes that they take, about.
-    pub(super) fn cost(&self) -> usize {
-        size_of::<Self>() + self.subject.len() + self.subs.len() * size_of::<Arc<Subscription>>()
-    }
-}
-
-/// Whether a filter that begins with a wildcard leaves the subject out (MQTT-4.7.2-1).
-fn is_reserved(sub: &Subscription, subject: &[u8]) -> bool {
-    subject.first() == Some(&b'$') && topic::leaves_out_dollar(sub.subject())
-}
-
-/// Header of what MQTT clients publish, with QoS 0.
-const HEADER: &[u8] = b"NATS/1.0\r\nNmqtt-Pub:0\r\n\r\n";
-
-/// Place of the QoS in it.
-const QOS: usize = b"NATS/1.0\r\nNmqtt-Pub:".len();
-
-/// Bytes of the message that a PUBLISH becomes.
-pub(crate) fn mqtt_message_len(payload: &[u8]) -> usize {
-    HEADER.len() + payload.len()
-}
 
 impl Shard {
     /// Publishes what an MQTT client has sent.
@@ -119,23 +39,13 @@ impl Shard {
             self.rendering = rendering;
             return Err(fault);
         }
-        tail.clear();
-        encode::number(tail, HEADER.len());
-        tail.push(b' ');
-        encode::number(tail, mqtt_message_len(payload));
-        tail.extend_from_slice(b"\r\n");
-        let begin = tail.len();
-        tail.extend_from_slice(HEADER);
-        tail[begin + QOS] = b'0' + qos as u8;
-        tail.extend_from_slice(payload);
-        let end = tail.len();
-        tail.extend_from_slice(b"\r\n");
+        let body = write_tail(tail, qos, payload);
         let message = PubMessage {
             to: &[],
             subject,
             reply: &[],
-            header_len: HEADER.len(),
-            body: &tail[begin..end],
+            header_len: HEADER_LEN,
+            body: &tail[body],
             tail,
             shared_tail: None,
         };

@@ -11,7 +11,7 @@
 //! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
 use super::cohort::Cohorts;
-use super::mqtt::MqttTargets;
+use super::mqtt_targets::MqttTargets;
 use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
 use super::service_members::take_members;
@@ -593,19 +593,31 @@ fn build(
         None
     });
     let (targets, heads) = (&mut route.targets, &mut route.heads);
-    match cohorts {
-        Some(cohorts) => {
-            share((targets, heads), subject, plain, cohorts);
-            MqttTargets::add(mqtt, subject, targets, Some(cohorts));
-        }
-        None => {
-            targets.extend(plain.map(|sub| RouteTarget::Client(deliver_to(heads, subject, sub))));
-            MqttTargets::add(mqtt, subject, targets, None);
-        }
+    let mut cohorts = cohorts;
+    match cohorts.as_deref_mut() {
+        Some(cohorts) => share((targets, heads), subject, plain, cohorts),
+        None => targets.extend(plain.map(|sub| RouteTarget::Client(deliver_to(heads, subject, sub)))),
     }
+    if !mqtt.is_empty() {
+        let found = MqttTargets::of(mqtt, subject, cohorts).into_iter();
+        targets.extend(found.map(|mqtt| RouteTarget::Mqtt(Box::new(mqtt))));
+    }
+    take_groups(route, matched, subject, takes);
+    matched.clear();
+    has_clients
+}
+
+/// Moves the members of queue groups that may receive the subject into the route.
+#[inline]
+fn take_groups(
+    route: &mut Route,
+    matched: &mut Matched<Arc<Subscription>>,
+    subject: &[u8],
+    takes: impl Fn(&Arc<Subscription>) -> bool,
+) {
     for group in &mut matched.queues {
         let heads = &mut route.heads;
-        let members = group.members.drain(..).filter(takes);
+        let members = group.members.drain(..).filter(&takes);
         let members: SmallVec<_> = members.map(|sub| deliver_to(heads, subject, sub)).collect();
         let Some(queue) = members.first().and_then(|first: &ClientTarget| first.sub.queue()) else {
             continue;
@@ -617,8 +629,6 @@ fn build(
         };
         route.groups.extend(members);
     }
-    matched.clear();
-    has_clients
 }
 
 /// Moves the services that receive the subject into the route.

@@ -1,7 +1,7 @@
 //! Targets of a route: who gets a message, and the heads of the frames.
 
 use super::cohort::{CohortId, Cohorts, SMALLEST};
-use super::mqtt::MqttTargets;
+use super::mqtt_targets::MqttTargets;
 use crate::subscription::Subscription;
 use myelin_wire::encode;
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
 //! Configuration of MQTT as `/varz` shows it.
 
-use super::is_nothing;
 use jiff::Timestamp;
 use myelin_wire::json::{is_false, is_zero, nanoseconds};
 use serde::Serialize;
@@ -19,13 +18,13 @@ pub struct MqttConfig {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub no_auth_user: String,
     /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub auth_timeout: f64,
     /// Whether certificates name users.
     #[serde(skip_serializing_if = "is_false")]
     pub tls_map: bool,
     /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tls_timeout: f64,
     /// Keys of clients that are accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,8 +1,13 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP: four kinds of one shape.
 
+use super::exchange::PacketId;
+use super::fault::PacketFault;
 use super::fields::Fields;
-use super::property::Place;
-use super::{Level, PacketFault, PacketId, PacketKind, Properties, ReasonCode, write};
+use super::kind::PacketKind;
+use super::level::ProtocolLevel;
+use super::property::{Properties, PropertyPlace};
+use super::reason::ReasonCode;
+use super::write;
 
 /// One step of the exchange about a message; its kind is the case of [`super::ClientPacket`] or
 /// [`super::ServerPacket`] that holds it.
@@ -24,20 +29,24 @@ impl AckPacket<'_> {
 }
 
 impl<'a> AckPacket<'a> {
-    pub(super) fn read(kind: PacketKind, mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    pub(super) fn read(
+        kind: PacketKind,
+        mut fields: Fields<'a>,
+        level: ProtocolLevel,
+    ) -> Result<Self, PacketFault> {
         let packet_id = fields.packet_id()?;
-        if level == Level::V3 {
+        if level == ProtocolLevel::V3 {
             fields.end()?;
             return Ok(Self { packet_id, reason: ReasonCode::Success, properties: Properties::EMPTY });
         }
-        let (reason, properties) = outcome(kind, fields, Place::Ack)?;
+        let (reason, properties) = outcome(kind, fields, PropertyPlace::Ack)?;
         Ok(Self { packet_id, reason, properties })
     }
 
-    pub(super) fn encode(&self, kind: PacketKind, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, kind: PacketKind, level: ProtocolLevel, out: &mut Vec<u8>) {
         write::packet(kind.first_byte(), out, |out| {
             write::short(self.packet_id.get(), out);
-            if level == Level::V5 {
+            if level == ProtocolLevel::V5 {
                 write_outcome(self.reason, self.properties, out);
             }
         });
@@ -49,7 +58,7 @@ impl<'a> AckPacket<'a> {
 pub(super) fn outcome<'a>(
     kind: PacketKind,
     mut fields: Fields<'a>,
-    place: Place,
+    place: PropertyPlace,
 ) -> Result<(ReasonCode, Properties<'a>), PacketFault> {
     if fields.is_empty() {
         return Ok((ReasonCode::Success, Properties::EMPTY));
@@ -58,7 +67,7 @@ pub(super) fn outcome<'a>(
     if fields.is_empty() {
         return Ok((reason, Properties::EMPTY));
     }
-    let properties = Properties::read(&mut fields, place)?;
+    let properties = Properties::read(&mut fields, ProtocolLevel::V5, place)?;
     fields.end()?;
     Ok((reason, properties))
 }
@@ -69,6 +78,6 @@ pub(super) fn write_outcome(reason: ReasonCode, properties: Properties<'_>, out:
         out.push(reason as u8);
     }
     if !properties.is_empty() {
-        write::properties(properties, Level::V5, out);
+        properties.write(ProtocolLevel::V5, out);
     }
 }

@@ -1,9 +1,15 @@
 //! CONNECT and CONNACK.
 
-use super::fields::Fields;
-use super::property::Place;
+use super::exchange::Qos;
+use super::fault::{PacketFault, PacketField, Said};
+use super::fields::{self, Fields};
+use super::kind::PacketKind;
+use super::level::ProtocolLevel;
+use super::limits::PacketLimits;
+use super::property::{Properties, PropertyPlace};
 use super::publish::topic_name;
-use super::{Level, PacketFault, PacketField, PacketKind, PacketLimits, Properties, Qos, ReasonCode, write};
+use super::reason::ReasonCode;
+use super::write;
 use crate::topic;
 
 /// Name of the protocol, in both versions.
@@ -13,7 +19,7 @@ const PROTOCOL_NAME: &[u8] = b"MQTT";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectPacket<'a> {
     /// Version that the client speaks.
-    pub level: Level,
+    pub level: ProtocolLevel,
     /// Whether a session that exists ends: clean start, in version 3.1.1 clean session.
     pub clean: bool,
     /// Seconds that may pass without a packet; 0 is for ever.
@@ -70,7 +76,7 @@ impl ConnectFlags {
     const USER: u8 = 1 << 7;
 
     /// Reads the flags and checks that they agree with each other.
-    fn read(fields: &mut Fields<'_>, level: Level, accepts_qos2: bool) -> Result<Self, PacketFault> {
+    fn read(fields: &mut Fields<'_>, level: ProtocolLevel, accepts_qos2: bool) -> Result<Self, PacketFault> {
         let flags = Self(fields.byte(PacketField::Flags)?);
         if flags.has(Self::RESERVED) {
             return Err(PacketFault::ConnectReserved);
@@ -83,7 +89,7 @@ impl ConnectFlags {
             (true, 2) if !accepts_qos2 => return Err(PacketFault::WillQos2),
             _ => {}
         }
-        if level == Level::V3 && flags.has(Self::PASSWORD) && !flags.has(Self::USER) {
+        if level == ProtocolLevel::V3 && flags.has(Self::PASSWORD) && !flags.has(Self::USER) {
             return Err(PacketFault::PasswordWithoutUser);
         }
         Ok(flags)
@@ -109,20 +115,22 @@ impl ConnectFlags {
 }
 
 impl<'a> ConnectPacket<'a> {
-    /// Reads a CONNECT; `known` becomes its version as soon as that is known.
+    /// Reads a CONNECT; `said` is filled as soon as that is known.
     pub(super) fn read(
         mut fields: Fields<'a>,
         limits: &PacketLimits,
-        known: &mut Option<Level>,
+        said: &mut Said<'a>,
     ) -> Result<Self, PacketFault> {
         let fields = &mut fields;
         let level = protocol(fields, limits.accepts_5)?;
-        *known = Some(level);
+        said.level = Some(level);
         let flags = ConnectFlags::read(fields, level, limits.accepts_qos2)?;
         let clean = flags.has(ConnectFlags::CLEAN);
         let keep_alive = fields.short(PacketField::KeepAlive)?;
-        let properties = fields.properties(level, Place::Connect)?;
-        let client_id = client_id(fields, level, clean)?;
+        let properties = Properties::read(fields, level, PropertyPlace::Connect)?;
+        let client_id = fields.bytes(PacketField::ClientId)?;
+        said.client_id = Some(client_id);
+        let client_id = checked_client_id(client_id, level, clean)?;
         let will = match flags.has(ConnectFlags::WILL) {
             true => Some(Will::read(fields, level, flags)?),
             false => None,
@@ -145,10 +153,10 @@ impl<'a> ConnectPacket<'a> {
             out.push(self.level as u8);
             out.push(ConnectFlags::of(self).0);
             write::short(self.keep_alive, out);
-            write::properties(self.properties, self.level, out);
+            self.properties.write(self.level, out);
             write::bytes(self.client_id.as_bytes(), out);
             if let Some(will) = &self.will {
-                write::properties(will.properties, self.level, out);
+                will.properties.write(self.level, out);
                 write::bytes(will.topic.as_bytes(), out);
                 write::bytes(will.payload, out);
             }
@@ -162,26 +170,26 @@ impl<'a> ConnectPacket<'a> {
     }
 }
 
-fn protocol(fields: &mut Fields<'_>, accepts_5: bool) -> Result<Level, PacketFault> {
+fn protocol(fields: &mut Fields<'_>, accepts_5: bool) -> Result<ProtocolLevel, PacketFault> {
     match fields.bytes(PacketField::ProtocolName)? {
         PROTOCOL_NAME => {}
         b"MQIsdp" => return Err(PacketFault::OldProtocol),
         name => return Err(PacketFault::ProtocolName(name.into())),
     }
     match fields.byte(PacketField::ProtocolLevel)? {
-        4 => Ok(Level::V3),
-        5 if accepts_5 => Ok(Level::V5),
+        4 => Ok(ProtocolLevel::V3),
+        5 if accepts_5 => Ok(ProtocolLevel::V5),
         level => Err(PacketFault::ProtocolLevel(level)),
     }
 }
 
-/// Reads a client id.
+/// Checks a client id.
 ///
-/// Compat: characters that NATS cannot have in a name are refused, as nats-server does (a client id
-/// is a token of a subject, where QoS 2 messages are held). Stricter: so are all control characters.
-fn client_id<'a>(fields: &mut Fields<'a>, level: Level, clean: bool) -> Result<&'a str, PacketFault> {
-    let id = fields.text(PacketField::ClientId)?;
-    if id.is_empty() && level == Level::V3 && !clean {
+/// Compat: characters that NATS cannot have in a name are refused, as by nats-server: a client id
+/// is a token of a subject, where QoS 2 messages are held. Stricter: all control characters, too.
+fn checked_client_id(id: &[u8], level: ProtocolLevel, clean: bool) -> Result<&str, PacketFault> {
+    let id = fields::text(id, PacketField::ClientId)?;
+    if id.is_empty() && level == ProtocolLevel::V3 && !clean {
         return Err(PacketFault::ClientIdEmpty);
     }
     match id.bytes().any(|byte| topic::is_refused(byte) || b".*>".contains(&byte)) {
@@ -190,16 +198,16 @@ fn client_id<'a>(fields: &mut Fields<'a>, level: Level, clean: bool) -> Result<&
     }
 }
 
-fn user_name<'a>(fields: &mut Fields<'a>, level: Level) -> Result<&'a str, PacketFault> {
+fn user_name<'a>(fields: &mut Fields<'a>, level: ProtocolLevel) -> Result<&'a str, PacketFault> {
     let name = fields.text(PacketField::UserName)?;
-    if name.is_empty() && level == Level::V3 { Err(PacketFault::UserNameEmpty) } else { Ok(name) }
+    if name.is_empty() && level == ProtocolLevel::V3 { Err(PacketFault::UserNameEmpty) } else { Ok(name) }
 }
 
 impl<'a> Will<'a> {
-    fn read(fields: &mut Fields<'a>, level: Level, flags: ConnectFlags) -> Result<Self, PacketFault> {
+    fn read(fields: &mut Fields<'a>, level: ProtocolLevel, flags: ConnectFlags) -> Result<Self, PacketFault> {
         let qos = Qos::new(flags.will_qos()).ok_or(PacketFault::WillQos)?;
         let retain = flags.has(ConnectFlags::WILL_RETAIN);
-        let properties = fields.properties(level, Place::Will)?;
+        let properties = Properties::read(fields, level, PropertyPlace::Will)?;
         let topic = fields.bytes(PacketField::WillTopic)?;
         if topic.is_empty() {
             return Err(PacketFault::WillTopicEmpty);
@@ -211,33 +219,33 @@ impl<'a> Will<'a> {
 }
 
 impl<'a> ConnAckPacket<'a> {
-    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    pub(super) fn read(mut fields: Fields<'a>, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let flags = fields.byte(PacketField::Flags)?;
         let reason = match level {
-            Level::V3 => {
+            ProtocolLevel::V3 => {
                 let code = fields.byte(PacketField::Reason)?;
                 ReasonCode::of_return_code(code).ok_or(PacketFault::Reason(code))?
             }
-            Level::V5 => fields.reason(PacketKind::ConnAck)?,
+            ProtocolLevel::V5 => fields.reason(PacketKind::ConnAck)?,
         };
         let is_refused = reason != ReasonCode::Success;
         if flags > 1 || is_refused && flags != 0 {
             return Err(PacketFault::ConnectReserved);
         }
-        let properties = fields.properties(level, Place::ConnAck)?;
+        let properties = Properties::read(&mut fields, level, PropertyPlace::ConnAck)?;
         fields.end()?;
         Ok(Self { session_present: flags == 1, reason, properties })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         write::packet(PacketKind::ConnAck.first_byte(), out, |out| {
             let is_present = self.session_present && self.reason == ReasonCode::Success;
             out.push(u8::from(is_present));
             out.push(match level {
-                Level::V3 => self.reason.return_code(),
-                Level::V5 => self.reason as u8,
+                ProtocolLevel::V3 => self.reason.return_code(),
+                ProtocolLevel::V5 => self.reason as u8,
             });
-            write::properties(self.properties, level, out);
+            self.properties.write(level, out);
         });
     }
 }

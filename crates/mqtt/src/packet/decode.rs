@@ -1,17 +1,34 @@
 //! Packets out of a buffer: the fixed header with its bounds, and the kinds.
 
+use super::ack::AckPacket;
+use super::client::ClientPacket;
+use super::connect::{ConnAckPacket, ConnectPacket};
+use super::disconnect::{AuthPacket, DisconnectPacket};
+use super::exchange::Qos;
+use super::fault::{Malformed, PacketFault, Said};
 use super::fields::Fields;
-use super::property::Place;
-use super::{
-    AckPacket, AuthPacket, ClientPacket, ConnAckPacket, ConnectPacket, Decoded, DisconnectPacket,
-    FixedHeader, Level, Malformed, PacketFault, PacketKind, PacketLimits, PublishPacket, Qos, ServerPacket,
-    SubAckPacket, SubscribePacket, UnsubAckPacket, UnsubscribePacket, fixed_header,
-};
+use super::header::{FixedHeader, fixed_header};
+use super::kind::PacketKind;
+use super::level::ProtocolLevel;
+use super::limits::PacketLimits;
+use super::property::PropertyPlace;
+use super::publish::PublishPacket;
+use super::server::ServerPacket;
+use super::subscribe::{SubAckPacket, SubscribePacket, UnsubAckPacket, UnsubscribePacket};
 
 /// The shortest packet, in bytes.
 const SHORTEST: usize = 2;
 /// How an HTTP request begins, of somebody who has taken the port for that of WebSocket.
 const HTTP: &[u8] = b"GET ";
+
+/// The outcome of [`decode`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded<P> {
+    /// A whole packet and the bytes that it took.
+    Packet(P, usize),
+    /// The packet needs at least this many bytes from the start of the buffer.
+    Need(usize),
+}
 
 /// Reads the packet of a client at the front of `buf`. `level` is that of the connection, `None`
 /// before its CONNECT.
@@ -21,20 +38,20 @@ const HTTP: &[u8] = b"GET ";
 #[inline]
 pub fn decode<'a>(
     buf: &'a [u8],
-    level: Option<Level>,
+    level: Option<ProtocolLevel>,
     limits: &PacketLimits,
 ) -> Result<Decoded<ClientPacket<'a>>, Malformed> {
     match level {
         Some(level) => from_client(buf, level, limits).map_err(|fault| Malformed::connected(fault, level)),
         None => {
-            let mut known = None;
-            first(buf, limits, &mut known).map_err(|fault| Malformed::before_connect(fault, known))
+            let mut said = Said::default();
+            first(buf, limits, &mut said).map_err(|fault| Malformed::before_connect(fault, &said))
         }
     }
 }
 
 /// Outcome of a look at the front of a buffer.
-enum Framed<'a> {
+enum FramedPacket<'a> {
     /// The fields of a packet, and the bytes of all of it.
     Whole(Fields<'a>, usize),
     /// The packet needs at least this many bytes.
@@ -47,13 +64,13 @@ enum Framed<'a> {
 fn frame(
     buf: &[u8],
     check: impl FnOnce(&FixedHeader) -> Result<(), PacketFault>,
-) -> Result<Framed<'_>, PacketFault> {
-    let Some(header) = fixed_header(buf)? else { return Ok(Framed::Need(SHORTEST.max(buf.len() + 1))) };
+) -> Result<FramedPacket<'_>, PacketFault> {
+    let Some(header) = fixed_header(buf)? else { return Ok(FramedPacket::Need(SHORTEST.max(buf.len() + 1))) };
     check(&header)?;
     let len = header.packet_len();
     match buf.get(header.len..len) {
-        Some(fields) => Ok(Framed::Whole(Fields::new(fields), len)),
-        None => Ok(Framed::Need(len)),
+        Some(fields) => Ok(FramedPacket::Whole(Fields::new(fields), len)),
+        None => Ok(FramedPacket::Need(len)),
     }
 }
 
@@ -79,7 +96,7 @@ fn bounded(header: &FixedHeader, most: Option<u32>) -> Result<(), PacketFault> {
 fn first<'a>(
     buf: &'a [u8],
     limits: &PacketLimits,
-    known: &mut Option<Level>,
+    said: &mut Said<'a>,
 ) -> Result<Decoded<ClientPacket<'a>>, PacketFault> {
     let Some(&first) = buf.first() else { return Ok(Decoded::Need(SHORTEST)) };
     if PacketKind::of(first) != Some(PacketKind::Connect) {
@@ -91,9 +108,9 @@ fn first<'a>(
     }
     kind(first)?;
     match frame(buf, |header| bounded(header, Some(limits.max_connect)))? {
-        Framed::Need(len) => Ok(Decoded::Need(len)),
-        Framed::Whole(fields, len) => {
-            let connect = ConnectPacket::read(fields, limits, known)?;
+        FramedPacket::Need(len) => Ok(Decoded::Need(len)),
+        FramedPacket::Whole(fields, len) => {
+            let connect = ConnectPacket::read(fields, limits, said)?;
             Ok(Decoded::Packet(ClientPacket::Connect(connect), len))
         }
     }
@@ -102,7 +119,7 @@ fn first<'a>(
 #[inline]
 fn from_client<'a>(
     buf: &'a [u8],
-    level: Level,
+    level: ProtocolLevel,
     limits: &PacketLimits,
 ) -> Result<Decoded<ClientPacket<'a>>, PacketFault> {
     let Some(&first) = buf.first() else { return Ok(Decoded::Need(SHORTEST)) };
@@ -110,8 +127,8 @@ fn from_client<'a>(
     expect_of_client(kind, first, level)?;
     let check = |header: &FixedHeader| check_length(header, kind, level, limits.max_packet);
     let (fields, len) = match frame(buf, check)? {
-        Framed::Whole(fields, len) => (fields, len),
-        Framed::Need(len) => return Ok(Decoded::Need(len)),
+        FramedPacket::Whole(fields, len) => (fields, len),
+        FramedPacket::Need(len) => return Ok(Decoded::Need(len)),
     };
     let packet = match kind {
         PacketKind::Publish => {
@@ -119,7 +136,7 @@ fn from_client<'a>(
             if is_qos2 && !limits.accepts_qos2 {
                 return Err(PacketFault::PublishQos2);
             }
-            ClientPacket::Publish(PublishPacket::read(first, fields, level, Place::Publish)?)
+            ClientPacket::Publish(PublishPacket::read(first, fields, level, PropertyPlace::Publish)?)
         }
         PacketKind::PubAck => ClientPacket::PubAck(AckPacket::read(kind, fields, level)?),
         PacketKind::PubRec => ClientPacket::PubRec(AckPacket::read(kind, fields, level)?),
@@ -129,7 +146,7 @@ fn from_client<'a>(
         PacketKind::Unsubscribe => ClientPacket::Unsubscribe(UnsubscribePacket::read(fields, level)?),
         PacketKind::PingReq => ClientPacket::PingReq,
         PacketKind::Disconnect => {
-            ClientPacket::Disconnect(DisconnectPacket::read(fields, level, Place::Leave)?)
+            ClientPacket::Disconnect(DisconnectPacket::read(fields, level, PropertyPlace::Leave)?)
         }
         _ => ClientPacket::Auth(AuthPacket::read(fields)?),
     };
@@ -137,13 +154,13 @@ fn from_client<'a>(
 }
 
 /// Refuses kinds that nobody sends who is connected.
-fn expect_of_client(kind: PacketKind, first: u8, level: Level) -> Result<(), PacketFault> {
+fn expect_of_client(kind: PacketKind, first: u8, level: ProtocolLevel) -> Result<(), PacketFault> {
     match kind {
         PacketKind::Connect => Err(PacketFault::SecondConnect),
         PacketKind::ConnAck | PacketKind::SubAck | PacketKind::UnsubAck | PacketKind::PingResp => {
             Err(PacketFault::UnknownKind(first))
         }
-        PacketKind::Auth if level == Level::V3 => Err(PacketFault::UnknownKind(first)),
+        PacketKind::Auth if level == ProtocolLevel::V3 => Err(PacketFault::UnknownKind(first)),
         _ => Ok(()),
     }
 }
@@ -153,17 +170,17 @@ fn expect_of_client(kind: PacketKind, first: u8, level: Level) -> Result<(), Pac
 fn check_length(
     header: &FixedHeader,
     kind: PacketKind,
-    level: Level,
+    level: ProtocolLevel,
     most: Option<u32>,
 ) -> Result<(), PacketFault> {
-    if level == Level::V5 && !header.is_shortest() {
+    if level == ProtocolLevel::V5 && !header.is_shortest() {
         return Err(PacketFault::LengthForm);
     }
     let exact = match kind {
         PacketKind::PingReq | PacketKind::PingResp => Some(0),
-        PacketKind::Disconnect if level == Level::V3 => Some(0),
+        PacketKind::Disconnect if level == ProtocolLevel::V3 => Some(0),
         PacketKind::PubAck | PacketKind::PubRec | PacketKind::PubRel | PacketKind::PubComp
-            if level == Level::V3 =>
+            if level == ProtocolLevel::V3 =>
         {
             Some(2)
         }
@@ -181,20 +198,20 @@ fn check_length(
 /// A fault in the packet.
 pub fn decode_from_server(
     buf: &[u8],
-    level: Level,
+    level: ProtocolLevel,
     max_packet: u32,
 ) -> Result<Decoded<ServerPacket<'_>>, PacketFault> {
     let Some(&first) = buf.first() else { return Ok(Decoded::Need(SHORTEST)) };
     let kind = kind(first)?;
     let check = |header: &FixedHeader| check_length(header, kind, level, Some(max_packet));
     let (fields, len) = match frame(buf, check)? {
-        Framed::Whole(fields, len) => (fields, len),
-        Framed::Need(len) => return Ok(Decoded::Need(len)),
+        FramedPacket::Whole(fields, len) => (fields, len),
+        FramedPacket::Need(len) => return Ok(Decoded::Need(len)),
     };
     let packet = match kind {
         PacketKind::ConnAck => ServerPacket::ConnAck(ConnAckPacket::read(fields, level)?),
         PacketKind::Publish => {
-            ServerPacket::Publish(PublishPacket::read(first, fields, level, Place::Deliver)?)
+            ServerPacket::Publish(PublishPacket::read(first, fields, level, PropertyPlace::Deliver)?)
         }
         PacketKind::PubAck => ServerPacket::PubAck(AckPacket::read(kind, fields, level)?),
         PacketKind::PubRec => ServerPacket::PubRec(AckPacket::read(kind, fields, level)?),
@@ -203,10 +220,10 @@ pub fn decode_from_server(
         PacketKind::SubAck => ServerPacket::SubAck(SubAckPacket::read(fields, level)?),
         PacketKind::UnsubAck => ServerPacket::UnsubAck(UnsubAckPacket::read(fields, level)?),
         PacketKind::PingResp => ServerPacket::PingResp,
-        PacketKind::Disconnect if level == Level::V5 => {
-            ServerPacket::Disconnect(DisconnectPacket::read(fields, level, Place::Dismiss)?)
+        PacketKind::Disconnect if level == ProtocolLevel::V5 => {
+            ServerPacket::Disconnect(DisconnectPacket::read(fields, level, PropertyPlace::Dismiss)?)
         }
-        PacketKind::Auth if level == Level::V5 => ServerPacket::Auth(AuthPacket::read(fields)?),
+        PacketKind::Auth if level == ProtocolLevel::V5 => ServerPacket::Auth(AuthPacket::read(fields)?),
         _ => return Err(PacketFault::UnknownKind(first)),
     };
     Ok(Decoded::Packet(packet, len))

@@ -1,9 +1,13 @@
 //! DISCONNECT and AUTH.
 
 use super::ack::{outcome, write_outcome};
+use super::fault::PacketFault;
 use super::fields::Fields;
-use super::property::Place;
-use super::{Level, PacketFault, PacketKind, Properties, ReasonCode, write};
+use super::kind::PacketKind;
+use super::level::ProtocolLevel;
+use super::property::{Properties, PropertyPlace};
+use super::reason::ReasonCode;
+use super::write;
 
 /// The end of a connection, told by the side that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +28,12 @@ pub struct AuthPacket<'a> {
 }
 
 impl<'a> DisconnectPacket<'a> {
-    pub(super) fn read(fields: Fields<'a>, level: Level, place: Place) -> Result<Self, PacketFault> {
-        if level == Level::V3 {
+    pub(super) fn read(
+        fields: Fields<'a>,
+        level: ProtocolLevel,
+        place: PropertyPlace,
+    ) -> Result<Self, PacketFault> {
+        if level == ProtocolLevel::V3 {
             fields.end()?;
             return Ok(Self { reason: ReasonCode::Success, properties: Properties::EMPTY });
         }
@@ -33,9 +41,9 @@ impl<'a> DisconnectPacket<'a> {
         Ok(Self { reason, properties })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         write::packet(PacketKind::Disconnect.first_byte(), out, |out| {
-            if level == Level::V5 {
+            if level == ProtocolLevel::V5 {
                 write_outcome(self.reason, self.properties, out);
             }
         });
@@ -44,7 +52,7 @@ impl<'a> DisconnectPacket<'a> {
 
 impl<'a> AuthPacket<'a> {
     pub(super) fn read(fields: Fields<'a>) -> Result<Self, PacketFault> {
-        let (reason, properties) = outcome(PacketKind::Auth, fields, Place::Auth)?;
+        let (reason, properties) = outcome(PacketKind::Auth, fields, PropertyPlace::Auth)?;
         Ok(Self { reason, properties })
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Compat: the texts of version 3.1.1 are nats-server's, which stand in logs.
 
-use super::{Level, Qos, ReasonCode};
+use super::exchange::Qos;
+use super::level::ProtocolLevel;
+use super::reason::ReasonCode;
 use myelin_wire::error::Quoted;
 use std::fmt;
 
@@ -13,25 +15,35 @@ pub struct Malformed {
     pub fault: PacketFault,
     /// The packet to send before the connection is closed.
     pub refusal: Refusal,
+    /// Client id in a CONNECT, as far as it could be read: any bytes. The log names the connection
+    /// by it.
+    pub client_id: Option<Box<[u8]>>,
+}
+
+/// Parts of a CONNECT that were read before its fault.
+#[derive(Debug, Default)]
+pub(super) struct Said<'a> {
+    pub(super) level: Option<ProtocolLevel>,
+    pub(super) client_id: Option<&'a [u8]>,
 }
 
 impl Malformed {
-    /// A fault of somebody whose first packet is not through yet; `level` as far as it is known.
-    pub(super) fn before_connect(fault: PacketFault, level: Option<Level>) -> Self {
-        let refusal = match level {
-            Some(Level::V5) => Refusal::ConnAck(fault.reason()),
+    /// A fault of somebody whose first packet is not through yet.
+    pub(super) fn before_connect(fault: PacketFault, said: &Said<'_>) -> Self {
+        let refusal = match said.level {
+            Some(ProtocolLevel::V5) => Refusal::ConnAck(fault.reason()),
             _ => fault.return_code().map_or(Refusal::None, Refusal::ReturnCode),
         };
-        Self { fault, refusal }
+        Self { fault, refusal, client_id: said.client_id.map(Box::from) }
     }
 
     /// A fault of somebody who is connected.
-    pub(super) fn connected(fault: PacketFault, level: Level) -> Self {
+    pub(super) fn connected(fault: PacketFault, level: ProtocolLevel) -> Self {
         let refusal = match level {
-            Level::V3 => Refusal::None,
-            Level::V5 => Refusal::Disconnect(fault.reason()),
+            ProtocolLevel::V3 => Refusal::None,
+            ProtocolLevel::V5 => Refusal::Disconnect(fault.reason()),
         };
-        Self { fault, refusal }
+        Self { fault, refusal, client_id: None }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Fields of a packet, one after another.
 
-use super::property::Place;
-use super::{Level, PacketFault, PacketField, PacketId, PacketKind, Properties, ReasonCode, write};
+use super::exchange::PacketId;
+use super::fault::{PacketFault, PacketField};
+use super::kind::PacketKind;
+use super::reason::ReasonCode;
+use super::write;
 
 /// Bytes of a packet that are not read yet.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +30,7 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(PacketFault::Trailing) }
     }
 
-    /// So many bytes as they are.
+    /// Takes `len` bytes as they are.
     pub(super) fn take(&mut self, len: usize, field: PacketField) -> Result<&'a [u8], PacketFault> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(PacketFault::Cut(field))?;
         self.rest = rest;
@@ -75,14 +78,6 @@ impl<'a> Fields<'a> {
     /// A string: UTF-8 without U+0000.
     pub(super) fn text(&mut self, field: PacketField) -> Result<&'a str, PacketFault> {
         text(self.bytes(field)?, field)
-    }
-
-    /// Properties of `place`; version 3.1.1 has none.
-    pub(super) fn properties(&mut self, level: Level, place: Place) -> Result<Properties<'a>, PacketFault> {
-        match level {
-            Level::V3 => Ok(Properties::EMPTY),
-            Level::V5 => Properties::read(self, place),
-        }
     }
 
     /// A reason that packets of `kind` may say.

@@ -1,13 +1,16 @@
 //! Properties of MQTT 5: which there are, which packets may have them, and what they may say.
 
+use super::exchange::Qos;
+use super::fault::{PacketFault, PacketField};
 use super::fields::Fields;
-use super::{PacketFault, PacketField, Qos, write};
+use super::level::ProtocolLevel;
+use super::write;
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// Part of a packet that has properties: a bit, so that a row of the table is a set of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub(super) enum Place {
+pub(super) enum PropertyPlace {
     Connect = 1,
     Will = 1 << 1,
     ConnAck = 1 << 2,
@@ -45,7 +48,7 @@ impl SubscriptionId {
 }
 
 /// A value in a property: how it is read and written.
-trait Value<'a>: Sized {
+trait PropertyForm<'a>: Sized {
     /// Reads the value; `None` inside if no property can have it.
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault>;
     fn write(self, out: &mut Vec<u8>);
@@ -62,7 +65,7 @@ const FIELD: PacketField = PacketField::Property;
 /// The longest string, and the longest binary data.
 const LONGEST: usize = u16::MAX as usize;
 
-impl<'a> Value<'a> for bool {
+impl<'a> PropertyForm<'a> for bool {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         Ok(match fields.byte(FIELD)? {
             0 => Some(false),
@@ -77,7 +80,7 @@ impl<'a> Value<'a> for bool {
 }
 
 /// The Maximum QoS of a server: one that takes QoS 2 does not say it.
-impl<'a> Value<'a> for Qos {
+impl<'a> PropertyForm<'a> for Qos {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         Ok(Qos::new(fields.byte(FIELD)?).filter(|qos| *qos < Qos::ExactlyOnce))
     }
@@ -91,7 +94,7 @@ impl<'a> Value<'a> for Qos {
     }
 }
 
-impl<'a> Value<'a> for u16 {
+impl<'a> PropertyForm<'a> for u16 {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.short(FIELD).map(Some)
     }
@@ -101,7 +104,7 @@ impl<'a> Value<'a> for u16 {
     }
 }
 
-impl<'a> Value<'a> for NonZeroU16 {
+impl<'a> PropertyForm<'a> for NonZeroU16 {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.short(FIELD).map(Self::new)
     }
@@ -111,7 +114,7 @@ impl<'a> Value<'a> for NonZeroU16 {
     }
 }
 
-impl<'a> Value<'a> for u32 {
+impl<'a> PropertyForm<'a> for u32 {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.long(FIELD).map(Some)
     }
@@ -121,7 +124,7 @@ impl<'a> Value<'a> for u32 {
     }
 }
 
-impl<'a> Value<'a> for NonZeroU32 {
+impl<'a> PropertyForm<'a> for NonZeroU32 {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.long(FIELD).map(Self::new)
     }
@@ -131,7 +134,7 @@ impl<'a> Value<'a> for NonZeroU32 {
     }
 }
 
-impl<'a> Value<'a> for SubscriptionId {
+impl<'a> PropertyForm<'a> for SubscriptionId {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.varint(FIELD).map(Self::new)
     }
@@ -141,7 +144,7 @@ impl<'a> Value<'a> for SubscriptionId {
     }
 }
 
-impl<'a> Value<'a> for &'a str {
+impl<'a> PropertyForm<'a> for &'a str {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.text(FIELD).map(Some)
     }
@@ -155,7 +158,7 @@ impl<'a> Value<'a> for &'a str {
     }
 }
 
-impl<'a> Value<'a> for &'a [u8] {
+impl<'a> PropertyForm<'a> for &'a [u8] {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         fields.bytes(FIELD).map(Some)
     }
@@ -169,7 +172,7 @@ impl<'a> Value<'a> for &'a [u8] {
     }
 }
 
-impl<'a> Value<'a> for (&'a str, &'a str) {
+impl<'a> PropertyForm<'a> for (&'a str, &'a str) {
     fn read(fields: &mut Fields<'a>) -> Result<Option<Self>, PacketFault> {
         Ok(Some((fields.text(FIELD)?, fields.text(FIELD)?)))
     }
@@ -227,10 +230,10 @@ macro_rules! properties {
                 }
             }
 
-            /// Places that may have the property: bits of [`Place`].
-            fn places(&self) -> u16 {
+            /// Places that may have the property: bits of [`PropertyPlace`].
+            pub(super) fn places(&self) -> u16 {
                 match self {
-                    $(Self::$name(_) => 0 $(| Place::$place as u16)*,)*
+                    $(Self::$name(_) => 0 $(| PropertyPlace::$place as u16)*,)*
                 }
             }
         }
@@ -242,7 +245,7 @@ properties! {
     PayloadFormat(bool) = 0x01 [Publish Deliver Will],
     /// Seconds that the message is kept for subscribers.
     MessageExpiry(u32) = 0x02 [Publish Deliver Will],
-    /// What the payload is.
+    /// Media type of the payload, or another word for it.
     ContentType(&'a str) = 0x03 [Publish Deliver Will],
     /// Topic that an answer goes to; without wildcards.
     ResponseTopic(&'a str) = 0x08 [Publish Deliver Will],
@@ -266,7 +269,7 @@ properties! {
     WillDelay(u32) = 0x18 [Will],
     /// Whether the CONNACK should have response information.
     RequestResponseInformation(bool) = 0x19 [Connect],
-    /// What response topics are made of.
+    /// Beginning for response topics.
     ResponseInformation(&'a str) = 0x1a [ConnAck],
     /// Another server.
     ServerReference(&'a str) = 0x1c [ConnAck Dismiss],
@@ -297,10 +300,10 @@ properties! {
 
 impl Property<'_> {
     /// Whether the property may be there more than once.
-    fn repeats(&self, place: Place) -> bool {
+    fn repeats(&self, place: PropertyPlace) -> bool {
         match self {
             Self::User(_) => true,
-            Self::SubscriptionId(_) => place == Place::Deliver,
+            Self::SubscriptionId(_) => place == PropertyPlace::Deliver,
             _ => false,
         }
     }
@@ -317,14 +320,38 @@ impl<'a> Properties<'a> {
     /// No properties.
     pub const EMPTY: Self = Self { raw: &[] };
 
-    /// Reads the properties of a packet, with the length in front of them.
-    pub(super) fn read(fields: &mut Fields<'a>, place: Place) -> Result<Self, PacketFault> {
+    /// Reads the properties of `place`, with the length in front of them; version 3.1.1 has none.
+    #[inline]
+    pub(super) fn read(
+        fields: &mut Fields<'a>,
+        level: ProtocolLevel,
+        place: PropertyPlace,
+    ) -> Result<Self, PacketFault> {
+        if level == ProtocolLevel::V3 {
+            return Ok(Self::EMPTY);
+        }
         let len = fields.varint(PacketField::PropertyLength)?;
         let raw = fields.take(len as usize, FIELD)?;
         if !raw.is_empty() {
             check(raw, place)?;
         }
         Ok(Self { raw })
+    }
+
+    /// Appends the properties where the version has some, with the length in front of them.
+    pub(super) fn write(self, level: ProtocolLevel, out: &mut Vec<u8>) {
+        if level == ProtocolLevel::V5 {
+            write::varint(self.raw.len(), out);
+            out.extend_from_slice(self.raw);
+        }
+    }
+
+    /// Bytes that [`Self::write`] appends.
+    pub(super) fn len(self, level: ProtocolLevel) -> usize {
+        match level {
+            ProtocolLevel::V3 => 0,
+            ProtocolLevel::V5 => write::varint_len(self.raw.len()) + self.raw.len(),
+        }
     }
 
     /// Whether there are none.
@@ -353,7 +380,7 @@ impl<'a> Properties<'a> {
 }
 
 /// Checks the properties of `place`.
-fn check(raw: &[u8], place: Place) -> Result<(), PacketFault> {
+fn check(raw: &[u8], place: PropertyPlace) -> Result<(), PacketFault> {
     let mut fields = Fields::new(raw);
     // A bit for each number: they are below 64.
     let mut seen = 0u64;

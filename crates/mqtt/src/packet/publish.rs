@@ -1,43 +1,17 @@
 //! PUBLISH: a message, and the header of one that is delivered.
 
+use super::exchange::{Exchange, PacketId, Qos};
+use super::fault::{PacketFault, PacketField};
 use super::fields::Fields;
-use super::property::Place;
-use super::{Level, PacketFault, PacketField, PacketId, PacketKind, Properties, Property, Qos, write};
+use super::kind::PacketKind;
+use super::level::ProtocolLevel;
+use super::property::{Properties, Property, PropertyPlace};
+use super::write;
 use crate::topic::{self, TopicFault};
 
 /// Flags in the first byte, beside the QoS.
 const RETAIN: u8 = 1;
 const DUP: u8 = 1 << 3;
-
-/// QoS of a PUBLISH, with the number of the exchange that follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exchange {
-    /// QoS 0: none follows.
-    AtMostOnce,
-    /// QoS 1: PUBACK follows.
-    AtLeastOnce(PacketId),
-    /// QoS 2: PUBREC, PUBREL and PUBCOMP follow.
-    ExactlyOnce(PacketId),
-}
-
-impl Exchange {
-    /// QoS that asks for the exchange.
-    pub fn qos(self) -> Qos {
-        match self {
-            Self::AtMostOnce => Qos::AtMostOnce,
-            Self::AtLeastOnce(_) => Qos::AtLeastOnce,
-            Self::ExactlyOnce(_) => Qos::ExactlyOnce,
-        }
-    }
-
-    /// Number of the exchange.
-    pub fn packet_id(self) -> Option<PacketId> {
-        match self {
-            Self::AtMostOnce => None,
-            Self::AtLeastOnce(id) | Self::ExactlyOnce(id) => Some(id),
-        }
-    }
-}
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +37,7 @@ pub struct PublishPacket<'a> {
 /// the subject on the way, and the payload is copied once, behind it.
 #[derive(Debug, Clone, Copy)]
 pub struct PublishHeader<'a> {
-    level: Level,
+    level: ProtocolLevel,
     first: u8,
     exchange: Exchange,
     subject: &'a [u8],
@@ -79,21 +53,21 @@ impl<'a> PublishPacket<'a> {
     pub(super) fn read(
         first: u8,
         mut fields: Fields<'a>,
-        level: Level,
-        place: Place,
+        level: ProtocolLevel,
+        place: PropertyPlace,
     ) -> Result<Self, PacketFault> {
         let qos = Qos::new((first >> 1) & 3).ok_or(PacketFault::PublishQos)?;
         let (dup, retain) = (first & DUP != 0, first & RETAIN != 0);
-        if level == Level::V5 && dup && qos == Qos::AtMostOnce {
+        if level == ProtocolLevel::V5 && dup && qos == Qos::AtMostOnce {
             return Err(PacketFault::PublishDup);
         }
         let topic = fields.bytes(PacketField::Topic)?;
-        if topic.is_empty() && level == Level::V3 {
+        if topic.is_empty() && level == ProtocolLevel::V3 {
             return Err(PacketFault::TopicEmpty);
         }
         let topic = topic_name(topic, PacketField::Topic)?;
         let exchange = exchange(&mut fields, qos)?;
-        let properties = fields.properties(level, place)?;
+        let properties = Properties::read(&mut fields, level, place)?;
         if topic.is_empty() && !properties.iter().any(|property| matches!(property, Property::TopicAlias(_)))
         {
             return Err(PacketFault::TopicEmpty);
@@ -101,7 +75,7 @@ impl<'a> PublishPacket<'a> {
         Ok(Self { dup, retain, exchange, topic, properties, payload: fields.rest() })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         let dup = if self.dup { DUP } else { 0 };
         let retain = if self.retain { RETAIN } else { 0 };
         let first = PacketKind::Publish.first_byte() | dup | retain | (self.exchange.qos() as u8) << 1;
@@ -146,27 +120,30 @@ fn refused_topic(topic: &str, field: PacketField, fault: TopicFault) -> PacketFa
 }
 
 /// Bytes between the fixed header and the payload.
-fn fields_len(level: Level, exchange: Exchange, topic: usize, properties: Properties<'_>) -> usize {
+fn fields_len(level: ProtocolLevel, exchange: Exchange, topic: usize, properties: Properties<'_>) -> usize {
     let id = if exchange == Exchange::AtMostOnce { 0 } else { 2 };
-    let raw = properties.raw().len();
-    let properties = if level == Level::V5 { write::varint_len(raw) + raw } else { 0 };
-    2 + topic + id + properties
+    2 + topic + id + properties.len(level)
 }
 
-fn write_behind_topic(level: Level, exchange: Exchange, properties: Properties<'_>, out: &mut Vec<u8>) {
+fn write_behind_topic(
+    level: ProtocolLevel,
+    exchange: Exchange,
+    properties: Properties<'_>,
+    out: &mut Vec<u8>,
+) {
     if let Some(id) = exchange.packet_id() {
         write::short(id.get(), out);
     }
-    write::properties(properties, level, out);
+    properties.write(level, out);
 }
 
 impl<'a> PublishHeader<'a> {
-    /// A header of a message on `subject` with `payload_len` bytes; `None` if no packet can hold it:
-    /// the topic has at most 65,535 bytes, and a packet 256 MiB. An empty subject is an empty topic,
-    /// for which a topic alias among the properties stands.
+    /// A header of a message on `subject` with `payload_len` bytes; `None` if no packet can hold
+    /// it: a topic has at most 65,535 bytes, and a packet 256 MiB. An empty subject is an empty
+    /// topic, for which a topic alias among the properties stands.
     #[inline]
     pub fn new(
-        level: Level,
+        level: ProtocolLevel,
         exchange: Exchange,
         subject: &'a [u8],
         properties: Properties<'a>,

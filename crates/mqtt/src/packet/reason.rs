@@ -1,6 +1,6 @@
 //! Reason codes of MQTT 5: which there are, and which packet may say which.
 
-use super::PacketKind;
+use super::kind::PacketKind;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal $text:literal [$($kind:ident)*],)*) => {

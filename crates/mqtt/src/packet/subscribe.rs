@@ -1,8 +1,13 @@
 //! SUBSCRIBE, UNSUBSCRIBE and their answers.
 
+use super::exchange::{PacketId, Qos};
+use super::fault::{PacketFault, PacketField};
 use super::fields::Fields;
-use super::property::Place;
-use super::{Level, PacketFault, PacketField, PacketId, PacketKind, Properties, Qos, ReasonCode, write};
+use super::kind::PacketKind;
+use super::level::ProtocolLevel;
+use super::property::{Properties, PropertyPlace};
+use super::reason::ReasonCode;
+use super::write;
 use crate::topic;
 
 /// When retained messages are sent to a new subscription.
@@ -55,8 +60,8 @@ pub struct UnsubscribePacket<'a> {
 
 /// Filters of a SUBSCRIBE, as they stand in the packet.
 ///
-/// They are UTF-8 without U+0000 and not empty, and nothing more: whether a filter has a subject is
-/// said by `topic`, for each of them (a SUBACK refuses them one by one).
+/// Each is UTF-8 without U+0000 and not empty, and nothing more: whether it has a subject is said
+/// by [`topic`], for each of them (a SUBACK refuses them one by one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscribeFilters<'a> {
     raw: &'a [u8],
@@ -72,10 +77,10 @@ impl SubscribeOptions {
     const NO_LOCAL: u8 = 1 << 2;
     const AS_PUBLISHED: u8 = 1 << 3;
 
-    fn read(byte: u8, level: Level) -> Result<Self, PacketFault> {
+    fn read(byte: u8, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let unknown = match level {
-            Level::V3 => 0xfc,
-            Level::V5 => 0xc0,
+            ProtocolLevel::V3 => 0xfc,
+            ProtocolLevel::V5 => 0xc0,
         };
         let max_qos = Qos::new(byte & 3).filter(|_| byte & unknown == 0);
         let max_qos = max_qos.ok_or(PacketFault::SubscribeQos(byte))?;
@@ -97,7 +102,7 @@ impl SubscribeOptions {
 }
 
 impl<'a> SubscribeFilters<'a> {
-    fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    fn read(mut fields: Fields<'a>, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let raw = fields.rest();
         if raw.is_empty() {
             return Err(PacketFault::SubscribeNothing);
@@ -118,7 +123,7 @@ impl<'a> SubscribeFilters<'a> {
         std::iter::from_fn(move || {
             let filter = fields.text(PacketField::TopicFilter).ok()?;
             let options = fields.byte(PacketField::Options).ok()?;
-            Some((filter, SubscribeOptions::read(options, Level::V5).ok()?))
+            Some((filter, SubscribeOptions::read(options, ProtocolLevel::V5).ok()?))
         })
     }
 
@@ -171,25 +176,25 @@ fn filter<'a>(fields: &mut Fields<'a>) -> Result<&'a str, PacketFault> {
 }
 
 impl<'a> SubscribePacket<'a> {
-    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    pub(super) fn read(mut fields: Fields<'a>, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let packet_id = fields.packet_id()?;
-        let properties = fields.properties(level, Place::Subscribe)?;
+        let properties = Properties::read(&mut fields, level, PropertyPlace::Subscribe)?;
         Ok(Self { packet_id, properties, filters: SubscribeFilters::read(fields, level)? })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         numbered(PacketKind::Subscribe, self.packet_id, self.properties, self.filters.raw, level, out);
     }
 }
 
 impl<'a> UnsubscribePacket<'a> {
-    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    pub(super) fn read(mut fields: Fields<'a>, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let packet_id = fields.packet_id()?;
-        let properties = fields.properties(level, Place::Unsubscribe)?;
+        let properties = Properties::read(&mut fields, level, PropertyPlace::Unsubscribe)?;
         Ok(Self { packet_id, properties, filters: UnsubscribeFilters::read(fields)? })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         numbered(PacketKind::Unsubscribe, self.packet_id, self.properties, self.filters.raw, level, out);
     }
 }
@@ -200,12 +205,12 @@ fn numbered(
     id: PacketId,
     properties: Properties<'_>,
     rest: &[u8],
-    level: Level,
+    level: ProtocolLevel,
     out: &mut Vec<u8>,
 ) {
     write::packet(kind.first_byte(), out, |out| {
         write::short(id.get(), out);
-        write::properties(properties, level, out);
+        properties.write(level, out);
         out.extend_from_slice(rest);
     });
 }
@@ -234,42 +239,42 @@ pub struct UnsubAckPacket<'a> {
 }
 
 impl<'a> SubAckPacket<'a> {
-    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    pub(super) fn read(mut fields: Fields<'a>, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let packet_id = fields.packet_id()?;
-        let properties = fields.properties(level, Place::SubAck)?;
+        let properties = Properties::read(&mut fields, level, PropertyPlace::SubAck)?;
         let codes = fields.rest();
         if codes.is_empty() {
             return Err(PacketFault::CutByte(PacketField::Reason));
         }
         match level {
-            Level::V3 => check_codes(codes, |code| matches!(code, 0..=2 | 0x80))?,
-            Level::V5 => check_codes(codes, |code| is_reason(code, PacketKind::SubAck))?,
+            ProtocolLevel::V3 => check_codes(codes, |code| matches!(code, 0..=2 | 0x80))?,
+            ProtocolLevel::V5 => check_codes(codes, |code| is_reason(code, PacketKind::SubAck))?,
         }
         Ok(Self { packet_id, properties, codes })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         numbered(PacketKind::SubAck, self.packet_id, self.properties, self.codes, level, out);
     }
 }
 
 impl<'a> UnsubAckPacket<'a> {
-    pub(super) fn read(mut fields: Fields<'a>, level: Level) -> Result<Self, PacketFault> {
+    pub(super) fn read(mut fields: Fields<'a>, level: ProtocolLevel) -> Result<Self, PacketFault> {
         let packet_id = fields.packet_id()?;
-        let properties = fields.properties(level, Place::UnsubAck)?;
+        let properties = Properties::read(&mut fields, level, PropertyPlace::UnsubAck)?;
         let codes = fields.rest();
         match level {
-            Level::V3 => fields.end()?,
-            Level::V5 if codes.is_empty() => return Err(PacketFault::CutByte(PacketField::Reason)),
-            Level::V5 => check_codes(codes, |code| is_reason(code, PacketKind::UnsubAck))?,
+            ProtocolLevel::V3 => fields.end()?,
+            ProtocolLevel::V5 if codes.is_empty() => return Err(PacketFault::CutByte(PacketField::Reason)),
+            ProtocolLevel::V5 => check_codes(codes, |code| is_reason(code, PacketKind::UnsubAck))?,
         }
         Ok(Self { packet_id, properties, codes })
     }
 
-    pub(super) fn encode(&self, level: Level, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, level: ProtocolLevel, out: &mut Vec<u8>) {
         let codes = match level {
-            Level::V3 => &[],
-            Level::V5 => self.codes,
+            ProtocolLevel::V3 => &[],
+            ProtocolLevel::V5 => self.codes,
         };
         numbered(PacketKind::UnsubAck, self.packet_id, self.properties, codes, level, out);
     }

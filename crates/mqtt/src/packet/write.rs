@@ -1,7 +1,5 @@
 //! Primitive fields as they are written.
 
-use super::{Level, Properties};
-
 /// Bytes of the longest variable byte integer.
 pub(super) const LONGEST_VARINT: usize = 4;
 /// The largest variable byte integer.
@@ -39,14 +37,6 @@ pub(super) fn short(value: u16, out: &mut Vec<u8>) {
 pub(super) fn bytes(value: &[u8], out: &mut Vec<u8>) {
     short(u16::try_from(value.len()).expect("a field of at most 65,535 bytes"), out);
     out.extend_from_slice(value);
-}
-
-/// Appends properties where the version has some.
-pub(super) fn properties(properties: Properties<'_>, level: Level, out: &mut Vec<u8>) {
-    if level == Level::V5 {
-        varint(properties.raw().len(), out);
-        out.extend_from_slice(properties.raw());
-    }
 }
 
 /// Appends the head of a packet whose body has `remaining` bytes.

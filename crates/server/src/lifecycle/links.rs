@@ -72,7 +72,7 @@ pub(super) fn start(
 }
 
 /// TLS of WebSocket, with what the operator should know.
-pub(super) type WebSocketOffer = (websocket::Security, Vec<String>);
+type WebSocketOffer = (websocket::Security, Vec<String>);
 
 /// TLS that clients and other servers are offered.
 pub(super) struct TlsOffers {

@@ -1,12 +1,13 @@
 //! Listeners of clients beside their own: for WebSocket and for MQTT.
 
-use super::links::WebSocketOffer;
+use super::links::TlsOffers;
 use crate::logging::Logger;
+use crate::monitoring::Addresses;
 use crate::mqtt::MqttListening;
 use crate::shard::{Mailbox, Permits};
-use crate::tls::ClientOffer;
 use crate::websocket;
 use myelin_conf::options::Options;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Listeners that are there if the options want them.
@@ -22,20 +23,26 @@ impl OtherListeners {
     /// Why the server cannot start.
     pub(super) fn start(
         options: &Options,
-        (websocket, mqtt): (Option<WebSocketOffer>, Option<ClientOffer>),
+        offers: &mut TlsOffers,
         (shards, permits): (&[Mailbox], &Permits),
         log: &Arc<Logger>,
     ) -> Result<Self, String> {
+        let (websocket, mqtt) = (offers.websocket.take(), offers.mqtt.take());
         let websocket = websocket::Listening::start(options, websocket, shards.to_vec(), permits, log)?;
         let mqtt = MqttListening::start(options, mqtt, shards, log)?;
         Ok(Self { websocket, mqtt })
     }
 
-    /// Ports of WebSocket and MQTT.
-    pub(super) fn ports(&self) -> [Option<u16>; 2] {
-        let websocket = self.websocket.as_ref().map(|listening| listening.address);
-        let mqtt = self.mqtt.as_ref().map(|listening| listening.address);
-        [websocket, mqtt].map(|address| address.map(|address| address.port()))
+    /// Where WebSocket is spoken.
+    pub(super) fn websocket_address(&self) -> Option<SocketAddr> {
+        self.websocket.as_ref().map(|listening| listening.address)
+    }
+
+    /// Ports for monitoring; `client`: of the clients' own listener.
+    pub(super) fn ports(&self, client: u16) -> Addresses {
+        let websocket = self.websocket_address().map(|address| address.port());
+        let mqtt = self.mqtt.as_ref().map(|listening| listening.address.port());
+        Addresses { client, websocket, mqtt }
     }
 
     /// Takes no more connections. Those that are being upgraded come to their end.

@@ -40,7 +40,6 @@ mod timers;
 mod websocket;
 
 use crate::logging::Logger;
-use crate::mqtt::MqttSite;
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::ClientTls;
 use crate::websocket::Upgraded;
@@ -48,7 +47,7 @@ use busy_poll::BusyPoll;
 use conn_handle::{ConnHandle, Links};
 use link_buffer::SharedBuffer;
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Account, Broker, Conn, Drained, Level, Service, Shard};
+use myelin_broker::{Account, Broker, Conn, Drained, Level, MqttTerms, Service, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageBuf;
 use std::cell::{Cell, RefCell};
@@ -72,7 +71,7 @@ pub(crate) enum Mail {
     /// Serve this client.
     Accept(TcpStream, SocketAddr),
     /// Serve this client, which speaks MQTT.
-    AcceptMqtt(TcpStream, SocketAddr, Arc<MqttSite>),
+    AcceptMqtt(TcpStream, SocketAddr, MqttTerms, Arc<ClientTls>),
     /// Serve this client, whose connection has become a WebSocket.
     Upgraded(Box<Upgraded>),
     /// Serve this connection to another server.
@@ -402,8 +401,8 @@ impl ShardLocal {
     fn take_mail(self: &Rc<Self>, mail: Mail) {
         match mail {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
-            Mail::AcceptMqtt(stream, peer, site) => match tokio::net::TcpStream::from_std(stream) {
-                Ok(stream) => self.begin(|| reader::open_mqtt(self, (stream, peer), site.terms())),
+            Mail::AcceptMqtt(stream, peer, terms, tls) => match tokio::net::TcpStream::from_std(stream) {
+                Ok(stream) => self.begin(|| reader::open_mqtt(self, (stream, peer), (terms, &tls))),
                 Err(error) => self.cannot_use(peer, &error),
             },
             Mail::Upgraded(upgraded) => self.accept_upgraded(*upgraded),

@@ -63,6 +63,13 @@ struct EventClient {
     name_tag: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(flatten)]
+    kind: EventClientKind,
+}
+
+/// Kind of a client in an event.
+#[derive(Serialize, Default)]
+struct EventClientKind {
     kind: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     client_type: &'static str,
@@ -228,9 +235,11 @@ fn client(
         issuer_key: details.issuer_key.clone().unwrap_or_default(),
         name_tag: tag.to_owned(),
         tags: user.map(|user| user.tags().to_vec()).unwrap_or_default(),
-        kind: if client_type.is_empty() { "Leafnode" } else { "Client" },
-        client_type,
-        client_id: details.mqtt_client.as_deref().unwrap_or_default().to_owned(),
+        kind: EventClientKind {
+            kind: if client_type.is_empty() { "Leafnode" } else { "Client" },
+            client_type,
+            client_id: details.mqtt_client.as_deref().unwrap_or_default().to_owned(),
+        },
         ..EventClient::default()
     }
 }

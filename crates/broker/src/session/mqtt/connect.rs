@@ -1,13 +1,11 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
 use super::{MqttStage, Session};
-use crate::conn_details::ConnDetails;
 use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
-use crate::session::handshake::describe;
 use crate::session::{OpOutcome, SessionState, SessionStatus};
 use crate::shard::Shard;
-use myelin_mqtt::packet::{ConnectPacket, Qos, ReasonCode, Will};
+use myelin_mqtt::packet::{ConnectPacket, ReasonCode, Will};
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
@@ -15,19 +13,6 @@ use std::time::{Duration, Instant};
 
 /// A client that is told to send something every so many seconds is missed after half as many more.
 const PATIENCE: f64 = 1.5;
-
-/// A will that is kept for the end.
-pub(super) struct StoredWill {
-    topic: Box<str>,
-    payload: Box<[u8]>,
-    qos: Qos,
-}
-
-impl From<Will<'_>> for StoredWill {
-    fn from(will: Will<'_>) -> Self {
-        Self { topic: will.topic.into(), payload: will.payload.into(), qos: will.qos }
-    }
-}
 
 impl Session {
     pub(super) fn connect_packet(
@@ -58,11 +43,8 @@ impl Session {
             pass: password.into_owned(),
             ..Connect::default()
         };
-        self.conn.update_details(|details| {
-            let mqtt_client = Some(client_id.clone());
-            *details = ConnDetails { mqtt_client, ..std::mem::take(details) };
-            describe(details, &self.connect);
-        });
+        self.conn.update_details(|details| details.mqtt_client = Some(client_id.clone()));
+        self.describe_client();
         let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
         mqtt.stage = MqttStage::Connecting;
         (mqtt.client_id, mqtt.keep_alive) = (client_id, keep_alive);
@@ -76,7 +58,8 @@ impl Session {
             return SessionStatus::Continue;
         };
         ready.connected = true;
-        let claimed = self.broker.mqtt_clients.claim(ready.account.name(), &mqtt.client_id, &self.conn, now);
+        let claimed =
+            self.broker.registry.mqtt_clients.claim(ready.account.name(), &mqtt.client_id, &self.conn, now);
         let other = match claimed {
             ClaimedId::Jailed(until) => {
                 mqtt.stage = MqttStage::Jailed(until);
@@ -132,7 +115,7 @@ impl Session {
         if mqtt.stage != MqttStage::Connected {
             return;
         }
-        self.broker.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
+        self.broker.registry.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
         if let Some(will) = mqtt.will.take().filter(|_| reason != CloseReason::DuplicateClientId) {
             self.begin_batch();
             self.publish_topic(shard, &will.topic, will.qos, &will.payload, now);

@@ -13,12 +13,12 @@
 mod connect;
 mod publish;
 mod subscribe;
+mod will;
 
 use super::{Consumed, OpOutcome, Session, StopReason};
 use crate::log::Level as LogLevel;
 use crate::protocol_log::Direction;
 use crate::shard::Shard;
-use connect::StoredWill;
 use myelin_mqtt::packet::{
     self, AckPacket, ClientPacket, ConnAckPacket, Decoded, Level, Malformed, PacketFault, PacketId,
     PacketLimits, Properties, ReasonCode, Refusal, ServerPacket,
@@ -27,6 +27,7 @@ use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
+use will::StoredWill;
 
 /// Bytes that a packet may have beside the largest payload: header, topic and number.
 const PACKET_OVERHEAD: u32 = 5 + 2 + 65_535 + 2;

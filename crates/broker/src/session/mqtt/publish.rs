@@ -2,6 +2,7 @@
 
 use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
+use crate::mqtt_message::message_len;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
 use crate::shard::{Published, Publisher, Shard, Source};
@@ -21,7 +22,7 @@ impl Session {
             self.log_publish_packet(packet);
         }
         let qos = packet.exchange.qos();
-        let size = crate::shard::mqtt_message_len(packet.payload);
+        let size = message_len(packet.payload);
         let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
         if size > max as usize {
             self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));

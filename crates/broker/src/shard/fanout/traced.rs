@@ -3,7 +3,7 @@
 //!
 //! Cold. A message that is only traced goes the same way and reaches nobody.
 
-use super::super::mqtt::MqttTargets;
+use super::super::mqtt_targets::MqttTargets;
 use super::super::remote::Passed;
 use super::{ClientTarget, Fanout, PubMessage, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
