@@ -173,7 +173,7 @@ impl Server {
         let mut offers = TlsOffers::of(options).map_err(StartError::new)?;
         let (proofs, tls) = offers.prove(&ocsp, options).map_err(StartError::new)?;
         let monitor_tls = monitor_tls(options, offers.clients.as_ref())?;
-        offer_tls(&client_tls, offers.clients, &broker);
+        offer_tls(&client_tls, offers.clients.take(), &broker);
         let permits = Permits::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());

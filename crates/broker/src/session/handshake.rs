@@ -417,7 +417,9 @@ impl Session {
     fn note_client_details(&self, now: Instant) {
         // Until a PING measures it, the time to CONNECT is what is known of the round trip.
         let estimate = now.duration_since(self.timers.opened);
-        self.conn.update_details(|details| drop(details.rtt.get_or_insert(estimate)));
+        self.conn.update_details(|details| {
+            details.rtt.get_or_insert(estimate);
+        });
         self.describe_client();
     }
 

@@ -11,7 +11,7 @@ use crate::conn::Conn;
 use crate::mqtt_message::{HEADER_LEN, write_tail};
 use crate::protocol_log::Direction;
 use bytes::Bytes;
-use myelin_mqtt::packet::{Exchange, Level, Properties, PublishHeader, Qos};
+use myelin_mqtt::packet::{Exchange, Properties, ProtocolLevel, PublishHeader, Qos};
 use myelin_mqtt::sparkplug::{self, Lifecycle};
 use myelin_mqtt::topic::{self, TopicFault};
 use std::sync::Arc;
@@ -123,7 +123,8 @@ impl Fanout<'_> {
             (payload, shared_tail) = (&dated, None);
         }
         let exchange = Exchange::AtMostOnce;
-        let header = PublishHeader::new(Level::V3, exchange, subject, Properties::EMPTY, payload.len())?;
+        let header =
+            PublishHeader::new(ProtocolLevel::V3, exchange, subject, Properties::EMPTY, payload.len())?;
         // Compat: certificates are messages like others, and retained for those who get them.
         let is_retained = lifecycle == Some(Lifecycle::Certificate);
         let header = if is_retained { header.retain() } else { header };

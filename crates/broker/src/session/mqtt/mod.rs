@@ -20,8 +20,8 @@ use crate::log::Level as LogLevel;
 use crate::protocol_log::Direction;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    self, AckPacket, ClientPacket, ConnAckPacket, Decoded, Level, Malformed, PacketFault, PacketId,
-    PacketLimits, Properties, ReasonCode, Refusal, ServerPacket,
+    self, AckPacket, ClientPacket, ConnAckPacket, Decoded, Malformed, PacketFault, PacketId, PacketLimits,
+    Properties, ProtocolLevel, ReasonCode, Refusal, ServerPacket,
 };
 use myelin_wire::error::CloseReason;
 use std::collections::BTreeSet;
@@ -65,8 +65,8 @@ enum MqttStage {
 
 impl MqttSession {
     /// Version that the client speaks, once it is known.
-    fn level(&self) -> Option<Level> {
-        (self.stage == MqttStage::Connected).then_some(Level::V3)
+    fn level(&self) -> Option<ProtocolLevel> {
+        (self.stage == MqttStage::Connected).then_some(ProtocolLevel::V3)
     }
 }
 
@@ -168,7 +168,7 @@ impl Session {
     fn answer(&self, shard: &mut Shard, packet: &ServerPacket<'_>, line: impl Display) {
         self.log_sent(line);
         let mut bytes = Vec::with_capacity(8);
-        packet.encode(Level::V3, &mut bytes);
+        packet.encode(ProtocolLevel::V3, &mut bytes);
         shard.stage_line(&self.conn, &bytes);
     }
 

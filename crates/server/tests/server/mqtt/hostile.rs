@@ -122,7 +122,7 @@ fn what_is_said_in_jail_is_thrown_away() {
     let mut third = Peer::dial(address(&server));
     let mut bytes = Vec::new();
     myelin_mqtt::packet::ClientPacket::Connect(hello("jail"))
-        .encode(myelin_mqtt::packet::Level::V3, &mut bytes);
+        .encode(myelin_mqtt::packet::ProtocolLevel::V3, &mut bytes);
     bytes.extend(b"\x30\x04\0\x01xy".repeat(10));
     third.send_bytes(&bytes);
     assert_eq!(third.rest(), b"");

@@ -2,9 +2,9 @@
 
 use crate::PATIENCE;
 use myelin_mqtt::packet::{
-    AckPacket, ClientPacket, ConnectPacket, Decoded, DisconnectPacket, Exchange, Level, PacketId, Properties,
-    PublishPacket, Qos, ReasonCode, ServerPacket, SubscribeFilters, SubscribeOptions, SubscribePacket,
-    UnsubscribeFilters, UnsubscribePacket, Will, decode_from_server,
+    AckPacket, ClientPacket, ConnectPacket, Decoded, DisconnectPacket, Exchange, PacketId, Properties,
+    ProtocolLevel, PublishPacket, Qos, ReasonCode, ServerPacket, SubscribeFilters, SubscribeOptions,
+    SubscribePacket, UnsubscribeFilters, UnsubscribePacket, Will, decode_from_server,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ pub(super) fn id(number: u16) -> PacketId {
 /// A clean CONNECT without credentials, will and keep alive.
 pub(super) fn hello(client_id: &str) -> ConnectPacket<'_> {
     ConnectPacket {
-        level: Level::V3,
+        level: ProtocolLevel::V3,
         clean: true,
         keep_alive: 0,
         properties: Properties::EMPTY,
@@ -103,7 +103,7 @@ impl<S: Read + Write> Peer<S> {
 
     pub(super) fn send(&mut self, packet: &ClientPacket<'_>) {
         let mut bytes = Vec::new();
-        packet.encode(Level::V3, &mut bytes);
+        packet.encode(ProtocolLevel::V3, &mut bytes);
         self.send_bytes(&bytes);
     }
 
@@ -144,7 +144,8 @@ impl<S: Read + Write> Peer<S> {
     pub(super) fn with_packet<R>(&mut self, look: impl FnOnce(ServerPacket<'_>) -> R) -> Option<R> {
         loop {
             if let Decoded::Packet(packet, len) =
-                decode_from_server(&self.unread, Level::V3, u32::MAX).expect("a packet of version 3.1.1")
+                decode_from_server(&self.unread, ProtocolLevel::V3, u32::MAX)
+                    .expect("a packet of version 3.1.1")
             {
                 let seen = look(packet);
                 self.unread.drain(..len);

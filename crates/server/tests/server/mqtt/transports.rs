@@ -8,7 +8,7 @@ use crate::tls::Lab;
 use crate::websocket;
 use crate::websocket::peer::{BINARY, dial, frame};
 use myelin_compat::implementation::reference_program;
-use myelin_mqtt::packet::{ClientPacket, ConnectPacket, Level, ReasonCode};
+use myelin_mqtt::packet::{ClientPacket, ConnectPacket, ProtocolLevel, ReasonCode};
 use std::net::TcpStream;
 
 /// Where a server speaks MQTT over TLS.
@@ -42,7 +42,7 @@ fn it_may_be_encrypted_and_certificates_may_name_users() {
         assert!(conn["tls_version"].is_string() && server.page("/varz")["mqtt"]["tls_map"] == true);
         let mut plain = Peer::dial(secure_address(server));
         let mut bytes = Vec::new();
-        ClientPacket::Connect(hello("plain")).encode(Level::V3, &mut bytes);
+        ClientPacket::Connect(hello("plain")).encode(ProtocolLevel::V3, &mut bytes);
         plain.send_bytes(&bytes);
         plain.rest();
         server.wait_for_close("TLS Handshake Failure");
@@ -62,7 +62,7 @@ fn tls_may_be_left_to_the_client() {
 /// Bytes of a packet in a frame.
 fn framed(packet: &ClientPacket<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    packet.encode(Level::V3, &mut bytes);
+    packet.encode(ProtocolLevel::V3, &mut bytes);
     frame(BINARY, &bytes)
 }
 
@@ -80,7 +80,7 @@ fn it_is_spoken_over_websocket() {
         assert_eq!(peer.frame(), Some((BINARY, vec![0x20, 2, 0, 0])));
         // In pieces, and several in one.
         let mut bytes = Vec::new();
-        ClientPacket::PingReq.encode(Level::V3, &mut bytes);
+        ClientPacket::PingReq.encode(ProtocolLevel::V3, &mut bytes);
         peer.send(&frame(BINARY, &bytes[..1]));
         peer.send(&frame(BINARY, &[&bytes[1..], &bytes].concat()));
         let mut pongs = Vec::new();
