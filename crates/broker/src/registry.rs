@@ -20,7 +20,7 @@ const PARTS: usize = 16;
 pub(crate) struct Registry {
     parts: [Mutex<Partition>; PARTS],
     ended: Mutex<ClosedConns>,
-    /// Who owns which client id of MQTT.
+    /// Owners of client ids of MQTT.
     pub(crate) mqtt_clients: MqttClients,
     open: AtomicUsize,
     total: AtomicU64,

@@ -1,8 +1,8 @@
-//! The listener for clients that speak MQTT: each goes to a shard, where it is a client like others.
+//! The listener for clients that speak MQTT: each goes to a shard, where it is a client like
+//! others.
 //!
-//! Packets are `mqtt`'s, what they do is `broker/src/session/mqtt/`. TLS is shaken on the control
-//! runtime by the shard's preamble, as for clients; MQTT has no greeting, so the handshake is always
-//! what comes first.
+//! Packets are `mqtt`'s, what they do is `broker/src/session/mqtt/`. The shard's preamble does the
+//! TLS handshake, as for clients; MQTT has no greeting, so the handshake always comes first.
 
 use crate::listener;
 use crate::logging::Logger;

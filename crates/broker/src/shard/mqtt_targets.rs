@@ -17,7 +17,7 @@ pub(super) struct MqttTargets {
     pub(super) cohort: Option<CohortId>,
     /// The subject that they see.
     pub(super) subject: Box<[u8]>,
-    /// What it says of a device, with Sparkplug B.
+    /// Event in the life of a device that the message tells, with Sparkplug B.
     pub(super) lifecycle: Option<Lifecycle>,
 }
 

@@ -2,8 +2,8 @@
 //! NATS, under everything that a session has beside its protocol.
 //!
 //! A session that speaks MQTT is a [`Session`] with an [`MqttSession`]: identity, account,
-//! permissions, subscriptions, limits, reload and end are those of all clients. Here are the packets
-//! (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
+//! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
+//! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
 //! (`subscribe.rs`). What clients receive is made by `shard/mqtt.rs`.
 //!
 //! Nothing is stored: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are acknowledged

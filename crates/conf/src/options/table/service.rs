@@ -66,7 +66,7 @@ pub(super) static SIMPLE_AUTHORIZATION: BlockTable = BlockTable {
     ],
 };
 
-/// What is about sessions and messages that are stored.
+/// Options of sessions and messages that are stored.
 const UNSTORED: Class = Class::NoMeaning("no session or message of MQTT is stored yet");
 
 pub(super) static MQTT: BlockTable = BlockTable {

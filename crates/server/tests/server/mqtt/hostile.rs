@@ -1,8 +1,8 @@
 //! Attacks of strangers and clients. Classes of nats-server's published advisories about MQTT that
 //! do not need stored sessions: a CONNECT that is never whole (2026-25), control characters in
 //! filters (2026-22), subjects of the server's own (2026-07, 2026-21), a password that is shown
-//! (2026-05, in `login.rs`), the path of a protocol that is off (2026-27, in `websocket/hostile.rs`),
-//! another's client id (2026-06: accounts have their own, in `lives.rs`).
+//! (2026-05, in `login.rs`), the path of a protocol that is off (2026-27, in
+//! `websocket/hostile.rs`), another's client id (2026-06: accounts have their own, in `lives.rs`).
 
 use super::peer::{Peer, hello};
 use super::{address, server, servers};

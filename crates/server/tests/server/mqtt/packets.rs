@@ -57,7 +57,7 @@ const PING: &[u8] = &[0xc0, 0];
 const WELCOME: &[u8] = &[0x20, 2, 0, 0];
 const PONG: &[u8] = &[0xd0, 0];
 
-/// What is sent, what comes back, and whether the connection ends.
+/// A case: its name, bytes that are sent, bytes that come back, whether the connection ends.
 type Case = (&'static str, Vec<u8>, Vec<u8>, bool);
 
 fn refused(code: u8) -> Vec<u8> {

@@ -102,7 +102,7 @@ fn it_is_spoken_over_websocket() {
     }
 }
 
-/// What a configuration needs, in the reference's words.
+/// Needs of a configuration, in the reference's words.
 #[test]
 fn a_start_without_what_it_needs_is_refused() {
     let programs =
