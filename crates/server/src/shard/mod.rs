@@ -108,8 +108,8 @@ pub(crate) enum Mail {
 /// elsewhere, and must not wait for this one. What may wait in it is bounded by what the mail is
 /// about:
 ///
-/// - `Accept`, `AcceptMqtt`, `Upgraded`, `Link`: a socket each, so by the files that the process may
-///   open;
+/// - `Accept`, `AcceptMqtt`, `Upgraded`, `Link`: a socket each, so by the files that the process
+///   may open;
 /// - `FlushLink`: one for each link, which is woken once until the shard takes the mail;
 /// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for
 ///   each, which is closed once; `Authenticated`, `AskCallout`: one for each, which sends nothing
