@@ -3,7 +3,7 @@
 //!
 //! Promised: whoever reads what is asked for, in whatever pieces, gets the packets and the fault of
 //! who has all of it; nothing is asked for beyond the limits; a packet that is written again is
-//! read as itself; and a fault has a text.
+//! read as itself; and a fault has a text and a reason.
 
 use crate::pieces::pieces;
 use myelin_mqtt::packet::{

@@ -1,7 +1,7 @@
 //! Topics and filters of MQTT, and subjects. The input is a topic, a filter and a subject at once.
 //!
-//! Promised: no topic and no filter becomes a subject with a blank or a control character in it,
-//! or with an empty token; the pattern of a filter is well formed; a topic comes back from its
+//! Promised: no topic and no filter becomes a subject with a blank or a control character in it, or
+//! with an empty token; the pattern of a filter is well formed; a topic comes back from its
 //! subject; a subject has a topic of the length that was said; and the groups of shared
 //! subscriptions are names.
 
