@@ -188,7 +188,10 @@ impl<'a> PublishHeader<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         write::head(self.first, self.remaining as usize, out);
         write::short(self.topic_len, out);
-        topic::subject_to_topic(self.subject, out);
+        match usize::from(self.topic_len) == self.subject.len() {
+            true => topic::plain_to_topic(self.subject, out),
+            false => topic::subject_to_topic(self.subject, out),
+        }
         write_behind_topic(self.level, self.exchange, self.properties, out);
     }
 }

@@ -19,10 +19,10 @@ pub(super) fn varint_len(value: usize) -> usize {
 pub(super) fn varint(mut value: usize, out: &mut Vec<u8>) {
     debug_assert!(value <= MAX_VARINT as usize, "packets are shorter");
     while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
+        out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }
-    out.push((value & 0x7f) as u8);
+    out.push(value.to_le_bytes()[0]);
 }
 
 /// Appends two bytes.
