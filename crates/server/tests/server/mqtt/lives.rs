@@ -154,7 +154,7 @@ fn monitoring_shows_them() {
 /// Lines of the log without addresses and times, of one client.
 fn lines(server: &Server) -> Vec<String> {
     let log = server.log();
-    let lines = log.lines().filter_map(|line| line.split_once(" - mid:").map(|(head, rest)| (head, rest)));
+    let lines = log.lines().filter_map(|line| line.split_once(" - mid:"));
     let lines = lines.filter(|(_, line)| line.contains("\"logged\""));
     let level = |head: &str| head.split(['[', ']']).nth(3).unwrap_or_default().to_owned();
     let text =
