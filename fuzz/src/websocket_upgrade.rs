@@ -31,6 +31,7 @@ fn ask(bytes: &[u8]) {
         allowed_origins: listed.collect(),
         compression: true,
         headers: "X-A: b\r\n".to_owned(),
+        takes_mqtt: true,
         cookies: CookieNames { jwt: name("j"), user: name("u"), pass: name("p"), token: name("t") },
     };
     for rules in [UpgradeRules::default(), strict] {

@@ -74,6 +74,21 @@ fn certificate_names() {
 }
 
 #[test]
+fn mqtt_packets() {
+    smoke("mqtt_packets", myelin_fuzz::mqtt_packets);
+}
+
+#[test]
+fn mqtt_records() {
+    smoke("mqtt_records", myelin_fuzz::mqtt_records);
+}
+
+#[test]
+fn mqtt_topics() {
+    smoke("mqtt_topics", myelin_fuzz::mqtt_topics);
+}
+
+#[test]
 fn ocsp() {
     smoke("ocsp", myelin_fuzz::ocsp);
 }

@@ -33,6 +33,8 @@ pub struct AuthConfig {
     pub proxy_required: bool,
     /// The rules for WebSocket, where those are others.
     pub websocket: Option<Box<AuthConfig>>,
+    /// The rules for MQTT, where those are others.
+    pub mqtt: Option<Box<AuthConfig>>,
 }
 
 /// Method by which a CONNECT is checked: what it must bring.
@@ -105,12 +107,16 @@ impl AuthConfig {
             proxies: Arc::default(),
             proxy_required: false,
             websocket: None,
+            mqtt: None,
         }
     }
 
     /// The rules for connections of this kind.
     #[must_use]
     pub fn at(&self, via: ConnectionType) -> &Self {
+        if let ConnectionType::Mqtt | ConnectionType::MqttWs = via {
+            return self.mqtt.as_deref().unwrap_or(self);
+        }
         match (via, &self.websocket) {
             (ConnectionType::Websocket, Some(websocket)) => websocket,
             // Compat: leaf nodes are not asked for the credentials of that block, but are its

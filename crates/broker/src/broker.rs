@@ -16,6 +16,7 @@ use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
+use crate::mqtt_origin::MqttOrigin;
 use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
 use crate::service::ServiceTarget;
@@ -464,6 +465,17 @@ impl Broker {
         Conn::new(cid, endpoint, origin, sink, &self.conn_shared)
     }
 
+    /// Makes the shared half of a new connection that speaks MQTT.
+    pub fn connect_mqtt(
+        &self,
+        origin: MqttOrigin,
+        endpoint: Endpoint,
+        sink: Box<dyn Transport>,
+    ) -> Arc<Conn> {
+        let cid = self.conn_shared.next_cid();
+        Conn::new(cid, endpoint, Origin::Mqtt(Box::new(origin)), sink, &self.conn_shared)
+    }
+
     /// Living connections.
     pub fn connections(&self) -> Vec<Arc<Conn>> {
         self.registry.open()
@@ -554,22 +566,17 @@ impl Broker {
         if log.enabled(level) {
             // Compat: behind a proxy the log goes on to call it by its socket.
             let (peer, cid, label) = (conn.peer(), conn.cid(), conn.label());
-            match conn.websocket_origin() {
-                None if conn.is_link() => {
-                    let kind = match conn.kind() {
-                        ConnKind::LeafNode if conn.is_web_socket_link() => "lid_ws",
-                        ConnKind::LeafNode => "lid",
-                        ConnKind::Gateway => "gid",
-                        _ => "rid",
-                    };
-                    write_of_link(log, level, (&peer, kind, cid), line);
-                }
-                None => log.write(level, format_args!("{peer} - cid:{cid}{label} - {line}")),
-                Some(websocket_origin) => {
-                    let name = websocket_origin.name(peer, cid);
-                    log.write(level, format_args!("{name}{label} - {line}"));
-                }
+            if conn.is_link() {
+                let kind = match conn.kind() {
+                    ConnKind::LeafNode if conn.is_web_socket_link() => "lid_ws",
+                    ConnKind::LeafNode => "lid",
+                    ConnKind::Gateway => "gid",
+                    _ => "rid",
+                };
+                return write_of_link(log, level, (&peer, kind, cid), line);
             }
+            let name = conn.name();
+            log.write(level, format_args!("{name}{label} - {line}"));
         }
     }
 }

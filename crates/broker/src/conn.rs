@@ -17,6 +17,7 @@ use crate::link::end::LinkEnd;
 use crate::link::gateway_end::GatewayEnd;
 use crate::link::leaf_end::LeafEnd;
 use crate::listener_info::WebSocketOrigin;
+use crate::mqtt_origin::MqttOrigin;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
 use crate::settings::{Settings, WritesByKind};
 use crate::subscription::Subscription;
@@ -73,6 +74,8 @@ pub(crate) enum Origin {
     Client,
     /// By the listener of WebSockets.
     WebSocket(Box<WebSocketOrigin>),
+    /// The client speaks MQTT.
+    Mqtt(Box<MqttOrigin>),
     /// The other end is a server of the same cluster.
     Link(Box<LinkEnd>),
 }
@@ -114,6 +117,7 @@ impl Conn {
     ) -> Arc<Self> {
         let tls = match &mut origin {
             Origin::WebSocket(websocket_origin) => websocket_origin.tls.take().map(Box::new),
+            Origin::Mqtt(mqtt) => mqtt.websocket.as_mut().and_then(|origin| origin.tls.take()).map(Box::new),
             Origin::Client | Origin::Link(_) => None,
         };
         Arc::new(Self {
@@ -177,7 +181,17 @@ impl Conn {
     pub(crate) fn websocket_origin(&self) -> Option<&WebSocketOrigin> {
         match &self.origin {
             Origin::WebSocket(websocket_origin) => Some(websocket_origin),
+            Origin::Mqtt(mqtt) => mqtt.websocket.as_ref(),
             Origin::Client | Origin::Link(_) => None,
+        }
+    }
+
+    /// The part that only clients have that speak MQTT.
+    #[inline]
+    pub(crate) fn mqtt(&self) -> Option<&MqttOrigin> {
+        match &self.origin {
+            Origin::Mqtt(mqtt) => Some(mqtt),
+            Origin::Client | Origin::WebSocket(_) | Origin::Link(_) => None,
         }
     }
 
@@ -196,7 +210,7 @@ impl Conn {
     pub(crate) fn link(&self) -> Option<&LinkEnd> {
         match &self.origin {
             Origin::Link(link) => Some(link),
-            Origin::Client | Origin::WebSocket(_) => None,
+            Origin::Client | Origin::WebSocket(_) | Origin::Mqtt(_) => None,
         }
     }
 
@@ -236,6 +250,9 @@ impl Conn {
     pub fn via(&self) -> ConnectionType {
         if self.kind() == ConnKind::LeafNode {
             return ConnectionType::Leafnode;
+        }
+        if let Some(mqtt) = self.mqtt() {
+            return mqtt.via();
         }
         self.websocket_origin()
             .map_or(ConnectionType::Standard, |websocket_origin| websocket_origin.listener_info.via)
@@ -358,6 +375,15 @@ impl Conn {
 
     pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {
         update(&mut lock(&self.details));
+    }
+
+    /// Name of a client's connection in the log.
+    pub(crate) fn name(&self) -> String {
+        match &self.origin {
+            Origin::WebSocket(websocket_origin) => websocket_origin.name(self.peer(), self.cid),
+            Origin::Mqtt(mqtt) => mqtt.name(self.peer(), self.cid),
+            Origin::Client | Origin::Link(_) => format!("{} - cid:{}", self.peer(), self.cid),
+        }
     }
 
     /// Text behind the client id in each line of the log; empty before CONNECT.

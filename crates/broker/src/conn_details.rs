@@ -38,6 +38,8 @@ pub struct ConnDetails {
     pub proxy: Option<Box<str>>,
     /// The account's name.
     pub account: String,
+    /// The client id of MQTT, if it speaks that.
+    pub mqtt_client: Option<Box<str>>,
     /// The last measured round trip.
     pub rtt: Option<Duration>,
     /// TLS parameters of the handshake, if there was one.

@@ -68,12 +68,16 @@ impl WebSocketOrigin {
 
     /// Name of the connection in the log.
     pub(crate) fn name(&self, peer: SocketAddr, cid: u64) -> String {
-        let client = match self.client_ip {
-            Some(IpAddr::V6(ip)) => format!("[{ip}]/"),
-            Some(ip) => format!("{ip}/"),
-            None => String::new(),
-        };
-        format!("{client}{peer} - wid:{cid}")
+        format!("{} - wid:{cid}", self.peer_name(peer))
+    }
+
+    /// Name of the other end in the log.
+    pub(crate) fn peer_name(&self, peer: SocketAddr) -> String {
+        match self.client_ip {
+            Some(IpAddr::V6(ip)) => format!("[{ip}]/{peer}"),
+            Some(ip) => format!("{ip}/{peer}"),
+            None => peer.to_string(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::closed::{ClosedConn, ClosedConns, PastTraffic};
 use crate::conn::Conn;
+use crate::mqtt_clients::MqttClients;
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,6 +20,8 @@ const PARTS: usize = 16;
 pub(crate) struct Registry {
     parts: [Mutex<Partition>; PARTS],
     ended: Mutex<ClosedConns>,
+    /// Owners of client ids of MQTT.
+    pub(crate) mqtt_clients: MqttClients,
     open: AtomicUsize,
     total: AtomicU64,
 }

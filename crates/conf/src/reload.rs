@@ -7,6 +7,7 @@ mod cluster;
 mod gateway;
 mod jetstream;
 mod leaf_nodes;
+mod mqtt;
 mod not_reloadable;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct BoundPorts {
     pub client: u16,
     /// Of WebSocket, if there is any.
     pub websocket: Option<u16>,
+    /// Of MQTT, if there is any.
+    pub mqtt: Option<u16>,
     /// Of routes, if there is any.
     pub cluster: Option<u16>,
     /// Of leaf nodes, if there is any.
@@ -72,6 +75,7 @@ fn compare(old: &Options, new: &Options, bound: BoundPorts) -> Vec<Change> {
     changes.leaf_nodes(bound.leaf);
     changes.gateway();
     changes.websocket(bound.websocket);
+    changes.mqtt(bound.mqtt);
     changes.files();
     changes.other_options();
     changes.reported
@@ -449,7 +453,8 @@ mod tests {
         load_text(text.as_bytes(), &|_| None).unwrap_or_else(|error| panic!("{text}: {error}")).options
     }
 
-    const BOUND: BoundPorts = BoundPorts { client: 7777, websocket: Some(8888), cluster: None, leaf: None };
+    const BOUND: BoundPorts =
+        BoundPorts { client: 7777, websocket: Some(8888), mqtt: None, cluster: None, leaf: None };
 
     fn compare(old: &str, new: &str) -> Result<String, String> {
         let lines = changes(&options(old), &options(new), BOUND).map_err(|error| error.to_string())?;
@@ -556,6 +561,19 @@ mod tests {
             );
         }
         assert!(compare(&block("-1", ""), "").is_err() && compare("", &block("-1", "")).is_err());
+    }
+
+    #[test]
+    fn of_mqtt_only_what_is_about_sessions_may_change() {
+        let block = |more: &str| format!("jetstream: true, mqtt {{ port: -1, {more} }}");
+        let said = compare(&block(""), &block("ack_wait: 5s, max_ack_pending: 7")).unwrap();
+        assert!(said.contains("MQTT ack_wait = 5s") && said.contains("max_ack_pending = 7"), "{said}");
+        for more in ["host: '127.0.0.1'", "no_auth_user: a", "reject_qos2_publish: true", "js_domain: d"] {
+            let users = "authorization { users: [{user: a, password: a}] }\n";
+            let (old, new) = (format!("{users}{}", block("")), format!("{users}{}", block(more)));
+            let refused = compare(&old, &new).unwrap_err();
+            assert!(refused.starts_with("config reload not supported for MQTT: "), "{more}: {refused}");
+        }
     }
 
     #[test]

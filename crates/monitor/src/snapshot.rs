@@ -10,6 +10,7 @@ mod gateways;
 mod health;
 mod jetstream;
 mod journal;
+mod mqtt;
 mod runtime;
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,6 +38,7 @@ pub use jetstream::{
     VarzJetStreamLimits,
 };
 pub use journal::JournalSnapshot;
+pub use mqtt::MqttConfig;
 pub use runtime::{QueueSnapshot, RuntimeSnapshot, ThreadSnapshot};
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
@@ -215,6 +217,8 @@ pub struct ServerSnapshot {
     pub leaf: LeafNodesConfig,
     /// The `gateway` section of `/varz`.
     pub gateway: GatewayVarz,
+    /// Configuration of MQTT.
+    pub mqtt: MqttConfig,
     /// Configuration of WebSocket.
     pub websocket: WebSocketConfig,
     /// When the server started, loaded its configuration and took this snapshot.

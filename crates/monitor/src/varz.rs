@@ -10,8 +10,8 @@ use crate::response::PageResponse;
 use crate::routez::ClusterConfig;
 use crate::snapshot::GatewayVarz;
 use crate::snapshot::{
-    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, OcspPeerCache, Process,
-    ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,
+    JetStreamConfig, JetStreamSnapshot, JetStreamStats, LinkCounts, MetaGroup, MqttConfig, OcspPeerCache,
+    Process, ServerIdentity, ServerSnapshot, SnapshotSource, Traffic, VarzJetStreamLimits, VarzLimits,
     WebSocketConfig,
 };
 use crate::text::{age, utc};
@@ -22,10 +22,6 @@ pub(crate) fn answer(source: &dyn SnapshotSource) -> PageResponse {
     let jetstream = source.jetstream();
     PageResponse::page(&Varz::of(&source.server(), jetstream.as_ref()))
 }
-
-/// A part of the server that a plain single server does not have: `{}`.
-#[derive(Serialize)]
-struct Absent {}
 
 /// `{}` while VarzJetStream does not run.
 #[derive(Serialize, Default)]
@@ -48,6 +44,21 @@ impl<'a> VarzJetStream<'a> {
             meta: snapshot.meta.as_ref(),
             limits: Some(&snapshot.limits),
         }
+    }
+}
+
+/// `{}` without MQTT.
+#[derive(Serialize)]
+struct Mqtt<'a> {
+    #[serde(flatten)]
+    config: &'a MqttConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_cert_not_after: Option<String>,
+}
+
+impl<'a> Mqtt<'a> {
+    fn of(config: &'a MqttConfig) -> Self {
+        Self { config, tls_cert_not_after: config.tls_cert_not_after.map(utc) }
     }
 }
 
@@ -84,7 +95,7 @@ struct Varz<'a> {
     cluster: &'a ClusterConfig,
     gateway: &'a GatewayVarz,
     leaf: &'a LeafNodesConfig,
-    mqtt: Absent,
+    mqtt: Mqtt<'a>,
     websocket: WebSocket<'a>,
     jetstream: VarzJetStream<'a>,
     tls_timeout: f64,
@@ -157,7 +168,7 @@ impl<'a> Varz<'a> {
             cluster: &server.cluster,
             gateway: &server.gateway,
             leaf: &server.leaf,
-            mqtt: Absent {},
+            mqtt: Mqtt::of(&server.mqtt),
             websocket: WebSocket::of(&server.websocket),
             jetstream: jetstream.map_or_else(VarzJetStream::default, VarzJetStream::of),
             tls_timeout: settings.tls_timeout,

@@ -34,6 +34,7 @@
 //!   `shard/preamble.rs`.
 //! - WebSocket: the upgrade in `wire/src/websocket/upgrade.rs` and `websocket/`; frames in
 //!   `wire/src/websocket/{frame_reader,frame_writer}.rs` and `shard/websocket.rs`.
+//! - MQTT: `mqtt.rs` listens; what packets do is `broker`'s.
 //! - Other servers: `cluster/` accepts and dials, `shard/link.rs` serves a link.
 //! - What a stranger may send before it is known who that is: `budget.rs`.
 //! - What the log says and where it goes: `banner/`, `logging/`. A page of monitoring:
@@ -54,6 +55,7 @@ mod lifecycle;
 mod listener;
 mod logging;
 mod monitoring;
+mod mqtt;
 mod ocsp;
 mod os_error;
 mod pidfile;

@@ -3,13 +3,14 @@
 mod addresses;
 mod control;
 mod links;
+mod listeners;
 mod log;
 
 use crate::cluster::GroupPart;
 use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
-use crate::monitoring::{Addresses, Monitor};
+use crate::monitoring::Monitor;
 use crate::ocsp::Ocsp;
 use crate::process::{self, Meter};
 use crate::reload::ReadAgain;
@@ -46,6 +47,7 @@ use tokio::task::JoinHandle;
 pub(crate) use addresses::BoundAddresses;
 use links::TlsOffers;
 pub(crate) use links::link_offer;
+use listeners::OtherListeners;
 pub(crate) use log::log_config;
 
 /// Level of the JetStream API that INFO reports, with or without JetStream.
@@ -135,7 +137,7 @@ pub(crate) struct Server {
     pub(crate) jetstream: Option<RunningJetStream>,
     /// Operator mode.
     pub(crate) resolver: Option<resolver::RunningResolver>,
-    pub(crate) websocket: Option<websocket::Listening>,
+    pub(crate) others: OtherListeners,
     pub(crate) cluster: Option<cluster::RunningCluster>,
     pub(crate) leaf_nodes: Option<leaf::RunningLeafNodes>,
     pub(crate) gateways: Option<gateway::RunningGateways>,
@@ -172,7 +174,7 @@ impl Server {
         let mut offers = TlsOffers::of(options).map_err(StartError::new)?;
         let (proofs, tls) = offers.prove(&ocsp, options).map_err(StartError::new)?;
         let monitor_tls = monitor_tls(options, offers.clients.as_ref())?;
-        offer_tls(&client_tls, offers.clients, &broker);
+        offer_tls(&client_tls, offers.clients.take(), &broker);
         let permits = Permits::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
@@ -188,18 +190,16 @@ impl Server {
         show_mail(&mailboxes, &monitor);
         let system = SystemServices::start(&broker, &monitor, log, &mailboxes, resolver.as_ref())?;
         system.running.iter().for_each(|running| ocsp.report_to(running.system()));
-        let websocket =
-            websocket::Listening::start(options, offers.websocket, mailboxes.clone(), &permits, log)
-                .map_err(StartError::new)?;
-        let websocket_address = websocket.as_ref().map(|listening| listening.address);
+        let others = OtherListeners::start(options, &mut offers, (&mailboxes, &permits), log)
+            .map_err(StartError::new)?;
         let client = listen_for_clients(options, log)?;
         let address = client.local_addr().map_err(failed("no client address"))?;
         advertise(options, &broker, address.port())?;
-        let websocket_port = websocket_address.map(|address| address.port());
-        monitor.set_addresses(Addresses { client: address.port(), websocket: websocket_port });
+        monitor.set_addresses(others.ports(address.port()));
         write_pid_file(options)?;
         let parts = (&broker, &mailboxes[..], log, control.handle());
-        let leaf_nodes = leaf::start(options, parts, tls, (&monitor, &websocket)).map_err(StartError::new)?;
+        let leaf_nodes =
+            leaf::start(options, parts, tls, (&monitor, &others.websocket)).map_err(StartError::new)?;
         let gateways = gateway::start(options, parts, (&monitor, offers.gateways), groups.as_ref())
             .map_err(StartError::new)?;
         let cluster_parts = cluster::ClusterParts {
@@ -210,16 +210,17 @@ impl Server {
             control: control.handle(),
             is_dynamic,
             tls: offers.links,
-            websocket: websocket_port,
+            websocket: others.websocket_address().map(|address| address.port()),
             leaf_nodes: leaf_nodes.as_ref().map(|running| &running.nodes),
             gateways: gateways.as_ref().map(|running| (&running.gateways, running.security())),
             groups,
         };
         let cluster = links::start(cluster_parts, &monitor).map_err(StartError::new)?;
-        let accepting = supervise::spawn_guarding(listener::accept(client, mailboxes, Arc::clone(log)));
+        let accepting = listener::accept(client, mailboxes, ("Client", Arc::clone(log)), Mail::Accept);
+        let accepting = supervise::spawn_guarding(accepting);
         client_tls.get().iter().for_each(|offer| announce_tls(offer, log));
         ocsp.take_effect(proofs);
-        let addresses = BoundAddresses::new(address, monitoring, websocket_address);
+        let addresses = BoundAddresses::new(address, monitoring, others.websocket_address());
         let mut server = Self {
             loaded,
             log: Arc::clone(log),
@@ -232,7 +233,7 @@ impl Server {
             monitor_tls,
             jetstream,
             resolver,
-            websocket,
+            others,
             cluster,
             leaf_nodes,
             gateways,
@@ -248,7 +249,7 @@ impl Server {
     pub(crate) fn write_ports_file(&mut self) {
         let Some(directory) = &self.loaded.options.server.ports_file_dir else { return };
         let scheme = if self.broker.info().tls_required { "tls" } else { "nats" };
-        let is_secure = self.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
+        let is_secure = self.others.websocket.as_ref().is_some_and(websocket::Listening::is_secure);
         let websocket = self.addresses.websocket.map(|at| (if is_secure { "wss" } else { "ws" }, at));
         let of_links = if self.loaded.options.cluster.tls.is_some() { "tls" } else { "nats" };
         let listeners = ports::Listeners {
@@ -301,9 +302,7 @@ impl Server {
     async fn lame_duck(&mut self, signals: &mut Signals, read_again: ReadAgain<'_>) {
         self.accepting.abort();
         let _ = (&mut self.accepting).await;
-        if let Some(websocket) = &mut self.websocket {
-            websocket.close().await;
-        }
+        self.others.close().await;
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop_accepting);
         self.log.debug("Client accept loop exiting..");
         self.log.info("Entering lame duck mode, stop accepting new clients");
@@ -351,7 +350,7 @@ impl Server {
         self.leaf_nodes.iter().for_each(leaf::RunningLeafNodes::stop);
         self.gateways.iter().for_each(gateway::RunningGateways::stop);
         self.cluster.iter().for_each(cluster::RunningCluster::stop);
-        self.websocket.iter().for_each(websocket::Listening::abort);
+        self.others.abort();
         if !self.accepting.is_finished() {
             self.accepting.abort();
             self.log.debug("Client accept loop exiting..");
@@ -607,7 +606,10 @@ pub(crate) fn monitor_terms(
     clients: Option<&ClientOffer>,
 ) -> Result<Option<tls::TlsTerms>, String> {
     let (Some(tls), Some(clients)) = (&options.tls, clients) else { return Ok(None) };
-    let asks = [Some(tls), options.websocket.tls.as_ref()].into_iter().flatten().any(tls::asks_about_peers);
+    let asks = [Some(tls), options.websocket.tls.as_ref(), options.mqtt.tls.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(tls::asks_about_peers);
     tls::for_monitoring(tls, &clients.terms, asks).map(Some)
 }
 

@@ -48,18 +48,29 @@ fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
     addresses.next().ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Accepts until it is dropped. A client goes to the shard with the fewest connections.
-pub(crate) async fn accept(listener: TcpListener, shards: Vec<Mailbox>, log: Arc<Logger>) {
-    let acceptor = Acceptor::new(listener, Arc::clone(&log));
-    persist(SupervisedPart::Accept, || accept_all(&acceptor, &shards, &log)).await;
+/// Accepts until it is dropped. A client goes to the shard with the fewest connections, as the mail
+/// that `mail` makes. `kind`: theirs, in the log.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    shards: Vec<Mailbox>,
+    (kind, log): (&'static str, Arc<Logger>),
+    mail: impl Fn(std::net::TcpStream, SocketAddr) -> Mail,
+) {
+    let acceptor = Acceptor::new(listener, log);
+    persist(SupervisedPart::Accept, || accept_all(&acceptor, kind, &shards, &mail)).await;
 }
 
-async fn accept_all(acceptor: &Acceptor, shards: &[Mailbox], log: &Logger) {
+async fn accept_all(
+    acceptor: &Acceptor,
+    kind: &str,
+    shards: &[Mailbox],
+    mail: &impl Fn(std::net::TcpStream, SocketAddr) -> Mail,
+) {
     loop {
         let (stream, peer) = acceptor.next().await;
         match stream.into_std() {
-            Ok(stream) => place(shards, Mail::Accept(stream, peer)),
-            Err(error) => log.error(format_args!("Client Accept error: {}", words(&error))),
+            Ok(stream) => place(shards, mail(stream, peer)),
+            Err(error) => acceptor.log.error(format_args!("{kind} Accept error: {}", words(&error))),
         }
     }
 }

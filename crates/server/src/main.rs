@@ -90,6 +90,7 @@ fn check_reload([old, new]: &[Loaded; 2]) -> ExitCode {
     let bound = BoundPorts {
         client: old.options.server.port.to_bind(),
         websocket: port(old.options.websocket.listener.port),
+        mqtt: port(old.options.mqtt.listener.port),
         cluster: port(old.options.cluster.listener.port),
         leaf: port(old.options.leaf_nodes.listener.port),
     };

@@ -36,8 +36,9 @@ use myelin_monitor::{
     VarzSettings,
 };
 use myelin_monitor::{
-    ClusterHealth, JetStreamAccount, JetStreamSnapshot, MetricsConfig, MostFigures, OcspPeerCache,
-    RaftGroupSnapshot, StoredAccount, StreamFigures, StreamParts, StreamSnapshot, WebSocketConfig,
+    ClusterHealth, JetStreamAccount, JetStreamSnapshot, MetricsConfig, MostFigures, MqttConfig,
+    OcspPeerCache, RaftGroupSnapshot, StoredAccount, StreamFigures, StreamParts, StreamSnapshot,
+    WebSocketConfig,
 };
 use myelin_stdx::mem::MemKind;
 use myelin_stdx::sync::{read_lock, write_lock};
@@ -53,6 +54,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 pub(crate) struct Addresses {
     pub(crate) client: u16,
     pub(crate) websocket: Option<u16>,
+    pub(crate) mqtt: Option<u16>,
 }
 
 /// Source of all monitoring pages: the running server.
@@ -316,7 +318,7 @@ impl SnapshotSource for Monitor {
     fn server(&self) -> ServerSnapshot {
         let configured = self.configured();
         let counters = self.broker.counters();
-        let bound = self.addresses.get().and_then(|addresses| addresses.websocket);
+        let bound = self.addresses.get().copied().unwrap_or_default();
         ServerSnapshot {
             identity: self.identity(),
             limits: configured.limits.clone(),
@@ -331,7 +333,8 @@ impl SnapshotSource for Monitor {
                 port: self.leaf_nodes.get().and_then(|(_, port)| *port),
                 ..configured.leaf.clone()
             },
-            websocket: WebSocketConfig { port: bound, ..configured.websocket.clone() },
+            mqtt: MqttConfig { port: bound.mqtt, ..configured.mqtt.clone() },
+            websocket: WebSocketConfig { port: bound.websocket, ..configured.websocket.clone() },
             clocks: Clocks { start: self.start, now: Timestamp::now(), config_load: configured.since },
             process: self.process(),
             traffic: self.traffic(),

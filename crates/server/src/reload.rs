@@ -12,6 +12,7 @@
 use crate::gateway::{GatewayOffers, RunningGateways};
 use crate::leaf::{self, HubChecks, LeafParts, PreparedLeafNodes, RunningLeafNodes};
 use crate::lifecycle::Server;
+use crate::mqtt::{self, MqttListening};
 use crate::service_manager::{self, ServiceState};
 use crate::shard::Mail;
 use crate::supervise::{self, SupervisedPart};
@@ -40,6 +41,7 @@ struct NewTls {
     clients: Option<ClientOffer>,
     /// With what the operator should know.
     websocket: Option<(Security, Vec<String>)>,
+    mqtt: Option<ClientOffer>,
     monitoring: Option<TlsTerms>,
     proofs: ocsp::StagedOcsp,
     links: Option<LinkOffer>,
@@ -86,6 +88,7 @@ impl Server {
         let bound = BoundPorts {
             client: self.addresses.client.port(),
             websocket: self.addresses.websocket.map(|address| address.port()),
+            mqtt: self.others.mqtt.as_ref().map(|listening| listening.address.port()),
             cluster: self.cluster.as_ref().map(|cluster| cluster.address.port()),
             leaf: self.leaf_nodes.as_ref().and_then(|leafs| leafs.address).map(|address| address.port()),
         };
@@ -159,6 +162,7 @@ impl Server {
     fn tls(&self, new: &Options) -> Result<NewTls, String> {
         let mut clients = ClientOffer::of(new)?;
         let mut websocket = Security::of(new)?;
+        let mut mqtt = mqtt::offer(new)?;
         let mut links = lifecycle::link_offer(new)?;
         let mut gateways = gateway::offers(new)?;
         let mut leaf_nodes = LeafOffer::of(&new.leaf_nodes)?;
@@ -173,7 +177,12 @@ impl Server {
             ocsp::TlsListener::of(
                 new.websocket.tls.as_ref(),
                 websocket.as_mut().map(|(security, _)| &mut security.terms),
-                self.websocket.as_ref().and_then(Listening::staple),
+                self.others.websocket.as_ref().and_then(Listening::staple),
+            ),
+            ocsp::TlsListener::of(
+                new.mqtt.tls.as_ref(),
+                mqtt.as_mut().map(|offer| &mut offer.terms),
+                self.others.mqtt.as_ref().and_then(MqttListening::staple),
             ),
             links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, of_links)),
             ocsp::TlsListener::of_leaf_nodes(new.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
@@ -182,7 +191,7 @@ impl Server {
         let listeners = listeners.into_iter().flatten().chain(gateways.listeners(of_gateways));
         let proofs = self.ocsp.prepare(new, listeners)?;
         let monitoring = lifecycle::monitor_terms(new, clients.as_ref())?;
-        Ok(NewTls { clients, websocket, monitoring, proofs, links, gateways, leaf_nodes })
+        Ok(NewTls { clients, websocket, mqtt, monitoring, proofs, links, gateways, leaf_nodes })
     }
 
     /// The public keys that clients may have; none for any.
@@ -211,7 +220,7 @@ impl Server {
     }
 
     fn set_tls(&mut self, new: NewTls) {
-        let NewTls { clients, websocket, monitoring, proofs, links: _, gateways: _, leaf_nodes } = new;
+        let NewTls { clients, websocket, mqtt, monitoring, proofs, links: _, gateways: _, leaf_nodes } = new;
         if let Some(running) = &self.leaf_nodes {
             running.tls.set(leaf_nodes);
         }
@@ -222,9 +231,13 @@ impl Server {
         self.broker.update_info(|info| ClientOffer::advertise(clients.as_ref(), info));
         clients.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
         self.client_tls.set(clients);
-        if let (Some(listening), Some((security, notes))) = (&self.websocket, websocket) {
+        if let (Some(listening), Some((security, notes))) = (&self.others.websocket, websocket) {
             notes.iter().for_each(|note| self.log.warn(note));
             listening.set_security(security);
+        }
+        if let Some(listening) = &self.others.mqtt {
+            mqtt.iter().filter_map(|offer| offer.note.as_ref()).for_each(|note| self.log.warn(note));
+            listening.set_offer(mqtt);
         }
         if let (Some(current), Some(terms)) = (&self.monitor_tls, monitoring) {
             current.set(terms);

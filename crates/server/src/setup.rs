@@ -10,8 +10,10 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
     ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{Labels, LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
-use myelin_conf::options::{self, Options, QueueSubject, SubjectPermission, WriteTimeout};
+use myelin_broker::{Labels, LinkWrites, MqttTerms, ProtocolLogSettings, Settings, WritesByKind};
+use myelin_conf::options::{
+    self, Options, QueueSubject, SimpleAuthorization, SubjectPermission, WriteTimeout,
+};
 use myelin_stdx::entropy::OsEntropy;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -86,7 +88,12 @@ pub(crate) fn auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         proxy_required: options.authorization.proxy_required,
         ..client_auth(options)?
     };
-    Ok(AuthConfig { websocket: websocket_auth(options, &config).map(Box::new), ..config })
+    let (websocket, mqtt) = (&options.websocket, &options.mqtt);
+    Ok(AuthConfig {
+        websocket: auth_of_block(&websocket.authorization, &websocket.no_auth_user, &config).map(Box::new),
+        mqtt: auth_of_block(&mqtt.authorization, &mqtt.no_auth_user, &config).map(Box::new),
+        ..config
+    })
 }
 
 fn callout(from: &options::AuthCalloutOptions) -> Callout {
@@ -99,6 +106,15 @@ fn callout(from: &options::AuthCalloutOptions) -> Callout {
     }
 }
 
+/// Terms of MQTT, where it is spoken.
+pub(crate) fn mqtt_terms(options: &Options) -> Option<MqttTerms> {
+    let mqtt = &options.mqtt;
+    mqtt.listener.port.map(|_| MqttTerms {
+        auth_timeout: mqtt.authorization.timeout,
+        refuses_qos_2: mqtt.reject_qos2_publish,
+    })
+}
+
 /// Warnings about a callout that nobody can answer.
 pub(crate) fn check_callout(options: &Options) -> Vec<String> {
     let Some(callout) = &options.authorization.callout else { return Vec::new() };
@@ -107,7 +123,7 @@ pub(crate) fn check_callout(options: &Options) -> Vec<String> {
         || options.accounts.system_account() == Some(callout.account.as_str())
         || options.accounts.list.iter().any(|account| account.name == callout.account);
     let is_user = |name: &String| {
-        let single = [&from.user, &options.websocket.authorization.user];
+        let single = [&from.user, &options.websocket.authorization.user, &options.mqtt.authorization.user];
         single.contains(&&Some(name.clone()))
             || from.users.iter().any(|user| user.name == *name)
             || from.nkeys.iter().any(|user| user.nkey == *name)
@@ -118,11 +134,14 @@ pub(crate) fn check_callout(options: &Options) -> Vec<String> {
     (!is_account).then_some(account).into_iter().chain(users).collect()
 }
 
-/// The rules for WebSocket, if its block has any of its own. Compat: then none of the clients'
-/// count, but for the users.
-fn websocket_auth(options: &Options, clients: &AuthConfig) -> Option<AuthConfig> {
-    let from = &options.websocket.authorization;
-    let no_auth_user = options.websocket.no_auth_user.clone();
+/// The rules for WebSocket or MQTT, if its block has any of its own. Compat: then none of the
+/// clients' count, but for the users.
+fn auth_of_block(
+    from: &SimpleAuthorization,
+    no_auth_user: &Option<String>,
+    clients: &AuthConfig,
+) -> Option<AuthConfig> {
+    let no_auth_user = no_auth_user.clone();
     let secret = |s: &myelin_conf::Secret| StoredSecret::parse(s.reveal());
     let method = match (&from.token, &from.user) {
         (Some(token), _) => Method::Token(secret(token)),
@@ -176,6 +195,8 @@ fn client_auth(options: &Options) -> Result<AuthConfig, InvalidRule> {
         (ConnectionType::Websocket, options.websocket.tls.as_ref()),
         (ConnectionType::Leafnode, options.leaf_nodes.tls.as_ref()),
         (ConnectionType::LeafnodeWs, options.leaf_nodes.tls.as_ref()),
+        (ConnectionType::Mqtt, options.mqtt.tls.as_ref()),
+        (ConnectionType::MqttWs, options.mqtt.tls.as_ref()),
     ];
     let maps = |tls: Option<&options::TlsOptions>| tls.is_some_and(|tls| tls.verify_and_map);
     config.maps_certificates = listeners.iter().filter(|(_, tls)| maps(*tls)).map(|(via, _)| *via).collect();

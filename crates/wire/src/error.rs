@@ -236,6 +236,8 @@ pub enum CloseReason {
     MaximumSubscriptions,
     /// The leaf node has made another link in place of this one.
     DuplicateLeafNode,
+    /// Another MQTT client has come with the same client id.
+    DuplicateClientId,
     /// The peer's cluster has the name of this one, and they are to be linked as leaf node and hub.
     ClusterNamesIdentical,
     /// The leaf node's server is too old.
@@ -281,6 +283,7 @@ impl CloseReason {
             Self::DuplicateServerName => "Duplicate Server Name",
             Self::MissingAccount => "Missing Account",
             Self::MaximumSubscriptions => "Maximum Subscriptions Exceeded",
+            Self::DuplicateClientId => "Duplicate Client ID",
             Self::DuplicateLeafNode => "Duplicate Remote LeafNode Connection",
             Self::ClusterNamesIdentical => "Cluster Names Identical",
             Self::MinimumVersionRequired => "Minimum Version Required",

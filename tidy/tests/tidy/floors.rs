@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 25] = [
+const FLOORS: [(&str, &[&str]); 26] = [
     ("auth", &["stdx", "subject", "wire"]),
-    ("broker", &["auth", "stdx", "subject", "wire"]),
+    ("broker", &["auth", "mqtt", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
     ("cluster-test", &["stdx"]),
     ("compat", &["auth", "stdx"]),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, &[&str]); 25] = [
     ("loadgen", &["auth", "stdx"]),
     ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["stdx", "subject", "wire"]),
+    ("mqtt", &["stdx", "wire"]),
     ("natsfiles", &["disk", "stdx", "wire"]),
     ("replica", &["stdx"]),
     (

@@ -117,6 +117,9 @@ pub struct Greeting {
 impl Session {
     /// Stages the first INFO.
     pub fn greet(&self, shard: &mut Shard, greeting: Greeting) {
+        if self.mqtt.is_some() {
+            return;
+        }
         let info = self.info();
         let mut line = Info {
             nonce: self.nonce().to_owned(),
@@ -253,7 +256,9 @@ impl Session {
             None => self.log(Level::Error, format_args!("authentication error")),
             Some(login) => self.log(Level::Error, format_args!("authentication error - {login}")),
         }
-        self.stage_error(shard, &ErrorText::AuthorizationViolation);
+        if !self.deny_mqtt(shard) {
+            self.stage_error(shard, &ErrorText::AuthorizationViolation);
+        }
         if let Some(client_events) = self.broker.client_events() {
             let account = by_service.is_some().then(|| self.service_account()).flatten();
             client_events.auth_failed(&self.conn, reason, account.as_ref().zip(by_service));
@@ -285,6 +290,11 @@ impl Session {
             shard.apply_counts();
             self.leave_account(shard);
         }
+        self.check_credentials(shard, now)
+    }
+
+    /// Checks what CONNECT has said, here or where it may take long.
+    pub(super) fn check_credentials(&mut self, shard: &mut Shard, now: Instant) -> OpOutcome {
         self.timers.connected(shard.settings(), now, &self.conn);
         let task = self.auth_task(now);
         if task.is_slow() {
@@ -309,7 +319,7 @@ impl Session {
             config: Arc::clone(&self.auth),
             credentials: Credentials {
                 certificate,
-                ..credentials(&self.connect, self.auth.at(self.conn.via()))
+                ..credentials(&self.connect, self.auth.at(self.conn.via()), self.mqtt.is_some())
             },
             nonce: self.nonce().into(),
             via: self.conn.via(),
@@ -409,8 +419,12 @@ impl Session {
         let estimate = now.duration_since(self.timers.opened);
         self.conn.update_details(|details| {
             details.rtt.get_or_insert(estimate);
-            describe(details, &self.connect);
         });
+        self.describe_client();
+    }
+
+    pub(super) fn describe_client(&self) {
+        self.conn.update_details(|details| describe(details, &self.connect));
     }
 
     fn leave_account(&mut self, shard: &mut Shard) {
@@ -452,7 +466,7 @@ impl Session {
             return SessionStatus::Close(reason);
         }
         self.report_connected();
-        self.accept(shard)
+        if self.mqtt.is_some() { self.accept_mqtt(shard, now) } else { self.accept(shard) }
     }
 
     /// Binds the session to the account of its identity.
@@ -653,15 +667,18 @@ fn describe(details: &mut ConnDetails, connect: &Connect) {
     details.version.clone_from(&connect.version);
 }
 
-fn credentials(connect: &Connect, config: &AuthConfig) -> Credentials {
+/// `speaks_mqtt`: the password may be a user's token then.
+fn credentials(connect: &Connect, config: &AuthConfig, speaks_mqtt: bool) -> Credentials {
     let given = |s: &String| (!s.is_empty()).then(|| s.clone());
+    let in_password = speaks_mqtt && connect.jwt.is_empty() && myelin_auth::jwt::user(&connect.pass).is_ok();
+    let token = if in_password { &connect.pass } else { &connect.jwt };
     let signed = |s: &str| (!s.is_empty()).then(|| s.to_owned());
     Credentials {
         user: given(&connect.user),
         pass: given(&connect.pass).map(Secret::new),
         token: given(&connect.auth_token).map(Secret::new),
         // Compat: outside operator mode a JWT is thrown away unread.
-        jwt: given(&connect.jwt).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
+        jwt: given(token).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
         nkey: given(&connect.nkey),
         sig: signed(connect.sig()),
         proxy_signature: signed(connect.proxy_sig()),

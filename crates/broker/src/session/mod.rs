@@ -19,6 +19,7 @@ pub(crate) mod handshake;
 mod json;
 mod label;
 mod message_trace;
+mod mqtt;
 mod protocol_log;
 mod publish;
 pub(crate) mod redact;
@@ -39,6 +40,7 @@ use crate::shard::Shard;
 use crate::subscription::Subscription;
 use bytes::Bytes;
 use label::Login;
+use mqtt::MqttSession;
 use myelin_auth::callout::CalloutGrant;
 use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{AuthConfig, Permissions};
@@ -85,6 +87,8 @@ pub struct Session {
     line_is_logged: bool,
     /// The log knows that the connection is over.
     end_is_logged: bool,
+    /// The state of a client that speaks MQTT.
+    mqtt: Option<Box<MqttSession>>,
 }
 
 enum SessionState {
@@ -250,6 +254,7 @@ impl Session {
                 headers: false,
             },
             timers: Timers::new(&settings, now, &conn),
+            mqtt: conn.mqtt().map(|_| Box::default()),
             conn,
             auth: broker.auth(),
             state: SessionState::AwaitConnect,
@@ -296,8 +301,11 @@ impl Session {
             self.log_rarely(Level::Error, &text.to_string(), self.timers.opened);
             return verdict;
         }
-        if self.broker.auth().at(self.conn.via()).required() {
+        let is_asked = self.broker.auth().at(self.conn.via()).required();
+        if is_asked {
             self.timers.expect_connect(shard.settings(), &self.conn);
+        }
+        if is_asked || self.mqtt.is_some() {
             return SessionStatus::Continue;
         }
         self.enter_anonymously(shard, self.timers.opened)
@@ -325,7 +333,10 @@ impl Session {
         backing: Option<&Bytes>,
         now: Instant,
     ) -> Consumed {
-        let consumed = self.operations(shard, buf, backing, now);
+        let consumed = match self.mqtt {
+            None => self.operations(shard, buf, backing, now),
+            Some(_) => self.packets(shard, buf, now),
+        };
         let (msgs, bytes) = std::mem::take(&mut self.batch);
         if msgs > 0 {
             self.conn.traffic.in_msgs.add(msgs);
@@ -521,12 +532,13 @@ impl Session {
     /// A very large number of subscriptions takes long to remove: then the removal is returned, to
     /// be run off the data path.
     pub fn end(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) -> Option<Removal> {
-        let state = std::mem::replace(&mut self.state, SessionState::Closed);
-        if let SessionState::Closed = state {
+        if let SessionState::Closed = self.state {
             return None;
         }
         shard.apply_counts();
         self.conn.mark_closed(reason);
+        self.end_mqtt(shard, reason, now);
+        let state = std::mem::replace(&mut self.state, SessionState::Closed);
         shard.ended(&self.conn);
         self.log_end(reason);
         let subs = self.conn.take_subscriptions();

@@ -26,25 +26,40 @@ impl Session {
         sid: &[u8],
         now: Instant,
     ) {
-        let SessionState::Ready(ready) = &self.state else { return };
-        if let Err(text) = self.may_subscribe(shard, subject, queue) {
-            self.refuse_subscription(shard, &text, sid, now);
-            return;
+        match self.add_subscription(shard, subject, queue, sid, now) {
+            Ok(()) => self.stage_ok(shard),
+            Err(text) => self.refuse_subscription(shard, &text, sid, now),
         }
-        if self.conn.subscription(sid).is_none() {
-            if !myelin_subject::is_well_formed(subject) {
-                self.stage_error(shard, &ErrorText::InvalidSubject);
-                return;
-            }
-            if ready.permissions.as_ref().is_some_and(|p| p.needs_delivery_filter(subject)) {
-                ready.account.filter(&self.conn);
-            }
-            let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
-            self.conn.remember(Arc::clone(&sub));
-            ready.account.subscribed_at(now);
-            ready.account.subscribe(&sub, shard);
+    }
+
+    /// Subscribes, unless `sid` names a subscription already.
+    ///
+    /// # Errors
+    /// When the client may not.
+    pub(super) fn add_subscription(
+        &self,
+        shard: &mut Shard,
+        subject: &[u8],
+        queue: Option<&[u8]>,
+        sid: &[u8],
+        now: Instant,
+    ) -> Result<(), ErrorText> {
+        let SessionState::Ready(ready) = &self.state else { return Ok(()) };
+        self.may_subscribe(shard, subject, queue)?;
+        if self.conn.subscription(sid).is_some() {
+            return Ok(());
         }
-        self.stage_ok(shard);
+        if !myelin_subject::is_well_formed(subject) {
+            return Err(ErrorText::InvalidSubject);
+        }
+        if ready.permissions.as_ref().is_some_and(|p| p.needs_delivery_filter(subject)) {
+            ready.account.filter(&self.conn);
+        }
+        let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
+        self.conn.remember(Arc::clone(&sub));
+        ready.account.subscribed_at(now);
+        ready.account.subscribe(&sub, shard);
+        Ok(())
     }
 
     /// The checks in the reference's order; a duplicate sid at the limit is refused too.
@@ -69,7 +84,7 @@ impl Session {
 
     /// Tells the client and the log; a reached limit in the other order, and not over and over.
     #[cold]
-    fn refuse_subscription(&self, shard: &mut Shard, text: &ErrorText, sid: &[u8], now: Instant) {
+    pub(super) fn refuse_subscription(&self, shard: &mut Shard, text: &ErrorText, sid: &[u8], now: Instant) {
         if let ErrorText::MaximumSubscriptions = text {
             self.report_limit(text, now);
         }

@@ -32,7 +32,7 @@ pub(super) struct Timers {
     auth: Option<Instant>,
     ping: Instant,
     pub(super) opened: Instant,
-    last_heard: Instant,
+    pub(super) last_heard: Instant,
     /// When the last PING went out.
     pinged: Option<Instant>,
     unanswered: u32,
@@ -92,9 +92,11 @@ fn ping_interval(settings: &Settings, conn: &Conn) -> Duration {
 
 /// Time in which a client of this connection's listener has to authenticate.
 fn auth_timeout(settings: &Settings, conn: &Conn) -> Duration {
-    conn.websocket_origin()
-        .and_then(|websocket_origin| websocket_origin.listener_info.auth_timeout)
-        .unwrap_or(settings.auth_timeout)
+    let own = match conn.mqtt() {
+        Some(mqtt) => mqtt.terms.auth_timeout,
+        None => conn.websocket_origin().and_then(|origin| origin.listener_info.auth_timeout),
+    };
+    own.unwrap_or(settings.auth_timeout)
 }
 
 /// Spread by up to a fifth, so that a thousand clients that reconnect together do not ping
@@ -109,7 +111,10 @@ impl Session {
     /// When [`on_deadline`](Self::on_deadline) wants to be called next. Operations may move it,
     /// also nearer.
     pub fn deadline(&self) -> Instant {
-        [self.timers.auth, self.expiry()].into_iter().flatten().fold(self.timers.ping, Instant::min)
+        [self.timers.auth, self.expiry(), self.mqtt_deadline()]
+            .into_iter()
+            .flatten()
+            .fold(self.timers.ping, Instant::min)
     }
 
     /// Does what is due.
@@ -123,6 +128,9 @@ impl Session {
         }
         if self.expiry().is_some_and(|due| due <= now) {
             return self.expired(shard, self.first_to_expire(), now);
+        }
+        if self.mqtt_deadline().is_some_and(|due| due <= now) {
+            return SessionStatus::Close(self.mqtt_overdue());
         }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { SessionStatus::Continue }
     }
@@ -158,6 +166,9 @@ impl Session {
     fn ping_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         let interval = ping_interval(shard.settings(), &self.conn);
         self.timers.ping = now + interval;
+        if self.mqtt.is_some() {
+            return SessionStatus::Continue;
+        }
         let SessionState::Ready(ready) = &self.state else { return SessionStatus::Continue };
         // Compat: the early PING is only for those who have sent CONNECT.
         if !ready.connected && now.duration_since(self.timers.opened) < interval {

@@ -44,6 +44,7 @@ impl CongestionCheck<'_> {
         match target {
             RouteTarget::Client(delivery) => self.waits_for(delivery.sub.conn()),
             RouteTarget::Cohort(shared) => shared.subs.iter().any(|sub| self.waits_for(sub.conn())),
+            RouteTarget::Mqtt(mqtt) => mqtt.subs.iter().any(|sub| self.waits_for(sub.conn())),
         }
     }
 

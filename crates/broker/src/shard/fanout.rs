@@ -2,6 +2,7 @@
 //!
 //! Order within one message: plain subscriptions first, then one member of each queue group.
 
+mod logged;
 pub(super) mod traced;
 
 use super::Shard;
@@ -346,7 +347,7 @@ pub(super) struct Fanout<'a> {
     pub(super) settings: &'a Settings,
     /// Subscriptions that have had their last message.
     finished: &'a mut Vec<Arc<Subscription>>,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
 }
 
 /// Perf: what is `LOGGED` is compiled apart, so that the protocol log costs one look per message
@@ -378,6 +379,7 @@ impl Fanout<'_> {
             match target {
                 RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
                 RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
+                RouteTarget::Mqtt(mqtt) => self.mqtt::<LOGGED>(mqtt),
             }
         }
         for group in &route.groups {
@@ -395,6 +397,7 @@ impl Fanout<'_> {
             match target {
                 RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
                 RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
+                RouteTarget::Mqtt(mqtt) => self.mqtt::<LOGGED>(mqtt),
             }
         }
         if queues.is_empty() {
@@ -427,6 +430,7 @@ impl Fanout<'_> {
             match target {
                 RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
                 RouteTarget::Cohort(shared) => self.cohort::<LOGGED>(route, shared),
+                RouteTarget::Mqtt(mqtt) => self.mqtt::<LOGGED>(mqtt),
             }
         }
         for group in &route.groups {
@@ -502,7 +506,7 @@ impl Fanout<'_> {
     /// whatever subscription gets the message. Safer than the reference: where the message goes
     /// must not be denied either.
     #[inline]
-    fn is_withheld(&self, sub: &Subscription) -> bool {
+    pub(super) fn is_withheld(&self, sub: &Subscription) -> bool {
         !self.message.to.is_empty() && sub.conn().is_filtered() && {
             let rights = sub.conn().rights();
             rights.is_some_and(|rights| !rights.permissions.can_deliver(self.message.subject, sub.queue()))
@@ -638,40 +642,6 @@ impl Fanout<'_> {
             self.trace(conn, head);
         }
         self.note(placed)
-    }
-
-    #[cold]
-    fn log_last(&self, sub: &Subscription) {
-        let (max, sid) = (sub.max(), String::from_utf8_lossy(sub.sid()));
-        let line = format_args!("Auto-unsubscribe limit of {max} reached for sid '{sid}'");
-        self.broker.log_for(Level::Debug, sub.conn(), line);
-    }
-
-    /// Logs what was staged for a receiver.
-    #[cold]
-    fn trace(&mut self, conn: &Arc<Conn>, head: &[u8]) {
-        let (message, header_len) = (self.message, self.message.header_len);
-        let headers = header_len > 0 && conn.headers();
-        let frame = Self::frame((message, self.shared_tail), &mut self.stripped, head, headers);
-        let (body, header_len) =
-            if headers { (message.body, header_len) } else { (&message.body[header_len..], 0) };
-        self.broker.log_delivery(conn, (frame.head, frame.tail), body, header_len);
-    }
-
-    /// Ends what had its last message, where the protocol log expects it: right behind that
-    /// message.
-    #[cold]
-    fn end_finished(&mut self) {
-        for sub in self.finished.drain(..) {
-            // The shard is at work: who watches finds another way.
-            match sub.shadowed() {
-                None => self.from.account.end(&sub, None),
-                Some((own, stream)) => {
-                    self.broker.account(stream.importer()).is_some_and(|home| home.end(own, None))
-                }
-            };
-            self.broker.log_delsub(&sub);
-        }
     }
 
     /// The frame for receivers that take headers, or for those that do not.

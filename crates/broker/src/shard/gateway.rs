@@ -282,6 +282,7 @@ fn receivers_of(route: &Route) -> impl Iterator<Item = &Arc<Subscription>> {
     let plain = route.targets.iter().flat_map(|target| match target {
         RouteTarget::Client(one) => std::slice::from_ref(&one.sub),
         RouteTarget::Cohort(cohort) => &cohort.subs[..],
+        RouteTarget::Mqtt(mqtt) => &mqtt.subs[..],
     });
     let shared = route.remote.iter().flat_map(|remote| remote.members_here());
     let members = route.groups.iter().flatten().chain(shared);

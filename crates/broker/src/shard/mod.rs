@@ -17,6 +17,8 @@ mod gateway;
 mod latency;
 mod leaf;
 mod mapped_replies;
+mod mqtt;
+mod mqtt_targets;
 mod pool;
 mod remote;
 mod route;
@@ -29,6 +31,7 @@ mod service_queue;
 mod serving;
 mod source;
 mod staging;
+mod targets;
 
 use crate::broker::Broker;
 use crate::conn::Conn;
@@ -183,8 +186,11 @@ impl Shard {
         self.staging.line(conn, line, &mut self.pool, &self.settings);
     }
 
-    /// Stages `-ERR`.
+    /// Stages `-ERR`, for which MQTT has no words.
     pub(crate) fn stage_error(&mut self, conn: &Arc<Conn>, text: &ErrorText) {
+        if conn.mqtt().is_some() {
+            return;
+        }
         let mut line = Vec::with_capacity(64);
         myelin_wire::encode::error(&mut line, text);
         self.stage_line(conn, &line);

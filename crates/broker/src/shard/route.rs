@@ -10,11 +10,14 @@
 //! flood of subjects that never return costs a lookup each and evicts nothing (rows "100,000
 //! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
 
-use super::cohort::{CohortId, Cohorts, SMALLEST};
+use super::cohort::Cohorts;
+use super::mqtt_targets::MqttTargets;
 use super::remote::{RemoteTargets, leave_to_shadows};
 use super::rules::{Access, access, mapped, may_receive};
 use super::service_members::take_members;
 use super::source::Via;
+pub(super) use super::targets::{ClientTarget, CohortTarget, RouteTarget, is_careful};
+use super::targets::{deliver_to, share};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::remote_sub::RemoteSub;
@@ -26,11 +29,8 @@ use foldhash::fast::FixedState;
 use myelin_auth::Permissions;
 use myelin_stdx::equal::equal;
 use myelin_subject::{EpochStamp, Matched};
-use myelin_wire::encode;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Buckets of a shard's cache; a power of two.
@@ -111,31 +111,6 @@ struct RouteName<'a> {
     /// The text is not a subject but the [prefix](reply_prefix::shared_prefix) of many: the route
     /// is for all of them.
     is_prefix: bool,
-}
-
-/// Receiver of a message in a route; one `match` in the fan-out decides.
-pub(super) enum RouteTarget {
-    /// One subscription.
-    Client(ClientTarget),
-    /// Connections that get the same bytes.
-    Cohort(CohortTarget),
-}
-
-/// One subscription and the head of the frames that it gets.
-pub(super) struct ClientTarget {
-    pub(super) sub: Arc<Subscription>,
-    head: Range<u32>,
-    /// Needs a look per message: a delivery limit, or replies that must be remembered.
-    pub(super) careful: bool,
-}
-
-/// Several subscriptions with one head, on distinct connections that all take headers or all do
-/// not.
-pub(super) struct CohortTarget {
-    pub(super) cohort: CohortId,
-    pub(super) subs: Vec<Arc<Subscription>>,
-    pub(super) headers: bool,
-    head: Range<u32>,
 }
 
 /// Route: what a subject leads to, for one account and one set of permissions.
@@ -223,6 +198,7 @@ impl Route {
                 RouteTarget::Client(delivery) if delivery.careful => {}
                 RouteTarget::Client(delivery) => delivery.sub.count(messages),
                 RouteTarget::Cohort(shared) => shared.subs.iter().for_each(|sub| sub.count(messages)),
+                RouteTarget::Mqtt(mqtt) => mqtt.subs.iter().for_each(|sub| sub.count(messages)),
             }
         }
     }
@@ -240,6 +216,7 @@ impl Route {
         let subs = |target: &RouteTarget| match target {
             RouteTarget::Client(_) => 0,
             RouteTarget::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
+            RouteTarget::Mqtt(mqtt) => mqtt.cost(),
         };
         size_of::<Self>()
             + self.name.len()
@@ -256,6 +233,7 @@ impl Route {
         let subs = |target: &RouteTarget| match target {
             RouteTarget::Client(_) => 1,
             RouteTarget::Cohort(shared) => shared.subs.len(),
+            RouteTarget::Mqtt(mqtt) => mqtt.subs.len(),
         };
         let grouped: usize = self.groups.iter().map(SmallVec::len).sum();
         (self.targets.iter().map(subs).sum::<usize>() + grouped) as u64
@@ -264,8 +242,10 @@ impl Route {
     fn forget(&mut self, cohorts: &mut Cohorts) {
         self.apply_counts();
         for target in self.targets.drain(..) {
-            if let RouteTarget::Cohort(shared) = target {
-                cohorts.release(shared.cohort);
+            match target {
+                RouteTarget::Client(_) => {}
+                RouteTarget::Cohort(shared) => cohorts.release(shared.cohort),
+                RouteTarget::Mqtt(mqtt) => mqtt.cohort.into_iter().for_each(|cohort| cohorts.release(cohort)),
             }
         }
         self.groups.clear();
@@ -604,18 +584,40 @@ fn build(
     take_services(route, services);
     let has_clients = !matched.is_empty() || route.remote.is_some();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
-    match cohorts {
-        Some(cohorts) => share(route, matched.plain.drain(..).filter(takes), cohorts),
-        None => {
-            for sub in matched.plain.drain(..).filter(takes) {
-                let delivery = deliver_to(&mut route.heads, subject, sub);
-                route.targets.push(RouteTarget::Client(delivery));
-            }
+    let mut mqtt = Vec::new();
+    let plain = matched.plain.drain(..).filter(takes).filter_map(|sub| {
+        if sub.conn().mqtt().is_none() {
+            return Some(sub);
         }
+        mqtt.push(sub);
+        None
+    });
+    let (targets, heads) = (&mut route.targets, &mut route.heads);
+    let mut cohorts = cohorts;
+    match cohorts.as_deref_mut() {
+        Some(cohorts) => share((targets, heads), subject, plain, cohorts),
+        None => targets.extend(plain.map(|sub| RouteTarget::Client(deliver_to(heads, subject, sub)))),
     }
+    if !mqtt.is_empty() {
+        let found = MqttTargets::of(mqtt, subject, cohorts).into_iter();
+        targets.extend(found.map(|mqtt| RouteTarget::Mqtt(Box::new(mqtt))));
+    }
+    take_groups(route, matched, subject, takes);
+    matched.clear();
+    has_clients
+}
+
+/// Moves the members of queue groups that may receive the subject into the route.
+#[inline]
+fn take_groups(
+    route: &mut Route,
+    matched: &mut Matched<Arc<Subscription>>,
+    subject: &[u8],
+    takes: impl Fn(&Arc<Subscription>) -> bool,
+) {
     for group in &mut matched.queues {
         let heads = &mut route.heads;
-        let members = group.members.drain(..).filter(takes);
+        let members = group.members.drain(..).filter(&takes);
         let members: SmallVec<_> = members.map(|sub| deliver_to(heads, subject, sub)).collect();
         let Some(queue) = members.first().and_then(|first: &ClientTarget| first.sub.queue()) else {
             continue;
@@ -627,8 +629,6 @@ fn build(
         };
         route.groups.extend(members);
     }
-    matched.clear();
-    has_clients
 }
 
 /// Moves the services that receive the subject into the route.
@@ -646,55 +646,4 @@ fn take_services(route: &mut Route, found: &mut Matched<Arc<Binding>>) {
     take_members(&mut route.services, found, |group| {
         route.remote.iter_mut().for_each(|remote| remote.forget_group(group));
     });
-}
-
-fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscription>) -> ClientTarget {
-    let head = match sub.import() {
-        None => render_head(heads, subject, sub.sid()),
-        Some(import) => render_head(heads, &import.naming().name(subject), sub.sid()),
-    };
-    let careful = is_careful(&sub);
-    ClientTarget { sub, head, careful }
-}
-
-fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
-    let start = heads.len() as u32;
-    encode::head(heads, subject, sid);
-    start..heads.len() as u32
-}
-
-pub(super) fn is_careful(sub: &Subscription) -> bool {
-    sub.max() > 0 || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
-}
-
-/// Key by which the frames of two subscriptions are equal: the sid, and whether headers are taken.
-type FrameKey = (Box<[u8]>, bool);
-
-/// Sorts plain subscriptions into cohorts of equal heads and the rest.
-fn share(route: &mut Route, subs: impl Iterator<Item = Arc<Subscription>>, cohorts: &mut Cohorts) {
-    let mut alike: BTreeMap<FrameKey, Vec<Arc<Subscription>>> = BTreeMap::new();
-    let subject = std::mem::take(&mut route.name);
-    for sub in subs {
-        // Shadows of one subscription have one sid and one connection.
-        if is_careful(&sub) || sub.conn().is_filtered() || sub.import().is_some() {
-            let delivery = deliver_to(&mut route.heads, &subject, sub);
-            route.targets.push(RouteTarget::Client(delivery));
-        } else {
-            alike.entry((sub.sid().into(), sub.conn().headers())).or_default().push(sub);
-        }
-    }
-    // A connection cannot have a sid twice, so the connections of one entry are distinct.
-    for ((sid, headers), subs) in alike {
-        if subs.len() < SMALLEST {
-            for sub in subs {
-                let delivery = deliver_to(&mut route.heads, &subject, sub);
-                route.targets.push(RouteTarget::Client(delivery));
-            }
-            continue;
-        }
-        let head = render_head(&mut route.heads, &subject, &sid);
-        let cohort = cohorts.intern(subs.iter().map(|sub| Arc::clone(sub.conn())).collect());
-        route.targets.push(RouteTarget::Cohort(CohortTarget { cohort, subs, headers, head }));
-    }
-    route.name = subject;
 }

@@ -21,8 +21,8 @@ use std::time::Instant;
 /// Buffers that are kept from one message to the next.
 #[derive(Default)]
 pub(super) struct Rendering {
-    body: Vec<u8>,
-    tail: Vec<u8>,
+    pub(super) body: Vec<u8>,
+    pub(super) tail: Vec<u8>,
     header_len: Vec<u8>,
     size: Vec<u8>,
 }

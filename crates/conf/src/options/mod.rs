@@ -77,9 +77,6 @@ use std::time::Duration;
 use table::BlockKind;
 use tls::TlsUse;
 
-/// Time for a TLS handshake where none is configured.
-const TLS_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Everything that can be configured, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
@@ -178,7 +175,7 @@ impl Options {
 
     /// Time for a client's TLS handshake.
     pub fn tls_timeout(&self) -> Duration {
-        self.tls.as_ref().and_then(|tls| tls.timeout).unwrap_or(TLS_TIMEOUT)
+        self.tls.as_ref().map_or(TlsOptions::DEFAULT_TIMEOUT, TlsOptions::client_timeout)
     }
 
     /// The address that monitoring binds to.

@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn compare_clusters(old: &str, new: &str) -> Result<String, String> {
-        let bound = BoundPorts { client: 4222, websocket: None, cluster: Some(6222), leaf: None };
+        let bound = BoundPorts { client: 4222, websocket: None, mqtt: None, cluster: Some(6222), leaf: None };
         let lines = changes(&options(old), &options(new), bound).map_err(|error| error.to_string())?;
         let cluster: Vec<_> =
             lines.iter().filter(|line| line.starts_with("Reloaded: cluster")).cloned().collect();

@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn bound() -> BoundPorts {
-        BoundPorts { client: 4222, websocket: None, cluster: None, leaf: Some(7422) }
+        BoundPorts { client: 4222, websocket: None, mqtt: None, cluster: None, leaf: Some(7422) }
     }
 
     fn block(inner: &str) -> Options {

@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use myelin_monitor::{
     AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, GatewayVarz, GatewaysSnapshot, Health,
     InterestSnapshot, JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, MetricsConfig,
-    MostFigures, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RaftGroupSnapshot, RouteSnapshot,
-    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount, StreamFigures,
-    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits, VarzSettings,
-    WebSocketConfig,
+    MostFigures, MqttConfig, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RaftGroupSnapshot,
+    RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount,
+    StreamFigures, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits,
+    VarzSettings, WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
@@ -279,6 +279,7 @@ pub(crate) fn server() -> ServerSnapshot {
         cluster: ClusterConfig::default(),
         leaf: LeafNodesConfig::default(),
         gateway: GatewayVarz::default(),
+        mqtt: MqttConfig::default(),
         websocket: WebSocketConfig::default(),
         identity: ServerIdentity {
             server_id: "NSERVER".to_owned(),

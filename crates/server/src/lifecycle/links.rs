@@ -5,7 +5,7 @@ use crate::gateway::GatewayOffers;
 use crate::monitoring::Monitor;
 use crate::ocsp::{self, Ocsp};
 use crate::tls::{ClientOffer, LeafOffer};
-use crate::{gateway, leaf, tls, websocket};
+use crate::{gateway, leaf, mqtt, tls, websocket};
 use myelin_broker::{Broker, LinkTerms};
 use myelin_conf::options::Options;
 use std::sync::Arc;
@@ -78,6 +78,7 @@ type WebSocketOffer = (websocket::Security, Vec<String>);
 pub(super) struct TlsOffers {
     pub(super) clients: Option<ClientOffer>,
     pub(super) websocket: Option<WebSocketOffer>,
+    pub(super) mqtt: Option<ClientOffer>,
     pub(super) links: Option<tls::LinkOffer>,
     pub(super) gateways: GatewayOffers,
 }
@@ -92,6 +93,7 @@ impl TlsOffers {
             clients: ClientOffer::of(options)?,
             links: link_offer(options)?,
             websocket: websocket::Security::of(options)?,
+            mqtt: mqtt::offer(options)?,
             gateways: gateway::offers(options)?,
         })
     }
@@ -105,13 +107,18 @@ impl TlsOffers {
         ocsp: &Ocsp,
         options: &Options,
     ) -> Result<(ocsp::StagedOcsp, leaf::LeafSecurity), String> {
-        let Self { clients, websocket, links, gateways } = self;
+        let Self { clients, websocket, mqtt, links, gateways } = self;
         let mut leaf_nodes = LeafOffer::of(&options.leaf_nodes)?;
         let clients = clients.as_mut().map(|offer| &mut offer.terms);
         let websocket = websocket.as_mut().map(|(security, _)| &mut security.terms);
         let listeners = [
             ocsp::TlsListener::of(options.tls.as_ref(), clients, None),
             ocsp::TlsListener::of(options.websocket.tls.as_ref(), websocket, None),
+            ocsp::TlsListener::of(
+                options.mqtt.tls.as_ref(),
+                mqtt.as_mut().map(|offer| &mut offer.terms),
+                None,
+            ),
             links.as_mut().map(|offer| ocsp::TlsListener::of_links(offer, None)),
             ocsp::TlsListener::of_leaf_nodes(options.leaf_nodes.tls.as_ref(), leaf_nodes.as_mut()),
         ];

@@ -7,12 +7,12 @@ use crate::tls;
 use jiff::Timestamp;
 use myelin_conf::options::{
     ClusterOptions, GLOBAL_ACCOUNT, JetStreamOptions, LeafNodeOptions, LeafRemoteOptions, ListenerOptions,
-    Options, PoolSize, Port, SyncInterval, WebSocketOptions,
+    MqttOptions, Options, PoolSize, Port, SyncInterval, TlsOptions, WebSocketOptions,
 };
 use myelin_conf::{Loaded, Url};
 use myelin_monitor::{
     ClusterConfig, DenyRules, GatewayVarz, JetStreamConfig, LeafNodesConfig, LeafRemoteConfig, MetricsConfig,
-    VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
+    MqttConfig, VarzJetStreamLimits, VarzLimits, VarzSettings, WebSocketConfig,
 };
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ pub(super) struct Configured {
     pub(super) cluster: ClusterConfig,
     pub(super) leaf: LeafNodesConfig,
     pub(super) gateway: GatewayVarz,
+    pub(super) mqtt: MqttConfig,
     pub(super) websocket: WebSocketConfig,
     /// `None` serves no `/metrics`.
     pub(super) metrics: Option<MetricsConfig>,
@@ -45,6 +46,7 @@ impl Configured {
             cluster: cluster_config(&options.cluster),
             gateway: super::gateways::configured(&options.gateway, &options.cluster),
             leaf: leaf_nodes(&options.leaf_nodes, &options.cluster),
+            mqtt: mqtt(&options.mqtt),
             websocket: websocket(&options.websocket),
             metrics: options.monitoring.metrics.as_ref().map(super::figures::configured),
             wants_jetstream: options.jetstream.enabled,
@@ -168,6 +170,35 @@ pub(super) fn host_and_port(route: &Url) -> String {
     match route.port() {
         Some(port) => format!("{}:{port}", route.host()),
         None => route.host().to_owned(),
+    }
+}
+
+/// The port is shown as it is bound. Compat: what has its default is not shown.
+fn mqtt(options: &MqttOptions) -> MqttConfig {
+    let (tls, default) = (options.tls.as_ref(), MqttOptions::default());
+    let listens = options.listener.port.is_some();
+    let has_host = listens || options.listener != ListenerOptions::default();
+    let tls_timeout = if listens {
+        tls.map_or(TlsOptions::DEFAULT_TIMEOUT, TlsOptions::client_timeout)
+    } else {
+        tls.and_then(|tls| tls.timeout).unwrap_or_default()
+    };
+    MqttConfig {
+        host: if has_host { options.listener.host.clone() } else { String::new() },
+        port: None,
+        no_auth_user: options.no_auth_user.clone().unwrap_or_default(),
+        auth_timeout: options.authorization.timeout.unwrap_or_default().as_secs_f64(),
+        tls_map: tls.is_some_and(|tls| tls.verify_and_map),
+        tls_timeout: tls_timeout.as_secs_f64(),
+        tls_pinned_certs: tls.map(|tls| tls.pinned_certs.iter().cloned().collect()).unwrap_or_default(),
+        js_domain: options.js_domain.clone().unwrap_or_default(),
+        ack_wait: if options.ack_wait == default.ack_wait { Duration::ZERO } else { options.ack_wait },
+        max_ack_pending: match options.max_ack_pending {
+            pending if pending == default.max_ack_pending => 0,
+            pending => pending,
+        },
+        tls_ocsp_peer_verify: tls.is_some_and(crate::tls::asks_about_peers),
+        tls_cert_not_after: tls.and_then(crate::tls::expiry),
     }
 }
 

@@ -21,6 +21,7 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         kind: if is_leaf(via) { "Leafnode" } else { "Client" },
         transport: match via {
             ConnectionType::Websocket => "websocket",
+            ConnectionType::Mqtt | ConnectionType::MqttWs => "mqtt",
             _ if is_leaf(via) => "",
             _ => "nats",
         },
@@ -42,6 +43,7 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         claims,
         proxy_key: details.proxy.map(String::from).unwrap_or_default(),
         account: details.account,
+        mqtt_client: details.mqtt_client.map(String::from).unwrap_or_default(),
         ..ConnSnapshot::default()
     }
 }

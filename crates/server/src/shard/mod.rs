@@ -47,7 +47,7 @@ use busy_poll::BusyPoll;
 use conn_handle::{ConnHandle, Links};
 use link_buffer::SharedBuffer;
 use myelin_auth::{Identity, Reject};
-use myelin_broker::{Account, Broker, Conn, Drained, Level, Service, Shard};
+use myelin_broker::{Account, Broker, Conn, Drained, Level, MqttTerms, Service, Shard};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageBuf;
 use std::cell::{Cell, RefCell};
@@ -70,6 +70,8 @@ pub(crate) use secure::Socket;
 pub(crate) enum Mail {
     /// Serve this client.
     Accept(TcpStream, SocketAddr),
+    /// Serve this client, which speaks MQTT.
+    AcceptMqtt(TcpStream, SocketAddr, MqttTerms, Arc<ClientTls>),
     /// Serve this client, whose connection has become a WebSocket.
     Upgraded(Box<Upgraded>),
     /// Serve this connection to another server.
@@ -106,7 +108,8 @@ pub(crate) enum Mail {
 /// elsewhere, and must not wait for this one. What may wait in it is bounded by what the mail is
 /// about:
 ///
-/// - `Accept`, `Upgraded`, `Link`: a socket each, so by the files that the process may open;
+/// - `Accept`, `AcceptMqtt`, `Upgraded`, `Link`: a socket each, so by the files that the process
+///   may open;
 /// - `FlushLink`: one for each link, which is woken once until the shard takes the mail;
 /// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for
 ///   each, which is closed once; `Authenticated`, `AskCallout`: one for each, which sends nothing
@@ -388,7 +391,8 @@ impl ShardLocal {
         if let Mail::FlushLink(conn) = &mail {
             conn.has_woken();
         }
-        let is_new = matches!(mail, Mail::Accept(..) | Mail::Upgraded(_) | Mail::Link(_));
+        let is_new =
+            matches!(mail, Mail::Accept(..) | Mail::AcceptMqtt(..) | Mail::Upgraded(_) | Mail::Link(_));
         if supervise::guard(SupervisedPart::Mail, || self.take_mail(mail)).is_none() && is_new {
             // It was counted when it was placed here.
             self.mailbox.forget_one();
@@ -398,6 +402,10 @@ impl ShardLocal {
     fn take_mail(self: &Rc<Self>, mail: Mail) {
         match mail {
             Mail::Accept(stream, peer) => self.accept(stream, peer),
+            Mail::AcceptMqtt(stream, peer, terms, tls) => match tokio::net::TcpStream::from_std(stream) {
+                Ok(stream) => self.begin(|| reader::open_mqtt(self, (stream, peer), (terms, &tls))),
+                Err(error) => self.cannot_use(peer, &error),
+            },
             Mail::Upgraded(upgraded) => self.accept_upgraded(*upgraded),
             Mail::Link(new) => self.accept_link(*new),
             Mail::FlushLink(conn) => {

@@ -13,12 +13,12 @@ use super::websocket::{FrameSource, Framed, Incoming, Outgoing, ReadLimit};
 use super::{Mail, ShardLocal};
 use crate::budget::StrangerBudget;
 use crate::supervise::{self, SupervisedPart};
-use crate::tls::details;
+use crate::tls::{ClientTls, details};
 use crate::websocket::Upgraded;
 use bytes::{BufMut, Bytes, BytesMut};
 use myelin_broker::{
-    AuthTask, Endpoint, Greeting, Level, Refreshed, Session, SessionStatus, StopReason, Transport,
-    WebSocketOrigin,
+    AuthTask, Endpoint, Greeting, Level, MqttOrigin, MqttTerms, Refreshed, Session, SessionStatus,
+    StopReason, Transport, WebSocketOrigin,
 };
 use myelin_wire::error::CloseReason;
 use myelin_wire::websocket::{FrameReader, FrameWriter, InflateLimits};
@@ -118,22 +118,45 @@ pub(super) fn open(
     stream: TcpStream,
     peer: SocketAddr,
 ) -> impl Future<Output = ()> + use<> {
+    let preamble = Preamble::of(&local.tls);
+    let greeting = preamble.first_greeting();
+    open_with(local, (stream, peer), None, (preamble, greeting))
+}
+
+/// Begins a connection that speaks MQTT, where clients are offered this TLS.
+pub(super) fn open_mqtt(
+    local: &Rc<ShardLocal>,
+    (stream, peer): (TcpStream, SocketAddr),
+    (terms, tls): (MqttTerms, &ClientTls),
+) -> impl Future<Output = ()> + use<> {
+    open_with(local, (stream, peer), Some(terms), (Preamble::of(tls), None))
+}
+
+fn open_with(
+    local: &Rc<ShardLocal>,
+    (stream, peer): (TcpStream, SocketAddr),
+    mqtt: Option<MqttTerms>,
+    (preamble, greeting): (Preamble, Option<Greeting>),
+) -> impl Future<Output = ()> + use<> {
     if let Err(error) = stream.set_nodelay(true) {
         local.broker.log().write(Level::Debug, format_args!("{peer} - cannot set TCP_NODELAY: {error}"));
     }
     let (read, write) = stream.into_split();
     let write = Arc::new(write);
     let plain = Socket { write: Arc::downgrade(&write), owner: local.mailbox.clone() };
-    let preamble = Preamble::of(&local.tls);
     let tls = preamble.tls.as_ref().map(|_| ConnTls::new());
     let sink: Box<dyn Transport> = match &tls {
         Some(tls) => Box::new(SecureSocket { plain, tls: Arc::downgrade(tls) }),
         None => Box::new(plain),
     };
-    let conn = local.broker.connect(Endpoint { peer, start: SystemTime::now() }, sink);
+    let endpoint = Endpoint { peer, start: SystemTime::now() };
+    let conn = match mqtt {
+        None => local.broker.connect(endpoint, sink),
+        Some(terms) => local.broker.connect_mqtt(MqttOrigin { terms, websocket: None }, endpoint, sink),
+    };
     let link = ConnHandle::new(conn, write, tls, ConnLayers::None);
     let budget = StrangerBudget::new(local.shard.borrow().settings().max_control_line);
-    begin(local, link, (read, budget), None, preamble.first_greeting(), preamble.steps())
+    begin(local, link, (read, budget), None, greeting, preamble.steps())
 }
 
 /// Opens a connection that has become a WebSocket; returns its task.
@@ -142,7 +165,7 @@ pub(super) fn open_upgraded(
     stream: TcpStream,
     upgraded: Upgraded,
 ) -> impl Future<Output = ()> + use<> {
-    let Upgraded { peer, security, trusted, budget, listener_info, upgrade, .. } = upgraded;
+    let Upgraded { peer, security, trusted, budget, listener_info, mqtt, upgrade, .. } = upgraded;
     // Compat: of certificates INFO says what holds for ordinary clients.
     let greeting = Greeting { tls_verify: local.broker.info().tls_verify, ..Greeting::default() };
     let (read, write) = stream.into_split();
@@ -166,7 +189,13 @@ pub(super) fn open_upgraded(
     let frames = Outgoing::new(FrameWriter::new(upgrade.extensions), tls.is_some());
     let sink = Framed { inner, frames: Arc::downgrade(&frames) };
     let endpoint = Endpoint { peer, start: SystemTime::now() };
-    let conn = local.broker.connect_by(Some(Box::new(websocket_origin)), endpoint, Box::new(sink));
+    let conn = match mqtt {
+        None => local.broker.connect_by(Some(Box::new(websocket_origin)), endpoint, Box::new(sink)),
+        Some(terms) => {
+            let origin = MqttOrigin { terms, websocket: Some(websocket_origin) };
+            local.broker.connect_mqtt(origin, endpoint, Box::new(sink))
+        }
+    };
     let link = ConnHandle::new(conn, write, tls, ConnLayers::Frames(frames));
     let receiver = FrameReader::new(upgrade.is_masked, upgrade.extensions.compresses);
     begin(local, link, (read, budget), Some(Incoming::new(receiver)), Some(greeting), None)

@@ -63,9 +63,19 @@ struct EventClient {
     name_tag: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    #[serde(flatten)]
+    kind: EventClientKind,
+}
+
+/// Kind of a client in an event.
+#[derive(Serialize, Default)]
+struct EventClientKind {
     kind: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     client_type: &'static str,
+    /// Client id of MQTT.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    client_id: String,
 }
 
 #[derive(Serialize)]
@@ -184,6 +194,7 @@ impl From<&ClosedConn> for ClosedClient {
 fn client_type(via: myelin_auth::ConnectionType) -> &'static str {
     match via {
         myelin_auth::ConnectionType::Websocket => "websocket",
+        myelin_auth::ConnectionType::Mqtt | myelin_auth::ConnectionType::MqttWs => "mqtt",
         myelin_auth::ConnectionType::Leafnode | myelin_auth::ConnectionType::LeafnodeWs => "",
         _ => "nats",
     }
@@ -224,8 +235,11 @@ fn client(
         issuer_key: details.issuer_key.clone().unwrap_or_default(),
         name_tag: tag.to_owned(),
         tags: user.map(|user| user.tags().to_vec()).unwrap_or_default(),
-        kind: if client_type.is_empty() { "Leafnode" } else { "Client" },
-        client_type,
+        kind: EventClientKind {
+            kind: if client_type.is_empty() { "Leafnode" } else { "Client" },
+            client_type,
+            client_id: details.mqtt_client.as_deref().unwrap_or_default().to_owned(),
+        },
         ..EventClient::default()
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use myelin_broker::{Greeting, TlsDetails};
-use myelin_conf::options::{HandshakeFirst, Options};
+use myelin_conf::options::{HandshakeFirst, Options, TlsOptions};
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::info::Info;
 use rustls::pki_types::UnixTime;
@@ -83,17 +83,25 @@ impl ClientOffer {
     /// When its certificates are no good.
     pub(crate) fn of(options: &Options) -> Result<Option<Self>, String> {
         let Some(tls) = &options.tls else { return Ok(None) };
+        Self::new(tls, tls.handshake_first, options.allow_non_tls).map(Some)
+    }
+
+    /// The offer of a `tls{}`.
+    ///
+    /// # Errors
+    /// When its certificates are no good.
+    pub(crate) fn new(tls: &TlsOptions, first: HandshakeFirst, is_optional: bool) -> Result<Self, String> {
         let Offer { terms, note } = offer(tls, Peers::AsConfigured)?;
-        Ok(Some(Self {
+        Ok(Self {
             terms,
-            first: tls.handshake_first,
-            timeout: options.tls_timeout(),
-            is_optional: options.allow_non_tls,
+            first,
+            timeout: tls.client_timeout(),
+            is_optional,
             is_verified: tls.verify,
             rate_limit: tls.connection_rate_limit,
             pinned: tls.pinned_certs.clone(),
             note,
-        }))
+        })
     }
 
     /// Greeting of the first INFO.

@@ -6,7 +6,9 @@ use crate::budget::StrangerBudget;
 use crate::shard::{self, HANDSHAKE};
 use crate::tls::details;
 use jiff::Timestamp;
-use myelin_wire::websocket::upgrade::{LONGEST_REQUEST, Upgrade, UpgradeRefusal, end_of_head, negotiate};
+use myelin_wire::websocket::upgrade::{
+    LONGEST_REQUEST, Upgrade, UpgradeRefusal, UpgradeTarget, end_of_head, negotiate,
+};
 use rustls::ServerConnection;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -80,6 +82,7 @@ pub(super) async fn shake(
         trusted,
         budget,
         listener_info: Arc::clone(&site.listener_info),
+        mqtt: site.mqtt.filter(|_| upgrade.target == UpgradeTarget::Mqtt),
         upgrade,
     })
 }

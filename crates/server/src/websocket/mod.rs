@@ -12,12 +12,13 @@ use crate::budget::StrangerBudget;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;
 use crate::os_error;
+use crate::setup;
 use crate::shard::{AcceptedLeaf, LinkUpgrade, LinkWith, Mail, Mailbox, NewLink, Permits};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::{Offer, Peers, Staple, TlsTerms, TrustedCerts, offer};
 use handshake::{UpgradeFailure, shake};
 use myelin_auth::ConnectionType;
-use myelin_broker::ListenerInfo;
+use myelin_broker::{ListenerInfo, MqttTerms};
 use myelin_conf::options::{Options, TlsOptions, WebSocketOptions};
 use myelin_mesh::leaf::LeafNodes;
 use myelin_mesh::leaf::session::LeafSide;
@@ -49,6 +50,8 @@ pub(crate) struct Upgraded {
     /// Budget of the connection before it is authenticated.
     pub(crate) budget: StrangerBudget,
     pub(crate) listener_info: Arc<ListenerInfo>,
+    /// Where the client speaks MQTT.
+    pub(crate) mqtt: Option<MqttTerms>,
     pub(crate) upgrade: Upgrade,
 }
 
@@ -82,6 +85,8 @@ impl Security {
 struct Site {
     rules: UpgradeRules,
     listener_info: Arc<ListenerInfo>,
+    /// Terms of clients that speak MQTT, if there may be any.
+    mqtt: Option<MqttTerms>,
     security: Option<RwLock<Arc<Security>>>,
     timeout: Duration,
     /// The longest CONNECT, as when the server started.
@@ -133,7 +138,8 @@ impl Listening {
                 .map_err(|error| format!("Unable to get websocket connect URLs: {error}"))?;
         }
         let site = Arc::new(Site {
-            rules: rules(websocket, security.is_some())?,
+            rules: rules(options, security.is_some())?,
+            mqtt: setup::mqtt_terms(options),
             listener_info: listener_info(websocket, address.port(), security.is_some()),
             security: security.map(|(security, _)| RwLock::new(Arc::new(security))),
             timeout: websocket.handshake_timeout.unwrap_or(PATIENCE),
@@ -193,10 +199,13 @@ fn announce(host: &str, port: u16, notes: Option<&[String]>, log: &Logger) {
     }
 }
 
-fn rules(options: &WebSocketOptions, is_secure: bool) -> Result<UpgradeRules, String> {
+fn rules(options: &Options, is_secure: bool) -> Result<UpgradeRules, String> {
+    let takes_mqtt = options.mqtt.listener.port.is_some();
+    let options = &options.websocket;
     let origins = options.allowed_origins.iter().map(|origin| Origin::parse(origin));
     Ok(UpgradeRules {
         is_secure,
+        takes_mqtt,
         same_origin: options.same_origin,
         allowed_origins: origins
             .collect::<Result<_, _>>()

@@ -27,6 +27,7 @@ mod lifecycle;
 mod logging;
 mod message_trace;
 mod monitoring;
+mod mqtt;
 mod order;
 #[cfg(debug_assertions)]
 mod panics;

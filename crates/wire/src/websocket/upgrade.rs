@@ -37,6 +37,8 @@ pub struct UpgradeRules {
     pub headers: String,
     /// Where credentials may be found.
     pub cookies: CookieNames,
+    /// Clients may speak MQTT.
+    pub takes_mqtt: bool,
 }
 
 /// Target behind the path of a request.
@@ -46,6 +48,8 @@ pub enum UpgradeTarget {
     Client,
     /// The protocol of leaf nodes.
     LeafNode,
+    /// MQTT.
+    Mqtt,
 }
 
 /// A request that is granted.
@@ -164,7 +168,12 @@ pub fn negotiate(head: &[u8], rules: &UpgradeRules) -> Result<Upgrade, UpgradeRe
 fn grant(request: &Request<'_>, rules: &UpgradeRules) -> Result<Upgrade, UpgradeRefusal> {
     let bad = |reason: &str| Err(UpgradeRefusal::new(RefusalStatus::BadRequest, reason));
     let path = request.path();
-    if path.ends_with("/mqtt") {
+    let target = match path {
+        path if path.ends_with("/leafnode") => UpgradeTarget::LeafNode,
+        path if path.ends_with("/mqtt") => UpgradeTarget::Mqtt,
+        _ => UpgradeTarget::Client,
+    };
+    if target == UpgradeTarget::Mqtt && !rules.takes_mqtt {
         return Err(UpgradeRefusal::new(RefusalStatus::NotFound, "mqtt websocket endpoint not enabled"));
     }
     if request.method != "GET" {
@@ -196,8 +205,8 @@ fn grant(request: &Request<'_>, rules: &UpgradeRules) -> Result<Upgrade, Upgrade
     let compresses = rules.compression && request.offers_compression();
     let is_masked = request.get("Nats-No-Masking") != Some("true");
     Ok(Upgrade {
-        target: if path.ends_with("/leafnode") { UpgradeTarget::LeafNode } else { UpgradeTarget::Client },
-        answer: answer(key, compresses, is_masked, rules),
+        target,
+        answer: answer(key, (compresses, is_masked), target, rules),
         extensions: extensions(request.get("User-Agent").unwrap_or_default(), compresses),
         is_masked,
         client_ip: request.get("X-Forwarded-For").and_then(|ip| ip.parse().ok()),
@@ -218,7 +227,12 @@ fn extensions(agent: &str, compresses: bool) -> Extensions {
     Extensions { is_browser, takes_whole_messages: is_browser && is_safari, compresses }
 }
 
-fn answer(key: &str, compresses: bool, is_masked: bool, rules: &UpgradeRules) -> Vec<u8> {
+fn answer(
+    key: &str,
+    (compresses, is_masked): (bool, bool),
+    target: UpgradeTarget,
+    rules: &UpgradeRules,
+) -> Vec<u8> {
     let mut answer =
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".to_owned();
     answer.push_str(&format!("Sec-WebSocket-Accept: {}\r\n", accept(key)));
@@ -228,6 +242,9 @@ fn answer(key: &str, compresses: bool, is_masked: bool, rules: &UpgradeRules) ->
     }
     if !is_masked {
         answer.push_str("Nats-No-Masking: true\r\n");
+    }
+    if target == UpgradeTarget::Mqtt {
+        answer.push_str("Sec-WebSocket-Protocol: mqtt\r\n");
     }
     answer.push_str(&rules.headers);
     answer.push_str("\r\n");

@@ -111,9 +111,16 @@ fn paths_lead_to_what_is_behind_them() {
         ("/a/leafnode?b", UpgradeTarget::LeafNode),
         ("http://leafnode", UpgradeTarget::Client),
         ("http://host/leafnode", UpgradeTarget::LeafNode),
+        ("/mqtt", UpgradeTarget::Mqtt),
+        ("/a/mqtt?b", UpgradeTarget::Mqtt),
+        ("/mqtt/a", UpgradeTarget::Client),
     ] {
-        let upgrade = ask(&format!("GET {target} HTTP/1.1"), FINE, &UpgradeRules::default()).unwrap();
+        let rules = UpgradeRules { takes_mqtt: true, ..UpgradeRules::default() };
+        let upgrade = ask(&format!("GET {target} HTTP/1.1"), FINE, &rules).unwrap();
         assert_eq!(upgrade.target, expected, "{target}");
+        let answer = String::from_utf8(upgrade.answer).unwrap();
+        let is_mqtt = answer.contains("\r\nSec-WebSocket-Protocol: mqtt\r\n");
+        assert_eq!(is_mqtt, expected == UpgradeTarget::Mqtt, "{answer}");
     }
 }
 

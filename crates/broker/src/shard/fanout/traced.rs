@@ -3,6 +3,7 @@
 //!
 //! Cold. A message that is only traced goes the same way and reaches nobody.
 
+use super::super::mqtt_targets::MqttTargets;
 use super::super::remote::Passed;
 use super::{ClientTarget, Fanout, PubMessage, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
@@ -77,14 +78,17 @@ impl Fanout<'_> {
             match target {
                 RouteTarget::Client(delivery) => {
                     let head = self.head_of(&delivery.sub, route.head(delivery));
-                    self.trace_subscription(trace, route, (&delivery.sub, &head), delivery.careful);
+                    let stage = |fanout: &mut Self| fanout.stage_traced(&delivery.sub, &head);
+                    self.trace_subscription(trace, route, &delivery.sub, delivery.careful, stage);
                 }
                 RouteTarget::Cohort(shared) => {
                     for sub in &shared.subs {
                         let head = self.head_of(sub, route.shared_head(shared));
-                        self.trace_subscription(trace, route, (sub, &head), false);
+                        let stage = |fanout: &mut Self| fanout.stage_traced(sub, &head);
+                        self.trace_subscription(trace, route, sub, false, stage);
                     }
                 }
+                RouteTarget::Mqtt(mqtt) => self.trace_mqtt(trace, route, mqtt),
             }
         }
         if let Some(queues) = self.from.routed() {
@@ -103,6 +107,21 @@ impl Fanout<'_> {
         // Servers that get the message say for themselves what becomes of it.
         if let Some(remote) = &route.remote {
             self.remote::<false>(route, remote, rng);
+        }
+    }
+
+    /// Clients that speak MQTT.
+    fn trace_mqtt(&mut self, trace: &MessageTrace, route: &Route, targets: &MqttTargets) {
+        for sub in &targets.subs {
+            self.trace_subscription(trace, route, sub, false, |fanout| {
+                let conn = sub.conn();
+                let staged =
+                    fanout.with_mqtt_frame(targets, |fanout, frame| match fanout.from.logs_protocol {
+                        true => fanout.stage_publish::<true>(conn, frame),
+                        false => fanout.stage_publish::<false>(conn, frame),
+                    });
+                staged == Some(true)
+            });
         }
     }
 
@@ -170,7 +189,8 @@ impl Fanout<'_> {
         for delivery in group[start..].iter().chain(&group[..start]) {
             let head = self.head_of(&delivery.sub, route.head(delivery));
             // What is not counted when the route is settled is counted here.
-            if self.trace_subscription(trace, route, (&delivery.sub, &head), true) {
+            let stage = |fanout: &mut Self| fanout.stage_traced(&delivery.sub, &head);
+            if self.trace_subscription(trace, route, &delivery.sub, true, stage) {
                 if !trace.is_only() && !delivery.careful {
                     delivery.sub.count(1);
                 }
@@ -190,14 +210,22 @@ impl Fanout<'_> {
         head
     }
 
+    fn stage_traced(&mut self, sub: &Subscription, head: &[u8]) -> bool {
+        match self.from.logs_protocol {
+            true => self.stage::<true>(sub.conn(), head),
+            false => self.stage::<false>(sub.conn(), head),
+        }
+    }
+
     /// One subscription; whether it gets the message, or would. `is_counted_here`: it counts for
-    /// itself what it gets.
+    /// itself what it gets. `stage` hands it the message.
     fn trace_subscription(
         &mut self,
         trace: &MessageTrace,
         route: &Route,
-        (sub, head): (&Arc<Subscription>, &[u8]),
+        sub: &Arc<Subscription>,
         is_counted_here: bool,
+        stage: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
         let is_shown = sub.import().is_none_or(|import| import.allows_trace());
         if let Some(import) = sub.import() {
@@ -229,11 +257,7 @@ impl Fanout<'_> {
             record(Some(Withheld::Exhausted));
             return false;
         }
-        let staged = if self.from.logs_protocol {
-            self.stage::<true>(sub.conn(), head)
-        } else {
-            self.stage::<false>(sub.conn(), head)
-        };
+        let staged = stage(self);
         record((!staged).then_some(Withheld::Slow));
         if self.from.logs_protocol {
             self.end_finished();

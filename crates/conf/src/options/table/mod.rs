@@ -436,6 +436,11 @@ mod tests {
         ("cluster", "", "cluster { name: x }"),
         ("gateway", "", "gateway { name: x, port: -1 }"),
         ("websocket", "", "websocket { port: -1, no_tls: true }"),
+        (
+            "mqtt",
+            "jetstream: true, mqtt { port: 1883 }",
+            "jetstream: true, mqtt { port: 1883, ack_wait: 5s }",
+        ),
         ("leafnodes", "leafnodes { port: -1 }", "leafnodes { port: -1, compression: off }"),
         ("default_js_domain", "accounts: [A]", "accounts: [A], default_js_domain { A: x }"),
         (
@@ -455,7 +460,8 @@ mod tests {
     #[test]
     fn a_reload_changes_what_the_table_says() {
         let options = |text: &str| load_text(with_tokens(text).as_bytes(), &|_| None).expect(text).options;
-        let bound = crate::BoundPorts { client: 4222, websocket: None, cluster: None, leaf: None };
+        let bound =
+            crate::BoundPorts { client: 4222, websocket: None, mqtt: None, cluster: None, leaf: None };
         for (name, old, new) in CHANGED {
             let entry = BlockKind::Top.find(name).expect(name);
             let (old, new) = (options(old), options(new));
@@ -486,10 +492,10 @@ mod tests {
         {
             assert!(report(&format!("cluster {{ port: 6222, {all} }}")).missing.is_empty(), "{all}");
         }
-        let report = report("mqtt { port: 1883 }");
+        let report = report("jetstream { tpm { keys_file: a, encryption_password: b } }");
         let [missing] = &report.missing[..] else { panic!("{report:?}") };
         let text = "which this version of Myelin does not have";
-        assert!(missing.to_string().starts_with("f:1:0: \"mqtt\" needs "), "{missing}");
+        assert!(missing.to_string().contains(": \"tpm\" needs "), "{missing}");
         assert!(missing.to_string().ends_with(text), "{missing}");
     }
 }

@@ -1,6 +1,6 @@
 //! `websocket{}`, `mqtt{}` and `metrics{}`.
 
-use super::{BlockTable, OptionEntry};
+use super::{BlockTable, Class, OptionEntry};
 
 pub(super) static WEBSOCKET: BlockTable = BlockTable {
     title: "websocket",
@@ -66,13 +66,16 @@ pub(super) static SIMPLE_AUTHORIZATION: BlockTable = BlockTable {
     ],
 };
 
+/// Options of sessions and messages that are stored.
+const UNSTORED: Class = Class::NoMeaning("no session or message of MQTT is stored yet");
+
 pub(super) static MQTT: BlockTable = BlockTable {
     title: "mqtt",
     entries: &[
         OptionEntry::new(&["listen"], "port or `host:port`", "", "Where MQTT is accepted."),
         OptionEntry::new(&["host", "net"], "text", "0.0.0.0", "Address to bind."),
         OptionEntry::new(&["port"], "number", "", "Port for MQTT; -1 lets the system choose."),
-        OptionEntry::new(&["tls"], "block", "", "TLS."),
+        OptionEntry::new(&["tls"], "block", "", "TLS.").live(),
         OptionEntry::new(
             &["authorization", "authentication"],
             "block",
@@ -80,41 +83,54 @@ pub(super) static MQTT: BlockTable = BlockTable {
             "Instead of the credentials of ordinary clients.",
         ),
         OptionEntry::new(&["no_auth_user"], "text", "", "The user that clients without credentials become."),
-        OptionEntry::new(&["ack_wait", "ackwait"], "duration", "30s", "Time for a client to acknowledge."),
+        OptionEntry::new(&["ack_wait", "ackwait"], "duration", "30s", "Time for a client to acknowledge.")
+            .live()
+            .class(UNSTORED),
         OptionEntry::new(
             &["js_api_timeout", "api_timeout"],
             "duration",
             "5s",
             "Time for JetStream to answer.",
-        ),
+        )
+        .class(UNSTORED),
         OptionEntry::new(
             &["max_ack_pending", "max_pending", "max_inflight"],
             "number up to 65535",
             "1024",
             "Messages on their way to one subscription.",
-        ),
-        OptionEntry::new(&["js_domain"], "text", "", "JetStream domain of sessions and messages."),
+        )
+        .live()
+        .class(UNSTORED),
+        OptionEntry::new(&["js_domain"], "text", "", "JetStream domain of sessions and messages.")
+            .class(UNSTORED),
         OptionEntry::new(
             &["stream_replicas"],
             "number",
             "up to 3, by the size of the cluster",
             "Replicas of sessions and messages.",
-        ),
+        )
+        .live()
+        .class(UNSTORED),
         OptionEntry::new(&["consumer_replicas"], "number", "", "Ignored with a warning."),
-        OptionEntry::new(&["consumer_memory_storage"], "boolean", "false", "Keep consumers in memory."),
+        OptionEntry::new(&["consumer_memory_storage"], "boolean", "false", "Keep consumers in memory.")
+            .live()
+            .class(UNSTORED),
         OptionEntry::new(
             &["consumer_inactive_threshold", "consumer_auto_cleanup"],
             "duration",
             "",
             "Remove consumers that were not used for so long.",
-        ),
+        )
+        .live()
+        .class(UNSTORED),
         OptionEntry::new(&["reject_qos2_publish"], "boolean", "false", "Refuse to publish with QoS 2."),
         OptionEntry::new(
             &["downgrade_qos2_subscribe"],
             "boolean",
             "false",
             "Subscribe with QoS 1 instead of 2.",
-        ),
+        )
+        .class(UNSTORED),
     ],
 };
 

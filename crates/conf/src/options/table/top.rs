@@ -274,6 +274,6 @@ pub(super) static TOP: BlockTable = BlockTable {
         )
         .live(),
         OptionEntry::new(&["websocket", "ws"], "block", "", "Clients over WebSocket."),
-        OptionEntry::new(&["mqtt"], "block", "", "MQTT clients.").missing("MQTT"),
+        OptionEntry::new(&["mqtt"], "block", "", "MQTT clients.").live(),
     ],
 };

@@ -110,6 +110,14 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
+    /// Time for the handshake with a client where none is configured.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// Time for the handshake with a client.
+    pub fn client_timeout(&self) -> Duration {
+        self.timeout.unwrap_or(Self::DEFAULT_TIMEOUT)
+    }
+
     /// Options that the flags `-tls`, `-tlscert`, `-tlskey`, `-tlscacert` and `-tlsverify` ask for;
     /// empty is absent.
     ///

@@ -1,0 +1,146 @@
+//! CONNECT, and the end: credentials, client ids, keep alive, wills.
+
+use super::{MqttStage, Session};
+use crate::log::{Level as LogLevel, Span};
+use crate::mqtt_clients::ClaimedId;
+use crate::session::{OpOutcome, SessionState, SessionStatus};
+use crate::shard::Shard;
+use myelin_mqtt::packet::{ConnectPacket, ReasonCode, Will};
+use myelin_wire::connect::Connect;
+use myelin_wire::error::{CloseReason, Quoted};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// A client that is told to send something every so many seconds is missed after half as many more.
+const PATIENCE: f64 = 1.5;
+
+impl Session {
+    pub(super) fn connect_packet(
+        &mut self,
+        shard: &mut Shard,
+        packet: &ConnectPacket<'_>,
+        now: Instant,
+    ) -> OpOutcome {
+        let client_id: Box<str> = match packet.client_id {
+            "" => self.broker.unique_id().into(),
+            id => id.into(),
+        };
+        self.conn.set_label(&format!(" - {}", Quoted(client_id.as_bytes())));
+        let keep_alive = (packet.keep_alive > 0)
+            .then(|| Duration::from_secs_f64(f64::from(packet.keep_alive) * PATIENCE).as_secs())
+            .map(Duration::from_secs);
+        if self.logs_protocol {
+            self.log_packet(connect_line(packet, &client_id, keep_alive));
+        }
+        let password = packet.password.map(String::from_utf8_lossy).unwrap_or_default();
+        self.connect = Connect {
+            verbose: false,
+            pedantic: false,
+            headers: true,
+            user: packet.user_name.unwrap_or_default().to_owned(),
+            // Compat: what may be a token is also taken for one.
+            auth_token: password.clone().into_owned(),
+            pass: password.into_owned(),
+            ..Connect::default()
+        };
+        self.conn.update_details(|details| details.mqtt_client = Some(client_id.clone()));
+        self.describe_client();
+        let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
+        mqtt.stage = MqttStage::Connecting;
+        (mqtt.client_id, mqtt.keep_alive) = (client_id, keep_alive);
+        mqtt.will = packet.will.map(|will| Box::new(will.into()));
+        self.check_credentials(shard, now)
+    }
+
+    /// The rest of CONNECT, once the client is who it says.
+    pub(in crate::session) fn accept_mqtt(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        let (SessionState::Ready(ready), Some(mqtt)) = (&mut self.state, &mut self.mqtt) else {
+            return SessionStatus::Continue;
+        };
+        ready.connected = true;
+        let claimed =
+            self.broker.registry.mqtt_clients.claim(ready.account.name(), &mqtt.client_id, &self.conn, now);
+        let other = match claimed {
+            ClaimedId::Jailed(until) => {
+                mqtt.stage = MqttStage::Jailed(until);
+                return SessionStatus::Continue;
+            }
+            ClaimedId::Owned(other) => other,
+        };
+        mqtt.stage = MqttStage::Connected;
+        if let Some(other) = other {
+            let name = format!("{}{}", other.name(), other.label());
+            let (name, id) = (Quoted(name.as_bytes()), Quoted(mqtt.client_id.as_bytes()));
+            let line = format_args!("Replacing old client {name} since both have the same client ID {id}");
+            self.broker.log_for(LogLevel::Warn, &self.conn, line);
+            other.close(CloseReason::DuplicateClientId);
+        }
+        self.acknowledge_connect(shard, ReasonCode::Success, 0);
+        self.log(LogLevel::Debug, format_args!("Client connected"));
+        SessionStatus::Continue
+    }
+
+    /// Tells a client that speaks MQTT that it is not let in; `false` when it speaks NATS.
+    pub(in crate::session) fn deny_mqtt(&self, shard: &mut Shard) -> bool {
+        let Some(mqtt) = &self.mqtt else { return false };
+        if mqtt.stage == MqttStage::Connecting {
+            self.acknowledge_connect(shard, ReasonCode::NotAuthorized, 5);
+        }
+        true
+    }
+
+    /// When a client that speaks MQTT has to be gone, unless it sends something.
+    pub(in crate::session) fn mqtt_deadline(&self) -> Option<Instant> {
+        let mqtt = self.mqtt.as_deref()?;
+        match mqtt.stage {
+            MqttStage::Jailed(until) => Some(until),
+            MqttStage::Connected => Some(self.timers.last_heard + mqtt.keep_alive?),
+            MqttStage::AwaitConnect | MqttStage::Connecting => None,
+        }
+    }
+
+    /// Why the connection ends at that time. Compat: one that was silent ends like one that cannot
+    /// be read.
+    pub(in crate::session) fn mqtt_overdue(&self) -> CloseReason {
+        match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
+            Some(MqttStage::Jailed(_)) => CloseReason::DuplicateClientId,
+            _ => CloseReason::ReadError,
+        }
+    }
+
+    /// Gives the client id free, and publishes the will of a client that did not say goodbye. That
+    /// of one whose place another has taken is thrown away.
+    pub(in crate::session) fn end_mqtt(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
+        let (SessionState::Ready(ready), Some(mqtt)) = (&self.state, &mut self.mqtt) else { return };
+        if mqtt.stage != MqttStage::Connected {
+            return;
+        }
+        self.broker.registry.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
+        if let Some(will) = mqtt.will.take().filter(|_| reason != CloseReason::DuplicateClientId) {
+            self.begin_batch();
+            self.publish_topic(shard, &will.topic, will.qos, &will.payload, now);
+        }
+    }
+}
+
+/// CONNECT in the protocol log.
+fn connect_line(packet: &ConnectPacket<'_>, client_id: &str, keep_alive: Option<Duration>) -> String {
+    let mut line = format!("CONNECT clientID={client_id}");
+    // Writing into a string cannot fail.
+    if let Some(keep_alive) = keep_alive {
+        let _ = write!(line, " keepAlive={}", Span(keep_alive));
+    }
+    if let Some(Will { topic, qos, retain, .. }) = packet.will {
+        let _ = write!(line, " will=(topic={topic} QoS={} retain={retain})", qos as u8);
+    }
+    if packet.clean {
+        line.push_str(" clean");
+    }
+    if let Some(user) = packet.user_name {
+        let _ = write!(line, " username={user}");
+    }
+    if packet.password.is_some_and(|password| !password.is_empty()) {
+        line.push_str(" password=****");
+    }
+    line
+}

@@ -1,0 +1,212 @@
+//! Sessions of clients that speak MQTT 3.1.1: the packets of MQTT in place of the operations of
+//! NATS, under everything that a session has beside its protocol.
+//!
+//! A session that speaks MQTT is a [`Session`] with an [`MqttSession`]: identity, account,
+//! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
+//! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
+//! (`subscribe.rs`). What clients receive is made by `shard/mqtt.rs`.
+//!
+//! Nothing is stored: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are acknowledged
+//! once they are routed. A PUBLISH of QoS 2 that comes twice is routed once, for as long as the
+//! connection lasts.
+
+mod connect;
+mod publish;
+mod subscribe;
+mod will;
+
+use super::{Consumed, OpOutcome, Session, StopReason};
+use crate::log::Level as LogLevel;
+use crate::protocol_log::Direction;
+use crate::shard::Shard;
+use myelin_mqtt::packet::{
+    self, AckPacket, ClientPacket, ConnAckPacket, Decoded, Malformed, PacketFault, PacketId, PacketLimits,
+    Properties, ProtocolLevel, ReasonCode, Refusal, ServerPacket,
+};
+use myelin_wire::error::CloseReason;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+use will::StoredWill;
+
+/// Bytes that a packet may have beside the largest payload: header, topic and number.
+const PACKET_OVERHEAD: u32 = 5 + 2 + 65_535 + 2;
+
+/// Longest CONNECT, beside the longest control line. Safer than the reference, which takes one of
+/// the size of the largest payload from whoever it may be.
+const MAX_CONNECT: u32 = 64 * 1024;
+
+/// State of a client that speaks MQTT.
+#[derive(Default)]
+pub(super) struct MqttSession {
+    stage: MqttStage,
+    client_id: Box<str>,
+    /// Time that may pass without a packet.
+    keep_alive: Option<Duration>,
+    /// Message for when the connection ends without a DISCONNECT.
+    will: Option<Box<StoredWill>>,
+    /// Messages of QoS 2 that were routed and wait for their PUBREL.
+    unreleased: BTreeSet<PacketId>,
+}
+
+/// Stage of a connection that speaks MQTT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum MqttStage {
+    /// CONNECT has not come.
+    #[default]
+    AwaitConnect,
+    /// The credentials are being checked.
+    Connecting,
+    /// CONNACK is sent.
+    Connected,
+    /// Others fight over the client id: the connection ends then, and is not listened to before.
+    Jailed(Instant),
+}
+
+impl MqttSession {
+    /// Version that the client speaks, once it is known.
+    fn level(&self) -> Option<ProtocolLevel> {
+        (self.stage == MqttStage::Connected).then_some(ProtocolLevel::V3)
+    }
+}
+
+impl Session {
+    /// Takes whole packets from the front of `buf`.
+    pub(super) fn packets(&mut self, shard: &mut Shard, buf: &[u8], now: Instant) -> Consumed {
+        self.begin_batch();
+        self.timers.heard(now);
+        let limits = self.packet_limits(shard);
+        let mut at = 0;
+        loop {
+            if shard.is_full() {
+                return self.pause_at(shard, at, StopReason::Flush);
+            }
+            if let Some(reason) = self.conn.close_requested() {
+                return Consumed { bytes: at, why: StopReason::Close(reason) };
+            }
+            let Some(mqtt) = self.mqtt.as_deref().filter(|_| at < buf.len()) else {
+                return self.pause_at(shard, at, StopReason::More(1));
+            };
+            if let MqttStage::Jailed(_) = mqtt.stage {
+                return Consumed { bytes: buf.len(), why: StopReason::More(1) };
+            }
+            let step = match packet::decode(&buf[at..], mqtt.level(), &limits) {
+                Ok(Decoded::Packet(packet, len)) => {
+                    at += len;
+                    self.take_packet(shard, packet, now)
+                }
+                Ok(Decoded::Need(need)) => return self.pause_at(shard, at, StopReason::More(need)),
+                Err(malformed) => OpOutcome::Close(self.malformed(shard, &malformed)),
+            };
+            match step {
+                OpOutcome::Continue => {}
+                OpOutcome::Authenticate(task) => {
+                    return Consumed { bytes: at, why: StopReason::Authenticate(task) };
+                }
+                OpOutcome::Close(reason) => return Consumed { bytes: at, why: StopReason::Close(reason) },
+            }
+        }
+    }
+
+    fn packet_limits(&self, shard: &Shard) -> PacketLimits {
+        let settings = shard.settings();
+        let max_payload = self.limits.max_payload.unwrap_or(settings.max_payload);
+        let refuses_qos_2 = self.conn.mqtt().is_some_and(|mqtt| mqtt.terms.refuses_qos_2);
+        let control_line = u32::try_from(settings.max_control_line).unwrap_or(u32::MAX);
+        PacketLimits {
+            max_connect: MAX_CONNECT.saturating_add(control_line),
+            max_packet: Some(max_payload.saturating_add(PACKET_OVERHEAD)),
+            accepts_5: false,
+            accepts_qos2: !refuses_qos_2,
+        }
+    }
+
+    #[inline]
+    fn take_packet(&mut self, shard: &mut Shard, packet: ClientPacket<'_>, now: Instant) -> OpOutcome {
+        match packet {
+            ClientPacket::Publish(publish) => return self.publish_packet(shard, &publish, now),
+            ClientPacket::Connect(connect) => return self.connect_packet(shard, &connect, now),
+            ClientPacket::Subscribe(subscribe) => self.subscribe_packet(shard, &subscribe, now),
+            ClientPacket::Unsubscribe(unsubscribe) => self.unsubscribe_packet(shard, &unsubscribe),
+            ClientPacket::PubRel(release) => self.release(shard, release.packet_id),
+            // Nothing was sent that these could be about.
+            ClientPacket::PubAck(ack) => self.log_step("PUBACK", ack.packet_id),
+            ClientPacket::PubRec(ack) => {
+                let id = ack.packet_id;
+                self.log_step("PUBREC", id);
+                let release = ServerPacket::PubRel(AckPacket::success(id));
+                self.answer(shard, &release, format_args!("PUBREL pi={id}"));
+            }
+            ClientPacket::PubComp(ack) => self.log_step("PUBCOMP", ack.packet_id),
+            ClientPacket::PingReq => {
+                self.log_packet("PINGREQ");
+                self.answer(shard, &ServerPacket::PingResp, "PINGRESP");
+            }
+            ClientPacket::Disconnect(_) => {
+                self.log_packet("DISCONNECT");
+                if let Some(mqtt) = &mut self.mqtt {
+                    mqtt.will = None;
+                }
+                return OpOutcome::Close(CloseReason::ClientClosed);
+            }
+            // Not a packet of version 3.1.1.
+            ClientPacket::Auth(_) => return OpOutcome::Close(CloseReason::ProtocolViolation),
+        }
+        OpOutcome::Continue
+    }
+
+    /// A message of QoS 2 will not come again.
+    fn release(&mut self, shard: &mut Shard, id: PacketId) {
+        self.log_step("PUBREL", id);
+        if let Some(mqtt) = &mut self.mqtt {
+            mqtt.unreleased.remove(&id);
+        }
+        self.answer(shard, &ServerPacket::PubComp(AckPacket::success(id)), format_args!("PUBCOMP pi={id}"));
+    }
+
+    /// Stages a packet; `line` is for the log.
+    fn answer(&self, shard: &mut Shard, packet: &ServerPacket<'_>, line: impl Display) {
+        self.log_sent(line);
+        let mut bytes = Vec::with_capacity(8);
+        packet.encode(ProtocolLevel::V3, &mut bytes);
+        shard.stage_line(&self.conn, &bytes);
+    }
+
+    /// Says what is wrong with a packet, and why the connection ends.
+    #[cold]
+    fn malformed(&mut self, shard: &mut Shard, malformed: &Malformed) -> CloseReason {
+        if malformed.refusal != Refusal::None {
+            let mut bytes = Vec::new();
+            malformed.refusal.encode(&mut bytes);
+            shard.stage_line(&self.conn, &bytes);
+        }
+        if let Refusal::ReturnCode(code) = malformed.refusal {
+            self.log_sent(format_args!("CONNACK sp=false rc={code}"));
+        }
+        if let PacketFault::TooLong(size, _) = malformed.fault {
+            let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
+            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+            return CloseReason::MaximumPayload;
+        }
+        self.log(LogLevel::Error, format_args!("{malformed}"));
+        CloseReason::ProtocolViolation
+    }
+
+    /// Answers a CONNECT.
+    fn acknowledge_connect(&self, shard: &mut Shard, reason: ReasonCode, code: u8) {
+        let packet = ConnAckPacket { session_present: false, reason, properties: Properties::EMPTY };
+        let line = format_args!("CONNACK sp=false rc={code}");
+        self.answer(shard, &ServerPacket::ConnAck(packet), line);
+    }
+
+    /// A packet in the protocol log.
+    fn log_packet(&self, line: impl Display) {
+        if self.logs_protocol {
+            self.broker.log_protocol_line(&self.conn, Direction::In, line);
+        }
+    }
+
+    fn log_step(&self, name: &str, id: PacketId) {
+        self.log_packet(format_args!("{name} pi={id}"));
+    }
+}

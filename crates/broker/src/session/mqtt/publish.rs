@@ -1,0 +1,104 @@
+//! PUBLISH: from the packet to the shard's fan-out.
+
+use super::{OpOutcome, Session};
+use crate::log::Level as LogLevel;
+use crate::mqtt_message::message_len;
+use crate::protocol_log::Direction;
+use crate::session::SessionState;
+use crate::shard::{Published, Publisher, Shard, Source};
+use myelin_mqtt::packet::{AckPacket, Exchange, PublishPacket, Qos, ServerPacket};
+use myelin_wire::error::{CloseReason, ErrorText, Quoted};
+use std::time::Instant;
+
+impl Session {
+    /// Budget: with a cached route no allocation, no lock, no system call.
+    pub(super) fn publish_packet(
+        &mut self,
+        shard: &mut Shard,
+        packet: &PublishPacket<'_>,
+        now: Instant,
+    ) -> OpOutcome {
+        if self.logs_protocol {
+            self.log_publish_packet(packet);
+        }
+        let qos = packet.exchange.qos();
+        let size = message_len(packet.payload);
+        let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
+        if size > max as usize {
+            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+            return OpOutcome::Close(CloseReason::MaximumPayload);
+        }
+        let is_new = match (packet.exchange, &mut self.mqtt) {
+            (Exchange::ExactlyOnce(id), Some(mqtt)) => mqtt.unreleased.insert(id),
+            _ => true,
+        };
+        if is_new {
+            self.batch.0 += 1;
+            self.batch.1 += packet.payload.len() as u64;
+            self.publish_topic(shard, packet.topic, qos, packet.payload, now);
+        }
+        match packet.exchange {
+            Exchange::AtMostOnce => {}
+            Exchange::AtLeastOnce(id) => {
+                let ack = ServerPacket::PubAck(AckPacket::success(id));
+                self.answer(shard, &ack, format_args!("PUBACK pi={id}"));
+            }
+            Exchange::ExactlyOnce(id) => {
+                let ack = ServerPacket::PubRec(AckPacket::success(id));
+                self.answer(shard, &ack, format_args!("PUBREC pi={id}"));
+            }
+        }
+        OpOutcome::Continue
+    }
+
+    /// Publishes a message to a topic. Compat: whoever may not is not told.
+    pub(super) fn publish_topic(
+        &mut self,
+        shard: &mut Shard,
+        topic: &str,
+        qos: Qos,
+        payload: &[u8],
+        now: Instant,
+    ) {
+        let SessionState::Ready(ready) = &self.state else { return };
+        let from = Publisher {
+            conn: &self.conn,
+            account: &ready.account,
+            permissions: ready.permissions.as_ref(),
+            echo: true,
+            verbose: false,
+            no_responders: false,
+            logs_protocol: self.logs_protocol,
+            now,
+            is_service: false,
+            is_mapped: true,
+            hop: None,
+            trace: None,
+            source: Source::Here,
+        };
+        match shard.publish_mqtt(from, topic, qos, payload) {
+            Ok(Published::Done { stalled, .. }) => self.stalled |= stalled,
+            Ok(Published::Refused(text)) => self.refuse_topic(&text),
+            // A topic that has no subject does not come so far.
+            Err(fault) => self.log(LogLevel::Error, format_args!("{fault}")),
+        }
+    }
+
+    #[cold]
+    fn refuse_topic(&self, text: &ErrorText) {
+        self.log_sent(format_args!("-ERR {text}"));
+        if let ErrorText::PublishViolation(subject) = text {
+            self.log(LogLevel::Error, format_args!("Publish Violation - Subject {}", Quoted(subject)));
+        }
+    }
+
+    #[cold]
+    fn log_publish_packet(&self, packet: &PublishPacket<'_>) {
+        let PublishPacket { topic, dup, retain, payload, .. } = packet;
+        let id = packet.exchange.packet_id().map(|id| format!(" pi={id}")).unwrap_or_default();
+        let (qos, size) = (packet.exchange.qos() as u8, payload.len());
+        let line = format_args!("PUBLISH {topic} dup={dup} QoS={qos} retain={retain} size={size}{id}");
+        self.broker.log_protocol_line(&self.conn, Direction::In, line);
+        self.broker.log_payload(&self.conn, Direction::In, payload, 0);
+    }
+}

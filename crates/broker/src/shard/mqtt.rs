@@ -1,0 +1,178 @@
+//! Deliveries to clients that speak MQTT: one PUBLISH of QoS 0 for each message.
+//!
+//! Budget per message: the length is written into the shard's buffer and the bytes are copied into
+//! the receiver's chunk, or once into the block of the cohort; no lock, no allocation.
+
+use super::fanout::Fanout;
+use super::mqtt_targets::MqttTargets;
+use super::staging::FrameParts;
+use super::{PubMessage, Published, Publisher, Shard};
+use crate::conn::Conn;
+use crate::mqtt_message::{HEADER_LEN, write_tail};
+use crate::protocol_log::Direction;
+use bytes::Bytes;
+use myelin_mqtt::packet::{Exchange, Properties, ProtocolLevel, PublishHeader, Qos};
+use myelin_mqtt::sparkplug::{self, Lifecycle};
+use myelin_mqtt::topic::{self, TopicFault};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Payloads of at least this size stay where all receivers share them.
+const SHARED_PAYLOAD: usize = 4 * 1024;
+
+impl Shard {
+    /// Publishes what an MQTT client has sent.
+    ///
+    /// # Errors
+    /// When the topic has no subject.
+    pub(crate) fn publish_mqtt(
+        &mut self,
+        from: Publisher<'_>,
+        topic: &str,
+        qos: Qos,
+        payload: &[u8],
+    ) -> Result<Published, TopicFault> {
+        let mut rendering = std::mem::take(&mut self.rendering);
+        let (subject, tail) = (&mut rendering.body, &mut rendering.tail);
+        subject.clear();
+        if let Err(fault) = topic::name_to_subject(topic, subject) {
+            self.rendering = rendering;
+            return Err(fault);
+        }
+        let body = write_tail(tail, qos, payload);
+        let message = PubMessage {
+            to: &[],
+            subject,
+            reply: &[],
+            header_len: HEADER_LEN,
+            body: &tail[body],
+            tail,
+            shared_tail: None,
+        };
+        let published = self.publish_onward(from, message);
+        self.rendering = rendering;
+        Ok(published)
+    }
+}
+
+/// A message as MQTT clients get it.
+#[derive(Clone, Copy)]
+pub(super) struct MqttFrame<'a> {
+    head: &'a [u8],
+    payload: &'a [u8],
+    shared_payload: Option<&'a Bytes>,
+    /// The subject that stands for the topic.
+    subject: &'a [u8],
+    is_retained: bool,
+}
+
+impl<'a> MqttFrame<'a> {
+    fn parts(&self) -> FrameParts<'a> {
+        FrameParts {
+            head: self.head,
+            tail: self.payload,
+            shared_tail: self.shared_payload,
+            payload: self.payload.len(),
+        }
+    }
+}
+
+impl Fanout<'_> {
+    #[inline(never)]
+    pub(super) fn mqtt<const LOGGED: bool>(&mut self, targets: &MqttTargets) {
+        let staged = self.with_mqtt_frame(targets, |fanout, frame| {
+            if !LOGGED
+                && let Some(cohort) = targets.cohort
+                && let Some(stalled) = fanout.staging.cohort_frame(cohort, frame.parts(), fanout.settings)
+            {
+                fanout.outcome.delivered = true;
+                fanout.outcome.stalled |= stalled;
+                return;
+            }
+            for sub in &targets.subs {
+                if fanout.is_withheld(sub) {
+                    sub.uncount();
+                } else {
+                    fanout.stage_publish::<LOGGED>(sub.conn(), frame);
+                }
+            }
+        });
+        if staged.is_none() {
+            targets.subs.iter().for_each(|sub| sub.uncount());
+        }
+    }
+
+    /// Renders the message once for all `targets`. `None`: it is not for them.
+    pub(super) fn with_mqtt_frame<R>(
+        &mut self,
+        targets: &MqttTargets,
+        stage: impl FnOnce(&mut Self, MqttFrame<'_>) -> R,
+    ) -> Option<R> {
+        if self.is_for_consumers() {
+            return None;
+        }
+        let message = self.message;
+        let (subject, lifecycle) = match message.to.is_empty() {
+            true => (&*targets.subject, targets.lifecycle),
+            false => (message.subject, Lifecycle::of_subject(message.subject)),
+        };
+        let (mut dated, mut shared_tail) = (Vec::new(), self.shared_tail);
+        let mut payload = &message.body[message.header_len..];
+        if lifecycle == Some(Lifecycle::Death) {
+            sparkplug::dated_death(payload, self.unix_ms(), &mut dated);
+            (payload, shared_tail) = (&dated, None);
+        }
+        let exchange = Exchange::AtMostOnce;
+        let header =
+            PublishHeader::new(ProtocolLevel::V3, exchange, subject, Properties::EMPTY, payload.len())?;
+        // Compat: certificates are messages like others, and retained for those who get them.
+        let is_retained = lifecycle == Some(Lifecycle::Certificate);
+        let header = if is_retained { header.retain() } else { header };
+        let mut head = std::mem::take(self.head);
+        head.clear();
+        header.write(&mut head);
+        let shared = shared_tail.filter(|_| payload.len() >= SHARED_PAYLOAD).map(|tail| {
+            let end = tail.len() - b"\r\n".len();
+            tail.slice(end - payload.len()..end)
+        });
+        let shared_payload = shared.as_ref();
+        let staged = stage(self, MqttFrame { head: &head, payload, shared_payload, subject, is_retained });
+        *self.head = head;
+        Some(staged)
+    }
+
+    #[cold]
+    fn unix_ms(&self) -> u64 {
+        let wall = self.broker.wall(self.from.now).duration_since(SystemTime::UNIX_EPOCH);
+        wall.map_or(0, |wall| wall.as_millis() as u64)
+    }
+
+    /// Whether the message is on its way to the clients of a consumer. Compat: MQTT clients that
+    /// listen where one delivers get nothing of it.
+    fn is_for_consumers(&self) -> bool {
+        self.from.is_service && self.message.reply.starts_with(b"$JS.ACK.")
+    }
+
+    /// Stages the message for one connection; `false` when it was dropped there.
+    pub(super) fn stage_publish<const LOGGED: bool>(
+        &mut self,
+        conn: &Arc<Conn>,
+        frame: MqttFrame<'_>,
+    ) -> bool {
+        let placed = self.staging.frame(conn, frame.parts(), self.pool, self.settings);
+        if LOGGED && !placed.dropped {
+            self.log_publish(conn, frame);
+        }
+        self.note(placed)
+    }
+
+    #[cold]
+    fn log_publish(&self, conn: &Conn, frame: MqttFrame<'_>) {
+        let mut topic = Vec::new();
+        topic::subject_to_topic(frame.subject, &mut topic);
+        let topic = String::from_utf8_lossy(&topic);
+        let (retain, size) = (frame.is_retained, frame.payload.len());
+        let line = format_args!("PUBLISH {topic} dup=false QoS=0 retain={retain} size={size}");
+        self.broker.log_protocol_line(conn, Direction::Out, line);
+    }
+}

@@ -1,0 +1,62 @@
+//! Clients that speak MQTT: packets, login, deliveries, lives of connections, WebSocket, attacks.
+//!
+//! Where nats-server is here, it is told the same and has to say the same.
+
+mod deliveries;
+mod hostile;
+mod lives;
+mod login;
+mod packets;
+mod peer;
+mod transports;
+
+use crate::process::{Server, Setup};
+use myelin_compat::implementation::reference_program;
+use std::net::SocketAddr;
+use tempfile::TempDir;
+
+/// Where a server speaks MQTT without TLS.
+fn address(server: &Server) -> SocketAddr {
+    server.monitor("Listening for MQTT clients on mqtt://")
+}
+
+/// A server, and the folder of its streams.
+struct Stored {
+    server: Server,
+    _store: TempDir,
+}
+
+impl std::ops::Deref for Stored {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// A configuration with this in its block, and this around it.
+fn config(block: &str, around: &str, store: &TempDir) -> String {
+    let store = store.path().display();
+    format!(
+        "server_name: m\njetstream {{ store_dir: \"{store}\" }}\n\
+         mqtt {{ host: \"127.0.0.1\", port: -1, {block} }}\n{around}"
+    )
+}
+
+fn start(setup: Setup, block: &str, around: &str) -> Stored {
+    let store = tempfile::tempdir().expect("a temporary folder");
+    let server = setup.config(&config(block, around, &store)).start();
+    Stored { server, _store: store }
+}
+
+fn server(block: &str, around: &str) -> Stored {
+    start(Setup::default().flags(&["-DV"]), block, around)
+}
+
+/// Ours, and the reference if it is here.
+fn servers(block: &str, around: &str) -> Vec<Stored> {
+    let setup = Setup::default().flags(&["-DV"]);
+    let reference = reference_program().map(|program| setup.clone().program(&program));
+    let reference = reference.map(|setup| start(setup, block, around));
+    [server(block, around)].into_iter().chain(reference).collect()
+}
