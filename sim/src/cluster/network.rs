@@ -30,6 +30,8 @@ pub(super) struct Network {
     cuts: Vec<(usize, usize)>,
     /// Links on which all takes so many nanoseconds more.
     slow: BTreeMap<(usize, usize), u64>,
+    /// Links on which so many of a thousand are lost, instead of as many as elsewhere.
+    bad: BTreeMap<(usize, usize), u64>,
     /// Messages of a thousand that are lost, and as many that come twice.
     pub(super) loss: u64,
     pub(super) is_ordered: bool,
@@ -49,11 +51,12 @@ impl Network {
         }
         let is_client = parcel.letter.account == CLIENTS;
         let luck = rng.below(1000);
-        if luck < self.loss {
+        let loss = self.bad.get(&(from, to)).copied().unwrap_or(self.loss);
+        if luck < loss {
             return;
         }
         // A client's words come once, or never.
-        let copies = if !is_client && luck < 2 * self.loss { 2 } else { 1 };
+        let copies = if !is_client && luck < 2 * loss { 2 } else { 1 };
         for _ in 0..copies {
             let extra = self.slow.get(&(from, to)).copied().unwrap_or(0);
             let delay = if from == to { 0 } else { rng.below(self.delay) + extra };
@@ -114,10 +117,18 @@ impl Network {
         }
     }
 
+    /// A link loses so many of a thousand in this direction.
+    pub(super) fn worsen(&mut self, from: usize, to: usize, loss: u64) {
+        if from != to {
+            self.bad.insert((from, to), loss);
+        }
+    }
+
     /// All links are as usual.
     pub(super) fn heal(&mut self) {
         self.cuts.clear();
         self.slow.clear();
+        self.bad.clear();
     }
 
     /// Nothing is lost from now on, nor comes twice.
