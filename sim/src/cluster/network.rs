@@ -143,6 +143,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_bad_link_loses_more_in_one_direction_until_all_are_as_usual() {
+        let (mut network, mut rng) = (Network::new(0, true, 1000), Rng::seeded(1));
+        let mut arrive = |network: &mut Network, from, to| {
+            for _ in 0..100 {
+                network.send(&mut rng, 0, Parcel { from, to, letter: Letter::default(), is_answer: false });
+            }
+            std::iter::from_fn(|| network.take(u64::MAX)).count()
+        };
+        network.worsen(0, 1, 1000);
+        assert_eq!((arrive(&mut network, 0, 1), arrive(&mut network, 1, 0)), (0, 100));
+        network.heal();
+        assert_eq!(arrive(&mut network, 0, 1), 100);
+    }
+
+    #[test]
     fn what_is_large_comes_in_order() {
         let (mut network, mut rng) = (Network::new(0, false, 20_000_000), Rng::seeded(1));
         for payload in 0..20 {
