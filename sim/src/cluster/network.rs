@@ -95,6 +95,17 @@ impl Network {
         self.parcels.insert((until, self.sent), parcel);
     }
 
+    /// A receiver reads again before `until`: what was put off until then comes now.
+    pub(super) fn hasten(&mut self, to: usize, until: u64, now: u64) {
+        let is_put_off = |(due, _): &(u64, u64), parcel: &mut Parcel| *due == until && parcel.to == to;
+        let put_off: Vec<Parcel> = self
+            .parcels
+            .extract_if((until, 0)..=(until, u64::MAX), is_put_off)
+            .map(|(_, parcel)| parcel)
+            .collect();
+        put_off.into_iter().for_each(|parcel| self.put_off(now, parcel));
+    }
+
     /// Clients hear no answer that is on its way.
     pub(super) fn drop_answers(&mut self) {
         self.parcels.retain(|_, parcel| !parcel.is_answer);
@@ -155,6 +166,20 @@ mod tests {
         assert_eq!((arrive(&mut network, 0, 1), arrive(&mut network, 1, 0)), (0, 100));
         network.heal();
         assert_eq!(arrive(&mut network, 0, 1), 100);
+    }
+
+    #[test]
+    fn what_a_silent_server_has_not_read_comes_when_it_is_there_again() {
+        let (mut network, mut rng) = (Network::new(0, true, 1000), Rng::seeded(1));
+        for to in [1, 2] {
+            network.send(&mut rng, 0, Parcel { from: 0, to, letter: Letter::default(), is_answer: false });
+        }
+        while let Some(parcel) = network.take(1000) {
+            network.put_off(20_000, parcel);
+        }
+        network.hasten(1, 20_000, 5000);
+        assert_eq!(network.take(5000).map(|parcel| parcel.to), Some(1));
+        assert_eq!((network.take(5000).is_none(), network.next_due()), (true, Some(20_000)));
     }
 
     #[test]

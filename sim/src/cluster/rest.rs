@@ -11,7 +11,7 @@ use super::scenes::Roles;
 use super::world::{SECOND, World};
 
 /// Nanoseconds without a word of a leader after which another member stands for election: its
-/// server's support has ended, and as much time as an election takes has passed. Clocks may be slow.
+/// server's support has ended, and as much time as an election takes has passed, by slow clocks.
 const STANDS_WITHIN: u64 = 2_900_000_000;
 /// Nanoseconds within which a server that is set aside has what the others have.
 const EVEN_WITHIN: u64 = 30 * SECOND;

@@ -236,8 +236,8 @@ impl World {
         self.publish_at_others(stream, leader, rng).map(drop)
     }
 
-    /// Messages end while their leader is cut off, which removes them; others lead, whose clocks are
-    /// behind, and then it leads again.
+    /// Messages end while their leader is cut off, which removes them; others lead, whose clocks
+    /// are behind, and then it leads again.
     fn vain_end(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
         let leader = roles.leader;
         self.publish_many(stream, leader, 1 + rng.below(8), 500);

@@ -95,7 +95,7 @@ pub(super) struct World {
     pub(super) has_extras: bool,
     /// Changes of members, where there are any.
     pub(super) moves: Option<Moves>,
-    /// Numbers for scenes, where there are any: for those of before 29 November 2026, and for others.
+    /// Numbers for scenes, where there are any: for the first ones, and for those that came later.
     pub(super) scenes: [Option<Rng>; 2],
     pub(super) counts: Counts,
     trace: DefaultHasher,
