@@ -1,20 +1,16 @@
 //! Scenes of groups at rest: their leader ends without a word, or a member has missed something
 //! before.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use myelin_replica::RaftRole;
 use myelin_stdx::rng::Rng;
 
-use super::node::{NAMES, Node};
+use super::node::NAMES;
 use super::scenes::Roles;
 use super::world::{SECOND, World};
 
 /// Nanoseconds without a word of a leader after which another member stands for election: its
 /// server's support has ended, and as much time as an election takes has passed, by slow clocks.
 const STANDS_WITHIN: u64 = 2_900_000_000;
-/// Nanoseconds within which a server that is set aside has what the others have.
-const EVEN_WITHIN: u64 = 30 * SECOND;
 /// Nanoseconds without work after which a group rests, and a few more.
 const RESTS_WITHIN: u64 = 2_500_000_000;
 
@@ -73,29 +69,12 @@ impl World {
             }
             self.pass(RESTS_WITHIN + rng.below(SECOND))?;
             self.network.heal();
-            if is_aside { self.even_out()? } else { self.settle()? }
+            self.settle()?;
         }
         if is_aside {
             self.set_aside(deaf, false);
         }
         Ok(())
-    }
-
-    /// All members come to have the same logs. Whether all know how much of that is committed is
-    /// not asked: docs/simulation.md says what is open there.
-    fn even_out(&mut self) -> Result<(), String> {
-        for _ in 0..EVEN_WITHIN / SECOND {
-            self.pass(SECOND)?;
-            self.check()?;
-            let mut ends: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-            for view in self.all().filter_map(|number| self.node(number)).flat_map(Node::groups) {
-                ends.entry(view.account + " " + &view.name).or_default().insert(view.status.last);
-            }
-            if ends.values().all(|ends| ends.len() == 1) {
-                return Ok(());
-            }
-        }
-        Err("a server that is set aside does not get what the others have".to_owned())
     }
 
     /// A server takes no lead from now on, or may again: clients cannot reach it, or can.

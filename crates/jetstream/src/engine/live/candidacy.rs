@@ -17,6 +17,10 @@ const ASKS_AFTER: u64 = 20;
 /// and so is what it counts on; but its member may be gone, or stand still.
 const HELD_BACK: u64 = 10;
 
+/// Ticks without a word of a leader after which a member asks for one that takes no lead, and so
+/// does not stand for election: as many as an idle leader has before it rests.
+const MISSES_AFTER: u64 = 20;
+
 /// Whether a member may lead.
 #[derive(Debug, Default)]
 pub(super) struct Candidacy {
@@ -34,6 +38,8 @@ pub(super) struct Candidacy {
     is_asking: bool,
     /// Ticks for which it was held back since it has heard of its leader.
     held: u64,
+    /// Ticks since its leader has said something, or it has asked.
+    unheard: u64,
 }
 
 impl Candidacy {
@@ -76,6 +82,22 @@ impl Candidacy {
         self.held > 0 && self.held <= HELD_BACK
     }
 
+    /// Its leader has said something.
+    pub(super) fn hear_leader(&mut self) {
+        self.unheard = 0;
+    }
+
+    /// Time has passed for a member that takes no lead. Answers whether it asks the others, whose
+    /// group may rest: nobody else would notice that it has not heard everything.
+    pub(super) fn misses_leader(&mut self) -> bool {
+        self.unheard += 1;
+        let misses = self.unheard >= MISSES_AFTER;
+        if misses {
+            self.unheard = 0;
+        }
+        misses
+    }
+
     /// Whether support for its leader's server still keeps it from elections.
     pub(super) fn is_bound(&self) -> bool {
         self.held <= HELD_BACK
@@ -96,6 +118,16 @@ impl Candidacy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_that_takes_no_lead_asks_when_it_has_heard_of_no_leader_for_long() {
+        let mut candidacy = Candidacy::new(true, true);
+        assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()));
+        candidacy.hear_leader();
+        assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()), "it has heard of one");
+        assert!(candidacy.misses_leader());
+        assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()), "it has asked");
+    }
 
     #[test]
     fn a_member_that_waits_asks_again_and_again_until_its_group_is_open() {
