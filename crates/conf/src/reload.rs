@@ -10,13 +10,12 @@ mod leaf_nodes;
 mod mqtt;
 mod not_reloadable;
 
+use crate::duration;
+use crate::options::{AccountResolver, HandshakeFirst, LimitOptions, Options, Port};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::time::Duration;
-
-use crate::duration;
-use crate::options::{AccountResolver, HandshakeFirst, LimitOptions, Options, Port};
 
 pub use not_reloadable::NotReloadable;
 

@@ -12,6 +12,7 @@ mod jetstream;
 mod journal;
 mod mqtt;
 mod runtime;
+mod websocket;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub use jetstream::{
 pub use journal::JournalSnapshot;
 pub use mqtt::MqttConfig;
 pub use runtime::{QueueSnapshot, RuntimeSnapshot, ThreadSnapshot};
+pub use websocket::WebSocketConfig;
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.
 ///
@@ -300,56 +302,6 @@ pub struct ServerIdentity {
     /// Addresses advertised to WebSocket clients, left out when empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ws_connect_urls: Vec<String>,
-}
-
-/// The `websocket` section of `/varz`; what is empty, zero or false is left out.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct WebSocketConfig {
-    /// The address of the listener.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub host: String,
-    /// Its port, as it is bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// Address that clients are told instead.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub advertise: String,
-    /// Whom clients without credentials are taken for.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub no_auth_user: String,
-    /// The cookie that may hold a JWT.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub jwt_cookie: String,
-    /// Written in nanoseconds.
-    #[serde(skip_serializing_if = "Duration::is_zero", serialize_with = "nanoseconds")]
-    pub handshake_timeout: Duration,
-    /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub auth_timeout: f64,
-    /// Whether it may do without TLS.
-    #[serde(skip_serializing_if = "is_false")]
-    pub no_tls: bool,
-    /// Whether certificates name users.
-    #[serde(skip_serializing_if = "is_false")]
-    pub tls_map: bool,
-    /// Keys of clients that are accepted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tls_pinned_certs: Vec<String>,
-    /// Whether pages may only connect to where they come from.
-    #[serde(skip_serializing_if = "is_false")]
-    pub same_origin: bool,
-    /// Where pages may come from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allowed_origins: Vec<String>,
-    /// Whether messages may be compressed.
-    #[serde(skip_serializing_if = "is_false")]
-    pub compression: bool,
-    /// Whether authorities are asked about the certificates of clients.
-    #[serde(skip_serializing_if = "is_false")]
-    pub tls_ocsp_peer_verify: bool,
-    /// When its certificate expires; written by the page.
-    #[serde(skip)]
-    pub tls_cert_not_after: Option<Timestamp>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.

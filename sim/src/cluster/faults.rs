@@ -306,7 +306,9 @@ impl World {
             machine.disk.set_capacity(None);
             machine.disk.heal();
             machine.disk_pause = 0;
-            machine.silent_until = 0;
+            // It reads what it has not read yet: what clients asked for long ago must not happen
+            // when everything was looked at.
+            self.network.hasten(number, std::mem::take(&mut machine.silent_until), self.now);
             machine.clock.catch_up();
             machine.node.iter_mut().for_each(|node| node.disk = (0, 0));
             if machine.node.is_none() {

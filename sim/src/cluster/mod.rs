@@ -9,6 +9,7 @@
 
 mod checks;
 mod coups;
+mod elections;
 mod fast;
 mod faults;
 pub mod history;
@@ -18,6 +19,7 @@ mod network;
 mod node;
 mod operations;
 mod plan;
+mod rest;
 mod scenes;
 mod world;
 

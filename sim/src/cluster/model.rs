@@ -89,6 +89,11 @@ pub(super) struct StreamModel {
     pub(super) has_lost: bool,
 }
 
+/// As much of a payload as names it: some are large.
+fn beginning(payload: &str) -> &str {
+    &payload[..payload.len().min(12)]
+}
+
 impl StreamModel {
     pub(super) fn new(plan: StreamPlan) -> Self {
         Self {
@@ -137,6 +142,7 @@ impl StreamModel {
         let name = &self.plan.name;
         if let Some(before) = self.seen.get(&seq) {
             let is_same = before == payload;
+            let [before, payload] = [before.as_str(), payload].map(beginning);
             return if is_same {
                 Ok(())
             } else {

@@ -30,6 +30,8 @@ pub(super) struct Network {
     cuts: Vec<(usize, usize)>,
     /// Links on which all takes so many nanoseconds more.
     slow: BTreeMap<(usize, usize), u64>,
+    /// Links on which so many of a thousand are lost, instead of as many as elsewhere.
+    bad: BTreeMap<(usize, usize), u64>,
     /// Messages of a thousand that are lost, and as many that come twice.
     pub(super) loss: u64,
     pub(super) is_ordered: bool,
@@ -49,11 +51,12 @@ impl Network {
         }
         let is_client = parcel.letter.account == CLIENTS;
         let luck = rng.below(1000);
-        if luck < self.loss {
+        let loss = self.bad.get(&(from, to)).copied().unwrap_or(self.loss);
+        if luck < loss {
             return;
         }
         // A client's words come once, or never.
-        let copies = if !is_client && luck < 2 * self.loss { 2 } else { 1 };
+        let copies = if !is_client && luck < 2 * loss { 2 } else { 1 };
         for _ in 0..copies {
             let extra = self.slow.get(&(from, to)).copied().unwrap_or(0);
             let delay = if from == to { 0 } else { rng.below(self.delay) + extra };
@@ -92,6 +95,17 @@ impl Network {
         self.parcels.insert((until, self.sent), parcel);
     }
 
+    /// A receiver reads again before `until`: what was put off until then comes now.
+    pub(super) fn hasten(&mut self, to: usize, until: u64, now: u64) {
+        let is_put_off = |(due, _): &(u64, u64), parcel: &mut Parcel| *due == until && parcel.to == to;
+        let put_off: Vec<Parcel> = self
+            .parcels
+            .extract_if((until, 0)..=(until, u64::MAX), is_put_off)
+            .map(|(_, parcel)| parcel)
+            .collect();
+        put_off.into_iter().for_each(|parcel| self.put_off(now, parcel));
+    }
+
     /// Clients hear no answer that is on its way.
     pub(super) fn drop_answers(&mut self) {
         self.parcels.retain(|_, parcel| !parcel.is_answer);
@@ -114,10 +128,18 @@ impl Network {
         }
     }
 
+    /// A link loses so many of a thousand in this direction.
+    pub(super) fn worsen(&mut self, from: usize, to: usize, loss: u64) {
+        if from != to {
+            self.bad.insert((from, to), loss);
+        }
+    }
+
     /// All links are as usual.
     pub(super) fn heal(&mut self) {
         self.cuts.clear();
         self.slow.clear();
+        self.bad.clear();
     }
 
     /// Nothing is lost from now on, nor comes twice.
@@ -130,6 +152,35 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bad_link_loses_more_in_one_direction_until_all_are_as_usual() {
+        let (mut network, mut rng) = (Network::new(0, true, 1000), Rng::seeded(1));
+        let mut arrive = |network: &mut Network, from, to| {
+            for _ in 0..100 {
+                network.send(&mut rng, 0, Parcel { from, to, letter: Letter::default(), is_answer: false });
+            }
+            std::iter::from_fn(|| network.take(u64::MAX)).count()
+        };
+        network.worsen(0, 1, 1000);
+        assert_eq!((arrive(&mut network, 0, 1), arrive(&mut network, 1, 0)), (0, 100));
+        network.heal();
+        assert_eq!(arrive(&mut network, 0, 1), 100);
+    }
+
+    #[test]
+    fn what_a_silent_server_has_not_read_comes_when_it_is_there_again() {
+        let (mut network, mut rng) = (Network::new(0, true, 1000), Rng::seeded(1));
+        for to in [1, 2] {
+            network.send(&mut rng, 0, Parcel { from: 0, to, letter: Letter::default(), is_answer: false });
+        }
+        while let Some(parcel) = network.take(1000) {
+            network.put_off(20_000, parcel);
+        }
+        network.hasten(1, 20_000, 5000);
+        assert_eq!(network.take(5000).map(|parcel| parcel.to), Some(1));
+        assert_eq!((network.take(5000).is_none(), network.next_due()), (true, Some(20_000)));
+    }
 
     #[test]
     fn what_is_large_comes_in_order() {

@@ -126,6 +126,8 @@ pub(super) struct Node {
     pub(super) disk: (u64, u64),
     /// Why the process has ended by itself.
     pub(super) ended: Option<String>,
+    /// Why a replica has failed that is opened anew.
+    pub(super) failed: Option<String>,
 }
 
 impl Node {
@@ -173,7 +175,7 @@ impl Node {
         join(&jetstream, &accounts, (number, plan))?;
         let shard = Shard::new(&broker, seed);
         let calls = ApiCalls::new(&jetstream, Box::new(|call| call()));
-        let (watermarks, disk, ended) = ((true, 0), (0, 0), None);
+        let (watermarks, disk, ended, failed) = ((true, 0), (0, 0), None, None);
         let (received, has_called) = (Vec::new(), false);
         Ok(Self {
             host,
@@ -187,6 +189,7 @@ impl Node {
             watermarks,
             disk,
             ended,
+            failed,
         })
     }
 
@@ -221,6 +224,15 @@ impl Node {
     /// Whether a stream is led here, as far as this server knows.
     pub(super) fn leads(&self, name: &str) -> bool {
         self.stream(name).is_some_and(|live| self.jetstream.leads(&live))
+    }
+
+    /// Takes no lead from now on, or may again.
+    pub(super) fn set_aside(&self, is_aside: bool) {
+        let jetstream = Arc::clone(&self.jetstream);
+        self.host.spawn_sync(Box::new(move || match is_aside {
+            true => jetstream.set_aside_in(ACCOUNT),
+            false => jetstream.lead_again_in(ACCOUNT),
+        }));
     }
 
     /// Groups that it is a member of.
@@ -339,7 +351,11 @@ impl Node {
                 self.calls.resume();
                 self.calls.flush();
             }
-            Some(Call::Repair(account, stream)) => self.jetstream.repair(&account, &stream),
+            Some(Call::Repair(account, stream)) => {
+                let live = self.jetstream.account(&account).and_then(|account| account.stream(&stream));
+                self.failed = live.and_then(|live| live.failure()).map(|why| format!("{stream}: {why}"));
+                self.jetstream.repair(&account, &stream);
+            }
             Some(Call::Run(scope, task)) => self.calls.enter_task(scope, task),
             None => {}
         }

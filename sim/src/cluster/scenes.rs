@@ -1,45 +1,53 @@
 //! Scenes: faults of several servers in an order that leaves nobody with a majority's memory but
 //! those who are to have it. Drawn one by one they rarely come in such an order. They are drawn
 //! from numbers of their own, in half of the seeds in which no stream changes its members, and
-//! begin and end with everything well.
+//! begin and end with everything well. Those that came later (`elections`, `rest`, and what ends in
+//! vain) have other numbers, and another half of the seeds.
 
 use myelin_stdx::rng::Rng;
 
-use super::plan::ClusterPlan;
+use super::plan::{ClusterPlan, LIFETIME};
 use super::world::{SECOND, World};
 
-/// Tells the numbers of scenes from the others.
-const SCENES: u64 = 0x7363_656e;
+/// Tell the numbers of scenes, and of those that came later, from the others.
+const SCENES: [u64; 2] = [0x7363_656e, 0x006c_6174_6572];
 /// One operation in so many is followed by a scene.
 const RATE: u64 = 50;
 /// Bytes of one message of a batch that is more than an entry of the log holds.
-const LARGE: usize = 400 << 10;
+pub(super) const LARGE: usize = 400 << 10;
 
 /// Members of a group, by what becomes of them.
-struct Roles {
-    leader: usize,
+pub(super) struct Roles {
+    pub(super) leader: usize,
     /// Others that are a majority with the leader.
-    confirming: Vec<usize>,
+    pub(super) confirming: Vec<usize>,
     /// Servers that learn nothing at first: the other members, and who is none.
-    rest: Vec<usize>,
+    pub(super) rest: Vec<usize>,
 }
+
+type Play = fn(&mut World, usize, &Roles, &mut Rng) -> Result<(), String>;
 
 impl World {
     /// Numbers for scenes, where there are any.
-    pub(super) fn draw_scenes(seed: u64, plan: &ClusterPlan) -> Option<Rng> {
-        let mut rng = Rng::seeded(seed ^ SCENES);
-        (rng.below(2) == 0 && !super::changes_members(seed) && !plan.do_disks_fail).then_some(rng)
+    pub(super) fn draw_scenes(seed: u64, plan: &ClusterPlan) -> [Option<Rng>; 2] {
+        SCENES.map(|scenes| {
+            let mut rng = Rng::seeded(seed ^ scenes);
+            (rng.below(2) == 0 && !super::changes_members(seed) && !plan.do_disks_fail).then_some(rng)
+        })
     }
 
     /// Now and then a stream is in a scene.
     pub(super) fn scene(&mut self) -> Result<(), String> {
-        let Some(mut rng) = self.scenes.take() else { return Ok(()) };
-        let played = if rng.below(RATE) == 0 { self.play(&mut rng) } else { Ok(()) };
-        self.scenes = Some(rng);
-        played
+        for (at, play) in [Self::play_first, Self::play_later].into_iter().enumerate() {
+            let Some(mut rng) = self.scenes[at].take() else { continue };
+            let played = if rng.below(RATE) == 0 { self.play(&mut rng, play) } else { Ok(()) };
+            self.scenes[at] = Some(rng);
+            played?;
+        }
+        Ok(())
     }
 
-    fn play(&mut self, rng: &mut Rng) -> Result<(), String> {
+    fn play(&mut self, rng: &mut Rng, play: Play) -> Result<(), String> {
         let stream = rng.below(self.streams.len() as u64) as usize;
         if !self.may_publish(stream) {
             return Ok(());
@@ -47,14 +55,7 @@ impl World {
         self.heal()?;
         self.settle()?;
         let Some(roles) = self.roles(stream, rng) else { return Ok(()) };
-        let luck = rng.below(8);
-        self.tell(|| format!("scene {luck} of S{stream}"));
-        match luck {
-            0..2 => self.forgotten_confirmation(stream, &roles, rng)?,
-            2..4 => self.forgotten_promise(stream, &roles, rng)?,
-            4..7 => self.long_coup(stream, &roles, rng)?,
-            _ => self.halved_batch(stream, &roles, rng)?,
-        }
+        play(self, stream, &roles, rng)?;
         let nap = rng.below(3 * SECOND);
         self.pass(nap)?;
         self.heal()?;
@@ -62,6 +63,31 @@ impl World {
         (0..self.streams.len()).try_for_each(|stream| self.check_contents(stream).map(drop))?;
         self.network.loss = self.plan.loss;
         Ok(())
+    }
+
+    fn play_first(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
+        let luck = rng.below(8);
+        self.tell(|| format!("scene {luck} of S{stream}"));
+        match luck {
+            0..2 => self.forgotten_confirmation(stream, roles, rng),
+            2..4 => self.forgotten_promise(stream, roles, rng),
+            4..7 => self.long_coup(stream, roles, rng),
+            _ => self.halved_batch(stream, roles, rng),
+        }
+    }
+
+    fn play_later(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
+        let luck = rng.below(10);
+        self.tell(|| format!("later scene {luck} of S{stream}"));
+        match luck {
+            0..2 => self.forgotten_vote(stream, roles, rng),
+            2..4 => self.short_reigns(stream, roles, rng),
+            4 => self.death_at_rest(stream, roles, rng),
+            5..7 => self.bad_link(roles, rng),
+            _ if self.streams[stream].plan.has_lifetimes => self.vain_end(stream, roles, rng),
+            _ if roles.confirming.len() > 1 => self.late_confirmation(stream, roles, rng),
+            _ => self.short_reigns(stream, roles, rng),
+        }
     }
 
     fn roles(&mut self, stream: usize, rng: &mut Rng) -> Option<Roles> {
@@ -82,7 +108,7 @@ impl World {
     }
 
     /// Servers of one side hear nothing of those of the other.
-    fn divide(&mut self, one: &[usize], other: &[usize]) {
+    pub(super) fn divide(&mut self, one: &[usize], other: &[usize]) {
         self.tell(|| format!("{one:?} and {other:?} hear nothing of each other"));
         self.network.heal();
         for &one in one {
@@ -103,7 +129,7 @@ impl World {
         absent.extend(late.iter().filter(|_| are_late));
         let present: Vec<usize> = self.all().filter(|number| !absent.contains(number)).collect();
         self.divide(&present, &absent);
-        self.keep_disk_busy(forgetful);
+        self.keep_disk_busy(forgetful, SECOND);
         self.publish_many(stream, *leader, rng.below(6) + 1, 50);
         self.pass_until_answered(SECOND / 2)?;
         if rng.below(4) == 0 {
@@ -190,7 +216,7 @@ impl World {
         self.prefer(stream, leader);
         self.pass(SECOND)?;
         if self.streams[stream].plan.has_lifetimes {
-            self.pass(3 * super::plan::LIFETIME * SECOND)?;
+            self.pass(3 * LIFETIME * SECOND)?;
         }
         Ok(())
     }
@@ -210,15 +236,41 @@ impl World {
         self.publish_at_others(stream, leader, rng).map(drop)
     }
 
-    /// A server's disk does nothing for a second.
-    fn keep_disk_busy(&mut self, number: usize) {
+    /// Messages end while their leader is cut off, which removes them; others lead, whose clocks
+    /// are behind, and then it leads again.
+    fn vain_end(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
+        let leader = roles.leader;
+        self.publish_many(stream, leader, 1 + rng.below(8), 500);
+        self.pass(LIFETIME * SECOND - rng.below(2 * SECOND))?;
+        let others: Vec<usize> = self.all().filter(|&number| number != leader).collect();
+        for &other in &others {
+            // They have the right time again when the scene ends.
+            let by = (6 * SECOND + rng.below(4 * SECOND)).cast_signed();
+            self.machines[other].clock.jump(-by);
+            self.machines[other].node.iter().for_each(|node| node.host.ring_all());
+        }
+        self.divide(&[leader], &others);
+        self.pass(2 * SECOND)?;
+        self.pass_until(4 * SECOND, |world| {
+            others.iter().any(|&other| {
+                world.node(other).is_some_and(|node| node.leads(&world.streams[stream].plan.name))
+            })
+        })?;
+        self.network.heal();
+        self.pass(rng.below(SECOND))?;
+        self.prefer(stream, leader);
+        self.pass(3 * LIFETIME * SECOND)
+    }
+
+    /// A server's disk does nothing for so long.
+    pub(super) fn keep_disk_busy(&mut self, number: usize, time: u64) {
         let machine = &mut self.machines[number];
-        let until = machine.clock.elapsed() + SECOND;
+        let until = machine.clock.elapsed() + time;
         machine.node.iter_mut().for_each(|node| node.disk.0 = until);
     }
 
     /// Clients publish so many messages to one server, each with up to so many bytes.
-    fn publish_many(&mut self, stream: usize, to: usize, count: u64, most: u64) {
+    pub(super) fn publish_many(&mut self, stream: usize, to: usize, count: u64, most: u64) {
         for _ in 0..count {
             let name = self.publication(stream, None);
             let more = "y".repeat(self.rng.below(most) as usize);
@@ -228,7 +280,12 @@ impl World {
     }
 
     /// Whoever leads by now, and is another one, is given some messages. `false`: nobody is.
-    fn publish_at_others(&mut self, stream: usize, leader: usize, rng: &mut Rng) -> Result<bool, String> {
+    pub(super) fn publish_at_others(
+        &mut self,
+        stream: usize,
+        leader: usize,
+        rng: &mut Rng,
+    ) -> Result<bool, String> {
         let others: Vec<usize> = self.leading(stream).into_iter().filter(|&other| other != leader).collect();
         let [other] = others[..] else { return Ok(false) };
         self.publish_many(stream, other, rng.below(3) + 1, 50);
@@ -237,7 +294,7 @@ impl World {
     }
 
     /// Waits until a client has heard that a message is stored, or for so long.
-    fn pass_until_answered(&mut self, longest: u64) -> Result<(), String> {
+    pub(super) fn pass_until_answered(&mut self, longest: u64) -> Result<(), String> {
         let before = self.counts.stored;
         for _ in 0..20 {
             self.pass(longest / 20)?;

@@ -95,8 +95,8 @@ pub(super) struct World {
     pub(super) has_extras: bool,
     /// Changes of members, where there are any.
     pub(super) moves: Option<Moves>,
-    /// Numbers for scenes, where there are any.
-    pub(super) scenes: Option<Rng>,
+    /// Numbers for scenes, where there are any: for the first ones, and for those that came later.
+    pub(super) scenes: [Option<Rng>; 2],
     pub(super) counts: Counts,
     trace: DefaultHasher,
     /// Lines, if somebody wants them.
@@ -250,6 +250,9 @@ impl World {
         if let Some(panic) = node.host.take_panics().first() {
             return Err(format!("{}: a panic was caught: {panic}", NAMES[number]));
         }
+        if let Some(why) = node.failed.take().filter(|_| !self.plan.do_disks_fail) {
+            return Err(format!("{}: a replica has failed, and no disk has: {why}", NAMES[number]));
+        }
         let (letters, ended) = (node.take_letters(), node.ended.take());
         for letter in letters {
             self.sort(number, letter)?;
@@ -399,6 +402,12 @@ impl World {
 
     /// Lets everything happen that is due within so many nanoseconds.
     pub(super) fn pass(&mut self, time: u64) -> Result<(), String> {
+        self.pass_until(time, |_| false)
+    }
+
+    /// Lets everything happen that is due within so many nanoseconds, or until something is the
+    /// case.
+    pub(super) fn pass_until(&mut self, time: u64, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
         let until = self.now + time;
         let mut turns = 0;
         while self.now < until {
@@ -406,6 +415,9 @@ impl World {
                 turns += 1;
                 if turns > TURNS {
                     return Err("the cluster never rests".to_owned());
+                }
+                if is_over(self) {
+                    break;
                 }
                 continue;
             }

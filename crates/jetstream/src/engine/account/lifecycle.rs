@@ -41,12 +41,13 @@ impl AccountStreams {
             lock(&self.unrestored).push((name.clone(), found.id));
             log(Level::Error, why);
         };
-        let is_twice = self.stream(name).is_some();
         let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
             }
-            _ if is_twice => return leave(&"is in the store twice: the newer one is not served"),
+            _ if self.stream(name).is_some() => {
+                return leave(&"is in the store twice: the newer one is not served");
+            }
             Ok(stored) => (stored.config, stored.lifetimes_until, stored.in_place_of),
             Err(why) => {
                 return leave(&format_args!("is not served: its configuration: {why}. {REPAIR}"));
@@ -78,14 +79,8 @@ impl AccountStreams {
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);
-                if are_lost {
-                    live.note_damage();
-                }
-                // In the reference's form: `1ms`, and nothing is `0s`.
-                let took = match self.host.instant().duration_since(began).as_millis() as u64 {
-                    0 => "0s".to_owned(),
-                    millis => format!("{:?}", Duration::from_millis(millis)),
-                };
+                are_lost.then(|| live.note_damage());
+                let took = milliseconds(self.host.instant().duration_since(began));
                 self.host.log(
                     Level::Info,
                     format_args!("  Restored {messages} messages for stream '{account} > {name}' in {took}"),
@@ -540,6 +535,14 @@ impl AccountStreams {
         live.consumers().end_all_and_wait("Consumer Deleted", out);
         drop(leaving);
         Ok(())
+    }
+}
+
+/// Time in the reference's form: `1ms`, and nothing is `0s`.
+fn milliseconds(time: Duration) -> String {
+    match time.as_millis() as u64 {
+        0 => "0s".to_owned(),
+        millis => format!("{:?}", Duration::from_millis(millis)),
     }
 }
 

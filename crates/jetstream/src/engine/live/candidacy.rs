@@ -3,8 +3,8 @@
 //!
 //! A member is *set aside* where clients cannot reach its server, and where its stream lacks
 //! messages that it had: another one leads, or nobody does for a while. A group that nobody has led
-//! yet is *open* when the meta group has said that its stream stays: before, only the stream's first
-//! server may stand for election, as it alone may take the stream back (`meta/refused.rs`).
+//! yet is *open* when the meta group has said that its stream stays: before, only the first server
+//! of the stream may stand for election, as it alone may take that back (`meta/refused.rs`).
 
 use myelin_replica::Peer;
 use std::collections::BTreeSet;
@@ -21,6 +21,10 @@ const HELD_BACK: u64 = 10;
 /// Ticks without a leader after which a member leads though its stream lacks messages: a minute, in
 /// which others would have stood for election that have them.
 const DAMAGED_WAITS: u64 = 600;
+
+/// Ticks without a word of a leader after which a member asks for one that takes no lead, and so
+/// does not stand for election: as many as an idle leader has before it rests.
+const MISSES_AFTER: u64 = 20;
 
 /// Whether a member may lead.
 #[derive(Debug, Default)]
@@ -43,6 +47,8 @@ pub(super) struct Candidacy {
     is_asking: bool,
     /// Ticks for which it was held back since it has heard of its leader.
     held: u64,
+    /// Ticks since its leader has said something, or it has asked.
+    unheard: u64,
 }
 
 impl Candidacy {
@@ -110,6 +116,22 @@ impl Candidacy {
         self.held > 0 && self.held <= HELD_BACK
     }
 
+    /// Its leader has said something.
+    pub(super) fn hear_leader(&mut self) {
+        self.unheard = 0;
+    }
+
+    /// Time has passed for a member that takes no lead. Answers whether it asks the others, whose
+    /// group may rest: nobody else would notice that it has not heard everything.
+    pub(super) fn misses_leader(&mut self) -> bool {
+        self.unheard += 1;
+        let misses = self.unheard >= MISSES_AFTER;
+        if misses {
+            self.unheard = 0;
+        }
+        misses
+    }
+
     /// Whether support for its leader's server still keeps it from elections.
     pub(super) fn is_bound(&self) -> bool {
         self.held <= HELD_BACK
@@ -130,6 +152,16 @@ impl Candidacy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_that_takes_no_lead_asks_when_it_has_heard_of_no_leader_for_long() {
+        let mut candidacy = Candidacy::new(true, true, false);
+        assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()));
+        candidacy.hear_leader();
+        assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()), "it has heard of one");
+        assert!(candidacy.misses_leader());
+        assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()), "it has asked");
+    }
 
     #[test]
     fn a_member_that_waits_asks_again_and_again_until_its_group_is_open() {

@@ -305,6 +305,9 @@ impl JoinedMember {
         } else if is_current {
             self.catch_up.hear(message.commit, now);
         }
+        if is_current {
+            self.candidacy.hear_leader();
+        }
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_current {
             amnesia.hear_leader(self.groups.uptime());
@@ -483,6 +486,9 @@ impl JoinedMember {
         let stands_against = self.member.consensus().is_about_to_stand() && self.supports_leader();
         if !self.candidacy.holds_back(stands_against) && self.groups.may_vote() && may_stand {
             self.member.tick()?;
+        }
+        if !may_stand && self.is_open() && self.candidacy.misses_leader() {
+            self.tell_others();
         }
         if !self.is_open() {
             self.candidacy.tick(self.start.seed);

@@ -15,7 +15,7 @@ fn segments(cluster: &Cluster, number: usize) -> Vec<(PathBuf, u64)> {
     files.filter(|(path, _)| path.extension().is_some_and(|extension| extension == "seg")).collect()
 }
 
-/// What can become of a file.
+/// Fate of a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Flip,
