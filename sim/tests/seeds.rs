@@ -9,7 +9,7 @@ const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
 /// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
 /// its own where it was a fault of the server.
-const KEPT: [(u64, u64, &str); 24] = [
+const KEPT: [(u64, u64, &str); 27] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (
         10,
@@ -66,6 +66,17 @@ const KEPT: [(u64, u64, &str); 24] = [
     ),
     (14, 400, "a footer did not say which sequences a start had passed over"),
     (1_883_022_501_609_964, 400, "a full disk took a rollup and not the removal of what was before it"),
+    (70_155, 1_500, "a tighter limit took all that was there for what had been lost to damage"),
+    (
+        70_535,
+        100,
+        "a segment began where a catalog ended that could not follow, and took an acknowledged message",
+    ),
+    (
+        62_351,
+        5_800,
+        "a consumer waited for two tables in turn, of which memory holds one, at a damaged message",
+    ),
 ];
 
 fn check(seed: u64, operations: u64) {

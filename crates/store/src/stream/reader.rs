@@ -238,8 +238,13 @@ impl StreamReader {
         let mut cursor = self.cursor(filter.clone(), from);
         // What the other one reads next may be as much.
         cursor.reach_far();
-        let next = cursor.next(Wait::Allowed)?.map(|message| message.seq);
-        Ok(next.unwrap_or_else(|| cursor.position()))
+        match cursor.next(Wait::Allowed) {
+            Ok(Some(message)) => Ok(message.seq),
+            // A cursor that stands at a damaged message is told so, and needs no other table: where
+            // two of them do not fit into memory it would wait for ever for one after the other.
+            Ok(None) | Err(ReadError::Damaged(_)) => Ok(cursor.position()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Subjects that match `pattern` with their messages, in the order of their texts, `limit` of
