@@ -8,9 +8,9 @@ it starts again. Ends with an error where it is not healthy within a minute, whe
 there twice, or where one of the three replicas has anything else than the others. With nats-server for SERVER it says what
 becomes of that.
 """
-import argparse, base64, json, os, random, shutil, tempfile, time, urllib.request
+import base64, json, os, random, time, urllib.error, urllib.request
 
-from superclusters import Client, Publisher, Reader, Server, fault, until
+from superclusters import Publisher, Reader, Server, ask, end, fault, options_of, until
 
 CONFIG = """server_name: {name}
 listen: "127.0.0.1:{client}"
@@ -64,18 +64,6 @@ def damage(file, dice):
     return f"{kind} in {os.path.relpath(file, os.path.dirname(os.path.dirname(file)))} at {at} of {size}"
 
 
-def ask(servers, subject, body=None):
-    """The answer of whoever is there."""
-    for one in random.sample(servers, len(servers)):
-        try:
-            answer = Client(one.client).request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
-            if answer:
-                return json.loads(answer)
-        except (OSError, ValueError):
-            pass
-    return {}
-
-
 def play(servers, rounds, dice):
     until("a stream", lambda: "config" in ask(servers, "STREAM.CREATE.S", STREAM))
     publisher = Publisher("A", servers)
@@ -112,7 +100,6 @@ def check(servers, count):
             if (ask(servers, "STREAM.INFO.S").get("cluster") or {}).get("leader") == one.name:
                 return True
             ask(servers, "STREAM.LEADER.STEPDOWN.S", {"placement": {"preferred": one.name}})
-            time.sleep(0.5)
         until(f"{one.name} leads", leads)
         state, reader = ask(servers, "STREAM.INFO.S")["state"], Reader(one.client, "S")
         for seq in range(1, state["last_seq"] + 1):
@@ -126,25 +113,15 @@ def check(servers, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("server")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep")
-    options = parser.parse_args()
-    folder = options.keep or tempfile.mkdtemp(prefix="damaged")
-    os.makedirs(folder, exist_ok=True)
-    print(f"seed {options.seed}")
+    options, folder = options_of(__doc__)
     servers = [Member(options.server, folder, "n", number) for number in (1, 2, 3)]
+    for one in servers:
+        one.configure(servers)
+        one.start()
     try:
-        for one in servers:
-            one.configure(servers)
-            one.start()
         play(servers, options.rounds, random.Random(options.seed))
     finally:
-        [one.kill() for one in servers]
-        if not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        end(servers, options, folder)
 
 
 main()

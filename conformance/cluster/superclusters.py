@@ -124,6 +124,18 @@ class Reader:
             return None
 
 
+def ask(servers, subject, body=None):
+    """The answer of whoever is there."""
+    for one in random.sample(servers, len(servers)):
+        try:
+            answer = Client(one.client).request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
+            if answer:
+                return json.loads(answer)
+        except (OSError, ValueError):
+            pass
+    return {}
+
+
 class Site:
     def __init__(self, program, folder):
         self.servers = [Server(program, folder, cluster, number) for cluster in CLUSTERS for number in (1, 2, 3)]
@@ -135,15 +147,7 @@ class Site:
         return [one for one in self.servers if one.cluster == cluster]
 
     def ask(self, subject, body=None):
-        """The answer of whoever is there."""
-        for one in random.sample(self.servers, len(self.servers)):
-            try:
-                answer = Client(one.client).request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
-                if answer:
-                    return json.loads(answer)
-            except (OSError, ValueError):
-                pass
-        return {}
+        return ask(self.servers, subject, body)
 
     def info(self, stream):
         return self.ask(f"STREAM.INFO.{stream}")
@@ -264,25 +268,35 @@ def fault(words):
     raise SystemExit(words)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options_of(words):
+    """What the command line says, and the folder for what servers keep."""
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("server")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep")
     options = parser.parse_args()
-    folder = options.keep or tempfile.mkdtemp(prefix="superclusters")
+    folder = options.keep or tempfile.mkdtemp(prefix="cluster")
     os.makedirs(folder, exist_ok=True)
     print(f"seed {options.seed}")
+    return options, folder
+
+
+def end(servers, options, folder):
+    for one in servers:
+        one.proc.send_signal(signal.SIGCONT)
+        one.kill()
+    if not options.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    options, folder = options_of(__doc__)
     site = Site(options.server, folder)
     try:
         play(site, options.rounds, random.Random(options.seed))
     finally:
-        for one in site.servers:
-            one.proc.send_signal(signal.SIGCONT)
-            one.kill()
-        if not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        end(site.servers, options, folder)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::query::{BadQuery, Query};
 use crate::response::PageResponse;
-use crate::snapshot::{SnapshotSource, is_nothing};
+use crate::snapshot::SnapshotSource;
 use crate::text::{optional_utc, round_trip, utc};
-use myelin_wire::json::nanoseconds;
+use myelin_wire::json::{is_zero, nanoseconds};
 
 /// One link with a leaf node or a hub.
 #[derive(Debug, Clone)]
@@ -53,10 +53,10 @@ pub struct LeafNodesConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub auth_timeout: f64,
     /// Seconds for a handshake, with or without TLS.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tls_timeout: f64,
     /// Whether leaf nodes have to speak TLS.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -84,7 +84,7 @@ pub struct LeafRemoteConfig {
     /// The account here.
     pub local_account: String,
     /// Seconds for a handshake with TLS.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tls_timeout: f64,
     /// `host:port` of its servers.
     pub urls: Vec<String>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::query::{BadQuery, Query, Subs};
 use crate::response::PageResponse;
-use crate::snapshot::{SnapshotSource, SubSnapshot, is_nothing};
+use crate::snapshot::{SnapshotSource, SubSnapshot};
 use crate::text::{age, optional_utc, round_trip, utc};
 use myelin_wire::json::{is_zero, nanoseconds};
 use myelin_wire::peer::info::SubjectFilter;
@@ -224,13 +224,13 @@ pub struct ClusterConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_port: Option<u16>,
     /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub auth_timeout: f64,
     /// `host:port` of configured routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,
     /// Seconds for a handshake, with or without TLS.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tls_timeout: f64,
     /// Whether servers speak TLS, and then whether they have to show certificates: they do.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -304,11 +304,6 @@ pub struct ServerIdentity {
     pub ws_connect_urls: Vec<String>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
-pub(crate) fn is_nothing(seconds: &f64) -> bool {
-    *seconds == 0.0
-}
-
 /// The limits and monitoring listeners in `/varz`, as configured (not as bound).
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct VarzLimits {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::leafz::LeafNodesConfig;
@@ -47,33 +48,18 @@ impl<'a> VarzJetStream<'a> {
     }
 }
 
-/// `{}` without MQTT.
+/// Configuration of a listener, and when its certificate expires; `{}` without the listener.
 #[derive(Serialize)]
-struct Mqtt<'a> {
+struct WithCertificate<'a, C: Serialize> {
     #[serde(flatten)]
-    config: &'a MqttConfig,
+    config: &'a C,
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_cert_not_after: Option<String>,
 }
 
-impl<'a> Mqtt<'a> {
-    fn of(config: &'a MqttConfig) -> Self {
-        Self { config, tls_cert_not_after: config.tls_cert_not_after.map(utc) }
-    }
-}
-
-/// `{}` without WebSocket.
-#[derive(Serialize)]
-struct WebSocket<'a> {
-    #[serde(flatten)]
-    config: &'a WebSocketConfig,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tls_cert_not_after: Option<String>,
-}
-
-impl<'a> WebSocket<'a> {
-    fn of(config: &'a WebSocketConfig) -> Self {
-        Self { config, tls_cert_not_after: config.tls_cert_not_after.map(utc) }
+impl<'a, C: Serialize> WithCertificate<'a, C> {
+    fn of(config: &'a C, not_after: Option<Timestamp>) -> Self {
+        Self { config, tls_cert_not_after: not_after.map(utc) }
     }
 }
 
@@ -95,8 +81,8 @@ struct Varz<'a> {
     cluster: &'a ClusterConfig,
     gateway: &'a GatewayVarz,
     leaf: &'a LeafNodesConfig,
-    mqtt: Mqtt<'a>,
-    websocket: WebSocket<'a>,
+    mqtt: WithCertificate<'a, MqttConfig>,
+    websocket: WithCertificate<'a, WebSocketConfig>,
     jetstream: VarzJetStream<'a>,
     tls_timeout: f64,
     #[serde(serialize_with = "nanoseconds")]
@@ -168,8 +154,8 @@ impl<'a> Varz<'a> {
             cluster: &server.cluster,
             gateway: &server.gateway,
             leaf: &server.leaf,
-            mqtt: Mqtt::of(&server.mqtt),
-            websocket: WebSocket::of(&server.websocket),
+            mqtt: WithCertificate::of(&server.mqtt, server.mqtt.tls_cert_not_after),
+            websocket: WithCertificate::of(&server.websocket, server.websocket.tls_cert_not_after),
             jetstream: jetstream.map_or_else(VarzJetStream::default, VarzJetStream::of),
             tls_timeout: settings.tls_timeout,
             write_deadline: settings.write_deadline,

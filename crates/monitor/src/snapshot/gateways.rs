@@ -1,6 +1,6 @@
 //! Gateways as the server tells of them.
 
-use super::{ConnSnapshot, is_nothing};
+use super::ConnSnapshot;
 use crate::text::optional_utc;
 use jiff::Timestamp;
 use myelin_wire::json::{is_zero, nanoseconds};
@@ -59,10 +59,10 @@ pub struct GatewayVarz {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Seconds.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub auth_timeout: f64,
     /// Seconds for a handshake, with or without TLS.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tls_timeout: f64,
     /// Whether other clusters have to speak TLS.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -99,7 +99,7 @@ pub struct RemoteGatewayVarz {
     /// Its name.
     pub name: String,
     /// Seconds for a handshake with TLS, where the cluster has its own.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub tls_timeout: f64,
     /// `host:port` of its servers, learnt ones among them.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -380,12 +380,17 @@ fn bytes_of_a_lost_segment_do_not_evict_what_is_new() {
     assert_eq!(stream.state().totals.bytes, 0);
 }
 
+/// Enforces a stream's limits, until there is nothing to remove any more.
+fn enforce(stream: &mut Stream) {
+    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
+    assert!(calls < 20, "{calls}");
+}
+
 #[test]
 fn limits_are_enforced_in_the_end_though_a_segment_is_lost() {
     let limits = crate::config::Limits { bytes: Some(5000), ..Default::default() };
     let mut stream = with_a_missing_segment(limits);
-    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
-    assert!(calls < 20, "{calls}");
+    enforce(&mut stream);
 }
 
 #[test]
@@ -454,8 +459,7 @@ fn a_tighter_limit_leaves_as_many_as_it_says_though_others_were_lost() {
         let limits = crate::config::Limits { messages_per_subject: Some(limit), ..Default::default() };
         let mut stream = with_a_missing_segment(limits);
         let there = of_one_subject(&stream);
-        let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
-        assert!(calls < 20, "{calls}");
+        enforce(&mut stream);
         let expected = &there[there.len().saturating_sub(limit as usize)..];
         assert_eq!(of_one_subject(&stream), expected, "limit {limit}");
     }
@@ -468,8 +472,7 @@ fn a_tighter_limit_takes_the_oldest_whether_they_are_there_or_lost() {
         let mut stream = with_a_missing_segment(limits);
         let mut expected = sequences(&stream);
         assert!((1..MESSAGES as usize).contains(&expected.len()), "some are lost: {expected:?}");
-        let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
-        assert!(calls < 20, "{calls}");
+        enforce(&mut stream);
         expected.retain(|seq| *seq > MESSAGES - limit);
         assert_eq!(sequences(&stream), expected, "limit {limit}");
         assert_eq!(stream.state().totals.messages, limit);
@@ -480,8 +483,7 @@ fn a_tighter_limit_takes_the_oldest_whether_they_are_there_or_lost() {
 fn a_tighter_limit_of_bytes_leaves_the_newest_message_that_fits() {
     let limits = crate::config::Limits { bytes: Some(1200), ..Default::default() };
     let mut stream = with_a_missing_segment(limits);
-    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
-    assert!(calls < 20, "{calls}");
+    enforce(&mut stream);
     assert_eq!(sequences(&stream), [MESSAGES]);
 }
 
@@ -520,8 +522,7 @@ fn a_purge_spares_as_many_as_it_says_though_others_were_lost() {
 fn a_tighter_limit_spares_the_newest_of_subjects_that_have_lost_messages() {
     let limits = crate::config::Limits { messages_per_subject: Some(1), ..Default::default() };
     let mut stream = with_a_missing_segment(limits);
-    let calls = (0..1000).take_while(|_| stream.enforce(10, 6).unwrap()).count();
-    assert!(calls < 20, "{calls}");
+    enforce(&mut stream);
     assert_eq!(sequences(&stream), (MESSAGES - 4..=MESSAGES).collect::<Vec<_>>());
 }
 

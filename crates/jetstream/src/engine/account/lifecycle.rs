@@ -79,7 +79,9 @@ impl AccountStreams {
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);
-                are_lost.then(|| live.note_damage());
+                if are_lost {
+                    live.note_damage();
+                }
                 let took = milliseconds(self.host.instant().duration_since(began));
                 self.host.log(
                     Level::Info,

@@ -11,38 +11,33 @@ use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::{Filter, Message, Seq, Wait};
 use myelin_streams::stream::StreamCore;
+use std::sync::Arc;
 
 impl LiveStream {
-    /// Has its group, if it is a member of one, give it what it lacks.
-    pub(super) fn see_to_damage_soon(&self) {
-        // Whoever has met the damage may have the stream's core, or its member.
-        if let Some(me) = self.me.upgrade() {
+    /// Something of it is missing or cannot be read: if it is a member of a group, that is to give
+    /// it what it lacks.
+    pub(in crate::engine) fn note_damage(&self) {
+        if self.health.note_damage()
+            && let Some(me) = self.me.upgrade()
+        {
+            // Whoever has met the damage may have the stream's core, or its member.
             self.scope.host.spawn_sync(Box::new(move || me.see_to_damage()));
         }
-    }
-
-    /// Something of it cannot be read but its messages.
-    pub(in crate::engine) fn note_damage(&self) {
-        self.health.note_damage();
-        self.see_to_damage_soon();
     }
 
     /// A stream that has failed because its consumers are not as its group has them has something
     /// else stored than the others.
     pub(super) fn note_divergence(&self, core: &StreamCore) {
-        if core.has_diverged() && self.health.note_damage() {
-            self.see_to_damage_soon();
+        if core.has_diverged() {
+            self.note_damage();
         }
     }
 
     fn see_to_damage(&self) {
         let membership = lock(&self.membership.member);
         let Some(joined) = membership.as_ref() else { return };
-        let (groups, group) = (std::sync::Arc::clone(&joined.groups), joined.place.group);
+        let (groups, group) = (Arc::clone(&joined.groups), joined.place.group);
         drop(membership);
-        if !self.is_damaged() {
-            return;
-        }
         self.is_mended_by(&groups, group);
         self.tell(MemberEvent::Damaged);
         self.serve_off_shard();
@@ -92,21 +87,14 @@ impl LiveStream {
         if !self.is_stored() || self.is_damaged() {
             return (None, 0);
         }
-        let reader = self.reader();
-        let (mut cursor, mut bytes) = (reader.cursor(Filter::All, from), 0);
+        let (mut cursor, mut bytes) = (self.reader().cursor(Filter::All, from), 0);
         while bytes < budget {
             match cursor.next(Wait::Allowed) {
                 Ok(Some(Message { subject, headers, payload, .. })) => {
                     bytes += (subject.len() + headers.len() + payload.len()) as u64;
                 }
-                Ok(None) => return (None, bytes),
-                Err(_) => {
-                    // A cursor says that it cannot go on, and whoever wants the message what of it
-                    // is damaged.
-                    let next = reader.next_seq(&Filter::All, cursor.position()).ok().flatten();
-                    let _ = next.map(|seq| reader.get(seq, Wait::Allowed, &mut Vec::new()).is_ok());
-                    return (None, bytes);
-                }
+                // The cursor has reported what is damaged.
+                Ok(None) | Err(_) => return (None, bytes),
             }
         }
         (Some(cursor.position()), bytes)

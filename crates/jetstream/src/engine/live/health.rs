@@ -27,7 +27,7 @@ pub(super) struct StreamHealth {
     tries: AtomicUsize,
     /// Messages that were missing when its log was opened.
     lost: Mutex<Vec<Lost>>,
-    /// Whether messages were missing then, or were found damaged since.
+    /// Whether something was missing then, or was found damaged since.
     is_damaged: AtomicBool,
 }
 
@@ -94,15 +94,14 @@ impl StreamHealth {
     /// Keeps what was missing when the log was opened.
     pub(super) fn set_lost(&self, lost: &[Lost]) {
         lost.clone_into(&mut lock(&self.lost));
-        self.is_damaged.fetch_or(!lost.is_empty(), Relaxed);
     }
 
-    /// Notes that a message was found damaged. Answers whether it is the first one.
+    /// Notes that something is missing, or was found damaged. Answers whether it is the first.
     pub(super) fn note_damage(&self) -> bool {
         !self.is_damaged.swap(true, Relaxed)
     }
 
-    /// Whether messages were missing, or found damaged.
+    /// Whether something is missing, or was found damaged.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Relaxed)
     }

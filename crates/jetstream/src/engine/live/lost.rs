@@ -21,9 +21,8 @@ impl LiveStream {
         // Before anybody could be told.
         let met = self.reader().met_damage();
         met.iter().for_each(|lost| self.log_lost(&words(lost, id)));
-        if self.health.is_damaged() || !met.is_empty() {
-            self.health.note_damage();
-            self.see_to_damage_soon();
+        if !report.lost.is_empty() || !met.is_empty() {
+            self.note_damage();
         }
     }
 
@@ -39,9 +38,7 @@ impl LiveStream {
                 "has more damaged messages than are told here: its state lists those that were to be read",
             );
         }
-        if self.health.note_damage() {
-            self.see_to_damage_soon();
-        }
+        self.note_damage();
     }
 
     fn log_lost(&self, what: &str) {
