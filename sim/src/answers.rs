@@ -375,6 +375,9 @@ impl World {
             return Ok(());
         };
         let Some(model) = self.streams.get_mut(stream) else { return Ok(()) };
+        if matches!(asked, Asked::Purge { .. } | Asked::Delete { .. }) {
+            model.removed_at = Some(now);
+        }
         match &asked {
             Asked::MakeStream { .. } if !is_done && is_well => {
                 return Err(format!("{stream}: it is not made: {answer} for {}", model.plan.body()));

@@ -230,6 +230,8 @@ pub(crate) struct StreamModel {
     pub(crate) consumers: Vec<ConsumerModel>,
     /// Purges that were not answered yet.
     pub(crate) purges: usize,
+    /// When somebody was last told of a removal that was asked for.
+    pub(crate) removed_at: Option<u64>,
     /// Whether its configuration has ever been changed.
     pub(crate) has_changed: bool,
     /// When it was changed, at last.
@@ -260,6 +262,7 @@ impl StreamModel {
             given: BTreeMap::new(),
             consumers: Vec::new(),
             purges: 0,
+            removed_at: None,
             has_changed: false,
             changed: 0,
             is_damaged: false,
@@ -482,8 +485,10 @@ impl StreamModel {
     /// undone. `forgets`: how often messages came may be, too.
     /// `numbers`: how many the run had given out by then. `life`: which of the server's ends.
     pub(crate) fn server_died(&mut self, window: Option<u64>, forgets: bool, numbers: u64, life: u64) {
-        self.purges = 0;
         let is_late = |at: Option<u64>| at.is_some_and(|at| window.is_some_and(|from| at >= from));
+        // Not all that goes by such a removal has to.
+        let was_removing = window.is_some() && self.purges > 0 || is_late(self.removed_at);
+        self.purges = 0;
         // Perf: there are thousands, and where nothing is undone only those are concerned that the
         // last server was asked for.
         let from = window.map_or(self.numbers + 1, |_| 0);
@@ -499,6 +504,9 @@ impl StreamModel {
             }
             if is_late(publication.must_go) {
                 publication.must_go = None;
+                publication.back_after = Some(life);
+            }
+            if was_removing && publication.may_go {
                 publication.back_after = Some(life);
             }
             if is_late(publication.missing) {

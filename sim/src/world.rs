@@ -562,7 +562,11 @@ impl World {
         let said = self.server.take().map(|server| server.host.lines()).unwrap_or_default();
         assert!(self.host.strong_count() == 0, "nothing is left of a server that is gone");
         said.into_iter().for_each(|line| self.note(|| format!("the server says: {line}")));
-        self.pending.clear();
+        for asked in std::mem::take(&mut self.pending).into_values() {
+            if let Asked::Purge { stream, .. } | Asked::Delete { stream, .. } = asked {
+                self.streams.get_mut(&stream).into_iter().for_each(|model| model.purges += 1);
+            }
+        }
         self.trouble.excused.clear();
         self.counts.deaths += 1;
         // With `always` they are in memory until a sync that nobody waits for.
