@@ -70,6 +70,13 @@ pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether an error says that the device cannot read what is stored there, or that the file system
+/// has found it damaged: `EIO` and, on Linux, `EUCLEAN`, for which the standard library has no names.
+#[must_use]
+pub fn is_unreadable(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(5 | 117))
+}
+
 /// Makes a part of a file durable. What the last process could not sync may be in the operating
 /// system's memory only, and marked there as if it were on the device: a sync alone would do
 /// nothing. So it is written once more.

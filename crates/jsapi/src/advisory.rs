@@ -7,6 +7,7 @@
 
 pub mod backup;
 pub mod consumer;
+pub mod damage;
 pub mod leadership;
 
 use crate::api::moment;

@@ -547,9 +547,18 @@ impl SnapshotSource for Monitor {
     }
 
     fn runtime(&self) -> RuntimeSnapshot {
-        let journal = self.jetstream.get().map(|running| jetstream::journal(&running));
-        let held = vec![("outboxes", self.broker.memory().used(MemKind::Outbox))];
-        RuntimeSnapshot { panics: supervise::panics(), journal, held, ..process::runtime() }
+        let running = self.jetstream.get();
+        let journal = running.as_ref().map(|running| jetstream::journal(running));
+        let (replicas_damaged, replicas_repaired) =
+            running.map(|running| running.damaged_and_repaired()).unwrap_or_default();
+        RuntimeSnapshot {
+            panics: supervise::panics(),
+            journal,
+            held: vec![("outboxes", self.broker.memory().used(MemKind::Outbox))],
+            replicas_damaged,
+            replicas_repaired,
+            ..process::runtime()
+        }
     }
 
     fn count_request(&self, page: &'static str) {

@@ -5,6 +5,7 @@
 use super::groups::Groups;
 use super::live::LiveStream;
 use std::any::Any;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 /// Meta group, as far as whoever opens accounts and repairs streams has to know it.
@@ -46,4 +47,12 @@ pub(super) struct ClusterPart {
     pub(super) search: OnceLock<Arc<dyn MetaSearch>>,
     /// The meta group.
     pub(super) meta: OnceLock<Arc<dyn ClusterMember>>,
+    pub(super) repairs: RepairCounters,
+}
+
+/// Replicas that were found damaged since the start, and those that others have given all to.
+#[derive(Default)]
+pub(super) struct RepairCounters {
+    pub(super) damaged: AtomicU64,
+    pub(super) repaired: AtomicU64,
 }

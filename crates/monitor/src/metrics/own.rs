@@ -22,6 +22,9 @@ pub(super) fn add(scrape: &mut Scrape<'_>) {
     }
     queues(scrape);
     groups(scrape);
+    if runtime.journal.is_some() {
+        repairs(scrape, &runtime);
+    }
     certificates(scrape, &server);
 }
 
@@ -148,6 +151,15 @@ fn groups(scrape: &mut Scrape<'_>) {
         );
     }
     scrape.out.push_table(rows);
+}
+
+/// Replicas that had lost something which others of their group have.
+fn repairs(scrape: &mut Scrape<'_>, runtime: &RuntimeSnapshot) {
+    let damaged = Family::counter("myelin_replicas_damaged", "Replicas that were found damaged");
+    scrape.out.push(damaged.with(&scrape.server, runtime.replicas_damaged));
+    let help = "Damaged replicas that have got all from another server";
+    let repaired = Family::counter("myelin_replicas_repaired", help);
+    scrape.out.push(repaired.with(&scrape.server, runtime.replicas_repaired));
 }
 
 /// When certificates end, which is too late to be told by clients.

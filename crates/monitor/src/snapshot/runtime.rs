@@ -43,4 +43,8 @@ pub struct RuntimeSnapshot {
     pub panics: u64,
     /// Statistics of the store's journal, where there is JetStream.
     pub journal: Option<JournalSnapshot>,
+    /// Replicas of this server that were found damaged since the start.
+    pub replicas_damaged: u64,
+    /// Those of them that have got all from another server.
+    pub replicas_repaired: u64,
 }

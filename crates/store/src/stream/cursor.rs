@@ -124,6 +124,12 @@ impl Cursor {
         self.next
     }
 
+    /// The stream that it reads.
+    #[must_use]
+    pub fn reader(&self) -> &StreamReader {
+        &self.reader
+    }
+
     /// The next message that passes. `None` at the release position: ask again when it has moved.
     ///
     /// # Errors
@@ -157,7 +163,7 @@ impl Cursor {
                 if let ReadError::Damaged(_) = &error {
                     self.meet();
                 }
-                Err(error)
+                self.reader.shared.told(Err(error))
             }
         }
     }
@@ -366,7 +372,7 @@ impl Cursor {
         let is_named = catalog.deleted().next_live(self.next) > end;
         drop(catalog);
         if !is_named {
-            self.reader.shared.meet_unnamed(self.next..=end);
+            self.reader.shared.meet_unnamed(self.next..=end)?;
         }
         Ok(found.is_some())
     }

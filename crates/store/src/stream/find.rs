@@ -50,7 +50,7 @@ impl StreamReader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Message<'b>, ReadError> {
         let read = fetch(&self.shared, &found.located, found.seq, wait, buffer);
-        self.shared.watched(found.seq, read)
+        self.shared.told(self.shared.watched(found.seq, read))
     }
 
     /// The last message of a literal subject: one look-up in the index, however many subjects there
@@ -66,7 +66,7 @@ impl StreamReader {
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.whole_catalog()?;
         let Some(id) = catalog.index().find(subject) else { return Ok(None) };
-        let last = lookup::last_of(&catalog, id)?;
+        let last = self.shared.told(lookup::last_of(&catalog, id))?;
         self.read(catalog, last, wait, buffer)
     }
 
@@ -81,7 +81,7 @@ impl StreamReader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.whole_catalog()?;
-        let last = lookup::last(&catalog, filter)?;
+        let last = self.shared.told(lookup::last(&catalog, filter))?;
         self.read(catalog, last, wait, buffer)
     }
 
@@ -97,7 +97,8 @@ impl StreamReader {
         buffer: &'b mut Vec<u8>,
     ) -> Result<Option<Message<'b>>, ReadError> {
         let catalog = self.shared.whole_catalog()?;
-        let next = lookup::next(&catalog, filter, from, to.min(self.shared.release.seq()))?;
+        let next = lookup::next(&catalog, filter, from, to.min(self.shared.release.seq()));
+        let next = self.shared.told(next)?;
         self.read(catalog, next, wait, buffer)
     }
 

@@ -1,9 +1,13 @@
 //! Damage that readers of a stream meet. A start does not read sealed segments, so nobody has told
 //! of it before.
 
+use std::io;
 use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use myelin_disk::is_unreadable;
 use myelin_stdx::sync::lock;
 
 use crate::Seq;
@@ -18,7 +22,11 @@ use super::shared::{ReleaseListener, StreamShared};
 
 /// Damage that was met since the stream was opened: each message once.
 #[derive(Debug, Default)]
-pub(super) struct Met(Mutex<MetDamage>);
+pub(super) struct Met {
+    damage: Mutex<MetDamage>,
+    /// Whether others have what is damaged here, and are to give it.
+    is_mended: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct MetDamage {
@@ -31,12 +39,12 @@ struct MetDamage {
 impl Met {
     /// The start has told of these losses.
     pub(super) fn note_told(&self, lost: &[Lost]) {
-        lock(&self.0).told = Ranges::from_ranges(lost.iter().map(|lost| lost.sequences.clone()));
+        lock(&self.damage).told = Ranges::from_ranges(lost.iter().map(|lost| lost.sequences.clone()));
     }
 
     /// Adds what was not met before. Answers how many places there are now, if it is one more.
     fn add(&self, lost: &Lost) -> Option<usize> {
-        let mut met = lock(&self.0);
+        let mut met = lock(&self.damage);
         let MetDamage { told, met, places } = &mut *met;
         let first = *lost.sequences.start();
         if told.contains(first) || met.contains(first) {
@@ -56,12 +64,20 @@ impl Met {
 
     /// Parts of a loss of which nobody has been told.
     fn untold(&self, lost: &Lost) -> Vec<Lost> {
-        let met = lock(&self.0);
+        let met = lock(&self.damage);
         lost.without(&met.told.union(&met.met))
     }
 
+    pub(super) fn set_mended(&self, is_mended: bool) {
+        self.is_mended.store(is_mended, Relaxed);
+    }
+
+    pub(super) fn is_mended(&self) -> bool {
+        self.is_mended.load(Relaxed)
+    }
+
     pub(super) fn all(&self) -> Vec<Lost> {
-        lock(&self.0).places.clone()
+        lock(&self.damage).places.clone()
     }
 }
 
@@ -71,6 +87,19 @@ impl StreamShared {
     pub(super) fn watched<T>(&self, seq: Seq, read: Result<T, ReadError>) -> Result<T, ReadError> {
         if let Err(ReadError::Damaged(_)) = &read {
             self.meet(seq);
+        }
+        read
+    }
+
+    /// Hands a read's outcome on, and tells that the device refuses what others have: it may not
+    /// another time, but they can read it now.
+    pub(super) fn told<T>(&self, read: Result<T, ReadError>) -> Result<T, ReadError> {
+        if let Err(ReadError::Io(error)) = &read
+            && self.met.is_mended()
+            && is_unreadable(error)
+            && let Some(ReleaseListener(listener)) = self.on_release.get()
+        {
+            listener.unreadable(self.id, error);
         }
         read
     }
@@ -90,9 +119,16 @@ impl StreamShared {
 
     /// Tells of the messages among these that count and that no table names: who looks for messages
     /// in the tables passes over them. Not to be called under the catalog's lock.
-    pub(super) fn meet_unnamed(&self, sequences: RangeInclusive<Seq>) {
+    ///
+    /// # Errors
+    /// There are some, and others have them.
+    pub(super) fn meet_unnamed(&self, sequences: RangeInclusive<Seq>) -> Result<(), ReadError> {
         let lost = live_runs(&self.catalog(), sequences);
         lost.iter().flat_map(|lost| self.met.untold(lost)).for_each(|lost| self.tell(&lost));
+        if lost.is_empty() || !self.met.is_mended() {
+            return Ok(());
+        }
+        Err(ReadError::Io(io::Error::other("no table names messages that others have")))
     }
 
     fn tell(&self, lost: &Lost) {

@@ -104,6 +104,19 @@ impl StreamReader {
         self.shared.failure()
     }
 
+    /// Others have what is damaged here, and are to give it, or nobody does, as at first. It counts
+    /// for all readers of the stream until that is opened anew.
+    pub fn set_mended(&self, is_mended: bool) {
+        self.shared.met.set_mended(is_mended);
+    }
+
+    /// Whether others have what is damaged here ([`StreamReader::set_mended`]): whoever meets damage
+    /// then neither passes over it nor says that there is nothing.
+    #[must_use]
+    pub fn is_mended(&self) -> bool {
+        self.shared.met.is_mended()
+    }
+
     /// Damage that readers have met since the stream was opened.
     #[must_use]
     pub fn met_damage(&self) -> Vec<Lost> {
@@ -116,6 +129,15 @@ impl StreamReader {
     /// # Errors
     /// The message is in the stream and cannot be read.
     pub fn get<'b>(
+        &self,
+        seq: Seq,
+        wait: Wait,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Option<Message<'b>>, ReadError> {
+        self.shared.told(self.get_from_disk(seq, wait, buffer))
+    }
+
+    fn get_from_disk<'b>(
         &self,
         seq: Seq,
         wait: Wait,

@@ -14,6 +14,7 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -50,6 +51,12 @@ pub trait OnRelease: Send + Sync {
     /// was opened; `count` messages with these. Not everybody wants to know.
     fn damaged(&self, stream: StreamId, lost: &Lost, count: usize) {
         let _ = (stream, lost, count);
+    }
+    /// A reader of a stream that others have, too
+    /// ([`StreamReader::set_mended`](crate::StreamReader::set_mended)), was refused by the device:
+    /// each time. Not everybody wants to know.
+    fn unreadable(&self, stream: StreamId, error: &io::Error) {
+        let _ = (stream, error);
     }
 }
 

@@ -143,7 +143,7 @@ impl FilterSearch {
         };
         let (stop, work) = self.pick_sealed(&segment, &slots, (first, end), limit);
         if slots.is_partial() {
-            each_gap(&slots, (first, end), |gap| shared.meet_unnamed(gap));
+            each_gap(&slots, (first, end), |gap| shared.meet_unnamed(gap))?;
         }
         let catalog = shared.catalog();
         if shared.truncations() != truncations {
@@ -256,19 +256,21 @@ fn add(catalog: &Catalog, table: &Table<'_>, segment: &Segment, rows: &[u32], ma
     }
 }
 
-/// Shows the sequences of a range that have no row.
-fn each_gap(slots: &Slots, (first, end): (Seq, Seq), mut see: impl FnMut(RangeInclusive<Seq>)) {
+/// Shows the sequences of a range that have no row, until one is refused.
+fn each_gap<E>(
+    slots: &Slots,
+    (first, end): (Seq, Seq),
+    mut see: impl FnMut(RangeInclusive<Seq>) -> Result<(), E>,
+) -> Result<(), E> {
     let mut next = first;
     let rows = (0..slots.len()).map(|row| slots.first_seq() + u64::from(slots.delta(row)));
     for seq in rows.skip_while(|seq| *seq < first).take_while(|seq| *seq <= end) {
         if next < seq {
-            see(next..=seq - 1);
+            see(next..=seq - 1)?;
         }
         next = seq + 1;
     }
-    if next <= end {
-        see(next..=end);
-    }
+    if next <= end { see(next..=end) } else { Ok(()) }
 }
 
 /// Which numbers of a dictionary may pass: those between the first and the last that begin as a

@@ -9,6 +9,8 @@ use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use myelin_wire::encode;
 
 pub(super) const MESSAGE_NOT_FOUND: &[u8] = b"NATS/1.0 404 Message Not Found\r\n\r\n";
+/// Others of the stream's replicas have it. Clients take it as if nobody had listened.
+pub(super) const NOT_NOW: &[u8] = b"NATS/1.0 503 Temporarily Unavailable\r\n\r\n";
 pub(super) const NO_RESULTS: &[u8] = b"NATS/1.0 404 No Results\r\n\r\n";
 pub(super) const BAD_REQUEST: &[u8] = b"NATS/1.0 408 Bad Request\r\n\r\n";
 pub(super) const EMPTY_REQUEST: &[u8] = b"NATS/1.0 408 Empty Request\r\n\r\n";

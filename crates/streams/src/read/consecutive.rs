@@ -6,7 +6,7 @@ use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use super::Readable;
 use super::direct::Buffers;
 use super::lookup::{WINDOW, first_seq, pending};
-use super::sliced_answer::{AnswerProgress, PendingGet, Sent, not_found, pause};
+use super::sliced_answer::{AnswerProgress, PendingGet, Sent, not_found, pause, unreadable};
 use myelin_jsapi::get_request::GetRequest;
 
 /// Bytes that are read at once where all messages are wanted.
@@ -73,6 +73,7 @@ impl Consecutive {
                 Ok(false) => self.stop(&get.stream),
                 Err(error) => match pause(&error) {
                     Some(progress) => return progress,
+                    None if get.stream.reader.is_mended() => return unreadable(&get.stream, out, &get.reply),
                     None if self.pass_over(&get.stream) => {}
                     None => self.stop(&get.stream),
                 },

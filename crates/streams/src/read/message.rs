@@ -44,6 +44,7 @@ pub fn message_get<'b>(
         Ok(Some(message)) if request.no_headers => Ok(Message { headers: b"", ..message }),
         Ok(Some(message)) => Ok(message),
         Err(ReadError::WouldWait | ReadError::More) => Err(GetRefused::Waits),
+        Err(_) if reader.is_mended() => Err(GetRefused::Api(faults::NOT_NOW)),
         // Compat: what cannot be read is not there.
         Ok(None) | Err(ReadError::Damaged(_) | ReadError::Io(_)) => {
             Err(GetRefused::Api(faults::NO_MESSAGE_FOUND))

@@ -8,7 +8,7 @@ use super::Readable;
 use super::answer::{NO_RESULTS, TOO_MANY_RESULTS};
 use super::direct::Buffers;
 use super::lookup::seq_at;
-use super::sliced_answer::{AnswerProgress, PendingGet, Sent, not_found, pause};
+use super::sliced_answer::{AnswerProgress, PendingGet, Sent, pause, unreadable};
 use myelin_jsapi::get_request::GetRequest;
 
 /// No answer has more messages.
@@ -86,7 +86,7 @@ impl MultiLast {
                         continue;
                     }
                     // Compat: without an end, whatever was sent before.
-                    None => return not_found(out, &get.reply),
+                    None => return unreadable(&get.stream, out, &get.reply),
                 },
             };
             self.found.next();

@@ -138,7 +138,7 @@ pub(super) fn read_single(
         }
         // Compat: what cannot be read is not there.
         Ok(None) => not_found(out, reply),
-        Err(error) => pause(&error).unwrap_or_else(|| not_found(out, reply)),
+        Err(error) => pause(&error).unwrap_or_else(|| unreadable(stream, out, reply)),
     }
 }
 
@@ -146,6 +146,15 @@ pub(super) fn read_single(
 pub(super) fn not_found(out: &mut MessageBuf, reply: &[u8]) -> AnswerProgress {
     push_status(out, reply, answer::MESSAGE_NOT_FOUND);
     AnswerProgress::Done
+}
+
+/// Ends an answer with a message that is there and cannot be read.
+pub(super) fn unreadable(stream: &Readable, out: &mut MessageBuf, reply: &[u8]) -> AnswerProgress {
+    if stream.reader.is_mended() {
+        push_status(out, reply, answer::NOT_NOW);
+        return AnswerProgress::Done;
+    }
+    not_found(out, reply)
 }
 
 /// Pause that an error means which is none, only a matter of time.

@@ -251,6 +251,9 @@ impl IncomingReplica for StagedReplica {
         let (account, name) = (home.account.name(), live.name());
         let what = format_args!("JetStream stream '{account} > {name}' has all of its group's stream");
         home.host.log(Level::Info, what);
+        if live.is_damaged() {
+            self.jetstream.is_repaired(&live);
+        }
         Ok(())
     }
 }

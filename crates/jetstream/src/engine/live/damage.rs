@@ -8,20 +8,37 @@ use crate::engine::groups::{GroupReplica, Groups, MemberEvent};
 use myelin_broker::Level;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
+use myelin_stdx::os_error::words;
 use myelin_stdx::sync::lock;
 use myelin_store::{Filter, Message, Seq, Wait};
 use myelin_streams::stream::StreamCore;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long a replica that leads waits for another one to take the lead before it goes on without
+/// what is damaged.
+const ALONE_AFTER: Duration = Duration::from_secs(60);
 
 impl LiveStream {
     /// Something of it is missing or cannot be read: if it is a member of a group, that is to give
     /// it what it lacks.
     pub(in crate::engine) fn note_damage(&self) {
-        if self.health.note_damage()
+        if self.health.note_damage(self.scope.host.instant())
             && let Some(me) = self.me.upgrade()
         {
             // Whoever has met the damage may have the stream's core, or its member.
             self.scope.host.spawn_sync(Box::new(move || me.see_to_damage()));
+        }
+    }
+
+    /// The device refuses to read something of it, which others of its group have.
+    pub(super) fn note_unreadable(&self, error: &io::Error) {
+        if !self.is_damaged() {
+            let (account, name) = (self.scope.account.name(), &self.scope.name);
+            let line = format_args!("JetStream stream '{account} > {name}' cannot be read: {}", words(error));
+            self.scope.host.log(Level::Error, line);
+            self.note_damage();
         }
     }
 
@@ -55,6 +72,9 @@ impl LiveStream {
                  all from another server"
             );
             self.scope.host.log(Level::Warn, line);
+            if let Some(watcher) = self.membership.watcher.get().and_then(Weak::upgrade) {
+                watcher.is_damaged(account, name);
+            }
         }
     }
 
@@ -78,7 +98,15 @@ impl LiveStream {
         }
         let membership = lock(&self.membership.member);
         let joined = membership.as_ref()?;
-        Some((joined.place, joined.member.consensus().members().all_voters()))
+        let (place, voters) = (joined.place, joined.member.consensus().members().all_voters());
+        drop(membership);
+        if voters.len() == 1
+            || self.role().leads() && self.health.is_damaged_for(ALONE_AFTER, self.scope.host.instant())
+        {
+            // Nobody is there who has more.
+            self.view.set_mended(false);
+        }
+        Some((place, voters))
     }
 
     /// Reads what it has stored from a sequence on, until there is damage: then it gets all of it

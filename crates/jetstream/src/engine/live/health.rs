@@ -2,9 +2,9 @@
 
 use myelin_stdx::sync::lock;
 use myelin_store::{Lost, Timestamp};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Nanoseconds until a repair that did not succeed is tried again, and how often that is: a job may
@@ -27,8 +27,8 @@ pub(super) struct StreamHealth {
     tries: AtomicUsize,
     /// Messages that were missing when its log was opened.
     lost: Mutex<Vec<Lost>>,
-    /// Whether something was missing then, or was found damaged since.
-    is_damaged: AtomicBool,
+    /// When something was missing, or found damaged, for the first time.
+    damaged_since: OnceLock<Instant>,
 }
 
 impl StreamHealth {
@@ -97,13 +97,18 @@ impl StreamHealth {
     }
 
     /// Notes that something is missing, or was found damaged. Answers whether it is the first.
-    pub(super) fn note_damage(&self) -> bool {
-        !self.is_damaged.swap(true, Relaxed)
+    pub(super) fn note_damage(&self, now: Instant) -> bool {
+        self.damaged_since.set(now).is_ok()
+    }
+
+    /// Whether something has been missing, or known to be damaged, for so long.
+    pub(super) fn is_damaged_for(&self, time: Duration, now: Instant) -> bool {
+        self.damaged_since.get().is_some_and(|since| now.saturating_duration_since(*since) >= time)
     }
 
     /// Whether something is missing, or was found damaged.
     pub(super) fn is_damaged(&self) -> bool {
-        self.is_damaged.load(Relaxed)
+        self.damaged_since.get().is_some()
     }
 }
 

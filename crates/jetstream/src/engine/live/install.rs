@@ -135,6 +135,7 @@ impl LiveStream {
         lock(&self.membership.inbox).clear();
         lock(&self.membership.role).wanted = None;
         self.direct.withdraw(&self.scope);
+        self.view.set_mended(false);
         joined.groups.remove(joined.place.group);
         let terms = JoinTerms {
             seed: joined.start.seed,

@@ -86,6 +86,7 @@ impl LiveStream {
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         self.membership.take(joined);
+        self.view.set_mended(voters.iter().any(|&voter| voter != groups.me));
         drop(guard);
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
@@ -117,7 +118,7 @@ impl LiveStream {
             if !has_others {
                 return Err(ApiError::stream_general(what));
             }
-            self.health.note_damage();
+            self.health.note_damage(self.scope.host.instant());
             let (account, name) = (self.scope.account.name(), &self.scope.name);
             let line =
                 format_args!("JetStream stream '{account} > {name}' has lost the log of its group: {what}");

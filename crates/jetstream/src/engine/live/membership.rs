@@ -77,6 +77,9 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// Another replica, with what the group has, has taken the place of the one on this server, and
     /// is in the table of its account. Called on the thread of the API.
     fn is_replaced(&self, account: &str, stream: &str);
+
+    /// What this server has stored of the stream is damaged. Must not wait.
+    fn is_damaged(&self, account: &str, stream: &str);
 }
 
 /// Place of a replica among the streams of its account, which another one can take.

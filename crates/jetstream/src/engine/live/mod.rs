@@ -72,6 +72,7 @@ use release_waits::ReleaseWaits;
 use reports::RateLimitedReports;
 use scope::{StreamScope, identity};
 use sourcing::SourcingMarks;
+use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use turn::{StreamWork, TurnResult};
@@ -487,6 +488,12 @@ impl OnRelease for ReleaseListener {
 
     fn failed(&self, _: StreamId, _: &str) {
         self.wake();
+    }
+
+    fn unreadable(&self, _: StreamId, error: &io::Error) {
+        if let Some(stream) = self.stream() {
+            stream.note_unreadable(error);
+        }
     }
 
     fn damaged(&self, id: StreamId, lost: &Lost, count: usize) {

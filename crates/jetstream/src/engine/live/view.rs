@@ -20,13 +20,20 @@ pub(super) struct StreamView {
     reader: Mutex<StreamReader>,
     /// Whether it decides, and hears what is published and asked.
     leads: AtomicBool,
+    /// Whether others have what is damaged here.
+    is_mended: AtomicBool,
 }
 
 impl StreamView {
     /// The view of a core.
     pub(super) fn of(core: &StreamCore) -> Self {
         let leads = AtomicBool::new(core.role().leads());
-        Self { config: ArcSwap::new(Arc::clone(core.config())), reader: Mutex::new(core.reader()), leads }
+        Self {
+            config: ArcSwap::new(Arc::clone(core.config())),
+            reader: Mutex::new(core.reader()),
+            leads,
+            is_mended: AtomicBool::new(false),
+        }
     }
 
     /// Shows what the core has now.
@@ -48,7 +55,14 @@ impl StreamView {
 
     /// Shows another log.
     pub(super) fn set_reader(&self, reader: StreamReader) {
+        reader.set_mended(self.is_mended.load(Acquire));
         *lock(&self.reader) = reader;
+    }
+
+    /// Others have what is damaged here, and are to give it, or nobody does.
+    pub(super) fn set_mended(&self, is_mended: bool) {
+        self.is_mended.store(is_mended, Release);
+        lock(&self.reader).set_mended(is_mended);
     }
 
     /// The configuration in force.

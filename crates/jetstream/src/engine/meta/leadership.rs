@@ -138,7 +138,11 @@ impl Meta {
 
 impl JetStream {
     /// Publishes an advisory in an account, and with the account's name in the system account.
-    fn tell_both(&self, account: &Arc<Account>, make: impl Fn(AdvisoryHeader<'_>, &str) -> Advisory) {
+    pub(super) fn tell_both(
+        &self,
+        account: &Arc<Account>,
+        make: impl Fn(AdvisoryHeader<'_>, &str) -> Advisory,
+    ) {
         let (id, time) = (self.host.unique_id(), self.host.now());
         let header = AdvisoryHeader { id: &id, time, domain: &self.settings.domain };
         self.publish_advisory(account, &make(header, ""));

@@ -33,6 +33,7 @@ mod placement;
 mod placement_facts;
 mod reconcile;
 mod refused;
+mod repairs;
 mod rescue;
 mod restored;
 mod retries;
@@ -652,6 +653,11 @@ impl MemberWatcher for Meta {
             (false, true) => self.is_led_here(account, stream),
             (false, false) => {}
         }
+    }
+
+    fn is_damaged(&self, account: &str, stream: &str) {
+        let (account, stream) = (account.to_owned(), stream.to_owned());
+        self.on_api(move |meta, jetstream| meta.report_damage(jetstream, &account, &stream));
     }
 
     fn asks_to_open(&self, account: &str, stream: &str) {

@@ -1,7 +1,9 @@
 //! Servers of a cluster of which a disk has lost or changed something come back by themselves.
 
+use super::house::Heard;
 use super::meta_cluster::MetaCluster;
 use myelin_disk::Disk;
+use myelin_stdx::sync::lock;
 
 /// Three servers with a stream of three replicas, and one that follows everywhere.
 fn with_a_stream() -> (MetaCluster, usize) {
@@ -38,7 +40,7 @@ fn any_file_of_a_server_may_be_damaged() {
             let disk = cluster.disk(victim);
             let Some((path, length)) = disk.files().into_iter().nth(at) else { continue };
             let damaged = match kind {
-                0 => disk.flip_bit(&path, length / 2, 3),
+                0 => disk.flip_bit(&path, length / 4, 3),
                 1 => disk.zero(&path, length / 2..length / 2 + 512),
                 2 => disk.truncate(&path, length / 2),
                 _ => disk.remove_file(&path),
@@ -60,4 +62,24 @@ fn any_file_of_a_server_may_be_damaged() {
             assert_eq!(meta.meta, None, "{what}");
         }
     }
+}
+
+#[test]
+fn repairs_are_counted_and_told() {
+    let (mut cluster, victim) = with_a_stream();
+    cluster.begin(victim);
+    cluster.wait_until("all to follow", |cluster| cluster.contents() == [(9, 9); 3]);
+    let heard = cluster.house(victim).record("$JS.EVENT.ADVISORY.STREAM.*.S");
+    cluster.house(victim).stream("S").note_damage();
+    cluster.wait_until("two to be told", |_| lock(&heard).len() == 2);
+    assert!(!cluster.house(victim).stream("S").is_damaged());
+    assert_eq!(cluster.contents(), [(9, 9); 3]);
+    for (heard, what) in lock(&heard).iter().zip(["damaged", "repaired"]) {
+        let Heard { subject, payload, .. } = heard;
+        assert!(subject.contains(&what.to_uppercase()), "{subject}");
+        let kind = format!("io.nats.jetstream.advisory.v1.stream_replica_{what}");
+        let server = format!(r#""stream":"S","server":"n{}""#, victim + 1);
+        assert!(payload.contains(&kind) && payload.contains(&server), "{payload}");
+    }
+    assert_eq!(cluster.house(victim).jetstream.damaged_and_repaired(), (1, 1));
 }

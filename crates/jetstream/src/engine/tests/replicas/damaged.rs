@@ -2,11 +2,13 @@
 
 use super::super::cluster::Cluster;
 use super::super::house::stream;
-use super::consumers::{ask, consumer};
+use super::consumers::{ask, consumer, seq_of};
 use super::installs::{assert_equal, publish};
 use myelin_disk::Disk;
 use myelin_jsapi::config::{Compression, StreamConfig};
+use myelin_stdx::sync::lock;
 use myelin_store::Wait;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Segments of streams on the disk of a server that does not run, the oldest first.
@@ -107,6 +109,53 @@ fn what_is_found_damaged_while_a_server_runs_comes_back_from_the_others() {
         assert_equal(&mut cluster);
         let leader = cluster.elect();
         assert_ne!(leader, victim);
+    }
+}
+
+/// Three servers, of which the one that leads cannot read one of its segments any more.
+fn with_an_unreadable_leader(is_changed: bool) -> (Cluster, usize) {
+    let (mut cluster, leader, _) = with_segments(StreamConfig { allow_direct: true, ..stream("S") });
+    let file = segments(&cluster, leader)[2].clone();
+    if is_changed {
+        damage(&cluster, leader, &file, Damage::Zeros);
+    } else {
+        cluster.disk(leader).fail_reads(&file.0, 0..u64::MAX).expect("it is there");
+    }
+    cluster.disk(leader).evict();
+    (cluster, leader)
+}
+
+#[test]
+fn a_consumer_does_not_pass_over_what_others_have() {
+    for is_changed in [true, false] {
+        let (mut cluster, leader) = with_an_unreadable_leader(is_changed);
+        let heard: Vec<_> = (0..3).map(|number| cluster.house(number).record("to.me")).collect();
+        ask(&mut cluster, leader, "C", 100);
+        cluster.pass(200);
+        let next = cluster.elect();
+        assert_ne!(next, leader);
+        ask(&mut cluster, next, "C", 100);
+        cluster.pass(20);
+        let seqs = heard.iter().flat_map(|heard| lock(heard).iter().filter_map(seq_of).collect::<Vec<_>>());
+        let seqs: BTreeSet<u64> = seqs.collect();
+        assert_eq!(seqs, (1..=60).collect(), "{is_changed}");
+    }
+}
+
+#[test]
+fn a_get_is_not_told_that_nothing_is_there_where_others_have_it() {
+    for is_changed in [true, false] {
+        let (mut cluster, leader) = with_an_unreadable_leader(is_changed);
+        let answers = cluster.house(leader).record("got");
+        for seq in 1..=60 {
+            let body = format!(r#"{{"seq":{seq}}}"#);
+            cluster.house(leader).say("$JS.API.DIRECT.GET.S", "got", &body);
+            cluster.house(leader).settle();
+        }
+        let answers = lock(&answers);
+        let with = |word: &str| answers.iter().filter(|answer| answer.headers.contains(word)).count();
+        assert_eq!(with(" 404 "), 0, "{is_changed}");
+        assert!(with(" 503 Temporarily Unavailable") > 0, "{is_changed}");
     }
 }
 
