@@ -7,7 +7,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::tree::{Node, Tree};
 
-/// Bytes of a name in a header of tar. No file of ours has a longer one.
+/// Bytes of a name in a header of tar. A longer one has an entry of its own in front, as GNU has it.
 const LONGEST_NAME: usize = 100;
 
 /// A tar of the tree. Each name has `prefix` in front; all files have the same time.
@@ -19,8 +19,8 @@ pub(crate) fn tar(tree: &Tree, prefix: &str, seconds: u64) -> io::Result<Vec<u8>
             Node::File(bytes) => (EntryType::Regular, &bytes[..]),
         };
         let slash = if entry.node == Node::Folder { "/" } else { "" };
+        let name = format!("{prefix}{path}{slash}");
         let mut header = Header::new_gnu();
-        name(&mut header, &format!("{prefix}{path}{slash}"))?;
         header.set_entry_type(kind);
         header.set_size(bytes.len() as u64);
         header.set_mode(entry.mode);
@@ -31,19 +31,16 @@ pub(crate) fn tar(tree: &Tree, prefix: &str, seconds: u64) -> io::Result<Vec<u8>
             header.set_groupname("root")?;
         }
         header.set_mtime(seconds);
+        if name.len() > LONGEST_NAME {
+            builder.append_data(&mut header, name, bytes)?;
+            continue;
+        }
+        // As it is: the library would take the `./` away that dpkg wants in front.
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
         builder.append(&header, bytes)?;
     }
     builder.into_inner()
-}
-
-/// Writes the name as it is: the library would take the `./` away that dpkg wants in front.
-fn name(header: &mut Header, name: &str) -> io::Result<()> {
-    if name.len() > LONGEST_NAME {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: too long a name")));
-    }
-    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
-    Ok(())
 }
 
 /// Compresses without a name and a time.
@@ -90,9 +87,17 @@ mod tests {
         }
         let expected = [("./bin/", 0o755, 0, 0), ("./bin/x", 0o755, 0, 7), ("./data/", 0o750, 65532, 0)];
         assert_eq!(seen, expected.map(|(name, mode, owner, size)| (name.to_owned(), mode, owner, size)));
-        let mut long = Tree::default();
-        long.add(&"x".repeat(101), "");
-        assert!(tar(&long, "", 5).is_err());
+    }
+
+    #[test]
+    fn a_long_name_is_kept() {
+        let mut tree = Tree::default();
+        let long = "x".repeat(LONGEST_NAME + 1);
+        tree.add(&long, "y");
+        let bytes = tar(&tree, "", 5).unwrap();
+        let mut archive = tar::Archive::new(&bytes[..]);
+        let entry = archive.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!(&*entry.path_bytes(), long.as_bytes());
     }
 
     #[test]

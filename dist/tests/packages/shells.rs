@@ -48,7 +48,8 @@ fn offered(share: &Path, name: &str, words: &str) -> String {
     let file = share.join("bash-completion/completions").join(name);
     let script = format!(
         "source '{}'; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-         _{name} {name} \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[@]}}\"",
+         function=$(complete -p {name} | sed 's/.* -F \\([^ ]*\\) .*/\\1/'); \
+         $function {name} \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; echo \"${{COMPREPLY[@]}}\"",
         file.display()
     );
     succeed(Command::new("bash").args(["-c", &script])).trim().to_owned()
@@ -68,7 +69,11 @@ fn manual_pages_can_be_set() {
         let file = root.path().join("page");
         fs::write(&file, text).unwrap();
         if has("groff") {
-            let set = Command::new("groff").args(["-man", "-Tutf8", "-ww"]).arg(&file).output().unwrap();
+            let set = Command::new("groff")
+                .args(["-Kutf8", "-man", "-Tutf8", "-P-cbou", "-ww"])
+                .arg(&file)
+                .output()
+                .unwrap();
             let complaints = String::from_utf8_lossy(&set.stderr).into_owned();
             assert_eq!(complaints, "", "{page}");
             assert!(String::from_utf8_lossy(&set.stdout).contains("NAME"), "{page}");
