@@ -7,7 +7,8 @@ use tar::{Builder, EntryType, Header};
 
 use crate::tree::{Node, Tree};
 
-/// Bytes of a name in a header of tar. A longer one has an entry of its own in front, as GNU has it.
+/// Bytes of a name in a header of tar. A longer one has an entry of its own in front, as with
+/// GNU's.
 const LONGEST_NAME: usize = 100;
 
 /// A tar of the tree. Each name has `prefix` in front; all files have the same time.

@@ -1,7 +1,7 @@
 //! The bill of materials: every crate that is in the programs, in CycloneDX 1.6.
 //!
-//! What cargo says of the workspace, from the programs on and without what tests alone need. Crates
-//! that only a build runs are in it, too, and marked so.
+//! Cargo says what is in the workspace; what is reached from the programs counts, tests aside.
+//! Crates that only a build runs are in it, too, and marked so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,7 +38,7 @@ pub(crate) struct Crate {
 #[derive(Debug)]
 pub(crate) struct Bill {
     crates: Vec<Crate>,
-    /// What our own crates use directly.
+    /// Crates that our own use directly.
     direct: BTreeSet<String>,
 }
 

@@ -23,7 +23,7 @@ pub enum DistError {
     },
     /// Two builds of one commit differ in these files.
     Differs(Vec<String>),
-    /// What is to be built twice is not what is committed.
+    /// Files that are to be built twice are not as they are committed.
     NotCommitted,
 }
 

@@ -1,5 +1,5 @@
-//! What `just dist` makes: programs without symbols, the symbols, a tarball, a `.deb`, an image for
-//! containers, and what is in all of them as a bill of materials.
+//! Products of `just dist`: programs without symbols, the symbols, a tarball, a `.deb`, an image
+//! for containers, and what is in all of them as a bill of materials.
 //!
 //! Owns every byte of a package but those of the programs: nothing here depends on the time, on the
 //! order of a folder or on the path in which it is built, so that the same commit gives the same
@@ -28,6 +28,6 @@ mod verify;
 mod version;
 
 pub use error::DistError;
-pub use packages::{Order, Programs, make};
+pub use packages::{PackageOrder, Programs, make};
 pub use verify::verify;
 pub use version::Version;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use myelin_dist::{DistError, Order, Programs, make, verify};
+use myelin_dist::{DistError, PackageOrder, Programs, make, verify};
 
 /// Builds what is shipped, from the commit that is checked out.
 #[derive(Debug, Parser)]
 #[command(name = "myelin-dist")]
-struct Arguments {
+struct DistArguments {
     /// Folder that receives the packages, and loses what is in it [default: target/packages]
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
@@ -25,7 +25,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    match run(&DistArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("myelin-dist: error: {error}");
@@ -34,12 +34,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), DistError> {
+fn run(arguments: &DistArguments) -> Result<(), DistError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let into = arguments.into.clone().unwrap_or_else(|| target.join("packages"));
     let programs = arguments.programs.as_deref().map_or(Programs::Built(&arguments.profile), Programs::Given);
-    let order = Order { root, target: &target, programs, into: &into, is_quick: false };
+    let order = PackageOrder { root, target: &target, programs, into: &into, is_quick: false };
     for path in make(&order)? {
         println!("{}", path.display());
     }

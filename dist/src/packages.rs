@@ -21,15 +21,15 @@ pub(crate) const SUMS: &str = "SHA256SUMS";
 /// Where programs come from.
 #[derive(Debug, Clone, Copy)]
 pub enum Programs<'a> {
-    /// They are built, in this profile of `Cargo.toml`.
+    /// From a build, in this profile of `Cargo.toml`.
     Built(&'a str),
-    /// They are in this folder.
+    /// From this folder, as they are.
     Given(&'a Path),
 }
 
-/// What is to be made.
+/// Packages that are to be made.
 #[derive(Debug)]
-pub struct Order<'a> {
+pub struct PackageOrder<'a> {
     /// Folder of the workspace.
     pub root: &'a Path,
     /// Folder that cargo builds in.
@@ -47,7 +47,7 @@ pub struct Order<'a> {
 /// # Errors
 ///
 /// Something does not build, a tool is not there, or a file cannot be written.
-pub fn make(order: &Order<'_>) -> Result<Vec<PathBuf>, DistError> {
+pub fn make(order: &PackageOrder<'_>) -> Result<Vec<PathBuf>, DistError> {
     let version = Version::of(order.root)?;
     let folder = match order.programs {
         Programs::Given(folder) => folder.to_owned(),

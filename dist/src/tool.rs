@@ -21,7 +21,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), DistError> {
     if status.success() { Ok(()) } else { Err(DistError::Failed(format!("{command:?}, {status}"))) }
 }
 
-/// The same cargo that runs this program, else the one on the path.
+/// Cargo: the one that runs this program, else the one on the path.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -11,7 +11,7 @@ pub(crate) enum Node {
 
 /// A file or folder with its rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TreeEntry {
     pub(crate) node: Node,
     pub(crate) mode: u32,
     /// User and group.
@@ -21,33 +21,33 @@ pub(crate) struct Entry {
 /// A tree of files, by paths without a slash in front, in their order: a folder stands before what
 /// is in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tree(BTreeMap<String, Entry>);
+pub(crate) struct Tree(BTreeMap<String, TreeEntry>);
 
 impl Tree {
     /// A file that everybody may read.
     pub(crate) fn add(&mut self, path: &str, bytes: impl Into<Vec<u8>>) {
-        self.put(path, Entry { node: Node::File(bytes.into()), mode: 0o644, owner: 0 });
+        self.put(path, TreeEntry { node: Node::File(bytes.into()), mode: 0o644, owner: 0 });
     }
 
     /// A file that everybody may run.
     pub(crate) fn add_program(&mut self, path: &str, bytes: impl Into<Vec<u8>>) {
-        self.put(path, Entry { node: Node::File(bytes.into()), mode: 0o755, owner: 0 });
+        self.put(path, TreeEntry { node: Node::File(bytes.into()), mode: 0o755, owner: 0 });
     }
 
     /// A folder.
     pub(crate) fn add_folder(&mut self, path: &str, mode: u32, owner: u32) {
-        self.put(path, Entry { node: Node::Folder, mode, owner });
+        self.put(path, TreeEntry { node: Node::Folder, mode, owner });
     }
 
-    fn put(&mut self, path: &str, entry: Entry) {
+    fn put(&mut self, path: &str, entry: TreeEntry) {
         for (at, _) in path.match_indices('/') {
-            let folder = Entry { node: Node::Folder, mode: 0o755, owner: 0 };
+            let folder = TreeEntry { node: Node::Folder, mode: 0o755, owner: 0 };
             self.0.entry(path[..at].to_owned()).or_insert(folder);
         }
         self.0.insert(path.to_owned(), entry);
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &TreeEntry)> {
         self.0.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
@@ -64,7 +64,7 @@ impl Tree {
 
     /// Bytes of all files.
     pub(crate) fn size(&self) -> usize {
-        let size = |entry: &Entry| match &entry.node {
+        let size = |entry: &TreeEntry| match &entry.node {
             Node::File(bytes) => bytes.len(),
             Node::Folder => 0,
         };

@@ -100,12 +100,12 @@ impl Version {
         self.seconds
     }
 
-    /// That time in RFC 3339.
+    /// Time of every file in RFC 3339.
     pub(crate) fn time(&self) -> String {
         rfc3339::of_system_time(SystemTime::UNIX_EPOCH + Duration::from_secs(self.seconds))
     }
 
-    /// Its day, for manual pages.
+    /// Day of that time, for manual pages.
     pub(crate) fn day(&self) -> String {
         self.time().split('T').next().unwrap_or_default().to_owned()
     }

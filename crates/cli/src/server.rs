@@ -22,11 +22,11 @@ const CRITICAL: u8 = 2;
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ServerVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ServerVerb {
     /// Ask a probe of the server's monitoring. Exit code 0: well, 2: not well, or no answer
     Check(CheckArguments),
 }
@@ -36,7 +36,7 @@ enum Verb {
 struct CheckArguments {
     /// Question to ask
     #[arg(value_enum)]
-    probe: Probe,
+    probe: ServerProbe,
     /// Where the server's monitoring listens: HOST:PORT, and its base path if it has one
     #[arg(long, default_value = "127.0.0.1:8222", value_name = "ADDRESS")]
     monitor: String,
@@ -46,7 +46,7 @@ struct CheckArguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Probe {
+enum ServerProbe {
     /// Does the process live?
     Live,
     /// Is the start over?
@@ -57,7 +57,7 @@ enum Probe {
     Stop,
 }
 
-impl Probe {
+impl ServerProbe {
     fn page(self) -> &'static str {
         match self {
             Self::Live => "livez",
@@ -69,7 +69,7 @@ impl Probe {
 }
 
 pub(crate) fn run(arguments: &ServerArguments) -> ExitCode {
-    let Verb::Check(check) = &arguments.verb;
+    let ServerVerb::Check(check) = &arguments.verb;
     match ask(check) {
         Ok((true, body)) => {
             println!("OK {body}");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use flate2::read::GzDecoder;
-use myelin_dist::{Order, Programs, make};
+use myelin_dist::{PackageOrder, Programs, make};
 use tempfile::TempDir;
 
 /// Folder with everything that was made.
@@ -21,7 +21,7 @@ impl Made {
         let into = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let programs = Programs::Given(programs.path());
-        let order = Order { root, target: root, programs, into: into.path(), is_quick: true };
+        let order = PackageOrder { root, target: root, programs, into: into.path(), is_quick: true };
         make(&order).unwrap();
         Some(Self(into))
     }

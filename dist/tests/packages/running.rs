@@ -68,7 +68,7 @@ impl Drop for Running {
     }
 }
 
-/// What a server has written about its ports, once it is whole.
+/// Ports that a server has written down, once that is whole.
 fn read(folder: &Path) -> Option<Value> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let path = { files }.find(|path| path.extension().is_some_and(|end| end == "ports"))?;

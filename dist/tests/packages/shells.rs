@@ -43,7 +43,7 @@ fn shells_take_the_completions() {
     }
 }
 
-/// What bash offers for the last word.
+/// Words that bash offers for the last one.
 fn offered(share: &Path, name: &str, words: &str) -> String {
     let file = share.join("bash-completion/completions").join(name);
     let script = format!(

@@ -68,7 +68,7 @@ pub struct OptionEntry {
     pub default: &'static str,
     /// Purpose of the option, in one sentence.
     pub about: &'static str,
-    /// What becomes of the option here.
+    /// Class: what becomes of the option here.
     pub class: Class,
     /// Whether a reload may change it.
     pub reloads: bool,
