@@ -7,13 +7,9 @@ _default:
 server *ARGS:
     cargo run --release -p myelin-server -- {{ARGS}}
 
-# Programs to ship in target/dist: stripped, the symbols of each beside it in a file PROGRAM.debug, which debuggers find
-dist:
-    cargo build --profile dist -p myelin-server -p myelin-cli
-    for program in myelin-server myelin; do \
-        objcopy --only-keep-debug target/dist/$program target/dist/$program.debug && \
-        objcopy --strip-all --add-gnu-debuglink=target/dist/$program.debug target/dist/$program || exit 1; \
-    done
+# What is shipped, in target/packages: tarball, .deb, image, symbols, bill of materials (docs/packages.md). With --verify built twice and compared
+dist *ARGS:
+    cargo run --locked -p myelin-dist -- {{ARGS}}
 
 # All tests; where nats-server 2.15.2 is installed, the transcripts are played against it too
 test *ARGS:

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold sources of ours.
-const FOLDERS: [&str; 8] = ["cluster", "crates", "compat", "count", "fuzz", "sim", "soak", "tidy"];
+const FOLDERS: [&str; 9] = ["cluster", "crates", "compat", "count", "dist", "fuzz", "sim", "soak", "tidy"];
 /// Folders with what others have written, or what is made.
 const PASSED_OVER: [&str; 4] = ["target", "corpus", "artifacts", ".git"];
 

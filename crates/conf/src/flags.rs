@@ -52,6 +52,14 @@ impl Flags {
         Ok(Self { settings, words: args.cloned().collect() })
     }
 
+    /// Names of all flags, without dashes, and whether they take a value.
+    #[cfg(test)]
+    pub(crate) fn known() -> impl Iterator<Item = (&'static str, bool)> {
+        table::FLAGS
+            .iter()
+            .flat_map(|(names, kind, _)| names.iter().map(move |name| (*name, *kind != FlagKind::Switch)))
+    }
+
     pub(crate) fn asks_version(&self) -> bool {
         self.switch(Flag::Version)
     }

@@ -40,4 +40,4 @@ pub use redaction::redacted_args;
 pub use reload::{BoundPorts, CheckedChange, Effect, NotReloadable, changes, check_reload};
 pub use secret::Secret;
 pub use url::Url;
-pub use usage::{help_tls, usage};
+pub use usage::{DescribedFlag, FlagGroup, flag_groups, help_tls, usage};

@@ -1,5 +1,71 @@
 //! The texts of `-help` and `-help_tls`: every flag of nats-server 2.15.2 in its group and place,
 //! in our words.
+//!
+//! The text of `-help` is also the table of flags for manual pages and completions
+//! ([`flag_groups`]), so that there is no second place to describe a flag in.
+
+/// Column of `-help` at which the description of a flag begins.
+const ABOUT: usize = 37;
+
+/// A flag as `-help` describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedFlag {
+    /// All its names, with their dashes.
+    pub names: Vec<&'static str>,
+    /// Placeholder of its value, as in `<host>`; empty for a switch.
+    pub takes: &'static str,
+    /// Description, on one line.
+    pub about: String,
+}
+
+/// Flags that stand below one title of `-help`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlagGroup {
+    /// Title without its colon.
+    pub title: &'static str,
+    /// Flags in the order of `-help`.
+    pub flags: Vec<DescribedFlag>,
+}
+
+/// Every flag, group by group, as `-help` shows them.
+pub fn flag_groups() -> Vec<FlagGroup> {
+    let mut groups: Vec<FlagGroup> = Vec::new();
+    for line in USAGE.lines() {
+        if let Some(title) = line.strip_suffix(':').filter(|title| title.ends_with("Options")) {
+            groups.push(FlagGroup { title, flags: Vec::new() });
+        } else if let Some(group) = groups.last_mut() {
+            add_line(group, line);
+        }
+    }
+    groups
+}
+
+/// Adds one line of a group: a flag, more names of the flag above, or more of its description.
+fn add_line(group: &mut FlagGroup, line: &'static str) {
+    // A long placeholder moves the description to the right by a column.
+    let about = line.get(ABOUT..).map(str::trim_start).unwrap_or_default();
+    let left = line.get(..ABOUT).unwrap_or(line).trim();
+    if !left.is_empty() {
+        let (names, takes) = left
+            .find(" <")
+            .or_else(|| left.find(" ["))
+            .map_or((left, ""), |at| (&left[..at], &left[at + 1..]));
+        let names = names.split(',').map(str::trim);
+        match group.flags.last_mut() {
+            Some(flag) if flag.about.is_empty() => {
+                flag.names.extend(names);
+                flag.takes = takes;
+            }
+            _ => group.flags.push(DescribedFlag { names: names.collect(), takes, about: String::new() }),
+        }
+    }
+    if let Some(flag) = group.flags.last_mut().filter(|_| !about.is_empty()) {
+        if !flag.about.is_empty() {
+            flag.about.push(' ');
+        }
+        flag.about.push_str(about);
+    }
+}
 
 /// Text that `-help` prints on standard output, and that follows a complaint about a flag.
 pub fn usage() -> &'static str {
@@ -168,3 +234,55 @@ Their answers can be kept, with this at the top of the file:
 
 The option ocsp is about the answer for this server's own certificate, and about routes and gateways.
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::Flags;
+
+    fn flag<'a>(groups: &'a [FlagGroup], name: &str) -> &'a DescribedFlag {
+        let mut flags = groups.iter().flat_map(|group| &group.flags);
+        flags.find(|flag| flag.names.contains(&name)).expect(name)
+    }
+
+    #[test]
+    fn flags_of_the_help_have_names_values_and_descriptions() {
+        let groups = flag_groups();
+        assert_eq!(groups.first().map(|group| group.title), Some("Server Options"));
+        let name = flag(&groups, "--server_name");
+        assert_eq!(name.names, ["-n", "--name", "--server_name"]);
+        assert_eq!((name.takes, &*name.about), ("<server_name>", "Name of this server (default: its id)"));
+        assert_eq!(flag(&groups, "-ms").names, ["-ms", "--https_port"]);
+        let signal = flag(&groups, "--signal");
+        assert_eq!(signal.takes, "<signal>[=<pid>]");
+        assert!(signal.about.ends_with("the only server that runs is meant"), "{}", signal.about);
+        assert_eq!(
+            flag(&groups, "--cluster_advertise").about,
+            "Address that other servers are told to connect to"
+        );
+        assert_eq!(flag(&groups, "--routes").takes, "<rurl-1, rurl-2>");
+        assert_eq!(flag(&groups, "-t").takes, "");
+    }
+
+    #[test]
+    fn the_help_has_every_flag_that_is_read_and_no_other() {
+        let groups = flag_groups();
+        let mut described: Vec<_> = groups
+            .iter()
+            .flat_map(|group| &group.flags)
+            .inspect(|flag| assert!(!flag.about.is_empty(), "{flag:?}"))
+            .flat_map(|flag| {
+                flag.names.iter().map(|name| (name.trim_start_matches('-'), !flag.takes.is_empty()))
+            })
+            .collect();
+        let mut read: Vec<_> = Flags::known().collect();
+        described.sort_unstable();
+        read.sort_unstable();
+        // Compat: the reference shows a value behind a switch.
+        described
+            .iter_mut()
+            .filter(|(name, _)| *name == "no_advertise")
+            .for_each(|(_, takes)| *takes = false);
+        assert_eq!(described, read);
+    }
+}

@@ -79,4 +79,4 @@ pub use signals::deliver;
 pub use tls::inspect as inspect_tls;
 
 /// Myelin's own version, beside the reference level that clients see.
-pub const MYELIN_VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use myelin_stdx::VERSION as MYELIN_VERSION;

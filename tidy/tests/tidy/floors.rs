@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 26] = [
+const FLOORS: [(&str, &[&str]); 27] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "mqtt", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -14,6 +14,7 @@ const FLOORS: [(&str, &[&str]); 26] = [
     ("conf", &["auth", "stdx", "subject", "wire"]),
     ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "mesh", "stdx", "store", "streams", "wire"]),
     ("disk", &["stdx"]),
+    ("dist", &["cli", "conf", "stdx"]),
     ("jetstream", &["broker", "disk", "jsapi", "replica", "stdx", "store", "streams", "subject", "wire"]),
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "stdx", "store"]),

@@ -52,7 +52,7 @@ pub(super) enum Flag {
     HelpTls,
 }
 
-const FLAGS: &[(&[&str], FlagKind, Flag)] = &[
+pub(super) const FLAGS: &[(&[&str], FlagKind, Flag)] = &[
     (&["a", "addr", "net"], Text, Flag::Host),
     (&["p", "port"], Number, Flag::Port),
     (&["n", "name", "server_name"], Text, Flag::ServerName),

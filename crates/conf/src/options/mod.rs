@@ -65,7 +65,7 @@ pub use websocket::WebSocketOptions;
 pub(crate) use field::Diagnostics;
 pub(crate) use logging::positive;
 pub(crate) use table::missing_text;
-pub use table::page;
+pub use table::{BlockTable, Class, OptionEntry, blocks, page};
 pub use tls::{
     CertificateFiles, CipherSuite, Curve, HandshakeFirst, InspectTls, OcspPeerOptions, TlsIdentity,
     TlsOptions, TlsVersion,

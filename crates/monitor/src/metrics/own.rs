@@ -29,7 +29,7 @@ pub(super) fn add(scrape: &mut Scrape<'_>) {
 }
 
 fn build(scrape: &mut Scrape<'_>) {
-    let labels = scrape.server.and([("version", env!("CARGO_PKG_VERSION"))]);
+    let labels = scrape.server.and([("version", myelin_stdx::VERSION)]);
     scrape.out.push(Family::gauge("myelin_build_info", "Version of Myelin").with(&labels, 1_u64));
 }
 

@@ -19,11 +19,13 @@ mod service;
 mod tls;
 mod top;
 
+use std::fmt;
+
 pub use page::page;
 
 /// Class of an option: what becomes of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// The option does what it does in nats-server. Within a block whose feature is missing: it is
     /// read and checked.
     Works,
@@ -45,20 +47,31 @@ impl Class {
     }
 }
 
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Class::Works => f.write_str("works"),
+            Class::NoMeaning(why) => write!(f, "no meaning here: {why}"),
+            Class::Missing(feature) => write!(f, "missing: {feature}"),
+        }
+    }
+}
+
 /// One option of a block.
 #[derive(Debug)]
-pub(crate) struct OptionEntry {
+pub struct OptionEntry {
     /// In lower case. The first is the name, the others are aliases.
-    pub(crate) names: &'static [&'static str],
+    pub names: &'static [&'static str],
     /// Value that it takes, for the documentation.
-    pub(crate) takes: &'static str,
+    pub takes: &'static str,
     /// The default as one would write it; empty for none.
-    pub(crate) default: &'static str,
+    pub default: &'static str,
     /// Purpose of the option, in one sentence.
-    pub(crate) about: &'static str,
-    pub(crate) class: Class,
+    pub about: &'static str,
+    /// Class: what becomes of the option here.
+    pub class: Class,
     /// Whether a reload may change it.
-    pub(crate) reloads: bool,
+    pub reloads: bool,
 }
 
 impl OptionEntry {
@@ -88,10 +101,16 @@ impl OptionEntry {
 
 /// The options of one kind of block.
 #[derive(Debug)]
-pub(crate) struct BlockTable {
+pub struct BlockTable {
     /// Where it stands, as a title of the documentation: `accounts.NAME.limits`.
-    pub(crate) title: &'static str,
-    pub(crate) entries: &'static [OptionEntry],
+    pub title: &'static str,
+    /// Its options, in the order of the documentation.
+    pub entries: &'static [OptionEntry],
+}
+
+/// All blocks with their options, in the order of the documentation.
+pub fn blocks() -> impl Iterator<Item = &'static BlockTable> {
+    BlockKind::ALL.iter().map(|kind| kind.block())
 }
 
 /// A kind of block: which options may stand in it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{BlockKind, Class, OptionEntry};
+use super::{OptionEntry, blocks};
 
 const HEAD: &str = "\
 # Configuration
@@ -25,8 +25,7 @@ accepted with a warning nothing depends on it yet.
 /// The page.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    for scope in BlockKind::ALL {
-        let block = scope.block();
+    for block in blocks() {
         // Writing to a String cannot fail.
         let _ = write!(page, "\n## {}\n\n", block.title);
         page.push_str("| option | takes | default | | reload | |\n|---|---|---|---|---|---|\n");
@@ -38,17 +37,13 @@ pub fn page() -> String {
 fn row(page: &mut String, entry: &OptionEntry) {
     let names: Vec<_> = entry.names.iter().map(|name| format!("`{name}`")).collect();
     let default = if entry.default.is_empty() { String::new() } else { format!("`{}`", entry.default) };
-    let class = match entry.class {
-        Class::Works => "works".to_owned(),
-        Class::NoMeaning(why) => format!("no meaning here: {why}"),
-        Class::Missing(feature) => format!("missing: {feature}"),
-    };
     let reload = if entry.reloads { "yes" } else { "no" };
     let _ = writeln!(
         page,
-        "| {} | {} | {default} | {} | {reload} | {class} |",
+        "| {} | {} | {default} | {} | {reload} | {} |",
         names.join(", "),
         entry.takes.replace('|', "\\|"),
-        entry.about
+        entry.about,
+        entry.class
     );
 }
