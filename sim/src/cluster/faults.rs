@@ -106,6 +106,17 @@ impl World {
         self.tell(|| format!("the disk of {} fails ({luck}, {after})", NAMES[number]));
     }
 
+    /// One of the next pieces of work with a disk fails.
+    pub(super) fn break_disk(&mut self, number: usize, after: u64) {
+        if self.plan.has_memory() {
+            return;
+        }
+        self.counts.faults += 1;
+        let disk = &self.machines[number].disk;
+        disk.fail_at(disk.points() + after, DiskFault::Error(ErrorKind::Other));
+        self.tell(|| format!("the disk of {} fails soon ({after})", NAMES[number]));
+    }
+
     /// Whether more than one server may be without what it had confirmed: all have lost power.
     pub(super) fn is_recovering(&self) -> bool {
         self.weak.iter().filter(|&&weak| !self.remembers(weak)).count() > 1

@@ -7,8 +7,10 @@
 //! what clients do, `faults` what goes wrong, `checks` what holds, and `history` a checker for
 //! linearizability.
 
+mod changes;
 mod checks;
 mod coups;
+mod doubts;
 mod elections;
 mod fast;
 mod faults;

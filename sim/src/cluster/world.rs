@@ -96,7 +96,7 @@ pub(super) struct World {
     /// Changes of members, where there are any.
     pub(super) moves: Option<Moves>,
     /// Numbers for scenes, where there are any: for the first ones, and for those that came later.
-    pub(super) scenes: [Option<Rng>; 2],
+    pub(super) scenes: [Option<Rng>; 3],
     pub(super) counts: Counts,
     trace: DefaultHasher,
     /// Lines, if somebody wants them.
@@ -390,8 +390,14 @@ impl World {
         self.all().filter(|&number| self.node(number).is_some_and(|node| node.leads(name))).collect()
     }
 
+    /// Between turns somebody may have done something to servers and clocks.
+    fn touch(&self) {
+        self.machines.iter().filter_map(|machine| machine.node.as_ref()).for_each(Node::touch);
+    }
+
     /// Lets turns happen, but no time pass beyond what they take.
     pub(super) fn turns(&mut self, turns: u64) -> Result<(), String> {
+        self.touch();
         for _ in 0..turns {
             if !self.turn()? {
                 break;
@@ -408,6 +414,7 @@ impl World {
     /// Lets everything happen that is due within so many nanoseconds, or until something is the
     /// case.
     pub(super) fn pass_until(&mut self, time: u64, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
+        self.touch();
         let until = self.now + time;
         let mut turns = 0;
         while self.now < until {

@@ -44,6 +44,12 @@ impl Consensus {
 
     /// Members as they count.
     pub(super) fn counting(&self, members: &Members) -> Members {
+        if myelin_stdx::planted::bug(108) && !members.is_joint() {
+            return Members::of(&members.all());
+        }
+        if myelin_stdx::planted::bug(109) {
+            return Members { learners: members.learners.clone(), ..Members::of(&members.all_voters()) };
+        }
         self.rescued.as_ref().map_or_else(|| members.clone(), |few| members.limited_to(few))
     }
 
