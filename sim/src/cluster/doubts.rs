@@ -14,8 +14,13 @@ impl World {
         let by = SECOND / 2 + rng.below(SECOND);
         self.tell(|| format!("what is for {leader} takes {} ms more", by / 1_000_000));
         self.all().for_each(|other| self.network.slow_down(other, leader, by));
-        self.pass(SECOND + rng.below(3 * SECOND))?;
+        // Its group does not rest: what is open of that stands in docs/simulation.md.
+        for _ in 0..2 + rng.below(6) {
+            self.publish_plain(stream, leader);
+            self.pass(SECOND / 4 + rng.below(SECOND / 4))?;
+        }
         self.all().for_each(|other| self.network.cut(leader, other));
+        self.tell(|| format!("nobody hears {leader}"));
         for _ in 0..60 {
             self.pass(SECOND / 20)?;
             if self.publish_at_others(stream, leader, rng)? {

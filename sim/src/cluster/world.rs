@@ -80,6 +80,8 @@ pub(super) struct World {
     /// Turns and words so far: the clock of histories.
     pub(super) events: u64,
     pub(super) machines: Vec<Machine>,
+    /// Names of servers in subjects.
+    peers: Vec<String>,
     pub(super) network: Network,
     pub(super) streams: Vec<StreamModel>,
     pub(super) questions: BTreeMap<u64, Question>,
@@ -126,6 +128,7 @@ impl World {
             held: BTreeSet::new(),
         };
         let machines = (0..plan.size).map(|number| machine(number, &mut rng)).collect();
+        let peers = (0..plan.size).map(|number| peer(number).to_string()).collect();
         let streams = plan.streams.iter().cloned().map(StreamModel::new).collect();
         Self {
             network: Network::new(0, plan.is_ordered, plan.delay),
@@ -135,6 +138,7 @@ impl World {
             now: 0,
             events: 0,
             machines,
+            peers,
             streams,
             questions: BTreeMap::new(),
             asked: 0,
@@ -282,9 +286,10 @@ impl World {
             }
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&letter.subject);
-        let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
-        let to = self.all().find(|&to| named.starts_with(&peer(to).to_string()));
+        let named =
+            [b"_ask_.".as_slice(), b"_answer_."].iter().find_map(|kind| letter.subject.strip_prefix(*kind));
+        let named = named.unwrap_or(&letter.subject);
+        let to = self.peers.iter().position(|peer| named.starts_with(peer.as_bytes()));
         if let Some(to) = to.filter(|&to| to != from) {
             self.post(from, to, letter, false);
         }

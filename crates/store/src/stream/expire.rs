@@ -100,8 +100,8 @@ impl Stream {
     pub fn expire_unsaid(&mut self, now: Timestamp) {
         let due = self.due(now, 100).map(|(due, _)| due).unwrap_or_default();
         let mut catalog = self.shared.catalog_mut();
-        for seq in due {
-            let _ = catalog.remove_range(seq, seq);
+        if let Ok(decided) = catalog.decide_removal(&due) {
+            let _ = catalog.remove_all(&decided);
         }
     }
 
