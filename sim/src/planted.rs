@@ -58,7 +58,7 @@ pub const BUGS: [Bug; 28] = [
 
 /// Bugs of groups, which want a cluster: from 101 on those of the list that replication was
 /// designed by, with its numbers; from 130 on others.
-pub const BUGS_OF_GROUPS: [Bug; 32] = [
+pub const BUGS_OF_GROUPS: [Bug; 33] = [
     bug(101, "a vote leaves before it is durable", "two votes in one term"),
     bug(102, "a leader acknowledges what it alone has written", "an acknowledgement without a majority"),
     bug(103, "a follower applies entries when it appends them", "what is taken back has happened"),
@@ -95,6 +95,7 @@ pub const BUGS_OF_GROUPS: [Bug; 32] = [
     bug(135, "a server that was started votes at once", "a promise that is forgotten"),
     bug(136, "a follower rests with another log than its leader's", "a sleep that nobody ends"),
     bug(137, "the file does not say what was taken back", "what is taken back is there after a start"),
+    bug(138, "an old heartbeat wakes a follower, and nobody asks a leader that rests", "found here"),
 ];
 
 /// Bugs that are to be found in one kind of world.

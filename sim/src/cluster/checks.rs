@@ -166,7 +166,16 @@ impl World {
         let replicated = made.iter().filter(|&&at| self.streams[at].plan.replicas > 1).count();
         // Who leads has just those as members that are there.
         let are_known = groups.iter().all(|(name, places)| members.get(name) == Some(&places.len()));
-        groups.len() > replicated && groups.values().all(is_same) && are_known && made.iter().all(is_whole)
+        // A replica that its disk has damaged gets everything from its leader.
+        let is_well = |number: usize| {
+            let health = self.node(number).and_then(|node| node.jetstream.cluster_health());
+            health.is_some_and(|health| health.streams.is_empty())
+        };
+        groups.len() > replicated
+            && groups.values().all(is_same)
+            && are_known
+            && made.iter().all(is_whole)
+            && (!self.plan.do_disks_fail || self.all().all(is_well))
     }
 
     /// Contents of a stream, which all servers have.

@@ -3,6 +3,9 @@
 
 use myelin_stdx::rng::Rng;
 
+use super::history::Outcome;
+use super::model::Publication;
+use super::node::NAMES;
 use super::scenes::Roles;
 use super::world::{SECOND, World};
 
@@ -14,10 +17,12 @@ impl World {
         let by = SECOND / 2 + rng.below(SECOND);
         self.tell(|| format!("what is for {leader} takes {} ms more", by / 1_000_000));
         self.all().for_each(|other| self.network.slow_down(other, leader, by));
-        // Its group does not rest: what is open of that stands in docs/simulation.md.
+        let does_rest = rng.below(2) == 0;
         for _ in 0..2 + rng.below(6) {
-            self.publish_plain(stream, leader);
-            self.pass(SECOND / 4 + rng.below(SECOND / 4))?;
+            if !does_rest {
+                self.publish_plain(stream, leader);
+            }
+            self.pass(SECOND / 4 + rng.below(SECOND / 2))?;
         }
         self.all().for_each(|other| self.network.cut(leader, other));
         self.tell(|| format!("nobody hears {leader}"));
@@ -46,10 +51,13 @@ impl World {
         let present: Vec<usize> = self.all().filter(|number| !absent.contains(number)).collect();
         self.divide(&present, &absent);
         self.publish_many(stream, *leader, rng.below(6) + 1, 500);
-        self.pass(rng.below(4 * self.plan.delay))?;
+        self.pass_until_answered(SECOND / 2)?;
         self.break_disk(forgetful, rng.below(6));
         self.publish_many(stream, *leader, rng.below(6) + 1, 500);
-        self.pass_until_answered(SECOND / 2)?;
+        self.pass_until(SECOND / 2, |world| world.has_failed(stream, forgetful))?;
+        if self.has_failed(stream, forgetful) {
+            self.damage_last(stream, forgetful);
+        }
         self.pass(rng.below(SECOND))?;
         self.machines[forgetful].disk.heal();
         let others: Vec<usize> = [absent.as_slice(), &[forgetful]].concat();
@@ -60,5 +68,32 @@ impl World {
         }
         self.pass(3 * SECOND + rng.below(8 * SECOND))?;
         self.publish_at_others(stream, *leader, rng).map(drop)
+    }
+
+    /// Whether a stream has failed on a server, and is to be opened anew.
+    fn has_failed(&self, stream: usize, number: usize) -> bool {
+        let live = self.node(number).and_then(|node| node.stream(&self.streams[stream].plan.name));
+        live.is_some_and(|live| live.failure().is_some())
+    }
+
+    /// A disk loses the last message of a stream that is known to be stored, if the server may be
+    /// without it.
+    fn damage_last(&mut self, stream: usize, number: usize) {
+        let is_stored = |one: &&Publication| matches!(one.outcome, Outcome::Stored(_));
+        let last = self.streams[stream].publications.iter().rev().find(is_stored);
+        let Some(payload) = last.map(|one| one.payload.clone()) else { return };
+        if !self.may_lose(number) {
+            return;
+        }
+        self.tell(|| format!("the disk of {} loses {payload}", NAMES[number]));
+        let disk = &self.machines[number].disk;
+        for path in disk.files().into_keys().filter(|path| path.starts_with("/store/streams")) {
+            let content = disk.read_all(&path).unwrap_or_default();
+            let at = content.windows(payload.len()).position(|bytes| bytes == payload.as_bytes());
+            for at in at.into_iter().map(|at| at as u64) {
+                // What cannot be damaged is not there any more.
+                let _ = disk.zero(&path, at..at + payload.len() as u64);
+            }
+        }
     }
 }

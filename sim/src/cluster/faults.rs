@@ -216,6 +216,12 @@ impl World {
         }
     }
 
+    /// Whether a disk may lose what its server has confirmed.
+    pub(super) fn may_lose(&mut self, number: usize) -> bool {
+        self.note_held(number);
+        self.may_forget(number)
+    }
+
     fn may_lose_power(&mut self, number: usize) -> bool {
         self.note_held(number);
         let is_safe = self.plan.is_always_synced && !self.plan.has_memory();

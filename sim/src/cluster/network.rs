@@ -104,7 +104,7 @@ impl Network {
     /// A receiver reads again before `until`: what was put off until then comes now.
     pub(super) fn hasten(&mut self, to: usize, until: u64, now: u64) {
         let is_put_off = |(due, _): &(u64, u64), parcel: &mut Box<Parcel>| *due == until && parcel.to == to;
-        let put_off: Vec<Box<Parcel>> = self
+        let put_off: Vec<_> = self
             .parcels
             .extract_if((until, 0)..=(until, u64::MAX), is_put_off)
             .map(|(_, parcel)| parcel)

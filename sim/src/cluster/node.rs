@@ -328,9 +328,9 @@ impl Node {
     pub(super) fn sleep(&self) -> Option<u64> {
         let Waiting { work, alarm, round } = self.waiting();
         let (now, elapsed) = (self.host.now(), self.host.clock.elapsed());
-        let until = |at: i64| at.saturating_sub(now).unsigned_abs();
+        let until = |at: i64| at.saturating_sub(now).max(0).unsigned_abs();
         let disk = self.disk.0.saturating_sub(elapsed);
-        let round = round.map(|at| until(at.max(now)).max(disk));
+        let round = round.map(|at| until(at).max(disk));
         let watermarks = self.watermarks.0.then(|| self.watermarks.1.saturating_sub(elapsed).max(disk));
         let is_work = work[Part::Syncs as usize] || work[Part::Upkeep as usize];
         [alarm.map(until), round, watermarks, is_work.then_some(disk)].into_iter().flatten().min()
