@@ -1,6 +1,8 @@
 //! Scenes of what a server takes for true that is so no more: support that has ended by when it is
 //! heard of, and messages that a disk has taken and not kept.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use myelin_stdx::rng::Rng;
 
 use super::history::Outcome;
@@ -8,6 +10,15 @@ use super::model::Publication;
 use super::node::NAMES;
 use super::scenes::Roles;
 use super::world::{SECOND, World};
+
+/// Whether disks lose what was confirmed, besides that they fail.
+static DOES_DAMAGE: AtomicBool = AtomicBool::new(false);
+
+/// Has disks of clusters lose what was confirmed from here on, in scenes of disks that fail. What
+/// that finds is open: docs/simulation.md.
+pub fn damage_disks() {
+    DOES_DAMAGE.store(true, Relaxed);
+}
 
 impl World {
     /// Whatever is for a leader takes long, answers to its heartbeats, too. Then nobody hears it any
@@ -55,7 +66,7 @@ impl World {
         self.break_disk(forgetful, rng.below(6));
         self.publish_many(stream, *leader, rng.below(6) + 1, 500);
         self.pass_until(SECOND / 2, |world| world.has_failed(stream, forgetful))?;
-        if self.has_failed(stream, forgetful) {
+        if DOES_DAMAGE.load(Relaxed) && self.has_failed(stream, forgetful) {
             self.damage_last(stream, forgetful);
         }
         self.pass(rng.below(SECOND))?;
@@ -86,10 +97,14 @@ impl World {
             return;
         }
         self.tell(|| format!("the disk of {} loses {payload}", NAMES[number]));
+        let subjects = format!("{}.", self.streams[stream].plan.name);
         let disk = &self.machines[number].disk;
         for path in disk.files().into_keys().filter(|path| path.starts_with("/store/streams")) {
             let content = disk.read_all(&path).unwrap_or_default();
-            let at = content.windows(payload.len()).position(|bytes| bytes == payload.as_bytes());
+            let position =
+                |text: &str| content.windows(text.len()).position(|bytes| bytes == text.as_bytes());
+            // Other streams have messages that are called so.
+            let at = position(&subjects).and_then(|_| position(&payload));
             for at in at.into_iter().map(|at| at as u64) {
                 // What cannot be damaged is not there any more.
                 let _ = disk.zero(&path, at..at + payload.len() as u64);

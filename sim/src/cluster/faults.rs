@@ -11,6 +11,9 @@ use super::world::{SECOND, World};
 /// Nanoseconds before a loss of power of all: news that was told before that survives.
 const BOUND: u64 = 100_000_000;
 
+/// Nanoseconds between two starts of a server whose stream has failed, at least.
+const MENDS_EVERY: u64 = 30 * SECOND;
+
 impl World {
     /// Something goes wrong, or is mended.
     pub(super) fn fault(&mut self) -> Result<(), String> {
@@ -302,7 +305,10 @@ impl World {
                 let failure = |name: &str| node.stream(name).and_then(|live| live.failure());
                 self.streams.iter().any(|model| failure(&model.plan.name).is_some())
             });
-            if has_failed && self.plan.do_disks_fail {
+            // What is damaged is given to it as a whole, if it goes on for long enough.
+            let is_time = self.machines[number].mended + MENDS_EVERY < self.now;
+            if has_failed && self.plan.do_disks_fail && is_time {
+                self.machines[number].mended = self.now;
                 self.kill(number);
                 // What it has in memory may be needed: it goes on until it is not.
                 if self.machines[number].node.is_none() {

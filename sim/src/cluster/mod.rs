@@ -27,6 +27,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use self::doubts::damage_disks;
 pub use self::moves::changes_members;
 use self::plan::LIFETIME;
 use self::world::{SECOND, World};

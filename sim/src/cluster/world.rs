@@ -66,6 +66,8 @@ pub(super) struct Machine {
     rate: u64,
     /// Nanoseconds that each piece of work with the disk takes.
     pub(super) disk_pause: u64,
+    /// When it was started anew because a stream of it had failed.
+    pub(super) mended: u64,
     /// Streams that it had when it last ended.
     pub(super) held: BTreeSet<String>,
 }
@@ -125,6 +127,7 @@ impl World {
             silent_from: 0,
             rate: if plan.do_clocks_drift { 960 + rng.below(81) } else { 1000 },
             disk_pause: 0,
+            mended: 0,
             held: BTreeSet::new(),
         };
         let machines = (0..plan.size).map(|number| machine(number, &mut rng)).collect();
