@@ -21,8 +21,8 @@ pub fn damage_disks() {
 }
 
 impl World {
-    /// Whatever is for a leader takes long, answers to its heartbeats, too. Then nobody hears it any
-    /// more, while answers still come. Others lead, and the first one is asked meanwhile.
+    /// Whatever is for a leader takes long, answers to its heartbeats, too. Then nobody hears it,
+    /// while answers still come. Others lead, and the first one is asked meanwhile.
     pub(super) fn late_support(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
         let leader = roles.leader;
         let by = SECOND / 2 + rng.below(SECOND);

@@ -95,7 +95,7 @@ impl Stream {
         Ok(Expired { removed, markers, more, next })
     }
 
-    /// What has ended by a follower's clock goes, and no entry says so: planted bug 118.
+    /// Removes what has ended by a follower's clock, and no entry says so: planted bug 118.
     #[cfg(planted)]
     pub fn expire_unsaid(&mut self, now: Timestamp) {
         let due = self.due(now, 100).map(|(due, _)| due).unwrap_or_default();
