@@ -66,6 +66,9 @@ fn a_leader_whose_word_that_it_rests_is_lost_leads_on() {
     cluster.pass(1);
     cluster.isolated.clear();
     assert!((0..3).all(|number| cluster.rests(number) == (number == first)), "the others have not heard it");
+    // Less than an election takes.
+    cluster.pass(16);
+    assert!(!cluster.rests(first), "it is asked for a word");
     for _ in 0..160 {
         cluster.pass(1);
         assert_eq!(cluster.leader(), Some(first), "nobody else is elected");
