@@ -20,6 +20,9 @@ struct Args {
     /// Runs clusters of three and five servers, instead of one server.
     #[arg(long)]
     cluster: bool,
+    /// Has disks of clusters lose what was confirmed, too. What that finds is open.
+    #[arg(long)]
+    damage: bool,
     /// The first seed. Without it, one that nobody has chosen.
     #[arg(long)]
     seed: Option<u64>,
@@ -106,6 +109,9 @@ fn find(args: &Args) -> ExitCode {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.damage {
+        myelin_sim::cluster::damage_disks();
+    }
     if args.find {
         return find(&args);
     }

@@ -58,19 +58,35 @@ pub const BUGS: [Bug; 28] = [
 
 /// Bugs of groups, which want a cluster: from 101 on those of the list that replication was
 /// designed by, with its numbers; from 130 on others.
-pub const BUGS_OF_GROUPS: [Bug; 20] = [
+pub const BUGS_OF_GROUPS: [Bug; 33] = [
     bug(101, "a vote leaves before it is durable", "two votes in one term"),
     bug(102, "a leader acknowledges what it alone has written", "an acknowledgement without a majority"),
     bug(103, "a follower applies entries when it appends them", "what is taken back has happened"),
     bug(104, "what was to go, and stays, has lost its lifetime", "truncation forgets expiries"),
     bug(105, "ids of messages that were taken back are duplicates", "truncation forgets ids"),
+    bug(106, "what was to go goes, though that was taken back", "truncation forgets planned removals"),
     bug(107, "entries of an older term are committed by count", "the figure 8 of the paper on Raft"),
+    bug(108, "members that learn count as ones that vote", "a learner that is counted"),
+    bug(109, "one majority of all counts in a change of members", "a joint quorum that is none"),
     bug(110, "a member that may have forgotten what it confirmed votes", "votes of amnesiacs"),
     bug(111, "what an earlier life of a member confirmed counts on", "nats-server issue 7549"),
+    bug(
+        112,
+        "a stream that came as a whole has no image of consumers",
+        "an install that is switched in early",
+    ),
     bug(113, "segments are sealed that may still be taken back", "a seal above the commit"),
+    bug(114, "streams that the meta replica does not know yet are removed", "nats-server issue 7556"),
+    bug(115, "entries behind a change of members are not taken", "nats-server issue 6456"),
+    bug(116, "who is no member any more becomes one by a message", "nats-server issue 8258"),
+    bug(117, "a member whose stream was opened anew votes, whatever it has lost", "nats-server issue 7549"),
+    bug(118, "followers have messages end by their own clocks", "nats-server issue 3596"),
     bug(119, "deliveries and answers to acknowledgements leave before the commit", "nats-server issue 5720"),
     bug(120, "a group rests while a member lacks entries", "a sleep that nobody ends"),
     bug(121, "no time has passed for a member that wakes", "a lease of a dead leader"),
+    bug(122, "what is committed of a batch is released", "a batch that is released in half"),
+    bug(123, "support counts from when its answer comes", "a lease that is counted from its receipt"),
+    bug(124, "a change of members has no step with two majorities", "nats-server issue 7561"),
     bug(130, "publishers of what was taken back get the next answer", "an acknowledgement of what is lost"),
     bug(131, "followers do not note ids of messages", "a duplicate after a change of leaders"),
     bug(132, "votes are not known after a start", "two votes in one term"),
@@ -79,6 +95,7 @@ pub const BUGS_OF_GROUPS: [Bug; 20] = [
     bug(135, "a server that was started votes at once", "a promise that is forgotten"),
     bug(136, "a follower rests with another log than its leader's", "a sleep that nobody ends"),
     bug(137, "the file does not say what was taken back", "what is taken back is there after a start"),
+    bug(138, "an old heartbeat wakes a follower, and nobody asks a leader that rests", "found here"),
 ];
 
 /// Bugs that are to be found in one kind of world.

@@ -41,9 +41,17 @@ fn clusters_keep_what_they_promise() {
 /// Their faults stand in docs/simulation.md.
 #[test]
 fn seeds_that_found_something_stay_well() {
-    for (seed, operations) in
-        [(13, 400), (21, 400), (55, 400), (65, 400), (137, 400), (257, 400), (456, 400), (1000, 400)]
-    {
+    for (seed, operations) in [
+        (13, 400),
+        (21, 400),
+        (55, 400),
+        (65, 400),
+        (137, 400),
+        (257, 400),
+        (456, 400),
+        (536, 400),
+        (1000, 400),
+    ] {
         live(seed, operations);
     }
 }

@@ -153,7 +153,8 @@ impl Liveness {
         let is_heard = self.is_heard(answer, now);
         let Some(of) = self.peers.get_mut(&by).filter(|_| is_heard) else { return };
         if of.is_given_by(answer) {
-            of.counted_until = of.counted_until.max(answer.sent + nanoseconds(COUNTED_ON));
+            let sent = if myelin_stdx::planted::bug(123) { now } else { answer.sent };
+            of.counted_until = of.counted_until.max(sent + nanoseconds(COUNTED_ON));
         } else if answer.epoch > of.epoch {
             of.epoch = answer.epoch;
             of.counted_until = of.counted_until.min(now);

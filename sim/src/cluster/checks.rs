@@ -54,6 +54,36 @@ impl World {
         }
         // Whoever comes back as a member of a group begins anew.
         self.commits.retain(|group, _| present.contains(group));
+        self.check_states()
+    }
+
+    /// Replicas that have come to the same index have the same messages, whenever that was.
+    fn check_states(&mut self) -> Result<(), String> {
+        if self.plan.do_disks_fail {
+            // What cannot be read is not removed at once.
+            return Ok(());
+        }
+        for stream in 0..self.streams.len() {
+            for number in self.all() {
+                let live = self.node(number).and_then(|node| node.stream(&self.streams[stream].plan.name));
+                let Some(live) = live else { continue };
+                let Some(status) = live.group_status() else { continue };
+                let totals = live.reader().state().totals;
+                let found = (totals.messages, totals.first_seq, totals.last_seq);
+                let model = &mut self.streams[stream];
+                // Of what was erased a start finds nothing, though it has yet to hear that this is
+                // committed.
+                let erased = model.deletions.len() as u64;
+                let known = *model.states.entry(status.committed).or_insert(found);
+                let is_near = known.2 == found.2 && known.0.abs_diff(found.0) <= erased;
+                if known != found && !(erased > 0 && is_near) {
+                    let (name, at) = (NAMES[number], status.committed);
+                    return Err(format!(
+                        "S{stream}: {name} has {found:?} at {at}, and another one {known:?}"
+                    ));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -108,12 +138,17 @@ impl World {
     /// Whether each group has one leader, and all of its members the same committed log.
     fn is_current(&self) -> bool {
         let mut groups: BTreeMap<String, Vec<(u64, u64, bool, RaftRole)>> = BTreeMap::new();
+        let mut members: BTreeMap<String, usize> = BTreeMap::new();
         for number in self.all() {
             let Some(node) = self.node(number) else { return false };
             for view in node.groups() {
                 let status = view.status;
                 let place = (status.last, status.committed, status.is_amnesiac, status.role);
-                groups.entry(format!("{} {}", view.account, view.name)).or_default().push(place);
+                let name = format!("{} {}", view.account, view.name);
+                if status.role == RaftRole::Leader {
+                    members.insert(name.clone(), status.members.len());
+                }
+                groups.entry(name).or_default().push(place);
             }
         }
         let is_same = |places: &Vec<(u64, u64, bool, RaftRole)>| {
@@ -129,7 +164,18 @@ impl World {
             has.count() == model.wanted && self.leading(at).len() == 1
         };
         let replicated = made.iter().filter(|&&at| self.streams[at].plan.replicas > 1).count();
-        groups.len() > replicated && groups.values().all(is_same) && made.iter().all(is_whole)
+        // Who leads has just those as members that are there.
+        let are_known = groups.iter().all(|(name, places)| members.get(name) == Some(&places.len()));
+        // A replica that its disk has damaged gets everything from its leader.
+        let is_well = |number: usize| {
+            let health = self.node(number).and_then(|node| node.jetstream.cluster_health());
+            health.is_some_and(|health| health.streams.is_empty())
+        };
+        groups.len() > replicated
+            && groups.values().all(is_same)
+            && are_known
+            && made.iter().all(is_whole)
+            && (!self.plan.do_disks_fail || self.all().all(is_well))
     }
 
     /// Contents of a stream, which all servers have.

@@ -11,6 +11,9 @@ use super::world::{SECOND, World};
 /// Nanoseconds before a loss of power of all: news that was told before that survives.
 const BOUND: u64 = 100_000_000;
 
+/// Nanoseconds between two starts of a server whose stream has failed, at least.
+const MENDS_EVERY: u64 = 30 * SECOND;
+
 impl World {
     /// Something goes wrong, or is mended.
     pub(super) fn fault(&mut self) -> Result<(), String> {
@@ -104,6 +107,17 @@ impl World {
             _ => disk.fail_at(disk.points() + after, DiskFault::Error(ErrorKind::Other)),
         }
         self.tell(|| format!("the disk of {} fails ({luck}, {after})", NAMES[number]));
+    }
+
+    /// One of the next pieces of work with a disk fails.
+    pub(super) fn break_disk(&mut self, number: usize, after: u64) {
+        if self.plan.has_memory() {
+            return;
+        }
+        self.counts.faults += 1;
+        let disk = &self.machines[number].disk;
+        disk.fail_at(disk.points() + after, DiskFault::Error(ErrorKind::Other));
+        self.tell(|| format!("the disk of {} fails soon ({after})", NAMES[number]));
     }
 
     /// Whether more than one server may be without what it had confirmed: all have lost power.
@@ -205,6 +219,12 @@ impl World {
         }
     }
 
+    /// Whether a disk may lose what its server has confirmed.
+    pub(super) fn may_lose(&mut self, number: usize) -> bool {
+        self.note_held(number);
+        self.may_forget(number)
+    }
+
     fn may_lose_power(&mut self, number: usize) -> bool {
         self.note_held(number);
         let is_safe = self.plan.is_always_synced && !self.plan.has_memory();
@@ -285,7 +305,10 @@ impl World {
                 let failure = |name: &str| node.stream(name).and_then(|live| live.failure());
                 self.streams.iter().any(|model| failure(&model.plan.name).is_some())
             });
-            if has_failed && self.plan.do_disks_fail {
+            // What is damaged is given to it as a whole, if it goes on for long enough.
+            let is_time = self.machines[number].mended + MENDS_EVERY < self.now;
+            if has_failed && self.plan.do_disks_fail && is_time {
+                self.machines[number].mended = self.now;
                 self.kill(number);
                 // What it has in memory may be needed: it goes on until it is not.
                 if self.machines[number].node.is_none() {

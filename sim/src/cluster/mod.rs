@@ -7,8 +7,10 @@
 //! what clients do, `faults` what goes wrong, `checks` what holds, and `history` a checker for
 //! linearizability.
 
+mod changes;
 mod checks;
 mod coups;
+mod doubts;
 mod elections;
 mod fast;
 mod faults;
@@ -25,6 +27,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use self::doubts::damage_disks;
 pub use self::moves::changes_members;
 use self::plan::LIFETIME;
 use self::world::{SECOND, World};

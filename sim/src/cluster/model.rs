@@ -83,6 +83,8 @@ pub(super) struct StreamModel {
     pub(super) deleted: BTreeSet<u64>,
     /// A fast batch that goes on.
     pub(super) fast: Option<OpenFast>,
+    /// Messages, the first and the last one, that replicas have at an index of their group's log.
+    pub(super) states: BTreeMap<u64, (u64, u64, u64)>,
     /// With the times at which they were told.
     facts: Vec<(u64, Fact)>,
     /// Whether some of them were taken back.
@@ -115,6 +117,7 @@ impl StreamModel {
             deletions: BTreeSet::new(),
             deleted: BTreeSet::new(),
             fast: None,
+            states: BTreeMap::new(),
             facts: Vec::new(),
             has_lost: false,
         }
@@ -192,6 +195,8 @@ impl StreamModel {
     pub(super) fn forget_since(&mut self, time: u64) {
         self.has_lost = true;
         self.fast = None;
+        // Others are given out under their indexes.
+        self.states.clear();
         while let Some((_, fact)) = self.facts.pop_if(|(told, _)| *told >= time) {
             match fact {
                 Fact::Stored(name) => {

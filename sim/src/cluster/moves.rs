@@ -68,8 +68,13 @@ impl World {
         }
     }
 
+    /// Whether streams may have one replica for a while.
+    pub(super) fn can_be_alone(&self) -> bool {
+        self.moves.as_ref().is_some_and(|moves| moves.can_be_alone)
+    }
+
     /// Asks for a stream to have so many replicas.
-    fn scale(&mut self, stream: usize, replicas: usize, is_last: bool) {
+    pub(super) fn scale(&mut self, stream: usize, replicas: usize, is_last: bool) {
         let Some(home) = self.home() else { return };
         let to = self.running();
         let model = &mut self.streams[stream];
@@ -82,7 +87,7 @@ impl World {
     }
 
     /// Asks for a stream to leave a server for another one, if it is there.
-    fn leave(&mut self, stream: usize, server: usize) {
+    pub(super) fn leave(&mut self, stream: usize, server: usize) {
         let Some(home) = self.home() else { return };
         let (to, name) = (self.running(), &self.streams[stream].plan.name);
         let api = format!("$JS.API.STREAM.PEER.REMOVE.{name}");

@@ -22,7 +22,7 @@ pub(super) struct Parcel {
 #[derive(Debug, Default)]
 pub(super) struct Network {
     /// By when they arrive, and in the order in which they were sent.
-    parcels: BTreeMap<(u64, u64), Parcel>,
+    parcels: BTreeMap<(u64, u64), Box<Parcel>>,
     sent: u64,
     /// When the last one of a link and account arrives, where order is kept.
     latest: BTreeMap<(usize, usize, usize), u64>,
@@ -56,21 +56,27 @@ impl Network {
             return;
         }
         // A client's words come once, or never.
-        let copies = if !is_client && luck < 2 * loss { 2 } else { 1 };
-        for _ in 0..copies {
-            let extra = self.slow.get(&(from, to)).copied().unwrap_or(0);
-            let delay = if from == to { 0 } else { rng.below(self.delay) + extra };
-            let mut due = now + delay;
-            // Pieces of a stream come over one connection: no consensus makes up for their order.
-            let is_bulk = parcel.letter.account == BULK;
-            if self.is_ordered || is_client || is_bulk {
-                let latest = self.latest.entry((from, to, parcel.letter.account)).or_default();
-                due = due.max(*latest);
-                *latest = due;
-            }
-            self.sent += 1;
-            self.parcels.insert((due, self.sent), parcel.clone());
+        if !is_client && luck < 2 * loss {
+            self.put(rng, now, Box::new(parcel.clone()));
         }
+        self.put(rng, now, Box::new(parcel));
+    }
+
+    fn put(&mut self, rng: &mut Rng, now: u64, parcel: Box<Parcel>) {
+        let Parcel { from, to, .. } = *parcel;
+        let is_client = parcel.letter.account == CLIENTS;
+        let extra = self.slow.get(&(from, to)).copied().unwrap_or(0);
+        let delay = if from == to { 0 } else { rng.below(self.delay) + extra };
+        let mut due = now + delay;
+        // Pieces of a stream come over one connection: no consensus makes up for their order.
+        let is_bulk = parcel.letter.account == BULK;
+        if self.is_ordered || is_client || is_bulk {
+            let latest = self.latest.entry((from, to, parcel.letter.account)).or_default();
+            due = due.max(*latest);
+            *latest = due;
+        }
+        self.sent += 1;
+        self.parcels.insert((due, self.sent), parcel);
     }
 
     pub(super) fn is_cut(&self, from: usize, to: usize) -> bool {
@@ -83,22 +89,22 @@ impl Network {
     }
 
     /// The next letter that has arrived. One that is cut off meanwhile is lost.
-    pub(super) fn take(&mut self, now: u64) -> Option<Parcel> {
+    pub(super) fn take(&mut self, now: u64) -> Option<Box<Parcel>> {
         let first = self.parcels.first_entry().filter(|first| first.key().0 <= now)?;
         let parcel = first.remove();
         (!self.is_cut(parcel.from, parcel.to)).then_some(parcel)
     }
 
     /// Puts a letter back that its receiver does not read yet.
-    pub(super) fn put_off(&mut self, until: u64, parcel: Parcel) {
+    pub(super) fn put_off(&mut self, until: u64, parcel: Box<Parcel>) {
         self.sent += 1;
         self.parcels.insert((until, self.sent), parcel);
     }
 
     /// A receiver reads again before `until`: what was put off until then comes now.
     pub(super) fn hasten(&mut self, to: usize, until: u64, now: u64) {
-        let is_put_off = |(due, _): &(u64, u64), parcel: &mut Parcel| *due == until && parcel.to == to;
-        let put_off: Vec<Parcel> = self
+        let is_put_off = |(due, _): &(u64, u64), parcel: &mut Box<Parcel>| *due == until && parcel.to == to;
+        let put_off: Vec<_> = self
             .parcels
             .extract_if((until, 0)..=(until, u64::MAX), is_put_off)
             .map(|(_, parcel)| parcel)

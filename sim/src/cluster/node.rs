@@ -1,6 +1,7 @@
 //! One server of a simulated cluster: broker, JetStream with its API and its members of groups.
 //! Its threads are parts that go on when the seed says so; what it sends leaves as letters.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -103,9 +104,37 @@ enum Part {
 }
 
 impl Part {
+    const ALL: [Self; PARTS] = [
+        Self::Flush,
+        Self::Mail,
+        Self::Wakes,
+        Self::Api,
+        Self::Answers,
+        Self::Reads,
+        Self::Upkeep,
+        Self::Due,
+        Self::Syncs,
+        Self::Alarms,
+        Self::Round,
+        Self::Watermarks,
+    ];
+
     fn needs_disk(self) -> bool {
         matches!(self, Self::Syncs | Self::Round | Self::Upkeep | Self::Watermarks)
     }
+}
+
+/// Work that waits in a server, as long as nobody does anything there.
+///
+/// Perf: who goes on next is drawn some hundred thousand times in a run, of servers that mostly
+/// were not touched since the last time.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// Whether there is work for each part that waits for no time.
+    work: [bool; PARTS],
+    /// The times of day at which an alarm goes off, and at which a round is due.
+    alarm: Option<i64>,
+    round: Option<i64>,
 }
 
 /// The server.
@@ -119,6 +148,8 @@ pub(super) struct Node {
     outbox: Outbox,
     /// Letters of other servers to whoever leads the meta group: they do not leave again.
     received: Vec<Letter>,
+    /// Known while nobody has done anything here.
+    waiting: Cell<Option<Waiting>>,
     /// Whether something has changed since the watermarks were written, and when that was.
     watermarks: (bool, u64),
     /// Until when the disk is busy, on the clock that only goes forward; and how long each piece of
@@ -186,6 +217,7 @@ impl Node {
             accounts,
             outbox,
             received,
+            waiting: Cell::new(None),
             watermarks,
             disk,
             ended,
@@ -195,6 +227,7 @@ impl Node {
 
     /// A letter has come.
     pub(super) fn receive(&mut self, letter: &Letter) {
+        self.touch();
         let Letter { account, subject, reply, headers, payload } = letter;
         if *account != CLIENTS && subject.starts_with(META) {
             self.received.push(letter.clone());
@@ -240,17 +273,18 @@ impl Node {
         self.jetstream.groups().unwrap_or_default()
     }
 
-    /// The threads that have something to do.
-    fn ready(&self) -> ([Part; PARTS], usize) {
+    /// Somebody may have done something here, or set the time of day.
+    pub(super) fn touch(&self) {
+        self.waiting.set(None);
+    }
+
+    fn waiting(&self) -> Waiting {
+        if let Some(known) = self.waiting.get() {
+            return known;
+        }
         let host = &self.host;
-        let is_disk_free = self.disk.0 <= host.clock.elapsed();
-        let (mut ready, mut count) = ([Part::Flush; PARTS], 0);
-        let mut add = |part: Part, is_ready: bool| {
-            if is_ready && (is_disk_free || !part.needs_disk()) {
-                ready[count] = part;
-                count += 1;
-            }
-        };
+        let mut work = [false; PARTS];
+        let mut add = |part: Part, is_there: bool| work[part as usize] = is_there;
         add(Part::Flush, self.shard.is_dirty());
         add(Part::Mail, host.mail.len() > 0);
         add(Part::Wakes, host.wakes.len() > 0);
@@ -260,9 +294,28 @@ impl Node {
         add(Part::Upkeep, host.upkeep.len() > 0);
         add(Part::Due, host.due.len() > 0);
         add(Part::Syncs, host.syncs.len() > 0);
-        add(Part::Alarms, host.next_alarm().is_some_and(|at| at <= host.now()));
-        add(Part::Round, self.round_due() == Some(Duration::ZERO));
-        add(Part::Watermarks, self.watermarks.0 && self.watermarks.1 <= host.clock.elapsed());
+        let round = self.jetstream.journal().next_due(host.now().unsigned_abs());
+        let at = |wait: Duration| host.now().saturating_add(wait.as_nanos().try_into().unwrap_or(i64::MAX));
+        let waiting = Waiting { work, alarm: host.next_alarm(), round: round.map(at) };
+        self.waiting.set(Some(waiting));
+        waiting
+    }
+
+    /// The threads that have something to do.
+    fn ready(&self) -> ([Part; PARTS], usize) {
+        let Waiting { mut work, alarm, round } = self.waiting();
+        let (now, elapsed) = (self.host.now(), self.host.clock.elapsed());
+        work[Part::Alarms as usize] = alarm.is_some_and(|at| at <= now);
+        work[Part::Round as usize] = round.is_some_and(|at| at <= now);
+        work[Part::Watermarks as usize] = self.watermarks.0 && self.watermarks.1 <= elapsed;
+        let is_disk_free = self.disk.0 <= elapsed;
+        let (mut ready, mut count) = ([Part::Flush; PARTS], 0);
+        for part in Part::ALL {
+            if work[part as usize] && (is_disk_free || !part.needs_disk()) {
+                ready[count] = part;
+                count += 1;
+            }
+        }
         (ready, count)
     }
 
@@ -271,20 +324,16 @@ impl Node {
         self.ended.is_none() && self.ready().1 > 0
     }
 
-    fn round_due(&self) -> Option<Duration> {
-        self.jetstream.journal().next_due(self.host.now().unsigned_abs())
-    }
-
     /// How long all threads wait, if nothing comes from outside.
     pub(super) fn sleep(&self) -> Option<u64> {
-        let host = &self.host;
-        let until = |at: i64| at.saturating_sub(host.now()).unsigned_abs();
-        let disk = self.disk.0.saturating_sub(host.clock.elapsed());
-        let round = self.round_due().map(|due| u64::try_from(due.as_nanos()).unwrap_or(u64::MAX).max(disk));
-        let watermarks =
-            self.watermarks.0.then(|| self.watermarks.1.saturating_sub(host.clock.elapsed()).max(disk));
-        let work = (host.syncs.len() + host.upkeep.len() > 0).then_some(disk);
-        [host.next_alarm().map(until), round, watermarks, work].into_iter().flatten().min()
+        let Waiting { work, alarm, round } = self.waiting();
+        let (now, elapsed) = (self.host.now(), self.host.clock.elapsed());
+        let until = |at: i64| at.saturating_sub(now).max(0).unsigned_abs();
+        let disk = self.disk.0.saturating_sub(elapsed);
+        let round = round.map(|at| until(at).max(disk));
+        let watermarks = self.watermarks.0.then(|| self.watermarks.1.saturating_sub(elapsed).max(disk));
+        let is_work = work[Part::Syncs as usize] || work[Part::Upkeep as usize];
+        [alarm.map(until), round, watermarks, is_work.then_some(disk)].into_iter().flatten().min()
     }
 
     /// Lets one of the threads go on that have something to do. `None`: all of them wait.
@@ -295,6 +344,7 @@ impl Node {
         }
         let part = ready[rng.below(count as u64) as usize];
         self.watermarks.0 |= part != Part::Watermarks;
+        self.touch();
         self.run(part, rng);
         if part.needs_disk() {
             self.disk.0 = self.host.clock.elapsed() + self.disk.1;

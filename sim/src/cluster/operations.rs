@@ -416,8 +416,9 @@ impl World {
         for (at, &name) in names.iter().enumerate() {
             let seq = last + 1 + at as u64 - names.len() as u64;
             let before = model.publications[name].outcome;
-            // Ids are read from the messages that are there.
-            let may_forget = |other: u64| self.counts.deaths > 0 && model.may_go(other);
+            // Ids are read from the messages that are there, also when a stream is opened anew.
+            let is_anew = self.counts.deaths > 0 || self.plan.do_disks_fail;
+            let may_forget = |other: u64| is_anew && model.may_go(other);
             let is_other = matches!(before, Outcome::Stored(other) if other != seq && !may_forget(other));
             let one = &mut model.publications[name];
             one.outcome = Outcome::Stored(seq);

@@ -9,8 +9,8 @@ use myelin_stdx::rng::Rng;
 use super::plan::{ClusterPlan, LIFETIME};
 use super::world::{SECOND, World};
 
-/// Tell the numbers of scenes, and of those that came later, from the others.
-const SCENES: [u64; 2] = [0x7363_656e, 0x006c_6174_6572];
+/// Tell the numbers of scenes, of those that came later, and of the last ones, from the others.
+const SCENES: [u64; 3] = [0x7363_656e, 0x006c_6174_6572, 0x006c_6173_7465];
 /// One operation in so many is followed by a scene.
 const RATE: u64 = 50;
 /// Bytes of one message of a batch that is more than an entry of the log holds.
@@ -29,16 +29,19 @@ type Play = fn(&mut World, usize, &Roles, &mut Rng) -> Result<(), String>;
 
 impl World {
     /// Numbers for scenes, where there are any.
-    pub(super) fn draw_scenes(seed: u64, plan: &ClusterPlan) -> [Option<Rng>; 2] {
-        SCENES.map(|scenes| {
+    pub(super) fn draw_scenes(seed: u64, plan: &ClusterPlan) -> [Option<Rng>; 3] {
+        let (changes, fails) = (super::changes_members(seed), plan.do_disks_fail);
+        let [first, later, last] = SCENES.map(|scenes| {
             let mut rng = Rng::seeded(seed ^ scenes);
-            (rng.below(2) == 0 && !super::changes_members(seed) && !plan.do_disks_fail).then_some(rng)
-        })
+            (rng.below(2) == 0).then_some(rng)
+        });
+        let is_usual = !changes && !fails;
+        [first.filter(|_| is_usual), later.filter(|_| is_usual), last.filter(|_| !(changes && fails))]
     }
 
     /// Now and then a stream is in a scene.
     pub(super) fn scene(&mut self) -> Result<(), String> {
-        for (at, play) in [Self::play_first, Self::play_later].into_iter().enumerate() {
+        for (at, play) in [Self::play_first, Self::play_later, Self::play_last].into_iter().enumerate() {
             let Some(mut rng) = self.scenes[at].take() else { continue };
             let played = if rng.below(RATE) == 0 { self.play(&mut rng, play) } else { Ok(()) };
             self.scenes[at] = Some(rng);
@@ -53,12 +56,14 @@ impl World {
             return Ok(());
         }
         self.heal()?;
+        self.end_moves()?;
         self.settle()?;
         let Some(roles) = self.roles(stream, rng) else { return Ok(()) };
         play(self, stream, &roles, rng)?;
         let nap = rng.below(3 * SECOND);
         self.pass(nap)?;
         self.heal()?;
+        self.end_moves()?;
         self.settle()?;
         (0..self.streams.len()).try_for_each(|stream| self.check_contents(stream).map(drop))?;
         self.network.loss = self.plan.loss;
@@ -87,6 +92,18 @@ impl World {
             _ if self.streams[stream].plan.has_lifetimes => self.vain_end(stream, roles, rng),
             _ if roles.confirming.len() > 1 => self.late_confirmation(stream, roles, rng),
             _ => self.short_reigns(stream, roles, rng),
+        }
+    }
+
+    /// Plays one of the last scenes, which depend on what goes wrong in a seed besides.
+    fn play_last(&mut self, stream: usize, roles: &Roles, rng: &mut Rng) -> Result<(), String> {
+        let luck = rng.below(4);
+        self.tell(|| format!("last scene {luck} of S{stream}"));
+        match luck {
+            0 if self.moves.is_some() => self.absent_leaver(stream, roles, rng),
+            _ if self.moves.is_some() => self.divided_change(stream, roles, rng),
+            _ if self.plan.do_disks_fail => self.failed_confirmation(stream, roles, rng),
+            _ => self.late_support(stream, roles, rng),
         }
     }
 
@@ -243,9 +260,10 @@ impl World {
         self.publish_many(stream, leader, 1 + rng.below(8), 500);
         self.pass(LIFETIME * SECOND - rng.below(2 * SECOND))?;
         let others: Vec<usize> = self.all().filter(|&number| number != leader).collect();
+        let mut behind = Vec::new();
         for &other in &others {
-            // They have the right time again when the scene ends.
             let by = (6 * SECOND + rng.below(4 * SECOND)).cast_signed();
+            behind.push((other, by));
             self.machines[other].clock.jump(-by);
             self.machines[other].node.iter().for_each(|node| node.host.ring_all());
         }
@@ -259,7 +277,10 @@ impl World {
         self.network.heal();
         self.pass(rng.below(SECOND))?;
         self.prefer(stream, leader);
-        self.pass(3 * LIFETIME * SECOND)
+        self.pass(3 * LIFETIME * SECOND)?;
+        // Of several such scenes the last one would find them behind by more than a message lives.
+        behind.into_iter().for_each(|(other, by)| self.machines[other].clock.jump(by));
+        Ok(())
     }
 
     /// A server's disk does nothing for so long.

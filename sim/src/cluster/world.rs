@@ -66,6 +66,8 @@ pub(super) struct Machine {
     rate: u64,
     /// Nanoseconds that each piece of work with the disk takes.
     pub(super) disk_pause: u64,
+    /// When it was started anew because a stream of it had failed.
+    pub(super) mended: u64,
     /// Streams that it had when it last ended.
     pub(super) held: BTreeSet<String>,
 }
@@ -80,6 +82,8 @@ pub(super) struct World {
     /// Turns and words so far: the clock of histories.
     pub(super) events: u64,
     pub(super) machines: Vec<Machine>,
+    /// Names of servers in subjects.
+    peers: Vec<String>,
     pub(super) network: Network,
     pub(super) streams: Vec<StreamModel>,
     pub(super) questions: BTreeMap<u64, Question>,
@@ -96,7 +100,7 @@ pub(super) struct World {
     /// Changes of members, where there are any.
     pub(super) moves: Option<Moves>,
     /// Numbers for scenes, where there are any: for the first ones, and for those that came later.
-    pub(super) scenes: [Option<Rng>; 2],
+    pub(super) scenes: [Option<Rng>; 3],
     pub(super) counts: Counts,
     trace: DefaultHasher,
     /// Lines, if somebody wants them.
@@ -123,9 +127,11 @@ impl World {
             silent_from: 0,
             rate: if plan.do_clocks_drift { 960 + rng.below(81) } else { 1000 },
             disk_pause: 0,
+            mended: 0,
             held: BTreeSet::new(),
         };
         let machines = (0..plan.size).map(|number| machine(number, &mut rng)).collect();
+        let peers = (0..plan.size).map(|number| peer(number).to_string()).collect();
         let streams = plan.streams.iter().cloned().map(StreamModel::new).collect();
         Self {
             network: Network::new(0, plan.is_ordered, plan.delay),
@@ -135,6 +141,7 @@ impl World {
             now: 0,
             events: 0,
             machines,
+            peers,
             streams,
             questions: BTreeMap::new(),
             asked: 0,
@@ -282,9 +289,10 @@ impl World {
             }
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&letter.subject);
-        let named = text.trim_start_matches("_ask_.").trim_start_matches("_answer_.");
-        let to = self.all().find(|&to| named.starts_with(&peer(to).to_string()));
+        let named =
+            [b"_ask_.".as_slice(), b"_answer_."].iter().find_map(|kind| letter.subject.strip_prefix(*kind));
+        let named = named.unwrap_or(&letter.subject);
+        let to = self.peers.iter().position(|peer| named.starts_with(peer.as_bytes()));
         if let Some(to) = to.filter(|&to| to != from) {
             self.post(from, to, letter, false);
         }
@@ -390,8 +398,14 @@ impl World {
         self.all().filter(|&number| self.node(number).is_some_and(|node| node.leads(name))).collect()
     }
 
+    /// Between turns somebody may have done something to servers and clocks.
+    fn touch(&self) {
+        self.machines.iter().filter_map(|machine| machine.node.as_ref()).for_each(Node::touch);
+    }
+
     /// Lets turns happen, but no time pass beyond what they take.
     pub(super) fn turns(&mut self, turns: u64) -> Result<(), String> {
+        self.touch();
         for _ in 0..turns {
             if !self.turn()? {
                 break;
@@ -408,6 +422,7 @@ impl World {
     /// Lets everything happen that is due within so many nanoseconds, or until something is the
     /// case.
     pub(super) fn pass_until(&mut self, time: u64, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
+        self.touch();
         let until = self.now + time;
         let mut turns = 0;
         while self.now < until {

@@ -44,7 +44,25 @@ impl Consensus {
 
     /// Members as they count.
     pub(super) fn counting(&self, members: &Members) -> Members {
+        if myelin_stdx::planted::bug(108) && !members.is_joint() {
+            return Members::of(&members.all());
+        }
+        if myelin_stdx::planted::bug(109) {
+            return Members { learners: members.learners.clone(), ..Members::of(&members.all_voters()) };
+        }
         self.rescued.as_ref().map_or_else(|| members.clone(), |few| members.limited_to(few))
+    }
+
+    /// Whoever says something learns: planted bug 116.
+    #[cfg(planted)]
+    pub(super) fn let_in(&mut self, peer: Peer) -> Result<(), Broken> {
+        if self.node.raft.prs().get(peer.number()).is_some() {
+            return Ok(());
+        }
+        let from = self.counting(&self.members);
+        let learners = [&from.learners[..], &[peer]].concat();
+        let to = Members { learners, ..from.clone() };
+        self.change_library(&from, &to)
     }
 
     fn change_library(&mut self, from: &Members, to: &Members) -> Result<(), Broken> {

@@ -280,6 +280,10 @@ impl Consensus {
     /// The member has failed.
     pub fn step(&mut self, message: RaftMessage) -> Result<(), Broken> {
         self.check()?;
+        #[cfg(planted)]
+        if myelin_stdx::planted::bug(116) && self.role() == RaftRole::Leader {
+            self.let_in(message.from)?;
+        }
         if !self.is_welcome(&message) {
             return Ok(());
         }

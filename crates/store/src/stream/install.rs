@@ -243,7 +243,7 @@ impl InstallTarget {
         }
         self.stream.flush()?;
         settle()?;
-        if let Some(image) = self.consumers.draw_image() {
+        if let Some(image) = self.consumers.draw_image().filter(|_| !myelin_stdx::planted::bug(112)) {
             self.consumers.image_written(image.write()).map_err(StoreError::from_io)?;
         }
         Ok(())

@@ -278,7 +278,15 @@ impl GroupMember {
         if self.consensus.role() == RaftRole::Leader {
             self.elected = self.consensus.term();
         }
+        let mut is_behind_change = false;
         for entry in &ready.append {
+            if is_behind_change && myelin_stdx::planted::bug(115) {
+                let RaftEntry { index, term, .. } = *entry;
+                self.append(&RaftEntry { index, term, data: Bytes::new() }, stream, (now, &mut *effects))?;
+                continue;
+            }
+            is_behind_change |=
+                cfg!(planted) && entry.data.windows(13).any(|bytes| bytes == b"group.members");
             self.append(entry, stream, (now, &mut *effects))?;
         }
         if let Some(commit) = ready.commit {

@@ -145,11 +145,20 @@ impl StreamCore {
     /// When a follower has something to do: memory to give back, and lifetimes to look for.
     pub(super) fn next_due_of_follower(&self) -> Option<Timestamp> {
         let lifetimes = self.next.maintenance.filter(|_| self.next.lifetimes.goes_on);
+        #[cfg(planted)]
+        if myelin_stdx::planted::bug(118) {
+            let expiry = self.store.next_expiry().ok().flatten();
+            return [self.next.job, self.next.tidying, lifetimes, expiry].into_iter().flatten().min();
+        }
         [self.next.job, self.next.tidying, lifetimes].into_iter().flatten().min()
     }
 
     /// Does a slice of that.
     pub(super) fn run_due_of_follower(&mut self, now: Timestamp, effects: &mut Effects) {
+        #[cfg(planted)]
+        if myelin_stdx::planted::bug(118) {
+            self.store.expire_unsaid(now);
+        }
         if self.next.lifetimes.goes_on && self.next.maintenance.is_some_and(|at| at <= now) {
             self.next.maintenance = self.run_lifetimes(now);
         }

@@ -26,6 +26,10 @@ const DAMAGED_WAITS: u64 = 600;
 /// does not stand for election: as many as an idle leader has before it rests.
 const MISSES_AFTER: u64 = 20;
 
+/// Ticks without a word of a leader after which a member that may stand for election asks for one,
+/// and as many later again: two heartbeats, and half of what an election takes.
+const MISSES_WORD_AFTER: u64 = 5;
+
 /// Whether a member may lead.
 #[derive(Debug, Default)]
 pub(super) struct Candidacy {
@@ -132,6 +136,13 @@ impl Candidacy {
         misses
     }
 
+    /// Time has passed for a follower that may stand for election, and whose leader's server is
+    /// there. Answers whether it asks the leader for a word.
+    pub(super) fn misses_word(&mut self) -> bool {
+        self.unheard += 1;
+        self.unheard.is_multiple_of(MISSES_WORD_AFTER)
+    }
+
     /// Whether support for its leader's server still keeps it from elections.
     pub(super) fn is_bound(&self) -> bool {
         self.held <= HELD_BACK
@@ -161,6 +172,15 @@ mod tests {
         assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()), "it has heard of one");
         assert!(candidacy.misses_leader());
         assert!((1..MISSES_AFTER).all(|_| !candidacy.misses_leader()), "it has asked");
+    }
+
+    #[test]
+    fn a_follower_asks_its_leader_for_a_word_before_it_stands_for_election() {
+        let mut candidacy = Candidacy::new(true, false, false);
+        let mut asks = |ticks: u64| (0..ticks).filter(|_| candidacy.misses_word()).count();
+        assert_eq!([asks(MISSES_WORD_AFTER - 1), asks(1), asks(2 * MISSES_WORD_AFTER)], [0, 1, 2]);
+        candidacy.hear_leader();
+        assert!((1..MISSES_WORD_AFTER).all(|_| !candidacy.misses_word()), "it has heard of it");
     }
 
     #[test]

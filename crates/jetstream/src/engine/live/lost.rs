@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::LiveStream;
 use myelin_broker::Level;
 use myelin_jsapi::api::info;
-use myelin_store::{Lost, Seq, StreamId, StreamReport};
+use myelin_store::{Lost, Notice, Seq, StreamId, StreamReport};
 
 /// Sequences in one answer, at most. The log has all of them.
 const LISTED: usize = 1000;
@@ -21,7 +21,11 @@ impl LiveStream {
         // Before anybody could be told.
         let met = self.reader().met_damage();
         met.iter().for_each(|lost| self.log_lost(&words(lost, id)));
-        if !report.lost.is_empty() || !met.is_empty() {
+        // An entry of a group's log that nobody had released has no message that is known, and may
+        // have been confirmed: others are not to get what is left of it.
+        let lacks_entries = self.consumers.is_of_group()
+            && report.notices.iter().any(|notice| matches!(notice, Notice::DamagedEntries { .. }));
+        if !report.lost.is_empty() || !met.is_empty() || lacks_entries {
             self.note_damage();
         }
     }

@@ -381,7 +381,10 @@ impl LiveStream {
         let is_amnesiac = joined.amnesia.is_some();
         let opened = open(core, is_amnesiac).and_then(|member| {
             let (term, index) = confirmed;
-            let has_it = is_amnesiac || index == 0 || member.consensus().has_entry(index, term);
+            let has_it = is_amnesiac
+                || index == 0
+                || member.consensus().has_entry(index, term)
+                || myelin_stdx::planted::bug(117);
             Ok((has_it, if has_it { member } else { open(core, true)? }))
         });
         match opened {

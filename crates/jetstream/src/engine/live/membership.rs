@@ -21,16 +21,6 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// Whether a member that rests has something to do because of it. The answer to a last heartbeat is
-/// none.
-fn wakes(event: &MemberEvent) -> bool {
-    match event {
-        MemberEvent::Message(.., message) => message.kind != RaftMessageKind::HeartbeatAnswer,
-        MemberEvent::Tick | MemberEvent::Rest(..) | MemberEvent::Lapsed(_) => false,
-        _ => true,
-    }
-}
-
 /// Terms on which a stream becomes a member of its group.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct JoinTerms {
@@ -233,7 +223,7 @@ impl JoinedMember {
         end: Option<RestWord>,
         now: Timestamp,
     ) -> Result<(), MemberFailed> {
-        if wakes(&event) && self.resting.end() {
+        if self.wakes(&event) && self.resting.end() {
             self.member.consensus_mut().wake(false)?;
         }
         match event {
@@ -275,6 +265,26 @@ impl JoinedMember {
             MemberEvent::Stand => {}
         }
         Ok(())
+    }
+
+    /// Whether something happens in the group with an event, so that whoever rests does so no more:
+    /// with the answer to a last heartbeat nothing does.
+    ///
+    /// A heartbeat without news may have been sent before its leader said that it rests: woken by
+    /// that, this member would hear nothing more, and elect another one.
+    fn wakes(&self, event: &MemberEvent) -> bool {
+        let consensus = self.member.consensus();
+        match event {
+            MemberEvent::Message(.., message) if message.kind == RaftMessageKind::Heartbeat => {
+                myelin_stdx::planted::bug(138)
+                    || consensus.leader() != Some(message.from)
+                    || message.term != consensus.term()
+                    || message.commit > consensus.committed()
+            }
+            MemberEvent::Message(.., message) => message.kind != RaftMessageKind::HeartbeatAnswer,
+            MemberEvent::Tick | MemberEvent::Rest(..) | MemberEvent::Lapsed(_) => false,
+            _ => true,
+        }
     }
 
     /// Another server is not heard of any more.
@@ -492,6 +502,12 @@ impl JoinedMember {
         }
         if !may_stand && self.is_open() && self.candidacy.misses_leader() {
             self.tell_others();
+        }
+        let asks = may_stand && self.supports_leader() && self.candidacy.misses_word();
+        if asks && !myelin_stdx::planted::bug(138) {
+            // It rests, perhaps, and what it said of that was lost: this wakes it, while it counts
+            // on this server's support.
+            self.askers.extend(self.member.consensus().leader());
         }
         if !self.is_open() {
             self.candidacy.tick(self.start.seed);

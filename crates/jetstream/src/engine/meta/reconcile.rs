@@ -354,6 +354,10 @@ impl Meta {
                 lock(&self.faults.retries).suspect(assignment.key.clone(), now);
             }
         }
+        #[cfg(planted)]
+        if myelin_stdx::planted::bug(114) {
+            self.on_api(|meta, jetstream| meta.remove_orphans(jetstream));
+        }
         let due = lock(&self.faults.retries).take_due(now);
         if !due.is_empty() {
             self.on_api(move |meta, jetstream| {
@@ -362,6 +366,19 @@ impl Meta {
                     assignment.into_iter().for_each(|one| meta.reconcile(jetstream, &one, false));
                 }
             });
+        }
+    }
+
+    /// Streams that no assignment names go: planted bug 114.
+    #[cfg(planted)]
+    fn remove_orphans(&self, jetstream: &Arc<JetStream>) {
+        for account in jetstream.accounts() {
+            for live in account.streams() {
+                let key = StreamKey::new(account.account().name(), live.name());
+                if live.consumers().is_of_group() && self.view().last(&key).is_none() {
+                    let _ = account.delete_and_wait(jetstream, &live, &mut MessageBuf::default());
+                }
+            }
         }
     }
 

@@ -46,3 +46,32 @@ fn a_member_that_lacks_something_does_not_rest() {
     assert!((0..3).all(|number| cluster.rests(number)));
     assert_eq!(cluster.contents(), [(1, 1); 3]);
 }
+
+#[test]
+fn a_leader_whose_word_that_it_rests_is_lost_leads_on() {
+    let begin = || {
+        let mut cluster = MetaCluster::new(3);
+        let first = cluster.elect();
+        cluster.publish(first, "one");
+        (cluster, first)
+    };
+    let (mut cluster, first) = begin();
+    let beats = (1..).find(|_| {
+        cluster.pass(1);
+        cluster.rests(first)
+    });
+    let (mut cluster, first) = begin();
+    cluster.pass(beats.expect("it rests") - 1);
+    cluster.isolated.push(first);
+    cluster.pass(1);
+    cluster.isolated.clear();
+    assert!((0..3).all(|number| cluster.rests(number) == (number == first)), "the others have not heard it");
+    // Less than an election takes.
+    cluster.pass(16);
+    assert!(!cluster.rests(first), "it is asked for a word");
+    for _ in 0..160 {
+        cluster.pass(1);
+        assert_eq!(cluster.leader(), Some(first), "nobody else is elected");
+    }
+    assert!((0..3).all(|number| cluster.rests(number)), "with another word");
+}
