@@ -151,9 +151,7 @@ pub(crate) fn runtime() -> RuntimeSnapshot {
         data: bytes("VmData:"),
         resident_data: bytes("RssAnon:"),
         stack: bytes("VmStk:"),
-        panics: 0,
-        journal: None,
-        held: Vec::new(),
+        ..RuntimeSnapshot::default()
     }
 }
 

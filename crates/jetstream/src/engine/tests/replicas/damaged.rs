@@ -114,7 +114,7 @@ fn what_is_found_damaged_while_a_server_runs_comes_back_from_the_others() {
 
 /// Three servers, of which the one that leads cannot read one of its segments any more.
 fn with_an_unreadable_leader(is_changed: bool) -> (Cluster, usize) {
-    let (mut cluster, leader, _) = with_segments(StreamConfig { allow_direct: true, ..stream("S") });
+    let (cluster, leader, _) = with_segments(StreamConfig { allow_direct: true, ..stream("S") });
     let file = segments(&cluster, leader)[2].clone();
     if is_changed {
         damage(&cluster, leader, &file, Damage::Zeros);
