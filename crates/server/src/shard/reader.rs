@@ -83,6 +83,8 @@ pub(super) struct ConnTask {
     need: usize,
     /// Nothing is read while credentials are checked.
     paused: bool,
+    /// Nothing is read while an MQTT session waits for JetStream.
+    awaits_storage: bool,
     quota: ReadQuota,
     /// When the batch at hand was begun.
     turn_began: Instant,
@@ -226,6 +228,7 @@ fn begin(
         held: BytesMut::new(),
         need: 1,
         paused: false,
+        awaits_storage: false,
         quota: ReadQuota::default(),
         turn_began: now,
         alarm,
@@ -336,7 +339,7 @@ impl ConnTask {
         if let Some(notice) = self.link.poll(cx) {
             return Poll::Ready(TaskEvent::ConnNotice(notice));
         }
-        if self.paused {
+        if self.paused || self.awaits_storage {
             return self.poll_end(cx);
         }
         if self.need > HEADROOM { self.poll_own(cx) } else { self.poll_shared(cx) }
@@ -544,6 +547,10 @@ impl ConnTask {
                 self.authenticate(task);
                 Ok(AfterBatch::Pause(TaskStep::Read))
             }
+            StopReason::AwaitStorage => {
+                self.awaits_storage = true;
+                Ok(AfterBatch::Pause(TaskStep::Read))
+            }
             StopReason::Close(reason) => Err(reason),
         }
     }
@@ -588,6 +595,11 @@ impl ConnTask {
                     SessionStatus::Continue
                 }
                 ConnNotice::Due => self.due(&mut shard),
+                ConnNotice::MqttInbox => {
+                    let verdict = self.session.take_mqtt_inbox(&mut shard, Instant::now());
+                    self.awaits_storage = self.session.awaits_storage();
+                    verdict
+                }
             }
         };
         self.local.flush_soon();
@@ -595,7 +607,7 @@ impl ConnTask {
         self.check_alarm();
         match verdict {
             SessionStatus::Close(reason) => Err(reason),
-            SessionStatus::Continue if self.paused => Ok(TaskStep::Read),
+            SessionStatus::Continue if self.paused || self.awaits_storage => Ok(TaskStep::Read),
             // What was held back while credentials were checked.
             SessionStatus::Continue => self.take_own(),
         }

@@ -1,4 +1,5 @@
-//! Clients that speak MQTT: packets, login, deliveries, lives of connections, WebSocket, attacks.
+//! Clients that speak MQTT: packets, login, deliveries, lives of connections, what is stored,
+//! WebSocket, attacks.
 //!
 //! Where nats-server is here, it is told the same and has to say the same.
 
@@ -8,6 +9,9 @@ mod lives;
 mod login;
 mod packets;
 mod peer;
+mod retained;
+mod sessions;
+mod stored;
 mod transports;
 
 use crate::process::{Server, Setup};
