@@ -16,6 +16,9 @@ use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Place of the reader's binding behind that of PUBRELs.
+const READER_BINDING: usize = 1;
+
 /// A step of a change, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::session::mqtt) enum ChangeStep {
@@ -205,8 +208,7 @@ impl Session {
         let taken = match step {
             ChangeStep::Record => self.take_record(shard, answer, now),
             ChangeStep::Position => self.take_position(answer),
-            ChangeStep::Reader => self.bind_reader(answer),
-            ChangeStep::PubRels => self.bind_pubrels(answer),
+            ChangeStep::Reader | ChangeStep::PubRels => api::outcome(answer).map(drop),
             ChangeStep::Write => self.record_written(answer),
             // What is gone already is gone.
             _ => Ok(()),
@@ -273,7 +275,7 @@ impl Session {
         let Some(before) = before.filter(|_| !filters.is_empty()) else {
             if filters.is_empty() {
                 let Some(Some(reader)) = stored.record.cons.remove(READER) else { return 0 };
-                if let Some(binding) = stored.bindings[0].take() {
+                if let Some(binding) = stored.bindings[READER_BINDING].take() {
                     stored.store.account().unbind(&binding);
                 }
                 let request = format!("CONSUMER.DELETE.{name}.{}", reader.durable_name);
@@ -308,19 +310,6 @@ impl Session {
         1
     }
 
-    fn bind_reader(&mut self, answer: &[u8]) -> Result<(), ApiFault> {
-        api::outcome(answer)?;
-        let Some(stored) = self.stored_mut() else { return Ok(()) };
-        if let Some(reader) = stored.reader()
-            && stored.bindings[0].is_none()
-        {
-            let subject = reader.deliver_subject.clone();
-            let inbox = Arc::clone(&stored.inbox);
-            stored.bindings[0] = Some(stored.store.account().bind(subject.as_bytes(), inbox));
-        }
-        Ok(())
-    }
-
     fn ask_for_pubrels(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let unique = self.broker.unique_id();
         let Some(stored) = self.stored_mut() else { return 0 };
@@ -347,17 +336,17 @@ impl Session {
         1
     }
 
-    fn bind_pubrels(&mut self, answer: &[u8]) -> Result<(), ApiFault> {
-        api::outcome(answer)?;
-        let Some(stored) = self.stored_mut() else { return Ok(()) };
-        if let Some(consumer) = &stored.record.pubrel
-            && stored.bindings[1].is_none()
-        {
-            let inbox = Arc::clone(&stored.inbox);
-            let binding = stored.store.account().bind(consumer.deliver_subject.as_bytes(), inbox);
-            stored.bindings[1] = Some(binding);
+    /// Has what the consumers deliver come, once the client knows of its session: PUBRELs first.
+    fn bind_consumers(&mut self) {
+        let Some(stored) = self.stored_mut() else { return };
+        let consumers = [stored.record.pubrel.as_ref(), stored.reader()];
+        let subjects = consumers.map(|consumer| consumer.map(|consumer| consumer.deliver_subject.clone()));
+        for (binding, subject) in stored.bindings.iter_mut().zip(subjects) {
+            if let (None, Some(subject)) = (&binding, subject) {
+                let inbox = Arc::clone(&stored.inbox);
+                *binding = Some(stored.store.account().bind(subject.as_bytes(), inbox));
+            }
         }
-        Ok(())
     }
 
     /// Writes the record, unless another server has written it meanwhile.
@@ -412,7 +401,7 @@ impl Session {
         for (pattern, qos) in change.added {
             self.read_retained(shard, &pattern, qos, now);
         }
-        // Messages may have come before their subscription was done.
+        self.bind_consumers();
         Ok(())
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct StoredSession {
     releases: Vec<Release>,
     in_flight: InFlight,
     pubrels: PubRels,
-    /// Where stored messages are delivered to, and PUBRELs.
+    /// Where PUBRELs are delivered to, and stored messages.
     bindings: [Option<Arc<Binding>>; 2],
 }
 

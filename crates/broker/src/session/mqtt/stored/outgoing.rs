@@ -13,7 +13,7 @@ use myelin_mqtt::packet::{
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{streams, topic};
-use myelin_wire::message_buf::MessageRef;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -23,7 +23,15 @@ const AGAIN: &[u8] = b"-NAK";
 const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
 /// Messages that the client has not acknowledged.
-pub(in crate::session::mqtt) type InFlight = BTreeMap<PacketId, Sent>;
+#[derive(Default)]
+pub(in crate::session::mqtt) struct InFlight {
+    sent: BTreeMap<PacketId, Sent>,
+    /// Bytes of their payloads.
+    bytes: usize,
+    /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
+    /// cut off for what it asked for.
+    held: MessageBuf,
+}
 
 /// PUBRELs that the client has not answered, with where that is to be said.
 pub(in crate::session::mqtt) type PubRels = BTreeMap<PacketId, Box<[u8]>>;
@@ -37,6 +45,32 @@ pub(in crate::session::mqtt) struct Sent {
     reply: Box<[u8]>,
     /// The client has it, and waits for PUBREL.
     is_received: bool,
+    size: usize,
+}
+
+impl InFlight {
+    fn insert(&mut self, id: PacketId, sent: Sent) {
+        self.bytes += sent.size;
+        if let Some(before) = self.sent.insert(id, sent) {
+            self.bytes -= before.size;
+        }
+    }
+
+    fn remove(&mut self, id: PacketId) -> Option<Sent> {
+        let sent = self.sent.remove(&id)?;
+        self.bytes -= sent.size;
+        Some(sent)
+    }
+
+    /// Whether a message has to wait.
+    fn is_full(&self, most: usize) -> bool {
+        self.bytes >= most || !self.held.is_empty()
+    }
+
+    /// Messages that have waited long enough.
+    fn take_held(&mut self, most: usize) -> MessageBuf {
+        if self.bytes < most / 2 { std::mem::take(&mut self.held) } else { MessageBuf::default() }
+    }
 }
 
 /// Delivery of a consumer, as its reply says.
@@ -84,11 +118,15 @@ impl Session {
         let Some(wanted) = stored.wanted_qos(subject, delivery.sequence) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
+        let most = shard.settings().max_backlog();
+        if stored.in_flight.is_full(most) {
+            return stored.in_flight.held.push(*msg);
+        }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted).max(Qos::AtLeastOnce);
         let id = packet_id(delivery.sequence);
         let mut is_again = delivery.times > 1;
-        match stored.in_flight.get_mut(&id) {
+        match stored.in_flight.sent.get_mut(&id) {
             Some(sent) if sent.sequence == delivery.sequence => {
                 sent.reply = msg.reply.into();
                 is_again = true;
@@ -108,7 +146,8 @@ impl Session {
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply) = (delivery.sequence, msg.reply.into());
-        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false });
+        let size = msg.payload.len();
+        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false, size });
         let exchange =
             if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) };
         self.send_publish(shard, (subject, msg.payload), exchange, (is_again, false));
@@ -150,9 +189,10 @@ impl Session {
     /// A number for a message that is not stored for this session.
     pub(super) fn spare_packet_id(&mut self, qos: Qos) -> Option<PacketId> {
         let stored = self.stored_mut()?;
-        let is_free = |id: &PacketId| !stored.in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
+        let in_flight = &stored.in_flight.sent;
+        let is_free = |id: &PacketId| !in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
         let id = (1..=u16::MAX).rev().filter_map(PacketId::new).find(is_free)?;
-        let sent = Sent { sequence: 0, qos, reply: Box::default(), is_received: false };
+        let sent = Sent { sequence: 0, qos, reply: Box::default(), is_received: false, size: 0 };
         stored.in_flight.insert(id, sent);
         Some(id)
     }
@@ -161,10 +201,23 @@ impl Session {
     pub(in crate::session::mqtt) fn puback(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
         self.log_step("PUBACK", id);
         let Some(stored) = self.stored_mut() else { return };
-        if stored.in_flight.get(&id).is_some_and(|sent| sent.qos == Qos::AtLeastOnce)
-            && let Some(sent) = stored.in_flight.remove(&id)
+        if stored.in_flight.sent.get(&id).is_some_and(|sent| sent.qos == Qos::AtLeastOnce)
+            && let Some(sent) = stored.in_flight.remove(id)
         {
             self.tell_consumer(shard, &sent.reply, ACK, now);
+            self.deliver_held(shard, now);
+        }
+    }
+
+    /// Sends what has waited for acknowledgements.
+    fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
+        let most = shard.settings().max_backlog();
+        let Some(stored) = self.stored_mut() else { return };
+        let held = stored.in_flight.take_held(most);
+        for msg in held.iter() {
+            if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
+                self.deliver_stored(shard, subject, &msg, now);
+            }
         }
     }
 
@@ -172,7 +225,7 @@ impl Session {
     /// to come again; at once where nothing is known of it.
     pub(in crate::session::mqtt) fn pubrec(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
         self.log_step("PUBREC", id);
-        let sent = self.stored_mut().and_then(|stored| stored.in_flight.get_mut(&id));
+        let sent = self.stored_mut().and_then(|stored| stored.in_flight.sent.get_mut(&id));
         match sent {
             Some(sent) if sent.qos == Qos::ExactlyOnce && sent.is_received => {}
             Some(sent) if sent.qos == Qos::ExactlyOnce => {
@@ -202,8 +255,9 @@ impl Session {
         if let Err(fault) = api::outcome(answer) {
             return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
         }
-        if let Some(sent) = self.stored_mut().and_then(|stored| stored.in_flight.remove(&id)) {
+        if let Some(sent) = self.stored_mut().and_then(|stored| stored.in_flight.remove(id)) {
             self.tell_consumer(shard, &sent.reply, ACK, now);
+            self.deliver_held(shard, now);
         }
         Ok(())
     }
@@ -225,7 +279,7 @@ impl Session {
     /// Has what is in flight delivered again at once to whoever is the client next.
     pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
-        let sent = std::mem::take(&mut stored.in_flight);
+        let InFlight { sent, held, .. } = std::mem::take(&mut stored.in_flight);
         let pubrels = std::mem::take(&mut stored.pubrels);
         if stored.record.clean {
             return;
@@ -236,9 +290,9 @@ impl Session {
         for reply in pubrels.into_values().chain(sent.into_iter().map(|(_, reply)| reply)) {
             self.tell_consumer(shard, &reply, AGAIN, now);
         }
-        // Those that are in the inbox were not seen by the client.
+        // These were not sent.
         let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
-        for msg in inbox.iter().filter(|msg| Delivery::of(msg.reply).is_some()) {
+        for msg in held.iter().chain(inbox.iter()).filter(|msg| Delivery::of(msg.reply).is_some()) {
             self.tell_consumer(shard, msg.reply, AGAIN, now);
         }
         self.log(LogLevel::Debug, format_args!("Session is stored"));
