@@ -99,16 +99,16 @@ impl Session {
         own.into_iter().chain(self.storage_deadline()).min()
     }
 
-    /// Why the connection ends at that time. Compat: one that was silent ends like one that cannot
-    /// be read.
-    pub(in crate::session) fn mqtt_overdue(&mut self, now: Instant) -> CloseReason {
+    /// Does what is due at that time. Compat: a client that was silent ends like one that cannot be
+    /// read.
+    pub(in crate::session) fn mqtt_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         if self.storage_deadline().is_some_and(|due| due <= now) {
-            return self.storage_overdue();
+            return self.storage_due(shard, now);
         }
-        match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
+        SessionStatus::Close(match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
             Some(MqttStage::Jailed(_)) => CloseReason::DuplicateClientId,
             _ => CloseReason::ReadError,
-        }
+        })
     }
 
     /// Gives the client id free, and publishes the will of a client that did not say goodbye. That

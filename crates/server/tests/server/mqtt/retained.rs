@@ -13,9 +13,6 @@ fn told(peer: &mut Peer, filter: &str, qos: Qos) -> Vec<String> {
         peer.unsubscribe(&[filter]);
         peer.subscribe_with(&[(filter, qos)]);
         told = peer.all_came().into_iter().map(|(text, _)| text).collect();
-        // Answers may come behind the PINGRESP.
-        let more: Vec<_> = peer.all_came().into_iter().map(|(text, _)| text).collect();
-        told.extend(more);
         !told.is_empty()
     });
     told.sort();

@@ -14,7 +14,7 @@ use myelin_mqtt::{streams, topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Place of the reader's binding behind that of PUBRELs.
 const READER_BINDING: usize = 1;
@@ -53,6 +53,7 @@ pub(in crate::session) enum ChangeAck {
 /// A change that is under way.
 pub(in crate::session::mqtt) struct Change {
     step: ChangeStep,
+    began: Option<Instant>,
     /// Answers that the step waits for.
     missing: usize,
     pub(super) ack: ChangeAck,
@@ -69,13 +70,19 @@ pub(in crate::session::mqtt) struct Change {
 impl Change {
     fn new(step: ChangeStep, ack: ChangeAck) -> Self {
         let (added, removals) = (Vec::new(), Vec::new());
-        Self { step, missing: 0, ack, added, removals, revives: false, writes: false }
+        Self { step, began: None, missing: 0, ack, added, removals, revives: false, writes: false }
     }
 
     /// The change that CONNECT is.
     pub(super) fn opening() -> Self {
         let ack = ChangeAck::Connect { is_present: false };
         Self { writes: true, ..Self::new(ChangeStep::Streams, ack) }
+    }
+
+    /// Whether the streams, for which it waits, may be asked for again.
+    pub(super) fn may_ask_again(&self, now: Instant, patience: Duration) -> bool {
+        let is_at_streams = self.step == ChangeStep::Streams.next();
+        is_at_streams && self.began.is_some_and(|began| now < began + patience)
     }
 
     fn is_opening(&self) -> bool {
@@ -158,7 +165,7 @@ impl Session {
 
     pub(super) fn begin_change(&mut self, shard: &mut Shard, change: Change, now: Instant) -> Step {
         if let Some(stored) = self.stored_mut() {
-            stored.change = Some(Box::new(change));
+            stored.change = Some(Box::new(Change { began: Some(now), ..change }));
         }
         self.proceed(shard, now)
     }

@@ -21,6 +21,7 @@ use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
 use crate::session::SessionStatus;
 use crate::shard::Shard;
+use api::ApiFault;
 use change::{Change, ChangeStep};
 use incoming::{Acks, Release};
 use myelin_mqtt::packet::{PacketId, Qos};
@@ -29,11 +30,14 @@ use myelin_mqtt::streams::MqttStream;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use outgoing::{InFlight, PubRels};
-use retained::RetainedRead;
+use retained::{RetainedCame, RetainedRead};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Time after which JetStream is asked again for streams.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The stored half of a session.
 pub(super) struct StoredSession {
@@ -49,6 +53,8 @@ pub(super) struct StoredSession {
     last_request: u64,
     awaited: BTreeMap<u64, (Instant, Awaited)>,
     change: Option<Box<Change>>,
+    /// Reads of retained messages that are under way: these come before what the client asks next.
+    reading: usize,
     acks: Acks,
     releases: Vec<Release>,
     in_flight: InFlight,
@@ -133,23 +139,40 @@ impl Session {
 
     /// Whether what the client sends is left until JetStream has answered.
     pub fn awaits_storage(&self) -> bool {
-        self.stored().is_some_and(|stored| stored.change.is_some()) || self.has_asked_much()
+        self.stored().is_some_and(|stored| stored.change.is_some() || stored.reading > 0)
+            || self.has_asked_much()
     }
 
-    /// When JetStream has to have answered.
+    /// When JetStream has to have answered, or is asked again.
     pub(super) fn storage_deadline(&self) -> Option<Instant> {
         let stored = self.stored()?;
-        let (_, (asked, _)) = stored.awaited.first_key_value()?;
-        Some(*asked + stored.storage.api_timeout)
+        let (_, (asked, awaited)) = stored.awaited.first_key_value()?;
+        let patience = match awaited {
+            Awaited::Stream(..) => ASK_AGAIN.min(stored.storage.api_timeout),
+            _ => stored.storage.api_timeout,
+        };
+        Some(*asked + patience)
     }
 
-    /// Says that JetStream has not answered in time. The streams may be gone: whoever comes next
+    /// JetStream has not answered in time. A cluster that begins does not hear requests before it
+    /// has a leader: for streams it is asked again. Streams may also be gone: whoever comes next
     /// makes them.
-    pub(super) fn storage_overdue(&mut self) -> CloseReason {
-        if let Some(stored) = self.stored() {
-            stored.store.set_has_streams(false);
+    pub(super) fn storage_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        let Some(stored) = self.stored_mut() else { return SessionStatus::Continue };
+        let patience = stored.storage.api_timeout;
+        if stored.change.as_ref().is_some_and(|change| change.may_ask_again(now, patience)) {
+            let unanswered = std::mem::take(&mut stored.awaited);
+            for (_, awaited) in unanswered.into_values() {
+                if let Awaited::Stream(stream, replicas) = awaited {
+                    self.ask_for_stream(shard, stream, replicas, now);
+                }
+            }
+            return SessionStatus::Continue;
         }
-        self.storage_failed("JetStream has not answered in time")
+        stored.store.set_has_streams(false);
+        let description = "JetStream has not answered in time".to_owned();
+        let fault = ApiFault { err_code: 0, description };
+        SessionStatus::Close(self.change_failed(shard, &fault))
     }
 
     fn storage_failed(&self, what: impl Display) -> CloseReason {
@@ -220,10 +243,14 @@ impl Session {
             Awaited::Release => self.release_answered(shard, msg.payload, now),
             Awaited::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
             Awaited::Retained(read) => {
-                if let Some(read) = self.retained_came(shard, read, msg, now)?
-                    && let Some(stored) = self.stored_mut()
-                {
-                    stored.awaited.insert(number, (now, Awaited::Retained(read)));
+                let more = self.retained_came(shard, read, msg, now)?;
+                let Some(stored) = self.stored_mut() else { return Ok(()) };
+                match more {
+                    RetainedCame::Message(read) => {
+                        stored.awaited.insert(number, (now, Awaited::Retained(read)));
+                    }
+                    RetainedCame::Slice => {}
+                    RetainedCame::End => stored.reading = stored.reading.saturating_sub(1),
                 }
                 Ok(())
             }
@@ -277,6 +304,7 @@ impl StoredSession {
             last_request: 0,
             awaited: BTreeMap::new(),
             change: None,
+            reading: 0,
             acks: Acks::default(),
             releases: Vec::new(),
             in_flight: InFlight::default(),

@@ -35,7 +35,13 @@ impl Session {
         streams::ALL.len()
     }
 
-    fn ask_for_stream(&mut self, shard: &mut Shard, stream: MqttStream, replicas: u32, now: Instant) {
+    pub(super) fn ask_for_stream(
+        &mut self,
+        shard: &mut Shard,
+        stream: MqttStream,
+        replicas: u32,
+        now: Instant,
+    ) {
         let Some(stored) = self.stored() else { return };
         let body = stream.create_request(&stored.storage.domain_token(), replicas);
         let request = format!("STREAM.CREATE.{}", stream.name);

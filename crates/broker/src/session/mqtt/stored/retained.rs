@@ -6,6 +6,7 @@ use crate::shard::Shard;
 use myelin_mqtt::packet::{Exchange, Qos};
 use myelin_mqtt::records::RetainedMessage;
 use myelin_mqtt::{streams, topic};
+use myelin_wire::error::CloseReason;
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
 use serde::Serialize;
@@ -19,6 +20,16 @@ const BYTES_AT_ONCE: u32 = 1024 * 1024;
 pub(in crate::session::mqtt) struct RetainedRead {
     pattern: String,
     qos: Qos,
+}
+
+/// Outcome of an answer to a read.
+pub(super) enum RetainedCame {
+    /// A message, and more is to come.
+    Message(Box<RetainedRead>),
+    /// The end of a slice; the next one is asked for.
+    Slice,
+    /// The end of what is retained.
+    End,
 }
 
 /// Body of the request.
@@ -36,6 +47,7 @@ impl Session {
         let above = topic::level_above(pattern.as_bytes());
         let above = above.and_then(|above| std::str::from_utf8(above).ok());
         for pattern in [Some(pattern), above].into_iter().flatten() {
+            self.stored_mut().into_iter().for_each(|stored| stored.reading += 1);
             let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos });
             self.read_retained_from(shard, read, 1, now);
         }
@@ -49,14 +61,14 @@ impl Session {
         self.ask_api(shard, &to, &body, Awaited::Retained(read), now);
     }
 
-    /// One of the messages has come, or their end. Answers the read if more is to come.
+    /// One of the messages has come, or their end.
     pub(super) fn retained_came(
         &mut self,
         shard: &mut Shard,
         read: Box<RetainedRead>,
         msg: &MessageRef<'_>,
         now: Instant,
-    ) -> Result<Option<Box<RetainedRead>>, myelin_wire::error::CloseReason> {
+    ) -> Result<RetainedCame, CloseReason> {
         let number = |name: &[u8]| -> Option<u64> {
             std::str::from_utf8(header::get(msg.headers, name)?).ok()?.trim().parse().ok()
         };
@@ -64,12 +76,13 @@ impl Session {
             // A message.
             None => {
                 self.deliver_retained(shard, &read, msg);
-                return Ok(Some(read));
+                return Ok(RetainedCame::Message(read));
             }
             Some(status) if status.starts_with(b"204") => {
                 let last = number(b"Nats-Last-Sequence").unwrap_or_default();
                 if number(b"Nats-Num-Pending").is_some_and(|pending| pending > 0) {
                     self.read_retained_from(shard, read, last + 1, now);
+                    return Ok(RetainedCame::Slice);
                 }
             }
             Some(status) if status.starts_with(b"404") => {}
@@ -79,7 +92,7 @@ impl Session {
                 return Err(self.storage_failed(format_args!("retained messages: {line}")));
             }
         }
-        Ok(None)
+        Ok(RetainedCame::End)
     }
 
     fn deliver_retained(&mut self, shard: &mut Shard, read: &RetainedRead, msg: &MessageRef<'_>) {
