@@ -35,7 +35,10 @@ fn a_subscriber_gets_the_last_message_of_each_topic() {
         };
         assert_eq!(told(&mut sub, "a/b", q0), shown(&["a/b new"]));
         assert_eq!(told(&mut sub, "a/#", q0), shown(&["a above", "a//x.y odd", "a/b new"]));
-        assert_eq!(told(&mut sub, "+", q0), shown(&["a above", "b b"]));
+        // nats-server forgets here that a wildcard at the beginning leaves `$own` out.
+        let mut at_first_level = told(&mut sub, "+", q0);
+        at_first_level.retain(|text| !server.is_reference || !text.contains("$own"));
+        assert_eq!(at_first_level, shown(&["a above", "b b"]));
         assert_eq!(told(&mut sub, "$own", q0), shown(&["$own own"]));
         assert_eq!(told(&mut sub, "a/b", Qos::AtLeastOnce), ["PUBLISH a/b new q1 retain"]);
         // Who listens already gets it without the flag.

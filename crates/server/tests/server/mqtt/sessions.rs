@@ -2,7 +2,7 @@
 
 use super::peer::{Peer, hello, lasting};
 use super::stored::Asking;
-use super::{address, server, servers};
+use super::{address, cluster, server, servers};
 use crate::eventually;
 use crate::process::Server;
 use myelin_mqtt::packet::Qos;
@@ -247,6 +247,64 @@ fn nats_messages_and_qos_0_come_live() {
         raw.publish("live.y", "nats");
         assert_eq!(sub.came(), ("PUBLISH live/y nats q0".to_owned(), 0));
     }
+}
+
+#[test]
+fn a_session_goes_on_at_another_server_of_a_cluster() {
+    let servers = cluster();
+    let [(one, _), (two, _)] = &servers;
+    let (mut sub, _) = resume(one, "roaming");
+    assert_eq!(sub.subscribe_with(&[("far/#", Qos::ExactlyOnce)]), [2]);
+    let mut peer = Peer::connect(address(two), "pub");
+    peer.publish_1("far/1", "one");
+    let (text, first) = sub.came();
+    assert_eq!(text, "PUBLISH far/1 one q1");
+    peer.publish_2("far/2", "two");
+    let (text, second) = sub.came();
+    assert_eq!(text, "PUBLISH far/2 two q2");
+    sub.puback(first);
+    leave(sub);
+    peer.publish_1("far/3", "three");
+    let (mut sub, is_present) = resume(two, "roaming");
+    assert!(is_present);
+    let mut came = [sub.came(), sub.came()];
+    came.sort();
+    assert_eq!(came[0], ("PUBLISH far/2 two q2 dup".to_owned(), second));
+    assert_eq!(came[1].0, "PUBLISH far/3 three q1");
+    sub.puback(came[1].1);
+    sub.pubrec(second);
+    assert_eq!(sub.came(), ("PUBREL".to_owned(), second));
+    sub.pubcomp(second);
+    let mut asking = Asking::new(two);
+    eventually("all is done", || {
+        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
+    });
+    // Retained messages are those of all servers.
+    Peer::connect(address(one), "writer").retain("kept", "everywhere");
+    let mut reader = Peer::connect(address(two), "reader");
+    eventually("the retained message", || {
+        reader.unsubscribe(&["kept"]);
+        reader.subscribe(&["kept"]);
+        reader.all_came() == [("PUBLISH kept everywhere q0 retain".to_owned(), 0)]
+    });
+}
+
+#[test]
+fn large_messages_come_as_fast_as_they_are_acknowledged() {
+    let server = &server("", "max_pending: 4MB");
+    let (mut sub, _) = resume(server, "large");
+    sub.subscribe_with(&[("large", Qos::AtLeastOnce)]);
+    leave(sub);
+    let mut peer = Peer::connect(address(server), "pub");
+    let payload = "x".repeat(500_000);
+    (0..20).for_each(|_| peer.publish_1("large", &payload));
+    let (mut sub, _) = resume(server, "large");
+    for _ in 0..20 {
+        let (text, number) = sub.came();
+        assert_eq!(text.len(), payload.len() + "PUBLISH large  q1".len());
+        sub.puback(number);
+    }
+    assert_eq!(sub.all_came(), []);
 }
 
 #[test]
