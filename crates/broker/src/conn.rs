@@ -54,7 +54,8 @@ pub trait Transport: Send + Sync {
     /// Has the owner shard flush a link that has something to say.
     fn wake(&self, _: &Arc<Conn>) {}
 
-    /// Has the connection's task call [`Session::take_mqtt_inbox`](crate::Session::take_mqtt_inbox).
+    /// Has the connection's task call
+    /// [`Session::take_mqtt_inbox`](crate::Session::take_mqtt_inbox).
     fn has_mqtt_mail(&self, _: &Arc<Conn>) {}
 }
 

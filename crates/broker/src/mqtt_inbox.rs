@@ -1,5 +1,5 @@
-//! What comes for the session of an MQTT client from services of its account: answers of JetStream
-//! and stored messages. A session takes it on its own shard, wherever it came.
+//! Inbox of the session of an MQTT client, for what services of its account send: answers of
+//! JetStream and stored messages. A session takes it on its own shard, wherever it came.
 
 use crate::conn::Conn;
 use crate::service::{Service, ServiceShard};

@@ -24,7 +24,7 @@ use myelin_mqtt::packet::{
 use myelin_wire::error::CloseReason;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
-use stored::StoredSession;
+use stored::state::StoredSession;
 use will::StoredWill;
 
 /// Bytes that a packet may have beside the largest payload: header, topic and number.

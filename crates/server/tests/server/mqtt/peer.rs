@@ -215,8 +215,9 @@ impl<S: Read + Write> Peer<S> {
         codes.expect("the connection is open")
     }
 
-    /// The next packet, as short text: `PUBLISH <topic> <payload> q<QoS>`, with ` dup` and ` retain`
-    /// where these are set, or the kind of another one. And its number, if it has one.
+    /// The next packet, as short text, and its number, if it has one. The text is `PUBLISH <topic>
+    /// <payload> q<QoS>`, with ` dup` and ` retain` where these are set, or the kind of another
+    /// one.
     pub(super) fn came(&mut self) -> (String, u16) {
         let came = self.with_packet(|packet| match packet {
             ServerPacket::Publish(publish) => {

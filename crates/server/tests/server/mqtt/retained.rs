@@ -6,7 +6,7 @@ use super::{address, server, servers};
 use crate::eventually;
 use myelin_mqtt::packet::{ConnectPacket, Qos};
 
-/// What a subscription is told at its beginning, without numbers and in order.
+/// Messages that a subscription begins with, without numbers and in order.
 fn told(peer: &mut Peer, filter: &str, qos: Qos) -> Vec<String> {
     let mut told = Vec::new();
     eventually("what is retained has come", || {

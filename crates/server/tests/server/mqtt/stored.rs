@@ -1,5 +1,5 @@
-//! What publishers are told when: messages of QoS 1 and 2 are acknowledged when they are stored, in
-//! streams as nats-server has them.
+//! Publishers: messages of QoS 1 and 2 are acknowledged when they are stored, in streams as
+//! nats-server has them.
 
 use super::peer::{Peer, hello, id, lasting, message};
 use super::{Stored, address, server, servers};

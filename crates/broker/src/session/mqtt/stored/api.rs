@@ -24,7 +24,7 @@ pub(super) struct ApiFault {
 
 /// Answer of which only an error counts, and the sequence of a message that is stored.
 #[derive(Debug, Deserialize)]
-pub(super) struct Outcome {
+pub(super) struct PublishAnswer {
     pub(super) error: Option<ApiFault>,
     #[serde(default)]
     pub(super) seq: u64,
@@ -75,7 +75,7 @@ pub(super) fn read<'a, A: Deserialize<'a>>(answer: &'a [u8]) -> Result<A, ApiFau
 
 /// Reads the answer to a publish, or to a request of which only the error counts.
 pub(super) fn outcome(answer: &[u8]) -> Result<u64, ApiFault> {
-    let outcome: Outcome = read(answer)?;
+    let outcome: PublishAnswer = read(answer)?;
     outcome.error.map_or(Ok(outcome.seq), Err)
 }
 
@@ -115,11 +115,11 @@ pub(super) fn remove(sequence: u64) -> String {
 /// Body of a request to make a consumer, or to change its filters.
 pub(super) fn consumer(stream: &str, config: &ConsumerRecord) -> Vec<u8> {
     #[derive(Serialize)]
-    struct Request<'a> {
+    struct ConsumerRequest<'a> {
         stream_name: &'a str,
         config: &'a ConsumerRecord,
     }
-    myelin_wire::json::compact(&Request { stream_name: stream, config })
+    myelin_wire::json::compact(&ConsumerRequest { stream_name: stream, config })
 }
 
 /// A consumer as the options want it.

@@ -3,7 +3,9 @@
 //! gets its acknowledgement at the end, when everything that it stands for is stored.
 
 use super::api::{self, ApiFault};
-use super::{Awaited, MqttStage, Session, Step};
+use super::state::{Change, ChangeAck, ChangeStep, Matter, Step};
+use crate::session::Session;
+use crate::session::mqtt::MqttStage;
 use crate::shard::Shard;
 use myelin_mqtt::cover::cover;
 use myelin_mqtt::packet::{
@@ -14,95 +16,10 @@ use myelin_mqtt::{streams, topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Place of the reader's binding behind that of PUBRELs.
 const READER_BINDING: usize = 1;
-
-/// A step of a change, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::session::mqtt) enum ChangeStep {
-    /// The account's streams are there.
-    Streams,
-    /// The session's record is read.
-    Record,
-    /// Remains of another session are removed.
-    Removal,
-    /// The end of the stream of messages is known, before which nothing is for a new subscription.
-    Position,
-    /// The consumer of PUBRELs is there: its deliveries come before messages with their numbers.
-    PubRels,
-    /// The consumer of messages reads what is subscribed to.
-    Reader,
-    /// The record is written.
-    Write,
-    /// The client is told.
-    Done,
-}
-
-/// Acknowledgement at the end of a change.
-pub(in crate::session) enum ChangeAck {
-    /// CONNACK, with whether the session was there.
-    Connect { is_present: bool },
-    /// SUBACK with its codes.
-    Subscribe(PacketId, Vec<u8>),
-    /// UNSUBACK.
-    Unsubscribe(PacketId),
-}
-
-/// A change that is under way.
-pub(in crate::session::mqtt) struct Change {
-    step: ChangeStep,
-    began: Option<Instant>,
-    /// Answers that the step waits for.
-    missing: usize,
-    pub(super) ack: ChangeAck,
-    /// Subscriptions of this change.
-    added: Vec<(String, Qos)>,
-    /// Requests that remove what another session has left, and their bodies.
-    pub(super) removals: Vec<(String, String)>,
-    /// Whether consumers are asked for although they should be there as they are.
-    pub(super) revives: bool,
-    /// Whether the record is written.
-    pub(super) writes: bool,
-}
-
-impl Change {
-    fn new(step: ChangeStep, ack: ChangeAck) -> Self {
-        let (added, removals) = (Vec::new(), Vec::new());
-        Self { step, began: None, missing: 0, ack, added, removals, revives: false, writes: false }
-    }
-
-    /// The change that CONNECT is.
-    pub(super) fn opening() -> Self {
-        let ack = ChangeAck::Connect { is_present: false };
-        Self { writes: true, ..Self::new(ChangeStep::Streams, ack) }
-    }
-
-    /// Whether the streams, for which it waits, may be asked for again.
-    pub(super) fn may_ask_again(&self, now: Instant, patience: Duration) -> bool {
-        let is_at_streams = self.step == ChangeStep::Streams.next();
-        is_at_streams && self.began.is_some_and(|began| now < began + patience)
-    }
-
-    fn is_opening(&self) -> bool {
-        matches!(self.ack, ChangeAck::Connect { .. })
-    }
-}
-
-impl ChangeStep {
-    fn next(self) -> Self {
-        match self {
-            Self::Streams => Self::Record,
-            Self::Record => Self::Removal,
-            Self::Removal => Self::Position,
-            Self::Position => Self::PubRels,
-            Self::PubRels => Self::Reader,
-            Self::Reader => Self::Write,
-            Self::Write | Self::Done => Self::Done,
-        }
-    }
-}
 
 impl Session {
     /// Notes subscriptions that are granted. The client is told when they are stored.
@@ -245,7 +162,7 @@ impl Session {
             return 0;
         }
         let request = format!("STREAM.INFO.{}", streams::MESSAGES.name);
-        self.ask_api(shard, &request, b"", Awaited::Change(ChangeStep::Position), now);
+        self.ask_api(shard, &request, b"", Matter::Change(ChangeStep::Position), now);
         1
     }
 
@@ -286,7 +203,7 @@ impl Session {
                     stored.store.account().unbind(&binding);
                 }
                 let request = format!("CONSUMER.DELETE.{name}.{}", reader.durable_name);
-                self.ask_api(shard, &request, b"", Awaited::Change(ChangeStep::Removal), now);
+                self.ask_api(shard, &request, b"", Matter::Change(ChangeStep::Removal), now);
                 return 1;
             }
             let reader = ConsumerRecord::of_subscription(&stored.hash, ">", &unique, &unique);
@@ -313,7 +230,7 @@ impl Session {
         if let Some(stored) = self.stored_mut() {
             stored.record.cons.insert(READER.to_owned(), Some(reader));
         }
-        self.ask_api(shard, &request, &body, Awaited::Change(ChangeStep::Reader), now);
+        self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::Reader), now);
         1
     }
 
@@ -339,7 +256,7 @@ impl Session {
         if let Some(stored) = self.stored_mut() {
             stored.record.pubrel = Some(consumer);
         }
-        self.ask_api(shard, &request, &body, Awaited::Change(ChangeStep::PubRels), now);
+        self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::PubRels), now);
         1
     }
 
@@ -371,7 +288,7 @@ impl Session {
             payload: &payload,
             ..MessageRef::default()
         };
-        self.ask(shard, msg, Awaited::Change(ChangeStep::Write), now);
+        self.ask(shard, msg, Matter::Change(ChangeStep::Write), now);
         1
     }
 

@@ -1,13 +1,13 @@
 //! PUBLISH of QoS 1 and 2, and retained messages: acknowledged when they are stored.
 
 use super::api::{self, MessageAnswer};
-use super::{Awaited, Session, Step};
+use super::state::{Matter, Release, ReleaseStage, Step};
+use crate::session::{Session, SessionState};
 use crate::shard::Shard;
 use myelin_mqtt::packet::{AckPacket, Exchange, PacketId, PublishPacket, Qos, ServerPacket};
 use myelin_mqtt::records::{HeldMark, MessageMark, RetainedMessage, released_id};
 use myelin_mqtt::{streams, topic};
 use myelin_wire::message_buf::MessageRef;
-use std::collections::VecDeque;
 use std::time::Instant;
 
 /// Messages and requests that may wait for an answer.
@@ -15,57 +15,6 @@ const MOST_AWAITED: usize = 1024;
 
 /// The number of an acknowledgement that nobody waits for.
 const UNACKNOWLEDGED: u64 = 0;
-
-/// Acknowledgements of messages that are being stored, in the order in which these came.
-#[derive(Default)]
-pub(in crate::session::mqtt) struct Acks {
-    /// Acknowledgements that are out.
-    sent: u64,
-    waiting: VecDeque<PendingAck>,
-}
-
-/// An acknowledgement that waits.
-struct PendingAck {
-    exchange: Exchange,
-    /// Messages that are not stored yet.
-    missing: u8,
-}
-
-impl Acks {
-    /// Adds one that is due when so many messages are stored; answers its number.
-    fn push(&mut self, exchange: Exchange, missing: u8) -> u64 {
-        self.waiting.push_back(PendingAck { exchange, missing });
-        self.sent + self.waiting.len() as u64
-    }
-
-    fn find(&mut self, number: u64) -> Option<&mut PendingAck> {
-        let at = number.checked_sub(self.sent + 1)?;
-        self.waiting.get_mut(usize::try_from(at).ok()?)
-    }
-
-    /// The next one that is due.
-    fn pop(&mut self) -> Option<Exchange> {
-        let due = self.waiting.pop_front_if(|ack| ack.missing == 0)?;
-        self.sent += 1;
-        Some(due.exchange)
-    }
-}
-
-/// Release of a message of QoS 2 that is held.
-pub(in crate::session::mqtt) struct Release {
-    id: PacketId,
-    stage: ReleaseStage,
-    /// Where the message is held.
-    sequence: u64,
-}
-
-/// Answer for which a release waits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReleaseStage {
-    Read,
-    Stored,
-    Removed,
-}
 
 impl Session {
     /// Whether so much waits for JetStream that the client has to.
@@ -112,7 +61,7 @@ impl Session {
             self.retain(shard, &subject, flags, packet.payload, ack, now);
         }
         if qos > Qos::AtMostOnce {
-            self.store(shard, &subject, qos, packet.payload, None, Awaited::Stored(ack), now);
+            self.store(shard, &subject, qos, packet.payload, None, Matter::Stored(ack), now);
         }
     }
 
@@ -133,7 +82,7 @@ impl Session {
             self.retain(shard, &subject, (qos as u8) << 1 | 1, payload, UNACKNOWLEDGED, now);
         }
         if qos > Qos::AtMostOnce {
-            self.store(shard, &subject, qos, payload, None, Awaited::Nothing, now);
+            self.store(shard, &subject, qos, payload, None, Matter::Nothing, now);
         }
     }
 
@@ -155,7 +104,7 @@ impl Session {
         qos: Qos,
         payload: &[u8],
         id: Option<&str>,
-        awaited: Awaited,
+        awaited: Matter,
         now: Instant,
     ) {
         let subject = [streams::MESSAGES.subject_prefix.as_bytes(), subject].concat();
@@ -179,7 +128,7 @@ impl Session {
         mark.write(None, &mut headers);
         let subject = subject.as_bytes();
         let msg = MessageRef { subject, headers: &headers, payload, ..MessageRef::default() };
-        self.ask(shard, msg, Awaited::Stored(ack), now);
+        self.ask(shard, msg, Matter::Stored(ack), now);
     }
 
     /// Where a message is held. Compat: under the client id, if that is one part of a subject.
@@ -201,7 +150,7 @@ impl Session {
         ack: u64,
         now: Instant,
     ) {
-        let crate::session::SessionState::Ready(ready) = &self.state else { return };
+        let SessionState::Ready(ready) = &self.state else { return };
         let Some(stored) = self.stored() else { return };
         let message = RetainedMessage {
             flags,
@@ -214,7 +163,7 @@ impl Session {
         let removes = message.removes();
         let subject = [streams::RETAINED.subject_prefix.as_bytes(), subject].concat();
         let msg = MessageRef { subject: &subject, headers: &headers, payload, ..MessageRef::default() };
-        let awaited = if removes { Awaited::Removal(ack) } else { Awaited::Stored(ack) };
+        let awaited = if removes { Matter::Removal(ack) } else { Matter::Stored(ack) };
         self.ask(shard, msg, awaited, now);
     }
 
@@ -279,7 +228,7 @@ impl Session {
         let Some(first) = self.stored().and_then(|stored| stored.releases.first()) else { return };
         let body = api::last_of(&self.held_subject(first.id));
         let request = format!("STREAM.MSG.GET.{}", streams::HELD.name);
-        self.ask_api(shard, &request, &body, Awaited::Release, now);
+        self.ask_api(shard, &request, &body, Matter::Release, now);
     }
 
     pub(super) fn release_answered(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
@@ -322,7 +271,7 @@ impl Session {
             self.retain(shard, mark.subject, mark.flags, &held.payload, UNACKNOWLEDGED, now);
         }
         let id = released_id(held.sequence);
-        self.store(shard, mark.subject, qos, &held.payload, Some(&id), Awaited::Release, now);
+        self.store(shard, mark.subject, qos, &held.payload, Some(&id), Matter::Release, now);
         Ok(())
     }
 
@@ -333,7 +282,7 @@ impl Session {
         first.stage = ReleaseStage::Removed;
         let body = api::remove(first.sequence);
         let request = format!("STREAM.MSG.DELETE.{}", streams::HELD.name);
-        self.ask_api(shard, &request, body.as_bytes(), Awaited::Release, now);
+        self.ask_api(shard, &request, body.as_bytes(), Matter::Release, now);
         Ok(())
     }
 

@@ -13,78 +13,24 @@ mod incoming;
 mod opening;
 mod outgoing;
 mod retained;
+pub(super) mod state;
 
-use super::{MqttStage, Session};
+use crate::account::Account;
 use crate::log::Level as LogLevel;
 use crate::mqtt_inbox::MqttInbox;
-use crate::mqtt_storage::{MqttStorage, MqttStore};
-use crate::service::Binding;
-use crate::session::SessionStatus;
+use crate::session::{Session, SessionState, SessionStatus};
 use crate::shard::Shard;
 use api::ApiFault;
-use change::{Change, ChangeStep};
-use incoming::{Acks, Release};
-use myelin_mqtt::packet::{PacketId, Qos};
-use myelin_mqtt::records::{ConsumerRecord, SessionRecord};
-use myelin_mqtt::streams::MqttStream;
+use myelin_mqtt::packet::Qos;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use outgoing::{InFlight, PubRels};
-use retained::{RetainedCame, RetainedRead};
-use std::collections::BTreeMap;
+use state::{Change, Matter, RetainedCame, Step, StoredSession};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time after which JetStream is asked again for streams.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-
-/// The stored half of a session.
-pub(super) struct StoredSession {
-    store: Arc<MqttStore>,
-    storage: Arc<MqttStorage>,
-    inbox: Arc<MqttInbox>,
-    /// Name of the session in subjects.
-    hash: String,
-    /// What is stored of the session, and the sequence of what is: 0 for nothing.
-    record: SessionRecord,
-    record_sequence: u64,
-    /// The number of the last request, and what is done with the answers that are awaited.
-    last_request: u64,
-    awaited: BTreeMap<u64, (Instant, Awaited)>,
-    change: Option<Box<Change>>,
-    /// Reads of retained messages that are under way: these come before what the client asks next.
-    reading: usize,
-    acks: Acks,
-    releases: Vec<Release>,
-    in_flight: InFlight,
-    pubrels: PubRels,
-    /// Where PUBRELs are delivered to, and stored messages.
-    bindings: [Option<Arc<Binding>>; 2],
-}
-
-/// Matter that an answer is about.
-enum Awaited {
-    /// A step of the change that is under way.
-    Change(ChangeStep),
-    /// A stream of the account was made, or was there; with how many replicas that was tried.
-    Stream(MqttStream, u32),
-    /// The message of an acknowledgement is stored; with its number.
-    Stored(u64),
-    /// A record is stored that removes a retained message.
-    Removal(u64),
-    /// The first of the releases that wait.
-    Release,
-    /// A PUBREL is stored.
-    PubRel(PacketId),
-    /// A retained message, or the end of them.
-    Retained(Box<RetainedRead>),
-    /// Nothing follows from it.
-    Nothing,
-}
-
-/// Whether the session goes on.
-type Step = Result<(), CloseReason>;
 
 fn status(step: Step) -> SessionStatus {
     step.map_or_else(SessionStatus::Close, |()| SessionStatus::Continue)
@@ -105,9 +51,9 @@ impl Session {
         status(self.begin_change(shard, Change::opening(), now))
     }
 
-    fn own_account(&self) -> Option<Arc<crate::account::Account>> {
+    fn own_account(&self) -> Option<Arc<Account>> {
         match &self.state {
-            crate::session::SessionState::Ready(ready) => Some(Arc::clone(&ready.account)),
+            SessionState::Ready(ready) => Some(Arc::clone(&ready.account)),
             _ => None,
         }
     }
@@ -148,7 +94,7 @@ impl Session {
         let stored = self.stored()?;
         let (_, (asked, awaited)) = stored.awaited.first_key_value()?;
         let patience = match awaited {
-            Awaited::Stream(..) => ASK_AGAIN.min(stored.storage.api_timeout),
+            Matter::Stream(..) => ASK_AGAIN.min(stored.storage.api_timeout),
             _ => stored.storage.api_timeout,
         };
         Some(*asked + patience)
@@ -163,7 +109,7 @@ impl Session {
         if stored.change.as_ref().is_some_and(|change| change.may_ask_again(now, patience)) {
             let unanswered = std::mem::take(&mut stored.awaited);
             for (_, awaited) in unanswered.into_values() {
-                if let Awaited::Stream(stream, replicas) = awaited {
+                if let Matter::Stream(stream, replicas) = awaited {
                     self.ask_for_stream(shard, stream, replicas, now);
                 }
             }
@@ -190,7 +136,7 @@ impl Session {
 
     /// Sends a message to a stream or the API of the account; what it is about comes back with the
     /// answer.
-    fn ask(&mut self, shard: &mut Shard, msg: MessageRef<'_>, awaited: Awaited, now: Instant) {
+    fn ask(&mut self, shard: &mut Shard, msg: MessageRef<'_>, awaited: Matter, now: Instant) {
         let cid = self.conn.cid();
         let Some(stored) = self.stored_mut() else { return };
         stored.last_request += 1;
@@ -211,7 +157,7 @@ impl Session {
     }
 
     /// Sends a request to the API.
-    fn ask_api(&mut self, shard: &mut Shard, request: &str, body: &[u8], awaited: Awaited, now: Instant) {
+    fn ask_api(&mut self, shard: &mut Shard, request: &str, body: &[u8], awaited: Matter, now: Instant) {
         let Some(stored) = self.stored() else { return };
         let subject = stored.storage.api(request);
         let msg = MessageRef { subject: subject.as_bytes(), payload: body, ..MessageRef::default() };
@@ -231,30 +177,30 @@ impl Session {
         // One that comes twice, or to what has been given up.
         let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
         match awaited {
-            Awaited::Change(step) => self.change_answered(shard, step, msg.payload, now),
-            Awaited::Stream(stream, replicas) => {
+            Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
+            Matter::Stream(stream, replicas) => {
                 self.stream_answered(shard, (stream, replicas), msg.payload, now)
             }
-            Awaited::Stored(ack) => self.message_stored(shard, ack, msg.payload),
-            Awaited::Removal(ack) => {
+            Matter::Stored(ack) => self.message_stored(shard, ack, msg.payload),
+            Matter::Removal(ack) => {
                 self.removal_stored(shard, msg.payload, now);
                 self.message_stored(shard, ack, msg.payload)
             }
-            Awaited::Release => self.release_answered(shard, msg.payload, now),
-            Awaited::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
-            Awaited::Retained(read) => {
+            Matter::Release => self.release_answered(shard, msg.payload, now),
+            Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
+            Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;
                 let Some(stored) = self.stored_mut() else { return Ok(()) };
                 match more {
                     RetainedCame::Message(read) => {
-                        stored.awaited.insert(number, (now, Awaited::Retained(read)));
+                        stored.awaited.insert(number, (now, Matter::Retained(read)));
                     }
                     RetainedCame::Slice => {}
                     RetainedCame::End => stored.reading = stored.reading.saturating_sub(1),
                 }
                 Ok(())
             }
-            Awaited::Nothing => Ok(()),
+            Matter::Nothing => Ok(()),
         }
     }
 
@@ -277,60 +223,5 @@ impl Session {
         for binding in stored.bindings.iter_mut().filter_map(Option::take) {
             stored.store.account().unbind(&binding);
         }
-    }
-}
-
-impl StoredSession {
-    fn new(
-        store: Arc<MqttStore>,
-        storage: Arc<MqttStorage>,
-        inbox: Arc<MqttInbox>,
-        client_id: &str,
-        is_clean: bool,
-    ) -> Self {
-        let record = SessionRecord {
-            origin: store.node.clone(),
-            id: client_id.to_owned(),
-            clean: is_clean,
-            ..SessionRecord::default()
-        };
-        Self {
-            store,
-            storage,
-            inbox,
-            hash: myelin_mqtt::records::session_hash(client_id),
-            record,
-            record_sequence: 0,
-            last_request: 0,
-            awaited: BTreeMap::new(),
-            change: None,
-            reading: 0,
-            acks: Acks::default(),
-            releases: Vec::new(),
-            in_flight: InFlight::default(),
-            pubrels: PubRels::default(),
-            bindings: [None, None],
-        }
-    }
-
-    /// The consumer that reads for all subscriptions.
-    fn reader(&self) -> Option<&ConsumerRecord> {
-        self.record.cons.get(myelin_mqtt::records::READER)?.as_ref()
-    }
-
-    /// The highest QoS of subscriptions that match a subject and began before the message of this
-    /// sequence was stored.
-    fn wanted_qos(&self, subject: &[u8], sequence: u64) -> Option<Qos> {
-        let wanted = self.record.subs.iter().filter(|(pattern, _)| {
-            let is_later = || self.record.since.get(*pattern).is_none_or(|since| sequence > *since);
-            let reserved = subject.first() == Some(&b'$');
-            let is_for = |pattern: &[u8]| {
-                myelin_subject::matches(pattern, subject)
-                    && !(reserved && myelin_mqtt::topic::leaves_out_dollar(pattern))
-            };
-            let pattern = pattern.as_bytes();
-            (is_for(pattern) || myelin_mqtt::topic::level_above(pattern).is_some_and(is_for)) && is_later()
-        });
-        wanted.filter_map(|(_, qos)| Qos::new(*qos)).max().filter(|qos| *qos > Qos::AtMostOnce)
     }
 }

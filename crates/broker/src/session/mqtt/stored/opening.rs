@@ -2,8 +2,8 @@
 //! for a new one.
 
 use super::api::{self, ApiFault, MessageAnswer};
-use super::change::{ChangeAck, ChangeStep};
-use super::{Awaited, Session, Step, StoredSession};
+use super::state::{ChangeAck, ChangeStep, Matter, Step, StoredSession};
+use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::packet::Qos;
 use myelin_mqtt::records::{READER, SessionRecord};
@@ -45,7 +45,7 @@ impl Session {
         let Some(stored) = self.stored() else { return };
         let body = stream.create_request(&stored.storage.domain_token(), replicas);
         let request = format!("STREAM.CREATE.{}", stream.name);
-        self.ask_api(shard, &request, &body, Awaited::Stream(stream, replicas), now);
+        self.ask_api(shard, &request, &body, Matter::Stream(stream, replicas), now);
     }
 
     /// A stream was made, or is there as somebody else has made it. Where there are too few servers
@@ -77,7 +77,7 @@ impl Session {
         stored.store.set_has_streams(true);
         let request = format!("STREAM.MSG.GET.{}", streams::SESSIONS.name);
         let body = api::last_of(&stored.subject());
-        self.ask_api(shard, &request, &body, Awaited::Change(ChangeStep::Record), now);
+        self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::Record), now);
         1
     }
 
@@ -118,7 +118,7 @@ impl Session {
         let change = self.stored_mut().and_then(|stored| stored.change.as_mut());
         let removals = change.map(|change| std::mem::take(&mut change.removals)).unwrap_or_default();
         for (request, body) in &removals {
-            self.ask_api(shard, request, body.as_bytes(), Awaited::Change(ChangeStep::Removal), now);
+            self.ask_api(shard, request, body.as_bytes(), Matter::Change(ChangeStep::Removal), now);
         }
         removals.len()
     }

@@ -5,16 +5,17 @@
 //! identifier that follows from where it is stored, so that it is the same one when the message
 //! comes again, also after a restart: a client knows a message of QoS 2 by it.
 
-use super::{Awaited, Session, Step, api};
+use super::api;
+use super::state::{InFlight, Matter, Sent, Step};
 use crate::log::Level as LogLevel;
+use crate::session::{Session, SessionState};
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, Properties, ProtocolLevel, PublishHeader, Qos, ServerPacket,
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{streams, topic};
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::collections::BTreeMap;
+use myelin_wire::message_buf::MessageRef;
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -22,64 +23,13 @@ const ACK: &[u8] = b"+ACK";
 const AGAIN: &[u8] = b"-NAK";
 const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
-/// Messages that the client has not acknowledged.
-#[derive(Default)]
-pub(in crate::session::mqtt) struct InFlight {
-    sent: BTreeMap<PacketId, Sent>,
-    /// Bytes of their payloads.
-    bytes: usize,
-    /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
-    /// cut off for what it asked for.
-    held: MessageBuf,
-}
-
-/// PUBRELs that the client has not answered, with where that is to be said.
-pub(in crate::session::mqtt) type PubRels = BTreeMap<PacketId, Box<[u8]>>;
-
-/// A message that was sent to the client.
-pub(in crate::session::mqtt) struct Sent {
-    /// Its sequence in the stream of messages; 0: it is a retained one.
-    sequence: u64,
-    qos: Qos,
-    /// Where it is acknowledged; empty: nowhere.
-    reply: Box<[u8]>,
-    /// The client has it, and waits for PUBREL.
-    is_received: bool,
-    size: usize,
-}
-
-impl InFlight {
-    fn insert(&mut self, id: PacketId, sent: Sent) {
-        self.bytes += sent.size;
-        if let Some(before) = self.sent.insert(id, sent) {
-            self.bytes -= before.size;
-        }
-    }
-
-    fn remove(&mut self, id: PacketId) -> Option<Sent> {
-        let sent = self.sent.remove(&id)?;
-        self.bytes -= sent.size;
-        Some(sent)
-    }
-
-    /// Whether a message has to wait.
-    fn is_full(&self, most: usize) -> bool {
-        self.bytes >= most || !self.held.is_empty()
-    }
-
-    /// Messages that have waited long enough.
-    fn take_held(&mut self, most: usize) -> MessageBuf {
-        if self.bytes < most / 2 { std::mem::take(&mut self.held) } else { MessageBuf::default() }
-    }
-}
-
-/// Delivery of a consumer, as its reply says.
-struct Delivery {
+/// ConsumerDelivery of a consumer, as its reply says.
+struct ConsumerDelivery {
     times: u64,
     sequence: u64,
 }
 
-impl Delivery {
+impl ConsumerDelivery {
     /// Compat: replies name a domain and an account, or not.
     fn of(reply: &[u8]) -> Option<Self> {
         let tokens: Vec<&str> = std::str::from_utf8(reply).ok()?.split('.').collect();
@@ -113,7 +63,7 @@ impl Session {
     }
 
     fn deliver_stored(&mut self, shard: &mut Shard, subject: &[u8], msg: &MessageRef<'_>, now: Instant) {
-        let Some(delivery) = Delivery::of(msg.reply) else { return };
+        let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
         let Some(stored) = self.stored_mut() else { return };
         let Some(wanted) = stored.wanted_qos(subject, delivery.sequence) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
@@ -155,7 +105,7 @@ impl Session {
 
     /// Whether the client may get what is published there now.
     pub(super) fn may_get(&self, subject: &[u8]) -> bool {
-        let crate::session::SessionState::Ready(ready) = &self.state else { return false };
+        let SessionState::Ready(ready) = &self.state else { return false };
         ready.permissions.as_ref().is_none_or(|permissions| permissions.can_deliver(subject, None))
     }
 
@@ -221,8 +171,8 @@ impl Session {
         }
     }
 
-    /// The client has a message of QoS 2. Its PUBREL comes when it is stored that the message is not
-    /// to come again; at once where nothing is known of it.
+    /// The client has a message of QoS 2. Its PUBREL comes when it is stored that the message is
+    /// not to come again; at once where nothing is known of it.
     pub(in crate::session::mqtt) fn pubrec(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
         self.log_step("PUBREC", id);
         let sent = self.stored_mut().and_then(|stored| stored.in_flight.sent.get_mut(&id));
@@ -236,7 +186,7 @@ impl Session {
                 pubrel_header(id.get(), &mut headers);
                 let subject = subject.as_bytes();
                 let msg = MessageRef { subject, headers: &headers, ..MessageRef::default() };
-                self.ask(shard, msg, Awaited::PubRel(id), now);
+                self.ask(shard, msg, Matter::PubRel(id), now);
             }
             _ => {
                 let release = ServerPacket::PubRel(AckPacket::success(id));
@@ -292,7 +242,7 @@ impl Session {
         }
         // These were not sent.
         let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
-        for msg in held.iter().chain(inbox.iter()).filter(|msg| Delivery::of(msg.reply).is_some()) {
+        for msg in held.iter().chain(inbox.iter()).filter(|msg| ConsumerDelivery::of(msg.reply).is_some()) {
             self.tell_consumer(shard, msg.reply, AGAIN, now);
         }
         self.log(LogLevel::Debug, format_args!("Session is stored"));
@@ -318,9 +268,9 @@ mod tests {
             "$JS.ACK.hub.hash.$MQTT_msgs.name.2.40.7.1795963618634825642.0.random",
         ];
         for reply in replies {
-            let delivery = Delivery::of(reply.as_bytes()).unwrap();
+            let delivery = ConsumerDelivery::of(reply.as_bytes()).unwrap();
             assert_eq!((delivery.times, delivery.sequence), (2, 40), "{reply}");
         }
-        assert!(Delivery::of(b"$MQTT.JSA.x.1.2").is_none());
+        assert!(ConsumerDelivery::of(b"$MQTT.JSA.x.1.2").is_none());
     }
 }

@@ -1,7 +1,8 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
 
-use super::{Awaited, Session};
+use super::state::{Matter, RetainedCame, RetainedRead};
 use crate::log::Level as LogLevel;
+use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{Exchange, Qos};
 use myelin_mqtt::records::RetainedMessage;
@@ -15,22 +16,6 @@ use std::time::Instant;
 /// Retained messages that are asked for at once, and their bytes.
 const AT_ONCE: u32 = 256;
 const BYTES_AT_ONCE: u32 = 1024 * 1024;
-
-/// A read for one subscription.
-pub(in crate::session::mqtt) struct RetainedRead {
-    pattern: String,
-    qos: Qos,
-}
-
-/// Outcome of an answer to a read.
-pub(super) enum RetainedCame {
-    /// A message, and more is to come.
-    Message(Box<RetainedRead>),
-    /// The end of a slice; the next one is asked for.
-    Slice,
-    /// The end of what is retained.
-    End,
-}
 
 /// Body of the request.
 #[derive(Serialize)]
@@ -58,7 +43,7 @@ impl Session {
         let request = ReadRequest { seq, next_by_subj, batch: AT_ONCE, max_bytes: BYTES_AT_ONCE };
         let body = myelin_wire::json::compact(&request);
         let to = format!("DIRECT.GET.{}", streams::RETAINED.name);
-        self.ask_api(shard, &to, &body, Awaited::Retained(read), now);
+        self.ask_api(shard, &to, &body, Matter::Retained(read), now);
     }
 
     /// One of the messages has come, or their end.
