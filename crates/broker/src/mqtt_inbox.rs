@@ -21,6 +21,11 @@ impl MqttInbox {
         Arc::new(Self { conn: Arc::clone(conn), msgs: Mutex::default() })
     }
 
+    /// The session's connection.
+    pub(crate) fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
     /// Adds messages, and has the session take them.
     pub(crate) fn put<'m>(&self, added: impl Iterator<Item = MessageRef<'m>>) {
         let was_empty = {

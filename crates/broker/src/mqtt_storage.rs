@@ -9,9 +9,11 @@ use crate::mqtt_inbox::MqttInbox;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use arc_swap::ArcSwap;
-use myelin_mqtt::records::session_hash;
+use myelin_mqtt::records::{SessionRecord, session_hash};
 use myelin_mqtt::streams;
 use myelin_stdx::sync::lock;
+use myelin_wire::error::CloseReason;
+use myelin_wire::message_buf::MessageRef;
 use std::collections::{HashMap, hash_map::Entry};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -82,14 +84,25 @@ pub(crate) struct MqttStore {
     pub(crate) node: String,
     /// Beginning of the subjects on which answers come, with its dot.
     answers: String,
-    binding: OnceLock<Arc<Binding>>,
-    /// Inboxes of sessions, by client id of their connections.
-    inboxes: Mutex<HashMap<u64, Arc<MqttInbox>>>,
+    /// Beginning of the subjects of records of sessions.
+    records: String,
+    /// Bindings for answers, and for records of sessions.
+    bindings: OnceLock<[Arc<Binding>; 2]>,
+    inboxes: Mutex<Inboxes>,
     /// Whether the streams are known to be there.
     has_streams: AtomicBool,
 }
 
-/// Hands answers to the sessions that asked.
+/// Inboxes of sessions.
+#[derive(Default)]
+struct Inboxes {
+    /// By the numbers of their connections.
+    by_cid: HashMap<u64, Arc<MqttInbox>>,
+    /// Connections by the hashes of their client ids.
+    owners: HashMap<String, u64>,
+}
+
+/// Hands answers to the sessions that asked, and ends sessions that another server takes up.
 struct Answers(Weak<MqttStore>);
 
 impl MqttStores {
@@ -108,9 +121,10 @@ impl MqttStores {
         &self,
         account: &Arc<Account>,
         (server, unique): (&str, &str),
-        cid: u64,
+        (cid, hash): (u64, &str),
         inbox: &Arc<MqttInbox>,
     ) -> Arc<MqttStore> {
+        let records = format!("{}{}", streams::SESSIONS.subject_prefix, self.storage().domain_token());
         let mut by_account = lock(&self.by_account);
         let store = by_account.entry(account.name().into()).or_insert_with(|| {
             let node = session_hash(server);
@@ -118,29 +132,31 @@ impl MqttStores {
                 answers: format!("{}{node}.{unique}.", streams::ANSWERS_PREFIX),
                 node,
                 account: Arc::clone(account),
-                binding: OnceLock::new(),
+                records,
+                bindings: OnceLock::new(),
                 inboxes: Mutex::default(),
                 has_streams: AtomicBool::new(false),
             })
         });
         let store = Arc::clone(store);
-        lock(&store.inboxes).insert(cid, Arc::clone(inbox));
+        lock(&store.inboxes).enter((cid, hash), inbox);
         drop(by_account);
         // Another session that came at the same time may be the one that binds; this waits for it.
-        store.binding.get_or_init(|| {
-            let service = Arc::new(Answers(Arc::downgrade(&store)));
-            account.bind(format!("{}>", store.answers).as_bytes(), service)
+        store.bindings.get_or_init(|| {
+            let service: Arc<dyn Service> = Arc::new(Answers(Arc::downgrade(&store)));
+            [&store.answers, &store.records]
+                .map(|prefix| account.bind(format!("{prefix}>").as_bytes(), Arc::clone(&service)))
         });
         store
     }
 
     /// Ends what `enter` began. The last session takes the store with it.
-    pub(crate) fn leave(&self, store: &Arc<MqttStore>, cid: u64) {
+    pub(crate) fn leave(&self, store: &Arc<MqttStore>, (cid, hash): (u64, &str)) {
         let is_last = {
             let mut by_account = lock(&self.by_account);
             let mut inboxes = lock(&store.inboxes);
-            inboxes.remove(&cid);
-            let is_last = inboxes.is_empty();
+            inboxes.leave((cid, hash));
+            let is_last = inboxes.by_cid.is_empty();
             if is_last
                 && let Entry::Occupied(entry) = by_account.entry(store.account.name().into())
                 && Arc::ptr_eq(entry.get(), store)
@@ -149,8 +165,8 @@ impl MqttStores {
             }
             is_last
         };
-        if is_last && let Some(binding) = store.binding.get() {
-            store.account.unbind(binding);
+        if is_last && let Some(bindings) = store.bindings.get() {
+            bindings.iter().for_each(|binding| store.account.unbind(binding));
         }
     }
 }
@@ -173,6 +189,17 @@ impl MqttStore {
         Some((cid.parse().ok()?, number.parse().ok()?))
     }
 
+    /// Ends a session of this server of which another one has written the record.
+    fn end_what_another_has(&self, msg: MessageRef<'_>) {
+        let hash = msg.subject.strip_prefix(self.records.as_bytes()).map(std::str::from_utf8);
+        let Some(Ok(hash)) = hash else { return };
+        let inbox = lock(&self.inboxes).owner(hash);
+        let Some(inbox) = inbox else { return };
+        if SessionRecord::decode(msg.payload).is_ok_and(|record| record.origin != self.node) {
+            inbox.conn().close(CloseReason::DuplicateClientId);
+        }
+    }
+
     /// Whether the streams are known to be there.
     pub(crate) fn has_streams(&self) -> bool {
         self.has_streams.load(Relaxed)
@@ -183,14 +210,35 @@ impl MqttStore {
     }
 }
 
+impl Inboxes {
+    fn enter(&mut self, (cid, hash): (u64, &str), inbox: &Arc<MqttInbox>) {
+        self.by_cid.insert(cid, Arc::clone(inbox));
+        self.owners.insert(hash.to_owned(), cid);
+    }
+
+    fn leave(&mut self, (cid, hash): (u64, &str)) {
+        self.by_cid.remove(&cid);
+        // Another connection may be the client by now.
+        if self.owners.get(hash) == Some(&cid) {
+            self.owners.remove(hash);
+        }
+    }
+
+    fn owner(&self, hash: &str) -> Option<Arc<MqttInbox>> {
+        self.by_cid.get(self.owners.get(hash)?).cloned()
+    }
+}
+
 impl Service for Answers {
     fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
         let Some(store) = self.0.upgrade() else { return };
         for msg in batch.iter() {
             let asked = store.asked(msg.subject);
-            let inbox = asked.and_then(|(cid, _)| lock(&store.inboxes).get(&cid).cloned());
-            if let Some(inbox) = inbox {
-                inbox.put(std::iter::once(msg));
+            let inbox = asked.and_then(|(cid, _)| lock(&store.inboxes).by_cid.get(&cid).cloned());
+            match (asked, inbox) {
+                (_, Some(inbox)) => inbox.put(std::iter::once(msg)),
+                (None, None) => store.end_what_another_has(msg),
+                _ => {}
             }
         }
     }

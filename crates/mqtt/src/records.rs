@@ -84,6 +84,8 @@ pub struct ConsumerRecord {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub durable_name: String,
     pub deliver_policy: String,
+    #[serde(skip_serializing_if = "json::is_zero")]
+    pub opt_start_seq: u64,
     pub ack_policy: String,
     /// Nanoseconds.
     #[serde(skip_serializing_if = "json::is_zero")]

@@ -6,6 +6,8 @@ use super::{address, cluster, server, servers};
 use crate::eventually;
 use crate::process::Server;
 use myelin_mqtt::packet::Qos;
+use myelin_mqtt::records::session_hash;
+use serde_json::{Value, json};
 
 /// Connects with a session that lasts, and says whether it was there.
 fn resume(server: &Server, client_id: &str) -> (Peer, bool) {
@@ -287,6 +289,64 @@ fn a_session_goes_on_at_another_server_of_a_cluster() {
         reader.subscribe(&["kept"]);
         reader.all_came() == [("PUBLISH kept everywhere q0 retain".to_owned(), 0)]
     });
+}
+
+#[test]
+fn a_session_has_one_connection_in_a_cluster() {
+    let servers = cluster();
+    let [(one, _), (two, _)] = &servers;
+    let (mut first, _) = resume(one, "same");
+    first.subscribe_with(&[("take/over", Qos::AtLeastOnce)]);
+    let mut peer = Peer::connect(address(two), "pub");
+    peer.publish_1("take/over", "x");
+    let (text, number) = first.came();
+    assert_eq!(text, "PUBLISH take/over x q1");
+    let (mut second, is_present) = resume(two, "same");
+    assert!(is_present);
+    assert_eq!(first.rest(), b"");
+    assert_eq!(second.came(), ("PUBLISH take/over x q1 dup".to_owned(), number));
+    second.puback(number);
+    peer.publish_1("take/over", "y");
+    let (text, number) = second.came();
+    assert_eq!(text, "PUBLISH take/over y q1");
+    second.puback(number);
+    assert_eq!(second.all_came(), []);
+}
+
+/// Two subscriptions as nats-server keeps them, with a consumer for each.
+#[test]
+fn a_session_of_nats_server_goes_on() {
+    let server = server("", "");
+    Peer::connect(address(&server), "first").barrier();
+    let mut asking = Asking::new(&server);
+    let hash = session_hash("moved");
+    let mut cons = serde_json::Map::new();
+    for (pattern, name) in [("f.*", "one"), ("g", "two")] {
+        let config = json!({"durable_name": format!("{hash}_{name}"), "deliver_policy": "new",
+            "ack_policy": "explicit", "ack_wait": 30_000_000_000_u64, "replay_policy": "instant",
+            "filter_subject": format!("$MQTT.msgs.{pattern}"), "max_ack_pending": 1024,
+            "deliver_subject": format!("$MQTT.sub.{name}"), "num_replicas": 0});
+        let request = json!({"stream_name": "$MQTT_msgs", "config": config}).to_string();
+        let made = asking.ask(&format!("CONSUMER.DURABLE.CREATE.$MQTT_msgs.{hash}_{name}"), &request);
+        assert_eq!(made["error"], Value::Null, "{made}");
+        cons.insert(pattern.to_owned(), config);
+    }
+    let record = json!({"origin": "RMLnaEVd", "id": "moved", "subs": {"f.*": 1, "g": 1}, "cons": cons});
+    let stored = asking.publish(&format!("$MQTT.sess.{hash}"), &record.to_string());
+    assert_eq!(stored["error"], Value::Null, "{stored}");
+    let mut peer = Peer::connect(address(&server), "pub");
+    peer.publish_1("f/x", "1");
+    peer.publish_1("g", "2");
+    let (mut sub, is_present) = resume(&server, "moved");
+    assert!(is_present);
+    for wanted in ["PUBLISH f/x 1 q1", "PUBLISH g 2 q1"] {
+        let (text, number) = sub.came();
+        assert_eq!(text, wanted);
+        sub.puback(number);
+    }
+    assert_eq!(sub.all_came(), []);
+    assert_eq!(asking.state("$MQTT_msgs")["consumer_count"], 1);
+    eventually("nothing is kept", || asking.messages("$MQTT_msgs") == 0);
 }
 
 #[test]

@@ -35,6 +35,12 @@ impl Asking {
         serde_json::from_slice(&answer.body).expect("JSON")
     }
 
+    /// Publishes; the acknowledgement.
+    pub(super) fn publish(&mut self, subject: &str, body: &str) -> Value {
+        let answer = self.message(subject, body);
+        serde_json::from_slice(&answer.body).expect("JSON")
+    }
+
     /// State of a stream.
     pub(super) fn state(&mut self, stream: &str) -> Value {
         self.ask(&format!("STREAM.INFO.{stream}"), "")["state"].clone()

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Codes of errors of the API.
 pub(super) const MESSAGE_NOT_FOUND: u32 = 10037;
+const CONSUMER_NOT_FOUND: u32 = 10014;
 pub(super) const STREAM_NAME_IN_USE: u32 = 10058;
 pub(super) const TOO_FEW_PEERS: u32 = 10005;
 pub(super) const REPLICAS_ALONE: u32 = 10074;
@@ -59,6 +60,30 @@ pub(super) struct StreamAnswer {
     pub(super) error: Option<ApiFault>,
     #[serde(default)]
     pub(super) state: StreamPosition,
+}
+
+/// Answer about a consumer.
+#[derive(Debug, Deserialize)]
+pub(super) struct ConsumerAnswer {
+    error: Option<ApiFault>,
+    #[serde(default)]
+    ack_floor: ConsumerFloor,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ConsumerFloor {
+    stream_seq: u64,
+}
+
+impl ConsumerAnswer {
+    /// Sequence up to which everything is acknowledged. `None`: there is no such consumer.
+    pub(super) fn floor(self) -> Result<Option<u64>, ApiFault> {
+        match self.error {
+            None => Ok(Some(self.ack_floor.stream_seq)),
+            Some(fault) if fault.err_code == CONSUMER_NOT_FOUND => Ok(None),
+            Some(fault) => Err(fault),
+        }
+    }
 }
 
 /// State of a stream, as far as it matters.

@@ -98,10 +98,11 @@ impl Session {
             let asked = match step {
                 ChangeStep::Streams => self.ask_for_streams(shard, now),
                 ChangeStep::Record => self.ask_for_record(shard, now),
-                ChangeStep::Removal => self.ask_for_removal(shard, now),
+                ChangeStep::Floors => self.ask_for_floors(shard, now),
                 ChangeStep::Position => self.ask_for_position(shard, now),
                 ChangeStep::PubRels => self.ask_for_pubrels(shard, now),
                 ChangeStep::Reader => self.ask_for_reader(shard, now),
+                ChangeStep::Removal => self.ask_for_removal(shard, now),
                 ChangeStep::Write => self.write_record(shard, now),
                 ChangeStep::Done => return self.change_done(shard, now),
             };
@@ -207,7 +208,14 @@ impl Session {
                 return 1;
             }
             let reader = ConsumerRecord::of_subscription(&stored.hash, ">", &unique, &unique);
-            let reader = ConsumerRecord { filter_subject: String::new(), ..reader };
+            let floor = stored.change.as_ref().and_then(|change| change.floor);
+            let policy = if floor.is_some() { "by_start_sequence" } else { "new" };
+            let reader = ConsumerRecord {
+                filter_subject: String::new(),
+                deliver_policy: policy.to_owned(),
+                opt_start_seq: floor.map_or(0, |floor| floor + 1),
+                ..reader
+            };
             let reader = api::configured(&stored.storage, reader);
             // The record says how the consumer is called: without it, it would never be removed.
             stored.change.iter_mut().for_each(|change| change.writes = true);

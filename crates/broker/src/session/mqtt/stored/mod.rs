@@ -22,6 +22,7 @@ use crate::session::{Session, SessionState, SessionStatus};
 use crate::shard::Shard;
 use api::ApiFault;
 use myelin_mqtt::packet::Qos;
+use myelin_mqtt::records::session_hash;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use state::{Change, Matter, RetainedCame, Step, StoredSession};
@@ -43,9 +44,10 @@ impl Session {
         let stores = &self.broker.registry.mqtt_stores;
         let inbox = MqttInbox::new(&self.conn);
         let names = (self.broker.identity.name(), &*self.broker.unique_id());
-        let store = stores.enter(&account, names, self.conn.cid(), &inbox);
         let storage = stores.storage();
         let Some(mqtt) = &mut self.mqtt else { return SessionStatus::Continue };
+        let hash = session_hash(&mqtt.client_id);
+        let store = stores.enter(&account, names, (self.conn.cid(), &hash), &inbox);
         let stored = StoredSession::new(store, storage, inbox, &mqtt.client_id, is_clean);
         mqtt.stored = Some(Box::new(stored));
         status(self.begin_change(shard, Change::opening(), now))
@@ -178,6 +180,7 @@ impl Session {
         let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
         match awaited {
             Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
+            Matter::Floor(key) => self.take_floor(shard, &key, msg.payload, now),
             Matter::Stream(stream, replicas) => {
                 self.stream_answered(shard, (stream, replicas), msg.payload, now)
             }
@@ -215,7 +218,7 @@ impl Session {
         }
         let cid = self.conn.cid();
         let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
-        self.broker.registry.mqtt_stores.leave(&stored.store, cid);
+        self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
     }
 
     fn unbind_stored(&mut self) {

@@ -1,12 +1,12 @@
 //! CONNECT: the account's streams, and the record of the session, which is taken up, or makes room
 //! for a new one.
 
-use super::api::{self, ApiFault, MessageAnswer};
+use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
 use super::state::{ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::packet::Qos;
-use myelin_mqtt::records::{READER, SessionRecord};
+use myelin_mqtt::records::{LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
 use myelin_mqtt::streams::{self, MqttStream};
 use std::time::Instant;
 
@@ -95,7 +95,14 @@ impl Session {
         stored.record_sequence = found.sequence;
         let Some(change) = &mut stored.change else { return Ok(()) };
         let is_present = !stored.record.clean && !before.clean && before.id == stored.record.id;
-        change.removals = removals(&before, is_present);
+        change.removals = removals(&before, is_present).collect();
+        if is_present {
+            let foreign = before.cons.iter().filter(|(key, _)| *key != READER);
+            let named = foreign.filter_map(|(key, consumer)| {
+                consumer.as_ref().map(|consumer| (key.clone(), consumer.durable_name.clone()))
+            });
+            change.foreign = named.collect();
+        }
         if !is_present {
             return Ok(());
         }
@@ -114,11 +121,40 @@ impl Session {
         Ok(())
     }
 
+    /// Asks how far consumers of nats-server have come: where the reader goes on.
+    pub(super) fn ask_for_floors(&mut self, shard: &mut Shard, now: Instant) -> usize {
+        let change = self.stored_mut().and_then(|stored| stored.change.as_mut());
+        let foreign = change.map(|change| std::mem::take(&mut change.foreign)).unwrap_or_default();
+        let asked = foreign.len();
+        for (key, name) in foreign {
+            let request = format!("CONSUMER.INFO.{}.{name}", streams::MESSAGES.name);
+            self.ask_api(shard, &request, b"", Matter::Floor(key), now);
+        }
+        asked
+    }
+
+    pub(super) fn take_floor(&mut self, shard: &mut Shard, key: &str, answer: &[u8], now: Instant) -> Step {
+        let floor = match api::read(answer).and_then(ConsumerAnswer::floor) {
+            Ok(floor) => floor,
+            Err(fault) => return Err(self.change_failed(shard, &fault)),
+        };
+        if let (Some(floor), Some(stored)) = (floor, self.stored_mut())
+            && let Some(change) = &mut stored.change
+        {
+            change.floor = Some(change.floor.map_or(floor, |other| other.min(floor)));
+            let pattern =
+                key.strip_suffix(LEVEL_ABOVE_SUFFIX).map_or(key.to_owned(), |above| format!("{above}.>"));
+            let since = stored.record.since.entry(pattern).or_insert(floor);
+            *since = floor.min(*since);
+        }
+        self.step_answered(shard, now)
+    }
+
     pub(super) fn ask_for_removal(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let change = self.stored_mut().and_then(|stored| stored.change.as_mut());
         let removals = change.map(|change| std::mem::take(&mut change.removals)).unwrap_or_default();
-        for (request, body) in &removals {
-            self.ask_api(shard, request, body.as_bytes(), Matter::Change(ChangeStep::Removal), now);
+        for request in &removals {
+            self.ask_api(shard, request, b"", Matter::Change(ChangeStep::Removal), now);
         }
         removals.len()
     }
@@ -126,8 +162,8 @@ impl Session {
     /// Removes what a clean session leaves, without waiting for it.
     pub(super) fn forget_record(&self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored() else { return };
-        for (request, body) in removals(&stored.record, false) {
-            self.tell_api(shard, &request, body.as_bytes(), now);
+        for request in removals(&stored.record, false) {
+            self.tell_api(shard, &request, b"", now);
         }
         if stored.record_sequence > 0 {
             let request = format!("STREAM.MSG.DELETE.{}", streams::SESSIONS.name);
@@ -138,12 +174,11 @@ impl Session {
 
 /// Requests that remove the consumers of a session; if it goes on, those that it does not have any
 /// more.
-fn removals(record: &SessionRecord, goes_on: bool) -> Vec<(String, String)> {
-    let consumers = record.cons.iter().filter(|(key, _)| !goes_on || *key != READER);
+fn removals(record: &SessionRecord, goes_on: bool) -> impl Iterator<Item = String> {
+    let consumers = record.cons.iter().filter(move |(key, _)| !goes_on || *key != READER);
     let consumers = consumers.filter_map(|(_, consumer)| consumer.as_ref());
     let messages = consumers.map(|consumer| (streams::MESSAGES.name, &consumer.durable_name));
     let pubrel = record.pubrel.as_ref().filter(|_| !goes_on);
     let pubrels = pubrel.map(|consumer| (streams::OUT.name, &consumer.durable_name));
-    let all = messages.chain(pubrels);
-    all.map(|(stream, name)| (format!("CONSUMER.DELETE.{stream}.{name}"), String::new())).collect()
+    messages.chain(pubrels).map(|(stream, name)| format!("CONSUMER.DELETE.{stream}.{name}"))
 }

@@ -43,6 +43,8 @@ pub(in crate::session::mqtt) enum Matter {
     Change(ChangeStep),
     /// A stream of the account was made, or was there; with how many replicas that was tried.
     Stream(MqttStream, u32),
+    /// A consumer that nats-server has made for this subscription.
+    Floor(String),
     /// The message of an acknowledgement is stored; with its number.
     Stored(u64),
     /// A record is stored that removes a retained message.
@@ -67,14 +69,16 @@ pub(in crate::session::mqtt) enum ChangeStep {
     Streams,
     /// The session's record is read.
     Record,
-    /// Remains of another session are removed.
-    Removal,
+    /// It is known up to where consumers of nats-server have delivered.
+    Floors,
     /// The end of the stream of messages is known, before which nothing is for a new subscription.
     Position,
     /// The consumer of PUBRELs is there: its deliveries come before messages with their numbers.
     PubRels,
     /// The consumer of messages reads what is subscribed to.
     Reader,
+    /// Consumers that the session does not have any more are removed.
+    Removal,
     /// The record is written.
     Write,
     /// The client is told.
@@ -100,8 +104,12 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) ack: ChangeAck,
     /// Subscriptions of this change.
     pub(in crate::session::mqtt) added: Vec<(String, Qos)>,
-    /// Requests that remove what another session has left, and their bodies.
-    pub(in crate::session::mqtt) removals: Vec<(String, String)>,
+    /// Requests that remove consumers.
+    pub(in crate::session::mqtt) removals: Vec<String>,
+    /// Consumers that nats-server has made, by the keys that the record had for them.
+    pub(in crate::session::mqtt) foreign: Vec<(String, String)>,
+    /// Sequence up to which all of these have delivered, and what was delivered is acknowledged.
+    pub(in crate::session::mqtt) floor: Option<u64>,
     /// Whether consumers are asked for although they should be there as they are.
     pub(in crate::session::mqtt) revives: bool,
     /// Whether the record is written.
@@ -110,8 +118,18 @@ pub(in crate::session::mqtt) struct Change {
 
 impl Change {
     pub(in crate::session::mqtt) fn new(step: ChangeStep, ack: ChangeAck) -> Self {
-        let (added, removals) = (Vec::new(), Vec::new());
-        Self { step, began: None, missing: 0, ack, added, removals, revives: false, writes: false }
+        Self {
+            step,
+            began: None,
+            missing: 0,
+            ack,
+            added: Vec::new(),
+            removals: Vec::new(),
+            foreign: Vec::new(),
+            floor: None,
+            revives: false,
+            writes: false,
+        }
     }
 
     /// The change that CONNECT is.
@@ -135,11 +153,12 @@ impl ChangeStep {
     pub(in crate::session::mqtt) fn next(self) -> Self {
         match self {
             Self::Streams => Self::Record,
-            Self::Record => Self::Removal,
-            Self::Removal => Self::Position,
+            Self::Record => Self::Floors,
+            Self::Floors => Self::Position,
             Self::Position => Self::PubRels,
             Self::PubRels => Self::Reader,
-            Self::Reader => Self::Write,
+            Self::Reader => Self::Removal,
+            Self::Removal => Self::Write,
             Self::Write | Self::Done => Self::Done,
         }
     }
