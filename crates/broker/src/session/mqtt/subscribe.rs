@@ -12,7 +12,7 @@ use myelin_wire::error::Quoted;
 use std::time::Instant;
 
 /// Code of a filter that is refused.
-const FAILURE: u8 = 0x80;
+pub(super) const FAILURE: u8 = 0x80;
 
 impl Session {
     pub(super) fn subscribe_packet(
@@ -110,14 +110,19 @@ impl Session {
         for filter in packet.filters.iter() {
             let mut subject = Vec::new();
             if self.subject_of(filter, &mut subject) {
-                self.forget(shard, &subject);
-                if let Some(above) = topic::level_above(&subject) {
-                    self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
-                }
+                self.forget_filter(shard, &subject);
                 patterns.extend(String::from_utf8(subject));
             }
         }
         OpOutcome::of(self.store_unsubscriptions(shard, id, &patterns, now))
+    }
+
+    /// Ends a subscription, and that to the level above it.
+    pub(super) fn forget_filter(&self, shard: &mut Shard, pattern: &[u8]) {
+        self.forget(shard, pattern);
+        if let Some(above) = topic::level_above(pattern) {
+            self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
+        }
     }
 
     /// Ends a subscription, if there is one of that name.

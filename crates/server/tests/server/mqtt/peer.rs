@@ -45,6 +45,12 @@ pub(super) fn message<'a>(topic: &'a str, payload: &'a [u8]) -> PublishPacket<'a
     PublishPacket { dup: false, retain: false, exchange, topic, properties, payload }
 }
 
+/// A PUBLISH of QoS 1, with the number 7.
+pub(super) fn publish_1<'a>(topic: &'a str, payload: &'a str) -> ClientPacket<'a> {
+    let exchange = Exchange::AtLeastOnce(id(7));
+    ClientPacket::Publish(PublishPacket { exchange, ..message(topic, payload.as_bytes()) })
+}
+
 /// A message as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Delivered {
@@ -253,9 +259,7 @@ impl<S: Read + Write> Peer<S> {
 
     /// Publishes with QoS 1, which is acknowledged.
     pub(super) fn publish_1(&mut self, topic: &str, payload: &str) {
-        let exchange = Exchange::AtLeastOnce(id(7));
-        let packet = PublishPacket { exchange, ..message(topic, payload.as_bytes()) };
-        assert_eq!(self.exchange(&ClientPacket::Publish(packet)), ("PUBACK", 7));
+        assert_eq!(self.exchange(&publish_1(topic, payload)), ("PUBACK", 7));
     }
 
     /// Publishes with QoS 2, to the end of the exchange.

@@ -1,11 +1,11 @@
 //! Sessions that last: what is delivered to whom, how often, and after what.
 
-use super::peer::{Peer, hello, lasting};
+use super::peer::{Peer, hello, lasting, publish_1};
 use super::stored::Asking;
 use super::{address, cluster, server, servers};
 use crate::eventually;
 use crate::process::Server;
-use myelin_mqtt::packet::Qos;
+use myelin_mqtt::packet::{ConnectPacket, Qos};
 use myelin_mqtt::records::session_hash;
 use serde_json::{Value, json};
 
@@ -347,6 +347,30 @@ fn a_session_of_nats_server_goes_on() {
     assert_eq!(sub.all_came(), []);
     assert_eq!(asking.state("$MQTT_msgs")["consumer_count"], 1);
     eventually("nothing is kept", || asking.messages("$MQTT_msgs") == 0);
+}
+
+#[test]
+fn a_filter_without_a_consumer_is_refused() {
+    let accounts = "accounts { A { jetstream { max_consumers: 1 }, users: [{user: a, password: p}] } }";
+    for server in &servers("", accounts) {
+        let login = |client_id| {
+            let (user_name, password) = (Some("a"), Some(&b"p"[..]));
+            let mut peer = Peer::dial(address(server));
+            peer.resume(&ConnectPacket { user_name, password, ..lasting(client_id) });
+            peer
+        };
+        let (mut first, mut second) = (login("first"), login("second"));
+        assert_eq!(first.subscribe_with(&[("a", Qos::AtLeastOnce)]), [1]);
+        let filters = [("a", Qos::AtLeastOnce), ("b", Qos::AtMostOnce)];
+        assert_eq!(second.subscribe_with(&filters), [0x80, 0]);
+        first.publish_1("b", "x");
+        assert_eq!(second.came(), ("PUBLISH b x q0".to_owned(), 0));
+        first.send(&publish_1("a", "y"));
+        let mut came = [first.came().0, first.came().0];
+        came.sort();
+        assert_eq!(came, ["PUBACK", "PUBLISH a y q1"]);
+        assert_eq!(second.all_came(), []);
+    }
 }
 
 #[test]

@@ -178,6 +178,22 @@ fn a_held_message_is_released_once_also_after_a_restart() {
 }
 
 #[test]
+fn a_message_that_cannot_be_held_is_not_acknowledged() {
+    let server = server("", "");
+    let mut peer = Peer::connect(address(&server), "pub");
+    let mut asking = Asking::new(&server);
+    let mut config = asking.ask("STREAM.INFO.$MQTT_qos2in", "")["config"].clone();
+    config["max_msgs"] = json!(1);
+    let updated = asking.ask("STREAM.UPDATE.$MQTT_qos2in", &config.to_string());
+    assert_eq!(updated["error"], Value::Null, "{updated}");
+    let two = |number| publish(Exchange::ExactlyOnce(id(number)), "full", "x");
+    assert_eq!(peer.exchange(&two(1)), ("PUBREC", 1));
+    peer.send(&two(2));
+    assert_eq!(peer.rest(), b"");
+    server.wait_for_log("MQTT storage: ");
+}
+
+#[test]
 fn a_will_may_be_stored_and_retained() {
     for server in &servers("", "") {
         let mut sub = Peer::dial(address(server));

@@ -11,8 +11,7 @@ const CONSUMER_NOT_FOUND: u32 = 10014;
 pub(super) const STREAM_NAME_IN_USE: u32 = 10058;
 pub(super) const TOO_FEW_PEERS: u32 = 10005;
 pub(super) const REPLICAS_ALONE: u32 = 10074;
-/// A publish was refused: the stream keeps the first message of a subject.
-pub(super) const STORE_FAILED: u32 = 10077;
+const STORE_FAILED: u32 = 10077;
 
 /// Error in an answer.
 #[derive(Debug, Default, Deserialize)]
@@ -21,6 +20,13 @@ pub(super) struct ApiFault {
     pub(super) err_code: u32,
     #[serde(default)]
     pub(super) description: String,
+}
+
+impl ApiFault {
+    /// Whether a publish was refused because the stream has a message of that subject.
+    pub(super) fn is_kept_first(&self) -> bool {
+        self.err_code == STORE_FAILED && self.description.contains("messages per subject")
+    }
 }
 
 /// Answer of which only an error counts, and the sequence of a message that is stored.

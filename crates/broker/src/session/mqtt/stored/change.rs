@@ -4,8 +4,10 @@
 
 use super::api::{self, ApiFault};
 use super::state::{Change, ChangeAck, ChangeStep, Matter, Step};
+use crate::log::Level as LogLevel;
 use crate::session::Session;
 use crate::session::mqtt::MqttStage;
+use crate::session::mqtt::subscribe::FAILURE;
 use crate::shard::Shard;
 use myelin_mqtt::cover::cover;
 use myelin_mqtt::packet::{
@@ -140,8 +142,40 @@ impl Session {
         };
         match taken {
             Ok(()) => self.step_answered(shard, now),
+            Err(fault) if self.refuse_added(shard, step, &fault) => self.step_answered(shard, now),
             Err(fault) => Err(self.change_failed(shard, &fault)),
         }
+    }
+
+    /// Takes back the subscriptions of a SUBSCRIBE for which there can be no consumer, by limits for
+    /// example. False: it was another change that failed, or another step.
+    fn refuse_added(&mut self, shard: &mut Shard, step: ChangeStep, fault: &ApiFault) -> bool {
+        let Some(stored) = self.stored_mut() else { return false };
+        let Some(change) = &mut stored.change else { return false };
+        let ChangeAck::Subscribe(_, codes) = &mut change.ack else { return false };
+        if !matches!(step, ChangeStep::PubRels | ChangeStep::Reader) {
+            return false;
+        }
+        let is_stored = |code: &&mut u8| **code == 1 || **code == 2;
+        codes.iter_mut().filter(is_stored).for_each(|code| *code = FAILURE);
+        let added = std::mem::take(&mut change.added);
+        let (refused, left) = added.into_iter().partition(|(_, qos)| *qos > Qos::AtMostOnce);
+        change.added = left;
+        let refused: Vec<(String, Qos)> = refused;
+        // One that was never bound was never there; another one keeps what it can, and is asked for
+        // the rest at the next change.
+        if step == ChangeStep::PubRels && stored.bindings[0].is_none() {
+            stored.record.pubrel = None;
+        } else if step == ChangeStep::Reader && stored.bindings[READER_BINDING].is_none() {
+            stored.record.cons.remove(READER);
+        }
+        for (pattern, _) in &refused {
+            stored.record.subs.remove(pattern);
+            stored.record.since.remove(pattern);
+        }
+        self.log(LogLevel::Error, format_args!("MQTT storage: {} ({})", fault.description, fault.err_code));
+        refused.iter().for_each(|(pattern, _)| self.forget_filter(shard, pattern.as_bytes()));
+        true
     }
 
     /// Says why a change cannot be, and ends the connection.
@@ -319,7 +353,7 @@ impl Session {
                 }
                 self.timers.heard(now);
                 self.acknowledge_connect(shard, ReasonCode::Success, is_present);
-                self.log(crate::log::Level::Debug, format_args!("Client connected"));
+                self.log(LogLevel::Debug, format_args!("Client connected"));
             }
             ChangeAck::Subscribe(id, codes) => {
                 let ack = SubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };

@@ -185,7 +185,7 @@ impl Session {
             pending.missing = pending.missing.saturating_sub(1);
         }
         match outcome {
-            Err(fault) if !(is_held && fault.err_code == api::STORE_FAILED) => {
+            Err(fault) if !(is_held && fault.is_kept_first()) => {
                 Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)))
             }
             _ => {
