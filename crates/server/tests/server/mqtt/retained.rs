@@ -85,6 +85,19 @@ fn what_is_changed_by_the_api_is_changed_for_subscribers() {
 }
 
 #[test]
+fn a_stream_that_nats_server_has_made_is_read() {
+    let server = server("", "");
+    let mut asking = Asking::new(&server);
+    let config = r#"{"name":"$MQTT_rmsgs","subjects":["$MQTT.rmsgs.>"],"retention":"limits","storage":"file",
+        "num_replicas":1,"max_msgs_per_subject":1,"discard":"old","allow_direct":false}"#;
+    let made = asking.ask("STREAM.CREATE.$MQTT_rmsgs", &config.replace('\n', ""));
+    assert_eq!(made["did_create"], true, "{made}");
+    Peer::connect(address(&server), "writer").retain("old", "x");
+    let mut sub = Peer::connect(address(&server), "reader");
+    assert_eq!(told(&mut sub, "old", Qos::AtMostOnce), ["PUBLISH old x q0 retain"]);
+}
+
+#[test]
 fn more_are_retained_than_are_read_at_once() {
     let server = server("", "");
     let mut peer = Peer::connect(address(&server), "writer");

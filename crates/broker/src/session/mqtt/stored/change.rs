@@ -137,6 +137,7 @@ impl Session {
             ChangeStep::Position => self.take_position(answer),
             ChangeStep::Reader | ChangeStep::PubRels => api::outcome(answer).map(drop),
             ChangeStep::Write => self.record_written(answer),
+            ChangeStep::Streams => api::outcome(answer).map(drop),
             // What is gone already is gone.
             _ => Ok(()),
         };
@@ -147,8 +148,8 @@ impl Session {
         }
     }
 
-    /// Takes back the subscriptions of a SUBSCRIBE for which there can be no consumer, by limits for
-    /// example. False: it was another change that failed, or another step.
+    /// Takes back the subscriptions of a SUBSCRIBE for which there can be no consumer, by limits
+    /// for example. False: it was another change that failed, or another step.
     fn refuse_added(&mut self, shard: &mut Shard, step: ChangeStep, fault: &ApiFault) -> bool {
         let Some(stored) = self.stored_mut() else { return false };
         let Some(change) = &mut stored.change else { return false };

@@ -180,6 +180,7 @@ impl Session {
         let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
         match awaited {
             Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
+            Matter::RetainedConfig => self.retained_config_came(shard, msg.payload, now),
             Matter::Floor(key) => self.take_floor(shard, &key, msg.payload, now),
             Matter::Stream(stream, replicas) => {
                 self.stream_answered(shard, (stream, replicas), msg.payload, now)

@@ -67,9 +67,32 @@ impl Session {
             Err(fault) if fault.err_code != api::STREAM_NAME_IN_USE => {
                 return Err(self.change_failed(shard, &fault));
             }
+            Err(_) if stream == streams::RETAINED => {
+                let request = format!("STREAM.INFO.{}", stream.name);
+                self.ask_api(shard, &request, b"", Matter::RetainedConfig, now);
+                return Ok(());
+            }
             _ => {}
         }
         self.step_answered(shard, now)
+    }
+
+    /// A stream of retained messages that nats-server has made gets direct gets: they are read so.
+    pub(super) fn retained_config_came(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
+        let config = api::read::<serde_json::Value>(answer).map(|mut info| info["config"].take());
+        let mut config = match config {
+            Ok(config) if config.is_object() => config,
+            Ok(_) => return self.step_answered(shard, now),
+            Err(fault) => return Err(self.change_failed(shard, &fault)),
+        };
+        if config["allow_direct"] == true {
+            return self.step_answered(shard, now);
+        }
+        config["allow_direct"] = true.into();
+        let request = format!("STREAM.UPDATE.{}", streams::RETAINED.name);
+        let body = config.to_string();
+        self.ask_api(shard, &request, body.as_bytes(), Matter::Change(ChangeStep::Streams), now);
+        Ok(())
     }
 
     pub(super) fn ask_for_record(&mut self, shard: &mut Shard, now: Instant) -> usize {

@@ -43,6 +43,8 @@ pub(in crate::session::mqtt) enum Matter {
     Change(ChangeStep),
     /// A stream of the account was made, or was there; with how many replicas that was tried.
     Stream(MqttStream, u32),
+    /// Configuration of the stream of retained messages, which somebody else has made.
+    RetainedConfig,
     /// A consumer that nats-server has made for this subscription.
     Floor(String),
     /// The message of an acknowledgement is stored; with its number.
@@ -69,7 +71,7 @@ pub(in crate::session::mqtt) enum ChangeStep {
     Streams,
     /// The session's record is read.
     Record,
-    /// It is known up to where consumers of nats-server have delivered.
+    /// Floors of consumers that nats-server has made are known.
     Floors,
     /// The end of the stream of messages is known, before which nothing is for a new subscription.
     Position,
