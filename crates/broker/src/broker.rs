@@ -17,6 +17,7 @@ use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
 use crate::mqtt_origin::MqttOrigin;
+use crate::mqtt_storage::MqttStorage;
 use crate::registry::Registry;
 use crate::server_info::{Labels, OwnIdentity, ServerInfo};
 use crate::service::ServiceTarget;
@@ -474,6 +475,11 @@ impl Broker {
     ) -> Arc<Conn> {
         let cid = self.conn_shared.next_cid();
         Conn::new(cid, endpoint, Origin::Mqtt(Box::new(origin)), sink, &self.conn_shared)
+    }
+
+    /// Sets how sessions and messages of MQTT are stored from now on.
+    pub fn set_mqtt_storage(&self, storage: MqttStorage) {
+        self.registry.mqtt_stores.set_storage(storage);
     }
 
     /// Living connections.

@@ -53,6 +53,10 @@ pub trait Transport: Send + Sync {
 
     /// Has the owner shard flush a link that has something to say.
     fn wake(&self, _: &Arc<Conn>) {}
+
+    /// Has the connection's task call
+    /// [`Session::take_mqtt_inbox`](crate::Session::take_mqtt_inbox).
+    fn has_mqtt_mail(&self, _: &Arc<Conn>) {}
 }
 
 /// The transport of who has none.

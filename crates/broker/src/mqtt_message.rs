@@ -10,7 +10,6 @@ const HEADER: &[u8] = b"NATS/1.0\r\nNmqtt-Pub:0\r\n\r\n";
 /// Place of the QoS in it.
 const QOS: usize = b"NATS/1.0\r\nNmqtt-Pub:".len();
 
-/// Bytes of the message that a PUBLISH becomes.
 /// Bytes of the header.
 pub(crate) const HEADER_LEN: usize = HEADER.len();
 
@@ -33,4 +32,9 @@ pub(crate) fn write_tail(tail: &mut Vec<u8>, qos: Qos, payload: &[u8]) -> Range<
     let end = tail.len();
     tail.extend_from_slice(b"\r\n");
     begin..end
+}
+
+/// Whether a message begins with the mark of one that was published with QoS 1 or 2.
+pub(crate) fn is_marked_stored(body: &[u8]) -> bool {
+    body.starts_with(&HEADER[..QOS]) && matches!(body.get(QOS), Some(b'1' | b'2'))
 }

@@ -7,6 +7,7 @@
 use crate::closed::{ClosedConn, ClosedConns, PastTraffic};
 use crate::conn::Conn;
 use crate::mqtt_clients::MqttClients;
+use crate::mqtt_storage::MqttStores;
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,6 +23,8 @@ pub(crate) struct Registry {
     ended: Mutex<ClosedConns>,
     /// Owners of client ids of MQTT.
     pub(crate) mqtt_clients: MqttClients,
+    /// Where sessions and messages of MQTT are stored.
+    pub(crate) mqtt_stores: MqttStores,
     open: AtomicUsize,
     total: AtomicU64,
 }

@@ -11,7 +11,7 @@ use crate::imports::ImportedStream;
 use crate::link::counted::CountMark;
 use myelin_subject::Subscribed;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// One SUB of one connection.
 pub struct Subscription {
@@ -21,6 +21,8 @@ pub struct Subscription {
     subject_len: u32,
     queue_len: u32,
     has_queue: bool,
+    /// See [`leaves_stored`](Self::leaves_stored).
+    leaves_stored: AtomicBool,
     counted: CountMark,
     delivered: AtomicU64,
     /// Deliveries after which it ends; 0 is never.
@@ -49,6 +51,7 @@ impl Subscription {
             subject_len: subject.len() as u32,
             queue_len: parts[1].len() as u32,
             has_queue: queue.is_some(),
+            leaves_stored: AtomicBool::new(false),
             counted: CountMark::default(),
             delivered: AtomicU64::new(0),
             max: AtomicU32::new(0),
@@ -109,6 +112,17 @@ impl Subscription {
     /// The client's name for it.
     pub fn sid(&self) -> &[u8] {
         &self.text[(self.subject_len + self.queue_len) as usize..]
+    }
+
+    /// Whether what MQTT clients publish with QoS 1 and 2 is not for it: the client gets it from
+    /// where it is stored.
+    pub(crate) fn leaves_stored(&self) -> bool {
+        self.original().leaves_stored.load(Relaxed)
+    }
+
+    /// Routes must be [built anew](crate::account::Account::touch) after that.
+    pub(crate) fn set_leaves_stored(&self, leaves: bool) {
+        self.leaves_stored.store(leaves, Relaxed);
     }
 
     /// Messages delivered so far, as of the last flush of each shard.

@@ -9,6 +9,7 @@
 
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
 
+pub mod cover;
 pub mod packet;
 pub mod records;
 pub mod sparkplug;

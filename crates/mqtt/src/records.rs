@@ -64,7 +64,14 @@ pub struct SessionRecord {
     /// Consumer of PUBRELs, once there was a subscription of QoS 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pubrel: Option<ConsumerRecord>,
+    /// Last sequence of [`streams::MESSAGES`] before each subscription that was added to a reader
+    /// that was there. nats-server knows no such field.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub since: BTreeMap<String, u64>,
 }
+
+/// Key of the one consumer that reads for all subscriptions of a session: no pattern has a blank.
+pub const READER: &str = "$ reader";
 
 /// End of the key of a consumer that delivers the level above `#`.
 pub const LEVEL_ABOVE_SUFFIX: &str = " fwc";
@@ -77,12 +84,16 @@ pub struct ConsumerRecord {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub durable_name: String,
     pub deliver_policy: String,
+    #[serde(skip_serializing_if = "json::is_zero")]
+    pub opt_start_seq: u64,
     pub ack_policy: String,
     /// Nanoseconds.
     #[serde(skip_serializing_if = "json::is_zero")]
     pub ack_wait: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub filter_subject: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filter_subjects: Vec<String>,
     pub replay_policy: String,
     #[serde(skip_serializing_if = "json::is_zero")]
     pub max_ack_pending: i64,
@@ -559,7 +570,7 @@ mod tests {
                 (pattern, Some(consumer))
             };
             let cons = names.into_iter().map(consumer).collect();
-            let record = SessionRecord { origin: hash.clone(), id, clean, subs, cons, pubrel: None };
+            let record = SessionRecord { origin: hash.clone(), id, clean, subs, cons, ..Default::default() };
             prop_assert_eq!(SessionRecord::decode(&record.encode()).unwrap(), record);
         }
 

@@ -4,6 +4,8 @@
 //! An account gets all five when its first client connects. They are found in every store that was
 //! written by nats-server, and backups for it have them.
 
+use myelin_wire::json;
+use serde::Serialize;
 use std::time::Duration;
 
 /// Beginning of all subjects that the parts of MQTT use between each other. No client may subscribe
@@ -115,6 +117,39 @@ impl MqttStream {
         let domain = if *self == SESSIONS { domain } else { "" };
         format!("{}{domain}>", self.subject_prefix)
     }
+
+    /// Request that makes the stream, with so many replicas.
+    pub fn create_request(&self, domain: &str, replicas: u32) -> Vec<u8> {
+        json::compact(&CreateRequest {
+            name: self.name,
+            subjects: [self.subject(domain)],
+            retention: if self.is_interest { "interest" } else { "limits" },
+            storage: "file",
+            num_replicas: replicas,
+            max_msgs_per_subject: self.max_msgs_per_subject,
+            discard: if self.keeps_first { "new" } else { "old" },
+            discard_new_per_subject: self.keeps_first,
+            allow_direct: *self == RETAINED,
+        })
+    }
+}
+
+/// Configuration of a stream, as far as it says something.
+#[derive(Serialize)]
+struct CreateRequest {
+    name: &'static str,
+    subjects: [String; 1],
+    retention: &'static str,
+    storage: &'static str,
+    num_replicas: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_msgs_per_subject: Option<u64>,
+    discard: &'static str,
+    #[serde(skip_serializing_if = "json::is_false")]
+    discard_new_per_subject: bool,
+    /// Retained messages are asked for by their subjects, many at once.
+    #[serde(skip_serializing_if = "json::is_false")]
+    allow_direct: bool,
 }
 
 /// Subject of the record of a session.

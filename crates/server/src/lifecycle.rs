@@ -420,6 +420,7 @@ fn new_broker(
     let broker = Broker::new(settings, auth, &accounts, system, info, Arc::new(OsEntropy), sink)
         .map_err(failed("accounts"))?;
     broker.set_labels(setup::labels(options));
+    broker.set_mqtt_storage(setup::mqtt_storage(options));
     broker.set_keys(keys);
     setup::check_callout(options).iter().for_each(|complaint| log.error(complaint));
     Ok(broker)

@@ -248,6 +248,7 @@ impl Server {
         self.set_tls(tls);
         let (old, new) = (&self.loaded.options, &loaded.options);
         self.broker.set_settings(setup::settings(new));
+        self.broker.set_mqtt_storage(setup::mqtt_storage(new));
         self.broker.set_labels(setup::labels(new));
         if let Some(next) = directory {
             self.broker.set_auth_and_accounts(next);

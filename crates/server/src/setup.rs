@@ -10,7 +10,9 @@ use myelin_auth::{
     AccountName, AuthConfig, ConnectionType, ConnectionTypes, InvalidRule, Method, NkeyUser, Permissions,
     ResponseRule, Secret, StoredSecret, SubjectRules, User, Users,
 };
-use myelin_broker::{Labels, LinkWrites, MqttTerms, ProtocolLogSettings, Settings, WritesByKind};
+use myelin_broker::{
+    Labels, LinkWrites, MqttStorage, MqttTerms, ProtocolLogSettings, Settings, WritesByKind,
+};
 use myelin_conf::options::{
     self, Options, QueueSubject, SimpleAuthorization, SubjectPermission, WriteTimeout,
 };
@@ -113,6 +115,21 @@ pub(crate) fn mqtt_terms(options: &Options) -> Option<MqttTerms> {
         auth_timeout: mqtt.authorization.timeout,
         refuses_qos_2: mqtt.reject_qos2_publish,
     })
+}
+
+/// How sessions and messages of MQTT are stored.
+pub(crate) fn mqtt_storage(options: &Options) -> MqttStorage {
+    let mqtt = &options.mqtt;
+    MqttStorage {
+        domain: mqtt.js_domain.clone(),
+        api_timeout: mqtt.js_api_timeout,
+        ack_wait: mqtt.ack_wait,
+        max_ack_pending: mqtt.max_ack_pending,
+        replicas: mqtt.stream_replicas,
+        consumers_in_memory: mqtt.consumer_memory_storage,
+        consumer_inactive_threshold: mqtt.consumer_inactive_threshold,
+        downgrades_qos_2: mqtt.downgrade_qos2_subscribe,
+    }
 }
 
 /// Warnings about a callout that nobody can answer.

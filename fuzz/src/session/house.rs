@@ -169,6 +169,7 @@ impl House {
                 let verdict = peer.session.authenticated(&mut self.shard, outcome, self.now);
                 self.heed(number, verdict);
             }
+            StopReason::AwaitStorage => unreachable!("nobody here speaks MQTT"),
             StopReason::Close(reason) => self.heed(number, SessionStatus::Close(reason)),
         }
     }

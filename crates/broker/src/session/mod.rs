@@ -170,6 +170,9 @@ pub enum StopReason {
     /// Run the task where it may take long, then call [`Session::authenticated`] and offer the rest
     /// again.
     Authenticate(Box<AuthTask>),
+    /// Read nothing more until [`Session::take_mqtt_inbox`] was called and the session does not
+    /// [wait](Session::awaits_storage) any more; then offer the rest again.
+    AwaitStorage,
     /// Flush the shard and end the connection.
     Close(CloseReason),
 }
@@ -226,6 +229,13 @@ enum OpOutcome {
     Continue,
     Authenticate(Box<AuthTask>),
     Close(CloseReason),
+}
+
+impl OpOutcome {
+    /// The outcome of an operation that may end the connection.
+    fn of(step: Result<(), CloseReason>) -> Self {
+        step.map_or_else(Self::Close, |()| Self::Continue)
+    }
 }
 
 impl Session {

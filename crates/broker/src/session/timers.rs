@@ -130,7 +130,7 @@ impl Session {
             return self.expired(shard, self.first_to_expire(), now);
         }
         if self.mqtt_deadline().is_some_and(|due| due <= now) {
-            return SessionStatus::Close(self.mqtt_overdue());
+            return self.mqtt_due(shard, now);
         }
         if self.timers.ping <= now { self.ping_due(shard, now) } else { SessionStatus::Continue }
     }

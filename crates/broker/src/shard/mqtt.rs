@@ -8,7 +8,7 @@ use super::mqtt_targets::MqttTargets;
 use super::staging::FrameParts;
 use super::{PubMessage, Published, Publisher, Shard};
 use crate::conn::Conn;
-use crate::mqtt_message::{HEADER_LEN, write_tail};
+use crate::mqtt_message::{HEADER_LEN, is_marked_stored, write_tail};
 use crate::protocol_log::Direction;
 use bytes::Bytes;
 use myelin_mqtt::packet::{Exchange, Properties, ProtocolLevel, PublishHeader, Qos};
@@ -52,6 +52,17 @@ impl Shard {
         let published = self.publish_onward(from, message);
         self.rendering = rendering;
         Ok(published)
+    }
+}
+
+impl Shard {
+    /// Stages a message for one client that speaks MQTT: the head of its PUBLISH, and its payload.
+    pub(crate) fn stage_mqtt_publish(&mut self, conn: &Arc<Conn>, head: &[u8], payload: &[u8]) {
+        let parts = FrameParts { head, tail: payload, shared_tail: None, payload: payload.len() };
+        let placed = self.staging.frame(conn, parts, &mut self.pool, &self.settings);
+        if placed.stalled {
+            self.count_stall(u64::from(placed.dropped));
+        }
     }
 }
 
@@ -108,7 +119,7 @@ impl Fanout<'_> {
         targets: &MqttTargets,
         stage: impl FnOnce(&mut Self, MqttFrame<'_>) -> R,
     ) -> Option<R> {
-        if self.is_for_consumers() {
+        if self.is_for_consumers() || (targets.leaves_stored && self.is_stored()) {
             return None;
         }
         let message = self.message;
@@ -151,6 +162,13 @@ impl Fanout<'_> {
     /// listen where one delivers get nothing of it.
     fn is_for_consumers(&self) -> bool {
         self.from.is_service && self.message.reply.starts_with(b"$JS.ACK.")
+    }
+
+    /// Whether it is stored for those who subscribe with QoS 1 or 2: an MQTT client has published
+    /// it, here or on another server, with such a QoS.
+    fn is_stored(&self) -> bool {
+        let conn = self.from.conn;
+        (conn.mqtt().is_some() || conn.is_link()) && is_marked_stored(self.message.body)
     }
 
     /// Stages the message for one connection; `false` when it was dropped there.

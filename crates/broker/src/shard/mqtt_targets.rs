@@ -17,6 +17,8 @@ pub(super) struct MqttTargets {
     pub(super) cohort: Option<CohortId>,
     /// The subject that they see.
     pub(super) subject: Box<[u8]>,
+    /// Whether they get from where it is stored what MQTT clients publish with QoS 1 and 2.
+    pub(super) leaves_stored: bool,
     /// Event in the life of a device that the message tells, with Sparkplug B.
     pub(super) lifecycle: Option<Lifecycle>,
 }
@@ -30,17 +32,17 @@ impl MqttTargets {
         mut cohorts: Option<&mut Cohorts>,
     ) -> Vec<Self> {
         let mut targets = Vec::new();
-        let mut named: BTreeMap<Vec<u8>, Vec<Arc<Subscription>>> = BTreeMap::new();
+        let mut named: BTreeMap<(Vec<u8>, bool), Vec<Arc<Subscription>>> = BTreeMap::new();
         for sub in subs {
             let seen = match sub.import() {
                 None => subject.to_vec(),
                 Some(import) => import.naming().name(subject).to_vec(),
             };
             if !is_reserved(sub.original(), &seen) {
-                named.entry(seen).or_default().push(sub);
+                named.entry((seen, sub.leaves_stored())).or_default().push(sub);
             }
         }
-        for (subject, subs) in named {
+        for ((subject, leaves_stored), subs) in named {
             let mut seen = BTreeSet::new();
             let can_share =
                 |sub: &Arc<Subscription>| !sub.conn().is_filtered() && seen.insert(sub.conn().slot());
@@ -48,7 +50,7 @@ impl MqttTargets {
             let mut push = |subs: Vec<Arc<Subscription>>, cohort| {
                 if !subs.is_empty() {
                     let (lifecycle, subject) = (Lifecycle::of_subject(&subject), subject.as_slice().into());
-                    targets.push(Self { subs, cohort, subject, lifecycle });
+                    targets.push(Self { subs, cohort, subject, leaves_stored, lifecycle });
                 }
             };
             let members = || alike.iter().map(|sub| Arc::clone(sub.conn())).collect();

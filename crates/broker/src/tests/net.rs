@@ -230,6 +230,7 @@ impl Peer {
                     self.obey(verdict);
                     continue;
                 }
+                StopReason::AwaitStorage => unreachable!("no client of this net speaks MQTT"),
                 StopReason::Close(reason) => return self.end(reason),
             }
             self.shard.borrow_mut().flush();

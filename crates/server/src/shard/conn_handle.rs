@@ -34,6 +34,8 @@ pub(super) enum ConnNotice {
     Refresh,
     /// The session's deadline has passed.
     Due,
+    /// Something has come for a client that speaks MQTT.
+    MqttInbox,
 }
 
 /// Layers between a connection's bytes and its socket, beside TLS.
@@ -58,6 +60,7 @@ pub(super) struct ConnHandle {
     announce_lame_duck: Cell<bool>,
     refresh: Cell<bool>,
     due: Cell<bool>,
+    mqtt_inbox: Cell<bool>,
     authenticated: RefCell<Option<Result<Identity, Reject>>>,
     ended: Notify,
     is_over: Cell<bool>,
@@ -82,6 +85,7 @@ impl ConnHandle {
             announce_lame_duck: Cell::default(),
             refresh: Cell::default(),
             due: Cell::default(),
+            mqtt_inbox: Cell::default(),
             authenticated: RefCell::default(),
             ended: Notify::new(),
             is_over: Cell::default(),
@@ -111,6 +115,11 @@ impl ConnHandle {
 
     pub(super) fn due(&self) {
         self.due.set(true);
+        self.wake();
+    }
+
+    pub(super) fn mqtt_inbox(&self) {
+        self.mqtt_inbox.set(true);
         self.wake();
     }
 
@@ -223,6 +232,9 @@ impl ConnHandle {
         }
         if self.refresh.take() {
             return Some(ConnNotice::Refresh);
+        }
+        if self.mqtt_inbox.take() {
+            return Some(ConnNotice::MqttInbox);
         }
         self.due.take().then_some(ConnNotice::Due)
     }

@@ -407,7 +407,10 @@ impl LinkTask {
                 reloaded
             }
             // For clients.
-            ConnNotice::Announce | ConnNotice::AnnounceLameDuck | ConnNotice::Authenticated(_) => Ok(()),
+            ConnNotice::Announce
+            | ConnNotice::AnnounceLameDuck
+            | ConnNotice::Authenticated(_)
+            | ConnNotice::MqttInbox => Ok(()),
         }
     }
 

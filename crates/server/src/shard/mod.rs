@@ -92,6 +92,8 @@ pub(crate) enum Mail {
     AnnounceLameDuck(u64),
     /// Someone has asked for the end of this connection.
     Kick(u64),
+    /// Something has come for this client, which speaks MQTT.
+    MqttInbox(u64),
     /// The answer to an authentication that ran elsewhere.
     Authenticated(u64, Result<Identity, Reject>),
     /// INFO has changed for everybody.
@@ -113,7 +115,8 @@ pub(crate) enum Mail {
 /// - `FlushLink`: one for each link, which is woken once until the shard takes the mail;
 /// - `Drain`: one for each connection, since the claim of its outbox comes with it; `Kick`: one for
 ///   each, which is closed once; `Authenticated`, `AskCallout`: one for each, which sends nothing
-///   more before it has the answer; `AnnounceLameDuck`: one for each, for an order of the operator;
+///   more before it has the answer; `MqttInbox`: one for each until its client has taken what has
+///   come; `AnnounceLameDuck`: one for each, for an order of the operator;
 /// - `Serve`: a stream is woken once until it is served (`is_woken`); a consumer or feed has one
 ///   alarm and one read under way, and each brings one; a direct read one for each slice, and these
 ///   are counted while they are read (`request_queue_limit`);
@@ -438,6 +441,7 @@ impl ShardLocal {
             }
             Mail::AnnounceLameDuck(cid) => self.with_link(cid, |link| link.announce_lame_duck()),
             Mail::Kick(cid) => self.with_link(cid, |link| link.kick()),
+            Mail::MqttInbox(cid) => self.with_link(cid, |link| link.mqtt_inbox()),
             Mail::Authenticated(cid, outcome) => self.with_link(cid, |link| link.authenticated(outcome)),
             Mail::Announce => self.links.borrow().values().for_each(|link| link.announce()),
             Mail::Refresh => {

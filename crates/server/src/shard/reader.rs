@@ -83,6 +83,8 @@ pub(super) struct ConnTask {
     need: usize,
     /// Nothing is read while credentials are checked.
     paused: bool,
+    /// Nothing is read while an MQTT session waits for JetStream.
+    awaits_storage: bool,
     quota: ReadQuota,
     /// When the batch at hand was begun.
     turn_began: Instant,
@@ -226,6 +228,7 @@ fn begin(
         held: BytesMut::new(),
         need: 1,
         paused: false,
+        awaits_storage: false,
         quota: ReadQuota::default(),
         turn_began: now,
         alarm,
@@ -336,7 +339,7 @@ impl ConnTask {
         if let Some(notice) = self.link.poll(cx) {
             return Poll::Ready(TaskEvent::ConnNotice(notice));
         }
-        if self.paused {
+        if self.paused || self.awaits_storage {
             return self.poll_end(cx);
         }
         if self.need > HEADROOM { self.poll_own(cx) } else { self.poll_shared(cx) }
@@ -544,6 +547,10 @@ impl ConnTask {
                 self.authenticate(task);
                 Ok(AfterBatch::Pause(TaskStep::Read))
             }
+            StopReason::AwaitStorage => {
+                self.awaits_storage = true;
+                Ok(AfterBatch::Pause(TaskStep::Read))
+            }
             StopReason::Close(reason) => Err(reason),
         }
     }
@@ -588,6 +595,11 @@ impl ConnTask {
                     SessionStatus::Continue
                 }
                 ConnNotice::Due => self.due(&mut shard),
+                ConnNotice::MqttInbox => {
+                    let verdict = self.session.take_mqtt_inbox(&mut shard, Instant::now());
+                    self.awaits_storage = self.session.awaits_storage();
+                    verdict
+                }
             }
         };
         self.local.flush_soon();
@@ -595,7 +607,7 @@ impl ConnTask {
         self.check_alarm();
         match verdict {
             SessionStatus::Close(reason) => Err(reason),
-            SessionStatus::Continue if self.paused => Ok(TaskStep::Read),
+            SessionStatus::Continue if self.paused || self.awaits_storage => Ok(TaskStep::Read),
             // What was held back while credentials were checked.
             SessionStatus::Continue => self.take_own(),
         }
@@ -673,24 +685,4 @@ pub(super) enum TaskStep {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_inflated_is_bounded_by_what_is_left() {
-        let allowed = |left| allowed_to_strangers(StrangerBudget::of(left));
-        let full = allowed(1 << 20);
-        assert_eq!((full.content, full.gathered), (UNKNOWN_PER_MESSAGE, Some(READ_UNKNOWN)));
-        assert_eq!((allowed(5000).content, allowed(5000).gathered), (5000, Some(5000)));
-        assert_eq!(allowed(0).content, 0);
-    }
-
-    /// Memory of an idle connection is mostly this future, which must not grow unnoticed.
-    #[test]
-    fn an_idle_connection_is_small() {
-        fn size_of_future<F: Future>(_: fn(ConnTask, SessionStatus, Option<Box<Preamble>>) -> F) -> usize {
-            std::mem::size_of::<F>()
-        }
-        assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));
-    }
-}
+mod tests;

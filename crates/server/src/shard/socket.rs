@@ -31,6 +31,10 @@ impl Transport for Socket {
     fn wake(&self, conn: &Arc<Conn>) {
         self.owner.flush_link(conn);
     }
+
+    fn has_mqtt_mail(&self, conn: &Arc<Conn>) {
+        self.owner.post(Mail::MqttInbox(conn.cid()));
+    }
 }
 
 /// Socket on which clients may speak TLS: plain until the handshake is over.
@@ -59,5 +63,9 @@ impl Transport for SecureSocket {
     }
     fn wake(&self, conn: &Arc<Conn>) {
         self.plain.wake(conn);
+    }
+
+    fn has_mqtt_mail(&self, conn: &Arc<Conn>) {
+        self.plain.has_mqtt_mail(conn);
     }
 }

@@ -95,6 +95,10 @@ impl Transport for Framed {
     fn kick(&self, conn: &Arc<Conn>) {
         self.inner.kick(conn);
     }
+
+    fn has_mqtt_mail(&self, conn: &Arc<Conn>) {
+        self.inner.has_mqtt_mail(conn);
+    }
 }
 
 /// Where content goes, and how much of it is wanted.

@@ -1,4 +1,5 @@
-//! Clients that speak MQTT: packets, login, deliveries, lives of connections, WebSocket, attacks.
+//! Clients that speak MQTT: packets, login, deliveries, lives of connections, what is stored,
+//! WebSocket, attacks.
 //!
 //! Where nats-server is here, it is told the same and has to say the same.
 
@@ -8,9 +9,13 @@ mod lives;
 mod login;
 mod packets;
 mod peer;
+mod retained;
+mod sessions;
+mod stored;
 mod transports;
 
 use crate::process::{Server, Setup};
+use crate::routes::free_port;
 use myelin_compat::implementation::reference_program;
 use std::net::SocketAddr;
 use tempfile::TempDir;
@@ -23,6 +28,8 @@ fn address(server: &Server) -> SocketAddr {
 /// A server, and the folder of its streams.
 struct Stored {
     server: Server,
+    /// Whether it is nats-server.
+    is_reference: bool,
     _store: TempDir,
 }
 
@@ -46,7 +53,7 @@ fn config(block: &str, around: &str, store: &TempDir) -> String {
 fn start(setup: Setup, block: &str, around: &str) -> Stored {
     let store = tempfile::tempdir().expect("a temporary folder");
     let server = setup.config(&config(block, around, &store)).start();
-    Stored { server, _store: store }
+    Stored { server, is_reference: false, _store: store }
 }
 
 fn server(block: &str, around: &str) -> Stored {
@@ -57,6 +64,21 @@ fn server(block: &str, around: &str) -> Stored {
 fn servers(block: &str, around: &str) -> Vec<Stored> {
     let setup = Setup::default().flags(&["-DV"]);
     let reference = reference_program().map(|program| setup.clone().program(&program));
-    let reference = reference.map(|setup| start(setup, block, around));
+    let reference = reference.map(|setup| Stored { is_reference: true, ..start(setup, block, around) });
     [server(block, around)].into_iter().chain(reference).collect()
+}
+
+/// Two servers of a cluster, and the folders of their streams.
+fn cluster() -> [(Server, TempDir); 2] {
+    let ports = [free_port(), free_port()];
+    [0, 1].map(|at| {
+        let cluster = format!(
+            "cluster {{ name: C, host: \"127.0.0.1\", port: {}, routes: [\"nats://127.0.0.1:{}\"] }}",
+            ports[at],
+            ports[1 - at]
+        );
+        let store = tempfile::tempdir().expect("a temporary folder");
+        let config = config("", &cluster, &store).replace("server_name: m", &format!("server_name: m{at}"));
+        (Setup::default().config(&config).start(), store)
+    })
 }

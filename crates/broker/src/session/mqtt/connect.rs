@@ -47,7 +47,7 @@ impl Session {
         self.describe_client();
         let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
         mqtt.stage = MqttStage::Connecting;
-        (mqtt.client_id, mqtt.keep_alive) = (client_id, keep_alive);
+        (mqtt.client_id, mqtt.keep_alive, mqtt.is_clean) = (client_id, keep_alive, packet.clean);
         mqtt.will = packet.will.map(|will| Box::new(will.into()));
         self.check_credentials(shard, now)
     }
@@ -67,7 +67,8 @@ impl Session {
             }
             ClaimedId::Owned(other) => other,
         };
-        mqtt.stage = MqttStage::Connected;
+        mqtt.stage = MqttStage::Opening;
+        let is_clean = mqtt.is_clean;
         if let Some(other) = other {
             let name = format!("{}{}", other.name(), other.label());
             let (name, id) = (Quoted(name.as_bytes()), Quoted(mqtt.client_id.as_bytes()));
@@ -75,16 +76,14 @@ impl Session {
             self.broker.log_for(LogLevel::Warn, &self.conn, line);
             other.close(CloseReason::DuplicateClientId);
         }
-        self.acknowledge_connect(shard, ReasonCode::Success, 0);
-        self.log(LogLevel::Debug, format_args!("Client connected"));
-        SessionStatus::Continue
+        self.open_stored(shard, is_clean, now)
     }
 
     /// Tells a client that speaks MQTT that it is not let in; `false` when it speaks NATS.
     pub(in crate::session) fn deny_mqtt(&self, shard: &mut Shard) -> bool {
         let Some(mqtt) = &self.mqtt else { return false };
         if mqtt.stage == MqttStage::Connecting {
-            self.acknowledge_connect(shard, ReasonCode::NotAuthorized, 5);
+            self.acknowledge_connect(shard, ReasonCode::NotAuthorized, false);
         }
         true
     }
@@ -92,34 +91,44 @@ impl Session {
     /// When a client that speaks MQTT has to be gone, unless it sends something.
     pub(in crate::session) fn mqtt_deadline(&self) -> Option<Instant> {
         let mqtt = self.mqtt.as_deref()?;
-        match mqtt.stage {
+        let own = match mqtt.stage {
             MqttStage::Jailed(until) => Some(until),
-            MqttStage::Connected => Some(self.timers.last_heard + mqtt.keep_alive?),
-            MqttStage::AwaitConnect | MqttStage::Connecting => None,
-        }
+            MqttStage::Connected => mqtt.keep_alive.map(|patience| self.timers.last_heard + patience),
+            MqttStage::AwaitConnect | MqttStage::Connecting | MqttStage::Opening => None,
+        };
+        own.into_iter().chain(self.storage_deadline()).min()
     }
 
-    /// Why the connection ends at that time. Compat: one that was silent ends like one that cannot
-    /// be read.
-    pub(in crate::session) fn mqtt_overdue(&self) -> CloseReason {
-        match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
+    /// Does what is due at that time. Compat: a client that was silent ends like one that cannot be
+    /// read.
+    pub(in crate::session) fn mqtt_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        if self.storage_deadline().is_some_and(|due| due <= now) {
+            return self.storage_due(shard, now);
+        }
+        SessionStatus::Close(match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
             Some(MqttStage::Jailed(_)) => CloseReason::DuplicateClientId,
             _ => CloseReason::ReadError,
-        }
+        })
     }
 
     /// Gives the client id free, and publishes the will of a client that did not say goodbye. That
     /// of one whose place another has taken is thrown away.
     pub(in crate::session) fn end_mqtt(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
         let (SessionState::Ready(ready), Some(mqtt)) = (&self.state, &mut self.mqtt) else { return };
-        if mqtt.stage != MqttStage::Connected {
+        let is_connected = mqtt.stage == MqttStage::Connected;
+        if !is_connected && mqtt.stage != MqttStage::Opening {
             return;
         }
         self.broker.registry.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
-        if let Some(will) = mqtt.will.take().filter(|_| reason != CloseReason::DuplicateClientId) {
+        let is_replaced = reason == CloseReason::DuplicateClientId;
+        if let Some(will) = mqtt.will.take().filter(|_| is_connected && !is_replaced) {
             self.begin_batch();
-            self.publish_topic(shard, &will.topic, will.qos, &will.payload, now);
+            if self.publish_topic(shard, &will.topic, will.qos, &will.payload, now) {
+                let message = (&*will.topic, &*will.payload);
+                self.store_will(shard, message, (will.qos, will.is_retained), now);
+            }
         }
+        self.end_stored(shard, reason, now);
     }
 }
 

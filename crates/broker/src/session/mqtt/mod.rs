@@ -4,14 +4,12 @@
 //! A session that speaks MQTT is a [`Session`] with an [`MqttSession`]: identity, account,
 //! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
 //! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
-//! (`subscribe.rs`). What clients receive is made by `shard/mqtt.rs`.
-//!
-//! Nothing is stored: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are acknowledged
-//! once they are routed. A PUBLISH of QoS 2 that comes twice is routed once, for as long as the
-//! connection lasts.
+//! (`subscribe.rs`), and what is stored of all that (`stored/`). What clients receive is made by
+//! `shard/mqtt.rs`, but for what is stored for one session.
 
 mod connect;
 mod publish;
+mod stored;
 mod subscribe;
 mod will;
 
@@ -20,13 +18,13 @@ use crate::log::Level as LogLevel;
 use crate::protocol_log::Direction;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    self, AckPacket, ClientPacket, ConnAckPacket, Decoded, Malformed, PacketFault, PacketId, PacketLimits,
-    Properties, ProtocolLevel, ReasonCode, Refusal, ServerPacket,
+    self, ClientPacket, ConnAckPacket, Decoded, Malformed, PacketFault, PacketId, PacketLimits, Properties,
+    ProtocolLevel, ReasonCode, Refusal, ServerPacket,
 };
 use myelin_wire::error::CloseReason;
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
+use stored::state::StoredSession;
 use will::StoredWill;
 
 /// Bytes that a packet may have beside the largest payload: header, topic and number.
@@ -41,12 +39,14 @@ const MAX_CONNECT: u32 = 64 * 1024;
 pub(super) struct MqttSession {
     stage: MqttStage,
     client_id: Box<str>,
+    /// Whether the session begins anew, and ends with its connection.
+    is_clean: bool,
     /// Time that may pass without a packet.
     keep_alive: Option<Duration>,
     /// Message for when the connection ends without a DISCONNECT.
     will: Option<Box<StoredWill>>,
-    /// Messages of QoS 2 that were routed and wait for their PUBREL.
-    unreleased: BTreeSet<PacketId>,
+    /// The half for which JetStream is asked, once the client's identity is known.
+    stored: Option<Box<StoredSession>>,
 }
 
 /// Stage of a connection that speaks MQTT.
@@ -57,6 +57,8 @@ enum MqttStage {
     AwaitConnect,
     /// The credentials are being checked.
     Connecting,
+    /// The client is let in, and its session is opened.
+    Opening,
     /// CONNACK is sent.
     Connected,
     /// Others fight over the client id: the connection ends then, and is not listened to before.
@@ -89,6 +91,9 @@ impl Session {
             };
             if let MqttStage::Jailed(_) = mqtt.stage {
                 return Consumed { bytes: buf.len(), why: StopReason::More(1) };
+            }
+            if self.awaits_storage() {
+                return Consumed { bytes: at, why: StopReason::AwaitStorage };
             }
             let step = match packet::decode(&buf[at..], mqtt.level(), &limits) {
                 Ok(Decoded::Packet(packet, len)) => {
@@ -126,18 +131,14 @@ impl Session {
         match packet {
             ClientPacket::Publish(publish) => return self.publish_packet(shard, &publish, now),
             ClientPacket::Connect(connect) => return self.connect_packet(shard, &connect, now),
-            ClientPacket::Subscribe(subscribe) => self.subscribe_packet(shard, &subscribe, now),
-            ClientPacket::Unsubscribe(unsubscribe) => self.unsubscribe_packet(shard, &unsubscribe),
-            ClientPacket::PubRel(release) => self.release(shard, release.packet_id),
-            // Nothing was sent that these could be about.
-            ClientPacket::PubAck(ack) => self.log_step("PUBACK", ack.packet_id),
-            ClientPacket::PubRec(ack) => {
-                let id = ack.packet_id;
-                self.log_step("PUBREC", id);
-                let release = ServerPacket::PubRel(AckPacket::success(id));
-                self.answer(shard, &release, format_args!("PUBREL pi={id}"));
+            ClientPacket::Subscribe(subscribe) => return self.subscribe_packet(shard, &subscribe, now),
+            ClientPacket::Unsubscribe(unsubscribe) => {
+                return self.unsubscribe_packet(shard, &unsubscribe, now);
             }
-            ClientPacket::PubComp(ack) => self.log_step("PUBCOMP", ack.packet_id),
+            ClientPacket::PubRel(release) => self.release(shard, release.packet_id, now),
+            ClientPacket::PubAck(ack) => self.puback(shard, ack.packet_id, now),
+            ClientPacket::PubRec(ack) => self.pubrec(shard, ack.packet_id, now),
+            ClientPacket::PubComp(ack) => self.pubcomp(shard, ack.packet_id, now),
             ClientPacket::PingReq => {
                 self.log_packet("PINGREQ");
                 self.answer(shard, &ServerPacket::PingResp, "PINGRESP");
@@ -153,15 +154,6 @@ impl Session {
             ClientPacket::Auth(_) => return OpOutcome::Close(CloseReason::ProtocolViolation),
         }
         OpOutcome::Continue
-    }
-
-    /// A message of QoS 2 will not come again.
-    fn release(&mut self, shard: &mut Shard, id: PacketId) {
-        self.log_step("PUBREL", id);
-        if let Some(mqtt) = &mut self.mqtt {
-            mqtt.unreleased.remove(&id);
-        }
-        self.answer(shard, &ServerPacket::PubComp(AckPacket::success(id)), format_args!("PUBCOMP pi={id}"));
     }
 
     /// Stages a packet; `line` is for the log.
@@ -193,9 +185,10 @@ impl Session {
     }
 
     /// Answers a CONNECT.
-    fn acknowledge_connect(&self, shard: &mut Shard, reason: ReasonCode, code: u8) {
-        let packet = ConnAckPacket { session_present: false, reason, properties: Properties::EMPTY };
-        let line = format_args!("CONNACK sp=false rc={code}");
+    fn acknowledge_connect(&self, shard: &mut Shard, reason: ReasonCode, session_present: bool) {
+        let packet = ConnAckPacket { session_present, reason, properties: Properties::EMPTY };
+        let code = reason.return_code();
+        let line = format_args!("CONNACK sp={session_present} rc={code}");
         self.answer(shard, &ServerPacket::ConnAck(packet), line);
     }
 

@@ -6,7 +6,7 @@ use crate::mqtt_message::message_len;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
 use crate::shard::{Published, Publisher, Shard, Source};
-use myelin_mqtt::packet::{AckPacket, Exchange, PublishPacket, Qos, ServerPacket};
+use myelin_mqtt::packet::{PublishPacket, Qos};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use std::time::Instant;
 
@@ -28,30 +28,18 @@ impl Session {
             self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
             return OpOutcome::Close(CloseReason::MaximumPayload);
         }
-        let is_new = match (packet.exchange, &mut self.mqtt) {
-            (Exchange::ExactlyOnce(id), Some(mqtt)) => mqtt.unreleased.insert(id),
-            _ => true,
-        };
-        if is_new {
-            self.batch.0 += 1;
-            self.batch.1 += packet.payload.len() as u64;
+        self.batch.0 += 1;
+        self.batch.1 += packet.payload.len() as u64;
+        if qos == Qos::AtMostOnce && !packet.retain {
             self.publish_topic(shard, packet.topic, qos, packet.payload, now);
-        }
-        match packet.exchange {
-            Exchange::AtMostOnce => {}
-            Exchange::AtLeastOnce(id) => {
-                let ack = ServerPacket::PubAck(AckPacket::success(id));
-                self.answer(shard, &ack, format_args!("PUBACK pi={id}"));
-            }
-            Exchange::ExactlyOnce(id) => {
-                let ack = ServerPacket::PubRec(AckPacket::success(id));
-                self.answer(shard, &ack, format_args!("PUBREC pi={id}"));
-            }
+        } else {
+            self.publish_stored(shard, packet, now);
         }
         OpOutcome::Continue
     }
 
-    /// Publishes a message to a topic. Compat: whoever may not is not told.
+    /// Publishes a message to a topic for those who listen now. Answers whether that is allowed.
+    /// Compat: whoever may not is not told.
     pub(super) fn publish_topic(
         &mut self,
         shard: &mut Shard,
@@ -59,8 +47,8 @@ impl Session {
         qos: Qos,
         payload: &[u8],
         now: Instant,
-    ) {
-        let SessionState::Ready(ready) = &self.state else { return };
+    ) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
         let from = Publisher {
             conn: &self.conn,
             account: &ready.account,
@@ -77,11 +65,15 @@ impl Session {
             source: Source::Here,
         };
         match shard.publish_mqtt(from, topic, qos, payload) {
-            Ok(Published::Done { stalled, .. }) => self.stalled |= stalled,
+            Ok(Published::Done { stalled, .. }) => {
+                self.stalled |= stalled;
+                return true;
+            }
             Ok(Published::Refused(text)) => self.refuse_topic(&text),
             // A topic that has no subject does not come so far.
             Err(fault) => self.log(LogLevel::Error, format_args!("{fault}")),
         }
+        false
     }
 
     #[cold]

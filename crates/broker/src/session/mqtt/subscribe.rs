@@ -1,39 +1,44 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use super::Session;
+use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::session::SessionState;
 use crate::shard::Shard;
-use myelin_mqtt::packet::{
-    PacketId, Properties, Qos, ServerPacket, SubAckPacket, SubscribePacket, UnsubAckPacket, UnsubscribePacket,
-};
+use myelin_mqtt::packet::{PacketId, Qos, SubscribePacket, UnsubscribePacket};
 use myelin_mqtt::records::LEVEL_ABOVE_SUFFIX;
 use myelin_mqtt::streams::is_internal;
 use myelin_mqtt::topic;
 use myelin_wire::error::Quoted;
-use smallvec::SmallVec;
 use std::time::Instant;
 
 /// Code of a filter that is refused.
-const FAILURE: u8 = 0x80;
+pub(super) const FAILURE: u8 = 0x80;
 
 impl Session {
-    pub(super) fn subscribe_packet(&mut self, shard: &mut Shard, packet: &SubscribePacket<'_>, now: Instant) {
+    pub(super) fn subscribe_packet(
+        &mut self,
+        shard: &mut Shard,
+        packet: &SubscribePacket<'_>,
+        now: Instant,
+    ) -> OpOutcome {
         let id = packet.packet_id;
         if self.logs_protocol {
             let filters = packet.filters.iter().map(|(filter, options)| (filter, Some(options.max_qos)));
             self.log_filters("SUBSCRIBE", filters, id);
         }
-        let mut codes = SmallVec::<[u8; 8]>::new();
-        let mut subject = Vec::new();
-        for (filter, _) in packet.filters.iter() {
-            subject.clear();
+        let (mut codes, mut granted) = (Vec::new(), Vec::new());
+        for (filter, options) in packet.filters.iter() {
+            let mut subject = Vec::new();
             let is_valid = self.subject_of(filter, &mut subject);
-            let is_granted = is_valid && self.listen(shard, &subject, now);
-            codes.push(if is_granted { Qos::AtMostOnce as u8 } else { FAILURE });
+            let pattern = String::from_utf8(subject).unwrap_or_default();
+            let is_granted = is_valid && self.listen(shard, pattern.as_bytes(), now);
+            let qos = options.max_qos.min(self.most_qos());
+            codes.push(if is_granted { qos as u8 } else { FAILURE });
+            if is_granted {
+                granted.push((pattern, qos));
+            }
         }
-        let ack = SubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
-        self.answer(shard, &ServerPacket::SubAck(ack), format_args!("SUBACK pi={id}"));
+        OpOutcome::of(self.store_subscriptions(shard, (id, codes), granted, now))
     }
 
     #[cold]
@@ -66,7 +71,7 @@ impl Session {
 
     /// Subscribes to a pattern, and to the level above it where it ends with `#`. Answers whether
     /// that is allowed.
-    fn listen(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
+    pub(super) fn listen(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
         if is_internal(pattern) {
             return false;
         }
@@ -91,23 +96,33 @@ impl Session {
         added.is_ok()
     }
 
-    pub(super) fn unsubscribe_packet(&mut self, shard: &mut Shard, packet: &UnsubscribePacket<'_>) {
+    pub(super) fn unsubscribe_packet(
+        &mut self,
+        shard: &mut Shard,
+        packet: &UnsubscribePacket<'_>,
+        now: Instant,
+    ) -> OpOutcome {
         let id = packet.packet_id;
         if self.logs_protocol {
             self.log_filters("UNSUBSCRIBE", packet.filters.iter().map(|filter| (filter, None)), id);
         }
-        let mut subject = Vec::new();
+        let mut patterns = Vec::new();
         for filter in packet.filters.iter() {
-            subject.clear();
+            let mut subject = Vec::new();
             if self.subject_of(filter, &mut subject) {
-                self.forget(shard, &subject);
-                if let Some(above) = topic::level_above(&subject) {
-                    self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
-                }
+                self.forget_filter(shard, &subject);
+                patterns.extend(String::from_utf8(subject));
             }
         }
-        let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &[] };
-        self.answer(shard, &ServerPacket::UnsubAck(ack), format_args!("UNSUBACK pi={id}"));
+        OpOutcome::of(self.store_unsubscriptions(shard, id, &patterns, now))
+    }
+
+    /// Ends a subscription, and that to the level above it.
+    pub(super) fn forget_filter(&self, shard: &mut Shard, pattern: &[u8]) {
+        self.forget(shard, pattern);
+        if let Some(above) = topic::level_above(pattern) {
+            self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
+        }
     }
 
     /// Ends a subscription, if there is one of that name.

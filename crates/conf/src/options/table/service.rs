@@ -1,6 +1,6 @@
 //! `websocket{}`, `mqtt{}` and `metrics{}`.
 
-use super::{BlockTable, Class, OptionEntry};
+use super::{BlockTable, OptionEntry};
 
 pub(super) static WEBSOCKET: BlockTable = BlockTable {
     title: "websocket",
@@ -66,9 +66,6 @@ pub(super) static SIMPLE_AUTHORIZATION: BlockTable = BlockTable {
     ],
 };
 
-/// Options of sessions and messages that are stored.
-const UNSTORED: Class = Class::NoMeaning("no session or message of MQTT is stored yet");
-
 pub(super) static MQTT: BlockTable = BlockTable {
     title: "mqtt",
     entries: &[
@@ -84,53 +81,45 @@ pub(super) static MQTT: BlockTable = BlockTable {
         ),
         OptionEntry::new(&["no_auth_user"], "text", "", "The user that clients without credentials become."),
         OptionEntry::new(&["ack_wait", "ackwait"], "duration", "30s", "Time for a client to acknowledge.")
-            .live()
-            .class(UNSTORED),
+            .live(),
         OptionEntry::new(
             &["js_api_timeout", "api_timeout"],
             "duration",
             "5s",
             "Time for JetStream to answer.",
-        )
-        .class(UNSTORED),
+        ),
         OptionEntry::new(
             &["max_ack_pending", "max_pending", "max_inflight"],
             "number up to 65535",
             "1024",
-            "Messages on their way to one subscription.",
+            "Messages on their way to one session.",
         )
-        .live()
-        .class(UNSTORED),
-        OptionEntry::new(&["js_domain"], "text", "", "JetStream domain of sessions and messages.")
-            .class(UNSTORED),
+        .live(),
+        OptionEntry::new(&["js_domain"], "text", "", "JetStream domain of sessions and messages."),
         OptionEntry::new(
             &["stream_replicas"],
             "number",
             "up to 3, by the size of the cluster",
             "Replicas of sessions and messages.",
         )
-        .live()
-        .class(UNSTORED),
+        .live(),
         OptionEntry::new(&["consumer_replicas"], "number", "", "Ignored with a warning."),
         OptionEntry::new(&["consumer_memory_storage"], "boolean", "false", "Keep consumers in memory.")
-            .live()
-            .class(UNSTORED),
+            .live(),
         OptionEntry::new(
             &["consumer_inactive_threshold", "consumer_auto_cleanup"],
             "duration",
             "",
             "Remove consumers that were not used for so long.",
         )
-        .live()
-        .class(UNSTORED),
+        .live(),
         OptionEntry::new(&["reject_qos2_publish"], "boolean", "false", "Refuse to publish with QoS 2."),
         OptionEntry::new(
             &["downgrade_qos2_subscribe"],
             "boolean",
             "false",
             "Subscribe with QoS 1 instead of 2.",
-        )
-        .class(UNSTORED),
+        ),
     ],
 };
 

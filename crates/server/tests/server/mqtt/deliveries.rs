@@ -2,10 +2,10 @@
 //! receivers by the hundred, other servers.
 
 use super::peer::{Peer, id, message};
-use super::{address, server, servers};
-use crate::process::{Server, Setup};
+use super::{address, cluster, server, servers};
+use crate::process::Server;
 use crate::raw::Raw;
-use crate::routes::{free_port, wait_for_interest};
+use crate::routes::wait_for_interest;
 use myelin_mqtt::packet::{AckPacket, ClientPacket, Exchange};
 
 /// A NATS client that is let in with these fields.
@@ -273,19 +273,7 @@ fn deliveries_of_consumers_are_for_nats_clients() {
 
 #[test]
 fn interest_crosses_a_cluster() {
-    let ports = [free_port(), free_port()];
-    let start = |at: usize| {
-        let cluster = format!(
-            "cluster {{ name: C, host: \"127.0.0.1\", port: {}, routes: [\"nats://127.0.0.1:{}\"] }}",
-            ports[at],
-            ports[1 - at]
-        );
-        let store = tempfile::tempdir().expect("a temporary folder");
-        let config =
-            super::config("", &cluster, &store).replace("server_name: m", &format!("server_name: m{at}"));
-        (Setup::default().config(&config).start(), store)
-    };
-    let servers = [start(0), start(1)];
+    let servers = cluster();
     let [(one, _), (two, _)] = &servers;
     let (mut here, mut there) = (nats(one, ""), nats(two, ""));
     wait_for_interest(&mut here, &mut there);

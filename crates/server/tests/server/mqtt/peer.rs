@@ -28,6 +28,11 @@ pub(super) fn hello(client_id: &str) -> ConnectPacket<'_> {
     }
 }
 
+/// A CONNECT of a session that lasts.
+pub(super) fn lasting(client_id: &str) -> ConnectPacket<'_> {
+    ConnectPacket { clean: false, ..hello(client_id) }
+}
+
 /// A will of QoS 0.
 pub(super) fn will<'a>(topic: &'a str, payload: &'a str) -> Option<Will<'a>> {
     let (qos, properties, payload) = (Qos::AtMostOnce, Properties::EMPTY, payload.as_bytes());
@@ -38,6 +43,12 @@ pub(super) fn will<'a>(topic: &'a str, payload: &'a str) -> Option<Will<'a>> {
 pub(super) fn message<'a>(topic: &'a str, payload: &'a [u8]) -> PublishPacket<'a> {
     let (exchange, properties) = (Exchange::AtMostOnce, Properties::EMPTY);
     PublishPacket { dup: false, retain: false, exchange, topic, properties, payload }
+}
+
+/// A PUBLISH of QoS 1, with the number 7.
+pub(super) fn publish_1<'a>(topic: &'a str, payload: &'a str) -> ClientPacket<'a> {
+    let exchange = Exchange::AtLeastOnce(id(7));
+    ClientPacket::Publish(PublishPacket { exchange, ..message(topic, payload.as_bytes()) })
 }
 
 /// A message as it came.
@@ -79,6 +90,13 @@ impl Peer {
         let mut peer = Self::dial(address);
         assert_eq!(peer.greet(connect), Some(ReasonCode::Success));
         peer
+    }
+}
+
+impl Peer {
+    /// The sending half, for whoever sends while others read.
+    pub(super) fn writer(&self) -> TcpStream {
+        self.stream.try_clone().expect("a socket has two halves")
     }
 }
 
@@ -172,6 +190,103 @@ impl<S: Read + Write> Peer<S> {
             other => panic!("{other:?}"),
         });
         message.expect("the connection is open")
+    }
+
+    /// Sends CONNECT, which is welcome: whether the session was there.
+    pub(super) fn resume(&mut self, connect: &ConnectPacket<'_>) -> bool {
+        self.send(&ClientPacket::Connect(*connect));
+        let ack = self.with_packet(|packet| match packet {
+            ServerPacket::ConnAck(ack) => (ack.reason, ack.session_present),
+            other => panic!("{other:?}"),
+        });
+        let (reason, is_present) = ack.expect("the connection is open");
+        assert_eq!(reason, ReasonCode::Success);
+        is_present
+    }
+
+    /// Subscribes with these qualities of service; the codes that come back.
+    pub(super) fn subscribe_with(&mut self, filters: &[(&str, Qos)]) -> Vec<u8> {
+        let mut raw = Vec::new();
+        for (filter, max_qos) in filters {
+            let options = SubscribeOptions { max_qos: *max_qos, ..SubscribeOptions::default() };
+            SubscribeFilters::push(filter, options, &mut raw);
+        }
+        let filters = SubscribeFilters::of(&raw);
+        let packet = SubscribePacket { packet_id: id(1), properties: Properties::EMPTY, filters };
+        self.send(&ClientPacket::Subscribe(packet));
+        let codes = self.with_packet(|packet| match packet {
+            ServerPacket::SubAck(ack) => ack.codes.to_vec(),
+            other => panic!("{other:?}"),
+        });
+        codes.expect("the connection is open")
+    }
+
+    /// The next packet, as short text, and its number, if it has one. The text is `PUBLISH <topic>
+    /// <payload> q<QoS>`, with ` dup` and ` retain` where these are set, or the kind of another
+    /// one.
+    pub(super) fn came(&mut self) -> (String, u16) {
+        let came = self.with_packet(|packet| match packet {
+            ServerPacket::Publish(publish) => {
+                let payload = String::from_utf8_lossy(publish.payload);
+                let mut text =
+                    format!("PUBLISH {} {payload} q{}", publish.topic, publish.exchange.qos() as u8);
+                for (is_set, flag) in [(publish.dup, " dup"), (publish.retain, " retain")] {
+                    text.push_str(if is_set { flag } else { "" });
+                }
+                (text, publish.exchange.packet_id().map_or(0, PacketId::get))
+            }
+            ServerPacket::PubAck(ack) => ("PUBACK".to_owned(), ack.packet_id.get()),
+            ServerPacket::PubRec(ack) => ("PUBREC".to_owned(), ack.packet_id.get()),
+            ServerPacket::PubRel(ack) => ("PUBREL".to_owned(), ack.packet_id.get()),
+            ServerPacket::PubComp(ack) => ("PUBCOMP".to_owned(), ack.packet_id.get()),
+            ServerPacket::PingResp => ("PINGRESP".to_owned(), 0),
+            other => panic!("{other:?}"),
+        });
+        came.expect("the connection is open")
+    }
+
+    /// PINGREQ, and what comes before its answer, as [`came`](Self::came) says it.
+    pub(super) fn all_came(&mut self) -> Vec<(String, u16)> {
+        self.send(&ClientPacket::PingReq);
+        let mut all = Vec::new();
+        loop {
+            match self.came() {
+                (text, _) if text == "PINGRESP" => return all,
+                other => all.push(other),
+            }
+        }
+    }
+
+    /// Publishes with QoS 1, which is acknowledged.
+    pub(super) fn publish_1(&mut self, topic: &str, payload: &str) {
+        assert_eq!(self.exchange(&publish_1(topic, payload)), ("PUBACK", 7));
+    }
+
+    /// Publishes with QoS 2, to the end of the exchange.
+    pub(super) fn publish_2(&mut self, topic: &str, payload: &str) {
+        let exchange = Exchange::ExactlyOnce(id(8));
+        let packet = PublishPacket { exchange, ..message(topic, payload.as_bytes()) };
+        assert_eq!(self.exchange(&ClientPacket::Publish(packet)), ("PUBREC", 8));
+        assert_eq!(self.exchange(&ClientPacket::PubRel(AckPacket::success(id(8)))), ("PUBCOMP", 8));
+    }
+
+    /// Publishes a message that is to be retained, with QoS 1.
+    pub(super) fn retain(&mut self, topic: &str, payload: &str) {
+        let exchange = Exchange::AtLeastOnce(id(7));
+        let packet = PublishPacket { exchange, retain: true, ..message(topic, payload.as_bytes()) };
+        assert_eq!(self.exchange(&ClientPacket::Publish(packet)), ("PUBACK", 7));
+    }
+
+    pub(super) fn puback(&mut self, number: u16) {
+        self.send(&ClientPacket::PubAck(AckPacket::success(id(number))));
+    }
+
+    pub(super) fn pubrec(&mut self, number: u16) {
+        self.send(&ClientPacket::PubRec(AckPacket::success(id(number))));
+    }
+
+    pub(super) fn pubcomp(&mut self, number: u16) {
+        self.send(&ClientPacket::PubComp(AckPacket::success(id(number))));
     }
 
     /// PINGREQ, and the messages that come before its answer.

@@ -1,0 +1,245 @@
+//! Where MQTT's sessions and messages are stored: in streams of each account, which is asked for
+//! everything by requests to its own API, wherever its streams are.
+//!
+//! An account has an [`MqttStore`] while it has MQTT sessions: the one place to which answers come,
+//! from where each goes to the session that asked.
+
+use crate::account::Account;
+use crate::mqtt_inbox::MqttInbox;
+use crate::service::{Binding, Service, ServiceShard};
+use crate::service_batch::ServiceBatch;
+use arc_swap::ArcSwap;
+use myelin_mqtt::records::{SessionRecord, session_hash};
+use myelin_mqtt::streams;
+use myelin_stdx::sync::lock;
+use myelin_wire::error::CloseReason;
+use myelin_wire::message_buf::MessageRef;
+use std::collections::{HashMap, hash_map::Entry};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+/// How MQTT's sessions and messages are stored.
+#[derive(Debug, Clone)]
+pub struct MqttStorage {
+    /// The JetStream domain that holds them, if not the account's own.
+    pub domain: Option<String>,
+    /// Time for JetStream to answer.
+    pub api_timeout: Duration,
+    /// Time for a client to acknowledge a message.
+    pub ack_wait: Duration,
+    /// Messages on their way to one session.
+    pub max_ack_pending: u16,
+    /// Replicas of the streams; `None` for as many as there are servers, up to three.
+    pub replicas: Option<u32>,
+    /// Whether consumers live in memory.
+    pub consumers_in_memory: bool,
+    /// Time after which a consumer that nobody uses is removed.
+    pub consumer_inactive_threshold: Option<Duration>,
+    /// Whether who asks for QoS 2 is granted 1.
+    pub downgrades_qos_2: bool,
+}
+
+impl Default for MqttStorage {
+    fn default() -> Self {
+        Self {
+            domain: None,
+            api_timeout: Duration::from_secs(5),
+            ack_wait: streams::ACK_WAIT,
+            max_ack_pending: streams::MAX_ACK_PENDING,
+            replicas: None,
+            consumers_in_memory: false,
+            consumer_inactive_threshold: None,
+            downgrades_qos_2: false,
+        }
+    }
+}
+
+impl MqttStorage {
+    /// Subject of a request to the API.
+    pub(crate) fn api(&self, request: &str) -> String {
+        match &self.domain {
+            Some(domain) => format!("$JS.{domain}.API.{request}"),
+            None => format!("$JS.API.{request}"),
+        }
+    }
+
+    /// The domain with its dot, as subjects of sessions have it.
+    pub(crate) fn domain_token(&self) -> String {
+        self.domain.as_ref().map(|domain| format!("{domain}.")).unwrap_or_default()
+    }
+}
+
+/// Stores of all accounts.
+#[derive(Default)]
+pub(crate) struct MqttStores {
+    storage: ArcSwap<MqttStorage>,
+    by_account: Mutex<HashMap<Box<str>, Arc<MqttStore>>>,
+}
+
+/// Store of one account, as its MQTT sessions reach it.
+pub(crate) struct MqttStore {
+    account: Arc<Account>,
+    /// Node name of this server, as records say it.
+    pub(crate) node: String,
+    /// Beginning of the subjects on which answers come, with its dot.
+    answers: String,
+    /// Beginning of the subjects of records of sessions.
+    records: String,
+    /// Bindings for answers, and for records of sessions.
+    bindings: OnceLock<[Arc<Binding>; 2]>,
+    inboxes: Mutex<Inboxes>,
+    /// Whether the streams are known to be there.
+    has_streams: AtomicBool,
+}
+
+/// Inboxes of sessions.
+#[derive(Default)]
+struct Inboxes {
+    /// By the numbers of their connections.
+    by_cid: HashMap<u64, Arc<MqttInbox>>,
+    /// Connections by the hashes of their client ids.
+    owners: HashMap<String, u64>,
+}
+
+/// Hands answers to the sessions that asked, and ends sessions that another server takes up.
+struct Answers(Weak<MqttStore>);
+
+impl MqttStores {
+    /// How everything is stored.
+    pub(crate) fn storage(&self) -> Arc<MqttStorage> {
+        self.storage.load_full()
+    }
+
+    pub(crate) fn set_storage(&self, storage: MqttStorage) {
+        self.storage.store(Arc::new(storage));
+    }
+
+    /// Has answers for the session of connection `cid` come to `inbox`, until it
+    /// [leaves](Self::leave). `unique` is a name that no store has had before.
+    pub(crate) fn enter(
+        &self,
+        account: &Arc<Account>,
+        (server, unique): (&str, &str),
+        (cid, hash): (u64, &str),
+        inbox: &Arc<MqttInbox>,
+    ) -> Arc<MqttStore> {
+        let records = format!("{}{}", streams::SESSIONS.subject_prefix, self.storage().domain_token());
+        let mut by_account = lock(&self.by_account);
+        let store = by_account.entry(account.name().into()).or_insert_with(|| {
+            let node = session_hash(server);
+            Arc::new(MqttStore {
+                answers: format!("{}{node}.{unique}.", streams::ANSWERS_PREFIX),
+                node,
+                account: Arc::clone(account),
+                records,
+                bindings: OnceLock::new(),
+                inboxes: Mutex::default(),
+                has_streams: AtomicBool::new(false),
+            })
+        });
+        let store = Arc::clone(store);
+        lock(&store.inboxes).enter((cid, hash), inbox);
+        drop(by_account);
+        // Another session that came at the same time may be the one that binds; this waits for it.
+        store.bindings.get_or_init(|| {
+            let service: Arc<dyn Service> = Arc::new(Answers(Arc::downgrade(&store)));
+            [&store.answers, &store.records]
+                .map(|prefix| account.bind(format!("{prefix}>").as_bytes(), Arc::clone(&service)))
+        });
+        store
+    }
+
+    /// Ends what `enter` began. The last session takes the store with it.
+    pub(crate) fn leave(&self, store: &Arc<MqttStore>, (cid, hash): (u64, &str)) {
+        let is_last = {
+            let mut by_account = lock(&self.by_account);
+            let mut inboxes = lock(&store.inboxes);
+            inboxes.leave((cid, hash));
+            let is_last = inboxes.by_cid.is_empty();
+            if is_last
+                && let Entry::Occupied(entry) = by_account.entry(store.account.name().into())
+                && Arc::ptr_eq(entry.get(), store)
+            {
+                entry.remove();
+            }
+            is_last
+        };
+        if is_last && let Some(bindings) = store.bindings.get() {
+            bindings.iter().for_each(|binding| store.account.unbind(binding));
+        }
+    }
+}
+
+impl MqttStore {
+    /// The account.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Where the answer to request `number` of the session of connection `cid` comes.
+    pub(crate) fn answer_subject(&self, cid: u64, number: u64) -> String {
+        format!("{}{cid}.{number}", self.answers)
+    }
+
+    /// The session's connection and its request of which this is the answer.
+    pub(crate) fn asked(&self, subject: &[u8]) -> Option<(u64, u64)> {
+        let rest = subject.strip_prefix(self.answers.as_bytes())?;
+        let (cid, number) = std::str::from_utf8(rest).ok()?.split_once('.')?;
+        Some((cid.parse().ok()?, number.parse().ok()?))
+    }
+
+    /// Ends a session of this server of which another one has written the record.
+    fn end_what_another_has(&self, msg: MessageRef<'_>) {
+        let hash = msg.subject.strip_prefix(self.records.as_bytes()).map(std::str::from_utf8);
+        let Some(Ok(hash)) = hash else { return };
+        let inbox = lock(&self.inboxes).owner(hash);
+        let Some(inbox) = inbox else { return };
+        if SessionRecord::decode(msg.payload).is_ok_and(|record| record.origin != self.node) {
+            inbox.conn().close(CloseReason::DuplicateClientId);
+        }
+    }
+
+    /// Whether the streams are known to be there.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.has_streams.load(Relaxed)
+    }
+
+    pub(crate) fn set_has_streams(&self, has_streams: bool) {
+        self.has_streams.store(has_streams, Relaxed);
+    }
+}
+
+impl Inboxes {
+    fn enter(&mut self, (cid, hash): (u64, &str), inbox: &Arc<MqttInbox>) {
+        self.by_cid.insert(cid, Arc::clone(inbox));
+        self.owners.insert(hash.to_owned(), cid);
+    }
+
+    fn leave(&mut self, (cid, hash): (u64, &str)) {
+        self.by_cid.remove(&cid);
+        // Another connection may be the client by now.
+        if self.owners.get(hash) == Some(&cid) {
+            self.owners.remove(hash);
+        }
+    }
+
+    fn owner(&self, hash: &str) -> Option<Arc<MqttInbox>> {
+        self.by_cid.get(self.owners.get(hash)?).cloned()
+    }
+}
+
+impl Service for Answers {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let Some(store) = self.0.upgrade() else { return };
+        for msg in batch.iter() {
+            let asked = store.asked(msg.subject);
+            let inbox = asked.and_then(|(cid, _)| lock(&store.inboxes).by_cid.get(&cid).cloned());
+            match (asked, inbox) {
+                (_, Some(inbox)) => inbox.put(std::iter::once(msg)),
+                (None, None) => store.end_what_another_has(msg),
+                _ => {}
+            }
+        }
+    }
+}

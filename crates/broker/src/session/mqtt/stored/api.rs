@@ -1,0 +1,166 @@
+//! Requests to the API of JetStream, and what is read of its answers.
+
+use crate::mqtt_storage::MqttStorage;
+use myelin_mqtt::records::ConsumerRecord;
+use myelin_stdx::base64;
+use serde::{Deserialize, Serialize};
+
+/// Codes of errors of the API.
+pub(super) const MESSAGE_NOT_FOUND: u32 = 10037;
+const CONSUMER_NOT_FOUND: u32 = 10014;
+pub(super) const STREAM_NAME_IN_USE: u32 = 10058;
+pub(super) const TOO_FEW_PEERS: u32 = 10005;
+pub(super) const REPLICAS_ALONE: u32 = 10074;
+const STORE_FAILED: u32 = 10077;
+
+/// Error in an answer.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ApiFault {
+    #[serde(default)]
+    pub(super) err_code: u32,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+impl ApiFault {
+    /// Whether a publish was refused because the stream has a message of that subject.
+    pub(super) fn is_kept_first(&self) -> bool {
+        self.err_code == STORE_FAILED && self.description.contains("messages per subject")
+    }
+}
+
+/// Answer of which only an error counts, and the sequence of a message that is stored.
+#[derive(Debug, Deserialize)]
+pub(super) struct PublishAnswer {
+    pub(super) error: Option<ApiFault>,
+    #[serde(default)]
+    pub(super) seq: u64,
+}
+
+/// Answer about a message.
+#[derive(Debug, Deserialize)]
+pub(super) struct MessageAnswer {
+    pub(super) error: Option<ApiFault>,
+    message: Option<EncodedMessage>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EncodedMessage {
+    seq: u64,
+    #[serde(default)]
+    hdrs: String,
+    #[serde(default)]
+    data: String,
+}
+
+/// A message of a stream.
+pub(super) struct StoredMessage {
+    pub(super) sequence: u64,
+    pub(super) headers: Vec<u8>,
+    pub(super) payload: Vec<u8>,
+}
+
+/// Answer about a stream.
+#[derive(Debug, Deserialize)]
+pub(super) struct StreamAnswer {
+    pub(super) error: Option<ApiFault>,
+    #[serde(default)]
+    pub(super) state: StreamPosition,
+}
+
+/// Answer about a consumer.
+#[derive(Debug, Deserialize)]
+pub(super) struct ConsumerAnswer {
+    error: Option<ApiFault>,
+    #[serde(default)]
+    ack_floor: ConsumerFloor,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ConsumerFloor {
+    stream_seq: u64,
+}
+
+impl ConsumerAnswer {
+    /// Sequence up to which everything is acknowledged. `None`: there is no such consumer.
+    pub(super) fn floor(self) -> Result<Option<u64>, ApiFault> {
+        match self.error {
+            None => Ok(Some(self.ack_floor.stream_seq)),
+            Some(fault) if fault.err_code == CONSUMER_NOT_FOUND => Ok(None),
+            Some(fault) => Err(fault),
+        }
+    }
+}
+
+/// State of a stream, as far as it matters.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct StreamPosition {
+    pub(super) last_seq: u64,
+}
+
+/// Reads an answer; what cannot be read is an error.
+pub(super) fn read<'a, A: Deserialize<'a>>(answer: &'a [u8]) -> Result<A, ApiFault> {
+    serde_json::from_slice(answer)
+        .map_err(|error| ApiFault { err_code: 0, description: format!("answer cannot be read: {error}") })
+}
+
+/// Reads the answer to a publish, or to a request of which only the error counts.
+pub(super) fn outcome(answer: &[u8]) -> Result<u64, ApiFault> {
+    let outcome: PublishAnswer = read(answer)?;
+    outcome.error.map_or(Ok(outcome.seq), Err)
+}
+
+impl MessageAnswer {
+    /// The message. `None`: there is none.
+    pub(super) fn message(self) -> Result<Option<StoredMessage>, ApiFault> {
+        match (self.error, self.message) {
+            (Some(fault), _) if fault.err_code == MESSAGE_NOT_FOUND => Ok(None),
+            (Some(fault), _) => Err(fault),
+            (None, None) => Ok(None),
+            (None, Some(message)) => {
+                let decode = |text: &str| base64::decode(text);
+                let (Some(headers), Some(payload)) = (decode(&message.hdrs), decode(&message.data)) else {
+                    let description = "message is no base64".to_owned();
+                    return Err(ApiFault { err_code: 0, description });
+                };
+                Ok(Some(StoredMessage { sequence: message.seq, headers, payload }))
+            }
+        }
+    }
+}
+
+/// Body of a request for the last message of a subject.
+pub(super) fn last_of(subject: &str) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct LastOf<'a> {
+        last_by_subj: &'a str,
+    }
+    myelin_wire::json::compact(&LastOf { last_by_subj: subject })
+}
+
+/// Body of a request to remove a message.
+pub(super) fn remove(sequence: u64) -> String {
+    format!(r#"{{"seq":{sequence},"no_erase":true}}"#)
+}
+
+/// Body of a request to make a consumer, or to change its filters.
+pub(super) fn consumer(stream: &str, config: &ConsumerRecord) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct ConsumerRequest<'a> {
+        stream_name: &'a str,
+        config: &'a ConsumerRecord,
+    }
+    myelin_wire::json::compact(&ConsumerRequest { stream_name: stream, config })
+}
+
+/// A consumer as the options want it.
+pub(super) fn configured(storage: &MqttStorage, consumer: ConsumerRecord) -> ConsumerRecord {
+    let nanoseconds = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    ConsumerRecord {
+        ack_wait: nanoseconds(storage.ack_wait),
+        max_ack_pending: i64::from(storage.max_ack_pending),
+        inactive_threshold: storage.consumer_inactive_threshold.map(nanoseconds).unwrap_or_default(),
+        mem_storage: storage.consumers_in_memory,
+        ..consumer
+    }
+}

@@ -1,0 +1,231 @@
+//! The stored half of a session that speaks MQTT: everything for which JetStream is asked.
+//!
+//! A session asks by messages to the API and to streams of its account, and goes on when the answer
+//! is in its inbox; its shard waits for nothing. What changes the session itself (`change.rs`:
+//! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
+//! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages that
+//! are stored for the session come from one consumer (`outgoing.rs`), retained ones are read when
+//! somebody subscribes (`retained.rs`). Requests and what is read of answers: `api.rs`.
+
+mod api;
+mod change;
+mod incoming;
+mod opening;
+mod outgoing;
+mod retained;
+pub(super) mod state;
+
+use crate::account::Account;
+use crate::log::Level as LogLevel;
+use crate::mqtt_inbox::MqttInbox;
+use crate::session::{Session, SessionState, SessionStatus};
+use crate::shard::Shard;
+use api::ApiFault;
+use myelin_mqtt::packet::Qos;
+use myelin_mqtt::records::session_hash;
+use myelin_wire::error::CloseReason;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use state::{Change, Matter, RetainedCame, Step, StoredSession};
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time after which JetStream is asked again for streams.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+fn status(step: Step) -> SessionStatus {
+    step.map_or_else(SessionStatus::Close, |()| SessionStatus::Continue)
+}
+
+impl Session {
+    /// Begins the stored half, for a client whose id this connection owns.
+    pub(super) fn open_stored(&mut self, shard: &mut Shard, is_clean: bool, now: Instant) -> SessionStatus {
+        let Some(account) = self.own_account() else { return SessionStatus::Continue };
+        let stores = &self.broker.registry.mqtt_stores;
+        let inbox = MqttInbox::new(&self.conn);
+        let names = (self.broker.identity.name(), &*self.broker.unique_id());
+        let storage = stores.storage();
+        let Some(mqtt) = &mut self.mqtt else { return SessionStatus::Continue };
+        let hash = session_hash(&mqtt.client_id);
+        let store = stores.enter(&account, names, (self.conn.cid(), &hash), &inbox);
+        let stored = StoredSession::new(store, storage, inbox, &mqtt.client_id, is_clean);
+        mqtt.stored = Some(Box::new(stored));
+        status(self.begin_change(shard, Change::opening(), now))
+    }
+
+    fn own_account(&self) -> Option<Arc<Account>> {
+        match &self.state {
+            SessionState::Ready(ready) => Some(Arc::clone(&ready.account)),
+            _ => None,
+        }
+    }
+
+    /// Takes what has come for a client that speaks MQTT.
+    pub fn take_mqtt_inbox(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        let Some(stored) = self.stored() else { return SessionStatus::Continue };
+        let msgs = stored.inbox.take();
+        self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
+        status(self.take_msgs(shard, &msgs, now))
+    }
+
+    fn take_msgs(&mut self, shard: &mut Shard, msgs: &MessageBuf, now: Instant) -> Step {
+        for msg in msgs.iter() {
+            let asked = self.stored().and_then(|stored| stored.store.asked(msg.subject));
+            match asked {
+                Some((_, number)) => self.answered(shard, number, &msg, now)?,
+                None => self.stored_delivery(shard, &msg, now)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest QoS that a subscription is granted.
+    pub(super) fn most_qos(&self) -> Qos {
+        let downgrades = self.stored().is_some_and(|stored| stored.storage.downgrades_qos_2);
+        if downgrades { Qos::AtLeastOnce } else { Qos::ExactlyOnce }
+    }
+
+    /// Whether what the client sends is left until JetStream has answered.
+    pub fn awaits_storage(&self) -> bool {
+        self.stored().is_some_and(|stored| stored.change.is_some() || stored.reading > 0)
+            || self.has_asked_much()
+    }
+
+    /// When JetStream has to have answered, or is asked again.
+    pub(super) fn storage_deadline(&self) -> Option<Instant> {
+        let stored = self.stored()?;
+        let (_, (asked, awaited)) = stored.awaited.first_key_value()?;
+        let patience = match awaited {
+            Matter::Stream(..) => ASK_AGAIN.min(stored.storage.api_timeout),
+            _ => stored.storage.api_timeout,
+        };
+        Some(*asked + patience)
+    }
+
+    /// JetStream has not answered in time. A cluster that begins does not hear requests before it
+    /// has a leader: for streams it is asked again. Streams may also be gone: whoever comes next
+    /// makes them.
+    pub(super) fn storage_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        let Some(stored) = self.stored_mut() else { return SessionStatus::Continue };
+        let patience = stored.storage.api_timeout;
+        if stored.change.as_ref().is_some_and(|change| change.may_ask_again(now, patience)) {
+            let unanswered = std::mem::take(&mut stored.awaited);
+            for (_, awaited) in unanswered.into_values() {
+                if let Matter::Stream(stream, replicas) = awaited {
+                    self.ask_for_stream(shard, stream, replicas, now);
+                }
+            }
+            return SessionStatus::Continue;
+        }
+        stored.store.set_has_streams(false);
+        let description = "JetStream has not answered in time".to_owned();
+        let fault = ApiFault { err_code: 0, description };
+        SessionStatus::Close(self.change_failed(shard, &fault))
+    }
+
+    fn storage_failed(&self, what: impl Display) -> CloseReason {
+        self.log(LogLevel::Error, format_args!("MQTT storage: {what}"));
+        CloseReason::ProtocolViolation
+    }
+
+    fn stored(&self) -> Option<&StoredSession> {
+        self.mqtt.as_deref()?.stored.as_deref()
+    }
+
+    fn stored_mut(&mut self) -> Option<&mut StoredSession> {
+        self.mqtt.as_deref_mut()?.stored.as_deref_mut()
+    }
+
+    /// Sends a message to a stream or the API of the account; what it is about comes back with the
+    /// answer.
+    fn ask(&mut self, shard: &mut Shard, msg: MessageRef<'_>, awaited: Matter, now: Instant) {
+        let cid = self.conn.cid();
+        let Some(stored) = self.stored_mut() else { return };
+        stored.last_request += 1;
+        let number = stored.last_request;
+        stored.awaited.insert(number, (now, awaited));
+        let reply = stored.store.answer_subject(cid, number);
+        self.tell(shard, MessageRef { reply: reply.as_bytes(), ..msg }, now);
+    }
+
+    /// Sends a message to which no answer is awaited.
+    fn tell(&self, shard: &mut Shard, msg: MessageRef<'_>, now: Instant) {
+        let Some(stored) = self.stored() else { return };
+        let account = Arc::clone(stored.store.account());
+        let mut msgs = shard.spare_buf();
+        msgs.push(msg);
+        shard.send(&account, &mut msgs, now);
+        shard.keep_buf(msgs);
+    }
+
+    /// Sends a request to the API.
+    fn ask_api(&mut self, shard: &mut Shard, request: &str, body: &[u8], awaited: Matter, now: Instant) {
+        let Some(stored) = self.stored() else { return };
+        let subject = stored.storage.api(request);
+        let msg = MessageRef { subject: subject.as_bytes(), payload: body, ..MessageRef::default() };
+        self.ask(shard, msg, awaited, now);
+    }
+
+    /// Sends a request to the API of which nobody waits for the answer.
+    fn tell_api(&self, shard: &mut Shard, request: &str, body: &[u8], now: Instant) {
+        let Some(stored) = self.stored() else { return };
+        let subject = stored.storage.api(request);
+        let msg = MessageRef { subject: subject.as_bytes(), payload: body, ..MessageRef::default() };
+        self.tell(shard, msg, now);
+    }
+
+    fn answered(&mut self, shard: &mut Shard, number: u64, msg: &MessageRef<'_>, now: Instant) -> Step {
+        let Some(stored) = self.stored_mut() else { return Ok(()) };
+        // One that comes twice, or to what has been given up.
+        let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
+        match awaited {
+            Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
+            Matter::RetainedConfig => self.retained_config_came(shard, msg.payload, now),
+            Matter::Floor(key) => self.take_floor(shard, &key, msg.payload, now),
+            Matter::Stream(stream, replicas) => {
+                self.stream_answered(shard, (stream, replicas), msg.payload, now)
+            }
+            Matter::Stored(ack) => self.message_stored(shard, ack, msg.payload),
+            Matter::Removal(ack) => {
+                self.removal_stored(shard, msg.payload, now);
+                self.message_stored(shard, ack, msg.payload)
+            }
+            Matter::Release => self.release_answered(shard, msg.payload, now),
+            Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
+            Matter::Retained(read) => {
+                let more = self.retained_came(shard, read, msg, now)?;
+                let Some(stored) = self.stored_mut() else { return Ok(()) };
+                match more {
+                    RetainedCame::Message(read) => {
+                        stored.awaited.insert(number, (now, Matter::Retained(read)));
+                    }
+                    RetainedCame::Slice => {}
+                    RetainedCame::End => stored.reading = stored.reading.saturating_sub(1),
+                }
+                Ok(())
+            }
+            Matter::Nothing => Ok(()),
+        }
+    }
+
+    /// Ends the stored half: what is in flight is delivered to whoever comes next, and of a clean
+    /// session nothing stays. What another connection has taken over is that one's.
+    pub(super) fn end_stored(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
+        self.unbind_stored();
+        self.give_back_in_flight(shard, now);
+        let Some(stored) = self.stored() else { return };
+        if stored.record.clean && reason != CloseReason::DuplicateClientId {
+            self.forget_record(shard, now);
+        }
+        let cid = self.conn.cid();
+        let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
+        self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
+    }
+
+    fn unbind_stored(&mut self) {
+        let Some(stored) = self.stored_mut() else { return };
+        for binding in stored.bindings.iter_mut().filter_map(Option::take) {
+            stored.store.account().unbind(&binding);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Messages that are stored for a session, and their way to the client: PUBLISH, PUBACK, PUBREC,
+//! PUBREL, PUBCOMP.
+//!
+//! The consumer of the session remembers what is not acknowledged. A message has a packet
+//! identifier that follows from where it is stored, so that it is the same one when the message
+//! comes again, also after a restart: a client knows a message of QoS 2 by it.
+
+use super::api;
+use super::state::{InFlight, Matter, Sent, Step};
+use crate::log::Level as LogLevel;
+use crate::session::{Session, SessionState};
+use crate::shard::Shard;
+use myelin_mqtt::packet::{
+    AckPacket, Exchange, PacketId, Properties, ProtocolLevel, PublishHeader, Qos, ServerPacket,
+};
+use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
+use myelin_mqtt::{streams, topic};
+use myelin_wire::message_buf::MessageRef;
+use std::time::Instant;
+
+/// Acknowledgements that a consumer takes.
+const ACK: &[u8] = b"+ACK";
+const AGAIN: &[u8] = b"-NAK";
+const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
+
+/// ConsumerDelivery of a consumer, as its reply says.
+struct ConsumerDelivery {
+    times: u64,
+    sequence: u64,
+}
+
+impl ConsumerDelivery {
+    /// Compat: replies name a domain and an account, or not.
+    fn of(reply: &[u8]) -> Option<Self> {
+        let tokens: Vec<&str> = std::str::from_utf8(reply).ok()?.split('.').collect();
+        let at = match tokens.len() {
+            9 => 4,
+            11.. => 6,
+            _ => return None,
+        };
+        let number = |at: usize| tokens.get(at)?.parse().ok();
+        Some(Self { times: number(at)?, sequence: number(at + 1)? })
+    }
+}
+
+/// Packet identifier of the message with this sequence.
+fn packet_id(sequence: u64) -> PacketId {
+    let number = u16::try_from(sequence.wrapping_sub(1) % u64::from(u16::MAX)).unwrap_or_default();
+    PacketId::new(number + 1).unwrap_or(PacketId::MIN)
+}
+
+impl Session {
+    /// A consumer has delivered something.
+    pub(super) fn stored_delivery(&mut self, shard: &mut Shard, msg: &MessageRef<'_>, now: Instant) -> Step {
+        if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
+            self.deliver_stored(shard, subject, msg, now);
+        } else if let Some(id) = pubrel_id(msg.headers).and_then(PacketId::new) {
+            let Some(stored) = self.stored_mut() else { return Ok(()) };
+            stored.pubrels.insert(id, msg.reply.into());
+            self.answer(shard, &ServerPacket::PubRel(AckPacket::success(id)), format_args!("PUBREL pi={id}"));
+        }
+        Ok(())
+    }
+
+    fn deliver_stored(&mut self, shard: &mut Shard, subject: &[u8], msg: &MessageRef<'_>, now: Instant) {
+        let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
+        let Some(stored) = self.stored_mut() else { return };
+        let Some(wanted) = stored.wanted_qos(subject, delivery.sequence) else {
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        };
+        let most = shard.settings().max_backlog();
+        if stored.in_flight.is_full(most) {
+            return stored.in_flight.held.push(*msg);
+        }
+        let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
+        let qos = published.min(wanted).max(Qos::AtLeastOnce);
+        let id = packet_id(delivery.sequence);
+        let mut is_again = delivery.times > 1;
+        match stored.in_flight.sent.get_mut(&id) {
+            Some(sent) if sent.sequence == delivery.sequence => {
+                sent.reply = msg.reply.into();
+                is_again = true;
+                if sent.is_received {
+                    return;
+                }
+            }
+            // The number is another message's, until that one is acknowledged.
+            Some(_) => return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now),
+            None if stored.pubrels.contains_key(&id) => {
+                return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now);
+            }
+            None => {}
+        }
+        if !self.may_get(subject) {
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        }
+        let Some(stored) = self.stored_mut() else { return };
+        let (sequence, reply) = (delivery.sequence, msg.reply.into());
+        let size = msg.payload.len();
+        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false, size });
+        let exchange =
+            if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) };
+        self.send_publish(shard, (subject, msg.payload), exchange, (is_again, false));
+    }
+
+    /// Whether the client may get what is published there now.
+    pub(super) fn may_get(&self, subject: &[u8]) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
+        ready.permissions.as_ref().is_none_or(|permissions| permissions.can_deliver(subject, None))
+    }
+
+    /// Sends a message to the client; `(is_again, is_retained)` are its flags.
+    pub(super) fn send_publish(
+        &self,
+        shard: &mut Shard,
+        (subject, payload): (&[u8], &[u8]),
+        exchange: Exchange,
+        (is_again, is_retained): (bool, bool),
+    ) {
+        let header =
+            PublishHeader::new(ProtocolLevel::V3, exchange, subject, Properties::EMPTY, payload.len());
+        let Some(header) = header else { return };
+        let header = if is_again { header.dup() } else { header };
+        let header = if is_retained { header.retain() } else { header };
+        let mut head = Vec::with_capacity(header.header_len());
+        header.write(&mut head);
+        shard.stage_mqtt_publish(&self.conn, &head, payload);
+        if self.logs_protocol {
+            let mut name = Vec::new();
+            topic::subject_to_topic(subject, &mut name);
+            let (name, qos, size) = (String::from_utf8_lossy(&name), exchange.qos() as u8, payload.len());
+            let id = exchange.packet_id().map(|id| format!(" pi={id}")).unwrap_or_default();
+            self.log_sent(format_args!(
+                "PUBLISH {name} dup={is_again} QoS={qos} retain={is_retained} size={size}{id}"
+            ));
+        }
+    }
+
+    /// A number for a message that is not stored for this session.
+    pub(super) fn spare_packet_id(&mut self, qos: Qos) -> Option<PacketId> {
+        let stored = self.stored_mut()?;
+        let in_flight = &stored.in_flight.sent;
+        let is_free = |id: &PacketId| !in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
+        let id = (1..=u16::MAX).rev().filter_map(PacketId::new).find(is_free)?;
+        let sent = Sent { sequence: 0, qos, reply: Box::default(), is_received: false, size: 0 };
+        stored.in_flight.insert(id, sent);
+        Some(id)
+    }
+
+    /// The client has a message of QoS 1.
+    pub(in crate::session::mqtt) fn puback(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
+        self.log_step("PUBACK", id);
+        let Some(stored) = self.stored_mut() else { return };
+        if stored.in_flight.sent.get(&id).is_some_and(|sent| sent.qos == Qos::AtLeastOnce)
+            && let Some(sent) = stored.in_flight.remove(id)
+        {
+            self.tell_consumer(shard, &sent.reply, ACK, now);
+            self.deliver_held(shard, now);
+        }
+    }
+
+    /// Sends what has waited for acknowledgements.
+    fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
+        let most = shard.settings().max_backlog();
+        let Some(stored) = self.stored_mut() else { return };
+        let held = stored.in_flight.take_held(most);
+        for msg in held.iter() {
+            if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
+                self.deliver_stored(shard, subject, &msg, now);
+            }
+        }
+    }
+
+    /// The client has a message of QoS 2. Its PUBREL comes when it is stored that the message is
+    /// not to come again; at once where nothing is known of it.
+    pub(in crate::session::mqtt) fn pubrec(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
+        self.log_step("PUBREC", id);
+        let sent = self.stored_mut().and_then(|stored| stored.in_flight.sent.get_mut(&id));
+        match sent {
+            Some(sent) if sent.qos == Qos::ExactlyOnce && sent.is_received => {}
+            Some(sent) if sent.qos == Qos::ExactlyOnce => {
+                sent.is_received = true;
+                let Some(stored) = self.stored() else { return };
+                let subject = format!("{}{}", streams::PUBREL_PREFIX, stored.hash);
+                let mut headers = Vec::new();
+                pubrel_header(id.get(), &mut headers);
+                let subject = subject.as_bytes();
+                let msg = MessageRef { subject, headers: &headers, ..MessageRef::default() };
+                self.ask(shard, msg, Matter::PubRel(id), now);
+            }
+            _ => {
+                let release = ServerPacket::PubRel(AckPacket::success(id));
+                self.answer(shard, &release, format_args!("PUBREL pi={id}"));
+            }
+        }
+    }
+
+    pub(super) fn pubrel_stored(
+        &mut self,
+        shard: &mut Shard,
+        id: PacketId,
+        answer: &[u8],
+        now: Instant,
+    ) -> Step {
+        if let Err(fault) = api::outcome(answer) {
+            return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
+        }
+        if let Some(sent) = self.stored_mut().and_then(|stored| stored.in_flight.remove(id)) {
+            self.tell_consumer(shard, &sent.reply, ACK, now);
+            self.deliver_held(shard, now);
+        }
+        Ok(())
+    }
+
+    /// The exchange about a message of QoS 2 is over.
+    pub(in crate::session::mqtt) fn pubcomp(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
+        self.log_step("PUBCOMP", id);
+        if let Some(reply) = self.stored_mut().and_then(|stored| stored.pubrels.remove(&id)) {
+            self.tell_consumer(shard, &reply, ACK, now);
+        }
+    }
+
+    fn tell_consumer(&self, shard: &mut Shard, reply: &[u8], what: &[u8], now: Instant) {
+        if !reply.is_empty() {
+            self.tell(shard, MessageRef { subject: reply, payload: what, ..MessageRef::default() }, now);
+        }
+    }
+
+    /// Has what is in flight delivered again at once to whoever is the client next.
+    pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        let InFlight { sent, held, .. } = std::mem::take(&mut stored.in_flight);
+        let pubrels = std::mem::take(&mut stored.pubrels);
+        if stored.record.clean {
+            return;
+        }
+        // In the order in which they were stored.
+        let mut sent: Vec<_> = sent.into_values().map(|sent| (sent.sequence, sent.reply)).collect();
+        sent.sort_unstable();
+        for reply in pubrels.into_values().chain(sent.into_iter().map(|(_, reply)| reply)) {
+            self.tell_consumer(shard, &reply, AGAIN, now);
+        }
+        // These were not sent.
+        let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
+        for msg in held.iter().chain(inbox.iter()).filter(|msg| ConsumerDelivery::of(msg.reply).is_some()) {
+            self.tell_consumer(shard, msg.reply, AGAIN, now);
+        }
+        self.log(LogLevel::Debug, format_args!("Session is stored"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_follow_from_sequences() {
+        for (sequence, id) in [(1, 1), (65_535, 65_535), (65_536, 1), (131_070, 65_535)] {
+            assert_eq!(packet_id(sequence).get(), id);
+        }
+    }
+
+    #[test]
+    fn replies_of_consumers_are_read_with_and_without_a_domain() {
+        let replies = [
+            "$JS.ACK.$MQTT_msgs.name.2.40.7.1795963618634825642.0",
+            "$JS.ACK.hub.hash.$MQTT_msgs.name.2.40.7.1795963618634825642.0",
+            "$JS.ACK.hub.hash.$MQTT_msgs.name.2.40.7.1795963618634825642.0.random",
+        ];
+        for reply in replies {
+            let delivery = ConsumerDelivery::of(reply.as_bytes()).unwrap();
+            assert_eq!((delivery.times, delivery.sequence), (2, 40), "{reply}");
+        }
+        assert!(ConsumerDelivery::of(b"$MQTT.JSA.x.1.2").is_none());
+    }
+}

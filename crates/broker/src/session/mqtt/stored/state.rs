@@ -1,0 +1,339 @@
+//! State of the stored half of a session: plain data, with what can be said of it alone.
+
+use crate::mqtt_inbox::MqttInbox;
+use crate::mqtt_storage::{MqttStorage, MqttStore};
+use crate::service::Binding;
+use myelin_mqtt::packet::{Exchange, PacketId, Qos};
+use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, session_hash};
+use myelin_mqtt::streams::MqttStream;
+use myelin_mqtt::topic;
+use myelin_wire::error::CloseReason;
+use myelin_wire::message_buf::MessageBuf;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The stored half of a session.
+pub(in crate::session::mqtt) struct StoredSession {
+    pub(in crate::session::mqtt) store: Arc<MqttStore>,
+    pub(in crate::session::mqtt) storage: Arc<MqttStorage>,
+    pub(in crate::session::mqtt) inbox: Arc<MqttInbox>,
+    /// Name of the session in subjects.
+    pub(in crate::session::mqtt) hash: String,
+    /// The record, as it is stored or about to be, and the sequence of the stored one: 0 for none.
+    pub(in crate::session::mqtt) record: SessionRecord,
+    pub(in crate::session::mqtt) record_sequence: u64,
+    /// The number of the last request, and what is done with the answers that are awaited.
+    pub(in crate::session::mqtt) last_request: u64,
+    pub(in crate::session::mqtt) awaited: BTreeMap<u64, (Instant, Matter)>,
+    pub(in crate::session::mqtt) change: Option<Box<Change>>,
+    /// Reads of retained messages that are under way: these come before what the client asks next.
+    pub(in crate::session::mqtt) reading: usize,
+    pub(in crate::session::mqtt) acks: MqttAcks,
+    pub(in crate::session::mqtt) releases: Vec<Release>,
+    pub(in crate::session::mqtt) in_flight: InFlight,
+    pub(in crate::session::mqtt) pubrels: PubRels,
+    /// Where PUBRELs are delivered to, and stored messages.
+    pub(in crate::session::mqtt) bindings: [Option<Arc<Binding>>; 2],
+}
+
+/// Matter that an answer is about.
+pub(in crate::session::mqtt) enum Matter {
+    /// A step of the change that is under way.
+    Change(ChangeStep),
+    /// A stream of the account was made, or was there; with how many replicas that was tried.
+    Stream(MqttStream, u32),
+    /// Configuration of the stream of retained messages, which somebody else has made.
+    RetainedConfig,
+    /// A consumer that nats-server has made for this subscription.
+    Floor(String),
+    /// The message of an acknowledgement is stored; with its number.
+    Stored(u64),
+    /// A record is stored that removes a retained message.
+    Removal(u64),
+    /// The first of the releases that wait.
+    Release,
+    /// A PUBREL is stored.
+    PubRel(PacketId),
+    /// A retained message, or the end of them.
+    Retained(Box<RetainedRead>),
+    /// Nothing follows from it.
+    Nothing,
+}
+
+/// Whether the session goes on.
+pub(in crate::session::mqtt) type Step = Result<(), CloseReason>;
+
+/// A step of a change, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::session::mqtt) enum ChangeStep {
+    /// The account's streams are there.
+    Streams,
+    /// The session's record is read.
+    Record,
+    /// Floors of consumers that nats-server has made are known.
+    Floors,
+    /// The end of the stream of messages is known, before which nothing is for a new subscription.
+    Position,
+    /// The consumer of PUBRELs is there: its deliveries come before messages with their numbers.
+    PubRels,
+    /// The consumer of messages reads what is subscribed to.
+    Reader,
+    /// Consumers that the session does not have any more are removed.
+    Removal,
+    /// The record is written.
+    Write,
+    /// The client is told.
+    Done,
+}
+
+/// Acknowledgement at the end of a change.
+pub(in crate::session::mqtt) enum ChangeAck {
+    /// CONNACK, with whether the session was there.
+    Connect { is_present: bool },
+    /// SUBACK with its codes.
+    Subscribe(PacketId, Vec<u8>),
+    /// UNSUBACK.
+    Unsubscribe(PacketId),
+}
+
+/// A change that is under way.
+pub(in crate::session::mqtt) struct Change {
+    pub(in crate::session::mqtt) step: ChangeStep,
+    pub(in crate::session::mqtt) began: Option<Instant>,
+    /// Answers that the step waits for.
+    pub(in crate::session::mqtt) missing: usize,
+    pub(in crate::session::mqtt) ack: ChangeAck,
+    /// Subscriptions of this change.
+    pub(in crate::session::mqtt) added: Vec<(String, Qos)>,
+    /// Requests that remove consumers.
+    pub(in crate::session::mqtt) removals: Vec<String>,
+    /// Consumers that nats-server has made, by the keys that the record had for them.
+    pub(in crate::session::mqtt) foreign: Vec<(String, String)>,
+    /// Sequence up to which all of these have delivered, and what was delivered is acknowledged.
+    pub(in crate::session::mqtt) floor: Option<u64>,
+    /// Whether consumers are asked for although they should be there as they are.
+    pub(in crate::session::mqtt) revives: bool,
+    /// Whether the record is written.
+    pub(in crate::session::mqtt) writes: bool,
+}
+
+impl Change {
+    pub(in crate::session::mqtt) fn new(step: ChangeStep, ack: ChangeAck) -> Self {
+        Self {
+            step,
+            began: None,
+            missing: 0,
+            ack,
+            added: Vec::new(),
+            removals: Vec::new(),
+            foreign: Vec::new(),
+            floor: None,
+            revives: false,
+            writes: false,
+        }
+    }
+
+    /// The change that CONNECT is.
+    pub(in crate::session::mqtt) fn opening() -> Self {
+        let ack = ChangeAck::Connect { is_present: false };
+        Self { writes: true, ..Self::new(ChangeStep::Streams, ack) }
+    }
+
+    /// Whether the streams, for which it waits, may be asked for again.
+    pub(in crate::session::mqtt) fn may_ask_again(&self, now: Instant, patience: Duration) -> bool {
+        let is_at_streams = self.step == ChangeStep::Streams.next();
+        is_at_streams && self.began.is_some_and(|began| now < began + patience)
+    }
+
+    pub(in crate::session::mqtt) fn is_opening(&self) -> bool {
+        matches!(self.ack, ChangeAck::Connect { .. })
+    }
+}
+
+impl ChangeStep {
+    pub(in crate::session::mqtt) fn next(self) -> Self {
+        match self {
+            Self::Streams => Self::Record,
+            Self::Record => Self::Floors,
+            Self::Floors => Self::Position,
+            Self::Position => Self::PubRels,
+            Self::PubRels => Self::Reader,
+            Self::Reader => Self::Removal,
+            Self::Removal => Self::Write,
+            Self::Write | Self::Done => Self::Done,
+        }
+    }
+}
+
+/// Acknowledgements of messages that are being stored, in the order in which these came.
+#[derive(Default)]
+pub(in crate::session::mqtt) struct MqttAcks {
+    /// Acknowledgements that are out.
+    pub(in crate::session::mqtt) sent: u64,
+    pub(in crate::session::mqtt) waiting: VecDeque<PendingAck>,
+}
+
+/// An acknowledgement that waits.
+pub(in crate::session::mqtt) struct PendingAck {
+    pub(in crate::session::mqtt) exchange: Exchange,
+    /// Messages that are not stored yet.
+    pub(in crate::session::mqtt) missing: u8,
+}
+
+impl MqttAcks {
+    /// Adds one that is due when so many messages are stored; answers its number.
+    pub(in crate::session::mqtt) fn push(&mut self, exchange: Exchange, missing: u8) -> u64 {
+        self.waiting.push_back(PendingAck { exchange, missing });
+        self.sent + self.waiting.len() as u64
+    }
+
+    pub(in crate::session::mqtt) fn find(&mut self, number: u64) -> Option<&mut PendingAck> {
+        let at = number.checked_sub(self.sent + 1)?;
+        self.waiting.get_mut(usize::try_from(at).ok()?)
+    }
+
+    /// The next one that is due.
+    pub(in crate::session::mqtt) fn pop(&mut self) -> Option<Exchange> {
+        let due = self.waiting.pop_front_if(|ack| ack.missing == 0)?;
+        self.sent += 1;
+        Some(due.exchange)
+    }
+}
+
+/// Release of a message of QoS 2 that is held.
+pub(in crate::session::mqtt) struct Release {
+    pub(in crate::session::mqtt) id: PacketId,
+    pub(in crate::session::mqtt) stage: ReleaseStage,
+    /// Where the message is held.
+    pub(in crate::session::mqtt) sequence: u64,
+}
+
+/// Answer for which a release waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::session::mqtt) enum ReleaseStage {
+    Read,
+    Stored,
+    Removed,
+}
+
+/// Messages that the client has not acknowledged.
+#[derive(Default)]
+pub(in crate::session::mqtt) struct InFlight {
+    pub(in crate::session::mqtt) sent: BTreeMap<PacketId, Sent>,
+    /// Bytes of their payloads.
+    pub(in crate::session::mqtt) bytes: usize,
+    /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
+    /// cut off for what it asked for.
+    pub(in crate::session::mqtt) held: MessageBuf,
+}
+
+/// PUBRELs that the client has not answered, with where that is to be said.
+pub(in crate::session::mqtt) type PubRels = BTreeMap<PacketId, Box<[u8]>>;
+
+/// A message that was sent to the client.
+pub(in crate::session::mqtt) struct Sent {
+    /// Sequence in the stream of messages; 0: a retained message.
+    pub(in crate::session::mqtt) sequence: u64,
+    pub(in crate::session::mqtt) qos: Qos,
+    /// Where it is acknowledged; empty: nowhere.
+    pub(in crate::session::mqtt) reply: Box<[u8]>,
+    /// The client has it, and waits for PUBREL.
+    pub(in crate::session::mqtt) is_received: bool,
+    pub(in crate::session::mqtt) size: usize,
+}
+
+impl InFlight {
+    pub(in crate::session::mqtt) fn insert(&mut self, id: PacketId, sent: Sent) {
+        self.bytes += sent.size;
+        if let Some(before) = self.sent.insert(id, sent) {
+            self.bytes -= before.size;
+        }
+    }
+
+    pub(in crate::session::mqtt) fn remove(&mut self, id: PacketId) -> Option<Sent> {
+        let sent = self.sent.remove(&id)?;
+        self.bytes -= sent.size;
+        Some(sent)
+    }
+
+    /// Whether a message has to wait.
+    pub(in crate::session::mqtt) fn is_full(&self, most: usize) -> bool {
+        self.bytes >= most || !self.held.is_empty()
+    }
+
+    /// Messages that have waited long enough.
+    pub(in crate::session::mqtt) fn take_held(&mut self, most: usize) -> MessageBuf {
+        if self.bytes < most / 2 { std::mem::take(&mut self.held) } else { MessageBuf::default() }
+    }
+}
+
+/// A read for one subscription.
+pub(in crate::session::mqtt) struct RetainedRead {
+    pub(in crate::session::mqtt) pattern: String,
+    pub(in crate::session::mqtt) qos: Qos,
+}
+
+/// Outcome of an answer to a read.
+pub(in crate::session::mqtt) enum RetainedCame {
+    /// A message, and more is to come.
+    Message(Box<RetainedRead>),
+    /// The end of a slice; the next one is asked for.
+    Slice,
+    /// The end of what is retained.
+    End,
+}
+
+impl StoredSession {
+    pub(in crate::session::mqtt) fn new(
+        store: Arc<MqttStore>,
+        storage: Arc<MqttStorage>,
+        inbox: Arc<MqttInbox>,
+        client_id: &str,
+        is_clean: bool,
+    ) -> Self {
+        let record = SessionRecord {
+            origin: store.node.clone(),
+            id: client_id.to_owned(),
+            clean: is_clean,
+            ..SessionRecord::default()
+        };
+        Self {
+            store,
+            storage,
+            inbox,
+            hash: session_hash(client_id),
+            record,
+            record_sequence: 0,
+            last_request: 0,
+            awaited: BTreeMap::new(),
+            change: None,
+            reading: 0,
+            acks: MqttAcks::default(),
+            releases: Vec::new(),
+            in_flight: InFlight::default(),
+            pubrels: PubRels::default(),
+            bindings: [None, None],
+        }
+    }
+
+    /// The consumer that reads for all subscriptions.
+    pub(in crate::session::mqtt) fn reader(&self) -> Option<&ConsumerRecord> {
+        self.record.cons.get(READER)?.as_ref()
+    }
+
+    /// The highest QoS of subscriptions that match a subject and began before the message of this
+    /// sequence was stored.
+    pub(in crate::session::mqtt) fn wanted_qos(&self, subject: &[u8], sequence: u64) -> Option<Qos> {
+        let wanted = self.record.subs.iter().filter(|(pattern, _)| {
+            let is_later = || self.record.since.get(*pattern).is_none_or(|since| sequence > *since);
+            let reserved = subject.first() == Some(&b'$');
+            let is_for = |pattern: &[u8]| {
+                myelin_subject::matches(pattern, subject) && !(reserved && topic::leaves_out_dollar(pattern))
+            };
+            let pattern = pattern.as_bytes();
+            (is_for(pattern) || topic::level_above(pattern).is_some_and(is_for)) && is_later()
+        });
+        wanted.filter_map(|(_, qos)| Qos::new(*qos)).max().filter(|qos| *qos > Qos::AtMostOnce)
+    }
+}
