@@ -203,7 +203,7 @@ impl World {
     pub(super) fn check_contents(&mut self, stream: usize) -> Result<String, String> {
         let (found, words) = self.contents(stream)?;
         let now = self.now;
-        // One clock may be 4 % too fast since the run began, and the next leader's as much too slow.
+        // One clock may be 4 % too fast since the run began, and the next leader's too slow.
         let apart = if self.plan.do_clocks_drift { now / 12 } else { 0 };
         let model = &mut self.streams[stream];
         for (&seq, (_, payload)) in &found {
