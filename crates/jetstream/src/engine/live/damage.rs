@@ -63,7 +63,8 @@ impl LiveStream {
         }
     }
 
-    /// It is a member of a group: others have what is damaged here, or will be, if there are some.
+    /// Begins its time as a member of a group: others, if there are some, have what is damaged here,
+    /// or will be.
     pub(super) fn begin_mending(&self, groups: &Groups, GroupConfig { place, voters }: &GroupConfig) {
         self.view.set_mended(voters.iter().any(|&voter| voter != groups.me));
         if self.is_damaged() {
