@@ -63,8 +63,8 @@ impl LiveStream {
         }
     }
 
-    /// Begins its time as a member of a group: others, if there are some, have what is damaged here,
-    /// or will be.
+    /// Begins its time as a member of a group: others, if there are some, have what is damaged
+    /// here, or will be.
     pub(super) fn begin_mending(&self, groups: &Groups, GroupConfig { place, voters }: &GroupConfig) {
         self.view.set_mended(voters.iter().any(|&voter| voter != groups.me));
         if self.is_damaged() {
