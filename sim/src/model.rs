@@ -424,7 +424,8 @@ impl StreamModel {
         let has_limits =
             least.messages + least.per_subject + least.bytes > 0 || self.plan.kept != Kept::Limits;
         let is_known = |other: &Publication| {
-            other.stored.is_some_and(|at| at < one.asked && now - at < DUPLICATE_WINDOW)
+            // It may have been stored long before anybody saw it.
+            other.stored.is_some_and(|at| at < one.asked && now - other.asked < DUPLICATE_WINDOW)
                 && (other.life == one.life || !(has_limits || other.may_go))
         };
         let others = self.with_id.get(one.msg_id.as_ref()?)?.iter().filter(|other| **other != id);
