@@ -27,7 +27,7 @@ fn wait_for(site: &Site, other: &str, counts: [u64; 2]) -> Value {
     eventually("the other cluster's interest", || {
         page = site.server.page(&format!("/gatewayz?gw_name={other}&acc_name=$G&subs=detail"));
         let account = &page["outbound_gateways"][other]["accounts"][0];
-        let is_complete = !page["inbound_gateways"][other].is_null();
+        let is_complete = page["inbound_gateways"][other][0]["accounts"].is_array();
         is_complete
             && account["interest_mode"] == "Interest-Only"
             && account["num_subs"] == counts[0]
