@@ -2,12 +2,16 @@
 //!
 //! Where nats-server is here, it is told the same and has to say the same.
 
+mod connections5;
 mod deliveries;
 mod hostile;
 mod lives;
 mod login;
+mod messages5;
 mod packets;
 mod peer;
+mod peer5;
+mod subscriptions5;
 mod transports;
 
 use crate::process::{Server, Setup};

@@ -1,11 +1,13 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
+use super::publish5::NatsSide;
+use super::will::StoredWill;
 use super::{MqttStage, Session};
 use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
 use crate::session::{OpOutcome, SessionState, SessionStatus};
-use crate::shard::Shard;
-use myelin_mqtt::packet::{ConnectPacket, ReasonCode, Will};
+use crate::shard::{MqttPublish, Shard};
+use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, ReasonCode, Will};
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
@@ -45,11 +47,19 @@ impl Session {
         };
         self.conn.update_details(|details| details.mqtt_client = Some(client_id.clone()));
         self.describe_client();
+        let terms = match packet.level {
+            ProtocolLevel::V3 => Ok(()),
+            ProtocolLevel::V5 => self.take_terms(packet),
+        };
         let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
         mqtt.stage = MqttStage::Connecting;
         (mqtt.client_id, mqtt.keep_alive) = (client_id, keep_alive);
-        mqtt.will = packet.will.map(|will| Box::new(will.into()));
-        self.check_credentials(shard, now)
+        mqtt.will =
+            packet.will.map(|will| Box::new(StoredWill::new(will, NatsSide::of_will(will.properties))));
+        match terms {
+            Ok(()) => self.check_credentials(shard, now),
+            Err(reason) => self.dismiss(reason, reason.text()),
+        }
     }
 
     /// The rest of CONNECT, once the client is who it says.
@@ -75,7 +85,10 @@ impl Session {
             self.broker.log_for(LogLevel::Warn, &self.conn, line);
             other.close(CloseReason::DuplicateClientId);
         }
-        self.acknowledge_connect(shard, ReasonCode::Success, 0);
+        match mqtt.five {
+            Some(_) => self.welcome(shard),
+            None => self.acknowledge_connect(shard, ReasonCode::Success, 0),
+        }
         self.log(LogLevel::Debug, format_args!("Client connected"));
         SessionStatus::Continue
     }
@@ -83,7 +96,8 @@ impl Session {
     /// Tells a client that speaks MQTT that it is not let in; `false` when it speaks NATS.
     pub(in crate::session) fn deny_mqtt(&self, shard: &mut Shard) -> bool {
         let Some(mqtt) = &self.mqtt else { return false };
-        if mqtt.stage == MqttStage::Connecting {
+        // One of MQTT 5 is told at the end of the connection.
+        if mqtt.stage == MqttStage::Connecting && mqtt.five.is_none() {
             self.acknowledge_connect(shard, ReasonCode::NotAuthorized, 5);
         }
         true
@@ -101,16 +115,20 @@ impl Session {
 
     /// Why the connection ends at that time. Compat: one that was silent ends like one that cannot
     /// be read.
-    pub(in crate::session) fn mqtt_overdue(&self) -> CloseReason {
+    pub(in crate::session) fn mqtt_overdue(&mut self) -> CloseReason {
         match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
             Some(MqttStage::Jailed(_)) => CloseReason::DuplicateClientId,
-            _ => CloseReason::ReadError,
+            _ => {
+                self.part_with(ReasonCode::KeepAliveTimeout);
+                CloseReason::ReadError
+            }
         }
     }
 
     /// Gives the client id free, and publishes the will of a client that did not say goodbye. That
     /// of one whose place another has taken is thrown away.
     pub(in crate::session) fn end_mqtt(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
+        self.part(shard, reason);
         let (SessionState::Ready(ready), Some(mqtt)) = (&self.state, &mut self.mqtt) else { return };
         if mqtt.stage != MqttStage::Connected {
             return;
@@ -118,7 +136,9 @@ impl Session {
         self.broker.registry.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
         if let Some(will) = mqtt.will.take().filter(|_| reason != CloseReason::DuplicateClientId) {
             self.begin_batch();
-            self.publish_topic(shard, &will.topic, will.qos, &will.payload, now);
+            let StoredWill { topic, payload, qos, nats } = &*will;
+            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+            self.publish_message(shard, MqttPublish { topic, qos: *qos, payload, reply, lines }, now);
         }
     }
 }

@@ -5,10 +5,20 @@ use crate::log::Level as LogLevel;
 use crate::mqtt_message::message_len;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
-use crate::shard::{Published, Publisher, Shard, Source};
-use myelin_mqtt::packet::{AckPacket, Exchange, PublishPacket, Qos, ServerPacket};
+use crate::shard::{MqttPublish, Published, Publisher, Shard, Source};
+use myelin_mqtt::packet::{AckPacket, Exchange, PublishPacket, ServerPacket};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use std::time::Instant;
+
+/// Fate of a message that was to be published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PublishFate {
+    Delivered,
+    /// Nobody listens.
+    Unheard,
+    /// The client may not publish it.
+    Refused,
+}
 
 impl Session {
     /// Budget: with a cached route no allocation, no lock, no system call.
@@ -21,11 +31,11 @@ impl Session {
         if self.logs_protocol {
             self.log_publish_packet(packet);
         }
+        if self.mqtt.as_ref().is_some_and(|mqtt| mqtt.five.is_some()) {
+            return self.publish5_packet(shard, packet, now);
+        }
         let qos = packet.exchange.qos();
-        let size = message_len(packet.payload);
-        let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
-        if size > max as usize {
-            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+        if !self.takes_size(shard, message_len(packet.payload)) {
             return OpOutcome::Close(CloseReason::MaximumPayload);
         }
         let is_new = match (packet.exchange, &mut self.mqtt) {
@@ -35,7 +45,10 @@ impl Session {
         if is_new {
             self.batch.0 += 1;
             self.batch.1 += packet.payload.len() as u64;
-            self.publish_topic(shard, packet.topic, qos, packet.payload, now);
+            let (topic, payload) = (packet.topic, packet.payload);
+            let message = MqttPublish { topic, qos, payload, reply: &[], lines: &[] };
+            // Compat: whoever may not publish is not told.
+            self.publish_message(shard, message, now);
         }
         match packet.exchange {
             Exchange::AtMostOnce => {}
@@ -51,16 +64,25 @@ impl Session {
         OpOutcome::Continue
     }
 
-    /// Publishes a message to a topic. Compat: whoever may not is not told.
-    pub(super) fn publish_topic(
+    /// Whether a message of so many bytes is small enough.
+    #[inline]
+    pub(super) fn takes_size(&self, shard: &Shard, size: usize) -> bool {
+        let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
+        let is_small = size <= max as usize;
+        if !is_small {
+            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+        }
+        is_small
+    }
+
+    /// Publishes a message.
+    pub(super) fn publish_message(
         &mut self,
         shard: &mut Shard,
-        topic: &str,
-        qos: Qos,
-        payload: &[u8],
+        message: MqttPublish<'_>,
         now: Instant,
-    ) {
-        let SessionState::Ready(ready) = &self.state else { return };
+    ) -> PublishFate {
+        let SessionState::Ready(ready) = &self.state else { return PublishFate::Refused };
         let from = Publisher {
             conn: &self.conn,
             account: &ready.account,
@@ -76,11 +98,20 @@ impl Session {
             trace: None,
             source: Source::Here,
         };
-        match shard.publish_mqtt(from, topic, qos, payload) {
-            Ok(Published::Done { stalled, .. }) => self.stalled |= stalled,
-            Ok(Published::Refused(text)) => self.refuse_topic(&text),
+        match shard.publish_mqtt(from, message) {
+            Ok(Published::Done { stalled, delivered }) => {
+                self.stalled |= stalled;
+                if delivered { PublishFate::Delivered } else { PublishFate::Unheard }
+            }
+            Ok(Published::Refused(text)) => {
+                self.refuse_topic(&text);
+                PublishFate::Refused
+            }
             // A topic that has no subject does not come so far.
-            Err(fault) => self.log(LogLevel::Error, format_args!("{fault}")),
+            Err(fault) => {
+                self.log(LogLevel::Error, format_args!("{fault}"));
+                PublishFate::Refused
+            }
         }
     }
 

@@ -1,11 +1,14 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
 use super::Session;
+use super::options5::{WantedSub, reason_of, subscription_id, wishes};
 use crate::log::Level as LogLevel;
+use crate::mqtt5_client::Wishes;
 use crate::session::SessionState;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    PacketId, Properties, Qos, ServerPacket, SubAckPacket, SubscribePacket, UnsubAckPacket, UnsubscribePacket,
+    PacketId, Properties, Qos, ReasonCode, ServerPacket, SubAckPacket, SubscribePacket, UnsubAckPacket,
+    UnsubscribePacket,
 };
 use myelin_mqtt::records::LEVEL_ABOVE_SUFFIX;
 use myelin_mqtt::streams::is_internal;
@@ -25,15 +28,37 @@ impl Session {
             self.log_filters("SUBSCRIBE", filters, id);
         }
         let mut codes = SmallVec::<[u8; 8]>::new();
-        let mut subject = Vec::new();
-        for (filter, _) in packet.filters.iter() {
+        let (mut subject, number) = (Vec::new(), subscription_id(packet.properties));
+        for (filter, options) in packet.filters.iter() {
             subject.clear();
-            let is_valid = self.subject_of(filter, &mut subject);
-            let is_granted = is_valid && self.listen(shard, &subject, now);
-            codes.push(if is_granted { Qos::AtMostOnce as u8 } else { FAILURE });
+            let granted = self.subscription_of(filter, &mut subject).and_then(|mut wanted| {
+                wanted.wishes = wishes(number, options);
+                self.listen(shard, wanted, now)
+            });
+            codes.push(match granted {
+                Ok(()) => Qos::AtMostOnce as u8,
+                Err(reason) if self.speaks_5() => reason as u8,
+                Err(_) => FAILURE,
+            });
         }
         let ack = SubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
         self.answer(shard, &ServerPacket::SubAck(ack), format_args!("SUBACK pi={id}"));
+    }
+
+    /// The subscription that a filter is, without wishes. Its subject is written into `out`.
+    fn subscription_of<'f>(
+        &self,
+        filter: &'f str,
+        out: &'f mut Vec<u8>,
+    ) -> Result<WantedSub<'f>, ReasonCode> {
+        let split = self.split_filter(filter)?;
+        if !self.subject_of(split.filter, out) {
+            return Err(ReasonCode::TopicFilterInvalid);
+        }
+        let queue = split.group.map(str::as_bytes);
+        // No subject is the filter of a group.
+        let sid = if queue.is_some() { filter.as_bytes() } else { &out[..] };
+        Ok(WantedSub { pattern: out, queue, sid, wishes: Wishes::default() })
     }
 
     #[cold]
@@ -64,31 +89,44 @@ impl Session {
         made.is_ok()
     }
 
-    /// Subscribes to a pattern, and to the level above it where it ends with `#`. Answers whether
-    /// that is allowed.
-    fn listen(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
+    /// Subscribes to a pattern, and to the level above it where it ends with `#`.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    fn listen(&self, shard: &mut Shard, wanted: WantedSub<'_>, now: Instant) -> Result<(), ReasonCode> {
+        let WantedSub { pattern, sid, .. } = wanted;
         if is_internal(pattern) {
-            return false;
+            return Err(ReasonCode::NotAuthorized);
         }
-        let had_it = self.conn.subscription(pattern).is_some();
-        if !self.listen_once(shard, pattern, pattern, now) {
-            return false;
+        let had_it = self.conn.subscription(sid).is_some();
+        self.listen_once(shard, wanted, now)?;
+        let Some(above) = topic::level_above(pattern) else { return Ok(()) };
+        let above =
+            WantedSub { pattern: above, sid: &sid_above(sid, above, wanted.queue.is_some()), ..wanted };
+        let listens = self.listen_once(shard, above, now);
+        if listens.is_err() && !had_it {
+            self.forget(shard, sid);
         }
-        let Some(above) = topic::level_above(pattern) else { return true };
-        let is_allowed =
-            self.listen_once(shard, above, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat(), now);
-        if !is_allowed && !had_it {
-            self.forget(shard, pattern);
-        }
-        is_allowed
+        listens
     }
 
-    fn listen_once(&self, shard: &mut Shard, pattern: &[u8], sid: &[u8], now: Instant) -> bool {
-        let added = self.add_subscription(shard, pattern, None, sid, now);
+    fn listen_once(&self, shard: &mut Shard, wanted: WantedSub<'_>, now: Instant) -> Result<(), ReasonCode> {
+        let WantedSub { pattern, queue, sid, wishes } = wanted;
+        let before = self.conn.subscription(sid);
+        let are_new = self.set_wishes(sid, wishes);
+        let added = self.add_subscription(shard, pattern, queue, sid, now);
         if let Err(text) = &added {
             self.refuse_subscription(shard, text, sid, now);
+            if before.is_none() {
+                self.set_wishes(sid, Wishes::default());
+            }
+            return Err(reason_of(text));
         }
-        added.is_ok()
+        // Routes know the wishes as they were.
+        if let (Some(sub), SessionState::Ready(ready)) = (before.filter(|_| are_new), &self.state) {
+            ready.account.touch(&sub);
+        }
+        Ok(())
     }
 
     pub(super) fn unsubscribe_packet(&mut self, shard: &mut Shard, packet: &UnsubscribePacket<'_>) {
@@ -96,29 +134,45 @@ impl Session {
         if self.logs_protocol {
             self.log_filters("UNSUBSCRIBE", packet.filters.iter().map(|filter| (filter, None)), id);
         }
+        let mut codes = SmallVec::<[u8; 8]>::new();
         let mut subject = Vec::new();
         for filter in packet.filters.iter() {
             subject.clear();
-            if self.subject_of(filter, &mut subject) {
-                self.forget(shard, &subject);
-                if let Some(above) = topic::level_above(&subject) {
-                    self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
-                }
-            }
+            let ended = self.subscription_of(filter, &mut subject).map(
+                |WantedSub { pattern, sid, queue, .. }| {
+                    let was_there = self.forget(shard, sid);
+                    if let Some(above) = topic::level_above(pattern) {
+                        self.forget(shard, &sid_above(sid, above, queue.is_some()));
+                    }
+                    was_there
+                },
+            );
+            codes.push(match ended {
+                Ok(true) => ReasonCode::Success as u8,
+                Ok(false) => ReasonCode::NoSubscriptionExisted as u8,
+                Err(reason) => reason as u8,
+            });
         }
-        let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &[] };
+        let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
         self.answer(shard, &ServerPacket::UnsubAck(ack), format_args!("UNSUBACK pi={id}"));
     }
 
-    /// Ends a subscription, if there is one of that name.
-    fn forget(&self, shard: &mut Shard, sid: &[u8]) {
-        let SessionState::Ready(ready) = &self.state else { return };
-        if let Some(sub) = self.conn.subscription(sid) {
-            shard.apply_counts();
-            ready.account.end(&sub, Some(shard));
-            if self.logs_protocol {
-                self.broker.log_delsub(&sub);
-            }
+    /// Ends a subscription; `false` if there is none of that name.
+    fn forget(&self, shard: &mut Shard, sid: &[u8]) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
+        let Some(sub) = self.conn.subscription(sid) else { return false };
+        shard.apply_counts();
+        ready.account.end(&sub, Some(shard));
+        self.set_wishes(sid, Wishes::default());
+        if self.logs_protocol {
+            self.broker.log_delsub(&sub);
         }
+        true
     }
+}
+
+/// Name of the subscription to the level above that of `sid`. Compat: nats-server names it by its
+/// subject.
+fn sid_above(sid: &[u8], above: &[u8], is_shared: bool) -> Vec<u8> {
+    [if is_shared { sid } else { above }, LEVEL_ABOVE_SUFFIX.as_bytes()].concat()
 }

@@ -1,5 +1,6 @@
 //! A will, from CONNECT to the end of the connection.
 
+use super::publish5::NatsSide;
 use myelin_mqtt::packet::{Qos, Will};
 
 /// A will that is kept for the end.
@@ -7,10 +8,15 @@ pub(super) struct StoredWill {
     pub(super) topic: Box<str>,
     pub(super) payload: Box<[u8]>,
     pub(super) qos: Qos,
+    /// Properties, as NATS has them.
+    ///
+    /// No delay is among them: a session ends with its connection, and a will comes at the end of
+    /// the session at the latest.
+    pub(super) nats: NatsSide,
 }
 
-impl From<Will<'_>> for StoredWill {
-    fn from(will: Will<'_>) -> Self {
-        Self { topic: will.topic.into(), payload: will.payload.into(), qos: will.qos }
+impl StoredWill {
+    pub(super) fn new(will: Will<'_>, nats: NatsSide) -> Self {
+        Self { topic: will.topic.into(), payload: will.payload.into(), qos: will.qos, nats }
     }
 }

@@ -1,0 +1,176 @@
+//! PUBLISH of MQTT 5: topic aliases, properties as headers, the response topic as reply subject, and
+//! what the acknowledgement says.
+
+use super::five::{RECEIVE_MAXIMUM, RETAINS};
+use super::publish::PublishFate;
+use super::{OpOutcome, Session};
+use crate::mqtt_message::message_len;
+use crate::mqtt5_requests::{INBOX_SID, Request};
+use crate::session::SessionState;
+use crate::shard::{MqttPublish, Shard};
+use crate::subscription::Subscription;
+use myelin_mqtt::headers;
+use myelin_mqtt::packet::{
+    AckPacket, Exchange, Properties, Property, PublishPacket, ReasonCode, ServerPacket,
+};
+use myelin_mqtt::topic;
+use myelin_wire::error::CloseReason;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Properties of a message, as NATS has them.
+#[derive(Default)]
+pub(super) struct NatsSide {
+    pub(super) reply: Vec<u8>,
+    pub(super) lines: Vec<u8>,
+}
+
+impl NatsSide {
+    /// Those of a will. Answers to it find nobody who would wait for them, so its reply subject is
+    /// the response topic, whatever data it comes with.
+    pub(super) fn of_will(properties: Properties<'_>) -> Self {
+        let mut side = Self::default();
+        headers::write(properties, &mut side.lines);
+        if let (Some(topic), _) = request_in(properties) {
+            // One that has no subject cannot be answered to.
+            let _ = topic::name_to_subject(topic, &mut side.reply);
+        }
+        side
+    }
+}
+
+/// The response topic and the correlation data.
+fn request_in(properties: Properties<'_>) -> (Option<&str>, Option<&[u8]>) {
+    let (mut response, mut correlation) = (None, None);
+    for property in properties.iter() {
+        match property {
+            Property::ResponseTopic(topic) => response = Some(topic),
+            Property::CorrelationData(data) => correlation = Some(data),
+            _ => {}
+        }
+    }
+    (response, correlation)
+}
+
+impl Session {
+    pub(super) fn publish5_packet(
+        &mut self,
+        shard: &mut Shard,
+        packet: &PublishPacket<'_>,
+        now: Instant,
+    ) -> OpOutcome {
+        let alias = packet.properties.iter().find_map(|property| match property {
+            Property::TopicAlias(alias) => Some(alias),
+            _ => None,
+        });
+        let Some(five) = self.mqtt.as_mut().and_then(|mqtt| mqtt.five.as_mut()) else {
+            return OpOutcome::Continue;
+        };
+        let aliased = match alias.map(|alias| five.topic(packet.topic, Some(alias))) {
+            Some(Err(reason)) => return self.dismiss(reason, "topic alias without a topic"),
+            Some(Ok(topic)) => Some(topic),
+            None => None,
+        };
+        if let Err(reason) = self.takes_publish(packet) {
+            return self.dismiss(reason, format_args!("{}", reason.text()));
+        }
+        let topic = aliased.as_deref().unwrap_or(packet.topic);
+        let nats = self.nats_side(shard, packet.properties, now);
+        let size = message_len(packet.payload) + nats.lines.len();
+        if !self.takes_size(shard, size) {
+            return OpOutcome::Close(CloseReason::MaximumPayload);
+        }
+        let is_new = match (packet.exchange, &mut self.mqtt) {
+            (Exchange::ExactlyOnce(id), Some(mqtt)) => mqtt.unreleased.insert(id),
+            _ => true,
+        };
+        let mut fate = PublishFate::Delivered;
+        if is_new {
+            self.batch.0 += 1;
+            self.batch.1 += packet.payload.len() as u64;
+            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+            let (qos, payload) = (packet.exchange.qos(), packet.payload);
+            fate = self.publish_message(shard, MqttPublish { topic, qos, payload, reply, lines }, now);
+        }
+        self.acknowledge5(shard, packet.exchange, fate);
+        OpOutcome::Continue
+    }
+
+    /// Whether the message is one that the client was told it may send.
+    fn takes_publish(&self, packet: &PublishPacket<'_>) -> Result<(), ReasonCode> {
+        if packet.retain && !RETAINS {
+            return Err(ReasonCode::RetainNotSupported);
+        }
+        let Exchange::ExactlyOnce(id) = packet.exchange else { return Ok(()) };
+        let is_too_much = self.mqtt.as_ref().is_some_and(|mqtt| {
+            mqtt.unreleased.len() >= usize::from(RECEIVE_MAXIMUM) && !mqtt.unreleased.contains(&id)
+        });
+        if is_too_much { Err(ReasonCode::ReceiveMaximumExceeded) } else { Ok(()) }
+    }
+
+    fn acknowledge5(&mut self, shard: &mut Shard, exchange: Exchange, fate: PublishFate) {
+        let reason = match fate {
+            PublishFate::Delivered => ReasonCode::Success,
+            PublishFate::Unheard => ReasonCode::NoMatchingSubscribers,
+            PublishFate::Refused => ReasonCode::NotAuthorized,
+        };
+        let ack = |packet_id| AckPacket { packet_id, reason, properties: Properties::EMPTY };
+        let code = reason as u8;
+        match exchange {
+            Exchange::AtMostOnce => {}
+            Exchange::AtLeastOnce(id) => {
+                self.answer(shard, &ServerPacket::PubAck(ack(id)), format_args!("PUBACK pi={id} rc={code}"));
+            }
+            Exchange::ExactlyOnce(id) => {
+                if let Some(mqtt) = self.mqtt.as_mut().filter(|_| reason.is_error()) {
+                    // The exchange ends with the refusal.
+                    mqtt.unreleased.remove(&id);
+                }
+                self.answer(shard, &ServerPacket::PubRec(ack(id)), format_args!("PUBREC pi={id} rc={code}"));
+            }
+        }
+    }
+
+    /// Makes headers and the reply subject of properties.
+    fn nats_side(&self, shard: &mut Shard, properties: Properties<'_>, now: Instant) -> NatsSide {
+        let mut side = NatsSide::default();
+        if properties.is_empty() {
+            return side;
+        }
+        headers::write(properties, &mut side.lines);
+        let (Some(topic), correlation) = request_in(properties) else { return side };
+        let mut subject = Vec::with_capacity(topic.len());
+        // One that has no subject cannot be answered to.
+        if topic::name_to_subject(topic, &mut subject).is_err() {
+            return side;
+        }
+        let is_kept = correlation.is_some_and(|correlation| {
+            let request = Request { subject: subject.as_slice().into(), correlation: correlation.into() };
+            self.await_answers(shard, request, &mut side.reply, now)
+        });
+        match is_kept {
+            true => headers::write_response_topic(topic, &mut side.lines),
+            false => side.reply = subject,
+        }
+        side
+    }
+
+    /// Listens for answers to a request, if the client may listen on its response topic, and
+    /// appends the subject for them.
+    fn await_answers(&self, shard: &mut Shard, request: Request, reply: &mut Vec<u8>, now: Instant) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
+        let may_listen = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(&request.subject, None));
+        let Some(five) = self.conn.mqtt5().filter(|_| may_listen) else {
+            return false;
+        };
+        let pattern = five.requests.pattern(|| self.broker.unique_id());
+        if self.conn.subscription(INBOX_SID).is_none() {
+            // The subject is the server's: what the client may hear was asked a moment ago.
+            let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), &pattern, None, INBOX_SID));
+            self.conn.remember(Arc::clone(&sub));
+            ready.account.subscribed_at(now);
+            ready.account.subscribe(&sub, shard);
+        }
+        five.requests.keep(request, reply)
+    }
+}
