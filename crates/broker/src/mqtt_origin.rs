@@ -27,7 +27,7 @@ pub struct MqttOrigin {
     pub terms: MqttTerms,
     /// Where it came over WebSocket.
     pub websocket: Option<WebSocketOrigin>,
-    /// What deliveries have to know of a client that speaks MQTT 5, once it has sent CONNECT.
+    /// Part of a client that speaks MQTT 5 which deliveries have to know, once it has sent CONNECT.
     five: OnceLock<Box<Mqtt5Client>>,
 }
 

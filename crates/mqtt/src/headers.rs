@@ -9,8 +9,8 @@
 //! | response topic | none: the reply subject, or [`RESPONSE_TOPIC`] where that is an inbox |
 //! | correlation data | `Nmqtt-Correlation-Data`, base64 |
 //!
-//! What begins with `Nmqtt-` is the server's own: no user property becomes such a header, and such
-//! a header becomes no user property.
+//! Headers that begin with `Nmqtt-` are the server's own: no user property becomes one of them, and
+//! none of them becomes a user property.
 
 use crate::packet::{Properties, Property, PropertyBuf};
 use crate::topic;

@@ -4,8 +4,8 @@
 //! form nats-server keeps sessions. It knows no socket, no clock, no account, no session.
 //! [`packet`] reads and writes packets of both versions, in both directions; [`topic`] makes
 //! subjects of topics and filters, and topics of subjects; [`sparkplug`] finds births and deaths
-//! among the topics; [`headers`] are what properties are to NATS clients. [`records`] are what nats-server stores of sessions and messages, [`streams`]
-//! is where.
+//! among the topics; [`headers`] makes headers of properties, and properties of headers.
+//! [`records`] are what nats-server stores of sessions and messages, [`streams`] is where.
 
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
 

@@ -178,7 +178,7 @@ impl Fanout<'_> {
     ) -> bool {
         let Some(request) = client.requests.answered(message.subject) else { return false };
         let mut properties = PropertyBuf::default();
-        // Those of the message, but for data that a responder may have brought along.
+        // All of the message, but for data that a responder may have brought along.
         for property in message.properties.properties().iter() {
             let _ = !matches!(property, Property::CorrelationData(_)) && properties.push(property);
         }

@@ -27,7 +27,7 @@ pub(super) struct MqttTargets {
     pub(super) form: MqttForm,
 }
 
-/// What the packets of targets are like.
+/// Form of the packets that targets get.
 pub(super) enum MqttForm {
     /// MQTT 3.1.1.
     Three,

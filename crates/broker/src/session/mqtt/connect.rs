@@ -1,6 +1,6 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
-use super::publish5::NatsSide;
+use super::nats_side::NatsSide;
 use super::will::StoredWill;
 use super::{MqttStage, Session};
 use crate::log::{Level as LogLevel, Span};

@@ -1,11 +1,11 @@
-//! Sessions of clients that speak MQTT 3.1.1 and 5: the packets of MQTT in place of the operations of
-//! NATS, under everything that a session has beside its protocol.
+//! Sessions of clients that speak MQTT 3.1.1 and 5: the packets of MQTT in place of the operations
+//! of NATS, under everything that a session has beside its protocol.
 //!
 //! A session that speaks MQTT is a [`Session`] with an [`MqttSession`]: identity, account,
 //! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
 //! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
-//! (`subscribe.rs`), and what only MQTT 5 has (`five.rs`, `publish5.rs`, `options5.rs`). What
-//! clients receive is made by `shard/{mqtt,mqtt5}.rs`.
+//! (`subscribe.rs`), and the parts that only MQTT 5 has (`five.rs`, `publish5.rs`, `nats_side.rs`,
+//! `options5.rs`). What clients receive is made by `shard/{mqtt,mqtt5}.rs`.
 //!
 //! Nothing is stored: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are acknowledged
 //! once they are routed. A PUBLISH of QoS 2 that comes twice is routed once, for as long as the
@@ -13,6 +13,7 @@
 
 mod connect;
 mod five;
+mod nats_side;
 mod options5;
 mod publish;
 mod publish5;

@@ -1,7 +1,8 @@
-//! PUBLISH of MQTT 5: topic aliases, properties as headers, the response topic as reply subject, and
-//! what the acknowledgement says.
+//! PUBLISH of MQTT 5: topic aliases, properties as headers, the response topic as reply subject,
+//! and reasons in the acknowledgement.
 
 use super::five::{RECEIVE_MAXIMUM, RETAINS};
+use super::nats_side::{NatsSide, request_in};
 use super::publish::PublishFate;
 use super::{OpOutcome, Session};
 use crate::mqtt_message::message_len;
@@ -17,40 +18,6 @@ use myelin_mqtt::topic;
 use myelin_wire::error::CloseReason;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Properties of a message, as NATS has them.
-#[derive(Default)]
-pub(super) struct NatsSide {
-    pub(super) reply: Vec<u8>,
-    pub(super) lines: Vec<u8>,
-}
-
-impl NatsSide {
-    /// Those of a will. Answers to it find nobody who would wait for them, so its reply subject is
-    /// the response topic, whatever data it comes with.
-    pub(super) fn of_will(properties: Properties<'_>) -> Self {
-        let mut side = Self::default();
-        headers::write(properties, &mut side.lines);
-        if let (Some(topic), _) = request_in(properties) {
-            // One that has no subject cannot be answered to.
-            let _ = topic::name_to_subject(topic, &mut side.reply);
-        }
-        side
-    }
-}
-
-/// The response topic and the correlation data.
-fn request_in(properties: Properties<'_>) -> (Option<&str>, Option<&[u8]>) {
-    let (mut response, mut correlation) = (None, None);
-    for property in properties.iter() {
-        match property {
-            Property::ResponseTopic(topic) => response = Some(topic),
-            Property::CorrelationData(data) => correlation = Some(data),
-            _ => {}
-        }
-    }
-    (response, correlation)
-}
 
 impl Session {
     pub(super) fn publish5_packet(

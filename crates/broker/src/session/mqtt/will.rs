@@ -1,6 +1,6 @@
 //! A will, from CONNECT to the end of the connection.
 
-use super::publish5::NatsSide;
+use super::nats_side::NatsSide;
 use myelin_mqtt::packet::{Qos, Will};
 
 /// A will that is kept for the end.

@@ -261,7 +261,7 @@ impl Fanout<'_> {
             record(None);
             return true;
         }
-        // What plain subscriptions of MQTT clients get is counted when the route is settled.
+        // Messages to plain subscriptions of MQTT clients are counted when the route is settled.
         let is_mqtt = !is_counted_here && sub.conn().mqtt().is_some();
         let is_careful = !is_mqtt && super::super::route::is_careful(sub);
         if is_careful && !self.admit(sub) {

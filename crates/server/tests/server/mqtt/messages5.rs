@@ -2,8 +2,11 @@
 
 use super::peer::{Peer, hello, id, message};
 use super::peer5::hello5;
-use super::{address, server};
+use super::{address, config, server};
+use crate::eventually;
+use crate::process::Setup;
 use crate::raw::Raw;
+use crate::routes::{free_port, wait_for_interest};
 use myelin_mqtt::packet::{ClientPacket, ConnectPacket, Exchange, Property, PublishPacket, ReasonCode};
 use std::num::NonZeroU16;
 
@@ -11,16 +14,12 @@ fn alias(number: u16) -> Property<'static> {
     Property::TopicAlias(NonZeroU16::new(number).expect("not zero"))
 }
 
-/// A NATS client that takes headers.
-fn nats(server: &super::Stored) -> Raw {
-    Raw::connect(server)
-}
-
 #[test]
 fn properties_are_headers_for_nats_and_unaltered_for_mqtt() {
     let server = server("", "");
     let at = address(&server);
-    let (mut five, mut three, mut raw) = (Peer::connect5(at, "5"), Peer::connect(at, "3"), nats(&server));
+    let (mut five, mut three, mut raw) =
+        (Peer::connect5(at, "5"), Peer::connect(at, "3"), Raw::connect(&server));
     five.listen5(&["a/b"]);
     three.subscribe(&["a/b"]);
     raw.subscribe("a.b", 1);
@@ -57,7 +56,7 @@ fn properties_are_headers_for_nats_and_unaltered_for_mqtt() {
 #[test]
 fn headers_of_nats_are_properties() {
     let server = server("", "");
-    let (mut five, mut raw) = (Peer::connect5(address(&server), "5"), nats(&server));
+    let (mut five, mut raw) = (Peer::connect5(address(&server), "5"), Raw::connect(&server));
     five.listen5(&["a"]);
     raw.send("HPUB a back.to 53 55\r\nNATS/1.0\r\nColor: red\r\nNats-TTL: 5m\r\nNats-Msg-Id:7\r\n\r\nhi\r\n");
     raw.barrier();
@@ -74,7 +73,7 @@ fn headers_of_nats_are_properties() {
 #[test]
 fn a_nats_service_answers_a_requester_of_mqtt() {
     let server = server("", "");
-    let (mut requester, mut service) = (Peer::connect5(address(&server), "requester"), nats(&server));
+    let (mut requester, mut service) = (Peer::connect5(address(&server), "requester"), Raw::connect(&server));
     service.subscribe("time", 1);
     service.barrier();
     requester.listen5(&["answers/me"]);
@@ -112,10 +111,42 @@ fn a_nats_service_answers_a_requester_of_mqtt() {
 }
 
 #[test]
+fn a_service_on_another_server_answers_a_requester_of_mqtt() {
+    let ports = [free_port(), free_port()];
+    let start = |at: usize| {
+        let (port, other) = (ports[at], ports[1 - at]);
+        let routes = format!("routes: [\"nats://127.0.0.1:{other}\"]");
+        let cluster = format!("cluster {{ name: C, host: \"127.0.0.1\", port: {port}, {routes} }}");
+        let store = tempfile::tempdir().expect("a temporary folder");
+        let config = config("", &cluster, &store).replace("server_name: m", &format!("server_name: m{at}"));
+        (Setup::default().config(&config).start(), store)
+    };
+    let servers = [start(0), start(1)];
+    let [(one, _), (two, _)] = &servers;
+    let (mut here, mut service) = (Raw::connect(one), Raw::connect(two));
+    wait_for_interest(&mut here, &mut service);
+    service.subscribe("time", 1);
+    service.barrier();
+    let mut requester = Peer::connect5(address(one), "requester");
+    requester.listen5(&["answers/me"]);
+    let properties = [Property::ResponseTopic("answers/me"), Property::CorrelationData(b"far")];
+    // Interest is on its way in both directions.
+    eventually("an answer from the other server", || {
+        requester.publish5("time", "?", &properties);
+        requester.barrier();
+        for request in service.barrier() {
+            service.publish(&request.reply.expect("a reply subject"), "noon");
+        }
+        service.barrier();
+        requester.barrier().iter().any(|answer| answer.shown() == ("answers/me", "noon"))
+    });
+}
+
+#[test]
 fn a_responder_of_mqtt_answers_a_requester_of_nats_and_of_mqtt() {
     let server = server("", "");
     let at = address(&server);
-    let (mut responder, mut raw) = (Peer::connect5(at, "responder"), nats(&server));
+    let (mut responder, mut raw) = (Peer::connect5(at, "responder"), Raw::connect(&server));
     responder.listen5(&["time"]);
     raw.subscribe("_INBOX.x.>", 1);
     raw.send("PUB time _INBOX.x.1 1\r\n?\r\n");
@@ -199,18 +230,18 @@ fn acknowledgements_say_what_became_of_a_message() {
     let mut peer = Peer::enter(address(&server), &connect);
     let mut watcher = Peer::enter(address(&server), &ConnectPacket { client_id: "w", ..connect });
     watcher.listen5(&["heard"]);
-    for (topic, reason) in [
-        ("heard", ReasonCode::Success),
-        ("unheard", ReasonCode::NoMatchingSubscribers),
-        ("denied", ReasonCode::NotAuthorized),
+    for (number, topic, reason) in [
+        (2, "heard", ReasonCode::Success),
+        (3, "unheard", ReasonCode::NoMatchingSubscribers),
+        (4, "denied", ReasonCode::NotAuthorized),
     ] {
         let once = PublishPacket { exchange: Exchange::AtLeastOnce(id(1)), ..message(topic, b"x") };
         assert_eq!(peer.exchange5(&ClientPacket::Publish(once)), ("PUBACK", reason), "{topic}");
-        let twice = PublishPacket { exchange: Exchange::ExactlyOnce(id(2)), ..message(topic, b"x") };
+        let twice = PublishPacket { exchange: Exchange::ExactlyOnce(id(number)), ..message(topic, b"x") };
         assert_eq!(peer.exchange5(&ClientPacket::Publish(twice)), ("PUBREC", reason), "{topic}");
     }
     // A refusal has ended the exchange of QoS 2.
-    let release = ClientPacket::PubRel(myelin_mqtt::packet::AckPacket::success(id(2)));
+    let release = ClientPacket::PubRel(myelin_mqtt::packet::AckPacket::success(id(4)));
     assert_eq!(peer.exchange5(&release), ("PUBCOMP", ReasonCode::PacketIdNotFound));
     assert_eq!([watcher.came().payload, watcher.came().payload], ["x", "x"]);
 }
