@@ -7,7 +7,7 @@
 
 use super::fanout::Fanout;
 use super::mqtt::{MqttFrame, shared_payload};
-use super::mqtt_targets::{MqttForm, MqttTargets, Receiver5, seen_subject};
+use super::mqtt_targets::{MqttForm, MqttTargets, Receiver5, is_reserved, seen_subject};
 use crate::conn::Conn;
 use crate::mqtt5_client::{AliasUse, Mqtt5Client};
 use crate::subscription::Subscription;
@@ -74,6 +74,9 @@ impl Fanout<'_> {
         sub: &Arc<Subscription>,
     ) -> bool {
         let subject = seen_subject(sub, subject);
+        if is_reserved(sub.original(), &subject) {
+            return false;
+        }
         let receiver = Receiver5::of(smallvec![Arc::clone(sub)]);
         let name = (&*subject, Lifecycle::of_subject(&subject));
         self.with_message5(name, |fanout, message| fanout.receiver5::<LOGGED>(&receiver, message))

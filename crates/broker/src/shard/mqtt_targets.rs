@@ -147,6 +147,6 @@ fn by_connection(subs: Vec<Arc<Subscription>>) -> impl Iterator<Item = Receiver5
 }
 
 /// Whether a filter that begins with a wildcard leaves the subject out (MQTT-4.7.2-1).
-fn is_reserved(sub: &Subscription, subject: &[u8]) -> bool {
+pub(super) fn is_reserved(sub: &Subscription, subject: &[u8]) -> bool {
     subject.first() == Some(&b'$') && topic::leaves_out_dollar(sub.subject())
 }

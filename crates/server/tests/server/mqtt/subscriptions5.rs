@@ -139,6 +139,17 @@ fn groups_are_queue_groups() {
 }
 
 #[test]
+fn groups_leave_out_topics_of_servers_as_others_do() {
+    let server = server("", "");
+    let (mut peer, mut raw) = (Peer::connect5(address(&server), "5"), Raw::connect(&server));
+    assert_eq!(peer.listen5(&["$share/g/+"]), [0]);
+    raw.publish("$x", "hidden");
+    raw.publish("x", "seen");
+    raw.barrier();
+    assert_eq!(peer.came().payload, "seen");
+}
+
+#[test]
 fn in_version_3_a_share_is_a_topic() {
     let server = server("", "");
     let (mut three, mut raw) = (Peer::connect(address(&server), "3"), Raw::connect(&server));
