@@ -23,27 +23,27 @@ const MOST_BYTES: usize = 128 * 1024;
 pub(crate) struct Requests {
     /// Beginning of the client's inbox, from its first request on.
     inbox: OnceLock<Box<[u8]>>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<RequestRing>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct RequestRing {
     /// Number of the oldest request that is kept.
     first: u64,
-    requests: VecDeque<Request>,
+    requests: VecDeque<AwaitedRequest>,
     bytes: usize,
 }
 
 /// Whatever an answer needs in order to be one in MQTT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct AwaitedRequest {
     /// The subject that stands for the response topic.
     pub(crate) subject: Box<[u8]>,
     /// Data by which the requester knows its request.
     pub(crate) correlation: Box<[u8]>,
 }
 
-impl Request {
+impl AwaitedRequest {
     fn cost(&self) -> usize {
         size_of::<Self>() + self.subject.len() + self.correlation.len()
     }
@@ -58,7 +58,7 @@ impl Requests {
 
     /// Keeps a request, in place of the oldest where there are too many, and appends the subject
     /// for its answers. False: it is too large to be kept.
-    pub(crate) fn keep(&self, request: Request, reply: &mut Vec<u8>) -> bool {
+    pub(crate) fn keep(&self, request: AwaitedRequest, reply: &mut Vec<u8>) -> bool {
         let (Some(inbox), cost) = (self.inbox.get(), request.cost()) else { return false };
         if cost > MOST_BYTES {
             return false;
@@ -79,7 +79,7 @@ impl Requests {
     }
 
     /// The request that an answer to `subject` is for.
-    pub(crate) fn answered(&self, subject: &[u8]) -> Option<Request> {
+    pub(crate) fn answered(&self, subject: &[u8]) -> Option<AwaitedRequest> {
         let number = subject.strip_prefix(&**self.inbox.get()?)?;
         let number: u64 = std::str::from_utf8(number).ok()?.parse().ok()?;
         let waiting = lock(&self.waiting);
@@ -92,8 +92,8 @@ impl Requests {
 mod tests {
     use super::*;
 
-    fn request(subject: &str, size: usize) -> Request {
-        Request { subject: subject.as_bytes().into(), correlation: vec![7; size].into() }
+    fn request(subject: &str, size: usize) -> AwaitedRequest {
+        AwaitedRequest { subject: subject.as_bytes().into(), correlation: vec![7; size].into() }
     }
 
     #[test]

@@ -1,76 +1,18 @@
-//! Whatever a session of MQTT 5 has beside one of 3.1.1: terms of CONNECT and CONNACK, topic
-//! aliases of the client, and the reason with which a connection ends.
+//! Whatever a session of MQTT 5 has beside one of 3.1.1: terms of CONNECT and CONNACK, and the
+//! reason with which a connection ends.
 
+use super::state5::{LONGEST_EXPIRY, MAX_ALIAS, Mqtt5Session, RECEIVE_MAXIMUM, RETAINS};
 use super::{MqttStage, OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::mqtt5_client::Mqtt5Client;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    ConnAckPacket, ConnectPacket, DisconnectPacket, PacketLimits, Properties, Property, PropertyBuf,
-    ProtocolLevel, Qos, ReasonCode, ServerPacket,
+    ConnAckPacket, ConnectPacket, DisconnectPacket, PacketLimits, Properties, Property, PropertyBuf, Qos,
+    ReasonCode, ServerPacket,
 };
 use myelin_wire::error::CloseReason;
 use std::fmt::Display;
 use std::num::{NonZeroU16, NonZeroU32};
-use std::sync::Arc;
-
-/// The highest topic alias that a client may use: the server remembers a topic for each.
-const MAX_ALIAS: u16 = 16;
-
-/// Messages of QoS 2 that a client may have under way.
-pub(super) const RECEIVE_MAXIMUM: u16 = 1024;
-
-/// Whether messages are kept for later subscribers.
-pub(super) const RETAINS: bool = false;
-
-/// Seconds that a session outlives its connection, at most.
-const LONGEST_EXPIRY: u32 = 0;
-
-/// State of a client of MQTT 5.
-pub(super) struct Mqtt5Session {
-    /// Whether the server has chosen the client id.
-    has_assigned_id: bool,
-    /// Seconds that the session was to outlive its connection.
-    expiry: u32,
-    /// Topics by alias.
-    aliases: Vec<Option<Arc<str>>>,
-    /// Why the connection ends, where the reason for closing it does not say it.
-    parting: Option<ReasonCode>,
-    /// The client has had its last packet.
-    has_parted: bool,
-}
-
-impl Mqtt5Session {
-    /// The topic of a message, which may have an alias.
-    ///
-    /// # Errors
-    /// When the alias is none.
-    pub(super) fn topic(&mut self, topic: &str, alias: Option<NonZeroU16>) -> Result<Arc<str>, ReasonCode> {
-        let Some(alias) = alias.map(|alias| usize::from(alias.get())) else { return Ok(topic.into()) };
-        if alias > usize::from(MAX_ALIAS) {
-            return Err(ReasonCode::TopicAliasInvalid);
-        }
-        if self.aliases.len() < alias {
-            self.aliases.resize(alias, None);
-        }
-        let known = &mut self.aliases[alias - 1];
-        if !topic.is_empty() && known.as_deref() != Some(topic) {
-            *known = Some(topic.into());
-        }
-        known.clone().ok_or(ReasonCode::ProtocolError)
-    }
-
-    /// The client leaves on its own. Answers whether its will is thrown away.
-    pub(super) fn leave(&mut self, packet: &DisconnectPacket<'_>) -> bool {
-        let revives = |property| matches!(property, Property::SessionExpiry(1..));
-        if self.expiry == 0 && packet.properties.iter().any(revives) {
-            self.parting = Some(ReasonCode::ProtocolError);
-            return false;
-        }
-        self.has_parted = true;
-        packet.reason == ReasonCode::Success
-    }
-}
 
 impl Session {
     /// Takes the terms of a CONNECT of MQTT 5.
@@ -112,11 +54,10 @@ impl Session {
             return;
         };
         let PacketLimits { max_packet, accepts_qos2, .. } = self.packet_limits(shard);
-        let granted = five.expiry.min(LONGEST_EXPIRY);
         let receive_maximum = NonZeroU16::new(RECEIVE_MAXIMUM).map(Property::ReceiveMaximum);
         let max_packet = max_packet.and_then(NonZeroU32::new).map(Property::MaximumPacketSize);
         let properties = [
-            (granted != five.expiry).then_some(Property::SessionExpiry(granted)),
+            (five.expiry > LONGEST_EXPIRY).then_some(Property::SessionExpiry(LONGEST_EXPIRY)),
             receive_maximum,
             (!accepts_qos2).then_some(Property::MaximumQos(Qos::AtLeastOnce)),
             (!RETAINS).then_some(Property::RetainAvailable(false)),
@@ -239,9 +180,4 @@ fn of_close(why: CloseReason) -> Option<ReasonCode> {
         | C::SlowConsumerWriteDeadline => ReasonCode::QuotaExceeded,
         _ => ReasonCode::UnspecifiedError,
     })
-}
-
-/// Version of a client whose session is this.
-pub(super) fn level(five: Option<&Mqtt5Session>) -> ProtocolLevel {
-    if five.is_some() { ProtocolLevel::V5 } else { ProtocolLevel::V3 }
 }

@@ -5,7 +5,7 @@
 //! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
 //! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
 //! (`subscribe.rs`), and the parts that only MQTT 5 has (`five.rs`, `publish5.rs`, `nats_side.rs`,
-//! `options5.rs`). What clients receive is made by `shard/{mqtt,mqtt5}.rs`.
+//! `options5.rs`, `state5.rs`). What clients receive is made by `shard/{mqtt,mqtt5}.rs`.
 //!
 //! Nothing is stored: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are acknowledged
 //! once they are routed. A PUBLISH of QoS 2 that comes twice is routed once, for as long as the
@@ -17,6 +17,7 @@ mod nats_side;
 mod options5;
 mod publish;
 mod publish5;
+mod state5;
 mod subscribe;
 mod will;
 
@@ -24,12 +25,12 @@ use super::{Consumed, OpOutcome, Session, StopReason};
 use crate::log::Level as LogLevel;
 use crate::protocol_log::Direction;
 use crate::shard::Shard;
-use five::Mqtt5Session;
 use myelin_mqtt::packet::{
     self, AckPacket, ClientPacket, ConnAckPacket, Decoded, Malformed, PacketFault, PacketId, PacketLimits,
     Properties, ProtocolLevel, ReasonCode, Refusal, ServerPacket,
 };
 use myelin_wire::error::CloseReason;
+use state5::Mqtt5Session;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ enum MqttStage {
 impl MqttSession {
     /// Version that the client speaks, once it is known.
     fn level(&self) -> Option<ProtocolLevel> {
-        (self.stage == MqttStage::Connected).then(|| five::level(self.five.as_deref()))
+        (self.stage == MqttStage::Connected).then(|| state5::level(self.five.as_deref()))
     }
 }
 
@@ -183,7 +184,7 @@ impl Session {
     fn answer(&self, shard: &mut Shard, packet: &ServerPacket<'_>, line: impl Display) {
         self.log_sent(line);
         let mut bytes = Vec::with_capacity(8);
-        packet.encode(five::level(self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref())), &mut bytes);
+        packet.encode(state5::level(self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref())), &mut bytes);
         shard.stage_line(&self.conn, &bytes);
     }
 

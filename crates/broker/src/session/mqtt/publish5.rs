@@ -1,12 +1,12 @@
 //! PUBLISH of MQTT 5: topic aliases, properties as headers, the response topic as reply subject,
 //! and reasons in the acknowledgement.
 
-use super::five::{RECEIVE_MAXIMUM, RETAINS};
 use super::nats_side::{NatsSide, request_in};
 use super::publish::PublishFate;
+use super::state5::{RECEIVE_MAXIMUM, RETAINS};
 use super::{OpOutcome, Session};
 use crate::mqtt_message::message_len;
-use crate::mqtt5_requests::{INBOX_SID, Request};
+use crate::mqtt5_requests::{AwaitedRequest, INBOX_SID};
 use crate::session::SessionState;
 use crate::shard::{MqttPublish, Shard};
 use crate::subscription::Subscription;
@@ -33,7 +33,7 @@ impl Session {
         let Some(five) = self.mqtt.as_mut().and_then(|mqtt| mqtt.five.as_mut()) else {
             return OpOutcome::Continue;
         };
-        let aliased = match alias.map(|alias| five.topic(packet.topic, Some(alias))) {
+        let aliased = match alias.map(|alias| five.topic(packet.topic, alias)) {
             Some(Err(reason)) => return self.dismiss(reason, "topic alias without a topic"),
             Some(Ok(topic)) => Some(topic),
             None => None,
@@ -112,7 +112,8 @@ impl Session {
             return side;
         }
         let is_kept = correlation.is_some_and(|correlation| {
-            let request = Request { subject: subject.as_slice().into(), correlation: correlation.into() };
+            let request =
+                AwaitedRequest { subject: subject.as_slice().into(), correlation: correlation.into() };
             self.await_answers(shard, request, &mut side.reply, now)
         });
         match is_kept {
@@ -124,7 +125,13 @@ impl Session {
 
     /// Listens for answers to a request, if the client may listen on its response topic, and
     /// appends the subject for them.
-    fn await_answers(&self, shard: &mut Shard, request: Request, reply: &mut Vec<u8>, now: Instant) -> bool {
+    fn await_answers(
+        &self,
+        shard: &mut Shard,
+        request: AwaitedRequest,
+        reply: &mut Vec<u8>,
+        now: Instant,
+    ) -> bool {
         let SessionState::Ready(ready) = &self.state else { return false };
         let may_listen = ready.permissions.as_ref().is_none_or(|p| p.can_subscribe(&request.subject, None));
         let Some(five) = self.conn.mqtt5().filter(|_| may_listen) else {
