@@ -71,7 +71,8 @@ pub fn is_full(error: &io::Error) -> bool {
 }
 
 /// Whether an error says that the device cannot read what is stored there, or that the file system
-/// has found it damaged: `EIO` and, on Linux, `EUCLEAN`, for which the standard library has no names.
+/// has found it damaged: `EIO` and, on Linux, `EUCLEAN`. Nothing in the standard library names
+/// them.
 #[must_use]
 pub fn is_unreadable(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(5 | 117))

@@ -18,8 +18,8 @@ struct DamageBody<'a> {
     domain: &'a str,
 }
 
-/// What the replica of a stream on a server has stored is damaged: it neither leads nor answers
-/// until it has all from another server.
+/// The replica of a stream on a server is damaged: it neither leads nor answers until it has all
+/// from another server.
 pub fn stream_replica_damaged(
     header: AdvisoryHeader<'_>,
     (account, stream): (&str, &str),

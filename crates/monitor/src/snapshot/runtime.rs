@@ -45,6 +45,6 @@ pub struct RuntimeSnapshot {
     pub journal: Option<JournalSnapshot>,
     /// Replicas of this server that were found damaged since the start.
     pub replicas_damaged: u64,
-    /// Those of them that have got all from another server.
+    /// Replicas among these that have got all from another server.
     pub replicas_repaired: u64,
 }

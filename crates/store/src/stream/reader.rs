@@ -110,8 +110,8 @@ impl StreamReader {
         self.shared.met.set_mended(is_mended);
     }
 
-    /// Whether others have what is damaged here ([`StreamReader::set_mended`]): whoever meets damage
-    /// then neither passes over it nor says that there is nothing.
+    /// Whether others have what is damaged here ([`StreamReader::set_mended`]): whoever meets
+    /// damage then neither passes over it nor says that there is nothing.
     #[must_use]
     pub fn is_mended(&self) -> bool {
         self.shared.met.is_mended()

@@ -254,11 +254,8 @@ impl ConsumerCore {
             outstanding: self.deliverer.outstanding,
         };
         let mut buffer = std::mem::take(&mut self.redelivery_buf);
-        let given = match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
+        let given = match self.scan.get(seq, &mut buffer) {
             Ok(Some(message)) => Ok(self.deliverer.give(&message, deliveries, left, supply, turn)),
-            Err(ReadError::Damaged(_)) if self.scan.reader().is_mended() => {
-                Err(ReadError::Io(std::io::Error::other("another replica has it")))
-            }
             // It is no more, or damaged, which is told elsewhere: nobody can acknowledge it.
             Ok(None) | Err(ReadError::Damaged(_)) => {
                 self.deliverer.state_handle.apply(Delta::Forget { seq });

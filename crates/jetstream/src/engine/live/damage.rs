@@ -4,7 +4,7 @@
 //! Until then it takes entries and votes, and neither leads nor answers direct gets.
 
 use super::LiveStream;
-use crate::engine::groups::{GroupReplica, Groups, MemberEvent};
+use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent};
 use myelin_broker::Level;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
@@ -60,6 +60,15 @@ impl LiveStream {
         self.serve_off_shard();
         if !self.role().leads() {
             self.direct.withdraw(&self.scope);
+        }
+    }
+
+    /// Begins its time as a member of a group: others, if there are some, have what is damaged
+    /// here, or will be.
+    pub(super) fn begin_mending(&self, groups: &Groups, GroupConfig { place, voters }: &GroupConfig) {
+        self.view.set_mended(voters.iter().any(|&voter| voter != groups.me));
+        if self.is_damaged() {
+            self.is_mended_by(groups, place.group);
         }
     }
 

@@ -86,14 +86,11 @@ impl LiveStream {
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         self.membership.take(joined);
-        self.view.set_mended(voters.iter().any(|&voter| voter != groups.me));
         drop(guard);
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
-        if is_damaged {
-            self.is_mended_by(groups, place.group);
-        }
+        self.begin_mending(groups, config);
         Ok(())
     }
 

@@ -68,7 +68,7 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// is in the table of its account. Called on the thread of the API.
     fn is_replaced(&self, account: &str, stream: &str);
 
-    /// What this server has stored of the stream is damaged. Must not wait.
+    /// The replica of the stream here is damaged. Must not wait.
     fn is_damaged(&self, account: &str, stream: &str);
 }
 
