@@ -74,6 +74,11 @@ fn certificate_names() {
 }
 
 #[test]
+fn mqtt_headers() {
+    smoke("mqtt_headers", myelin_fuzz::mqtt_headers);
+}
+
+#[test]
 fn mqtt_packets() {
     smoke("mqtt_packets", myelin_fuzz::mqtt_packets);
 }

@@ -18,6 +18,7 @@ use crate::link::gateway_end::GatewayEnd;
 use crate::link::leaf_end::LeafEnd;
 use crate::listener_info::WebSocketOrigin;
 use crate::mqtt_origin::MqttOrigin;
+use crate::mqtt5_client::Mqtt5Client;
 use crate::outbox::{AppendCounts, Drained, Outbox, Queued, Staged};
 use crate::settings::{Settings, WritesByKind};
 use crate::subscription::Subscription;
@@ -197,6 +198,12 @@ impl Conn {
             Origin::Mqtt(mqtt) => Some(mqtt),
             Origin::Client | Origin::WebSocket(_) | Origin::Link(_) => None,
         }
+    }
+
+    /// The part that only clients have that speak MQTT 5.
+    #[inline]
+    pub(crate) fn mqtt5(&self) -> Option<&Mqtt5Client> {
+        self.mqtt()?.five()
     }
 
     /// Whether it leads to another server of the cluster.

@@ -59,6 +59,8 @@ mod link;
 mod listener_info;
 mod log;
 mod message_trace;
+mod mqtt5_client;
+mod mqtt5_requests;
 mod mqtt_clients;
 mod mqtt_inbox;
 mod mqtt_message;

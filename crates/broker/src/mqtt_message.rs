@@ -38,3 +38,31 @@ pub(crate) fn write_tail(tail: &mut Vec<u8>, qos: Qos, payload: &[u8]) -> Range<
 pub(crate) fn is_marked_stored(body: &[u8]) -> bool {
     body.starts_with(&HEADER[..QOS]) && matches!(body.get(QOS), Some(b'1' | b'2'))
 }
+
+/// Writes the frame of a message that has a reply subject, or `lines` behind the first header.
+pub(crate) fn write_tail_with(
+    tail: &mut Vec<u8>,
+    qos: Qos,
+    (reply, lines): (&[u8], &[u8]),
+    payload: &[u8],
+) -> Range<usize> {
+    tail.clear();
+    if !reply.is_empty() {
+        tail.extend_from_slice(reply);
+        tail.push(b' ');
+    }
+    encode::number(tail, HEADER_LEN + lines.len());
+    tail.push(b' ');
+    encode::number(tail, message_len(payload) + lines.len());
+    tail.extend_from_slice(b"\r\n");
+    let begin = tail.len();
+    // The empty line stands behind the other lines.
+    tail.extend_from_slice(&HEADER[..HEADER_LEN - b"\r\n".len()]);
+    tail[begin + QOS] = b'0' + qos as u8;
+    for part in [lines, b"\r\n", payload] {
+        tail.extend_from_slice(part);
+    }
+    let end = tail.len();
+    tail.extend_from_slice(b"\r\n");
+    begin..end
+}

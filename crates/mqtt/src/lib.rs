@@ -4,12 +4,13 @@
 //! form nats-server keeps sessions. It knows no socket, no clock, no account, no session.
 //! [`packet`] reads and writes packets of both versions, in both directions; [`topic`] makes
 //! subjects of topics and filters, and topics of subjects; [`sparkplug`] finds births and deaths
-//! among the topics. [`records`] are what nats-server stores of sessions and messages, [`streams`]
-//! is where.
+//! among the topics; [`headers`] makes headers of properties, and properties of headers.
+//! [`records`] are what nats-server stores of sessions and messages, [`streams`] is where.
 
 #![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
 
 pub mod cover;
+pub mod headers;
 pub mod packet;
 pub mod records;
 pub mod sparkplug;

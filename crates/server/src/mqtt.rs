@@ -62,7 +62,7 @@ impl MqttListening {
         let tls = ClientTls::new(false);
         tls.set(offer);
         let offered = Arc::clone(&tls);
-        let mail = move |stream, peer| Mail::AcceptMqtt(stream, peer, terms, Arc::clone(&offered));
+        let mail = move |stream, peer| Mail::AcceptMqtt(stream, peer, terms.clone(), Arc::clone(&offered));
         let accepting = listener::accept(listener, shards.to_vec(), ("MQTT", Arc::clone(log)), mail);
         Ok(Some(Self { tls, address, accepting: supervise::spawn_guarding(accepting) }))
     }

@@ -114,6 +114,8 @@ pub(crate) fn mqtt_terms(options: &Options) -> Option<MqttTerms> {
     mqtt.listener.port.map(|_| MqttTerms {
         auth_timeout: mqtt.authorization.timeout,
         refuses_qos_2: mqtt.reject_qos2_publish,
+        accepts_5: mqtt.speaks_5,
+        elsewhere: mqtt.server_reference.as_deref().map(Arc::from),
     })
 }
 

@@ -605,7 +605,10 @@ impl Fanout<'_> {
             if delivery.careful && !self.admit(&delivery.sub) {
                 continue;
             }
-            let staged = self.deliver::<LOGGED>(&delivery.sub, route.head(delivery));
+            let staged = match delivery.careful && conn.mqtt().is_some() {
+                false => self.deliver::<LOGGED>(&delivery.sub, route.head(delivery)),
+                true => self.mqtt5_member::<LOGGED>(route.subject(), &delivery.sub),
+            };
             if LOGGED {
                 self.end_finished();
             }

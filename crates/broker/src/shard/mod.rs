@@ -18,6 +18,7 @@ mod latency;
 mod leaf;
 mod mapped_replies;
 mod mqtt;
+mod mqtt5;
 mod mqtt_targets;
 mod pool;
 mod remote;
@@ -52,6 +53,7 @@ use std::time::Instant;
 
 pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
+pub(crate) use mqtt::MqttPublish;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;
@@ -118,13 +120,13 @@ impl Drop for Unwritten<'_> {
 impl Shard {
     /// A shard of `broker`. `seed` decides which queue members are chosen.
     pub fn new(broker: &Arc<Broker>, seed: u64) -> Self {
-        let settings = broker.settings();
+        let (settings, traffic) = (broker.settings(), broker.add_shard());
         Self {
-            traffic: broker.add_shard(),
+            staging: Staging::new(Arc::as_ptr(&traffic).addr()),
+            traffic,
             broker: Arc::clone(broker),
             routes: Routes::new(seed),
             touched: Touched::default(),
-            staging: Staging::default(),
             queue: ServiceQueue::default(),
             pool: Pool::default(),
             rng: Rng::seeded(seed),

@@ -1,14 +1,15 @@
-//! Deliveries to clients that speak MQTT: one PUBLISH of QoS 0 for each message.
+//! Deliveries to clients that speak MQTT: one PUBLISH of QoS 0 for each message. Those of MQTT 5
+//! are in `mqtt5.rs`.
 //!
 //! Budget per message: the length is written into the shard's buffer and the bytes are copied into
 //! the receiver's chunk, or once into the block of the cohort; no lock, no allocation.
 
 use super::fanout::Fanout;
-use super::mqtt_targets::MqttTargets;
+use super::mqtt_targets::{MqttForm, MqttTargets};
 use super::staging::FrameParts;
 use super::{PubMessage, Published, Publisher, Shard};
 use crate::conn::Conn;
-use crate::mqtt_message::{HEADER_LEN, is_marked_stored, write_tail};
+use crate::mqtt_message::{HEADER_LEN, is_marked_stored, write_tail, write_tail_with};
 use crate::protocol_log::Direction;
 use bytes::Bytes;
 use myelin_mqtt::packet::{Exchange, Properties, ProtocolLevel, PublishHeader, Qos};
@@ -20,6 +21,18 @@ use std::time::SystemTime;
 /// Payloads of at least this size stay where all receivers share them.
 const SHARED_PAYLOAD: usize = 4 * 1024;
 
+/// A message that an MQTT client publishes.
+#[derive(Clone, Copy)]
+pub(crate) struct MqttPublish<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) qos: Qos,
+    pub(crate) payload: &'a [u8],
+    /// Reply subject.
+    pub(crate) reply: &'a [u8],
+    /// Lines of headers that properties have become.
+    pub(crate) lines: &'a [u8],
+}
+
 impl Shard {
     /// Publishes what an MQTT client has sent.
     ///
@@ -28,10 +41,9 @@ impl Shard {
     pub(crate) fn publish_mqtt(
         &mut self,
         from: Publisher<'_>,
-        topic: &str,
-        qos: Qos,
-        payload: &[u8],
+        publish: MqttPublish<'_>,
     ) -> Result<Published, TopicFault> {
+        let MqttPublish { topic, qos, payload, reply, lines } = publish;
         let mut rendering = std::mem::take(&mut self.rendering);
         let (subject, tail) = (&mut rendering.body, &mut rendering.tail);
         subject.clear();
@@ -39,12 +51,15 @@ impl Shard {
             self.rendering = rendering;
             return Err(fault);
         }
-        let body = write_tail(tail, qos, payload);
+        let body = match reply.is_empty() && lines.is_empty() {
+            true => write_tail(tail, qos, payload),
+            false => write_tail_with(tail, qos, (reply, lines), payload),
+        };
         let message = PubMessage {
             to: &[],
             subject,
-            reply: &[],
-            header_len: HEADER_LEN,
+            reply,
+            header_len: HEADER_LEN + lines.len(),
             body: &tail[body],
             tail,
             shared_tail: None,
@@ -69,16 +84,16 @@ impl Shard {
 /// A message as MQTT clients get it.
 #[derive(Clone, Copy)]
 pub(super) struct MqttFrame<'a> {
-    head: &'a [u8],
-    payload: &'a [u8],
-    shared_payload: Option<&'a Bytes>,
+    pub(super) head: &'a [u8],
+    pub(super) payload: &'a [u8],
+    pub(super) shared_payload: Option<&'a Bytes>,
     /// The subject that stands for the topic.
-    subject: &'a [u8],
-    is_retained: bool,
+    pub(super) subject: &'a [u8],
+    pub(super) is_retained: bool,
 }
 
 impl<'a> MqttFrame<'a> {
-    fn parts(&self) -> FrameParts<'a> {
+    pub(super) fn parts(&self) -> FrameParts<'a> {
         FrameParts {
             head: self.head,
             tail: self.payload,
@@ -88,9 +103,21 @@ impl<'a> MqttFrame<'a> {
     }
 }
 
+/// The payload of a frame's tail, where it is worth sharing.
+#[inline]
+pub(super) fn shared_payload(tail: Option<&Bytes>, payload: usize) -> Option<Bytes> {
+    tail.filter(|_| payload >= SHARED_PAYLOAD).map(|tail| {
+        let end = tail.len() - b"\r\n".len();
+        tail.slice(end - payload..end)
+    })
+}
+
 impl Fanout<'_> {
     #[inline(never)]
     pub(super) fn mqtt<const LOGGED: bool>(&mut self, targets: &MqttTargets) {
+        if !matches!(targets.form, MqttForm::Three) {
+            return self.mqtt5::<LOGGED>(targets);
+        }
         let staged = self.with_mqtt_frame(targets, |fanout, frame| {
             if !LOGGED
                 && let Some(cohort) = targets.cohort
@@ -142,10 +169,7 @@ impl Fanout<'_> {
         let mut head = std::mem::take(self.head);
         head.clear();
         header.write(&mut head);
-        let shared = shared_tail.filter(|_| payload.len() >= SHARED_PAYLOAD).map(|tail| {
-            let end = tail.len() - b"\r\n".len();
-            tail.slice(end - payload.len()..end)
-        });
+        let shared = shared_payload(shared_tail, payload.len());
         let shared_payload = shared.as_ref();
         let staged = stage(self, MqttFrame { head: &head, payload, shared_payload, subject, is_retained });
         *self.head = head;
@@ -153,14 +177,14 @@ impl Fanout<'_> {
     }
 
     #[cold]
-    fn unix_ms(&self) -> u64 {
+    pub(super) fn unix_ms(&self) -> u64 {
         let wall = self.broker.wall(self.from.now).duration_since(SystemTime::UNIX_EPOCH);
         wall.map_or(0, |wall| wall.as_millis() as u64)
     }
 
     /// Whether the message is on its way to the clients of a consumer. Compat: MQTT clients that
     /// listen where one delivers get nothing of it.
-    fn is_for_consumers(&self) -> bool {
+    pub(super) fn is_for_consumers(&self) -> bool {
         self.from.is_service && self.message.reply.starts_with(b"$JS.ACK.")
     }
 

@@ -201,9 +201,21 @@ pub(super) struct Staging {
     dirty: Vec<u32>,
     cohorts: Cohorts,
     bytes: usize,
+    /// A number that no other shard has.
+    shard: usize,
 }
 
 impl Staging {
+    /// Stages of a shard; no other shard has the number.
+    pub(super) fn new(shard: usize) -> Self {
+        Self { shard, ..Self::default() }
+    }
+
+    /// The number of the shard.
+    pub(super) fn shard(&self) -> usize {
+        self.shard
+    }
+
     pub(super) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }

@@ -22,7 +22,8 @@ pub(super) enum RouteTarget {
 pub(super) struct ClientTarget {
     pub(super) sub: Arc<Subscription>,
     pub(super) head: Range<u32>,
-    /// Needs a look per message: a delivery limit, or replies that must be remembered.
+    /// Needs a look per message: a delivery limit, replies that must be remembered, or a client of
+    /// MQTT in a queue group.
     pub(super) careful: bool,
 }
 
@@ -50,8 +51,11 @@ fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
     start..heads.len() as u32
 }
 
+/// Of clients that speak MQTT only members of queue groups are asked for, and these get no MSG.
 pub(super) fn is_careful(sub: &Subscription) -> bool {
-    sub.max() > 0 || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
+    sub.max() > 0
+        || sub.conn().mqtt().is_some()
+        || sub.conn().rights().is_some_and(|rights| rights.grants.is_some())
 }
 
 /// Key by which the frames of two subscriptions are equal: the sid, and whether headers are taken.

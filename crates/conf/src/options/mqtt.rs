@@ -1,4 +1,4 @@
-//! `mqtt{}`: clients that speak MQTT 3.1.1.
+//! `mqtt{}`: clients that speak MQTT 3.1.1 and 5.
 
 use std::time::Duration;
 
@@ -38,6 +38,10 @@ pub struct MqttOptions {
     pub reject_qos2_publish: bool,
     /// Subscribe with QoS 1 who asks for 2.
     pub downgrade_qos2_subscribe: bool,
+    /// Whether MQTT 5 is spoken beside 3.1.1. By default it is.
+    pub speaks_5: bool,
+    /// Address of other servers, as clients of MQTT 5 are told it in lame duck mode.
+    pub server_reference: Option<String>,
 }
 
 impl Default for MqttOptions {
@@ -56,6 +60,8 @@ impl Default for MqttOptions {
             consumer_inactive_threshold: None,
             reject_qos2_publish: false,
             downgrade_qos2_subscribe: false,
+            speaks_5: true,
+            server_reference: None,
         }
     }
 }
@@ -105,6 +111,8 @@ impl MqttOptions {
             }
             "reject_qos2_publish" => self.reject_qos2_publish = field.boolean()?,
             "downgrade_qos2_subscribe" => self.downgrade_qos2_subscribe = field.boolean()?,
+            "protocols" => self.speaks_5 = speaks_5(field)?,
+            "server_reference" => self.server_reference = field.optional_text()?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -144,6 +152,19 @@ fn positive(field: &Field<'_>, name: &str, text: &str, report: &mut Diagnostics)
         report.refuse_start(field.diagnostic(text));
     }
     Ok(u64::try_from(nanos).ok().filter(|&nanos| nanos > 0).map(Duration::from_nanos))
+}
+
+/// Versions of the protocol: 3 is always among them.
+fn speaks_5(field: &Field<'_>) -> Read<bool> {
+    let mut versions = Vec::new();
+    for item in field.items()? {
+        versions.push(Field::new(field.name(), item).integer()?);
+    }
+    let speaks = |version: i64| versions.contains(&version);
+    match versions.iter().all(|version| matches!(version, 3 | 5)) && speaks(3) {
+        true => Ok(speaks(5)),
+        false => Err(field.diagnostic("mqtt protocols are [3] or [3, 5]")),
+    }
 }
 
 fn max_ack_pending(field: &Field<'_>, default: u16) -> Read<u16> {

@@ -380,3 +380,15 @@ fn metrics_are_a_switch_or_a_block() {
     assert!(complaints("metrics { labels: 1 }").contains("unknown field \"labels\""));
     assert!(complaints("metrics { max_streams: -1 }").contains("can not be negative"));
 }
+
+#[test]
+fn mqtt_speaks_both_versions_unless_it_is_told_not_to() {
+    let read = |text: &str| myelin_conf::load_text(format!("mqtt {{ {text} }}").as_bytes(), &|_| None);
+    for (text, speaks_5) in [("", true), ("protocols: [3, 5]", true), ("protocols: [3]", false)] {
+        let loaded = read(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        assert_eq!(loaded.options.mqtt.speaks_5, speaks_5, "{text}");
+    }
+    for text in ["protocols: [5]", "protocols: []", "protocols: [3, 4]", "protocols: 3", "protocols: [a]"] {
+        assert!(read(text).is_err(), "{text}");
+    }
+}

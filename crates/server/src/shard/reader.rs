@@ -154,7 +154,7 @@ fn open_with(
     let endpoint = Endpoint { peer, start: SystemTime::now() };
     let conn = match mqtt {
         None => local.broker.connect(endpoint, sink),
-        Some(terms) => local.broker.connect_mqtt(MqttOrigin { terms, websocket: None }, endpoint, sink),
+        Some(terms) => local.broker.connect_mqtt(MqttOrigin::new(terms, None), endpoint, sink),
     };
     let link = ConnHandle::new(conn, write, tls, ConnLayers::None);
     let budget = StrangerBudget::new(local.shard.borrow().settings().max_control_line);
@@ -194,7 +194,7 @@ pub(super) fn open_upgraded(
     let conn = match mqtt {
         None => local.broker.connect_by(Some(Box::new(websocket_origin)), endpoint, Box::new(sink)),
         Some(terms) => {
-            let origin = MqttOrigin { terms, websocket: Some(websocket_origin) };
+            let origin = MqttOrigin::new(terms, Some(websocket_origin));
             local.broker.connect_mqtt(origin, endpoint, Box::new(sink))
         }
     };

@@ -82,7 +82,7 @@ pub(super) async fn shake(
         trusted,
         budget,
         listener_info: Arc::clone(&site.listener_info),
-        mqtt: site.mqtt.filter(|_| upgrade.target == UpgradeTarget::Mqtt),
+        mqtt: site.mqtt.clone().filter(|_| upgrade.target == UpgradeTarget::Mqtt),
         upgrade,
     })
 }

@@ -3,16 +3,21 @@
 //!
 //! Where nats-server is here, it is told the same and has to say the same.
 
+mod connections5;
 mod deliveries;
 mod hostile;
 mod lives;
 mod login;
+mod messages5;
 mod packets;
 mod peer;
+mod peer5;
 mod retained;
 mod sessions;
 mod stored;
+mod subscriptions5;
 mod transports;
+mod versions;
 
 use crate::process::{Server, Setup};
 use crate::routes::free_port;

@@ -1,11 +1,14 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
+use super::nats_side::NatsSide;
+use super::publish::PublishFate;
+use super::will::StoredWill;
 use super::{MqttStage, Session};
 use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
 use crate::session::{OpOutcome, SessionState, SessionStatus};
-use crate::shard::Shard;
-use myelin_mqtt::packet::{ConnectPacket, ReasonCode, Will};
+use crate::shard::{MqttPublish, Shard};
+use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, Qos, ReasonCode, Will};
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
@@ -45,11 +48,19 @@ impl Session {
         };
         self.conn.update_details(|details| details.mqtt_client = Some(client_id.clone()));
         self.describe_client();
+        let terms = match packet.level {
+            ProtocolLevel::V3 => Ok(()),
+            ProtocolLevel::V5 => self.take_terms(packet),
+        };
         let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
         mqtt.stage = MqttStage::Connecting;
         (mqtt.client_id, mqtt.keep_alive, mqtt.is_clean) = (client_id, keep_alive, packet.clean);
-        mqtt.will = packet.will.map(|will| Box::new(will.into()));
-        self.check_credentials(shard, now)
+        mqtt.will =
+            packet.will.map(|will| Box::new(StoredWill::new(will, NatsSide::of_will(will.properties))));
+        match terms {
+            Ok(()) => self.check_credentials(shard, now),
+            Err(reason) => self.dismiss(reason, reason.text()),
+        }
     }
 
     /// The rest of CONNECT, once the client is who it says.
@@ -76,13 +87,17 @@ impl Session {
             self.broker.log_for(LogLevel::Warn, &self.conn, line);
             other.close(CloseReason::DuplicateClientId);
         }
+        if self.speaks_5() {
+            return self.welcome(shard);
+        }
         self.open_stored(shard, is_clean, now)
     }
 
     /// Tells a client that speaks MQTT that it is not let in; `false` when it speaks NATS.
     pub(in crate::session) fn deny_mqtt(&self, shard: &mut Shard) -> bool {
         let Some(mqtt) = &self.mqtt else { return false };
-        if mqtt.stage == MqttStage::Connecting {
+        // One of MQTT 5 is told at the end of the connection.
+        if mqtt.stage == MqttStage::Connecting && mqtt.five.is_none() {
             self.acknowledge_connect(shard, ReasonCode::NotAuthorized, false);
         }
         true
@@ -107,13 +122,17 @@ impl Session {
         }
         SessionStatus::Close(match self.mqtt.as_deref().map(|mqtt| mqtt.stage) {
             Some(MqttStage::Jailed(_)) => CloseReason::DuplicateClientId,
-            _ => CloseReason::ReadError,
+            _ => {
+                self.part_with(ReasonCode::KeepAliveTimeout);
+                CloseReason::ReadError
+            }
         })
     }
 
     /// Gives the client id free, and publishes the will of a client that did not say goodbye. That
     /// of one whose place another has taken is thrown away.
     pub(in crate::session) fn end_mqtt(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
+        self.part(shard, reason);
         let (SessionState::Ready(ready), Some(mqtt)) = (&self.state, &mut self.mqtt) else { return };
         let is_connected = mqtt.stage == MqttStage::Connected;
         if !is_connected && mqtt.stage != MqttStage::Opening {
@@ -123,9 +142,13 @@ impl Session {
         let is_replaced = reason == CloseReason::DuplicateClientId;
         if let Some(will) = mqtt.will.take().filter(|_| is_connected && !is_replaced) {
             self.begin_batch();
-            if self.publish_topic(shard, &will.topic, will.qos, &will.payload, now) {
-                let message = (&*will.topic, &*will.payload);
-                self.store_will(shard, message, (will.qos, will.is_retained), now);
+            let StoredWill { topic, payload, qos, is_retained, nats } = &*will;
+            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+            // Nothing of MQTT 5 is stored.
+            let marked = if self.speaks_5() { Qos::AtMostOnce } else { *qos };
+            let message = MqttPublish { topic, qos: marked, payload, reply, lines };
+            if self.publish_message(shard, message, now) != PublishFate::Refused {
+                self.store_will(shard, (topic, payload), (*qos, *is_retained), now);
             }
         }
         self.end_stored(shard, reason, now);

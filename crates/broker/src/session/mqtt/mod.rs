@@ -1,14 +1,24 @@
-//! Sessions of clients that speak MQTT 3.1.1: the packets of MQTT in place of the operations of
-//! NATS, under everything that a session has beside its protocol.
+//! Sessions of clients that speak MQTT 3.1.1 and 5: the packets of MQTT in place of the operations
+//! of NATS, under everything that a session has beside its protocol.
 //!
 //! A session that speaks MQTT is a [`Session`] with an [`MqttSession`]: identity, account,
 //! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
 //! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
-//! (`subscribe.rs`), and what is stored of all that (`stored/`). What clients receive is made by
-//! `shard/mqtt.rs`, but for what is stored for one session.
+//! (`subscribe.rs`), what is stored of all that (`stored/`), and the parts that only MQTT 5 has
+//! (`five.rs`, `publish5.rs`, `nats_side.rs`, `options5.rs`, `state5.rs`). What clients receive is
+//! made by `shard/{mqtt,mqtt5}.rs`, but for what is stored for one session.
+//!
+//! Nothing is stored of MQTT 5: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are
+//! acknowledged once they are routed. A PUBLISH of QoS 2 that comes twice is routed once, for as
+//! long as the connection lasts.
 
 mod connect;
+mod five;
+mod nats_side;
+mod options5;
 mod publish;
+mod publish5;
+mod state5;
 mod stored;
 mod subscribe;
 mod will;
@@ -22,6 +32,7 @@ use myelin_mqtt::packet::{
     ProtocolLevel, ReasonCode, Refusal, ServerPacket,
 };
 use myelin_wire::error::CloseReason;
+use state5::Mqtt5Session;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 use stored::state::StoredSession;
@@ -29,6 +40,9 @@ use will::StoredWill;
 
 /// Bytes that a packet may have beside the largest payload: header, topic and number.
 const PACKET_OVERHEAD: u32 = 5 + 2 + 65_535 + 2;
+
+/// The longest packet that there is, in bytes.
+const MAX_PACKET: u32 = 5 + 0x0fff_ffff;
 
 /// Longest CONNECT, beside the longest control line. Safer than the reference, which takes one of
 /// the size of the largest payload from whoever it may be.
@@ -47,6 +61,8 @@ pub(super) struct MqttSession {
     will: Option<Box<StoredWill>>,
     /// The half for which JetStream is asked, once the client's identity is known.
     stored: Option<Box<StoredSession>>,
+    /// State of a client of MQTT 5.
+    five: Option<Box<Mqtt5Session>>,
 }
 
 /// Stage of a connection that speaks MQTT.
@@ -68,7 +84,7 @@ enum MqttStage {
 impl MqttSession {
     /// Version that the client speaks, once it is known.
     fn level(&self) -> Option<ProtocolLevel> {
-        (self.stage == MqttStage::Connected).then_some(ProtocolLevel::V3)
+        (self.stage == MqttStage::Connected).then(|| state5::level(self.five.as_deref()))
     }
 }
 
@@ -116,12 +132,13 @@ impl Session {
     fn packet_limits(&self, shard: &Shard) -> PacketLimits {
         let settings = shard.settings();
         let max_payload = self.limits.max_payload.unwrap_or(settings.max_payload);
-        let refuses_qos_2 = self.conn.mqtt().is_some_and(|mqtt| mqtt.terms.refuses_qos_2);
+        let terms = self.conn.mqtt().map(|mqtt| &mqtt.terms);
+        let refuses_qos_2 = terms.is_some_and(|terms| terms.refuses_qos_2);
         let control_line = u32::try_from(settings.max_control_line).unwrap_or(u32::MAX);
         PacketLimits {
             max_connect: MAX_CONNECT.saturating_add(control_line),
             max_packet: Some(max_payload.saturating_add(PACKET_OVERHEAD)),
-            accepts_5: false,
+            accepts_5: terms.is_some_and(|terms| terms.accepts_5),
             accepts_qos2: !refuses_qos_2,
         }
     }
@@ -135,6 +152,7 @@ impl Session {
             ClientPacket::Unsubscribe(unsubscribe) => {
                 return self.unsubscribe_packet(shard, &unsubscribe, now);
             }
+            ClientPacket::PubRel(release) if self.speaks_5() => self.release5(shard, release.packet_id),
             ClientPacket::PubRel(release) => self.release(shard, release.packet_id, now),
             ClientPacket::PubAck(ack) => self.puback(shard, ack.packet_id, now),
             ClientPacket::PubRec(ack) => self.pubrec(shard, ack.packet_id, now),
@@ -143,15 +161,17 @@ impl Session {
                 self.log_packet("PINGREQ");
                 self.answer(shard, &ServerPacket::PingResp, "PINGRESP");
             }
-            ClientPacket::Disconnect(_) => {
+            ClientPacket::Disconnect(leave) => {
                 self.log_packet("DISCONNECT");
-                if let Some(mqtt) = &mut self.mqtt {
+                if let Some(mqtt) = &mut self.mqtt
+                    && mqtt.five.as_mut().is_none_or(|five| five.leave(&leave))
+                {
                     mqtt.will = None;
                 }
                 return OpOutcome::Close(CloseReason::ClientClosed);
             }
             // Not a packet of version 3.1.1.
-            ClientPacket::Auth(_) => return OpOutcome::Close(CloseReason::ProtocolViolation),
+            ClientPacket::Auth(_) => return self.auth_packet(),
         }
         OpOutcome::Continue
     }
@@ -160,7 +180,7 @@ impl Session {
     fn answer(&self, shard: &mut Shard, packet: &ServerPacket<'_>, line: impl Display) {
         self.log_sent(line);
         let mut bytes = Vec::with_capacity(8);
-        packet.encode(ProtocolLevel::V3, &mut bytes);
+        packet.encode(state5::level(self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref())), &mut bytes);
         shard.stage_line(&self.conn, &bytes);
     }
 
@@ -171,9 +191,13 @@ impl Session {
             let mut bytes = Vec::new();
             malformed.refusal.encode(&mut bytes);
             shard.stage_line(&self.conn, &bytes);
+            self.has_parted();
         }
-        if let Refusal::ReturnCode(code) = malformed.refusal {
-            self.log_sent(format_args!("CONNACK sp=false rc={code}"));
+        match malformed.refusal {
+            Refusal::None => {}
+            Refusal::ReturnCode(code) => self.log_sent(format_args!("CONNACK sp=false rc={code}")),
+            Refusal::ConnAck(reason) => self.log_sent(format_args!("CONNACK sp=false rc={}", reason as u8)),
+            Refusal::Disconnect(reason) => self.log_sent(format_args!("DISCONNECT rc={}", reason as u8)),
         }
         if let PacketFault::TooLong(size, _) = malformed.fault {
             let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);

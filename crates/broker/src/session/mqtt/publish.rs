@@ -5,10 +5,20 @@ use crate::log::Level as LogLevel;
 use crate::mqtt_message::message_len;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
-use crate::shard::{Published, Publisher, Shard, Source};
+use crate::shard::{MqttPublish, Published, Publisher, Shard, Source};
 use myelin_mqtt::packet::{PublishPacket, Qos};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use std::time::Instant;
+
+/// Fate of a message that was to be published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PublishFate {
+    Delivered,
+    /// Nobody listens.
+    Unheard,
+    /// The client may not publish it.
+    Refused,
+}
 
 impl Session {
     /// Budget: with a cached route no allocation, no lock, no system call.
@@ -21,11 +31,11 @@ impl Session {
         if self.logs_protocol {
             self.log_publish_packet(packet);
         }
+        if self.speaks_5() {
+            return self.publish5_packet(shard, packet, now);
+        }
         let qos = packet.exchange.qos();
-        let size = message_len(packet.payload);
-        let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
-        if size > max as usize {
-            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+        if !self.takes_size(shard, message_len(packet.payload)) {
             return OpOutcome::Close(CloseReason::MaximumPayload);
         }
         self.batch.0 += 1;
@@ -38,8 +48,19 @@ impl Session {
         OpOutcome::Continue
     }
 
-    /// Publishes a message to a topic for those who listen now. Answers whether that is allowed.
-    /// Compat: whoever may not is not told.
+    /// Whether a message of so many bytes is small enough.
+    #[inline]
+    pub(super) fn takes_size(&self, shard: &Shard, size: usize) -> bool {
+        let max = self.limits.max_payload.unwrap_or(shard.settings().max_payload);
+        let is_small = size <= max as usize;
+        if !is_small {
+            self.log(LogLevel::Error, format_args!("maximum payload exceeded: {size} vs {max}"));
+        }
+        is_small
+    }
+
+    /// Publishes a message of MQTT 3.1.1 to a topic for those who listen now. Answers whether that
+    /// is allowed. Compat: whoever may not is not told.
     pub(super) fn publish_topic(
         &mut self,
         shard: &mut Shard,
@@ -48,7 +69,18 @@ impl Session {
         payload: &[u8],
         now: Instant,
     ) -> bool {
-        let SessionState::Ready(ready) = &self.state else { return false };
+        let message = MqttPublish { topic, qos, payload, reply: &[], lines: &[] };
+        self.publish_message(shard, message, now) != PublishFate::Refused
+    }
+
+    /// Publishes a message for those who listen now.
+    pub(super) fn publish_message(
+        &mut self,
+        shard: &mut Shard,
+        message: MqttPublish<'_>,
+        now: Instant,
+    ) -> PublishFate {
+        let SessionState::Ready(ready) = &self.state else { return PublishFate::Refused };
         let from = Publisher {
             conn: &self.conn,
             account: &ready.account,
@@ -64,16 +96,21 @@ impl Session {
             trace: None,
             source: Source::Here,
         };
-        match shard.publish_mqtt(from, topic, qos, payload) {
-            Ok(Published::Done { stalled, .. }) => {
+        match shard.publish_mqtt(from, message) {
+            Ok(Published::Done { stalled, delivered }) => {
                 self.stalled |= stalled;
-                return true;
+                if delivered { PublishFate::Delivered } else { PublishFate::Unheard }
             }
-            Ok(Published::Refused(text)) => self.refuse_topic(&text),
+            Ok(Published::Refused(text)) => {
+                self.refuse_topic(&text);
+                PublishFate::Refused
+            }
             // A topic that has no subject does not come so far.
-            Err(fault) => self.log(LogLevel::Error, format_args!("{fault}")),
+            Err(fault) => {
+                self.log(LogLevel::Error, format_args!("{fault}"));
+                PublishFate::Refused
+            }
         }
-        false
     }
 
     #[cold]

@@ -1,10 +1,12 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
+use super::options5::{WantedSub, reason_of};
 use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
+use crate::mqtt5_client::Wishes;
 use crate::session::SessionState;
 use crate::shard::Shard;
-use myelin_mqtt::packet::{PacketId, Qos, SubscribePacket, UnsubscribePacket};
+use myelin_mqtt::packet::{PacketId, Qos, ReasonCode, SubscribePacket, UnsubscribePacket};
 use myelin_mqtt::records::LEVEL_ABOVE_SUFFIX;
 use myelin_mqtt::streams::is_internal;
 use myelin_mqtt::topic;
@@ -26,12 +28,15 @@ impl Session {
             let filters = packet.filters.iter().map(|(filter, options)| (filter, Some(options.max_qos)));
             self.log_filters("SUBSCRIBE", filters, id);
         }
+        if self.speaks_5() {
+            return self.subscribe5(shard, packet, now);
+        }
         let (mut codes, mut granted) = (Vec::new(), Vec::new());
         for (filter, options) in packet.filters.iter() {
             let mut subject = Vec::new();
             let is_valid = self.subject_of(filter, &mut subject);
             let pattern = String::from_utf8(subject).unwrap_or_default();
-            let is_granted = is_valid && self.listen(shard, pattern.as_bytes(), now);
+            let is_granted = is_valid && self.listen_to(shard, pattern.as_bytes(), now);
             let qos = options.max_qos.min(self.most_qos());
             codes.push(if is_granted { qos as u8 } else { FAILURE });
             if is_granted {
@@ -60,7 +65,7 @@ impl Session {
     }
 
     /// Appends the subject of a filter. False: it has none.
-    fn subject_of(&self, filter: &str, out: &mut Vec<u8>) -> bool {
+    pub(super) fn subject_of(&self, filter: &str, out: &mut Vec<u8>) -> bool {
         let made = topic::filter_to_subject(filter, out);
         if let Err(fault) = made {
             let filter = Quoted(filter.as_bytes());
@@ -69,31 +74,54 @@ impl Session {
         made.is_ok()
     }
 
-    /// Subscribes to a pattern, and to the level above it where it ends with `#`. Answers whether
-    /// that is allowed.
-    pub(super) fn listen(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
-        if is_internal(pattern) {
-            return false;
-        }
-        let had_it = self.conn.subscription(pattern).is_some();
-        if !self.listen_once(shard, pattern, pattern, now) {
-            return false;
-        }
-        let Some(above) = topic::level_above(pattern) else { return true };
-        let is_allowed =
-            self.listen_once(shard, above, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat(), now);
-        if !is_allowed && !had_it {
-            self.forget(shard, pattern);
-        }
-        is_allowed
+    /// Subscribes as a client of MQTT 3.1.1 does. Answers whether that is allowed.
+    pub(super) fn listen_to(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
+        self.listen(shard, WantedSub::plain(pattern), now).is_ok()
     }
 
-    fn listen_once(&self, shard: &mut Shard, pattern: &[u8], sid: &[u8], now: Instant) -> bool {
-        let added = self.add_subscription(shard, pattern, None, sid, now);
+    /// Subscribes to a pattern, and to the level above it where it ends with `#`.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    pub(super) fn listen(
+        &self,
+        shard: &mut Shard,
+        wanted: WantedSub<'_>,
+        now: Instant,
+    ) -> Result<(), ReasonCode> {
+        let WantedSub { pattern, sid, .. } = wanted;
+        if is_internal(pattern) {
+            return Err(ReasonCode::NotAuthorized);
+        }
+        let had_it = self.conn.subscription(sid).is_some();
+        self.listen_once(shard, wanted, now)?;
+        let Some(above) = topic::level_above(pattern) else { return Ok(()) };
+        let above =
+            WantedSub { pattern: above, sid: &sid_above(sid, above, wanted.queue.is_some()), ..wanted };
+        let listens = self.listen_once(shard, above, now);
+        if listens.is_err() && !had_it {
+            self.forget(shard, sid);
+        }
+        listens
+    }
+
+    fn listen_once(&self, shard: &mut Shard, wanted: WantedSub<'_>, now: Instant) -> Result<(), ReasonCode> {
+        let WantedSub { pattern, queue, sid, wishes } = wanted;
+        let before = self.conn.subscription(sid);
+        let are_new = self.set_wishes(sid, wishes);
+        let added = self.add_subscription(shard, pattern, queue, sid, now);
         if let Err(text) = &added {
             self.refuse_subscription(shard, text, sid, now);
+            if before.is_none() {
+                self.set_wishes(sid, Wishes::default());
+            }
+            return Err(reason_of(text));
         }
-        added.is_ok()
+        // Routes know the wishes as they were.
+        if let (Some(sub), SessionState::Ready(ready)) = (before.filter(|_| are_new), &self.state) {
+            ready.account.touch(&sub);
+        }
+        Ok(())
     }
 
     pub(super) fn unsubscribe_packet(
@@ -106,34 +134,46 @@ impl Session {
         if self.logs_protocol {
             self.log_filters("UNSUBSCRIBE", packet.filters.iter().map(|filter| (filter, None)), id);
         }
+        if self.speaks_5() {
+            return self.unsubscribe5(shard, packet);
+        }
         let mut patterns = Vec::new();
         for filter in packet.filters.iter() {
             let mut subject = Vec::new();
             if self.subject_of(filter, &mut subject) {
-                self.forget_filter(shard, &subject);
+                self.forget_filter(shard, WantedSub::plain(&subject));
                 patterns.extend(String::from_utf8(subject));
             }
         }
         OpOutcome::of(self.store_unsubscriptions(shard, id, &patterns, now))
     }
 
-    /// Ends a subscription, and that to the level above it.
-    pub(super) fn forget_filter(&self, shard: &mut Shard, pattern: &[u8]) {
-        self.forget(shard, pattern);
+    /// Ends a subscription, and that to the level above it; `false` if there was none.
+    pub(super) fn forget_filter(&self, shard: &mut Shard, wanted: WantedSub<'_>) -> bool {
+        let WantedSub { pattern, sid, queue, .. } = wanted;
+        let was_there = self.forget(shard, sid);
         if let Some(above) = topic::level_above(pattern) {
-            self.forget(shard, &[above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
+            self.forget(shard, &sid_above(sid, above, queue.is_some()));
         }
+        was_there
     }
 
-    /// Ends a subscription, if there is one of that name.
-    fn forget(&self, shard: &mut Shard, sid: &[u8]) {
-        let SessionState::Ready(ready) = &self.state else { return };
-        if let Some(sub) = self.conn.subscription(sid) {
-            shard.apply_counts();
-            ready.account.end(&sub, Some(shard));
-            if self.logs_protocol {
-                self.broker.log_delsub(&sub);
-            }
+    /// Ends a subscription; `false` if there is none of that name.
+    fn forget(&self, shard: &mut Shard, sid: &[u8]) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
+        let Some(sub) = self.conn.subscription(sid) else { return false };
+        shard.apply_counts();
+        ready.account.end(&sub, Some(shard));
+        self.set_wishes(sid, Wishes::default());
+        if self.logs_protocol {
+            self.broker.log_delsub(&sub);
         }
+        true
     }
+}
+
+/// Name of the subscription to the level above that of `sid`. Compat: nats-server names it by its
+/// subject.
+fn sid_above(sid: &[u8], above: &[u8], is_shared: bool) -> Vec<u8> {
+    [if is_shared { sid } else { above }, LEVEL_ABOVE_SUFFIX.as_bytes()].concat()
 }

@@ -1,5 +1,6 @@
 //! A will, from CONNECT to the end of the connection.
 
+use super::nats_side::NatsSide;
 use myelin_mqtt::packet::{Qos, Will};
 
 /// A will that is kept for the end.
@@ -8,15 +9,16 @@ pub(super) struct StoredWill {
     pub(super) payload: Box<[u8]>,
     pub(super) qos: Qos,
     pub(super) is_retained: bool,
+    /// Properties, as NATS has them.
+    ///
+    /// No delay is among them: a session of MQTT 5 ends with its connection, and a will comes at
+    /// the end of the session at the latest.
+    pub(super) nats: NatsSide,
 }
 
-impl From<Will<'_>> for StoredWill {
-    fn from(will: Will<'_>) -> Self {
-        Self {
-            topic: will.topic.into(),
-            payload: will.payload.into(),
-            qos: will.qos,
-            is_retained: will.retain,
-        }
+impl StoredWill {
+    pub(super) fn new(will: Will<'_>, nats: NatsSide) -> Self {
+        let (topic, payload) = (will.topic.into(), will.payload.into());
+        Self { topic, payload, qos: will.qos, is_retained: will.retain, nats }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Cold. A message that is only traced goes the same way and reaches nobody.
 
-use super::super::mqtt_targets::MqttTargets;
+use super::super::mqtt_targets::{MqttForm, MqttTargets};
 use super::super::remote::Passed;
 use super::{ClientTarget, Fanout, PubMessage, Published, Publisher, Route, RouteTarget};
 use crate::account::Account;
@@ -115,6 +115,12 @@ impl Fanout<'_> {
         for sub in &targets.subs {
             self.trace_subscription(trace, route, sub, false, |fanout| {
                 let conn = sub.conn();
+                if !matches!(targets.form, MqttForm::Three) {
+                    return match fanout.from.logs_protocol {
+                        true => fanout.mqtt5_alone::<true>(targets, sub),
+                        false => fanout.mqtt5_alone::<false>(targets, sub),
+                    };
+                }
                 let staged =
                     fanout.with_mqtt_frame(targets, |fanout, frame| match fanout.from.logs_protocol {
                         true => fanout.stage_publish::<true>(conn, frame),
@@ -189,7 +195,10 @@ impl Fanout<'_> {
         for delivery in group[start..].iter().chain(&group[..start]) {
             let head = self.head_of(&delivery.sub, route.head(delivery));
             // What is not counted when the route is settled is counted here.
-            let stage = |fanout: &mut Self| fanout.stage_traced(&delivery.sub, &head);
+            let stage = |fanout: &mut Self| match delivery.sub.conn().mqtt() {
+                None => fanout.stage_traced(&delivery.sub, &head),
+                Some(_) => fanout.mqtt5_member::<false>(route.subject(), &delivery.sub),
+            };
             if self.trace_subscription(trace, route, &delivery.sub, true, stage) {
                 if !trace.is_only() && !delivery.careful {
                     delivery.sub.count(1);
@@ -252,7 +261,9 @@ impl Fanout<'_> {
             record(None);
             return true;
         }
-        let is_careful = super::super::route::is_careful(sub);
+        // Messages to plain subscriptions of MQTT clients are counted when the route is settled.
+        let is_mqtt = !is_counted_here && sub.conn().mqtt().is_some();
+        let is_careful = !is_mqtt && super::super::route::is_careful(sub);
         if is_careful && !self.admit(sub) {
             record(Some(Withheld::Exhausted));
             return false;

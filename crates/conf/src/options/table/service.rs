@@ -120,6 +120,18 @@ pub(super) static MQTT: BlockTable = BlockTable {
             "false",
             "Subscribe with QoS 1 instead of 2.",
         ),
+        OptionEntry::new(
+            &["protocols"],
+            "`[3]` or `[3, 5]`",
+            "[3, 5]",
+            "Versions of MQTT. Without 5 it is refused as by nats-server.",
+        ),
+        OptionEntry::new(
+            &["server_reference"],
+            "text",
+            "",
+            "Other servers, for clients of MQTT 5 in lame duck mode: `host:port`, blanks between them.",
+        ),
     ],
 };
 

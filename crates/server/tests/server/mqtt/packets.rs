@@ -72,7 +72,6 @@ fn strangers() -> Vec<Case> {
         silent("version 3.1", connect_of("MQIsdp", 3, 2, "c", &[])),
         silent("another protocol", connect_of("MQTX", 4, 2, "c", &[])),
         told("level 3", connect_of("MQTT", 3, 2, "c", &[]), 1),
-        told("level 5", connect_of("MQTT", 5, 2, "c", &[]), 1),
         silent("reserved flag", flagged(3, &[])),
         told("no id, not clean", connect_of("MQTT", 4, 0, "", &[]), 2),
         told("dot in the id", connect("a.b"), 2),

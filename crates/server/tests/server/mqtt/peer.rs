@@ -68,6 +68,8 @@ impl Delivered {
 pub(super) struct Peer<S = TcpStream> {
     stream: S,
     unread: Vec<u8>,
+    /// Version of its last CONNECT.
+    level: ProtocolLevel,
 }
 
 impl Peer {
@@ -102,11 +104,16 @@ impl Peer {
 
 impl<S: Read + Write> Peer<S> {
     pub(super) fn over(stream: S) -> Self {
-        Self { stream, unread: Vec::new() }
+        Self { stream, unread: Vec::new(), level: ProtocolLevel::V3 }
+    }
+
+    pub(super) fn set_level(&mut self, level: ProtocolLevel) {
+        self.level = level;
     }
 
     /// Sends CONNECT; what the server says to it, nothing if it closes the connection.
     pub(super) fn greet(&mut self, connect: &ConnectPacket<'_>) -> Option<ReasonCode> {
+        self.set_level(connect.level);
         self.send(&ClientPacket::Connect(*connect));
         self.with_packet(|packet| match packet {
             ServerPacket::ConnAck(ack) => ack.reason,
@@ -121,7 +128,7 @@ impl<S: Read + Write> Peer<S> {
 
     pub(super) fn send(&mut self, packet: &ClientPacket<'_>) {
         let mut bytes = Vec::new();
-        packet.encode(ProtocolLevel::V3, &mut bytes);
+        packet.encode(self.level, &mut bytes);
         self.send_bytes(&bytes);
     }
 
@@ -162,8 +169,7 @@ impl<S: Read + Write> Peer<S> {
     pub(super) fn with_packet<R>(&mut self, look: impl FnOnce(ServerPacket<'_>) -> R) -> Option<R> {
         loop {
             if let Decoded::Packet(packet, len) =
-                decode_from_server(&self.unread, ProtocolLevel::V3, u32::MAX)
-                    .expect("a packet of version 3.1.1")
+                decode_from_server(&self.unread, self.level, u32::MAX).expect("a packet of that version")
             {
                 let seen = look(packet);
                 self.unread.drain(..len);
@@ -194,6 +200,7 @@ impl<S: Read + Write> Peer<S> {
 
     /// Sends CONNECT, which is welcome: whether the session was there.
     pub(super) fn resume(&mut self, connect: &ConnectPacket<'_>) -> bool {
+        self.set_level(connect.level);
         self.send(&ClientPacket::Connect(*connect));
         let ack = self.with_packet(|packet| match packet {
             ServerPacket::ConnAck(ack) => (ack.reason, ack.session_present),

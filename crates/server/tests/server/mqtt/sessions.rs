@@ -211,12 +211,15 @@ fn subscriptions_come_and_go() {
         peer.publish_1("x/b", "1");
         peer.publish_1("late", "2");
         peer.publish_1("a/x", "3");
-        let mut take = |wanted: &str| {
-            let (text, number) = sub.came();
-            assert_eq!(text, format!("PUBLISH {wanted} q1"));
-            sub.puback(number);
-        };
-        ["x/b 1", "late 2", "a/x 3"].into_iter().for_each(&mut take);
+        let mut came: Vec<_> = (0..3).map(|_| sub.came()).collect();
+        came.iter().for_each(|(_, number)| sub.puback(*number));
+        let mut wanted = ["PUBLISH x/b 1 q1", "PUBLISH late 2 q1", "PUBLISH a/x 3 q1"];
+        if server.is_reference {
+            // It has an order for each subscription.
+            came.sort();
+            wanted.sort_unstable();
+        }
+        assert_eq!(came.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>(), wanted);
         sub.unsubscribe(&["+/b"]);
         peer.publish_1("x/b", "4");
         peer.publish_1("a/x", "5");

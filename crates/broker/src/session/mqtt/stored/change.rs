@@ -7,6 +7,7 @@ use super::state::{Change, ChangeAck, ChangeStep, Matter, Step};
 use crate::log::Level as LogLevel;
 use crate::session::Session;
 use crate::session::mqtt::MqttStage;
+use crate::session::mqtt::options5::WantedSub;
 use crate::session::mqtt::subscribe::FAILURE;
 use crate::shard::Shard;
 use myelin_mqtt::cover::cover;
@@ -175,7 +176,9 @@ impl Session {
             stored.record.since.remove(pattern);
         }
         self.log(LogLevel::Error, format_args!("MQTT storage: {} ({})", fault.description, fault.err_code));
-        refused.iter().for_each(|(pattern, _)| self.forget_filter(shard, pattern.as_bytes()));
+        for (pattern, _) in &refused {
+            self.forget_filter(shard, WantedSub::plain(pattern.as_bytes()));
+        }
         true
     }
 

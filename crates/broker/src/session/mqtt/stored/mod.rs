@@ -209,17 +209,26 @@ impl Session {
     }
 
     /// Ends the stored half: what is in flight is delivered to whoever comes next, and of a clean
-    /// session nothing stays. What another connection has taken over is that one's.
+    /// session nothing stays. What another connection has taken over is that one's, unless it
+    /// speaks MQTT 5 and takes nothing up.
     pub(super) fn end_stored(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
         self.unbind_stored();
         self.give_back_in_flight(shard, now);
         let Some(stored) = self.stored() else { return };
-        if stored.record.clean && reason != CloseReason::DuplicateClientId {
+        let is_taken_up = reason == CloseReason::DuplicateClientId && !self.is_followed_by_5();
+        if stored.record.clean && !is_taken_up {
             self.forget_record(shard, now);
         }
         let cid = self.conn.cid();
         let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
         self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
+    }
+
+    /// Whether the client id is now a connection's that speaks MQTT 5.
+    fn is_followed_by_5(&self) -> bool {
+        let (SessionState::Ready(ready), Some(mqtt)) = (&self.state, &self.mqtt) else { return false };
+        let owner = self.broker.registry.mqtt_clients.owner(ready.account.name(), &mqtt.client_id);
+        owner.is_some_and(|owner| owner.mqtt5().is_some())
     }
 
     fn unbind_stored(&mut self) {

@@ -135,7 +135,7 @@ impl Session {
         stored.record.cons.extend(reader);
         (stored.record.pubrel, stored.record.since) = (before.pubrel, before.since);
         for (pattern, qos) in before.subs {
-            let is_allowed = Qos::new(qos).is_some() && self.listen(shard, pattern.as_bytes(), now);
+            let is_allowed = Qos::new(qos).is_some() && self.listen_to(shard, pattern.as_bytes(), now);
             if is_allowed && let Some(stored) = self.stored_mut() {
                 stored.record.subs.insert(pattern.clone(), qos);
                 self.leave_stored(pattern.as_bytes(), qos > 0);

@@ -1,0 +1,229 @@
+//! Deliveries to clients that speak MQTT 5: headers are properties, and the reply subject is the
+//! response topic.
+//!
+//! Budget per message: its properties are made once for all receivers, with an allocation if it has
+//! headers or a reply subject; receivers that get equal bytes form a cohort, as those of version
+//! 3.1.1 do. For each of the others its aliases are asked for (a lock) and a header is written.
+
+use super::fanout::Fanout;
+use super::mqtt::{MqttFrame, shared_payload};
+use super::mqtt_targets::{MqttForm, MqttTargets, Receiver5, is_reserved, seen_subject};
+use crate::conn::Conn;
+use crate::mqtt5_client::{AliasUse, Mqtt5Client};
+use crate::subscription::Subscription;
+use bytes::Bytes;
+use myelin_mqtt::headers;
+use myelin_mqtt::packet::{Exchange, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader};
+use myelin_mqtt::sparkplug::{self, Lifecycle};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+/// Bytes that a header has beside topic and properties: first byte, lengths.
+const FRAMING: usize = 16;
+
+/// Parts of a message that all its receivers of MQTT 5 get.
+struct Message5<'a> {
+    subject: &'a [u8],
+    payload: &'a [u8],
+    shared_payload: Option<&'a Bytes>,
+    is_retained: bool,
+    properties: &'a PropertyBuf,
+}
+
+impl Message5<'_> {
+    /// Writes the header of a packet. `None`: no packet can hold the message.
+    fn write(&self, subject: &[u8], properties: Properties<'_>, head: &mut Vec<u8>) -> Option<usize> {
+        let exchange = Exchange::AtMostOnce;
+        let payload = self.payload.len();
+        let header = PublishHeader::new(ProtocolLevel::V5, exchange, subject, properties, payload)?;
+        let header = if self.is_retained { header.retain() } else { header };
+        head.clear();
+        header.write(head);
+        Some(header.packet_len())
+    }
+
+    fn frame<'f>(&'f self, head: &'f [u8]) -> MqttFrame<'f> {
+        let (payload, shared_payload, subject) = (self.payload, self.shared_payload, self.subject);
+        MqttFrame { head, payload, shared_payload, subject, is_retained: self.is_retained }
+    }
+}
+
+impl Fanout<'_> {
+    #[inline(never)]
+    pub(super) fn mqtt5<const LOGGED: bool>(&mut self, targets: &MqttTargets) {
+        let name = (&*targets.subject, targets.lifecycle);
+        let staged = self.with_message5(name, |fanout, message| match &targets.form {
+            MqttForm::Each(receivers) => {
+                for receiver in receivers {
+                    if !fanout.receiver5::<LOGGED>(receiver, message) {
+                        receiver.subs.iter().for_each(|sub| sub.uncount());
+                    }
+                }
+            }
+            MqttForm::Three | MqttForm::Five => fanout.alike5::<LOGGED>(targets, message),
+        });
+        if staged.is_none() {
+            targets.subs.iter().for_each(|sub| sub.uncount());
+        }
+    }
+
+    /// One member of a queue group; `false` when it does not get the message.
+    pub(super) fn mqtt5_member<const LOGGED: bool>(
+        &mut self,
+        subject: &[u8],
+        sub: &Arc<Subscription>,
+    ) -> bool {
+        let subject = seen_subject(sub, subject);
+        if is_reserved(sub.original(), &subject) {
+            return false;
+        }
+        let receiver = Receiver5::of(smallvec![Arc::clone(sub)]);
+        let name = (&*subject, Lifecycle::of_subject(&subject));
+        self.with_message5(name, |fanout, message| fanout.receiver5::<LOGGED>(&receiver, message))
+            == Some(true)
+    }
+
+    /// Stages the message for one subscription of `targets`, alone.
+    pub(super) fn mqtt5_alone<const LOGGED: bool>(
+        &mut self,
+        targets: &MqttTargets,
+        sub: &Arc<Subscription>,
+    ) -> bool {
+        let receiver = Receiver5::of(smallvec![Arc::clone(sub)]);
+        let name = (&*targets.subject, targets.lifecycle);
+        self.with_message5(name, |fanout, message| fanout.receiver5::<LOGGED>(&receiver, message))
+            == Some(true)
+    }
+
+    /// Makes what all receivers get. `None`: the message is not for them.
+    fn with_message5<R>(
+        &mut self,
+        (subject, lifecycle): (&[u8], Option<Lifecycle>),
+        stage: impl FnOnce(&mut Self, &Message5<'_>) -> R,
+    ) -> Option<R> {
+        if self.is_for_consumers() {
+            return None;
+        }
+        let message = self.message;
+        let (subject, lifecycle) = match message.to.is_empty() {
+            true => (subject, lifecycle),
+            false => (message.subject, Lifecycle::of_subject(message.subject)),
+        };
+        let (block, mut payload) = message.body.split_at(message.header_len);
+        let (mut dated, mut shared_tail) = (Vec::new(), self.shared_tail);
+        if lifecycle == Some(Lifecycle::Death) {
+            sparkplug::dated_death(payload, self.unix_ms(), &mut dated);
+            (payload, shared_tail) = (&dated, None);
+        }
+        let mut properties = PropertyBuf::default();
+        headers::read(block, message.reply, &mut properties);
+        let shared = shared_payload(shared_tail, payload.len());
+        let (shared_payload, is_retained) = (shared.as_ref(), lifecycle == Some(Lifecycle::Certificate));
+        let properties = &properties;
+        Some(stage(self, &Message5 { subject, payload, shared_payload, is_retained, properties }))
+    }
+
+    /// Receivers that get equal bytes.
+    fn alike5<const LOGGED: bool>(&mut self, targets: &MqttTargets, message: &Message5<'_>) {
+        let mut head = std::mem::take(self.head);
+        if message.write(message.subject, message.properties.properties(), &mut head).is_some() {
+            let frame = message.frame(&head);
+            self.share5::<LOGGED>(targets, frame);
+        } else {
+            targets.subs.iter().for_each(|sub| sub.uncount());
+        }
+        *self.head = head;
+    }
+
+    fn share5<const LOGGED: bool>(&mut self, targets: &MqttTargets, frame: MqttFrame<'_>) {
+        if !LOGGED
+            && let Some(cohort) = targets.cohort
+            && let Some(stalled) = self.staging.cohort_frame(cohort, frame.parts(), self.settings)
+        {
+            self.outcome.delivered = true;
+            self.outcome.stalled |= stalled;
+            return;
+        }
+        for sub in &targets.subs {
+            if self.is_withheld(sub) {
+                sub.uncount();
+            } else {
+                self.stage_publish::<LOGGED>(sub.conn(), frame);
+            }
+        }
+    }
+
+    /// One connection; `false` when it does not get the message.
+    fn receiver5<const LOGGED: bool>(&mut self, receiver: &Receiver5, message: &Message5<'_>) -> bool {
+        let conn = receiver.conn();
+        let Some(client) = conn.mqtt5() else { return false };
+        let is_own = receiver.no_local && Arc::ptr_eq(conn, self.from.conn);
+        if is_own || self.is_withheld(&receiver.subs[0]) {
+            return false;
+        }
+        if receiver.is_inbox {
+            return self.answer5::<LOGGED>((conn, client), message);
+        }
+        let mut properties = message.properties.clone();
+        for id in &receiver.ids {
+            // Every number of a subscription has a form.
+            let _ = properties.push(Property::SubscriptionId(*id));
+        }
+        self.stage5::<LOGGED>((conn, client), properties, message)
+    }
+
+    /// An answer to a request of the connection: on the response topic, with the data of the
+    /// request.
+    fn answer5<const LOGGED: bool>(
+        &mut self,
+        (conn, client): (&Arc<Conn>, &Mqtt5Client),
+        message: &Message5<'_>,
+    ) -> bool {
+        let Some(request) = client.requests.answered(message.subject) else { return false };
+        let mut properties = PropertyBuf::default();
+        // All of the message, but for data that a responder may have brought along.
+        for property in message.properties.properties().iter() {
+            let _ = !matches!(property, Property::CorrelationData(_)) && properties.push(property);
+        }
+        let _ = properties.push(Property::CorrelationData(&request.correlation));
+        if let Some(id) = client.wishes(&request.subject).id {
+            let _ = properties.push(Property::SubscriptionId(id));
+        }
+        let message = Message5 { subject: &request.subject, properties: message.properties, ..*message };
+        self.stage5::<LOGGED>((conn, client), properties, &message)
+    }
+
+    /// Stages a packet with these properties, with an alias for its topic if the client takes one.
+    fn stage5<const LOGGED: bool>(
+        &mut self,
+        (conn, client): (&Arc<Conn>, &Mqtt5Client),
+        mut properties: PropertyBuf,
+        message: &Message5<'_>,
+    ) -> bool {
+        let longest = message.subject.len() + properties.properties().raw().len() + FRAMING;
+        let is_near = !client.takes(longest + message.payload.len());
+        // Whoever may get none of its messages is told no alias.
+        let alias =
+            if is_near { AliasUse::None } else { client.alias(message.subject, self.staging.shard()) };
+        let subject = match alias {
+            AliasUse::None => message.subject,
+            AliasUse::Tell(number) => {
+                let _ = properties.push(Property::TopicAlias(number));
+                message.subject
+            }
+            AliasUse::Short(number) => {
+                let _ = properties.push(Property::TopicAlias(number));
+                &[]
+            }
+        };
+        let mut head = std::mem::take(self.head);
+        let packet_len = message.write(subject, properties.properties(), &mut head);
+        let is_staged = packet_len.is_some_and(|len| client.takes(len))
+            && self.stage_publish::<LOGGED>(conn, message.frame(&head));
+        *self.head = head;
+        if is_staged && matches!(alias, AliasUse::Tell(_)) {
+            client.told(message.subject);
+        }
+        is_staged
+    }
+}
