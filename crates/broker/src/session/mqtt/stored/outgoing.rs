@@ -23,7 +23,7 @@ const ACK: &[u8] = b"+ACK";
 const AGAIN: &[u8] = b"-NAK";
 const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
-/// ConsumerDelivery of a consumer, as its reply says.
+/// Delivery of a consumer, as its reply says.
 struct ConsumerDelivery {
     times: u64,
     sequence: u64,
