@@ -2,11 +2,11 @@
 //!
 //! | property | header |
 //! |---|---|
-//! | user property | one with its name and value, or [`USER`] where NATS has no such header |
+//! | user property | one with its name and value, or `Nmqtt-User` where NATS has no such header |
 //! | content type | `Content-Type` |
 //! | payload format 1 | `Nmqtt-Payload-Format: 1` |
 //! | message expiry | `Nmqtt-Expiry`, in seconds; read from `Nats-TTL`, too |
-//! | response topic | none: the reply subject, or [`RESPONSE_TOPIC`] where that is an inbox |
+//! | response topic | none: the reply subject, or `Nmqtt-Response-Topic` where that is an inbox |
 //! | correlation data | `Nmqtt-Correlation-Data`, base64 |
 //!
 //! Headers that begin with `Nmqtt-` are the server's own: no user property becomes one of them, and
