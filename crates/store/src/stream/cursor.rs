@@ -124,12 +124,6 @@ impl Cursor {
         self.next
     }
 
-    /// The stream that it reads.
-    #[must_use]
-    pub fn reader(&self) -> &StreamReader {
-        &self.reader
-    }
-
     /// The next message that passes. `None` at the release position: ask again when it has moved.
     ///
     /// # Errors
@@ -163,7 +157,8 @@ impl Cursor {
                 if let ReadError::Damaged(_) = &error {
                     self.meet();
                 }
-                self.reader.shared.told(Err(error))
+                let shared = &self.reader.shared;
+                shared.told(Err(shared.unless_mended(error)))
             }
         }
     }

@@ -88,7 +88,18 @@ impl StreamShared {
         if let Err(ReadError::Damaged(_)) = &read {
             self.meet(seq);
         }
-        read
+        read.map_err(|error| self.unless_mended(error))
+    }
+
+    /// Damage that others mend is a trouble of the disk like those that pass: whoever passes over
+    /// what is damaged waits, as he does there.
+    pub(super) fn unless_mended(&self, error: ReadError) -> ReadError {
+        match error {
+            ReadError::Damaged(why) if self.met.is_mended() => {
+                ReadError::Io(io::Error::other(format!("{why}, and others have it")))
+            }
+            error => error,
+        }
     }
 
     /// Hands a read's outcome on, and tells that the device refuses what others have: it may not

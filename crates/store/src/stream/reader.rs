@@ -105,13 +105,14 @@ impl StreamReader {
     }
 
     /// Others have what is damaged here, and are to give it, or nobody does, as at first. It counts
-    /// for all readers of the stream until that is opened anew.
+    /// for all readers of the stream until that is opened anew: where others have it damage is
+    /// [`ReadError::Io`], not [`ReadError::Damaged`], so that nobody passes over it.
     pub fn set_mended(&self, is_mended: bool) {
         self.shared.met.set_mended(is_mended);
     }
 
-    /// Whether others have what is damaged here ([`StreamReader::set_mended`]): whoever meets
-    /// damage then neither passes over it nor says that there is nothing.
+    /// Whether others have what is damaged here ([`StreamReader::set_mended`]): whoever cannot read
+    /// something does not say then that there is nothing.
     #[must_use]
     pub fn is_mended(&self) -> bool {
         self.shared.met.is_mended()

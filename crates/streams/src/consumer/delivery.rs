@@ -254,7 +254,7 @@ impl ConsumerCore {
             outstanding: self.deliverer.outstanding,
         };
         let mut buffer = std::mem::take(&mut self.redelivery_buf);
-        let given = match self.scan.get(seq, &mut buffer) {
+        let given = match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
             Ok(Some(message)) => Ok(self.deliverer.give(&message, deliveries, left, supply, turn)),
             // It is no more, or damaged, which is told elsewhere: nobody can acknowledge it.
             Ok(None) | Err(ReadError::Damaged(_)) => {
@@ -295,11 +295,6 @@ impl ConsumerCore {
             // A slice of a long search: nothing was found yet, and nothing is passed over.
             ReadError::More => Stop::Slice,
             ReadError::Io(_) => {
-                self.hold_reads(now);
-                Stop::Hindered
-            }
-            // Whoever leads next has it.
-            ReadError::Damaged(_) if self.scan.reader().is_mended() => {
                 self.hold_reads(now);
                 Stop::Hindered
             }

@@ -7,7 +7,6 @@
 use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy};
 use myelin_store::{Cursor, Filter, Message, ReadError, Removals, Seq, StreamReader, Timestamp, Wait};
 use std::collections::VecDeque;
-use std::io;
 
 /// Bytes of a message that a consumer may keep between turns.
 const SPARE: usize = 8 << 10;
@@ -184,21 +183,6 @@ impl StreamScan {
         lasts.retain(|seq| self.contains(*seq));
         self.lasts = lasts;
         self.restart_cursor(self.cursor.position().max(self.reader.removals().first_seq));
-    }
-
-    /// A message that is delivered again; `None` if it is no more. Damage that others mend is no
-    /// reason to forget it.
-    pub(super) fn get<'b>(
-        &self,
-        seq: Seq,
-        buffer: &'b mut Vec<u8>,
-    ) -> Result<Option<Message<'b>>, ReadError> {
-        match self.reader.get(seq, Wait::Forbidden, buffer) {
-            Err(ReadError::Damaged(_)) if self.reader.is_mended() => {
-                Err(ReadError::Io(io::Error::other("another replica has it")))
-            }
-            read => read,
-        }
     }
 
     /// The next message, and how many there are behind it; `None` at the end of what is released.

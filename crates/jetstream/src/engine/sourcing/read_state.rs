@@ -248,12 +248,8 @@ fn fill_from_log(
             // The system's troubles (too many open files, a bad moment of a disk) take nothing
             // away.
             Err(ReadError::Io(_)) => return RunEnd::Refused,
+            // What is damaged there is not here.
             Err(ReadError::Damaged(_)) => {
-                if cursor.reader().is_mended() {
-                    // Whoever leads it next has it.
-                    return RunEnd::Refused;
-                }
-                // What is damaged there is not here.
                 damaged += 1;
                 cursor.skip(at.max(cursor.position()));
             }
