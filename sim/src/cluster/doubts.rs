@@ -73,11 +73,7 @@ impl World {
         self.machines[forgetful].disk.heal();
         let others: Vec<usize> = [absent.as_slice(), &[forgetful]].concat();
         let informed: Vec<usize> = self.all().filter(|number| !others.contains(number)).collect();
-        self.divide(&informed, &others);
-        if self.machines[forgetful].node.is_none() {
-            self.start(forgetful)?;
-        }
-        self.pass(3 * SECOND + rng.below(8 * SECOND))?;
+        self.leave_with(forgetful, (&informed, &others), rng)?;
         self.publish_at_others(stream, *leader, rng).map(drop)
     }
 

@@ -166,12 +166,23 @@ impl World {
         let informed: Vec<usize> =
             self.all().filter(|number| number == leader || late.contains(number)).collect();
         let others: Vec<usize> = self.all().filter(|number| !informed.contains(number)).collect();
-        self.divide(&informed, &others);
+        self.leave_with(forgetful, (&informed, &others), rng)?;
+        self.publish_at_others(stream, *leader, rng).map(drop)
+    }
+
+    /// Parts those that know something from the others, with a member among these that has
+    /// forgotten it and begins anew where it has ended, for as long as an election takes.
+    pub(super) fn leave_with(
+        &mut self,
+        forgetful: usize,
+        (informed, others): (&[usize], &[usize]),
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        self.divide(informed, others);
         if self.machines[forgetful].node.is_none() {
             self.start(forgetful)?;
         }
-        self.pass(3 * SECOND + rng.below(8 * SECOND))?;
-        self.publish_at_others(stream, *leader, rng).map(drop)
+        self.pass(3 * SECOND + rng.below(8 * SECOND))
     }
 
     /// Members that support a leader forget that with their processes, and elect another one at

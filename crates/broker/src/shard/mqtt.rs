@@ -118,25 +118,29 @@ impl Fanout<'_> {
         if !matches!(targets.form, MqttForm::Three) {
             return self.mqtt5::<LOGGED>(targets);
         }
-        let staged = self.with_mqtt_frame(targets, |fanout, frame| {
-            if !LOGGED
-                && let Some(cohort) = targets.cohort
-                && let Some(stalled) = fanout.staging.cohort_frame(cohort, frame.parts(), fanout.settings)
-            {
-                fanout.outcome.delivered = true;
-                fanout.outcome.stalled |= stalled;
-                return;
-            }
-            for sub in &targets.subs {
-                if fanout.is_withheld(sub) {
-                    sub.uncount();
-                } else {
-                    fanout.stage_publish::<LOGGED>(sub.conn(), frame);
-                }
-            }
-        });
+        let staged = self.with_mqtt_frame(targets, |fanout, frame| fanout.share::<LOGGED>(targets, frame));
         if staged.is_none() {
             targets.subs.iter().for_each(|sub| sub.uncount());
+        }
+    }
+
+    /// Stages equal bytes for all `targets`, once where they are a cohort.
+    #[inline]
+    pub(super) fn share<const LOGGED: bool>(&mut self, targets: &MqttTargets, frame: MqttFrame<'_>) {
+        if !LOGGED
+            && let Some(cohort) = targets.cohort
+            && let Some(stalled) = self.staging.cohort_frame(cohort, frame.parts(), self.settings)
+        {
+            self.outcome.delivered = true;
+            self.outcome.stalled |= stalled;
+            return;
+        }
+        for sub in &targets.subs {
+            if self.is_withheld(sub) {
+                sub.uncount();
+            } else {
+                self.stage_publish::<LOGGED>(sub.conn(), frame);
+            }
         }
     }
 

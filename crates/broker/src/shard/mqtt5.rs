@@ -128,29 +128,11 @@ impl Fanout<'_> {
         let mut head = std::mem::take(self.head);
         if message.write(message.subject, message.properties.properties(), &mut head).is_some() {
             let frame = message.frame(&head);
-            self.share5::<LOGGED>(targets, frame);
+            self.share::<LOGGED>(targets, frame);
         } else {
             targets.subs.iter().for_each(|sub| sub.uncount());
         }
         *self.head = head;
-    }
-
-    fn share5<const LOGGED: bool>(&mut self, targets: &MqttTargets, frame: MqttFrame<'_>) {
-        if !LOGGED
-            && let Some(cohort) = targets.cohort
-            && let Some(stalled) = self.staging.cohort_frame(cohort, frame.parts(), self.settings)
-        {
-            self.outcome.delivered = true;
-            self.outcome.stalled |= stalled;
-            return;
-        }
-        for sub in &targets.subs {
-            if self.is_withheld(sub) {
-                sub.uncount();
-            } else {
-                self.stage_publish::<LOGGED>(sub.conn(), frame);
-            }
-        }
     }
 
     /// One connection; `false` when it does not get the message.

@@ -7,34 +7,36 @@
 use super::{Advisory, AdvisoryHeader, advisory};
 use serde::Serialize;
 
-#[derive(Serialize)]
-struct DamageBody<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    account: &'a str,
-    stream: &'a str,
-    server: &'a str,
-    cluster: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    domain: &'a str,
+/// Whatever is told of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplicaNews {
+    /// Damaged: it neither leads nor answers until it has all from another server.
+    Damaged,
+    /// Damaged before, and as whole now as the one from which it has everything.
+    Repaired,
 }
 
-/// The replica of a stream on a server is damaged: it neither leads nor answers until it has all
-/// from another server.
-pub fn stream_replica_damaged(
+/// The replica of a stream on a server is damaged, or was repaired.
+pub fn stream_replica(
     header: AdvisoryHeader<'_>,
+    news: ReplicaNews,
     (account, stream): (&str, &str),
     (server, cluster): (&str, &str),
 ) -> Advisory {
+    #[derive(Serialize)]
+    struct DamageBody<'a> {
+        #[serde(skip_serializing_if = "str::is_empty")]
+        account: &'a str,
+        stream: &'a str,
+        server: &'a str,
+        cluster: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        domain: &'a str,
+    }
+    let (token, kind) = match news {
+        ReplicaNews::Damaged => ("DAMAGED", "stream_replica_damaged"),
+        ReplicaNews::Repaired => ("REPAIRED", "stream_replica_repaired"),
+    };
     let body = DamageBody { account, stream, server, cluster, domain: header.domain };
-    advisory(format!("STREAM.REPLICA_DAMAGED.{stream}"), "stream_replica_damaged", header, body)
-}
-
-/// A replica that was damaged has all from another server.
-pub fn stream_replica_repaired(
-    header: AdvisoryHeader<'_>,
-    (account, stream): (&str, &str),
-    (server, cluster): (&str, &str),
-) -> Advisory {
-    let body = DamageBody { account, stream, server, cluster, domain: header.domain };
-    advisory(format!("STREAM.REPLICA_REPAIRED.{stream}"), "stream_replica_repaired", header, body)
+    advisory(format!("STREAM.REPLICA_{token}.{stream}"), kind, header, body)
 }

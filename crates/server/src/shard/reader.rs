@@ -81,10 +81,9 @@ pub(super) struct ConnTask {
     held: BytesMut,
     /// Bytes that the incomplete operation takes at least.
     need: usize,
-    /// Nothing is read while credentials are checked.
+    /// Nothing is read while credentials are checked, nor while an MQTT session, which has been let
+    /// in, waits for JetStream.
     paused: bool,
-    /// Nothing is read while an MQTT session waits for JetStream.
-    awaits_storage: bool,
     quota: ReadQuota,
     /// When the batch at hand was begun.
     turn_began: Instant,
@@ -228,7 +227,6 @@ fn begin(
         held: BytesMut::new(),
         need: 1,
         paused: false,
-        awaits_storage: false,
         quota: ReadQuota::default(),
         turn_began: now,
         alarm,
@@ -339,7 +337,7 @@ impl ConnTask {
         if let Some(notice) = self.link.poll(cx) {
             return Poll::Ready(TaskEvent::ConnNotice(notice));
         }
-        if self.paused || self.awaits_storage {
+        if self.paused {
             return self.poll_end(cx);
         }
         if self.need > HEADROOM { self.poll_own(cx) } else { self.poll_shared(cx) }
@@ -548,7 +546,7 @@ impl ConnTask {
                 Ok(AfterBatch::Pause(TaskStep::Read))
             }
             StopReason::AwaitStorage => {
-                self.awaits_storage = true;
+                self.paused = true;
                 Ok(AfterBatch::Pause(TaskStep::Read))
             }
             StopReason::Close(reason) => Err(reason),
@@ -597,7 +595,7 @@ impl ConnTask {
                 ConnNotice::Due => self.due(&mut shard),
                 ConnNotice::MqttInbox => {
                     let verdict = self.session.take_mqtt_inbox(&mut shard, Instant::now());
-                    self.awaits_storage = self.session.awaits_storage();
+                    self.paused = self.session.awaits_storage();
                     verdict
                 }
             }
@@ -607,7 +605,7 @@ impl ConnTask {
         self.check_alarm();
         match verdict {
             SessionStatus::Close(reason) => Err(reason),
-            SessionStatus::Continue if self.paused || self.awaits_storage => Ok(TaskStep::Read),
+            SessionStatus::Continue if self.paused => Ok(TaskStep::Read),
             // What was held back while credentials were checked.
             SessionStatus::Continue => self.take_own(),
         }

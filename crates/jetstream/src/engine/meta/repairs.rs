@@ -3,12 +3,9 @@
 use super::Meta;
 use crate::engine::JetStream;
 use crate::engine::live::LiveStream;
-use myelin_jsapi::advisory::{Advisory, AdvisoryHeader, damage};
+use myelin_jsapi::advisory::damage::{ReplicaNews, stream_replica};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Advisory of a stream (account, name) on a server (name, cluster).
-type Make = fn(AdvisoryHeader<'_>, (&str, &str), (&str, &str)) -> Advisory;
 
 impl Meta {
     /// The replica of a stream on this server was found damaged.
@@ -18,7 +15,7 @@ impl Meta {
             true => Some(self.live()),
             false => jetstream.account(account).and_then(|account| account.stream(stream)),
         };
-        live.into_iter().for_each(|live| jetstream.tell_of_replica(&live, damage::stream_replica_damaged));
+        live.into_iter().for_each(|live| jetstream.tell_of_replica(&live, ReplicaNews::Damaged));
     }
 }
 
@@ -26,13 +23,13 @@ impl JetStream {
     /// A replica here that was damaged has all from another server.
     pub(in crate::engine) fn is_repaired(&self, live: &LiveStream) {
         self.cluster.repairs.repaired.fetch_add(1, Relaxed);
-        self.tell_of_replica(live, damage::stream_replica_repaired);
+        self.tell_of_replica(live, ReplicaNews::Repaired);
     }
 
-    fn tell_of_replica(&self, live: &LiveStream, make: Make) {
+    fn tell_of_replica(&self, live: &LiveStream, news: ReplicaNews) {
         let (server, cluster) = (&self.settings.server_name, self.host.cluster());
         self.tell_both(live.account(), |header, account| {
-            make(header, (account, live.name()), (server, &cluster))
+            stream_replica(header, news, (account, live.name()), (server, &cluster))
         });
     }
 

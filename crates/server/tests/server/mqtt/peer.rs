@@ -143,16 +143,8 @@ impl<S: Read + Write> Peer<S> {
 
     /// Subscribes with QoS 0; the codes that come back.
     pub(super) fn subscribe(&mut self, filters: &[&str]) -> Vec<u8> {
-        let mut raw = Vec::new();
-        filters.iter().for_each(|f| SubscribeFilters::push(f, SubscribeOptions::default(), &mut raw));
-        let filters = SubscribeFilters::of(&raw);
-        let packet = SubscribePacket { packet_id: id(1), properties: Properties::EMPTY, filters };
-        self.send(&ClientPacket::Subscribe(packet));
-        let codes = self.with_packet(|packet| match packet {
-            ServerPacket::SubAck(ack) => ack.codes.to_vec(),
-            other => panic!("{other:?}"),
-        });
-        codes.expect("the connection is open")
+        let filters: Vec<_> = filters.iter().map(|filter| (*filter, Qos::AtMostOnce)).collect();
+        self.subscribe_with(&filters)
     }
 
     pub(super) fn unsubscribe(&mut self, filters: &[&str]) {

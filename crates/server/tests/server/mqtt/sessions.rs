@@ -16,6 +16,26 @@ fn resume(server: &Server, client_id: &str) -> (Peer, bool) {
     (peer, is_present)
 }
 
+/// Another connection takes a session over, with what is in flight, on the same server or `two`.
+fn taken_over(one: &Server, two: &Server) {
+    let (mut first, _) = resume(one, "same");
+    first.subscribe_with(&[("take/over", Qos::AtLeastOnce)]);
+    let mut peer = Peer::connect(address(two), "pub");
+    peer.publish_1("take/over", "x");
+    let (text, number) = first.came();
+    assert_eq!(text, "PUBLISH take/over x q1");
+    let (mut second, is_present) = resume(two, "same");
+    assert!(is_present);
+    assert_eq!(first.rest(), b"");
+    assert_eq!(second.came(), ("PUBLISH take/over x q1 dup".to_owned(), number));
+    second.puback(number);
+    peer.publish_1("take/over", "y");
+    let (text, number) = second.came();
+    assert_eq!(text, "PUBLISH take/over y q1");
+    second.puback(number);
+    assert_eq!(second.all_came(), []);
+}
+
 fn leave(mut peer: Peer) {
     peer.disconnect();
     peer.rest();
@@ -131,22 +151,7 @@ fn what_was_not_acknowledged_comes_again_with_its_number() {
 #[test]
 fn another_connection_takes_over_what_is_in_flight() {
     let server = server("", "");
-    let (mut first, _) = resume(&server, "same");
-    first.subscribe_with(&[("take/over", Qos::AtLeastOnce)]);
-    let mut peer = Peer::connect(address(&server), "pub");
-    peer.publish_1("take/over", "x");
-    let (text, number) = first.came();
-    assert_eq!(text, "PUBLISH take/over x q1");
-    let (mut second, is_present) = resume(&server, "same");
-    assert!(is_present);
-    assert_eq!(first.rest(), b"");
-    assert_eq!(second.came(), ("PUBLISH take/over x q1 dup".to_owned(), number));
-    second.puback(number);
-    peer.publish_1("take/over", "y");
-    let (text, number) = second.came();
-    assert_eq!(text, "PUBLISH take/over y q1");
-    second.puback(number);
-    assert_eq!(second.all_came(), []);
+    taken_over(&server, &server);
 }
 
 #[test]
@@ -298,22 +303,7 @@ fn a_session_goes_on_at_another_server_of_a_cluster() {
 fn a_session_has_one_connection_in_a_cluster() {
     let servers = cluster();
     let [(one, _), (two, _)] = &servers;
-    let (mut first, _) = resume(one, "same");
-    first.subscribe_with(&[("take/over", Qos::AtLeastOnce)]);
-    let mut peer = Peer::connect(address(two), "pub");
-    peer.publish_1("take/over", "x");
-    let (text, number) = first.came();
-    assert_eq!(text, "PUBLISH take/over x q1");
-    let (mut second, is_present) = resume(two, "same");
-    assert!(is_present);
-    assert_eq!(first.rest(), b"");
-    assert_eq!(second.came(), ("PUBLISH take/over x q1 dup".to_owned(), number));
-    second.puback(number);
-    peer.publish_1("take/over", "y");
-    let (text, number) = second.came();
-    assert_eq!(text, "PUBLISH take/over y q1");
-    second.puback(number);
-    assert_eq!(second.all_came(), []);
+    taken_over(one, two);
 }
 
 /// Two subscriptions as nats-server keeps them, with a consumer for each.
