@@ -519,6 +519,12 @@ impl Consumers {
         };
     }
 
+    /// Whether nothing is written because the stream is being removed.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        matches!(self.sink, ChangeSink::Suspended(_))
+    }
+
     /// Takes [`Consumers::suspend_log`] back: the next flush writes all that is known into another
     /// file.
     pub fn resume_log(&mut self) {

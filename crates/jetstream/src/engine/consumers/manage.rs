@@ -273,7 +273,7 @@ impl StreamConsumers {
             state_handle.lock().update(id, rules(config), &blob).map_err(ApiError::consumer_create)
         };
         note(&config)?;
-        if let Err(error) = self.flush(&state_handle, false, self.host.now()) {
+        if let Err(error) = self.flush_changed(&state_handle) {
             // The log would have it with its next write.
             self.config(&config.name).map_or(Ok(()), |before| note(&before))?;
             return Err(ApiError::consumer_create(error));
@@ -399,7 +399,7 @@ impl StreamConsumers {
         if let Some(state_handle) = state_handle {
             // One that is removed twice is removed.
             let _ = state_handle.lock().remove(state_handle.id());
-            let flush = || self.flush(&state_handle, false, self.host.now()).map(drop);
+            let flush = || if goes_with_stream { Ok(()) } else { self.flush_changed(&state_handle) };
             // A log that could not be appended to is written anew by the next flush.
             let written = flush().or_else(|_| flush());
             if let Err(error) = &written {

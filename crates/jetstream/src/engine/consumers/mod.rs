@@ -340,12 +340,25 @@ impl StreamConsumers {
 
     /// Writes a consumer that was made. A log that is begun for it is there for good with
     /// [`JetStream::settle`](crate::JetStream::settle), before the answer.
+    ///
+    /// # Errors
+    /// As [`flush_changed`](Self::flush_changed).
     fn flush_new(&self, state_handle: &StateHandle, now: Timestamp) -> io::Result<()> {
         let mut states = state_handle.lock();
         if self.is_stored(state_handle) && states.is_dirty() {
             states.flush_noted(now)?;
         }
-        Ok(())
+        answerable(&states)
+    }
+
+    /// Writes that a consumer was changed or has ended, before that is answered.
+    ///
+    /// # Errors
+    /// Of the disk; and while the stream is being removed, because it may stay, with its consumers
+    /// as they were.
+    fn flush_changed(&self, state_handle: &StateHandle) -> io::Result<()> {
+        self.flush(state_handle, false, self.host.now())?;
+        answerable(&state_handle.lock())
     }
 
     /// The log is mostly history: has it written anew where one may wait.
@@ -586,4 +599,9 @@ impl StreamConsumers {
     pub(super) fn unbind(&self) {
         std::mem::take(&mut *lock(&self.bindings)).iter().for_each(|binding| self.account.unbind(binding));
     }
+}
+
+/// Whether what was flushed is in the log, so that it may be answered for.
+fn answerable(states: &Consumers) -> io::Result<()> {
+    if states.is_suspended() { Err(io::Error::other("the stream is being removed")) } else { Ok(()) }
 }

@@ -415,6 +415,11 @@ impl House {
 
     /// Makes a consumer of a stream.
     pub(super) fn consume(&mut self, stream: &str, config: ConsumerConfig) {
+        self.try_consume(stream, config).expect("it can be made");
+    }
+
+    /// As [`consume`](Self::consume), of a stream that may refuse it.
+    pub(super) fn try_consume(&mut self, stream: &str, config: ConsumerConfig) -> Result<(), ApiError> {
         let live = self.stream(stream);
         let (config_of_stream, limits) = (live.config(), ConsumerConfigLimits::default());
         let has_interest = |_: &str| false;
@@ -430,10 +435,11 @@ impl House {
         };
         let around = self.jetstream.create_context(&config_of_stream);
         let made = live.consumers().create(*config, &around, &mut MessageBuf::default());
-        made.expect("it can be made").wake_behind();
+        made?.wake_behind();
         // As who makes one waits for it.
         OwnStream::propose_soon(&*live);
         self.settle();
+        Ok(())
     }
 
     /// The names of a stream's consumers.

@@ -104,6 +104,27 @@ fn a_consumer_whose_end_was_refused_stays_away_once_its_stream_is_opened_anew() 
     assert_eq!(house.consumers("S"), [""; 0]);
 }
 
+/// A stream could not be removed, and stayed without what was answered meanwhile.
+#[test]
+fn consumers_of_a_stream_that_is_being_removed_are_neither_made_nor_changed() {
+    let disk = FaultyDisk::new(1);
+    let mut house = House::on(&disk);
+    house.create(stream("S"));
+    house.consume("S", durable("C"));
+    house.settle();
+    let live = house.stream("S");
+    let consumer = live.consumers().find("C").expect("it was made");
+    live.consumers().suspend_log();
+    let changed = ConsumerConfig { max_ack_pending: 7, ..durable("C") };
+    assert!(house.try_consume("S", durable("D")).is_err());
+    assert!(live.consumers().update_and_wait(&consumer, changed.clone()).is_err());
+    assert!(live.consumers().delete_and_wait(&consumer, &mut MessageBuf::default()).is_err());
+    live.consumers().resume_log();
+    house.consume("S", durable("C"));
+    let consumer = live.consumers().find("C").expect("it was made");
+    assert!(live.consumers().update_and_wait(&consumer, changed).is_ok());
+}
+
 #[test]
 fn a_consumer_that_nobody_uses_ends_when_what_it_has_acknowledged_can_be_removed() {
     let disk = FaultyDisk::new(1);
