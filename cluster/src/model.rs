@@ -7,7 +7,11 @@
 //! message may be lost. Nothing comes twice, nothing comes to whom it does not match, and each
 //! subscription has the certain messages of a publisher in the order in which they were published.
 //!
-//! Compat: of other messages less is promised, and what is promised depends on the programs. Two
+//! Compat: a server that was given a message for a queue group whose members there have just gone
+//! passes it on to another server that has one, and who listens there beside the group has it a
+//! second time, as from nats-server.
+//!
+//! Of other messages less is promised, and what is promised depends on the programs. Two
 //! nats-servers that have just found each other open the links of a pool one after the other, and
 //! while they move an account from one to the next, what was sent over the first may be overtaken
 //! (seen with five servers and a link that came back, 25 November 2026). They may also have two
@@ -92,6 +96,8 @@ pub struct Model {
     known: HashMap<MessageId, (String, bool)>,
     /// To whom each message of this round came.
     received: HashMap<MessageId, BTreeSet<SubscriptionId>>,
+    /// Subjects with wildcards for which queue groups have lost a member in this round.
+    deserted: Vec<String>,
     /// Queue groups that have had a message, of all rounds.
     taken: HashSet<(String, MessageId)>,
     faults: Vec<Fault>,
@@ -136,7 +142,8 @@ impl Model {
 
     /// Removes subscriptions: whatever comes to them from now on is a fault.
     pub fn unsubscribe(&mut self, is_gone: impl Fn(SubscriptionId, &Subscription) -> bool) {
-        self.subscriptions.retain(|id, subscription| !is_gone(*id, subscription));
+        let gone = self.subscriptions.extract_if(.., |id, subscription| is_gone(*id, subscription));
+        self.deserted.extend(gone.filter(|(_, one)| one.queue.is_some()).map(|(_, one)| one.subject));
     }
 
     /// Adds a message, when it is published or before.
@@ -166,7 +173,7 @@ impl Model {
             if let Some(last) = last.filter(|last| *last >= id.1) {
                 self.fault(format!("{id:?} came to {to:?} ({pattern}) after {last}"));
             }
-        } else if !self.seen.insert((to, id)) && self.is_strict {
+        } else if !self.seen.insert((to, id)) && self.is_strict && !self.may_be_passed_on(&queue, subject) {
             self.fault(format!("{id:?} came to {to:?} ({pattern}) twice"));
         }
         self.received.entry(id).or_default().insert(to);
@@ -178,6 +185,11 @@ impl Model {
         }
     }
 
+    /// Whether a message that comes to a subscription again may have been passed on for a group.
+    fn may_be_passed_on(&self, queue: &Option<String>, subject: &str) -> bool {
+        queue.is_none() && self.deserted.iter().any(|pattern| matches(pattern, subject))
+    }
+
     fn fault(&mut self, text: String) {
         self.faults.push(Fault(text));
     }
@@ -186,6 +198,7 @@ impl Model {
     pub fn check(&mut self) -> Vec<Fault> {
         let sent = std::mem::take(&mut self.sent);
         let received = std::mem::take(&mut self.received);
+        self.deserted.clear();
         let none = BTreeSet::new();
         for message in sent.values() {
             let Some(reaches) = &message.reaches else { continue };
@@ -318,6 +331,22 @@ mod tests {
         one.is_strict = false;
         one.deliver((1, 1), (9, 2), "a.b");
         assert_eq!(faults(&mut one), "");
+    }
+
+    #[test]
+    fn what_is_passed_on_for_a_group_that_has_lost_a_member_may_come_again() {
+        let mut one = model(None, None);
+        let group = Subscription { server: 2, subject: "a.>".into(), queue: Some("q".into()), left: None };
+        for (sequence, is_allowed) in [(1, true), (2, false)] {
+            if is_allowed {
+                one.subscribe((3, 1), group.clone());
+                one.unsubscribe(|id, _| id == (3, 1));
+            }
+            one.publish(SentMessage { id: (9, sequence), subject: "a.b".into(), reaches: None });
+            one.deliver((1, 1), (9, sequence), "a.b");
+            one.deliver((1, 1), (9, sequence), "a.b");
+            assert_eq!(faults(&mut one).is_empty(), is_allowed);
+        }
     }
 
     #[test]
