@@ -499,12 +499,19 @@ impl Consumers {
     }
 
     /// Writes all that is known into another file, if a round has told that the one that is
-    /// appended to may have lost something. The other one is durable.
+    /// appended to, or was, may have lost something. The other one is durable.
     ///
     /// # Errors
-    /// As [`Consumers::flush`].
+    /// As [`Consumers::flush`]; and while the stream is being removed, because nothing is written.
     pub fn flush_failed(&mut self, now: Timestamp) -> io::Result<()> {
-        if self.sink.log_mut().is_some_and(ConsumerLog::give_up_failed) {
+        let is_owed = match &mut self.sink {
+            ChangeSink::Suspended(log) if log.has_failed() => {
+                return Err(io::Error::other("the log has failed while the stream is being removed"));
+            }
+            ChangeSink::Log(log) => log.give_up_failed(),
+            _ => false,
+        };
+        if is_owed {
             self.flush(now)?;
         }
         Ok(())

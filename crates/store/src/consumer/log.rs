@@ -135,14 +135,19 @@ impl ConsumerLog {
         }
     }
 
-    /// Has the next flush begin another file, if this one may have lost something.
+    /// Whether the file that is appended to may have lost something.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(&self.state, LogState::Open(file) if file.tail.has_failed())
+    }
+
+    /// Has the next flush begin another file, if this one may have lost something. Answers whether
+    /// one is to be begun: the one before may have failed since it was let go of.
     pub(super) fn give_up_failed(&mut self) -> bool {
-        let has_failed = matches!(&self.state, LogState::Open(file) if file.tail.has_failed());
-        if has_failed {
+        if self.has_failed() {
             self.state = LogState::Behind;
             self.since = None;
         }
-        has_failed
+        matches!(self.state, LogState::Behind)
     }
 
     /// Closes the file, of which nothing is needed any more.

@@ -1,6 +1,7 @@
 //! Logs whose bytes the device's journal makes durable.
 
-use myelin_disk::faulty::{FaultyDisk, Survival};
+use myelin_disk::faulty::{DiskFault, FaultyDisk, Survival};
+use std::io::ErrorKind;
 
 use super::*;
 use crate::Durability;
@@ -79,4 +80,27 @@ fn what_was_flushed_outlives_a_removal_of_its_stream_that_failed() {
         assert!(report.is_clean(), "{report:?}");
         assert_eq!(states(&again), states(&consumers), "{survival:?}");
     }
+}
+
+/// A consumer was changed, the round for that failed, and so did the removal of its stream.
+#[test]
+fn what_a_failed_round_has_lost_is_owed_after_a_removal_that_failed() {
+    let disk = FaultyDisk::new(5);
+    let (journal, mut consumers, _) = start(&disk);
+    let id = consumers.create("a", AckRules::default(), b"before").expect("it is new");
+    consumers.flush(0).expect("healthy");
+    journal.round_now(&|| 1).expect("healthy");
+    consumers.update(id, AckRules::default(), b"after").expect("it exists");
+    consumers.flush(2).expect("healthy");
+    disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
+    let _ = journal.round_now(&|| 2);
+    consumers.suspend_log();
+    assert!(consumers.flush_failed(3).is_err(), "nothing is written while the stream is being removed");
+    consumers.resume_log();
+    assert!(consumers.flush_failed(4).is_err(), "the disk refuses it");
+    disk.heal();
+    consumers.flush_failed(5).expect("healthy");
+    let (_, again, _) = start(&disk.power_cycle(Survival::None));
+    assert_eq!(states(&again), states(&consumers));
+    assert_eq!(again.get(id).expect("it was made").config(), b"after");
 }
