@@ -38,7 +38,7 @@ fn clusters_keep_what_they_promise() {
     }
 }
 
-/// Their faults stand in docs/simulation.md.
+/// Their faults stand in docs/simulation/found.md.
 #[test]
 fn seeds_that_found_something_stay_well() {
     for (seed, operations) in [

@@ -1,5 +1,5 @@
 //! Seeds of clusters whose disks lose what was confirmed: in a process of their own, for that goes
-//! for all seeds of one. Their faults stand in docs/simulation.md.
+//! for all seeds of one. Their faults stand in docs/simulation/found.md.
 
 use myelin_sim::cluster;
 

@@ -7,8 +7,8 @@ const OPERATIONS: u64 = 400;
 /// Seeds of a usual run.
 const SEEDS: u64 = 24;
 /// Seeds that have found something, with so many operations, and what that was. What a seed does
-/// changes with what is drawn: what those of before have found (docs/simulation.md) has tests of
-/// its own where it was a fault of the server.
+/// changes with what is drawn: what those of before have found (docs/simulation/found.md) has
+/// tests of its own where it was a fault of the server.
 const KEPT: [(u64, u64, &str); 27] = [
     (0, 1_400, "equal seeds gave unequal runs: a cache that forgets at random held a removed consumer"),
     (

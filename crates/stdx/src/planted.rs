@@ -1,6 +1,6 @@
 //! Bugs that are planted in the shipped code on purpose, to see whether simulations find them
-//! (`docs/simulation.md` lists them). In a build without `--cfg planted` none is there: the answer
-//! is a constant, and the compiler removes what it guards.
+//! (`docs/simulation/planted.md` lists them). In a build without `--cfg planted` none is there:
+//! the answer is a constant, and the compiler removes what it guards.
 
 #[cfg(planted)]
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
