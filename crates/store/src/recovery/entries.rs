@@ -37,6 +37,7 @@ impl Recovering<'_> {
         sealed_end: Option<u64>,
         behind: &[SegmentNo],
     ) -> Result<bool, OpenError> {
+        self.settle_subjects();
         let no = header.segment;
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
         let file = self.files.store_env.disk.open(&self.files.segment_path(no));

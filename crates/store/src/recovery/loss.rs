@@ -49,6 +49,7 @@ impl Recovering<'_> {
     /// Nothing can be read of these segments.
     pub(super) fn open_hole(&mut self, segments: RangeInclusive<SegmentNo>) {
         self.catalog.note_lost();
+        self.miss_removals();
         let first = self.catalog.next_decided();
         let file = segment_name(*segments.start());
         self.hole.get_or_insert(Hole { file, first });

@@ -41,6 +41,7 @@ use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use group::GroupTail;
 use loss::Giver;
+use sealed::SubjectCounts;
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
 pub(crate) use remembered::{LOST_COPIES, forget as forget_losses, read as read_losses};
@@ -99,6 +100,8 @@ pub(crate) struct Recovering<'a> {
     kept_from: Seq,
     /// Sequences of lost segments of which a later entry or footer says that they were removed.
     removed: Vec<RangeInclusive<Seq>>,
+    /// What is known of subjects, which footers count anew.
+    subjects: SubjectCounts,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,
     /// The log of the stream's group.
@@ -130,6 +133,7 @@ pub(crate) fn open_stream(
         hole: None,
         kept_from,
         removed: Vec::new(),
+        subjects: SubjectCounts::Known,
         corrected: RefCell::default(),
         group: GroupTail::default(),
     };
@@ -216,6 +220,7 @@ impl Recovering<'_> {
         }
         let newer: Vec<SegmentNo> = found.segments.iter().copied().filter(|no| *no > covers).collect();
         let last = self.replay(covers, &newer)?;
+        self.settle_subjects();
         let last = self.miss_last(last);
         self.forgive_removed();
         self.report.notices.append(&mut self.corrected.take());

@@ -432,7 +432,11 @@ fn of_one_subject(stream: &Stream) -> Vec<u64> {
 }
 
 fn append_one(stream: &mut Stream) {
-    let message = NewMessage { subject: b"s.1", payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
+    append_to(stream, b"s.1");
+}
+
+fn append_to(stream: &mut Stream, subject: &[u8]) {
+    let message = NewMessage { subject, payload: &[1; 100], timestamp: 6, ..NewMessage::default() };
     stream.append(&[message], Admission::Check, 6, &mut Vec::new()).unwrap();
 }
 

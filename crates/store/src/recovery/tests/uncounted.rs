@@ -12,16 +12,17 @@ const REMOVALS: [fn(&mut Stream); 4] = [
     |stream| assert!(!stream.compact(12, 100, 2).unwrap().more),
 ];
 
-/// A stream of three sealed segments, the second of which has lost all but its header and trailer.
-fn damaged(compression: Compression, remove: fn(&mut Stream)) -> (Arc<FaultyDisk>, StreamId) {
+/// A stream of three sealed segments, the second of which, with messages of `subject`, has lost all
+/// but its header and trailer.
+fn damaged(compression: Compression, remove: fn(&mut Stream), subject: &[u8]) -> (Arc<FaultyDisk>, StreamId) {
     let disk = Arc::new(FaultyDisk::new(9));
     let store = open(&disk, 1);
     let mut stream = store.create_stream("A", "S", b"", config(compression), 1).unwrap();
     (0..10).for_each(|_| append_one(&mut stream));
     stream.close_segment(0, 2).unwrap();
-    (0..2).for_each(|_| append_one(&mut stream));
+    (0..2).for_each(|_| append_to(&mut stream, subject));
     remove(&mut stream);
-    (0..2).for_each(|_| append_one(&mut stream));
+    (0..2).for_each(|_| append_to(&mut stream, subject));
     stream.close_segment(0, 2).unwrap();
     (0..10).for_each(|_| append_one(&mut stream));
     stream.close_segment(0, 2).unwrap();
@@ -55,7 +56,7 @@ fn what_a_damaged_segment_has_lost_is_counted_in_one_way_at_each_start() {
         for (story, remove) in REMOVALS.into_iter().enumerate() {
             for is_merged in [false, true] {
                 let context = format!("{compression:?}, story {story}, merged: {is_merged}");
-                let (disk, id) = damaged(compression, remove);
+                let (disk, id) = damaged(compression, remove, b"s.1");
                 let store = open(&disk, 3);
                 let (mut stream, report) = store.open_stream(id, config(compression), 5).unwrap();
                 assert!(report.is_damaged(), "{context}");
@@ -74,6 +75,25 @@ fn what_a_damaged_segment_has_lost_is_counted_in_one_way_at_each_start() {
                     assert_eq!(stream.delete(seq, 6).unwrap().messages, 1, "{context}: {seq}");
                 }
                 assert_eq!(stream.state().totals.messages, 0, "{context}");
+            }
+        }
+    }
+}
+
+/// A message of before it was back, which the footer behind it did not count: a limit per subject
+/// took others for it.
+#[test]
+fn subjects_count_what_is_back_because_a_segment_was_damaged() {
+    for compression in [Compression::None, Compression::S2] {
+        for (remove, subject) in REMOVALS.into_iter().flat_map(|one| [(one, b"s.1"), (one, b"s.2")]) {
+            let (disk, id) = damaged(compression, remove, subject);
+            let store = open(&disk, 3);
+            let (mut stream, _) = store.open_stream(id, config(compression), 5).unwrap();
+            for round in 0..2 {
+                let there = of_one_subject(&stream).len() as u64;
+                let context = format!("{compression:?}, {round}, {:?}", str::from_utf8(subject));
+                assert_eq!(stream.count_of(b"s.1"), there, "{context}");
+                append_one(&mut stream);
             }
         }
     }
