@@ -20,6 +20,15 @@ const RECOVERY_WAIT: Timestamp = 60_000_000_000;
 /// Nanoseconds without a word after which a leader counts as gone.
 const SILENCE: Timestamp = 2_000_000_000;
 
+/// Entries that a member has confirmed in this life of its server, and has lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct LostEntries {
+    /// Index of the last one; 0: none.
+    pub(in crate::engine) last: u64,
+    /// The member's term when it lost them: leaders up to that term may count on them.
+    pub(in crate::engine) term: u64,
+}
+
 /// Knowledge of a member that may have lost entries about its group.
 #[derive(Debug)]
 pub(super) struct Amnesia {
@@ -27,9 +36,8 @@ pub(super) struct Amnesia {
     heard: Timestamp,
     /// Index that was committed when the leader knew of this life, once one has said so.
     wanted: Option<u64>,
-    /// Index up to which it has confirmed entries in this life that it has lost: a leader may count
-    /// on them before it says that they are committed.
-    lost: u64,
+    /// A leader may count on them before it says that they are committed.
+    lost: LostEntries,
     /// Where the logs of other members end.
     logs: BTreeMap<Peer, LogWord>,
     /// The member that has the most: nobody else is voted for.
@@ -50,11 +58,12 @@ pub(super) struct AmnesiaDecision {
 
 impl Amnesia {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { heard: now, wanted: None, lost: 0, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
+        let lost = LostEntries::default();
+        Self { heard: now, wanted: None, lost, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
     }
 
-    /// Of a member that has lost entries which it has confirmed in this life, up to `lost`.
-    pub(super) fn behind(lost: u64, now: Timestamp) -> Self {
+    /// Of a member that has lost entries which it has confirmed in this life.
+    pub(super) fn behind(lost: LostEntries, now: Timestamp) -> Self {
         Self { lost, ..Self::begun_anew(now) }
     }
 
@@ -83,9 +92,16 @@ impl Amnesia {
         self.wanted.get_or_insert(committed);
     }
 
-    /// Whether everything is here again that was committed, as is known up to `committed`.
-    pub(super) fn is_over(&self, committed: u64) -> bool {
-        self.wanted.is_some_and(|wanted| committed >= wanted.max(self.lost))
+    /// Whether everything is here again that was committed, as is known up to `committed` in this
+    /// term, whose first entry is `begin`.
+    ///
+    /// Leaders of later terms than that of the loss were elected without this member's vote, and
+    /// have what was committed before: with an entry of theirs it is here, whatever became of what
+    /// this member has confirmed.
+    pub(super) fn is_over(&self, committed: u64, (term, begin): (u64, Option<u64>)) -> bool {
+        let is_decided = term > self.lost.term && begin.is_some_and(|begin| committed >= begin);
+        let awaited = if is_decided { 0 } else { self.lost.last };
+        self.wanted.is_some_and(|wanted| committed >= wanted.max(awaited))
     }
 
     /// Another member has said where its log ends.
@@ -174,17 +190,28 @@ mod tests {
     #[test]
     fn it_is_over_when_what_was_committed_is_here() {
         let mut amnesia = Amnesia::new(NOW);
-        assert!(!amnesia.is_over(u64::MAX), "nobody has said what is committed");
+        let is_over = |amnesia: &Amnesia, committed| amnesia.is_over(committed, (1, None));
+        assert!(!is_over(&amnesia, u64::MAX), "nobody has said what is committed");
         amnesia.want(7);
         amnesia.want(100);
-        assert!(!amnesia.is_over(6) && amnesia.is_over(7), "the first word counts");
+        assert!(!is_over(&amnesia, 6) && is_over(&amnesia, 7), "the first word counts");
     }
 
     #[test]
     fn what_was_confirmed_in_this_life_has_to_be_decided_first() {
-        let mut amnesia = Amnesia::behind(9, NOW);
+        let mut amnesia = Amnesia::behind(LostEntries { last: 9, term: 3 }, NOW);
         amnesia.want(7);
-        assert!(!amnesia.is_over(8) && amnesia.is_over(9), "its leader may be about to commit it");
+        let leader = (3, Some(5));
+        assert!(!amnesia.is_over(8, leader) && amnesia.is_over(9, leader), "it may be about to commit it");
+    }
+
+    #[test]
+    fn what_was_confirmed_to_a_leader_that_was_cut_off_is_decided_by_an_entry_of_a_later_one() {
+        let mut amnesia = Amnesia::behind(LostEntries { last: 9, term: 3 }, NOW);
+        assert!(!amnesia.is_over(8, (4, Some(8))), "it does not know of the loss");
+        amnesia.want(6);
+        assert!(!amnesia.is_over(7, (4, None)), "it may know less than what was committed");
+        assert!(!amnesia.is_over(7, (4, Some(8))) && amnesia.is_over(8, (4, Some(8))));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A stream that is given to another server as a whole, and one that gets another's.
 
 use super::LiveStream;
+use super::amnesia::LostEntries;
 use super::membership::{JoinTerms, JoinedMember, MemberWatcher, ReplacedBy, ReplicaPlace};
 use crate::engine::groups::{GroupConfig, Groups, IncomingReplica};
 use myelin_replica::frame::GroupPlace;
@@ -105,11 +106,12 @@ impl LiveStream {
         });
         let joined = membership.take_if(|_| is_behind)?;
         drop(membership);
-        let (_, confirmed) = joined.member.consensus().confirmed();
+        let consensus = joined.member.consensus();
+        let lost = LostEntries { last: consensus.confirmed().1, term: consensus.term() };
         let mut left = self.leave(joined);
         drop(guard);
         if is_damaged {
-            left.terms = JoinTerms { is_amnesiac: true, confirmed, ..left.terms };
+            left.terms = JoinTerms { is_amnesiac: true, lost, ..left.terms };
         }
         Some(left)
     }
@@ -142,7 +144,7 @@ impl LiveStream {
             is_synced: joined.start.persistence == Persistence::Synced,
             may_be_new: false,
             is_amnesiac: joined.amnesia.is_some(),
-            confirmed: 0,
+            lost: LostEntries::default(),
             is_open: !joined.candidacy.waits(),
         };
         LeftGroup {

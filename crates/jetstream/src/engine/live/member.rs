@@ -5,7 +5,7 @@
 //! tell the member waits until then.
 
 use super::LiveStream;
-use super::amnesia::Amnesia;
+use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::core_guard::CoreGuard;
@@ -39,7 +39,7 @@ impl LiveStream {
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
-        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, confirmed, is_open }: JoinTerms,
+        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, lost, is_open }: JoinTerms,
     ) -> Result<(), ApiError> {
         let GroupConfig { place, voters } = config;
         if self.replaced_by().is_some() {
@@ -74,7 +74,7 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| self.begin_amnesia(confirmed, groups.uptime())),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia(lost, groups.uptime())),
             candidacy: Candidacy::new(is_open, groups.is_aside(place.group), is_damaged),
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, has_members: true, ..LastSaid::default() },
@@ -128,12 +128,12 @@ impl LiveStream {
         Ok(())
     }
 
-    /// `confirmed`: what another replica had confirmed in its place. `now`: since the server began.
-    fn begin_amnesia(&self, confirmed: u64, now: myelin_store::Timestamp) -> Amnesia {
-        match confirmed {
+    /// `lost`: what another replica had confirmed in its place. `now`: since the server began.
+    fn begin_amnesia(&self, lost: LostEntries, now: myelin_store::Timestamp) -> Amnesia {
+        match lost.last {
             0 if self.membership.begins_anew.load(Acquire) => Amnesia::begun_anew(now),
             0 => Amnesia::new(now),
-            _ => Amnesia::behind(confirmed, now),
+            _ => Amnesia::behind(lost, now),
         }
     }
 
@@ -322,9 +322,10 @@ impl LiveStream {
                 let sender = (joined.place, &joined.lives, joined.member.consensus().begin_of_term());
                 write_frames(&joined.groups, sender, work.messages, &mut frames);
                 let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
+                let term = (joined.member.consensus().term(), joined.member.consensus().begin_of_term());
                 let lacking = joined.member.consensus_mut().lacking();
                 lacking.into_iter().for_each(|peer| joined.groups.install_wanted(group, peer));
-                if joined.amnesia.as_ref().is_some_and(|amnesia| amnesia.is_over(committed)) {
+                if joined.amnesia.as_ref().is_some_and(|amnesia| amnesia.is_over(committed, term)) {
                     joined.remember();
                 }
                 joined.answer_askers(&mut frames);
@@ -371,7 +372,7 @@ impl LiveStream {
             joined.groups.sync_now();
         }
         let (vote, _) = joined.groups.recall(joined.place.group, true, true);
-        let confirmed = joined.member.consensus().confirmed();
+        let (confirmed, in_term) = (joined.member.consensus().confirmed(), joined.member.consensus().term());
         let open = |core: &mut StreamCore, is_amnesiac| {
             GroupMember::open(core, GroupStart { vote, is_amnesiac, ..joined.start.clone() })
         };
@@ -389,7 +390,8 @@ impl LiveStream {
                 member.want_members(&joined.wanted);
                 joined.member = member;
                 if !has_it {
-                    joined.amnesia = Some(Amnesia::behind(confirmed.1, joined.groups.uptime()));
+                    let lost = LostEntries { last: confirmed.1, term: in_term };
+                    joined.amnesia = Some(Amnesia::behind(lost, joined.groups.uptime()));
                     let (account, name) = (self.scope.account.name(), &self.scope.name);
                     let line = format_args!(
                         "JetStream stream '{account} > {name}' has lost entries that it had confirmed: it \

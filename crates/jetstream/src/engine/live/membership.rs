@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
-use super::amnesia::Amnesia;
+use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::held_publishes::HandOver;
@@ -32,9 +32,9 @@ pub(in crate::engine) struct JoinTerms {
     pub(in crate::engine) may_be_new: bool,
     /// Whether it may have lost entries that it has confirmed, whatever its store says.
     pub(in crate::engine) is_amnesiac: bool,
-    /// Index up to which another replica of this life, in whose place it stands, has confirmed
-    /// entries that it lacks; 0 for none.
-    pub(in crate::engine) confirmed: u64,
+    /// Entries that another replica of this life has confirmed, in whose place it stands, and that
+    /// it lacks.
+    pub(in crate::engine) lost: LostEntries,
     /// Whether members may stand for election though nobody has led the group yet.
     pub(in crate::engine) is_open: bool,
 }
@@ -42,7 +42,7 @@ pub(in crate::engine) struct JoinTerms {
 impl JoinTerms {
     /// Terms of a member of which nothing else is known; its group is open.
     pub(in crate::engine) fn of(seed: u64, is_synced: bool, may_be_new: bool) -> Self {
-        Self { seed, is_synced, may_be_new, is_amnesiac: false, confirmed: 0, is_open: true }
+        Self { seed, is_synced, may_be_new, is_amnesiac: false, lost: LostEntries::default(), is_open: true }
     }
 }
 
