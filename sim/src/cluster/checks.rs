@@ -71,6 +71,11 @@ impl World {
                 let totals = live.reader().state().totals;
                 let found = (totals.messages, totals.first_seq, totals.last_seq);
                 let model = &mut self.streams[stream];
+                let furthest = model.states.keys().next_back().copied().unwrap_or(0);
+                let replica = model.replicas.entry(number).or_default();
+                if status.committed < replica.see(self.machines[number].lives, &live, furthest) {
+                    continue;
+                }
                 // Of what was erased a start finds nothing, though it has yet to hear that this is
                 // committed.
                 let erased = model.deletions.len() as u64;

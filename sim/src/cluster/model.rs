@@ -2,6 +2,9 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use myelin_jetstream::LiveStream;
 
 use super::fast::OpenFast;
 use super::history::{Action, Condition, Operation, Outcome};
@@ -54,6 +57,29 @@ pub(super) struct Delivery {
     pub(super) reply: Vec<u8>,
 }
 
+/// Replica on a server, as it was seen last.
+#[derive(Default)]
+pub(super) struct KnownReplica {
+    /// The life of the server.
+    life: u64,
+    live: Weak<LiveStream>,
+    /// Index before which it is compared with no other one.
+    until: u64,
+}
+
+impl KnownReplica {
+    /// Looks at it again, when replicas have come up to the index `known`. Answers from which index
+    /// on it is compared with others: one that was given the stream as a whole lacks what the giver
+    /// had removed by then, which later entries remove.
+    pub(super) fn see(&mut self, life: u64, live: &Arc<LiveStream>, known: u64) -> u64 {
+        if self.life == life && !Weak::ptr_eq(&self.live, &Arc::downgrade(live)) {
+            self.until = known;
+        }
+        (self.life, self.live) = (life, Arc::downgrade(live));
+        self.until
+    }
+}
+
 /// A stream as clients know it.
 #[derive(Debug)]
 pub(super) struct StreamModel {
@@ -85,6 +111,8 @@ pub(super) struct StreamModel {
     pub(super) fast: Option<OpenFast>,
     /// Messages, the first and the last one, that replicas have at an index of their group's log.
     pub(super) states: BTreeMap<u64, (u64, u64, u64)>,
+    /// The replica of each server.
+    pub(super) replicas: BTreeMap<usize, KnownReplica>,
     /// With the times at which they were told.
     facts: Vec<(u64, Fact)>,
     /// Whether some of them were taken back.
@@ -118,6 +146,7 @@ impl StreamModel {
             deleted: BTreeSet::new(),
             fast: None,
             states: BTreeMap::new(),
+            replicas: BTreeMap::new(),
             facts: Vec::new(),
             has_lost: false,
         }
