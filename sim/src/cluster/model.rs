@@ -58,7 +58,7 @@ pub(super) struct Delivery {
 }
 
 /// Replica on a server, as it was seen last.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct KnownReplica {
     /// The life of the server.
     life: u64,
