@@ -118,6 +118,12 @@ impl MqttStream {
         format!("{}{domain}>", self.subject_prefix)
     }
 
+    /// Whether messages of the stream may have lifetimes: sessions that end by themselves, and
+    /// messages with an expiry (MQTT 5).
+    pub fn has_lifetimes(&self) -> bool {
+        [SESSIONS, MESSAGES, RETAINED].contains(self)
+    }
+
     /// Request that makes the stream, with so many replicas.
     pub fn create_request(&self, domain: &str, replicas: u32) -> Vec<u8> {
         json::compact(&CreateRequest {
@@ -130,6 +136,7 @@ impl MqttStream {
             discard: if self.keeps_first { "new" } else { "old" },
             discard_new_per_subject: self.keeps_first,
             allow_direct: *self == RETAINED,
+            allow_msg_ttl: self.has_lifetimes(),
         })
     }
 }
@@ -150,6 +157,8 @@ struct CreateRequest {
     /// Retained messages are asked for by their subjects, many at once.
     #[serde(skip_serializing_if = "json::is_false")]
     allow_direct: bool,
+    #[serde(skip_serializing_if = "json::is_false")]
+    allow_msg_ttl: bool,
 }
 
 /// Subject of the record of a session.

@@ -54,6 +54,7 @@ use std::time::Instant;
 pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
 pub(crate) use mqtt::MqttPublish;
+pub(crate) use mqtt5::Mqtt5Packet;
 use pool::Pool;
 use route::{Routes, Touched};
 pub(crate) use routed::RoutedBuffers;

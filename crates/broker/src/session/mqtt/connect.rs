@@ -8,7 +8,8 @@ use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
 use crate::session::{OpOutcome, SessionState, SessionStatus};
 use crate::shard::{MqttPublish, Shard};
-use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, Qos, ReasonCode, Will};
+use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, ReasonCode, Will};
+use myelin_mqtt::records::session_hash;
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
@@ -55,8 +56,7 @@ impl Session {
         let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
         mqtt.stage = MqttStage::Connecting;
         (mqtt.client_id, mqtt.keep_alive, mqtt.is_clean) = (client_id, keep_alive, packet.clean);
-        mqtt.will =
-            packet.will.map(|will| Box::new(StoredWill::new(will, NatsSide::of_will(will.properties))));
+        mqtt.will = packet.will.map(|will| Box::new(will_of(will, &mqtt.client_id, packet.level)));
         match terms {
             Ok(()) => self.check_credentials(shard, now),
             Err(reason) => self.dismiss(reason, reason.text()),
@@ -79,16 +79,13 @@ impl Session {
             ClaimedId::Owned(other) => other,
         };
         mqtt.stage = MqttStage::Opening;
-        let is_clean = mqtt.is_clean;
+        let is_clean = mqtt.five.as_ref().map_or(mqtt.is_clean, |five| five.expiry == 0);
         if let Some(other) = other {
             let name = format!("{}{}", other.name(), other.label());
             let (name, id) = (Quoted(name.as_bytes()), Quoted(mqtt.client_id.as_bytes()));
             let line = format_args!("Replacing old client {name} since both have the same client ID {id}");
             self.broker.log_for(LogLevel::Warn, &self.conn, line);
             other.close(CloseReason::DuplicateClientId);
-        }
-        if self.speaks_5() {
-            return self.welcome(shard);
         }
         self.open_stored(shard, is_clean, now)
     }
@@ -142,17 +139,24 @@ impl Session {
         let is_replaced = reason == CloseReason::DuplicateClientId;
         if let Some(will) = mqtt.will.take().filter(|_| is_connected && !is_replaced) {
             self.begin_batch();
-            let StoredWill { topic, payload, qos, is_retained, nats } = &*will;
+            let StoredWill { topic, payload, qos, nats, .. } = &*will;
             let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
-            // Nothing of MQTT 5 is stored.
-            let marked = if self.speaks_5() { Qos::AtMostOnce } else { *qos };
-            let message = MqttPublish { topic, qos: marked, payload, reply, lines };
+            let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
             if self.publish_message(shard, message, now) != PublishFate::Refused {
-                self.store_will(shard, (topic, payload), (*qos, *is_retained), now);
+                self.store_will(shard, &will, now);
             }
         }
         self.end_stored(shard, reason, now);
     }
+}
+
+/// A will, for the end.
+fn will_of(will: Will<'_>, client_id: &str, level: ProtocolLevel) -> StoredWill {
+    let nats = match level {
+        ProtocolLevel::V3 => NatsSide::plain(will.retain),
+        ProtocolLevel::V5 => NatsSide::of_will(will.properties, will.retain, &session_hash(client_id)),
+    };
+    StoredWill::new(will, nats)
 }
 
 /// CONNECT in the protocol log.

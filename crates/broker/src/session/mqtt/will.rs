@@ -10,9 +10,6 @@ pub(super) struct StoredWill {
     pub(super) qos: Qos,
     pub(super) is_retained: bool,
     /// Properties, as NATS has them.
-    ///
-    /// No delay is among them: a session of MQTT 5 ends with its connection, and a will comes at
-    /// the end of the session at the latest.
     pub(super) nats: NatsSide,
 }
 

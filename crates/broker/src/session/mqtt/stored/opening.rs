@@ -4,16 +4,36 @@
 use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
 use super::state::{ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
+use crate::session::mqtt::options5::{WantedSub, wishes};
 use crate::shard::Shard;
 use myelin_mqtt::packet::Qos;
-use myelin_mqtt::records::{LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
+use myelin_mqtt::records::{ConsumerRecord, FOR_EVER, LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
 use myelin_mqtt::streams::{self, MqttStream};
-use std::time::Instant;
+use myelin_wire::message_buf::MessageRef;
+use std::time::{Duration, Instant};
 
 /// Replicas of streams at most, unless the options say another number.
 const MOST_REPLICAS: u32 = 3;
 
+/// Time that consumers outlive the session: they are made before anybody listens to them.
+const CONSUMERS_OUTLIVE: Duration = Duration::from_secs(60);
+
 impl StoredSession {
+    /// Nanoseconds after which a consumer of the session that nobody uses is removed; 0 is never.
+    pub(super) fn inactive_threshold(&self) -> i64 {
+        let expiry = self.record.expiry.filter(|seconds| ![0, FOR_EVER].contains(seconds));
+        let own = expiry.map(|seconds| Duration::from_secs(seconds.into()) + CONSUMERS_OUTLIVE);
+        let threshold = own.into_iter().chain(self.storage.consumer_inactive_threshold).min();
+        threshold.map_or(0, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// A consumer as the options and the client want it.
+    pub(super) fn configured(&self, consumer: ConsumerRecord) -> ConsumerRecord {
+        let consumer = api::configured(&self.storage, consumer);
+        let max_ack_pending = consumer.max_ack_pending.min(self.receive_max.into());
+        ConsumerRecord { max_ack_pending, inactive_threshold: self.inactive_threshold(), ..consumer }
+    }
+
     /// Subject of the session's record.
     pub(super) fn subject(&self) -> String {
         streams::session_subject(&self.storage.domain_token(), &self.hash)
@@ -67,9 +87,9 @@ impl Session {
             Err(fault) if fault.err_code != api::STREAM_NAME_IN_USE => {
                 return Err(self.change_failed(shard, &fault));
             }
-            Err(_) if stream == streams::RETAINED => {
+            Err(_) if stream.has_lifetimes() => {
                 let request = format!("STREAM.INFO.{}", stream.name);
-                self.ask_api(shard, &request, b"", Matter::RetainedConfig, now);
+                self.ask_api(shard, &request, b"", Matter::Config(stream), now);
                 return Ok(());
             }
             _ => {}
@@ -77,19 +97,30 @@ impl Session {
         self.step_answered(shard, now)
     }
 
-    /// A stream of retained messages that nats-server has made gets direct gets: they are read so.
-    pub(super) fn retained_config_came(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
+    /// A stream that nats-server has made gets what it lacks: direct gets, by which retained
+    /// messages are read, and lifetimes of messages.
+    pub(super) fn config_came(
+        &mut self,
+        shard: &mut Shard,
+        stream: MqttStream,
+        answer: &[u8],
+        now: Instant,
+    ) -> Step {
         let config = api::read::<serde_json::Value>(answer).map(|mut info| info["config"].take());
         let mut config = match config {
             Ok(config) if config.is_object() => config,
             Ok(_) => return self.step_answered(shard, now),
             Err(fault) => return Err(self.change_failed(shard, &fault)),
         };
-        if config["allow_direct"] == true {
+        let is_read_directly = stream != streams::RETAINED || config["allow_direct"] == true;
+        if is_read_directly && config["allow_msg_ttl"] == true {
             return self.step_answered(shard, now);
         }
-        config["allow_direct"] = true.into();
-        let request = format!("STREAM.UPDATE.{}", streams::RETAINED.name);
+        if !is_read_directly {
+            config["allow_direct"] = true.into();
+        }
+        config["allow_msg_ttl"] = true.into();
+        let request = format!("STREAM.UPDATE.{}", stream.name);
         let body = config.to_string();
         self.ask_api(shard, &request, body.as_bytes(), Matter::Change(ChangeStep::Streams), now);
         Ok(())
@@ -114,10 +145,12 @@ impl Session {
         let found: MessageAnswer = api::read(answer)?;
         let Some(found) = found.message()? else { return Ok(()) };
         let before = SessionRecord::decode(&found.payload).unwrap_or_default();
+        let begins_anew = self.mqtt.as_deref().is_none_or(|mqtt| mqtt.is_clean);
+        let goes_on = !begins_anew && !before.clean && !before.has_ended(self.unix_ms(now) / 1000);
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         stored.record_sequence = found.sequence;
         let Some(change) = &mut stored.change else { return Ok(()) };
-        let is_present = !stored.record.clean && !before.clean && before.id == stored.record.id;
+        let is_present = goes_on && before.id == stored.record.id;
         change.removals = removals(&before, is_present).collect();
         if is_present {
             let foreign = before.cons.iter().filter(|(key, _)| *key != READER);
@@ -135,10 +168,20 @@ impl Session {
         stored.record.cons.extend(reader);
         (stored.record.pubrel, stored.record.since) = (before.pubrel, before.since);
         for (pattern, qos) in before.subs {
-            let is_allowed = Qos::new(qos).is_some() && self.listen_to(shard, pattern.as_bytes(), now);
+            let options = before.opts.get(&pattern).copied().unwrap_or_default();
+            let wanted = WantedSub { wishes: wishes(options), ..WantedSub::plain(pattern.as_bytes()) };
+            let is_allowed = Qos::new(qos).is_some() && self.listen(shard, wanted, now).is_ok();
             if is_allowed && let Some(stored) = self.stored_mut() {
                 stored.record.subs.insert(pattern.clone(), qos);
+                stored.record.set_options(&pattern, options);
                 self.leave_stored(pattern.as_bytes(), qos > 0);
+            }
+        }
+        for (filter, options) in before.shared {
+            if self.join_again(shard, &filter, options, now)
+                && let Some(stored) = self.stored_mut()
+            {
+                stored.record.shared.insert(filter, options);
             }
         }
         Ok(())
@@ -180,6 +223,54 @@ impl Session {
             self.ask_api(shard, request, b"", Matter::Change(ChangeStep::Removal), now);
         }
         removals.len()
+    }
+
+    /// Writes when the session ends, whose client of MQTT 5 has left: its record is removed then by
+    /// its lifetime, and its consumers because nobody uses them. `before` is the expiry that they
+    /// know.
+    pub(super) fn write_end(&mut self, shard: &mut Shard, before: Option<u32>, now: Instant) {
+        let ends = self.unix_ms(now) / 1000;
+        let Some(stored) = self.stored_mut().filter(|stored| stored.record_sequence > 0) else { return };
+        let expiry = stored.record.expiry.unwrap_or(FOR_EVER);
+        if expiry == FOR_EVER && before == Some(FOR_EVER) {
+            return;
+        }
+        if before != stored.record.expiry {
+            self.tell_consumers(shard, now);
+        }
+        let Some(stored) = self.stored_mut() else { return };
+        let mut headers = String::from("NATS/1.0\r\n");
+        let sequence = stored.record_sequence;
+        headers.push_str(&format!("Nats-Expected-Last-Subject-Sequence: {sequence}\r\n"));
+        if expiry != FOR_EVER {
+            stored.record.ends = ends + u64::from(expiry);
+            headers.push_str(&format!("Nats-TTL: {expiry}s\r\n"));
+        }
+        headers.push_str("\r\n");
+        let (subject, payload) = (stored.subject(), stored.record.encode());
+        let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
+        self.tell(shard, MessageRef { subject, headers, payload: &payload, ..MessageRef::default() }, now);
+    }
+
+    /// Tells the session's consumers how long they outlive its connection.
+    fn tell_consumers(&mut self, shard: &mut Shard, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        let threshold = stored.inactive_threshold();
+        let consumers = [
+            (streams::MESSAGES, stored.record.cons.get_mut(READER).and_then(Option::as_mut)),
+            (streams::OUT, stored.record.pubrel.as_mut()),
+        ];
+        let mut requests = Vec::new();
+        for (stream, consumer) in consumers {
+            if let Some(consumer) = consumer {
+                consumer.inactive_threshold = threshold;
+                let request = format!("CONSUMER.CREATE.{}.{}", stream.name, consumer.durable_name);
+                requests.push((request, api::consumer(stream.name, consumer)));
+            }
+        }
+        for (request, body) in requests {
+            self.tell_api(shard, &request, &body, now);
+        }
     }
 
     /// Removes what a clean session leaves, without waiting for it.
