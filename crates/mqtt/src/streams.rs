@@ -166,8 +166,8 @@ pub fn session_subject(domain: &str, hash: &str) -> String {
     format!("{}{domain}{hash}", SESSIONS.subject_prefix)
 }
 
-/// Subject of a QoS 2 message that is held for its publisher.
-pub fn held_subject(client_id: &str, packet_id: u16) -> String {
+/// Subject of a QoS 2 message that is held for its publisher; `*` for all of them.
+pub fn held_subject(client_id: &str, packet_id: &str) -> String {
     format!("{}{client_id}.{packet_id}", HELD.subject_prefix)
 }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(SESSIONS.subject("hub."), "$MQTT.sess.hub.>");
         assert_eq!(RETAINED.subject("hub."), "$MQTT.rmsgs.>");
         assert_eq!(session_subject("hub.", "3C3akiUI"), "$MQTT.sess.hub.3C3akiUI");
-        assert_eq!(held_subject("pub-1", 9), "$MQTT.qos2.in.pub-1.9");
+        assert_eq!(held_subject("pub-1", "9"), "$MQTT.qos2.in.pub-1.9");
     }
 
     #[test]

@@ -124,6 +124,15 @@ impl Session {
         OpOutcome::of(self.store_unsubscriptions(shard, (packet.packet_id, codes), &names, now))
     }
 
+    /// Ends a subscription by its name in the session's record.
+    pub(super) fn forget_again(&self, shard: &mut Shard, name: &str) {
+        let mut subject = Vec::new();
+        match self.subscription_of(name, &mut subject) {
+            Ok(wanted) if wanted.queue.is_some() => self.forget_filter(shard, wanted),
+            _ => self.forget_filter(shard, WantedSub::plain(name.as_bytes())),
+        };
+    }
+
     /// Subscribes again to a filter of a group.
     pub(super) fn join_again(
         &self,

@@ -12,6 +12,7 @@ const CONSUMER_NOT_FOUND: u32 = 10014;
 pub(super) const STREAM_NAME_IN_USE: u32 = 10058;
 pub(super) const TOO_FEW_PEERS: u32 = 10005;
 pub(super) const REPLICAS_ALONE: u32 = 10074;
+pub(super) const WRONG_SEQUENCE: u32 = 10071;
 const STORE_FAILED: u32 = 10077;
 const NO_RESOURCES: u32 = 10023;
 const NO_MEMORY: u32 = 10028;
@@ -153,6 +154,11 @@ pub(super) fn last_of(subject: &str) -> Vec<u8> {
 /// Body of a request to remove a message.
 pub(super) fn remove(sequence: u64) -> String {
     format!(r#"{{"seq":{sequence},"no_erase":true}}"#)
+}
+
+/// Body of a request to remove the messages of a subject.
+pub(super) fn purge(subject: &str) -> String {
+    serde_json::json!({ "filter": subject }).to_string()
 }
 
 /// Body of a request to make a consumer, or to change its filters.

@@ -159,6 +159,9 @@ impl Session {
         match taken {
             Ok(()) => self.step_answered(shard, now),
             Err(fault) if self.refuse_added(shard, step, &fault) => self.step_answered(shard, now),
+            Err(fault) if fault.err_code == api::WRONG_SEQUENCE && self.may_open_again() => {
+                self.open_again(shard, now)
+            }
             Err(fault) => Err(self.change_failed(shard, &fault)),
         }
     }

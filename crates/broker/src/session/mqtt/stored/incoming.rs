@@ -163,7 +163,7 @@ impl Session {
         (payload, nats): (&[u8], &NatsSide),
         now: Instant,
     ) {
-        let subject = self.held_subject(id);
+        let subject = self.held_subject(&id.to_string());
         let lines = nats.stored_lines(KeptCopy::Held, self.unix_ms(now));
         let mut headers = Vec::new();
         mark.write(None, &lines, &mut headers);
@@ -172,13 +172,14 @@ impl Session {
         self.ask(shard, msg, Matter::Stored(ack), now);
     }
 
-    /// Where a message is held. Compat: under the client id, if that is one part of a subject.
-    fn held_subject(&self, id: PacketId) -> String {
+    /// Where a message with this number is held. Compat: under the client id, if that is one part
+    /// of a subject.
+    pub(super) fn held_subject(&self, number: &str) -> String {
         let client_id = self.mqtt.as_deref().map_or("", |mqtt| &mqtt.client_id);
         let is_plain =
             myelin_subject::is_well_formed(client_id.as_bytes()) && !client_id.contains(['.', '*', '>']);
         let hash = self.stored().map_or("", |stored| &stored.hash);
-        streams::held_subject(if is_plain { client_id } else { hash }, id.get())
+        streams::held_subject(if is_plain { client_id } else { hash }, number)
     }
 
     /// Stores a retained message, or the end of one.
@@ -278,7 +279,7 @@ impl Session {
     /// Asks for the message of the first release.
     fn read_held(&mut self, shard: &mut Shard, now: Instant) {
         let Some(first) = self.stored().and_then(|stored| stored.releases.first()) else { return };
-        let body = api::last_of(&self.held_subject(first.id));
+        let body = api::last_of(&self.held_subject(&first.id.to_string()));
         let request = format!("STREAM.MSG.GET.{}", streams::HELD.name);
         self.ask_api(shard, &request, &body, Matter::Release, now);
     }

@@ -2,7 +2,7 @@
 //! for a new one.
 
 use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
-use super::state::{ChangeAck, ChangeStep, Matter, Step, StoredSession};
+use super::state::{Change, ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
 use crate::session::mqtt::options5::{WantedSub, wishes};
 use crate::shard::Shard;
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Replicas of streams at most, unless the options say another number.
 const MOST_REPLICAS: u32 = 3;
+
+/// CONNECT is begun anew so often, at most.
+const MOST_REPEATS: u32 = 3;
 
 /// Time that consumers outlive the session: they are made before anybody listens to them.
 const CONSUMERS_OUTLIVE: Duration = Duration::from_secs(60);
@@ -143,7 +146,13 @@ impl Session {
         now: Instant,
     ) -> Result<(), ApiFault> {
         let found: MessageAnswer = api::read(answer)?;
-        let Some(found) = found.message()? else { return Ok(()) };
+        let Some(found) = found.message()? else {
+            // Records of MQTT 5 end by themselves, and leave what their publishers have not released.
+            if self.speaks_5() {
+                self.remove_all_held();
+            }
+            return Ok(());
+        };
         let before = SessionRecord::decode(&found.payload).unwrap_or_default();
         let begins_anew = self.mqtt.as_deref().is_none_or(|mqtt| mqtt.is_clean);
         let goes_on = !begins_anew && !before.clean && !before.has_ended(self.unix_ms(now) / 1000);
@@ -160,6 +169,7 @@ impl Session {
             change.foreign = named.collect();
         }
         if !is_present {
+            self.remove_all_held();
             return Ok(());
         }
         change.ack = ChangeAck::Connect { is_present };
@@ -185,6 +195,27 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Whether a CONNECT may be begun anew whose record has changed while it was under way: the end
+    /// of the session before was still to be stored.
+    pub(super) fn may_open_again(&self) -> bool {
+        let change = self.stored().and_then(|stored| stored.change.as_ref());
+        change.is_some_and(|change| change.is_opening() && change.repeats < MOST_REPEATS)
+    }
+
+    pub(super) fn open_again(&mut self, shard: &mut Shard, now: Instant) -> Step {
+        let Some(stored) = self.stored_mut() else { return Ok(()) };
+        let repeats = stored.change.as_ref().map_or(0, |change| change.repeats) + 1;
+        let SessionRecord { origin, id, clean, expiry, .. } = &stored.record;
+        let (origin, id) = (origin.clone(), id.clone());
+        let fresh = SessionRecord { origin, id, clean: *clean, expiry: *expiry, ..SessionRecord::default() };
+        let taken_up = std::mem::replace(&mut stored.record, fresh);
+        stored.record_sequence = 0;
+        for name in taken_up.subs.keys().chain(taken_up.shared.keys()) {
+            self.forget_again(shard, name);
+        }
+        self.begin_change(shard, Change { repeats, ..Change::opening() }, now)
     }
 
     /// Asks how far consumers of nats-server have come: where the reader goes on.
@@ -222,7 +253,12 @@ impl Session {
         for request in &removals {
             self.ask_api(shard, request, b"", Matter::Change(ChangeStep::Removal), now);
         }
-        removals.len()
+        let held = self.stored_mut().and_then(|stored| stored.change.as_mut()?.held.take());
+        if let Some((request, body)) = &held {
+            let removal = Matter::Change(ChangeStep::Removal);
+            self.ask_api(shard, request, body.as_bytes(), removal, now);
+        }
+        removals.len() + usize::from(held.is_some())
     }
 
     /// Writes when the session ends, whose client of MQTT 5 has left: its record is removed then by
@@ -273,8 +309,22 @@ impl Session {
         }
     }
 
+    /// Has messages removed that the session before has not released.
+    fn remove_all_held(&mut self) {
+        let held = Some(self.removal_of_held());
+        if let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) {
+            change.held = held;
+        }
+    }
+
+    fn removal_of_held(&self) -> (String, String) {
+        (format!("STREAM.PURGE.{}", streams::HELD.name), api::purge(&self.held_subject("*")))
+    }
+
     /// Removes what a clean session leaves, without waiting for it.
     pub(super) fn forget_record(&self, shard: &mut Shard, now: Instant) {
+        let (request, body) = self.removal_of_held();
+        self.tell_api(shard, &request, body.as_bytes(), now);
         let Some(stored) = self.stored() else { return };
         for request in removals(&stored.record, false) {
             self.tell_api(shard, &request, b"", now);

@@ -137,6 +137,8 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) added: Vec<AddedSub>,
     /// Requests that remove consumers.
     pub(in crate::session::mqtt) removals: Vec<String>,
+    /// Request that removes messages of QoS 2 of the session before, and its body.
+    pub(in crate::session::mqtt) held: Option<(String, String)>,
     /// Consumers that nats-server has made, by the keys that the record had for them.
     pub(in crate::session::mqtt) foreign: Vec<(String, String)>,
     /// Sequence up to which all of these have delivered, and what was delivered is acknowledged.
@@ -145,6 +147,8 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) revives: bool,
     /// Whether the record is written.
     pub(in crate::session::mqtt) writes: bool,
+    /// How often it was begun anew, because the record had changed when it was written.
+    pub(in crate::session::mqtt) repeats: u32,
 }
 
 impl Change {
@@ -156,10 +160,12 @@ impl Change {
             ack,
             added: Vec::new(),
             removals: Vec::new(),
+            held: None,
             foreign: Vec::new(),
             floor: None,
             revives: false,
             writes: false,
+            repeats: 0,
         }
     }
 
