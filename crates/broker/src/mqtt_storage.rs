@@ -6,6 +6,7 @@
 
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
+use crate::mqtt_will::DelayedWill;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use arc_swap::ArcSwap;
@@ -116,14 +117,15 @@ impl MqttStores {
     }
 
     /// Has answers for the session of connection `cid` come to `inbox`, until it
-    /// [leaves](Self::leave). `unique` is a name that no store has had before.
+    /// [leaves](Self::leave). `unique` is a name that no store has had before. Answers the will that
+    /// waits for the session.
     pub(crate) fn enter(
         &self,
         account: &Arc<Account>,
         (server, unique): (&str, &str),
-        (cid, hash): (u64, &str),
+        (cid, hash, begins_anew): (u64, &str, bool),
         inbox: &Arc<MqttInbox>,
-    ) -> Arc<MqttStore> {
+    ) -> (Arc<MqttStore>, Option<Box<DelayedWill>>) {
         let records = format!("{}{}", streams::SESSIONS.subject_prefix, self.storage().domain_token());
         let mut by_account = lock(&self.by_account);
         let store = by_account.entry(account.name().into()).or_insert_with(|| {
@@ -139,7 +141,7 @@ impl MqttStores {
             })
         });
         let store = Arc::clone(store);
-        lock(&store.inboxes).enter((cid, hash), inbox);
+        let will = lock(&store.inboxes).enter((cid, hash, begins_anew), inbox);
         drop(by_account);
         // Another session that came at the same time may be the one that binds; this waits for it.
         store.bindings.get_or_init(|| {
@@ -147,7 +149,18 @@ impl MqttStores {
             [&store.answers, &store.records]
                 .map(|prefix| account.bind(format!("{prefix}>").as_bytes(), Arc::clone(&service)))
         });
-        store
+        (store, will)
+    }
+
+    /// The will that connection `cid` has left, which is due.
+    pub(crate) fn due_will(&self, cid: u64) -> Option<Box<DelayedWill>> {
+        let (store, inbox, hash) = lock(&self.by_account).values().find_map(|store| {
+            let (inbox, hash) = lock(&store.inboxes).waiting(cid)?;
+            Some((Arc::clone(store), inbox, hash))
+        })?;
+        let will = inbox.take_will();
+        self.leave(&store, (cid, &hash));
+        will
     }
 
     /// Ends what `enter` began. The last session takes the store with it.
@@ -196,6 +209,8 @@ impl MqttStore {
         let inbox = lock(&self.inboxes).owner(hash);
         let Some(inbox) = inbox else { return };
         if SessionRecord::decode(msg.payload).is_ok_and(|record| record.origin != self.node) {
+            // One that waits is not published: the session goes on there.
+            drop(inbox.take_will());
             inbox.conn().close(CloseReason::DuplicateClientId);
         }
     }
@@ -211,9 +226,28 @@ impl MqttStore {
 }
 
 impl Inboxes {
-    fn enter(&mut self, (cid, hash): (u64, &str), inbox: &Arc<MqttInbox>) {
+    /// Answers the will that waits for the session.
+    fn enter(
+        &mut self,
+        (cid, hash, begins_anew): (u64, &str, bool),
+        inbox: &Arc<MqttInbox>,
+    ) -> Option<Box<DelayedWill>> {
         self.by_cid.insert(cid, Arc::clone(inbox));
-        self.owners.insert(hash.to_owned(), cid);
+        let before = self.owners.insert(hash.to_owned(), cid)?;
+        let other = self.by_cid.get(&before)?;
+        other.follow(begins_anew);
+        let will = other.take_will();
+        if will.is_some() {
+            self.by_cid.remove(&before);
+        }
+        will
+    }
+
+    /// The inbox of connection `cid`, which has left a will, and the session's name.
+    fn waiting(&self, cid: u64) -> Option<(Arc<MqttInbox>, String)> {
+        let inbox = Arc::clone(self.by_cid.get(&cid).filter(|inbox| inbox.has_left_will())?);
+        let hash = self.owners.iter().find(|(_, owner)| **owner == cid).map(|(hash, _)| hash.clone());
+        Some((inbox, hash.unwrap_or_default()))
     }
 
     fn leave(&mut self, (cid, hash): (u64, &str)) {

@@ -29,6 +29,9 @@ impl ConnTask {
     pub(super) async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.link.conn);
         let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason, Instant::now());
+        if let Some(due) = self.session.will_due() {
+            self.local.timers.enter(due, conn.cid());
+        }
         if let Some(removal) = removal {
             supervise::blocking_on(&self.local.control, SupervisedPart::Removal, || removal.run());
         }

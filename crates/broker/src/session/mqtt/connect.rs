@@ -1,11 +1,11 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
-use super::nats_side::NatsSide;
 use super::publish::PublishFate;
-use super::will::StoredWill;
 use super::{MqttStage, Session};
 use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
+use crate::mqtt_nats_side::NatsSide;
+use crate::mqtt_will::{DelayedWill, StoredWill};
 use crate::session::{OpOutcome, SessionState, SessionStatus};
 use crate::shard::{MqttPublish, Shard};
 use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, ReasonCode, Will};
@@ -13,6 +13,7 @@ use myelin_mqtt::records::session_hash;
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A client that is told to send something every so many seconds is missed after half as many more.
@@ -136,17 +137,59 @@ impl Session {
             return;
         }
         self.broker.registry.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
-        let is_replaced = reason == CloseReason::DuplicateClientId;
-        if let Some(will) = mqtt.will.take().filter(|_| is_connected && !is_replaced) {
-            self.begin_batch();
-            let StoredWill { topic, payload, qos, nats, .. } = &*will;
-            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
-            let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
-            if self.publish_message(shard, message, now) != PublishFate::Refused {
-                self.store_will(shard, &will, now);
+        let will = mqtt.will.take().filter(|_| is_connected);
+        let delay = match (&will, &mqtt.five) {
+            (Some(will), Some(five)) => will.delay.min(Duration::from_secs(five.expiry.into())),
+            _ => Duration::ZERO,
+        };
+        let will = will.filter(|_| reason != CloseReason::DuplicateClientId || self.keeps_will(delay));
+        if let Some(will) = will {
+            let is_due = delay.is_zero() || reason == CloseReason::DuplicateClientId;
+            match is_due {
+                true => self.publish_will(shard, &will, now),
+                false => self.delay_will(will, now + delay),
             }
         }
         self.end_stored(shard, reason, now);
+    }
+}
+
+impl Session {
+    /// Whether the will is published of a client whose place another has taken. That of MQTT 3.1.1
+    /// is not, as by nats-server; one with a delay is not, if the session goes on.
+    fn keeps_will(&self, delay: Duration) -> bool {
+        self.speaks_5() && (delay.is_zero() || self.is_followed_anew())
+    }
+
+    fn publish_will(&mut self, shard: &mut Shard, will: &StoredWill, now: Instant) {
+        self.begin_batch();
+        let StoredWill { topic, payload, qos, nats, .. } = will;
+        let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+        let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
+        if self.publish_message(shard, message, now) != PublishFate::Refused {
+            self.store_will(shard, will, now);
+        }
+    }
+
+    /// Leaves the will to the time when it is due.
+    fn delay_will(&mut self, will: Box<StoredWill>, due: Instant) {
+        let SessionState::Ready(ready) = &self.state else { return };
+        let Some(mqtt) = &mut self.mqtt else { return };
+        let Some(stored) = &mqtt.stored else { return };
+        mqtt.will_due = Some(due);
+        stored.inbox.leave_will(DelayedWill {
+            will,
+            conn: Arc::clone(&self.conn),
+            account: Arc::clone(&ready.account),
+            permissions: ready.permissions.clone(),
+            user: ready.user.as_deref().unwrap_or_default().into(),
+            node: stored.store.node.clone(),
+        });
+    }
+
+    /// When [`Shard::mqtt_will_due`] is to be called for a connection that has ended.
+    pub fn will_due(&self) -> Option<Instant> {
+        self.mqtt.as_deref()?.will_due
     }
 }
 

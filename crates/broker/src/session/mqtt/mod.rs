@@ -5,22 +5,21 @@
 //! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
 //! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
 //! (`subscribe.rs`), what is stored of all that (`stored/`), and the parts that only MQTT 5 has
-//! (`five.rs`, `publish5.rs`, `nats_side.rs`, `options5.rs`, `state5.rs`). What clients receive is
+//! (`five.rs`, `publish5.rs`, `options5.rs`, `state5.rs`). What clients receive is
 //! made by `shard/{mqtt,mqtt5}.rs`, but for what is stored for one session.
 
 mod connect;
 mod five;
-mod nats_side;
 mod options5;
 mod publish;
 mod publish5;
 mod state5;
 mod stored;
 mod subscribe;
-mod will;
 
 use super::{Consumed, OpOutcome, Session, StopReason};
 use crate::log::Level as LogLevel;
+use crate::mqtt_will::StoredWill;
 use crate::protocol_log::Direction;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
@@ -32,7 +31,6 @@ use state5::Mqtt5Session;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 use stored::state::StoredSession;
-use will::StoredWill;
 
 /// Bytes that a packet may have beside the largest payload: header, topic and number.
 const PACKET_OVERHEAD: u32 = 5 + 2 + 65_535 + 2;
@@ -59,6 +57,8 @@ pub(super) struct MqttSession {
     stored: Option<Box<StoredSession>>,
     /// State of a client of MQTT 5.
     five: Option<Box<Mqtt5Session>>,
+    /// When the will is due that outlives the connection.
+    will_due: Option<Instant>,
 }
 
 /// Stage of a connection that speaks MQTT.

@@ -1,9 +1,9 @@
 //! PUBLISH: from the packet to the shard's fan-out.
 
-use super::nats_side::NatsSide;
 use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::mqtt_message::message_len;
+use crate::mqtt_nats_side::NatsSide;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
 use crate::shard::{MqttPublish, Published, Publisher, Shard, Source};

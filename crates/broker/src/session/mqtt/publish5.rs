@@ -1,10 +1,10 @@
 //! PUBLISH of MQTT 5: topic aliases, properties as headers, the response topic as reply subject,
 //! and reasons in the acknowledgement.
 
-use super::nats_side::{NatsSide, request_in};
 use super::state5::RECEIVE_MAXIMUM;
 use super::{OpOutcome, Session};
 use crate::mqtt_message::message_len;
+use crate::mqtt_nats_side::{NatsSide, request_in};
 use crate::mqtt5_requests::{AwaitedRequest, INBOX_SID};
 use crate::session::SessionState;
 use crate::shard::{MqttPublish, Shard};

@@ -3,16 +3,17 @@
 use super::api::{self, MessageAnswer};
 use super::state::{Matter, PendingAck, Release, ReleaseStage, Step};
 use crate::log::Level as LogLevel;
-use crate::session::mqtt::nats_side::{KeptCopy, NatsSide};
+use crate::mqtt_copy::StoredCopy;
+use crate::mqtt_nats_side::{KeptCopy, NatsSide};
+use crate::mqtt_will::StoredWill;
 use crate::session::mqtt::publish::PublishFate;
-use crate::session::mqtt::will::StoredWill;
 use crate::session::{Session, SessionState};
 use crate::shard::{MqttPublish, Shard};
 use myelin_mqtt::headers;
 use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, PropertyBuf, PublishPacket, Qos, ReasonCode, ServerPacket,
 };
-use myelin_mqtt::records::{HeldMark, MessageMark, RetainedMessage, released_id};
+use myelin_mqtt::records::{HeldMark, MessageMark, released_id};
 use myelin_mqtt::{streams, topic};
 use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
@@ -23,16 +24,6 @@ const MOST_AWAITED: usize = 1024;
 
 /// The number of an acknowledgement that nobody waits for.
 const UNACKNOWLEDGED: u64 = 0;
-
-/// A message, and its properties as NATS has them.
-#[derive(Clone, Copy)]
-struct StoredCopy<'a> {
-    subject: &'a [u8],
-    qos: Qos,
-    payload: &'a [u8],
-    is_retained: bool,
-    nats: &'a NatsSide,
-}
 
 impl Session {
     /// Whether so much waits for JetStream that the client has to.
@@ -130,11 +121,7 @@ impl Session {
 
     /// The subject to which the account's mappings lead, if they do.
     fn mapped(&self, subject: &[u8]) -> Option<Vec<u8>> {
-        let stored = self.stored()?;
-        let imports = &stored.store.account().imports;
-        let mut mapped = Vec::new();
-        let is_mapped = imports.has_mappings() && imports.map(subject, &mut || 0, &mut mapped);
-        is_mapped.then_some(mapped)
+        self.stored()?.store.account().mqtt_mapped(subject)
     }
 
     /// Stores a message for sessions that subscribe with QoS 1 or 2.
@@ -146,11 +133,8 @@ impl Session {
         awaited: Matter,
         now: Instant,
     ) {
-        let StoredCopy { subject, qos, payload, is_retained, nats } = copy;
-        let subject = [streams::MESSAGES.subject_prefix.as_bytes(), subject].concat();
-        let lines = nats.stored_lines(KeptCopy::Message { is_retained }, self.unix_ms(now));
-        let mut headers = Vec::new();
-        MessageMark { qos, held: None }.write(id, &lines, &mut headers);
+        let (subject, headers) = copy.message(id, self.unix_ms(now));
+        let payload = copy.payload;
         let msg = MessageRef { subject: &subject, headers: &headers, payload, ..MessageRef::default() };
         self.ask(shard, msg, awaited, now);
     }
@@ -184,20 +168,11 @@ impl Session {
 
     /// Stores a retained message, or the end of one.
     fn retain(&mut self, shard: &mut Shard, copy: StoredCopy<'_>, flags: u8, ack: u64, now: Instant) {
-        let StoredCopy { subject, payload, nats, .. } = copy;
         let SessionState::Ready(ready) = &self.state else { return };
         let Some(stored) = self.stored() else { return };
-        let message = RetainedMessage {
-            flags,
-            origin: stored.store.node.as_str().into(),
-            source: ready.user.as_deref().unwrap_or_default().into(),
-            payload: payload.into(),
-        };
-        let lines = nats.stored_lines(KeptCopy::Retained, self.unix_ms(now));
-        let mut headers = Vec::new();
-        message.write_header(subject, &lines, &mut headers);
-        let removes = message.removes();
-        let subject = [streams::RETAINED.subject_prefix.as_bytes(), subject].concat();
+        let user = ready.user.as_deref().unwrap_or_default();
+        let (subject, headers) = copy.retained(flags, (&stored.store.node, user), self.unix_ms(now));
+        let (payload, removes) = (copy.payload, copy.payload.is_empty());
         let msg = MessageRef { subject: &subject, headers: &headers, payload, ..MessageRef::default() };
         let awaited = if removes { Matter::Removal(ack) } else { Matter::Stored(ack) };
         self.ask(shard, msg, awaited, now);

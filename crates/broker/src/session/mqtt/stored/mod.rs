@@ -28,7 +28,7 @@ use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use state::{Change, Matter, RetainedCame, SessionTerms, Step, StoredSession};
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Time after which JetStream is asked again for streams.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -51,9 +51,14 @@ impl Session {
         let storage = stores.storage();
         let Some(mqtt) = &mut self.mqtt else { return SessionStatus::Continue };
         let hash = session_hash(&mqtt.client_id);
-        let store = stores.enter(&account, names, (self.conn.cid(), &hash), &inbox);
+        let anew = mqtt.is_clean;
+        let (store, will) = stores.enter(&account, names, (self.conn.cid(), &hash, anew), &inbox);
         let stored = StoredSession::new(store, storage, inbox, &mqtt.client_id, terms);
         mqtt.stored = Some(Box::new(stored));
+        if let Some(will) = will.filter(|_| anew) {
+            // Its session ends here.
+            shard.publish_delayed_will(&will, now);
+        }
         status(self.begin_change(shard, Change::opening(), now))
     }
 
@@ -234,16 +239,23 @@ impl Session {
         self.leave_store();
     }
 
+    /// A will that waits keeps the inbox: by it the server knows of whoever takes the session up.
     fn leave_store(&mut self) {
         let cid = self.conn.cid();
         let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
-        self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
+        if self.will_due().is_none() {
+            self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
+        }
     }
 
     /// Time of day, in milliseconds since 1970.
     fn unix_ms(&self, now: Instant) -> u64 {
-        let wall = self.broker.wall(now).duration_since(SystemTime::UNIX_EPOCH);
-        wall.map_or(0, |wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
+        self.broker.unix_ms(now)
+    }
+
+    /// Whether another connection of this server has taken the place of this one and begins anew.
+    pub(super) fn is_followed_anew(&self) -> bool {
+        self.stored().is_some_and(|stored| stored.inbox.is_followed_anew())
     }
 
     fn unbind_stored(&mut self) {

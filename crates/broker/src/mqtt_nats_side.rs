@@ -5,10 +5,10 @@ use myelin_mqtt::{headers, topic};
 
 /// Properties of a message, as NATS has them.
 #[derive(Default)]
-pub(super) struct NatsSide {
-    pub(super) reply: Vec<u8>,
+pub(crate) struct NatsSide {
+    pub(crate) reply: Vec<u8>,
     /// Lines for those who listen now.
-    pub(super) lines: Vec<u8>,
+    pub(crate) lines: Vec<u8>,
     /// Lines for those who get the message from where it is stored.
     stored: Vec<u8>,
     /// Seconds after which the message is nobody's.
@@ -17,7 +17,7 @@ pub(super) struct NatsSide {
 
 /// Copy of a message that a stream is to keep.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeptCopy {
+pub(crate) enum KeptCopy {
     /// For sessions.
     Message { is_retained: bool },
     /// Until its publisher releases it.
@@ -29,7 +29,7 @@ pub(super) enum KeptCopy {
 impl NatsSide {
     /// Makes lines of the properties of a message; `session` has published it. Its reply subject is
     /// left to the caller.
-    pub(super) fn new(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
+    pub(crate) fn new(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
         let mut side = Self::plain(is_retained);
         headers::write_publisher(session, &mut side.stored);
         if properties.is_empty() {
@@ -45,7 +45,7 @@ impl NatsSide {
     }
 
     /// A message without properties, of whoever it may be.
-    pub(super) fn plain(is_retained: bool) -> Self {
+    pub(crate) fn plain(is_retained: bool) -> Self {
         let mut side = Self::default();
         if is_retained {
             headers::write_retain(&mut side.lines);
@@ -55,7 +55,7 @@ impl NatsSide {
 
     /// Makes headers and a reply subject of the properties of a will. Nobody waits for answers to
     /// it, so its reply subject is the response topic, whatever data it comes with.
-    pub(super) fn of_will(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
+    pub(crate) fn of_will(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
         let mut side = Self::new(properties, is_retained, session);
         if let (Some(topic), _) = request_in(properties) {
             // One that has no subject cannot be answered to.
@@ -65,7 +65,7 @@ impl NatsSide {
     }
 
     /// Lines of a copy that is stored at `now`, in milliseconds since 1970.
-    pub(super) fn stored_lines(&self, copy: KeptCopy, now: u64) -> Vec<u8> {
+    pub(crate) fn stored_lines(&self, copy: KeptCopy, now: u64) -> Vec<u8> {
         let mut lines = self.stored.clone();
         if copy == (KeptCopy::Message { is_retained: true }) {
             headers::write_retain(&mut lines);
@@ -81,7 +81,7 @@ impl NatsSide {
 }
 
 /// The response topic and the correlation data.
-pub(super) fn request_in(properties: Properties<'_>) -> (Option<&str>, Option<&[u8]>) {
+pub(crate) fn request_in(properties: Properties<'_>) -> (Option<&str>, Option<&[u8]>) {
     let (mut response, mut correlation) = (None, None);
     for property in properties.iter() {
         match property {
