@@ -9,6 +9,7 @@ use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Inbox of one session. Bounded by what the session asks for, and by what its consumers deliver
 /// without an acknowledgement.
@@ -56,6 +57,11 @@ impl MqttInbox {
 
     pub(crate) fn has_left_will(&self) -> bool {
         self.has_left_will.load(Acquire)
+    }
+
+    /// Whether there is a will that is not due yet.
+    pub(crate) fn waits_for_will(&self, now: Instant) -> bool {
+        lock(&self.will).as_ref().is_some_and(|will| now < will.due)
     }
 
     pub(crate) fn take_will(&self) -> Option<Box<DelayedWill>> {

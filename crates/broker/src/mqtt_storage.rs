@@ -18,7 +18,7 @@ use myelin_wire::message_buf::MessageRef;
 use std::collections::{HashMap, hash_map::Entry};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How MQTT's sessions and messages are stored.
 #[derive(Debug, Clone)]
@@ -153,11 +153,14 @@ impl MqttStores {
     }
 
     /// The will that connection `cid` has left, which is due.
-    pub(crate) fn due_will(&self, cid: u64) -> Option<Box<DelayedWill>> {
+    pub(crate) fn due_will(&self, cid: u64, now: Instant) -> Option<Box<DelayedWill>> {
         let (store, inbox, hash) = lock(&self.by_account).values().find_map(|store| {
             let (inbox, hash) = lock(&store.inboxes).waiting(cid)?;
             Some((Arc::clone(store), inbox, hash))
         })?;
+        if inbox.waits_for_will(now) {
+            return None;
+        }
         let will = inbox.take_will();
         self.leave(&store, (cid, &hash));
         will

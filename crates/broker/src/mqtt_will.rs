@@ -45,6 +45,7 @@ fn delay(properties: Properties<'_>) -> Duration {
 /// A will that waits, with everything of its session that it is published with.
 pub(crate) struct DelayedWill {
     pub(crate) will: Box<StoredWill>,
+    pub(crate) due: Instant,
     pub(crate) conn: Arc<Conn>,
     pub(crate) account: Arc<Account>,
     pub(crate) permissions: Option<Arc<Permissions>>,
@@ -55,16 +56,16 @@ pub(crate) struct DelayedWill {
 }
 
 impl Shard {
-    /// Publishes the delayed will of connection `cid`, which has ended, if there is one.
+    /// Publishes the delayed will of connection `cid`, which has ended, if there is one that is due.
     pub fn mqtt_will_due(&mut self, cid: u64, now: Instant) {
         let broker = Arc::clone(self.broker());
-        let Some(will) = broker.registry.mqtt_stores.due_will(cid) else { return };
+        let Some(will) = broker.registry.mqtt_stores.due_will(cid, now) else { return };
         self.publish_delayed_will(&will, now);
     }
 
     /// Publishes a will, and has it stored and retained as far as that is asked for.
     pub(crate) fn publish_delayed_will(&mut self, delayed: &DelayedWill, now: Instant) {
-        let DelayedWill { will, conn, account, permissions, user, node } = delayed;
+        let DelayedWill { will, conn, account, permissions, user, node, .. } = delayed;
         let StoredWill { topic, payload, qos, is_retained, nats, .. } = &**will;
         let from = Publisher {
             conn,

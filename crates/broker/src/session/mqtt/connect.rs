@@ -179,6 +179,7 @@ impl Session {
         mqtt.will_due = Some(due);
         stored.inbox.leave_will(DelayedWill {
             will,
+            due,
             conn: Arc::clone(&self.conn),
             account: Arc::clone(&ready.account),
             permissions: ready.permissions.clone(),

@@ -99,6 +99,13 @@ impl Session {
         }
     }
 
+    /// Whether a client of MQTT 5 was told why its connection ends.
+    pub fn has_said_why(&self, why: CloseReason) -> bool {
+        let five = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref());
+        let is_ours = !matches!(why, CloseReason::ClientClosed | CloseReason::ServerShutdown);
+        is_ours && five.is_some_and(|five| five.has_parted)
+    }
+
     /// Tells a client of MQTT 5 why its connection ends.
     pub(super) fn part(&mut self, shard: &mut Shard, why: CloseReason) {
         let Some(mqtt) = &mut self.mqtt else { return };
