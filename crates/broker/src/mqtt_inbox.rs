@@ -7,7 +7,10 @@ use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 

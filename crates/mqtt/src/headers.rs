@@ -397,7 +397,10 @@ mod tests {
         for name in [&b"Nats-Rollup"[..], b"nats-msg-id"] {
             assert_eq!(header::get(&block, name), None);
         }
-        assert_eq!((header::get(&block, b"Nats-TTL"), publisher(&block)), (Some(&b"30s"[..]), Some(&b"hash"[..])));
+        assert_eq!(
+            (header::get(&block, b"Nats-TTL"), publisher(&block)),
+            (Some(&b"30s"[..]), Some(&b"hash"[..]))
+        );
         assert!(is_retained(&block) && !is_retained(b"NATS/1.0\r\nNmqtt-Pub:1\r\n\r\n"));
         let left = time_left(&block, 1_001_500);
         assert_eq!(left, TimeLeft::Seconds(29));

@@ -143,7 +143,9 @@ impl Session {
     ) -> bool {
         let mut subject = Vec::new();
         let wanted = self.subscription_of(filter, &mut subject);
-        wanted.is_ok_and(|wanted| self.listen(shard, WantedSub { wishes: wishes(options), ..wanted }, now).is_ok())
+        wanted.is_ok_and(|wanted| {
+            self.listen(shard, WantedSub { wishes: wishes(options), ..wanted }, now).is_ok()
+        })
     }
 
     /// The subscription that a filter is, without wishes. Its subject is written into `out`.

@@ -73,8 +73,8 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let mut change = Change::new(ChangeStep::Position, ChangeAck::Unsubscribe(id, codes));
         for pattern in patterns {
-            let was_there =
-                stored.record.subs.remove(pattern).is_some() || stored.record.shared.remove(pattern).is_some();
+            let was_there = stored.record.subs.remove(pattern).is_some()
+                || stored.record.shared.remove(pattern).is_some();
             change.writes |= was_there && !stored.record.clean;
             stored.record.since.remove(pattern);
             stored.record.opts.remove(pattern);

@@ -192,9 +192,8 @@ impl Session {
         let pending = stored.acks.find(ack);
         // One that is held and comes again is refused by the stream, which has it.
         let is_held = pending.as_ref().is_some_and(|ack| ack.exchange.qos() == Qos::ExactlyOnce);
-        let outcome = api::outcome(answer).or_else(|fault| {
-            if is_held && fault.is_kept_first() { Ok(0) } else { Err(fault) }
-        });
+        let outcome = api::outcome(answer)
+            .or_else(|fault| if is_held && fault.is_kept_first() { Ok(0) } else { Err(fault) });
         let can_tell = speaks_5 && pending.is_some();
         if let Some(pending) = pending {
             pending.missing = pending.missing.saturating_sub(1);

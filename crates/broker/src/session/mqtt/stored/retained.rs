@@ -68,7 +68,9 @@ impl Session {
             Some(status) if status.starts_with(b"204") => {
                 let last = number(b"Nats-Last-Sequence").unwrap_or_default();
                 if number(b"Nats-Num-Pending").is_some_and(|pending| pending > 0) {
-                    if let Some(stored) = self.stored_mut().filter(|stored| !stored.waiting.messages.is_empty()) {
+                    if let Some(stored) =
+                        self.stored_mut().filter(|stored| !stored.waiting.messages.is_empty())
+                    {
                         stored.waiting.reads.push((read, last + 1));
                         return Ok(RetainedCame::End);
                     }
@@ -123,11 +125,14 @@ impl Session {
     /// others behind the last one.
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
         while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
-            && let Some(RetainedWait { subject, payload, qos, properties }) = stored.waiting.messages.pop_front()
+            && let Some(RetainedWait { subject, payload, qos, properties }) =
+                stored.waiting.messages.pop_front()
         {
             self.send_retained(shard, (&subject, &payload), qos, &properties);
         }
-        let Some(stored) = self.stored_mut().filter(|stored| stored.waiting.messages.is_empty()) else { return };
+        let Some(stored) = self.stored_mut().filter(|stored| stored.waiting.messages.is_empty()) else {
+            return;
+        };
         let reads = std::mem::take(&mut stored.waiting.reads);
         stored.reading += reads.len();
         for (read, seq) in reads {

@@ -3,9 +3,7 @@
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
-use myelin_mqtt::packet::{
-    Exchange, PacketId, PropertyBuf, Qos, ReasonCode, RetainHandling, SubscriptionId,
-};
+use myelin_mqtt::packet::{Exchange, PacketId, PropertyBuf, Qos, ReasonCode, RetainHandling, SubscriptionId};
 use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, SubscriptionRecord, session_hash};
 use myelin_mqtt::streams::MqttStream;
 use myelin_mqtt::topic;
