@@ -1,5 +1,5 @@
-//! Copies of a message that streams keep: for sessions that subscribe with QoS 1 or 2, and for those
-//! who subscribe later.
+//! Copies of a message that streams keep: for sessions that subscribe with QoS 1 or 2, and for
+//! those who subscribe later.
 
 use crate::account::Account;
 use crate::mqtt_nats_side::{KeptCopy, NatsSide};
@@ -33,6 +33,7 @@ impl StoredCopy<'_> {
     /// Subject and header block of the retained message, or of what removes one: the server `node`
     /// writes it for `user`.
     pub(crate) fn retained(&self, flags: u8, (node, user): (&str, &str), now: u64) -> (Vec<u8>, Vec<u8>) {
+        debug_assert!(flags & 1 != 0, "it is to be retained");
         let (origin, source, payload) = (node.into(), user.into(), self.payload.into());
         let message = RetainedMessage { flags, origin, source, payload };
         let lines = self.nats.stored_lines(KeptCopy::Retained, now);

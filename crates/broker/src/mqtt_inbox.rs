@@ -21,8 +21,6 @@ pub(crate) struct MqttInbox {
     msgs: Mutex<MessageBuf>,
     /// Will of the session, whose connection has ended.
     will: Mutex<Option<Box<DelayedWill>>>,
-    /// Whether that is so, although the will may have been taken.
-    has_left_will: AtomicBool,
     /// Another connection of this server that begins anew has taken the session's place.
     followed_anew: AtomicBool,
 }
@@ -30,8 +28,8 @@ pub(crate) struct MqttInbox {
 impl MqttInbox {
     /// The inbox of the session of `conn`.
     pub(crate) fn new(conn: &Arc<Conn>) -> Arc<Self> {
-        let (msgs, will, has_left_will, followed_anew) = Default::default();
-        Arc::new(Self { conn: Arc::clone(conn), msgs, will, has_left_will, followed_anew })
+        let (msgs, will, followed_anew) = Default::default();
+        Arc::new(Self { conn: Arc::clone(conn), msgs, will, followed_anew })
     }
 
     /// The session's connection.
@@ -55,11 +53,6 @@ impl MqttInbox {
     /// Leaves a will to whoever takes it first: the time when it is due, or another connection.
     pub(crate) fn leave_will(&self, will: DelayedWill) {
         *lock(&self.will) = Some(Box::new(will));
-        self.has_left_will.store(true, Release);
-    }
-
-    pub(crate) fn has_left_will(&self) -> bool {
-        self.has_left_will.load(Acquire)
     }
 
     /// Whether there is a will that is not due yet.

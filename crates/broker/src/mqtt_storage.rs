@@ -76,6 +76,16 @@ impl MqttStorage {
 pub(crate) struct MqttStores {
     storage: ArcSwap<MqttStorage>,
     by_account: Mutex<HashMap<Box<str>, Arc<MqttStore>>>,
+    /// Wills that wait, by the numbers of their connections.
+    waiting: Mutex<HashMap<u64, WaitingWill>>,
+}
+
+/// A will that waits, in the inbox of a session that has ended.
+struct WaitingWill {
+    store: Arc<MqttStore>,
+    /// Hash of the client id.
+    hash: String,
+    inbox: Arc<MqttInbox>,
 }
 
 /// Store of one account, as its MQTT sessions reach it.
@@ -117,8 +127,8 @@ impl MqttStores {
     }
 
     /// Has answers for the session of connection `cid` come to `inbox`, until it
-    /// [leaves](Self::leave). `unique` is a name that no store has had before. Answers the will that
-    /// waits for the session.
+    /// [leaves](Self::leave). `unique` is a name that no store has had before. Answers the will
+    /// that waits for the session.
     pub(crate) fn enter(
         &self,
         account: &Arc<Account>,
@@ -152,15 +162,34 @@ impl MqttStores {
         (store, will)
     }
 
-    /// The will that connection `cid` has left, which is due.
+    /// Leaves the will of connection `cid`, which has ended, to the time when it is due, or to
+    /// whoever takes up the session. Until then the session does not leave the store: by its record
+    /// the server hears of another one that does. False: another connection has it already.
+    pub(crate) fn leave_will(
+        &self,
+        store: &Arc<MqttStore>,
+        (cid, hash): (u64, &str),
+        will: DelayedWill,
+    ) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let inboxes = lock(&store.inboxes);
+        let owns = inboxes.owners.get(hash) == Some(&cid);
+        let Some(inbox) = inboxes.by_cid.get(&cid).filter(|_| owns).cloned() else { return false };
+        inbox.leave_will(will);
+        drop(inboxes);
+        let (store, hash) = (Arc::clone(store), hash.to_owned());
+        waiting.insert(cid, WaitingWill { store, hash, inbox });
+        true
+    }
+
+    /// The will that connection `cid` has left, if it is due.
     pub(crate) fn due_will(&self, cid: u64, now: Instant) -> Option<Box<DelayedWill>> {
-        let (store, inbox, hash) = lock(&self.by_account).values().find_map(|store| {
-            let (inbox, hash) = lock(&store.inboxes).waiting(cid)?;
-            Some((Arc::clone(store), inbox, hash))
-        })?;
-        if inbox.waits_for_will(now) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.get(&cid)?.inbox.waits_for_will(now) {
             return None;
         }
+        let WaitingWill { store, hash, inbox } = waiting.remove(&cid)?;
+        drop(waiting);
         let will = inbox.take_will();
         self.leave(&store, (cid, &hash));
         will
@@ -239,18 +268,7 @@ impl Inboxes {
         let before = self.owners.insert(hash.to_owned(), cid)?;
         let other = self.by_cid.get(&before)?;
         other.follow(begins_anew);
-        let will = other.take_will();
-        if will.is_some() {
-            self.by_cid.remove(&before);
-        }
-        will
-    }
-
-    /// The inbox of connection `cid`, which has left a will, and the session's name.
-    fn waiting(&self, cid: u64) -> Option<(Arc<MqttInbox>, String)> {
-        let inbox = Arc::clone(self.by_cid.get(&cid).filter(|inbox| inbox.has_left_will())?);
-        let hash = self.owners.iter().find(|(_, owner)| **owner == cid).map(|(hash, _)| hash.clone());
-        Some((inbox, hash.unwrap_or_default()))
+        other.take_will()
     }
 
     fn leave(&mut self, (cid, hash): (u64, &str)) {

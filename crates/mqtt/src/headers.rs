@@ -123,11 +123,11 @@ pub fn publisher(block: &[u8]) -> Option<&[u8]> {
 /// Time that a stored message has left at `now`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeLeft {
-    /// It does not expire.
+    /// No end.
     Unlimited,
     /// Seconds, rounded up.
     Seconds(u32),
-    /// It is nobody's any more.
+    /// None: the message is nobody's any more.
     Expired,
 }
 

@@ -20,6 +20,7 @@ mod mapped_replies;
 mod mqtt;
 mod mqtt5;
 mod mqtt_targets;
+mod mqtt_will;
 mod pool;
 mod remote;
 mod route;

@@ -1,5 +1,5 @@
-//! Deadlines of a shard's sessions, and of the wills of those that have ended: one task and one heap instead of a runtime timer per
-//! connection.
+//! Deadlines of a shard's sessions, and of the wills of those that have ended: one task and one
+//! heap instead of a runtime timer per connection.
 //!
 //! Entries are not moved when a session's deadline moves later; a session that is not due yet when
 //! its entry comes up is entered again.

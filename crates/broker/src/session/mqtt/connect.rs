@@ -176,8 +176,7 @@ impl Session {
         let SessionState::Ready(ready) = &self.state else { return };
         let Some(mqtt) = &mut self.mqtt else { return };
         let Some(stored) = &mqtt.stored else { return };
-        mqtt.will_due = Some(due);
-        stored.inbox.leave_will(DelayedWill {
+        let will = DelayedWill {
             will,
             due,
             conn: Arc::clone(&self.conn),
@@ -185,7 +184,11 @@ impl Session {
             permissions: ready.permissions.clone(),
             user: ready.user.as_deref().unwrap_or_default().into(),
             node: stored.store.node.clone(),
-        });
+        };
+        let session = (self.conn.cid(), &*stored.hash);
+        if self.broker.registry.mqtt_stores.leave_will(&stored.store, session, will) {
+            mqtt.will_due = Some(due);
+        }
     }
 
     /// When [`Shard::mqtt_will_due`] is to be called for a connection that has ended.

@@ -1,5 +1,5 @@
-//! Clients of both versions beside each other: each gets what the other publishes, and takes up what
-//! the other has left.
+//! Clients of both versions beside each other: each gets what the other publishes, and takes up
+//! what the other has left.
 
 use super::peer::{Peer, hello, lasting, will};
 use super::peer5::hello5;

@@ -33,7 +33,7 @@ impl StoredSession {
     /// A consumer as the options and the client want it.
     pub(super) fn configured(&self, consumer: ConsumerRecord) -> ConsumerRecord {
         let consumer = api::configured(&self.storage, consumer);
-        let max_ack_pending = consumer.max_ack_pending.min(self.receive_max.into());
+        let max_ack_pending = consumer.max_ack_pending.min(self.in_flight.receive_max.into());
         ConsumerRecord { max_ack_pending, inactive_threshold: self.inactive_threshold(), ..consumer }
     }
 
@@ -147,7 +147,7 @@ impl Session {
     ) -> Result<(), ApiFault> {
         let found: MessageAnswer = api::read(answer)?;
         let Some(found) = found.message()? else {
-            // Records of MQTT 5 end by themselves, and leave what their publishers have not released.
+            // Records of MQTT 5 end by themselves, and leave what was not released.
             if self.speaks_5() {
                 self.remove_all_held();
             }
@@ -207,6 +207,7 @@ impl Session {
     pub(super) fn open_again(&mut self, shard: &mut Shard, now: Instant) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let repeats = stored.change.as_ref().map_or(0, |change| change.repeats) + 1;
+        debug_assert!(repeats <= MOST_REPEATS, "it was asked for");
         let SessionRecord { origin, id, clean, expiry, .. } = &stored.record;
         let (origin, id) = (origin.clone(), id.clone());
         let fresh = SessionRecord { origin, id, clean: *clean, expiry: *expiry, ..SessionRecord::default() };
@@ -268,6 +269,7 @@ impl Session {
         let ends = self.unix_ms(now) / 1000;
         let Some(stored) = self.stored_mut().filter(|stored| stored.record_sequence > 0) else { return };
         let expiry = stored.record.expiry.unwrap_or(FOR_EVER);
+        debug_assert!(expiry > 0, "a session that ends with its connection leaves no record");
         if expiry == FOR_EVER && before == Some(FOR_EVER) {
             return;
         }

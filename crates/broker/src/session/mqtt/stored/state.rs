@@ -34,8 +34,6 @@ pub(in crate::session::mqtt) struct StoredSession {
     pub(in crate::session::mqtt) releases: Vec<Release>,
     pub(in crate::session::mqtt) in_flight: InFlight,
     pub(in crate::session::mqtt) waiting: WaitingRetained,
-    /// Messages of QoS 1 and 2 that the client takes before it has acknowledged some.
-    pub(in crate::session::mqtt) receive_max: u16,
     pub(in crate::session::mqtt) pubrels: PubRels,
     /// Where PUBRELs are delivered to, and stored messages.
     pub(in crate::session::mqtt) bindings: [Option<Arc<Binding>>; 2],
@@ -225,6 +223,7 @@ impl MqttAcks {
 
     /// Adds one of a message that is not taken.
     pub(in crate::session::mqtt) fn push_refused(&mut self, exchange: Exchange, reason: ReasonCode) {
+        debug_assert!(exchange != Exchange::AtMostOnce, "nobody waits for it");
         self.waiting.push_back(PendingAck { exchange, missing: 0, reason });
     }
 
@@ -261,6 +260,8 @@ pub(in crate::session::mqtt) enum ReleaseStage {
 #[derive(Default)]
 pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) sent: BTreeMap<PacketId, Sent>,
+    /// Messages of QoS 1 and 2 that the client takes before it has acknowledged some.
+    pub(in crate::session::mqtt) receive_max: u16,
     /// Bytes of their payloads.
     pub(in crate::session::mqtt) bytes: usize,
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
@@ -371,6 +372,7 @@ impl StoredSession {
         client_id: &str,
         terms: SessionTerms,
     ) -> Self {
+        debug_assert!(terms.receive_max > 0, "no packet says 0");
         let record = SessionRecord {
             origin: store.node.clone(),
             id: client_id.to_owned(),
@@ -391,9 +393,8 @@ impl StoredSession {
             reading: 0,
             acks: MqttAcks::default(),
             releases: Vec::new(),
-            in_flight: InFlight::default(),
+            in_flight: InFlight { receive_max: terms.receive_max, ..InFlight::default() },
             waiting: WaitingRetained::default(),
-            receive_max: terms.receive_max,
             pubrels: PubRels::default(),
             bindings: [None, None],
         }
@@ -406,7 +407,7 @@ impl StoredSession {
 
     /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
     pub(in crate::session::mqtt) fn has_sent_all(&self) -> bool {
-        self.in_flight.sent.len() + self.pubrels.len() >= usize::from(self.receive_max)
+        self.in_flight.sent.len() + self.pubrels.len() >= usize::from(self.in_flight.receive_max)
     }
 
     /// Wishes of the subscriptions that read a message: that match its subject, and began before
