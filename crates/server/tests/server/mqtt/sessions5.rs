@@ -6,9 +6,10 @@ use super::stored::Asking;
 use super::{address, cluster, server};
 use crate::eventually;
 use myelin_mqtt::packet::{
-    AckPacket, ClientPacket, ConnectPacket, Exchange, Property, PublishPacket, Qos, ReasonCode,
+    AckPacket, ClientPacket, ConnectPacket, Exchange, Property, PublishPacket, Qos, ReasonCode, ServerPacket,
     SubscribeOptions,
 };
+use myelin_mqtt::records::session_hash;
 use serde_json::{Value, json};
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -82,10 +83,7 @@ fn a_session_ends_by_itself() {
     sub.subscribe_with(&[("a", Qos::AtLeastOnce)]);
     sub.quit5(&[Property::SessionExpiry(u32::MAX)]);
     eventually("the record says it", || record(&mut asking).1["expiry"] == u32::MAX);
-    assert_eq!(
-        (record(&mut asking).0.contains("TTL"), &record(&mut asking).1["ends"]),
-        (false, &Value::Null)
-    );
+    assert!(!record(&mut asking).0.contains("TTL"));
     let consumers = asking.ask("CONSUMER.LIST.$MQTT_msgs", "")["consumers"].clone();
     let thresholds: Vec<_> = consumers
         .as_array()
@@ -248,4 +246,71 @@ fn streams_that_others_have_made_get_lifetimes() {
             "{stream}"
         );
     }
+}
+
+#[test]
+fn a_client_may_come_back_while_the_end_of_its_session_is_stored() {
+    let server = server("", "");
+    let at = address(&server);
+    for _ in 0..100 {
+        let (sub, is_present) = Peer::resume5(at, ("s", false), &[]);
+        assert!(!is_present);
+        sub.quit5(&[]);
+    }
+}
+
+#[test]
+fn only_another_server_that_takes_a_session_up_ends_the_connection_here() {
+    let server = server("", "");
+    let (mut sub, _) = Peer::resume5(address(&server), ("s", false), &[LONG]);
+    let mut asking = Asking::new(&server);
+    let subject = format!("$MQTT.sess.{}", session_hash("s"));
+    // The last word of a server that the client has left.
+    asking.publish(&subject, r#"{"origin":"other","id":"s","ends":9999999999}"#);
+    assert_eq!(sub.all_came(), []);
+    asking.publish(&subject, r#"{"origin":"other","id":"s"}"#);
+    assert_eq!(sub.parting().0, ReasonCode::SessionTakenOver);
+}
+
+#[test]
+fn retained_messages_wait_for_a_client_that_takes_few() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut publisher = Peer::connect5(at, "p");
+    for number in 0..300 {
+        publisher.send5((&format!("kept/{number}"), "r"), (1, true), &[]);
+    }
+    let (mut sub, _) = Peer::resume5(at, ("s", true), &[receive_max(1)]);
+    sub.subscribe_with(&[("kept/+", Qos::AtLeastOnce)]);
+    let mut topics: Vec<_> = (0..300).map(|_| sub.take5().topic).collect();
+    topics.sort();
+    topics.dedup();
+    assert_eq!(topics.len(), 300);
+    assert_eq!(sub.all_came(), []);
+}
+
+#[test]
+fn who_still_sends_hears_why_the_connection_ends() {
+    let server = server("", "");
+    let mut peer = Peer::connect5(address(&server), "greedy");
+    for number in 1..=1025 {
+        let exchange = Exchange::ExactlyOnce(id(number));
+        peer.send(&ClientPacket::Publish(PublishPacket { exchange, ..message("a", b"x") }));
+    }
+    let mut said = None;
+    while said.is_none() {
+        let number = peer.with_packet(|packet| match packet {
+            ServerPacket::PubRec(ack) => Some(ack.packet_id.get()),
+            ServerPacket::Disconnect(packet) => {
+                said = Some(packet.reason);
+                None
+            }
+            ServerPacket::PubComp(_) => None,
+            other => panic!("{other:?}"),
+        });
+        if let Some(number) = number.expect("the connection is open until that was said") {
+            peer.send(&ClientPacket::PubRel(AckPacket::success(id(number))));
+        }
+    }
+    assert_eq!(said, Some(ReasonCode::ReceiveMaximumExceeded));
 }

@@ -280,8 +280,8 @@ impl Session {
         let mut headers = String::from("NATS/1.0\r\n");
         let sequence = stored.record_sequence;
         headers.push_str(&format!("Nats-Expected-Last-Subject-Sequence: {sequence}\r\n"));
+        stored.record.ends = if expiry == FOR_EVER { u64::MAX } else { ends + u64::from(expiry) };
         if expiry != FOR_EVER {
-            stored.record.ends = ends + u64::from(expiry);
             headers.push_str(&format!("Nats-TTL: {expiry}s\r\n"));
         }
         headers.push_str("\r\n");

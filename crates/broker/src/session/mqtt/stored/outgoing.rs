@@ -17,7 +17,7 @@ use myelin_mqtt::packet::{
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{streams, topic};
-use myelin_wire::message_buf::MessageRef;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -51,6 +51,16 @@ fn packet_id(sequence: u64) -> PacketId {
     PacketId::new(number + 1).unwrap_or(PacketId::MIN)
 }
 
+/// Has a message wait, unless it does already.
+fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery) {
+    let is_it = |other: MessageRef<'_>| {
+        ConsumerDelivery::of(other.reply).is_some_and(|other| other.sequence == delivery.sequence)
+    };
+    if delivery.times == 1 || !held.iter().any(is_it) {
+        held.push(*msg);
+    }
+}
+
 impl Session {
     /// A consumer has delivered something.
     pub(super) fn stored_delivery(&mut self, shard: &mut Shard, msg: &MessageRef<'_>, now: Instant) -> Step {
@@ -74,22 +84,26 @@ impl Session {
         let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
+        let id = packet_id(delivery.sequence);
+        // MQTT 5 sends nothing twice to one connection, and nobody a message that has come.
+        if let Some(sent) = stored.in_flight.sent.get_mut(&id)
+            && sent.sequence == delivery.sequence
+            && (sent.is_received || speaks_5)
+        {
+            sent.reply = msg.reply.into();
+            return;
+        }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return stored.in_flight.held.push(*msg);
+            return hold(&mut stored.in_flight.held, msg, &delivery);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
-        let id = packet_id(delivery.sequence);
         let mut is_again = delivery.times > 1;
         match stored.in_flight.sent.get_mut(&id) {
             Some(sent) if sent.sequence == delivery.sequence => {
                 sent.reply = msg.reply.into();
                 is_again = true;
-                // MQTT 5 sends nothing twice to one connection.
-                if sent.is_received || speaks_5 {
-                    return;
-                }
             }
             // The number is another message's, until that one is acknowledged.
             Some(_) => return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now),
