@@ -27,14 +27,18 @@ pub(crate) enum KeptCopy {
 }
 
 impl NatsSide {
-    /// Makes lines of the properties of a message; `session` has published it. Its reply subject is
-    /// left to the caller.
-    pub(crate) fn new(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
+    /// Makes lines of the properties of a message that is not stored. Its reply subject is left to
+    /// the caller.
+    pub(crate) fn live(properties: Properties<'_>) -> Self {
+        let mut side = Self::default();
+        headers::write(properties, &mut side.lines);
+        side
+    }
+
+    /// Makes lines of the properties of a message that is stored, too; `session` has published it.
+    pub(crate) fn kept(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
         let mut side = Self::plain(is_retained);
         headers::write_publisher(session, &mut side.stored);
-        if properties.is_empty() {
-            return side;
-        }
         headers::write(properties, &mut side.lines);
         headers::write_stored(properties, &mut side.stored);
         side.expiry = properties.iter().find_map(|property| match property {
@@ -56,7 +60,7 @@ impl NatsSide {
     /// Makes headers and a reply subject of the properties of a will. Nobody waits for answers to
     /// it, so its reply subject is the response topic, whatever data it comes with.
     pub(crate) fn of_will(properties: Properties<'_>, is_retained: bool, session: &str) -> Self {
-        let mut side = Self::new(properties, is_retained, session);
+        let mut side = Self::kept(properties, is_retained, session);
         if let (Some(topic), _) = request_in(properties) {
             // One that has no subject cannot be answered to.
             let _ = topic::name_to_subject(topic, &mut side.reply);

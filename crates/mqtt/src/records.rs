@@ -603,6 +603,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn sessions_of_mqtt_5_have_an_end_and_options() {
+        let mut record = SessionRecord { id: "5".into(), expiry: Some(30), ..SessionRecord::default() };
+        let options = SubscriptionRecord { id: 7, no_local: true, as_published: false };
+        record.set_options("a.>", options);
+        record.set_options("b", SubscriptionRecord::default());
+        record.shared.insert("$share/g/c".into(), SubscriptionRecord::default());
+        let json = concat!(
+            r#"{"id":"5","expiry":30,"opts":{"a.\u003e":{"id":7,"no_local":true}},"#,
+            r#""shared":{"$share/g/c":{}}}"#
+        );
+        assert_eq!(String::from_utf8_lossy(&record.encode()), json);
+        assert_eq!(SessionRecord::decode(json.as_bytes()).unwrap(), record);
+        record.set_options("a.>", SubscriptionRecord::default());
+        assert!(record.opts.is_empty());
+        assert!(!record.has_ended(u64::MAX), "its client is there");
+        record.ends = 100;
+        assert_eq!([record.has_ended(99), record.has_ended(100)], [false, true]);
+    }
+
     proptest! {
         #[test]
         fn sessions_come_back(

@@ -10,6 +10,7 @@ use super::fanout::Fanout;
 use super::mqtt::{MqttFrame, shared_payload};
 use super::mqtt_targets::{MqttForm, MqttTargets, Receiver5, is_reserved, seen_subject};
 use crate::conn::Conn;
+use crate::mqtt_message::HEADER_LEN;
 use crate::mqtt5_client::{AliasUse, Mqtt5Client};
 use crate::subscription::Subscription;
 use bytes::Bytes;
@@ -197,7 +198,9 @@ impl Fanout<'_> {
         headers::read(block, message.reply, &mut properties);
         let shared = shared_payload(shared_tail, payload.len());
         let (shared_payload, is_retained) = (shared.as_ref(), lifecycle == Some(Lifecycle::Certificate));
-        let (properties, was_retained) = (&properties, headers::is_retained(block));
+        // Perf: a block as short as that says the QoS and nothing else.
+        let was_retained = block.len() > HEADER_LEN && headers::is_retained(block);
+        let properties = &properties;
         let message = Message5 { subject, payload, shared_payload, is_retained, was_retained, properties };
         Some(stage(self, &message))
     }

@@ -37,7 +37,9 @@ impl Session {
             return self.dismiss(reason, format_args!("{}", reason.text()));
         }
         let topic = aliased.as_deref().unwrap_or(packet.topic);
-        let nats = self.nats_side(shard, packet.properties, packet.retain, now);
+        let is_kept = packet.retain || packet.exchange != Exchange::AtMostOnce;
+        let kept = is_kept.then_some(packet.retain);
+        let nats = self.nats_side(shard, packet.properties, kept, now);
         let size = message_len(packet.payload) + nats.lines.len();
         if !self.takes_size(shard, size) {
             return OpOutcome::Close(CloseReason::MaximumPayload);
@@ -47,7 +49,7 @@ impl Session {
         }
         self.batch.0 += 1;
         self.batch.1 += packet.payload.len() as u64;
-        if packet.exchange == Exchange::AtMostOnce && !packet.retain {
+        if !is_kept {
             let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
             let (qos, payload) = (Qos::AtMostOnce, packet.payload);
             self.publish_message(shard, MqttPublish { topic, qos, payload, reply, lines }, now);
@@ -68,18 +70,24 @@ impl Session {
         if is_too_much { Err(ReasonCode::ReceiveMaximumExceeded) } else { Ok(()) }
     }
 
-    /// Makes headers and the reply subject of properties.
+    /// Makes headers and the reply subject of properties. `kept`: of a message that is stored,
+    /// whether it is retained.
     pub(super) fn nats_side(
         &self,
         shard: &mut Shard,
         properties: Properties<'_>,
-        is_retained: bool,
+        kept: Option<bool>,
         now: Instant,
     ) -> NatsSide {
-        let mut side = match self.mqtt.as_ref().filter(|mqtt| mqtt.five.is_some()) {
-            Some(mqtt) => NatsSide::new(properties, is_retained, mqtt.session_hash()),
-            None => NatsSide::plain(is_retained),
+        let five = self.mqtt.as_ref().filter(|mqtt| mqtt.five.is_some());
+        let mut side = match (five, kept) {
+            (_, None) => NatsSide::live(properties),
+            (Some(mqtt), Some(is_retained)) => NatsSide::kept(properties, is_retained, mqtt.session_hash()),
+            (None, Some(is_retained)) => NatsSide::plain(is_retained),
         };
+        if properties.is_empty() {
+            return side;
+        }
         let (Some(topic), correlation) = request_in(properties) else { return side };
         let mut subject = Vec::with_capacity(topic.len());
         // One that has no subject cannot be answered to.

@@ -91,7 +91,7 @@ fn the_retain_flag_comes_as_published_to_who_wants_it() {
     five.send5(("a", "2"), (1, true), &[]);
     three.retain("a", "3");
     five.send5(("a", "4"), (0, false), &[]);
-    let mut flags = |peer: &mut Peer| -> Vec<bool> {
+    let flags = |peer: &mut Peer| -> Vec<bool> {
         let mut all = (0..4).map(|_| peer.came5()).collect::<Vec<_>>();
         all.sort_by(|one, other| one.payload.cmp(&other.payload));
         all.into_iter().map(|came| came.retain).collect()

@@ -115,3 +115,22 @@ fn a_clean_session_leaves_nothing_to_a_client_of_mqtt_5() {
     let mut asking = Asking::new(&server);
     eventually("so is the record", || asking.messages("$MQTT_sess") == 0);
 }
+
+#[test]
+fn a_session_goes_on_in_the_other_version_on_another_server() {
+    let servers = cluster();
+    let [one, two] = [&servers[0].0, &servers[1].0].map(|server| address(server));
+    let mut three = Peer::dial(one);
+    assert!(!three.resume(&lasting("id")));
+    three.subscribe_with(&[("a", Qos::AtLeastOnce)]);
+    let (mut five, is_present) = Peer::resume5(two, ("id", false), &[Property::SessionExpiry(1000)]);
+    assert!(is_present);
+    assert_eq!(three.rest(), b"");
+    Peer::connect(one, "pub").publish_1("a", "1");
+    let came = five.came5();
+    assert_eq!((&*came.payload, came.qos), ("1", 1));
+    let mut three = Peer::dial(one);
+    assert!(three.resume(&lasting("id")));
+    assert_eq!(five.parting().0, ReasonCode::SessionTakenOver);
+    assert_eq!(three.came(), ("PUBLISH a 1 q1 dup".to_owned(), came.number));
+}

@@ -311,7 +311,9 @@ impl Session {
                 // Two connections of one client never listen to the same.
                 let prefix = streams::DELIVER_PUBREL_PREFIX;
                 let deliver_subject = format!("{prefix}{}.{unique}", stored.hash);
-                stored.configured(ConsumerRecord { deliver_subject, ..consumer })
+                let inactive_threshold = stored.inactive_threshold();
+                let consumer = api::configured(&stored.storage, consumer);
+                ConsumerRecord { deliver_subject, inactive_threshold, ..consumer }
             }
             _ => return 0,
         };

@@ -148,6 +148,7 @@ impl Session {
         now: Instant,
     ) {
         let subject = self.held_subject(&id.to_string());
+        self.stored_mut().into_iter().for_each(|stored| stored.acks.may_hold = true);
         let lines = nats.stored_lines(KeptCopy::Held, self.unix_ms(now));
         let mut headers = Vec::new();
         mark.write(None, &lines, &mut headers);
@@ -295,7 +296,7 @@ impl Session {
         let mut properties = PropertyBuf::default();
         let left = headers::time_left(&held.headers, self.unix_ms(now));
         headers::read_stored(&held.headers, left, &mut properties);
-        let nats = &self.nats_side(shard, properties.properties(), is_retained, now);
+        let nats = &self.nats_side(shard, properties.properties(), Some(is_retained), now);
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic: &name, qos, payload, reply, lines };
         let is_over = left == headers::TimeLeft::Expired;

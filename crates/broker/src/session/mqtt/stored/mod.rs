@@ -189,6 +189,7 @@ impl Session {
         let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
         match awaited {
             Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
+            Matter::Held => self.held_came(shard, msg.payload, now),
             Matter::Config(stream) => self.config_came(shard, stream, msg.payload, now),
             Matter::Floor(key) => self.take_floor(shard, &key, msg.payload, now),
             Matter::Stream(stream, replicas) => {

@@ -135,7 +135,25 @@ impl Session {
         let request = format!("STREAM.MSG.GET.{}", streams::SESSIONS.name);
         let body = api::last_of(&stored.subject());
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::Record), now);
-        1
+        // Records of MQTT 5 end by themselves, and leave what was not released.
+        if !self.speaks_5() {
+            return 1;
+        }
+        let request = format!("STREAM.MSG.GET.{}", streams::HELD.name);
+        let body = api::last_of(&self.held_subject("*"));
+        self.ask_api(shard, &request, &body, Matter::Held, now);
+        2
+    }
+
+    pub(super) fn held_came(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
+        let has_held = match api::read(answer).and_then(MessageAnswer::message) {
+            Ok(found) => found.is_some(),
+            Err(fault) => return Err(self.change_failed(shard, &fault)),
+        };
+        if let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) {
+            change.has_held = has_held;
+        }
+        self.step_answered(shard, now)
     }
 
     /// Takes the session up as it is stored; if either side of it is clean, it begins anew.
@@ -147,10 +165,7 @@ impl Session {
     ) -> Result<(), ApiFault> {
         let found: MessageAnswer = api::read(answer)?;
         let Some(found) = found.message()? else {
-            // Records of MQTT 5 end by themselves, and leave what was not released.
-            if self.speaks_5() {
-                self.remove_all_held();
-            }
+            self.remove_all_held(self.speaks_5());
             return Ok(());
         };
         let before = SessionRecord::decode(&found.payload).unwrap_or_default();
@@ -169,9 +184,10 @@ impl Session {
             change.foreign = named.collect();
         }
         if !is_present {
-            self.remove_all_held();
+            self.remove_all_held(true);
             return Ok(());
         }
+        stored.acks.may_hold = true;
         change.ack = ChangeAck::Connect { is_present };
         change.revives = true;
         let reader = before.cons.into_iter().find(|(key, _)| key == READER);
@@ -254,12 +270,16 @@ impl Session {
         for request in &removals {
             self.ask_api(shard, request, b"", Matter::Change(ChangeStep::Removal), now);
         }
-        let held = self.stored_mut().and_then(|stored| stored.change.as_mut()?.held.take());
-        if let Some((request, body)) = &held {
+        let change = self.stored().and_then(|stored| stored.change.as_ref());
+        // One of version 3.1.1 has not asked.
+        let is_held = change.is_some_and(|change| change.has_held) || !self.speaks_5();
+        let removes_held = is_held && change.is_some_and(|change| change.removes_held);
+        if removes_held {
+            let (request, body) = self.removal_of_held();
             let removal = Matter::Change(ChangeStep::Removal);
-            self.ask_api(shard, request, body.as_bytes(), removal, now);
+            self.ask_api(shard, &request, body.as_bytes(), removal, now);
         }
-        removals.len() + usize::from(held.is_some())
+        removals.len() + usize::from(removes_held)
     }
 
     /// Writes when the session ends, whose client of MQTT 5 has left: its record is removed then by
@@ -312,10 +332,9 @@ impl Session {
     }
 
     /// Has messages removed that the session before has not released.
-    fn remove_all_held(&mut self) {
-        let held = Some(self.removal_of_held());
+    fn remove_all_held(&mut self, removes: bool) {
         if let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) {
-            change.held = held;
+            change.removes_held = removes;
         }
     }
 
@@ -325,9 +344,11 @@ impl Session {
 
     /// Removes what a clean session leaves, without waiting for it.
     pub(super) fn forget_record(&self, shard: &mut Shard, now: Instant) {
-        let (request, body) = self.removal_of_held();
-        self.tell_api(shard, &request, body.as_bytes(), now);
         let Some(stored) = self.stored() else { return };
+        if stored.acks.may_hold {
+            let (request, body) = self.removal_of_held();
+            self.tell_api(shard, &request, body.as_bytes(), now);
+        }
         for request in removals(&stored.record, false) {
             self.tell_api(shard, &request, b"", now);
         }

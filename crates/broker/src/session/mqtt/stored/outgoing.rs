@@ -69,7 +69,10 @@ impl Session {
         } else if let Some(id) = pubrel_id(msg.headers).and_then(PacketId::new) {
             let Some(stored) = self.stored_mut() else { return Ok(()) };
             stored.pubrels.insert(id, msg.reply.into());
-            stored.in_flight.sent.get_mut(&id).into_iter().for_each(|sent| sent.is_released = true);
+            // It is stored, although that was not said yet: the message is not to come again.
+            if let Some(sent) = stored.in_flight.remove_received(id) {
+                self.tell_consumer(shard, &sent.reply, ACK, now);
+            }
             self.answer(shard, &ServerPacket::PubRel(AckPacket::success(id)), format_args!("PUBREL pi={id}"));
         }
         Ok(())
@@ -125,8 +128,7 @@ impl Session {
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
-        let (is_received, is_released) = (false, false);
-        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received, is_released, size });
+        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false, size });
     }
 
     /// Properties of a stored message, for a client of MQTT 5: of version 3.1.1 it has none.
@@ -191,8 +193,7 @@ impl Session {
         let in_flight = &stored.in_flight.sent;
         let is_free = |id: &PacketId| !in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
         let id = (1..=u16::MAX).rev().filter_map(PacketId::new).find(is_free)?;
-        let (reply, is_received, is_released) = (Box::default(), false, false);
-        let sent = Sent { sequence: 0, qos, reply, is_received, is_released, size: 0 };
+        let sent = Sent { sequence: 0, qos, reply: Box::default(), is_received: false, size: 0 };
         stored.in_flight.insert(id, sent);
         Some(id)
     }
@@ -278,11 +279,9 @@ impl Session {
             return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
         }
         let Some(stored) = self.stored_mut() else { return Ok(()) };
-        if let Some(sent) = stored.in_flight.remove(id) {
-            if !sent.is_released {
-                // It is on its way, and the exchange counts until the client has answered it.
-                stored.pubrels.insert(id, Box::default());
-            }
+        if let Some(sent) = stored.in_flight.remove_received(id) {
+            // It is on its way, and the exchange counts until the client has answered it.
+            stored.pubrels.insert(id, Box::default());
             self.tell_consumer(shard, &sent.reply, ACK, now);
             self.deliver_held(shard, now);
         }

@@ -43,6 +43,8 @@ pub(in crate::session::mqtt) struct StoredSession {
 pub(in crate::session::mqtt) enum Matter {
     /// A step of the change that is under way.
     Change(ChangeStep),
+    /// Whether a message of QoS 2 is held for the client.
+    Held,
     /// A stream of the account was made, or was there; with how many replicas that was tried.
     Stream(MqttStream, u32),
     /// Configuration of a stream that somebody else has made.
@@ -133,8 +135,10 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) added: Vec<AddedSub>,
     /// Requests that remove consumers.
     pub(in crate::session::mqtt) removals: Vec<String>,
-    /// Request that removes messages of QoS 2 of the session before, and its body.
-    pub(in crate::session::mqtt) held: Option<(String, String)>,
+    /// Whether messages of QoS 2 are held for the client, as far as that is asked.
+    pub(in crate::session::mqtt) has_held: bool,
+    /// Whether these are removed: they are of a session that has ended.
+    pub(in crate::session::mqtt) removes_held: bool,
     /// Consumers that nats-server has made, by the keys that the record had for them.
     pub(in crate::session::mqtt) foreign: Vec<(String, String)>,
     /// Sequence up to which all of these have delivered, and what was delivered is acknowledged.
@@ -156,7 +160,8 @@ impl Change {
             ack,
             added: Vec::new(),
             removals: Vec::new(),
-            held: None,
+            has_held: false,
+            removes_held: false,
             foreign: Vec::new(),
             floor: None,
             revives: false,
@@ -203,6 +208,8 @@ pub(in crate::session::mqtt) struct MqttAcks {
     /// Acknowledgements that are out.
     pub(in crate::session::mqtt) sent: u64,
     pub(in crate::session::mqtt) waiting: VecDeque<PendingAck>,
+    /// Whether some of QoS 2 may be held until the client releases them.
+    pub(in crate::session::mqtt) may_hold: bool,
 }
 
 /// An acknowledgement that waits.
@@ -281,8 +288,6 @@ pub(in crate::session::mqtt) struct Sent {
     pub(in crate::session::mqtt) reply: Box<[u8]>,
     /// The client has it, and waits for PUBREL.
     pub(in crate::session::mqtt) is_received: bool,
-    /// PUBREL was sent.
-    pub(in crate::session::mqtt) is_released: bool,
     pub(in crate::session::mqtt) size: usize,
 }
 
@@ -298,6 +303,12 @@ impl InFlight {
         let sent = self.sent.remove(&id)?;
         self.bytes -= sent.size;
         Some(sent)
+    }
+
+    /// Removes a message that the client has, and for which PUBREL is stored.
+    pub(in crate::session::mqtt) fn remove_received(&mut self, id: PacketId) -> Option<Sent> {
+        self.sent.get(&id).filter(|sent| sent.is_received)?;
+        self.remove(id)
     }
 
     /// Whether a message has to wait.
