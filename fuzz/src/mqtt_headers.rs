@@ -1,14 +1,14 @@
 //! Properties of MQTT 5 as headers, and headers as properties. The first byte of the input says
-//! which; then comes a PUBLISH, or a reply subject, a line feed and a header block, of a message that
-//! comes now or from where it is stored.
+//! which; then comes a PUBLISH, or a reply subject, a line feed and a header block, of a message
+//! that comes now or from where it is stored.
 //!
 //! Promised: what a client has said comes back as it was, in headers that are lines; and whatever
 //! headers there are, the properties that they become are those of a packet that clients can read.
 
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{
-    ClientPacket, Decoded, Exchange, PacketLimits, Properties, Property, PropertyBuf, ProtocolLevel, PublishPacket,
-    ServerPacket, decode, decode_from_server,
+    ClientPacket, Decoded, Exchange, PacketLimits, Properties, Property, PropertyBuf, ProtocolLevel,
+    PublishPacket, ServerPacket, decode, decode_from_server,
 };
 
 const LIMITS: PacketLimits =

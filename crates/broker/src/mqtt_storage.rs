@@ -240,7 +240,7 @@ impl MqttStore {
         let Some(Ok(hash)) = hash else { return };
         let inbox = lock(&self.inboxes).owner(hash);
         let Some(inbox) = inbox else { return };
-        // One that says when the session ends is the last word of a server that its client has left.
+        // One that says when the session ends is the last word of a server that it has left.
         let is_taken_up = |record: SessionRecord| record.origin != self.node && record.ends == 0;
         if SessionRecord::decode(msg.payload).is_ok_and(is_taken_up) {
             // One that waits is not published: the session goes on there.

@@ -102,7 +102,7 @@ fn a_session_ends_by_itself() {
 #[test]
 fn a_session_is_taken_over_on_another_server() {
     let servers = cluster();
-    let [one, two] = [&servers[0].0, &servers[1].0].map(|server| address(server));
+    let [one, two] = [&servers[0].0, &servers[1].0].map(address);
     let (mut first, _) = Peer::resume5(one, ("same", false), &[LONG]);
     let options = SubscribeOptions { max_qos: Qos::AtLeastOnce, ..SubscribeOptions::default() };
     assert_eq!(first.subscribe5(&[("take/over", options)], Some(5)), [1]);

@@ -119,7 +119,7 @@ fn a_clean_session_leaves_nothing_to_a_client_of_mqtt_5() {
 #[test]
 fn a_session_goes_on_in_the_other_version_on_another_server() {
     let servers = cluster();
-    let [one, two] = [&servers[0].0, &servers[1].0].map(|server| address(server));
+    let [one, two] = [&servers[0].0, &servers[1].0].map(address);
     let mut three = Peer::dial(one);
     assert!(!three.resume(&lasting("id")));
     three.subscribe_with(&[("a", Qos::AtLeastOnce)]);

@@ -70,7 +70,7 @@ fn a_will_that_waits_is_not_published_if_its_session_goes_on() {
 #[test]
 fn a_will_that_waits_is_not_published_if_its_session_goes_on_elsewhere() {
     let servers = cluster();
-    let [one, two] = [&servers[0].0, &servers[1].0].map(|server| address(server));
+    let [one, two] = [&servers[0].0, &servers[1].0].map(address);
     let mut watcher = watcher(one);
     leave_will(one, "back", (2, 1000));
     let (_back, is_present) = Peer::resume5(two, ("back", false), &[]);
