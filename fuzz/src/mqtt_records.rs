@@ -16,7 +16,7 @@ pub fn mqtt_records(data: &[u8]) {
     retained(header, body);
     if let Some(mark) = MessageMark::of(header) {
         let mut again = Vec::new();
-        mark.write(Some("q2-1"), &mut again);
+        mark.write(Some("q2-1"), b"", &mut again);
         assert_eq!(MessageMark::of(&again), Some(mark));
         check_block(&again);
     }
@@ -38,7 +38,7 @@ fn session(json: &[u8]) {
 fn retained(header: &[u8], body: &[u8]) {
     let Ok(message) = RetainedMessage::decode(header, body) else { return };
     let mut again = Vec::new();
-    message.write_header(b"a.b", &mut again);
+    message.write_header(b"a.b", b"", &mut again);
     check_block(&again);
     let other = RetainedMessage::decode(&again, &message.payload).expect("what was read can be written");
     assert_eq!(

@@ -337,6 +337,12 @@ impl Broker {
         self.names.unique()
     }
 
+    /// Time of day at that moment, in milliseconds since 1970.
+    pub(crate) fn unix_ms(&self, moment: Instant) -> u64 {
+        let wall = self.wall(moment).duration_since(SystemTime::UNIX_EPOCH);
+        wall.map_or(0, |wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// Time of day at that moment. It is not set anew when the machine's is.
     pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
         self.identity.wall(moment)

@@ -59,6 +59,8 @@ pub(crate) struct Wishes {
     pub(crate) id: Option<SubscriptionId>,
     /// The client's own messages stay away.
     pub(crate) no_local: bool,
+    /// Messages keep the retain flag that they were published with.
+    pub(crate) as_published: bool,
 }
 
 impl Mqtt5Client {

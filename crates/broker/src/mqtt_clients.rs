@@ -52,11 +52,6 @@ impl MqttClients {
         ClaimedId::Owned(Some(std::mem::replace(&mut owner.conn, Arc::clone(conn))))
     }
 
-    /// The connection that owns `id`.
-    pub(crate) fn owner(&self, account: &str, id: &str) -> Option<Arc<Conn>> {
-        lock(&self.owners).get(account)?.get(id).map(|owner| Arc::clone(&owner.conn))
-    }
-
     /// Frees `id`, if it is still the connection's.
     pub(crate) fn release(&self, account: &str, id: &str, conn: &Arc<Conn>) {
         let mut owners = lock(&self.owners);

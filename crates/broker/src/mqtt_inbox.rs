@@ -2,23 +2,34 @@
 //! JetStream and stored messages. A session takes it on its own shard, wherever it came.
 
 use crate::conn::Conn;
+use crate::mqtt_will::DelayedWill;
 use crate::service::{Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Inbox of one session. Bounded by what the session asks for, and by what its consumers deliver
 /// without an acknowledgement.
 pub(crate) struct MqttInbox {
     conn: Arc<Conn>,
     msgs: Mutex<MessageBuf>,
+    /// Will of the session, whose connection has ended.
+    will: Mutex<Option<Box<DelayedWill>>>,
+    /// Another connection of this server that begins anew has taken the session's place.
+    followed_anew: AtomicBool,
 }
 
 impl MqttInbox {
     /// The inbox of the session of `conn`.
     pub(crate) fn new(conn: &Arc<Conn>) -> Arc<Self> {
-        Arc::new(Self { conn: Arc::clone(conn), msgs: Mutex::default() })
+        let (msgs, will, followed_anew) = Default::default();
+        Arc::new(Self { conn: Arc::clone(conn), msgs, will, followed_anew })
     }
 
     /// The session's connection.
@@ -37,6 +48,29 @@ impl MqttInbox {
         if was_empty {
             self.conn.sink().has_mqtt_mail(&self.conn);
         }
+    }
+
+    /// Leaves a will to whoever takes it first: the time when it is due, or another connection.
+    pub(crate) fn leave_will(&self, will: DelayedWill) {
+        *lock(&self.will) = Some(Box::new(will));
+    }
+
+    /// Whether there is a will that is not due yet.
+    pub(crate) fn waits_for_will(&self, now: Instant) -> bool {
+        lock(&self.will).as_ref().is_some_and(|will| now < will.due)
+    }
+
+    pub(crate) fn take_will(&self) -> Option<Box<DelayedWill>> {
+        lock(&self.will).take()
+    }
+
+    /// Another connection of this server has taken the session's place.
+    pub(crate) fn follow(&self, begins_anew: bool) {
+        self.followed_anew.store(begins_anew, Release);
+    }
+
+    pub(crate) fn is_followed_anew(&self) -> bool {
+        self.followed_anew.load(Acquire)
     }
 
     /// Everything that has come.

@@ -6,6 +6,7 @@
 
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
+use crate::mqtt_will::DelayedWill;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use arc_swap::ArcSwap;
@@ -17,7 +18,7 @@ use myelin_wire::message_buf::MessageRef;
 use std::collections::{HashMap, hash_map::Entry};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How MQTT's sessions and messages are stored.
 #[derive(Debug, Clone)]
@@ -75,6 +76,16 @@ impl MqttStorage {
 pub(crate) struct MqttStores {
     storage: ArcSwap<MqttStorage>,
     by_account: Mutex<HashMap<Box<str>, Arc<MqttStore>>>,
+    /// Wills that wait, by the numbers of their connections.
+    waiting: Mutex<HashMap<u64, WaitingWill>>,
+}
+
+/// A will that waits, in the inbox of a session that has ended.
+struct WaitingWill {
+    store: Arc<MqttStore>,
+    /// Hash of the client id.
+    hash: String,
+    inbox: Arc<MqttInbox>,
 }
 
 /// Store of one account, as its MQTT sessions reach it.
@@ -116,14 +127,15 @@ impl MqttStores {
     }
 
     /// Has answers for the session of connection `cid` come to `inbox`, until it
-    /// [leaves](Self::leave). `unique` is a name that no store has had before.
+    /// [leaves](Self::leave). `unique` is a name that no store has had before. Answers the will
+    /// that waits for the session.
     pub(crate) fn enter(
         &self,
         account: &Arc<Account>,
         (server, unique): (&str, &str),
-        (cid, hash): (u64, &str),
+        (cid, hash, begins_anew): (u64, &str, bool),
         inbox: &Arc<MqttInbox>,
-    ) -> Arc<MqttStore> {
+    ) -> (Arc<MqttStore>, Option<Box<DelayedWill>>) {
         let records = format!("{}{}", streams::SESSIONS.subject_prefix, self.storage().domain_token());
         let mut by_account = lock(&self.by_account);
         let store = by_account.entry(account.name().into()).or_insert_with(|| {
@@ -139,7 +151,7 @@ impl MqttStores {
             })
         });
         let store = Arc::clone(store);
-        lock(&store.inboxes).enter((cid, hash), inbox);
+        let will = lock(&store.inboxes).enter((cid, hash, begins_anew), inbox);
         drop(by_account);
         // Another session that came at the same time may be the one that binds; this waits for it.
         store.bindings.get_or_init(|| {
@@ -147,7 +159,40 @@ impl MqttStores {
             [&store.answers, &store.records]
                 .map(|prefix| account.bind(format!("{prefix}>").as_bytes(), Arc::clone(&service)))
         });
-        store
+        (store, will)
+    }
+
+    /// Leaves the will of connection `cid`, which has ended, to the time when it is due, or to
+    /// whoever takes up the session. Until then the session does not leave the store: by its record
+    /// the server hears of another one that does. False: another connection has it already.
+    pub(crate) fn leave_will(
+        &self,
+        store: &Arc<MqttStore>,
+        (cid, hash): (u64, &str),
+        will: DelayedWill,
+    ) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let inboxes = lock(&store.inboxes);
+        let owns = inboxes.owners.get(hash) == Some(&cid);
+        let Some(inbox) = inboxes.by_cid.get(&cid).filter(|_| owns).cloned() else { return false };
+        inbox.leave_will(will);
+        drop(inboxes);
+        let (store, hash) = (Arc::clone(store), hash.to_owned());
+        waiting.insert(cid, WaitingWill { store, hash, inbox });
+        true
+    }
+
+    /// The will that connection `cid` has left, if it is due.
+    pub(crate) fn due_will(&self, cid: u64, now: Instant) -> Option<Box<DelayedWill>> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.get(&cid)?.inbox.waits_for_will(now) {
+            return None;
+        }
+        let WaitingWill { store, hash, inbox } = waiting.remove(&cid)?;
+        drop(waiting);
+        let will = inbox.take_will();
+        self.leave(&store, (cid, &hash));
+        will
     }
 
     /// Ends what `enter` began. The last session takes the store with it.
@@ -195,7 +240,11 @@ impl MqttStore {
         let Some(Ok(hash)) = hash else { return };
         let inbox = lock(&self.inboxes).owner(hash);
         let Some(inbox) = inbox else { return };
-        if SessionRecord::decode(msg.payload).is_ok_and(|record| record.origin != self.node) {
+        // One that says when the session ends is the last word of a server that it has left.
+        let is_taken_up = |record: SessionRecord| record.origin != self.node && record.ends == 0;
+        if SessionRecord::decode(msg.payload).is_ok_and(is_taken_up) {
+            // One that waits is not published: the session goes on there.
+            drop(inbox.take_will());
             inbox.conn().close(CloseReason::DuplicateClientId);
         }
     }
@@ -211,9 +260,17 @@ impl MqttStore {
 }
 
 impl Inboxes {
-    fn enter(&mut self, (cid, hash): (u64, &str), inbox: &Arc<MqttInbox>) {
+    /// Answers the will that waits for the session.
+    fn enter(
+        &mut self,
+        (cid, hash, begins_anew): (u64, &str, bool),
+        inbox: &Arc<MqttInbox>,
+    ) -> Option<Box<DelayedWill>> {
         self.by_cid.insert(cid, Arc::clone(inbox));
-        self.owners.insert(hash.to_owned(), cid);
+        let before = self.owners.insert(hash.to_owned(), cid)?;
+        let other = self.by_cid.get(&before)?;
+        other.follow(begins_anew);
+        other.take_will()
     }
 
     fn leave(&mut self, (cid, hash): (u64, &str)) {

@@ -9,12 +9,17 @@
 //! | response topic | none: the reply subject, or `Nmqtt-Response-Topic` where that is an inbox |
 //! | correlation data | `Nmqtt-Correlation-Data`, base64 |
 //!
+//! A stored message also has the response topic, since its reply subject is the stream's; and with
+//! an expiry when it was published, `Nmqtt-Published`, in milliseconds since 1970. What was
+//! published to be retained has `Nmqtt-Retain: 1`, and `Nmqtt-From` names the publisher's session.
+//!
 //! Headers that begin with `Nmqtt-` are the server's own: no user property becomes one of them, and
 //! none of them becomes a user property.
 
 use crate::packet::{Properties, Property, PropertyBuf};
 use crate::topic;
 use myelin_stdx::base64;
+use myelin_wire::header;
 
 /// Beginning of the headers that are the server's own.
 const OWN: &str = "Nmqtt-";
@@ -29,6 +34,11 @@ const EXPIRY: &str = "Nmqtt-Expiry";
 const TTL: &str = "Nats-TTL";
 const CORRELATION_DATA: &str = "Nmqtt-Correlation-Data";
 const RESPONSE_TOPIC: &str = "Nmqtt-Response-Topic";
+const PUBLISHED: &str = "Nmqtt-Published";
+const RETAIN: &str = "Nmqtt-Retain";
+const FROM: &str = "Nmqtt-From";
+/// Beginning of the headers that streams obey, or add.
+const STREAMS: &str = "Nats-";
 
 /// Beginning of the reply subjects that stand for a response topic with correlation data: the
 /// server of the requester knows what they stand for.
@@ -37,9 +47,25 @@ pub const RESPONSE_INBOX: &str = "_INBOX.mqtt5.";
 /// Appends a line for each property of a message that NATS clients or other MQTT clients are to
 /// see.
 pub fn write(properties: Properties<'_>, out: &mut Vec<u8>) {
+    write_lines(properties, false, out);
+}
+
+/// Appends a line for each property of a message that is stored, but for its expiry
+/// ([`write_expiry`]). None of them says anything to the stream.
+pub fn write_stored(properties: Properties<'_>, out: &mut Vec<u8>) {
+    write_lines(properties, true, out);
+    for property in properties.iter() {
+        if let Property::ResponseTopic(topic) = property {
+            write_response_topic(topic, out);
+        }
+    }
+}
+
+fn write_lines(properties: Properties<'_>, is_stored: bool, out: &mut Vec<u8>) {
     for property in properties.iter() {
         match property {
-            Property::User((name, value)) => write_user(name, value, out),
+            Property::User((name, value)) => write_user(name, value, is_stored, out),
+            Property::MessageExpiry(_) if is_stored => {}
             Property::ContentType(text) if is_value(text) => line(CONTENT_TYPE, text, out),
             Property::ContentType(text) => line(ODD_CONTENT_TYPE, &escaped(text), out),
             Property::PayloadFormat(true) => line(PAYLOAD_FORMAT, "1", out),
@@ -61,9 +87,67 @@ fn line(name: &str, value: &str, out: &mut Vec<u8>) {
     }
 }
 
-fn write_user(name: &str, value: &str, out: &mut Vec<u8>) {
-    let is_taken =
-        starts_with(name, OWN) || [CONTENT_TYPE, TTL].iter().any(|own| name.eq_ignore_ascii_case(own));
+/// Appends the lines of a message that is stored at `now`, in milliseconds since 1970, and is
+/// nobody's after so many seconds.
+pub fn write_expiry(seconds: u32, now: u64, out: &mut Vec<u8>) {
+    line(EXPIRY, &seconds.to_string(), out);
+    line(PUBLISHED, &now.to_string(), out);
+}
+
+/// Appends the line by which a stream removes a message after so many seconds: at least one, for
+/// streams know no less.
+pub fn write_lifetime(seconds: u32, out: &mut Vec<u8>) {
+    line(TTL, &format!("{}s", seconds.max(1)), out);
+}
+
+/// Appends the line of a message that was published to be retained.
+pub fn write_retain(out: &mut Vec<u8>) {
+    line(RETAIN, "1", out);
+}
+
+/// Whether a message was published to be retained.
+pub fn is_retained(block: &[u8]) -> bool {
+    header::get(block, RETAIN.as_bytes()) == Some(b"1")
+}
+
+/// Appends the line that names the session of the publisher.
+pub fn write_publisher(session: &str, out: &mut Vec<u8>) {
+    line(FROM, session, out);
+}
+
+/// The session of the publisher.
+pub fn publisher(block: &[u8]) -> Option<&[u8]> {
+    header::get(block, FROM.as_bytes())
+}
+
+/// Time that a stored message has left at `now`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeLeft {
+    /// No end.
+    Unlimited,
+    /// Seconds, rounded up.
+    Seconds(u32),
+    /// None: the message is nobody's any more.
+    Expired,
+}
+
+/// Time that a stored message with this header block has left at `now`, in milliseconds since 1970.
+pub fn time_left(block: &[u8], now: u64) -> TimeLeft {
+    let number = |name: &str| std::str::from_utf8(header::get(block, name.as_bytes())?).ok()?.parse().ok();
+    let expiry: Option<u64> = number(EXPIRY).filter(|seconds| u32::try_from(*seconds).is_ok());
+    let (Some(seconds), Some(published)) = (expiry, number(PUBLISHED)) else { return TimeLeft::Unlimited };
+    // One of 0 seconds is for those who are there.
+    let ends = published.saturating_add(seconds.max(1) * 1000);
+    match ends.saturating_sub(now) {
+        0 => TimeLeft::Expired,
+        left => TimeLeft::Seconds(u32::try_from(left.div_ceil(1000).min(seconds)).unwrap_or(u32::MAX)),
+    }
+}
+
+fn write_user(name: &str, value: &str, is_stored: bool, out: &mut Vec<u8>) {
+    let is_taken = starts_with(name, OWN)
+        || is_stored && starts_with(name, STREAMS)
+        || [CONTENT_TYPE, TTL].iter().any(|own| name.eq_ignore_ascii_case(own));
     match is_name(name) && is_value(value) && !is_taken {
         true => line(name, value, out),
         false => line(USER, &format!("{}={}", escaped(name), escaped(value)), out),
@@ -122,6 +206,31 @@ fn unescaped(text: &str) -> Option<String> {
 /// clients of MQTT 5. Whatever no property can say is left out.
 pub fn read(block: &[u8], reply: &[u8], out: &mut PropertyBuf) {
     let mut once = Once::default();
+    let topic = read_lines(block, false, &mut once, out);
+    let topic = topic.filter(|_| reply.starts_with(RESPONSE_INBOX.as_bytes()));
+    if !push_topic(topic, &mut once, out) {
+        push_reply(reply, &mut once, out);
+    }
+}
+
+/// Appends the properties of a stored message, which has so much time left.
+pub fn read_stored(block: &[u8], left: TimeLeft, out: &mut PropertyBuf) {
+    let mut once = Once::default();
+    let topic = read_lines(block, true, &mut once, out);
+    push_topic(topic, &mut once, out);
+    if let TimeLeft::Seconds(seconds) = left {
+        once.push(Property::MessageExpiry(seconds), out);
+    }
+}
+
+fn push_topic(topic: Option<String>, once: &mut Once, out: &mut PropertyBuf) -> bool {
+    let topic = topic.filter(|topic| !topic.is_empty() && topic::check_name(topic).is_ok());
+    topic.iter().for_each(|topic| once.push(Property::ResponseTopic(topic), out));
+    topic.is_some()
+}
+
+/// Appends the properties that lines say; answers the response topic.
+fn read_lines(block: &[u8], is_stored: bool, once: &mut Once, out: &mut PropertyBuf) -> Option<String> {
     let mut topic = None;
     // The first line is the protocol's.
     for line in block.split(|byte| *byte == b'\n').skip(1) {
@@ -135,6 +244,7 @@ pub fn read(block: &[u8], reply: &[u8], out: &mut PropertyBuf) {
                 text.iter().for_each(|text| once.push(Property::ContentType(text), out));
             }
             PAYLOAD_FORMAT if value == "1" => once.push(Property::PayloadFormat(true), out),
+            EXPIRY | TTL if is_stored => {}
             EXPIRY | TTL => {
                 seconds(value).into_iter().for_each(|s| once.push(Property::MessageExpiry(s), out));
             }
@@ -148,17 +258,11 @@ pub fn read(block: &[u8], reply: &[u8], out: &mut PropertyBuf) {
                 // One that does not fit is left out.
                 pair.iter().for_each(|(n, v)| _ = out.push(Property::User((n, v))));
             }
-            _ if starts_with(name, OWN) => {}
+            _ if starts_with(name, OWN) || is_stored && starts_with(name, STREAMS) => {}
             _ => _ = out.push(Property::User((name, value))),
         }
     }
-    let topic = topic.filter(|_| reply.starts_with(RESPONSE_INBOX.as_bytes()));
-    match topic {
-        Some(topic) if !topic.is_empty() && topic::check_name(&topic).is_ok() => {
-            once.push(Property::ResponseTopic(&topic), out);
-        }
-        _ => push_reply(reply, &mut once, out),
-    }
+    topic
 }
 
 fn push_reply(reply: &[u8], once: &mut Once, out: &mut PropertyBuf) {
@@ -269,6 +373,56 @@ mod tests {
         write_response_topic("answers/%/me", &mut block);
         assert_eq!(properties(&block, "_INBOX.mqtt5.x.1"), [r#"ResponseTopic("answers/%/me")"#]);
         assert_eq!(properties(&block, "_R_.x"), [r#"ResponseTopic("_R_/x")"#]);
+    }
+
+    #[test]
+    fn a_stored_message_says_nothing_to_its_stream_and_comes_back_as_it_was() {
+        let mut buf = PropertyBuf::default();
+        for property in [
+            Property::PayloadFormat(true),
+            Property::User(("Nats-Rollup", "all")),
+            Property::User(("nats-msg-id", "1")),
+            Property::CorrelationData(b"c"),
+            Property::ResponseTopic("a/b%c"),
+        ] {
+            assert!(buf.push(property));
+        }
+        let mut block = b"NATS/1.0\r\nNmqtt-Pub:1\r\n".to_vec();
+        write_stored(buf.properties(), &mut block);
+        write_expiry(30, 1_000_000, &mut block);
+        write_lifetime(30, &mut block);
+        write_retain(&mut block);
+        write_publisher("hash", &mut block);
+        block.extend_from_slice(b"Nats-Sequence: 7\r\n\r\n");
+        for name in [&b"Nats-Rollup"[..], b"nats-msg-id"] {
+            assert_eq!(header::get(&block, name), None);
+        }
+        assert_eq!(
+            (header::get(&block, b"Nats-TTL"), publisher(&block)),
+            (Some(&b"30s"[..]), Some(&b"hash"[..]))
+        );
+        assert!(is_retained(&block) && !is_retained(b"NATS/1.0\r\nNmqtt-Pub:1\r\n\r\n"));
+        let left = time_left(&block, 1_001_500);
+        assert_eq!(left, TimeLeft::Seconds(29));
+        let mut out = PropertyBuf::default();
+        read_stored(&block, left, &mut out);
+        assert!(buf.push(Property::MessageExpiry(29)));
+        assert_eq!(out.properties(), buf.properties());
+    }
+
+    #[test]
+    fn stored_messages_expire() {
+        let left = |seconds, now| {
+            let mut block = b"NATS/1.0\r\n".to_vec();
+            write_expiry(seconds, 10_000, &mut block);
+            block.extend_from_slice(b"\r\n");
+            time_left(&block, now)
+        };
+        assert_eq!([left(2, 10_000), left(2, 9_000)], [TimeLeft::Seconds(2); 2]);
+        assert_eq!([left(2, 11_999), left(2, 12_000)], [TimeLeft::Seconds(1), TimeLeft::Expired]);
+        assert_eq!([left(0, 10_999), left(0, 11_000)], [TimeLeft::Seconds(0), TimeLeft::Expired]);
+        assert_eq!(left(u32::MAX, 10_001), TimeLeft::Seconds(u32::MAX));
+        assert_eq!(time_left(b"NATS/1.0\r\nNmqtt-Expiry: 1\r\n\r\n", u64::MAX), TimeLeft::Unlimited);
     }
 
     proptest! {

@@ -68,6 +68,37 @@ pub struct SessionRecord {
     /// that was there. nats-server knows no such field.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub since: BTreeMap<String, u64>,
+    /// Seconds that the session outlives its connection, where a client of MQTT 5 has said it
+    /// ([`FOR_EVER`]). nats-server knows neither this field nor those behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<u32>,
+    /// Second since 1970 in which the session ends, once its client has left.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "json::is_zero")]
+    pub ends: u64,
+    /// Options of subscriptions that only MQTT 5 has, by their patterns.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub opts: BTreeMap<String, SubscriptionRecord>,
+    /// Subscriptions of MQTT 5 that share messages with others, by their filters.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub shared: BTreeMap<String, SubscriptionRecord>,
+}
+
+/// Expiry of a session that does not end by itself.
+pub const FOR_EVER: u32 = u32::MAX;
+
+/// Options of a subscription that only MQTT 5 has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubscriptionRecord {
+    /// Number of the subscription; 0: it has none.
+    #[serde(skip_serializing_if = "json::is_zero")]
+    pub id: u32,
+    /// The client's own messages stay away.
+    #[serde(skip_serializing_if = "json::is_false")]
+    pub no_local: bool,
+    /// Messages keep the retain flag that they were published with.
+    #[serde(skip_serializing_if = "json::is_false")]
+    pub as_published: bool,
 }
 
 /// Key of the one consumer that reads for all subscriptions of a session: no pattern has a blank.
@@ -108,6 +139,19 @@ pub struct ConsumerRecord {
 }
 
 impl SessionRecord {
+    /// Whether the session has ended at this second since 1970.
+    pub fn has_ended(&self, now: u64) -> bool {
+        self.ends > 0 && self.ends <= now
+    }
+
+    /// Sets the options of a subscription.
+    pub fn set_options(&mut self, pattern: &str, options: SubscriptionRecord) {
+        match options == SubscriptionRecord::default() {
+            true => self.opts.remove(pattern),
+            false => self.opts.insert(pattern.to_owned(), options),
+        };
+    }
+
     /// Reads a record.
     ///
     /// # Errors
@@ -252,10 +296,11 @@ impl<'a> RetainedMessage<'a> {
         self.payload.is_empty()
     }
 
-    /// Appends the header block of the message on `subject`; the payload is its body.
+    /// Appends the header block of the message on `subject`, with further lines; the payload is its
+    /// body.
     ///
     /// A user's name with a control character in it is left out: it would write headers of its own.
-    pub fn write_header(&self, subject: &[u8], out: &mut Vec<u8>) {
+    pub fn write_header(&self, subject: &[u8], lines: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(FIRST_LINE);
         out.extend_from_slice(TOPIC.as_bytes());
         out.push(b':');
@@ -268,6 +313,7 @@ impl<'a> RetainedMessage<'a> {
                 line(name, value.as_bytes(), out);
             }
         }
+        out.extend_from_slice(lines);
         out.extend_from_slice(b"\r\n");
     }
 }
@@ -329,8 +375,8 @@ impl<'a> MessageMark<'a> {
         Some(Self { qos, held: (!subject.is_empty()).then_some(held) })
     }
 
-    /// Appends the header block, with the message's id if it has one.
-    pub fn write(&self, message_id: Option<&str>, out: &mut Vec<u8>) {
+    /// Appends the header block, with the message's id if it has one, and further lines.
+    pub fn write(&self, message_id: Option<&str>, lines: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(FIRST_LINE);
         let mut value = vec![b'0' + self.qos as u8];
         if let Some(held) = &self.held {
@@ -346,6 +392,7 @@ impl<'a> MessageMark<'a> {
         if let Some(id) = message_id {
             line("Nats-Msg-Id", id.as_bytes(), out);
         }
+        out.extend_from_slice(lines);
         out.extend_from_slice(b"\r\n");
     }
 }
@@ -434,7 +481,7 @@ mod tests {
 
     fn written(message: &RetainedMessage<'_>, subject: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        message.write_header(subject.as_bytes(), &mut out);
+        message.write_header(subject.as_bytes(), b"", &mut out);
         out
     }
 
@@ -530,7 +577,7 @@ mod tests {
         ] {
             let block = format!("NATS/1.0\r\n{block}\r\n");
             let mut out = Vec::new();
-            mark.write(id.as_deref(), &mut out);
+            mark.write(id.as_deref(), b"", &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), block);
             assert_eq!(MessageMark::of(block.as_bytes()), Some(mark));
         }
@@ -554,6 +601,26 @@ mod tests {
         for value in ["0", "65536", "x", ""] {
             assert_eq!(pubrel_id(format!("NATS/1.0\r\nNmqtt-PubRel:{value}\r\n\r\n").as_bytes()), None);
         }
+    }
+
+    #[test]
+    fn sessions_of_mqtt_5_have_an_end_and_options() {
+        let mut record = SessionRecord { id: "5".into(), expiry: Some(30), ..SessionRecord::default() };
+        let options = SubscriptionRecord { id: 7, no_local: true, as_published: false };
+        record.set_options("a.>", options);
+        record.set_options("b", SubscriptionRecord::default());
+        record.shared.insert("$share/g/c".into(), SubscriptionRecord::default());
+        let json = concat!(
+            r#"{"id":"5","expiry":30,"opts":{"a.\u003e":{"id":7,"no_local":true}},"#,
+            r#""shared":{"$share/g/c":{}}}"#
+        );
+        assert_eq!(String::from_utf8_lossy(&record.encode()), json);
+        assert_eq!(SessionRecord::decode(json.as_bytes()).unwrap(), record);
+        record.set_options("a.>", SubscriptionRecord::default());
+        assert!(record.opts.is_empty());
+        assert!(!record.has_ended(u64::MAX), "its client is there");
+        record.ends = 100;
+        assert_eq!([record.has_ended(99), record.has_ended(100)], [false, true]);
     }
 
     proptest! {
@@ -591,7 +658,7 @@ mod tests {
                 payload: payload.as_slice().into(),
             };
             let mut header = Vec::new();
-            message.write_header(&subject, &mut header);
+            message.write_header(&subject, b"", &mut header);
             prop_assert_eq!(RetainedMessage::decode(&header, &payload), Ok(message));
         }
     }

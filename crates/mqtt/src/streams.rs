@@ -118,6 +118,12 @@ impl MqttStream {
         format!("{}{domain}>", self.subject_prefix)
     }
 
+    /// Whether messages of the stream may have lifetimes: sessions that end by themselves, and
+    /// messages with an expiry (MQTT 5).
+    pub fn has_lifetimes(&self) -> bool {
+        [SESSIONS, MESSAGES, RETAINED].contains(self)
+    }
+
     /// Request that makes the stream, with so many replicas.
     pub fn create_request(&self, domain: &str, replicas: u32) -> Vec<u8> {
         json::compact(&CreateRequest {
@@ -130,6 +136,7 @@ impl MqttStream {
             discard: if self.keeps_first { "new" } else { "old" },
             discard_new_per_subject: self.keeps_first,
             allow_direct: *self == RETAINED,
+            allow_msg_ttl: self.has_lifetimes(),
         })
     }
 }
@@ -150,6 +157,8 @@ struct CreateRequest {
     /// Retained messages are asked for by their subjects, many at once.
     #[serde(skip_serializing_if = "json::is_false")]
     allow_direct: bool,
+    #[serde(skip_serializing_if = "json::is_false")]
+    allow_msg_ttl: bool,
 }
 
 /// Subject of the record of a session.
@@ -157,8 +166,8 @@ pub fn session_subject(domain: &str, hash: &str) -> String {
     format!("{}{domain}{hash}", SESSIONS.subject_prefix)
 }
 
-/// Subject of a QoS 2 message that is held for its publisher.
-pub fn held_subject(client_id: &str, packet_id: u16) -> String {
+/// Subject of a QoS 2 message that is held for its publisher; `*` for all of them.
+pub fn held_subject(client_id: &str, packet_id: &str) -> String {
     format!("{}{client_id}.{packet_id}", HELD.subject_prefix)
 }
 
@@ -192,7 +201,7 @@ mod tests {
         assert_eq!(SESSIONS.subject("hub."), "$MQTT.sess.hub.>");
         assert_eq!(RETAINED.subject("hub."), "$MQTT.rmsgs.>");
         assert_eq!(session_subject("hub.", "3C3akiUI"), "$MQTT.sess.hub.3C3akiUI");
-        assert_eq!(held_subject("pub-1", 9), "$MQTT.qos2.in.pub-1.9");
+        assert_eq!(held_subject("pub-1", "9"), "$MQTT.qos2.in.pub-1.9");
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Fanout<'_> {
 
     /// Whether it is stored for those who subscribe with QoS 1 or 2: an MQTT client has published
     /// it, here or on another server, with such a QoS.
-    fn is_stored(&self) -> bool {
+    pub(super) fn is_stored(&self) -> bool {
         let conn = self.from.conn;
         (conn.mqtt().is_some() || conn.is_link()) && is_marked_stored(self.message.body)
     }

@@ -5,10 +5,12 @@
 //! headers or a reply subject; receivers that get equal bytes form a cohort, as those of version
 //! 3.1.1 do. For each of the others its aliases are asked for (a lock) and a header is written.
 
+use super::Shard;
 use super::fanout::Fanout;
 use super::mqtt::{MqttFrame, shared_payload};
 use super::mqtt_targets::{MqttForm, MqttTargets, Receiver5, is_reserved, seen_subject};
 use crate::conn::Conn;
+use crate::mqtt_message::HEADER_LEN;
 use crate::mqtt5_client::{AliasUse, Mqtt5Client};
 use crate::subscription::Subscription;
 use bytes::Bytes;
@@ -27,19 +29,90 @@ struct Message5<'a> {
     payload: &'a [u8],
     shared_payload: Option<&'a Bytes>,
     is_retained: bool,
+    /// Whether it was published to be retained.
+    was_retained: bool,
     properties: &'a PropertyBuf,
 }
 
-impl Message5<'_> {
-    /// Writes the header of a packet. `None`: no packet can hold the message.
+/// A PUBLISH for one client, or for some that get equal bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Mqtt5Packet<'a> {
+    pub(crate) subject: &'a [u8],
+    /// Bytes of the payload.
+    pub(crate) payload: usize,
+    pub(crate) exchange: Exchange,
+    pub(crate) is_again: bool,
+    pub(crate) is_retained: bool,
+}
+
+impl Mqtt5Packet<'_> {
+    /// Writes the header, with another subject. `None`: no packet can hold the message.
     fn write(&self, subject: &[u8], properties: Properties<'_>, head: &mut Vec<u8>) -> Option<usize> {
-        let exchange = Exchange::AtMostOnce;
-        let payload = self.payload.len();
+        let Self { payload, exchange, .. } = *self;
         let header = PublishHeader::new(ProtocolLevel::V5, exchange, subject, properties, payload)?;
-        let header = if self.is_retained { header.retain() } else { header };
+        let header = header.flagged(self.is_again, self.is_retained);
         head.clear();
         header.write(head);
         Some(header.packet_len())
+    }
+
+    /// Writes the header for a client, with an alias for the topic if it takes one from `shard`.
+    /// `None`: no packet can hold the message, or the client takes none that is as long.
+    fn write_for(
+        &self,
+        (client, shard): (&Mqtt5Client, usize),
+        mut properties: PropertyBuf,
+        head: &mut Vec<u8>,
+    ) -> Option<AliasUse> {
+        let longest = self.subject.len() + properties.properties().raw().len() + FRAMING;
+        let is_near = !client.takes(longest + self.payload);
+        // Whoever may get none of its messages is told no alias.
+        let alias = if is_near { AliasUse::None } else { client.alias(self.subject, shard) };
+        let subject = match alias {
+            AliasUse::None => self.subject,
+            AliasUse::Tell(number) => {
+                let _ = properties.push(Property::TopicAlias(number));
+                self.subject
+            }
+            AliasUse::Short(number) => {
+                let _ = properties.push(Property::TopicAlias(number));
+                &[]
+            }
+        };
+        let packet_len = self.write(subject, properties.properties(), head)?;
+        client.takes(packet_len).then_some(alias)
+    }
+}
+
+impl Shard {
+    /// Stages a message for one client. False: it takes no such packet, or there is none.
+    pub(crate) fn stage_mqtt5_publish(
+        &mut self,
+        (conn, client): (&Arc<Conn>, &Mqtt5Client),
+        packet: Mqtt5Packet<'_>,
+        payload: &[u8],
+        properties: PropertyBuf,
+    ) -> bool {
+        let mut head = Vec::new();
+        let written = packet.write_for((client, self.staging.shard()), properties, &mut head);
+        let Some(alias) = written else { return false };
+        self.stage_mqtt_publish(conn, &head, payload);
+        if matches!(alias, AliasUse::Tell(_)) {
+            client.told(packet.subject);
+        }
+        true
+    }
+}
+
+impl Message5<'_> {
+    fn packet(&self) -> Mqtt5Packet<'_> {
+        Mqtt5Packet {
+            subject: self.subject,
+            payload: self.payload.len(),
+            exchange: Exchange::AtMostOnce,
+            is_again: false,
+            is_retained: self.is_retained,
+        }
     }
 
     fn frame<'f>(&'f self, head: &'f [u8]) -> MqttFrame<'f> {
@@ -51,6 +124,9 @@ impl Message5<'_> {
 impl Fanout<'_> {
     #[inline(never)]
     pub(super) fn mqtt5<const LOGGED: bool>(&mut self, targets: &MqttTargets) {
+        if targets.leaves_stored && self.is_stored() {
+            return targets.subs.iter().for_each(|sub| sub.uncount());
+        }
         let name = (&*targets.subject, targets.lifecycle);
         let staged = self.with_message5(name, |fanout, message| match &targets.form {
             MqttForm::Each(receivers) => {
@@ -89,6 +165,9 @@ impl Fanout<'_> {
         targets: &MqttTargets,
         sub: &Arc<Subscription>,
     ) -> bool {
+        if targets.leaves_stored && self.is_stored() {
+            return false;
+        }
         let receiver = Receiver5::of(smallvec![Arc::clone(sub)]);
         let name = (&*targets.subject, targets.lifecycle);
         self.with_message5(name, |fanout, message| fanout.receiver5::<LOGGED>(&receiver, message))
@@ -119,14 +198,17 @@ impl Fanout<'_> {
         headers::read(block, message.reply, &mut properties);
         let shared = shared_payload(shared_tail, payload.len());
         let (shared_payload, is_retained) = (shared.as_ref(), lifecycle == Some(Lifecycle::Certificate));
+        // Perf: a block as short as that says the QoS and nothing else.
+        let was_retained = block.len() > HEADER_LEN && headers::is_retained(block);
         let properties = &properties;
-        Some(stage(self, &Message5 { subject, payload, shared_payload, is_retained, properties }))
+        let message = Message5 { subject, payload, shared_payload, is_retained, was_retained, properties };
+        Some(stage(self, &message))
     }
 
     /// Receivers that get equal bytes.
     fn alike5<const LOGGED: bool>(&mut self, targets: &MqttTargets, message: &Message5<'_>) {
         let mut head = std::mem::take(self.head);
-        if message.write(message.subject, message.properties.properties(), &mut head).is_some() {
+        if message.packet().write(message.subject, message.properties.properties(), &mut head).is_some() {
             let frame = message.frame(&head);
             self.share::<LOGGED>(targets, frame);
         } else {
@@ -146,6 +228,8 @@ impl Fanout<'_> {
         if receiver.is_inbox {
             return self.answer5::<LOGGED>((conn, client), message);
         }
+        let is_retained = message.is_retained || receiver.as_published && message.was_retained;
+        let message = &Message5 { is_retained, ..*message };
         let mut properties = message.properties.clone();
         for id in &receiver.ids {
             // Every number of a subscription has a form.
@@ -179,31 +263,14 @@ impl Fanout<'_> {
     fn stage5<const LOGGED: bool>(
         &mut self,
         (conn, client): (&Arc<Conn>, &Mqtt5Client),
-        mut properties: PropertyBuf,
+        properties: PropertyBuf,
         message: &Message5<'_>,
     ) -> bool {
-        let longest = message.subject.len() + properties.properties().raw().len() + FRAMING;
-        let is_near = !client.takes(longest + message.payload.len());
-        // Whoever may get none of its messages is told no alias.
-        let alias =
-            if is_near { AliasUse::None } else { client.alias(message.subject, self.staging.shard()) };
-        let subject = match alias {
-            AliasUse::None => message.subject,
-            AliasUse::Tell(number) => {
-                let _ = properties.push(Property::TopicAlias(number));
-                message.subject
-            }
-            AliasUse::Short(number) => {
-                let _ = properties.push(Property::TopicAlias(number));
-                &[]
-            }
-        };
         let mut head = std::mem::take(self.head);
-        let packet_len = message.write(subject, properties.properties(), &mut head);
-        let is_staged = packet_len.is_some_and(|len| client.takes(len))
-            && self.stage_publish::<LOGGED>(conn, message.frame(&head));
+        let alias = message.packet().write_for((client, self.staging.shard()), properties, &mut head);
+        let is_staged = alias.is_some() && self.stage_publish::<LOGGED>(conn, message.frame(&head));
         *self.head = head;
-        if is_staged && matches!(alias, AliasUse::Tell(_)) {
+        if is_staged && matches!(alias, Some(AliasUse::Tell(_))) {
             client.told(message.subject);
         }
         is_staged

@@ -49,6 +49,8 @@ pub(super) struct Receiver5 {
     pub(super) ids: SmallVec<[SubscriptionId; 1]>,
     /// No subscription wants what the client itself has published.
     pub(super) no_local: bool,
+    /// Messages keep the retain flag that they were published with.
+    pub(super) as_published: bool,
     /// Messages are answers to requests of the client.
     pub(super) is_inbox: bool,
 }
@@ -56,13 +58,14 @@ pub(super) struct Receiver5 {
 impl Receiver5 {
     pub(super) fn of(subs: SmallVec<[Arc<Subscription>; 1]>) -> Self {
         let wishes = subs.iter().filter_map(|sub| Some(sub.conn().mqtt5()?.wishes(sub.sid())));
-        let (mut ids, mut no_local) = (SmallVec::new(), !subs.is_empty());
+        let (mut ids, mut no_local, mut as_published) = (SmallVec::new(), !subs.is_empty(), false);
         for wish in wishes {
             ids.extend(wish.id.filter(|id| !ids.contains(id)));
             no_local &= wish.no_local;
+            as_published |= wish.as_published;
         }
         let is_inbox = subs.iter().any(|sub| sub.sid() == INBOX_SID);
-        Self { subs, ids, no_local, is_inbox }
+        Self { subs, ids, no_local, as_published, is_inbox }
     }
 
     pub(super) fn conn(&self) -> &Arc<Conn> {
@@ -72,7 +75,8 @@ impl Receiver5 {
     /// Whether it gets what others get.
     fn is_like_others(&self) -> bool {
         let is_particular = self.conn().mqtt5().is_none_or(|five| five.is_particular());
-        self.ids.is_empty() && !(self.no_local || self.is_inbox || is_particular || self.conn().is_filtered())
+        let has_wishes = self.no_local || self.as_published || !self.ids.is_empty();
+        !(has_wishes || self.is_inbox || is_particular || self.conn().is_filtered())
     }
 }
 

@@ -156,10 +156,10 @@ impl<'a> PublishHeader<'a> {
         Some(Self { level, first, exchange, subject, topic_len, properties, remaining, payload_len })
     }
 
-    /// Says that the message was sent before.
+    /// Says whether the message was sent before, and whether it was kept.
     #[must_use]
-    pub fn dup(mut self) -> Self {
-        self.first |= DUP;
+    pub fn flagged(mut self, is_again: bool, is_retained: bool) -> Self {
+        self.first |= if is_again { DUP } else { 0 } | if is_retained { RETAIN } else { 0 };
         self
     }
 

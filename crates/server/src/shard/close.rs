@@ -29,6 +29,9 @@ impl ConnTask {
     pub(super) async fn finish(&mut self, reason: CloseReason) {
         let conn = Arc::clone(&self.link.conn);
         let removal = self.session.end(&mut self.local.shard.borrow_mut(), reason, Instant::now());
+        if let Some(due) = self.session.will_due() {
+            self.local.timers.enter(due, conn.cid());
+        }
         if let Some(removal) = removal {
             supervise::blocking_on(&self.local.control, SupervisedPart::Removal, || removal.run());
         }
@@ -45,6 +48,8 @@ impl ConnTask {
             }
             if reason == CloseReason::MaximumPayload && self.held_back().len() > FIRST_READ {
                 self.reset().await;
+            } else if self.session.has_said_why(reason) {
+                self.hear_out().await;
             } else {
                 self.discard_unread();
             }
@@ -86,6 +91,14 @@ impl ConnTask {
             // An error means that there is nothing to reset any more.
             let _ = rustix::net::connect_unspec(self.read.as_ref());
         }
+    }
+
+    /// Leaves a client of MQTT 5 a moment to read why the connection ends and to close it. Closing
+    /// at once would reset the connection while the client still sends, and it might never see it.
+    async fn hear_out(&mut self) {
+        let _ = rustix::net::shutdown(self.read.as_ref(), rustix::net::Shutdown::Write);
+        // Whoever does not close it is not waited for.
+        let _ = tokio::time::timeout(LINGER, self.discard_to_end()).await;
     }
 
     /// Reads and throws away what the peer sends until it ends the connection.

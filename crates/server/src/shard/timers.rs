@@ -1,5 +1,5 @@
-//! Deadlines of a shard's sessions: one task and one heap instead of a runtime timer per
-//! connection.
+//! Deadlines of a shard's sessions, and of the wills of those that have ended: one task and one
+//! heap instead of a runtime timer per connection.
 //!
 //! Entries are not moved when a session's deadline moves later; a session that is not due yet when
 //! its entry comes up is entered again.
@@ -56,7 +56,11 @@ pub(super) async fn run(local: Rc<ShardLocal>) {
             },
         }
         while let Some(cid) = timers.pop_due(Instant::now()) {
-            local.with_link(cid, |link| link.due());
+            let link = local.link(cid);
+            link.iter().for_each(|link| link.due());
+            if link.is_none_or(|link| link.conn.close_requested().is_some()) {
+                local.will_due(cid);
+            }
         }
     }
 }

@@ -13,11 +13,15 @@ mod packets;
 mod peer;
 mod peer5;
 mod retained;
+mod retained5;
 mod sessions;
+mod sessions5;
 mod stored;
+mod stored5;
 mod subscriptions5;
 mod transports;
 mod versions;
+mod wills5;
 
 use crate::process::{Server, Setup};
 use crate::routes::free_port;

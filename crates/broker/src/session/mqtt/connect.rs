@@ -1,17 +1,19 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
-use super::nats_side::NatsSide;
 use super::publish::PublishFate;
-use super::will::StoredWill;
 use super::{MqttStage, Session};
 use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
+use crate::mqtt_nats_side::NatsSide;
+use crate::mqtt_will::{DelayedWill, StoredWill};
 use crate::session::{OpOutcome, SessionState, SessionStatus};
 use crate::shard::{MqttPublish, Shard};
-use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, Qos, ReasonCode, Will};
+use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, ReasonCode, Will};
+use myelin_mqtt::records::session_hash;
 use myelin_wire::connect::Connect;
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A client that is told to send something every so many seconds is missed after half as many more.
@@ -55,8 +57,7 @@ impl Session {
         let Some(mqtt) = &mut self.mqtt else { return OpOutcome::Continue };
         mqtt.stage = MqttStage::Connecting;
         (mqtt.client_id, mqtt.keep_alive, mqtt.is_clean) = (client_id, keep_alive, packet.clean);
-        mqtt.will =
-            packet.will.map(|will| Box::new(StoredWill::new(will, NatsSide::of_will(will.properties))));
+        mqtt.will = packet.will.map(|will| Box::new(will_of(will, &mqtt.client_id, packet.level)));
         match terms {
             Ok(()) => self.check_credentials(shard, now),
             Err(reason) => self.dismiss(reason, reason.text()),
@@ -79,16 +80,13 @@ impl Session {
             ClaimedId::Owned(other) => other,
         };
         mqtt.stage = MqttStage::Opening;
-        let is_clean = mqtt.is_clean;
+        let is_clean = mqtt.five.as_ref().map_or(mqtt.is_clean, |five| five.expiry == 0);
         if let Some(other) = other {
             let name = format!("{}{}", other.name(), other.label());
             let (name, id) = (Quoted(name.as_bytes()), Quoted(mqtt.client_id.as_bytes()));
             let line = format_args!("Replacing old client {name} since both have the same client ID {id}");
             self.broker.log_for(LogLevel::Warn, &self.conn, line);
             other.close(CloseReason::DuplicateClientId);
-        }
-        if self.speaks_5() {
-            return self.welcome(shard);
         }
         self.open_stored(shard, is_clean, now)
     }
@@ -139,20 +137,73 @@ impl Session {
             return;
         }
         self.broker.registry.mqtt_clients.release(ready.account.name(), &mqtt.client_id, &self.conn);
-        let is_replaced = reason == CloseReason::DuplicateClientId;
-        if let Some(will) = mqtt.will.take().filter(|_| is_connected && !is_replaced) {
-            self.begin_batch();
-            let StoredWill { topic, payload, qos, is_retained, nats } = &*will;
-            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
-            // Nothing of MQTT 5 is stored.
-            let marked = if self.speaks_5() { Qos::AtMostOnce } else { *qos };
-            let message = MqttPublish { topic, qos: marked, payload, reply, lines };
-            if self.publish_message(shard, message, now) != PublishFate::Refused {
-                self.store_will(shard, (topic, payload), (*qos, *is_retained), now);
+        let will = mqtt.will.take().filter(|_| is_connected);
+        let delay = match (&will, &mqtt.five) {
+            (Some(will), Some(five)) => will.delay.min(Duration::from_secs(five.expiry.into())),
+            _ => Duration::ZERO,
+        };
+        let will = will.filter(|_| reason != CloseReason::DuplicateClientId || self.keeps_will(delay));
+        if let Some(will) = will {
+            let is_due = delay.is_zero() || reason == CloseReason::DuplicateClientId;
+            match is_due {
+                true => self.publish_will(shard, &will, now),
+                false => self.delay_will(will, now + delay),
             }
         }
         self.end_stored(shard, reason, now);
     }
+}
+
+impl Session {
+    /// Whether the will is published of a client whose place another has taken. That of MQTT 3.1.1
+    /// is not, as by nats-server; one with a delay is not, if the session goes on.
+    fn keeps_will(&self, delay: Duration) -> bool {
+        self.speaks_5() && (delay.is_zero() || self.is_followed_anew())
+    }
+
+    fn publish_will(&mut self, shard: &mut Shard, will: &StoredWill, now: Instant) {
+        self.begin_batch();
+        let StoredWill { topic, payload, qos, nats, .. } = will;
+        let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+        let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
+        if self.publish_message(shard, message, now) != PublishFate::Refused {
+            self.store_will(shard, will, now);
+        }
+    }
+
+    /// Leaves the will to the time when it is due.
+    fn delay_will(&mut self, will: Box<StoredWill>, due: Instant) {
+        let SessionState::Ready(ready) = &self.state else { return };
+        let Some(mqtt) = &mut self.mqtt else { return };
+        let Some(stored) = &mqtt.stored else { return };
+        let will = DelayedWill {
+            will,
+            due,
+            conn: Arc::clone(&self.conn),
+            account: Arc::clone(&ready.account),
+            permissions: ready.permissions.clone(),
+            user: ready.user.as_deref().unwrap_or_default().into(),
+            node: stored.store.node.clone(),
+        };
+        let session = (self.conn.cid(), &*stored.hash);
+        if self.broker.registry.mqtt_stores.leave_will(&stored.store, session, will) {
+            mqtt.will_due = Some(due);
+        }
+    }
+
+    /// When [`Shard::mqtt_will_due`] is to be called for a connection that has ended.
+    pub fn will_due(&self) -> Option<Instant> {
+        self.mqtt.as_deref()?.will_due
+    }
+}
+
+/// A will, for the end.
+fn will_of(will: Will<'_>, client_id: &str, level: ProtocolLevel) -> StoredWill {
+    let nats = match level {
+        ProtocolLevel::V3 => NatsSide::plain(will.retain),
+        ProtocolLevel::V5 => NatsSide::of_will(will.properties, will.retain, &session_hash(client_id)),
+    };
+    StoredWill::new(will, nats)
 }
 
 /// CONNECT in the protocol log.

@@ -1,11 +1,10 @@
 //! Whatever a session of MQTT 5 has beside one of 3.1.1: terms of CONNECT and CONNACK, and the
 //! reason with which a connection ends.
 
-use super::state5::{LONGEST_EXPIRY, MAX_ALIAS, Mqtt5Session, RECEIVE_MAXIMUM, RETAINS};
+use super::state5::{MAX_ALIAS, Mqtt5Session, RECEIVE_MAXIMUM};
 use super::{MqttStage, OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::mqtt5_client::Mqtt5Client;
-use crate::session::SessionStatus;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
     ConnAckPacket, ConnectPacket, DisconnectPacket, PacketLimits, Properties, Property, PropertyBuf, Qos,
@@ -21,48 +20,40 @@ impl Session {
     /// # Errors
     /// When they cannot be granted.
     pub(super) fn take_terms(&mut self, packet: &ConnectPacket<'_>) -> Result<(), ReasonCode> {
-        let (mut expiry, mut max_packet, mut max_alias, mut method) = (0, None, 0, None);
+        let (mut expiry, mut receive_max) = (0, u16::MAX);
+        let (mut max_packet, mut max_alias, mut method) = (None, 0, None);
         for property in packet.properties.iter() {
             match property {
                 Property::SessionExpiry(seconds) => expiry = seconds,
                 Property::MaximumPacketSize(size) => max_packet = Some(size.get()),
                 Property::TopicAliasMaximum(max) => max_alias = max,
                 Property::AuthMethod(name) => method = Some(name),
-                // At QoS 0 nothing waits for an acknowledgement.
+                Property::ReceiveMaximum(max) => receive_max = max.get(),
                 _ => {}
             }
         }
         let has_assigned_id = packet.client_id.is_empty();
         if let Some(mqtt) = &mut self.mqtt {
-            mqtt.five = Some(Box::new(Mqtt5Session::new(has_assigned_id, expiry)));
+            mqtt.five = Some(Box::new(Mqtt5Session::new(has_assigned_id, expiry, receive_max)));
         }
         // No message is as large as what a header and the largest payload are together.
         let max_packet = max_packet.filter(|max| *max < super::MAX_PACKET);
         self.conn.mqtt().into_iter().for_each(|mqtt| mqtt.speaks_5(Mqtt5Client::new(max_packet, max_alias)));
-        match (method, packet.will) {
-            (Some(_), _) => Err(ReasonCode::BadAuthenticationMethod),
-            (_, Some(will)) if will.retain && !RETAINS => Err(ReasonCode::RetainNotSupported),
-            _ => Ok(()),
-        }
+        if method.is_some() { Err(ReasonCode::BadAuthenticationMethod) } else { Ok(()) }
     }
 
     /// Answers a CONNECT of MQTT 5 that is welcome.
-    pub(super) fn welcome(&mut self, shard: &mut Shard) -> SessionStatus {
-        if let Some(mqtt) = &mut self.mqtt {
-            mqtt.stage = MqttStage::Connected;
-        }
+    pub(super) fn welcome(&mut self, shard: &mut Shard, session_present: bool) {
         let Some((mqtt, five)) = self.mqtt.as_deref().and_then(|mqtt| Some((mqtt, mqtt.five.as_deref()?)))
         else {
-            return SessionStatus::Continue;
+            return;
         };
         let PacketLimits { max_packet, accepts_qos2, .. } = self.packet_limits(shard);
         let receive_maximum = NonZeroU16::new(RECEIVE_MAXIMUM).map(Property::ReceiveMaximum);
         let max_packet = max_packet.and_then(NonZeroU32::new).map(Property::MaximumPacketSize);
         let properties = [
-            (five.expiry > LONGEST_EXPIRY).then_some(Property::SessionExpiry(LONGEST_EXPIRY)),
             receive_maximum,
             (!accepts_qos2).then_some(Property::MaximumQos(Qos::AtLeastOnce)),
-            (!RETAINS).then_some(Property::RetainAvailable(false)),
             max_packet,
             five.has_assigned_id.then_some(Property::AssignedClientId(&mqtt.client_id)),
             Some(Property::TopicAliasMaximum(MAX_ALIAS)),
@@ -73,10 +64,8 @@ impl Session {
             let _ = buf.push(property);
         }
         let reason = ReasonCode::Success;
-        let ack = ConnAckPacket { session_present: false, reason, properties: buf.properties() };
-        self.answer(shard, &ServerPacket::ConnAck(ack), format_args!("CONNACK sp=false rc=0"));
-        self.log(LogLevel::Debug, format_args!("Client connected"));
-        SessionStatus::Continue
+        let ack = ConnAckPacket { session_present, reason, properties: buf.properties() };
+        self.answer(shard, &ServerPacket::ConnAck(ack), format_args!("CONNACK sp={session_present} rc=0"));
     }
 
     /// An AUTH of a client that has not asked for an enhanced authentication: there is none.
@@ -108,6 +97,13 @@ impl Session {
         if let Some(five) = self.five_mut() {
             five.has_parted = true;
         }
+    }
+
+    /// Whether a client of MQTT 5 was told why its connection ends.
+    pub fn has_said_why(&self, why: CloseReason) -> bool {
+        let five = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref());
+        let is_ours = !matches!(why, CloseReason::ClientClosed | CloseReason::ServerShutdown);
+        is_ours && five.is_some_and(|five| five.has_parted)
     }
 
     /// Tells a client of MQTT 5 why its connection ends.

@@ -5,26 +5,21 @@
 //! permissions, subscriptions, limits, reload and end are those of all clients. Here are the
 //! packets (`mod.rs`), CONNECT and the end (`connect.rs`), PUBLISH (`publish.rs`), SUBSCRIBE
 //! (`subscribe.rs`), what is stored of all that (`stored/`), and the parts that only MQTT 5 has
-//! (`five.rs`, `publish5.rs`, `nats_side.rs`, `options5.rs`, `state5.rs`). What clients receive is
+//! (`five.rs`, `publish5.rs`, `options5.rs`, `state5.rs`). What clients receive is
 //! made by `shard/{mqtt,mqtt5}.rs`, but for what is stored for one session.
-//!
-//! Nothing is stored of MQTT 5: subscriptions are granted QoS 0, and messages of QoS 1 and 2 are
-//! acknowledged once they are routed. A PUBLISH of QoS 2 that comes twice is routed once, for as
-//! long as the connection lasts.
 
 mod connect;
 mod five;
-mod nats_side;
 mod options5;
 mod publish;
 mod publish5;
 mod state5;
 mod stored;
 mod subscribe;
-mod will;
 
 use super::{Consumed, OpOutcome, Session, StopReason};
 use crate::log::Level as LogLevel;
+use crate::mqtt_will::StoredWill;
 use crate::protocol_log::Direction;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
@@ -36,7 +31,6 @@ use state5::Mqtt5Session;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 use stored::state::StoredSession;
-use will::StoredWill;
 
 /// Bytes that a packet may have beside the largest payload: header, topic and number.
 const PACKET_OVERHEAD: u32 = 5 + 2 + 65_535 + 2;
@@ -53,7 +47,7 @@ const MAX_CONNECT: u32 = 64 * 1024;
 pub(super) struct MqttSession {
     stage: MqttStage,
     client_id: Box<str>,
-    /// Whether the session begins anew, and ends with its connection.
+    /// Whether the session begins anew. One of MQTT 3.1.1 then ends with its connection, too.
     is_clean: bool,
     /// Time that may pass without a packet.
     keep_alive: Option<Duration>,
@@ -63,6 +57,8 @@ pub(super) struct MqttSession {
     stored: Option<Box<StoredSession>>,
     /// State of a client of MQTT 5.
     five: Option<Box<Mqtt5Session>>,
+    /// When the will is due that outlives the connection.
+    will_due: Option<Instant>,
 }
 
 /// Stage of a connection that speaks MQTT.
@@ -82,6 +78,11 @@ enum MqttStage {
 }
 
 impl MqttSession {
+    /// Name of the session in subjects, once its stored half has begun.
+    fn session_hash(&self) -> &str {
+        self.stored.as_deref().map_or("", |stored| &stored.hash)
+    }
+
     /// Version that the client speaks, once it is known.
     fn level(&self) -> Option<ProtocolLevel> {
         (self.stage == MqttStage::Connected).then(|| state5::level(self.five.as_deref()))
@@ -152,10 +153,9 @@ impl Session {
             ClientPacket::Unsubscribe(unsubscribe) => {
                 return self.unsubscribe_packet(shard, &unsubscribe, now);
             }
-            ClientPacket::PubRel(release) if self.speaks_5() => self.release5(shard, release.packet_id),
             ClientPacket::PubRel(release) => self.release(shard, release.packet_id, now),
             ClientPacket::PubAck(ack) => self.puback(shard, ack.packet_id, now),
-            ClientPacket::PubRec(ack) => self.pubrec(shard, ack.packet_id, now),
+            ClientPacket::PubRec(ack) => self.pubrec(shard, ack.packet_id, ack.reason, now),
             ClientPacket::PubComp(ack) => self.pubcomp(shard, ack.packet_id, now),
             ClientPacket::PingReq => {
                 self.log_packet("PINGREQ");

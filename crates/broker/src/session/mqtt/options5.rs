@@ -1,15 +1,16 @@
 //! SUBSCRIBE and UNSUBSCRIBE of MQTT 5: groups, options, numbers of subscriptions, and reasons.
 
+use super::stored::state::AddedSub;
 use super::{OpOutcome, Session};
 use crate::mqtt5_client::Wishes;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    Properties, Property, Qos, ReasonCode, ServerPacket, SubAckPacket, SubscribeOptions, SubscribePacket,
-    SubscriptionId, UnsubAckPacket, UnsubscribePacket,
+    Properties, Property, Qos, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId,
+    UnsubscribePacket,
 };
+use myelin_mqtt::records::SubscriptionRecord;
 use myelin_mqtt::topic;
 use myelin_wire::error::ErrorText;
-use smallvec::SmallVec;
 use std::time::Instant;
 
 /// A filter without its group, if it has one.
@@ -43,9 +44,16 @@ fn subscription_id(properties: Properties<'_>) -> Option<SubscriptionId> {
     })
 }
 
-/// Wishes of a subscription. Nothing is retained, so nothing is asked of that.
-fn wishes(id: Option<SubscriptionId>, options: SubscribeOptions) -> Wishes {
-    Wishes { id, no_local: options.no_local }
+/// Options of a subscription, as they are stored.
+fn options_of(id: Option<SubscriptionId>, options: SubscribeOptions) -> SubscriptionRecord {
+    let SubscribeOptions { no_local, retain_as_published: as_published, .. } = options;
+    SubscriptionRecord { id: id.map_or(0, SubscriptionId::get), no_local, as_published }
+}
+
+/// Wishes of a subscription with these options.
+pub(super) fn wishes(options: SubscriptionRecord) -> Wishes {
+    let SubscriptionRecord { id, no_local, as_published } = options;
+    Wishes { id: SubscriptionId::new(id), no_local, as_published }
 }
 
 /// Reason for which a subscription was refused.
@@ -65,43 +73,79 @@ impl Session {
     }
 
     pub(super) fn subscribe5(
-        &self,
+        &mut self,
         shard: &mut Shard,
         packet: &SubscribePacket<'_>,
         now: Instant,
     ) -> OpOutcome {
-        let mut codes = SmallVec::<[u8; 8]>::new();
+        let (mut codes, mut granted) = (Vec::new(), Vec::new());
         let (mut subject, number) = (Vec::new(), subscription_id(packet.properties));
         for (filter, options) in packet.filters.iter() {
             subject.clear();
-            let granted = self.subscription_of(filter, &mut subject).and_then(|mut wanted| {
-                wanted.wishes = wishes(number, options);
+            let (mut is_shared, stored_options) = (false, options_of(number, options));
+            let listens = self.subscription_of(filter, &mut subject).and_then(|mut wanted| {
+                wanted.wishes = wishes(stored_options);
+                is_shared = wanted.queue.is_some();
                 self.listen(shard, wanted, now)
             });
-            codes.push(granted.map_or_else(|reason| reason as u8, |()| Qos::AtMostOnce as u8));
+            // Members of a group get what is published now.
+            let most = if is_shared { Qos::AtMostOnce } else { self.most_qos() };
+            let qos = options.max_qos.min(most);
+            codes.push(listens.map_or_else(|reason| reason as u8, |()| qos as u8));
+            if listens.is_ok() {
+                let name = if is_shared { filter.as_bytes().to_vec() } else { std::mem::take(&mut subject) };
+                let pattern = String::from_utf8(name).unwrap_or_default();
+                let handling = options.retain_handling;
+                granted.push(AddedSub { pattern, qos, is_shared, handling, options: stored_options });
+            }
         }
-        let id = packet.packet_id;
-        let ack = SubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
-        self.answer(shard, &ServerPacket::SubAck(ack), format_args!("SUBACK pi={id}"));
-        OpOutcome::Continue
+        OpOutcome::of(self.store_subscriptions(shard, (packet.packet_id, codes), granted, now))
     }
 
-    pub(super) fn unsubscribe5(&self, shard: &mut Shard, packet: &UnsubscribePacket<'_>) -> OpOutcome {
-        let mut codes = SmallVec::<[u8; 8]>::new();
-        let mut subject = Vec::new();
+    pub(super) fn unsubscribe5(
+        &mut self,
+        shard: &mut Shard,
+        packet: &UnsubscribePacket<'_>,
+        now: Instant,
+    ) -> OpOutcome {
+        let (mut codes, mut names, mut subject) = (Vec::new(), Vec::new(), Vec::new());
         for filter in packet.filters.iter() {
             subject.clear();
-            let wanted = self.subscription_of(filter, &mut subject);
-            codes.push(match wanted.map(|wanted| self.forget_filter(shard, wanted)) {
+            let ended = self.subscription_of(filter, &mut subject).map(|wanted| {
+                names.extend(String::from_utf8(wanted.sid.to_vec()));
+                self.forget_filter(shard, wanted)
+            });
+            codes.push(match ended {
                 Ok(true) => ReasonCode::Success as u8,
                 Ok(false) => ReasonCode::NoSubscriptionExisted as u8,
                 Err(reason) => reason as u8,
             });
         }
-        let id = packet.packet_id;
-        let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
-        self.answer(shard, &ServerPacket::UnsubAck(ack), format_args!("UNSUBACK pi={id}"));
-        OpOutcome::Continue
+        OpOutcome::of(self.store_unsubscriptions(shard, (packet.packet_id, codes), &names, now))
+    }
+
+    /// Ends a subscription by its name in the session's record.
+    pub(super) fn forget_again(&self, shard: &mut Shard, name: &str) {
+        let mut subject = Vec::new();
+        match self.subscription_of(name, &mut subject) {
+            Ok(wanted) if wanted.queue.is_some() => self.forget_filter(shard, wanted),
+            _ => self.forget_filter(shard, WantedSub::plain(name.as_bytes())),
+        };
+    }
+
+    /// Subscribes again to a filter of a group.
+    pub(super) fn join_again(
+        &self,
+        shard: &mut Shard,
+        filter: &str,
+        options: SubscriptionRecord,
+        now: Instant,
+    ) -> bool {
+        let mut subject = Vec::new();
+        let wanted = self.subscription_of(filter, &mut subject);
+        wanted.is_ok_and(|wanted| {
+            self.listen(shard, WantedSub { wishes: wishes(options), ..wanted }, now).is_ok()
+        })
     }
 
     /// The subscription that a filter is, without wishes. Its subject is written into `out`.

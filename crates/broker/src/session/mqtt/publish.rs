@@ -3,6 +3,7 @@
 use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::mqtt_message::message_len;
+use crate::mqtt_nats_side::NatsSide;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
 use crate::shard::{MqttPublish, Published, Publisher, Shard, Source};
@@ -43,7 +44,7 @@ impl Session {
         if qos == Qos::AtMostOnce && !packet.retain {
             self.publish_topic(shard, packet.topic, qos, packet.payload, now);
         } else {
-            self.publish_stored(shard, packet, now);
+            self.publish_stored(shard, packet, &NatsSide::plain(packet.retain), now);
         }
         OpOutcome::Continue
     }
@@ -59,18 +60,11 @@ impl Session {
         is_small
     }
 
-    /// Publishes a message of MQTT 3.1.1 to a topic for those who listen now. Answers whether that
-    /// is allowed. Compat: whoever may not is not told.
-    pub(super) fn publish_topic(
-        &mut self,
-        shard: &mut Shard,
-        topic: &str,
-        qos: Qos,
-        payload: &[u8],
-        now: Instant,
-    ) -> bool {
+    /// Publishes a message of MQTT 3.1.1 to a topic for those who listen now. Compat: whoever may
+    /// not is not told.
+    fn publish_topic(&mut self, shard: &mut Shard, topic: &str, qos: Qos, payload: &[u8], now: Instant) {
         let message = MqttPublish { topic, qos, payload, reply: &[], lines: &[] };
-        self.publish_message(shard, message, now) != PublishFate::Refused
+        self.publish_message(shard, message, now);
     }
 
     /// Publishes a message for those who listen now.
@@ -114,7 +108,7 @@ impl Session {
     }
 
     #[cold]
-    fn refuse_topic(&self, text: &ErrorText) {
+    pub(super) fn refuse_topic(&self, text: &ErrorText) {
         self.log_sent(format_args!("-ERR {text}"));
         if let ErrorText::PublishViolation(subject) = text {
             self.log(LogLevel::Error, format_args!("Publish Violation - Subject {}", Quoted(subject)));

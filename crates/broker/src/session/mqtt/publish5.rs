@@ -1,19 +1,16 @@
 //! PUBLISH of MQTT 5: topic aliases, properties as headers, the response topic as reply subject,
 //! and reasons in the acknowledgement.
 
-use super::nats_side::{NatsSide, request_in};
-use super::publish::PublishFate;
-use super::state5::{RECEIVE_MAXIMUM, RETAINS};
+use super::state5::RECEIVE_MAXIMUM;
 use super::{OpOutcome, Session};
 use crate::mqtt_message::message_len;
+use crate::mqtt_nats_side::{NatsSide, request_in};
 use crate::mqtt5_requests::{AwaitedRequest, INBOX_SID};
 use crate::session::SessionState;
 use crate::shard::{MqttPublish, Shard};
 use crate::subscription::Subscription;
 use myelin_mqtt::headers;
-use myelin_mqtt::packet::{
-    AckPacket, Exchange, PacketId, Properties, Property, PublishPacket, Qos, ReasonCode, ServerPacket,
-};
+use myelin_mqtt::packet::{Exchange, Properties, Property, PublishPacket, Qos, ReasonCode};
 use myelin_mqtt::topic;
 use myelin_wire::error::CloseReason;
 use std::sync::Arc;
@@ -40,33 +37,31 @@ impl Session {
             return self.dismiss(reason, format_args!("{}", reason.text()));
         }
         let topic = aliased.as_deref().unwrap_or(packet.topic);
-        let nats = self.nats_side(shard, packet.properties, now);
+        let is_kept = packet.retain || packet.exchange != Exchange::AtMostOnce;
+        let kept = is_kept.then_some(packet.retain);
+        let nats = self.nats_side(shard, packet.properties, kept, now);
         let size = message_len(packet.payload) + nats.lines.len();
         if !self.takes_size(shard, size) {
             return OpOutcome::Close(CloseReason::MaximumPayload);
         }
-        let is_new = match (packet.exchange, self.five_mut()) {
-            (Exchange::ExactlyOnce(id), Some(five)) => five.unreleased.insert(id),
-            _ => true,
-        };
-        let mut fate = PublishFate::Delivered;
-        if is_new {
-            self.batch.0 += 1;
-            self.batch.1 += packet.payload.len() as u64;
-            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
-            // It is not stored, so it is marked as one that comes to everybody from here.
-            let (qos, payload) = (Qos::AtMostOnce, packet.payload);
-            fate = self.publish_message(shard, MqttPublish { topic, qos, payload, reply, lines }, now);
+        if let (Exchange::ExactlyOnce(id), Some(five)) = (packet.exchange, self.five_mut()) {
+            five.unreleased.insert(id);
         }
-        self.acknowledge5(shard, packet.exchange, fate);
+        self.batch.0 += 1;
+        self.batch.1 += packet.payload.len() as u64;
+        if !is_kept {
+            let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+            let (qos, payload) = (Qos::AtMostOnce, packet.payload);
+            self.publish_message(shard, MqttPublish { topic, qos, payload, reply, lines }, now);
+        } else {
+            self.publish_stored(shard, &PublishPacket { topic, ..*packet }, &nats, now);
+        }
         OpOutcome::Continue
     }
 
-    /// Whether the message is one that the client was told it may send.
+    /// Whether the message is one that the client was told it may send. Of those with QoS 1 there
+    /// are never too many: the client is not heard before enough of them are stored.
     fn takes_publish(&self, packet: &PublishPacket<'_>) -> Result<(), ReasonCode> {
-        if packet.retain && !RETAINS {
-            return Err(ReasonCode::RetainNotSupported);
-        }
         let Exchange::ExactlyOnce(id) = packet.exchange else { return Ok(()) };
         let five = self.mqtt.as_ref().and_then(|mqtt| mqtt.five.as_ref());
         let is_too_much = five.is_some_and(|five| {
@@ -75,45 +70,24 @@ impl Session {
         if is_too_much { Err(ReasonCode::ReceiveMaximumExceeded) } else { Ok(()) }
     }
 
-    fn acknowledge5(&mut self, shard: &mut Shard, exchange: Exchange, fate: PublishFate) {
-        let reason = match fate {
-            PublishFate::Delivered => ReasonCode::Success,
-            PublishFate::Unheard => ReasonCode::NoMatchingSubscribers,
-            PublishFate::Refused => ReasonCode::NotAuthorized,
+    /// Makes headers and the reply subject of properties. `kept`: of a message that is stored,
+    /// whether it is retained.
+    pub(super) fn nats_side(
+        &self,
+        shard: &mut Shard,
+        properties: Properties<'_>,
+        kept: Option<bool>,
+        now: Instant,
+    ) -> NatsSide {
+        let five = self.mqtt.as_ref().filter(|mqtt| mqtt.five.is_some());
+        let mut side = match (five, kept) {
+            (_, None) => NatsSide::live(properties),
+            (Some(mqtt), Some(is_retained)) => NatsSide::kept(properties, is_retained, mqtt.session_hash()),
+            (None, Some(is_retained)) => NatsSide::plain(is_retained),
         };
-        let ack = |packet_id| AckPacket { packet_id, reason, properties: Properties::EMPTY };
-        let code = reason as u8;
-        match exchange {
-            Exchange::AtMostOnce => {}
-            Exchange::AtLeastOnce(id) => {
-                self.answer(shard, &ServerPacket::PubAck(ack(id)), format_args!("PUBACK pi={id} rc={code}"));
-            }
-            Exchange::ExactlyOnce(id) => {
-                if let Some(five) = self.five_mut().filter(|_| reason.is_error()) {
-                    // The exchange ends with the refusal.
-                    five.unreleased.remove(&id);
-                }
-                self.answer(shard, &ServerPacket::PubRec(ack(id)), format_args!("PUBREC pi={id} rc={code}"));
-            }
-        }
-    }
-
-    /// A message of QoS 2 will not come again.
-    pub(super) fn release5(&mut self, shard: &mut Shard, id: PacketId) {
-        self.log_step("PUBREL", id);
-        let is_known = self.five_mut().is_some_and(|five| five.unreleased.remove(&id));
-        let reason = if is_known { ReasonCode::Success } else { ReasonCode::PacketIdNotFound };
-        let ack = AckPacket { reason, ..AckPacket::success(id) };
-        self.answer(shard, &ServerPacket::PubComp(ack), format_args!("PUBCOMP pi={id}"));
-    }
-
-    /// Makes headers and the reply subject of properties.
-    fn nats_side(&self, shard: &mut Shard, properties: Properties<'_>, now: Instant) -> NatsSide {
-        let mut side = NatsSide::default();
         if properties.is_empty() {
             return side;
         }
-        headers::write(properties, &mut side.lines);
         let (Some(topic), correlation) = request_in(properties) else { return side };
         let mut subject = Vec::with_capacity(topic.len());
         // One that has no subject cannot be answered to.

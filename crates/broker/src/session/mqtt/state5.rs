@@ -11,32 +11,28 @@ pub(super) const MAX_ALIAS: u16 = 16;
 /// Messages of QoS 2 that a client may have under way.
 pub(super) const RECEIVE_MAXIMUM: u16 = 1024;
 
-/// Whether messages are kept for later subscribers.
-pub(super) const RETAINS: bool = false;
-
-/// Seconds that a session outlives its connection, at most.
-pub(super) const LONGEST_EXPIRY: u32 = 0;
-
 /// State of a client of MQTT 5.
 pub(super) struct Mqtt5Session {
     /// Whether the server has chosen the client id.
     pub(super) has_assigned_id: bool,
-    /// Seconds that the session was to outlive its connection.
+    /// Seconds that the session outlives its connection.
     pub(super) expiry: u32,
+    /// Messages of QoS 1 and 2 that the client takes before it has acknowledged some.
+    pub(super) receive_max: u16,
     /// Topics by alias.
     pub(super) aliases: Vec<Option<Arc<str>>>,
     /// Why the connection ends, where the reason for closing it does not say it.
     pub(super) parting: Option<ReasonCode>,
     /// The client has had its last packet.
     pub(super) has_parted: bool,
-    /// Messages of QoS 2 that were routed and wait for their PUBREL.
+    /// Messages of QoS 2 that came by this connection and are not through.
     pub(super) unreleased: BTreeSet<PacketId>,
 }
 
 impl Mqtt5Session {
-    pub(super) fn new(has_assigned_id: bool, expiry: u32) -> Self {
+    pub(super) fn new(has_assigned_id: bool, expiry: u32, receive_max: u16) -> Self {
         let (aliases, parting, unreleased) = (Vec::new(), None, BTreeSet::new());
-        Self { has_assigned_id, expiry, aliases, parting, has_parted: false, unreleased }
+        Self { has_assigned_id, expiry, receive_max, aliases, parting, has_parted: false, unreleased }
     }
 
     /// The topic of a message with an alias, which stands for it from then on.
@@ -60,11 +56,15 @@ impl Mqtt5Session {
 
     /// The client leaves on its own. Answers whether its will is thrown away.
     pub(super) fn leave(&mut self, packet: &DisconnectPacket<'_>) -> bool {
-        let revives = |property| matches!(property, Property::SessionExpiry(1..));
-        if self.expiry == 0 && packet.properties.iter().any(revives) {
+        let expiry = packet.properties.iter().find_map(|property| match property {
+            Property::SessionExpiry(seconds) => Some(seconds),
+            _ => None,
+        });
+        if self.expiry == 0 && expiry.is_some_and(|seconds| seconds > 0) {
             self.parting = Some(ReasonCode::ProtocolError);
             return false;
         }
+        self.expiry = expiry.unwrap_or(self.expiry);
         self.has_parted = true;
         packet.reason == ReasonCode::Success
     }

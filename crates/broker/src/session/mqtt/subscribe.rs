@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
 use super::options5::{WantedSub, reason_of};
+use super::stored::state::AddedSub;
 use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::mqtt5_client::Wishes;
@@ -36,11 +37,12 @@ impl Session {
             let mut subject = Vec::new();
             let is_valid = self.subject_of(filter, &mut subject);
             let pattern = String::from_utf8(subject).unwrap_or_default();
-            let is_granted = is_valid && self.listen_to(shard, pattern.as_bytes(), now);
+            let wanted = WantedSub::plain(pattern.as_bytes());
+            let is_granted = is_valid && self.listen(shard, wanted, now).is_ok();
             let qos = options.max_qos.min(self.most_qos());
             codes.push(if is_granted { qos as u8 } else { FAILURE });
             if is_granted {
-                granted.push((pattern, qos));
+                granted.push(AddedSub::plain(pattern, qos));
             }
         }
         OpOutcome::of(self.store_subscriptions(shard, (id, codes), granted, now))
@@ -72,11 +74,6 @@ impl Session {
             self.log(LogLevel::Error, format_args!("invalid topic {filter}: {fault}"));
         }
         made.is_ok()
-    }
-
-    /// Subscribes as a client of MQTT 3.1.1 does. Answers whether that is allowed.
-    pub(super) fn listen_to(&self, shard: &mut Shard, pattern: &[u8], now: Instant) -> bool {
-        self.listen(shard, WantedSub::plain(pattern), now).is_ok()
     }
 
     /// Subscribes to a pattern, and to the level above it where it ends with `#`.
@@ -135,7 +132,7 @@ impl Session {
             self.log_filters("UNSUBSCRIBE", packet.filters.iter().map(|filter| (filter, None)), id);
         }
         if self.speaks_5() {
-            return self.unsubscribe5(shard, packet);
+            return self.unsubscribe5(shard, packet, now);
         }
         let mut patterns = Vec::new();
         for filter in packet.filters.iter() {
@@ -145,7 +142,7 @@ impl Session {
                 patterns.extend(String::from_utf8(subject));
             }
         }
-        OpOutcome::of(self.store_unsubscriptions(shard, id, &patterns, now))
+        OpOutcome::of(self.store_unsubscriptions(shard, (id, Vec::new()), &patterns, now))
     }
 
     /// Ends a subscription, and that to the level above it; `false` if there was none.

@@ -229,12 +229,7 @@ proptest! {
         let dup = dup && exchange != Exchange::AtMostOnce;
         let mut header =
             PublishHeader::new(level, exchange, subject.as_bytes(), properties, payload.len()).unwrap();
-        if dup {
-            header = header.dup();
-        }
-        if retain {
-            header = header.retain();
-        }
+        header = header.flagged(dup, retain);
         let mut bytes = b"before".to_vec();
         header.write(&mut bytes);
         prop_assert_eq!(bytes.len(), 6 + header.header_len());

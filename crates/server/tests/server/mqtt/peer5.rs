@@ -2,8 +2,8 @@
 
 use super::peer::{Peer, hello, id};
 use myelin_mqtt::packet::{
-    ClientPacket, ConnectPacket, DisconnectPacket, Exchange, Properties, Property, PropertyBuf,
-    ProtocolLevel, PublishPacket, ReasonCode, ServerPacket, SubscribeFilters, SubscribeOptions,
+    AckPacket, ClientPacket, ConnectPacket, DisconnectPacket, Exchange, PacketId, Properties, Property,
+    PropertyBuf, ProtocolLevel, PublishPacket, ReasonCode, ServerPacket, SubscribeFilters, SubscribeOptions,
     SubscribePacket, SubscriptionId, UnsubscribeFilters, UnsubscribePacket,
 };
 use std::net::SocketAddr;
@@ -31,6 +31,11 @@ pub(super) struct Came {
     pub(super) topic: String,
     pub(super) payload: String,
     pub(super) properties: Vec<String>,
+    pub(super) qos: u8,
+    pub(super) dup: bool,
+    pub(super) retain: bool,
+    /// Its number; 0 without one.
+    pub(super) number: u16,
 }
 
 impl Peer {
@@ -55,6 +60,64 @@ impl Peer {
             other => panic!("{other:?}"),
         });
         answer.expect("a CONNACK")
+    }
+
+    /// Connects with a session that begins anew or not, and these properties; whether it was there.
+    pub(super) fn resume5(
+        address: SocketAddr,
+        (client_id, clean): (&str, bool),
+        properties: &[Property<'_>],
+    ) -> (Self, bool) {
+        let (mut peer, properties) = (Self::dial(address), with(properties));
+        let properties = properties.properties();
+        let is_present = peer.resume(&ConnectPacket { clean, properties, ..hello5(client_id) });
+        (peer, is_present)
+    }
+
+    /// Publishes with QoS 0 to 2, to the end of the exchange; the reason of the first answer.
+    pub(super) fn send5(
+        &mut self,
+        (topic, payload): (&str, &str),
+        (qos, retain): (u8, bool),
+        properties: &[Property<'_>],
+    ) -> ReasonCode {
+        let buf = with(properties);
+        let exchange = match qos {
+            0 => Exchange::AtMostOnce,
+            1 => Exchange::AtLeastOnce(id(7)),
+            _ => Exchange::ExactlyOnce(id(8)),
+        };
+        let (properties, payload) = (buf.properties(), payload.as_bytes());
+        let publish = PublishPacket { dup: false, retain, exchange, topic, properties, payload };
+        if qos == 0 {
+            self.send(&ClientPacket::Publish(publish));
+            return ReasonCode::Success;
+        }
+        let (_, reason) = self.exchange5(&ClientPacket::Publish(publish));
+        if qos == 2 && !reason.is_error() {
+            let release = ClientPacket::PubRel(AckPacket::success(id(8)));
+            assert_eq!(self.exchange5(&release), ("PUBCOMP", ReasonCode::Success));
+        }
+        reason
+    }
+
+    /// The next message, whose exchange is taken to its end.
+    pub(super) fn take5(&mut self) -> Came {
+        let came = self.came5();
+        if came.qos == 1 {
+            self.puback(came.number);
+        } else if came.qos == 2 {
+            self.pubrec(came.number);
+            assert_eq!(self.came(), ("PUBREL".to_owned(), came.number));
+            self.pubcomp(came.number);
+        }
+        came
+    }
+
+    /// Leaves with a normal DISCONNECT, and waits for the end.
+    pub(super) fn quit5(mut self, properties: &[Property<'_>]) {
+        self.leave5(ReasonCode::Success, properties);
+        assert_eq!(self.rest(), b"");
     }
 
     pub(super) fn publish5(&mut self, topic: &str, payload: &str, properties: &[Property<'_>]) {
@@ -108,6 +171,10 @@ impl Peer {
                 topic: publish.topic.to_owned(),
                 payload: String::from_utf8_lossy(publish.payload).into_owned(),
                 properties: shown(publish.properties),
+                qos: publish.exchange.qos() as u8,
+                dup: publish.dup,
+                retain: publish.retain,
+                number: publish.exchange.packet_id().map_or(0, PacketId::get),
             },
             other => panic!("{other:?}"),
         });

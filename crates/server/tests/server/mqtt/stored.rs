@@ -89,6 +89,8 @@ fn configurations(server: &Stored) -> Vec<Value> {
         fields.remove("metadata");
         // Retained messages are read by direct gets.
         fields.remove("allow_direct");
+        // Sessions and messages of MQTT 5 end by themselves.
+        fields.remove("allow_msg_ttl");
         config
     };
     names.into_iter().map(config).collect()

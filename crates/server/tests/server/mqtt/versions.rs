@@ -1,13 +1,12 @@
-//! Clients of both versions beside each other: nothing of MQTT 5 is stored, and what is stored of
-//! 3.1.1 is none of its business.
+//! Clients of both versions beside each other: each gets what the other publishes, and takes up
+//! what the other has left.
 
-use super::peer::{Peer, hello, id, lasting, message, publish_1, will};
+use super::peer::{Peer, hello, lasting, will};
 use super::peer5::hello5;
 use super::stored::Asking;
 use super::{address, cluster, server};
 use crate::eventually;
-use crate::raw::Raw;
-use myelin_mqtt::packet::{ClientPacket, ConnectPacket, Exchange, PublishPacket, Qos, ReasonCode, Will};
+use myelin_mqtt::packet::{ConnectPacket, Property, Qos, ReasonCode, Will};
 
 #[test]
 fn messages_of_both_versions_come_to_both_once() {
@@ -17,15 +16,12 @@ fn messages_of_both_versions_come_to_both_once() {
     three.subscribe_with(&[("a/#", Qos::ExactlyOnce)]);
     five.listen5(&["a/#"]);
     let mut publisher = Peer::connect5(at, "p5");
-    let once = PublishPacket { exchange: Exchange::ExactlyOnce(id(8)), ..message("a/2", b"2") };
-    assert_eq!(publisher.exchange5(&publish_1("a/1", "1")), ("PUBACK", ReasonCode::Success));
-    assert_eq!(publisher.exchange5(&ClientPacket::Publish(once)), ("PUBREC", ReasonCode::Success));
+    assert_eq!(publisher.send5(("a/1", "1"), (1, false), &[]), ReasonCode::Success);
+    assert_eq!(publisher.send5(("a/2", "2"), (2, false), &[Property::User(("a", "b"))]), ReasonCode::Success);
     let mut old = Peer::connect(at, "p3");
     old.publish_1("a/3", "3");
     old.publish_2("a/4", "4");
-    // What a client of MQTT 5 publishes is not stored, so it comes live.
-    assert_eq!([three.came().0, three.came().0], ["PUBLISH a/1 1 q0", "PUBLISH a/2 2 q0"]);
-    for wanted in ["PUBLISH a/3 3 q1", "PUBLISH a/4 4 q2"] {
+    for wanted in ["PUBLISH a/1 1 q1", "PUBLISH a/2 2 q2", "PUBLISH a/3 3 q1", "PUBLISH a/4 4 q2"] {
         let (text, number) = three.came();
         assert_eq!(text, wanted);
         if wanted.ends_with('1') { three.puback(number) } else { three.pubrec(number) }
@@ -35,15 +31,36 @@ fn messages_of_both_versions_come_to_both_once() {
 }
 
 #[test]
+fn a_session_that_sleeps_gets_what_the_other_version_publishes() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut three = Peer::enter(at, &lasting("3"));
+    three.subscribe_with(&[("a", Qos::ExactlyOnce)]);
+    three.disconnect();
+    three.rest();
+    let (mut five, _) = Peer::resume5(at, ("5", true), &[Property::SessionExpiry(1000)]);
+    assert_eq!(five.subscribe_with(&[("a", Qos::ExactlyOnce)]), [2]);
+    five.quit5(&[]);
+    Peer::connect5(at, "p5").send5(("a", "of 5"), (1, false), &[Property::ContentType("t")]);
+    Peer::connect(at, "p3").publish_2("a", "of 3");
+    let mut three = Peer::enter(at, &lasting("3"));
+    assert_eq!([three.came().0, three.came().0], ["PUBLISH a of 5 q1", "PUBLISH a of 3 q2"]);
+    let (mut five, is_present) = Peer::resume5(at, ("5", false), &[]);
+    assert!(is_present);
+    let came = [five.take5(), five.take5()].map(|came| (came.payload, came.qos, came.properties));
+    let properties = vec!["ContentType(\"t\")".to_owned()];
+    assert_eq!(came, [("of 5".to_owned(), 1, properties), ("of 3".to_owned(), 2, Vec::new())]);
+}
+
+#[test]
 fn a_message_of_mqtt_5_comes_to_a_reader_of_qos_1_on_another_server() {
     let servers = cluster();
     let mut reader = Peer::connect(address(&servers[1].0), "reader");
     reader.subscribe_with(&[("a", Qos::AtLeastOnce)]);
     let mut publisher = Peer::connect5(address(&servers[0].0), "p");
-    eventually("the subscription is known there", || {
-        publisher.exchange5(&publish_1("a", "1")) == ("PUBACK", ReasonCode::Success)
-    });
-    assert_eq!(reader.came().0, "PUBLISH a 1 q0");
+    publisher.send5(("a", "1"), (1, false), &[]);
+    assert_eq!(reader.came().0, "PUBLISH a 1 q1");
+    assert_eq!(reader.all_came(), []);
 }
 
 #[test]
@@ -53,26 +70,32 @@ fn a_will_of_mqtt_5_comes_to_a_reader_of_qos_1() {
     reader.subscribe_with(&[("gone", Qos::AtLeastOnce)]);
     let will = will("gone", "5").map(|will| Will { qos: Qos::AtLeastOnce, ..will });
     drop(Peer::enter(address(&server), &ConnectPacket { will, ..hello5("5") }));
-    assert_eq!(reader.came().0, "PUBLISH gone 5 q0");
+    assert_eq!(reader.came().0, "PUBLISH gone 5 q1");
 }
 
 #[test]
-fn a_session_that_lasts_outlives_a_client_of_mqtt_5_with_its_id() {
+fn a_session_goes_on_in_the_other_version() {
     let server = server("", "");
     let at = address(&server);
     let mut sub = Peer::enter(at, &lasting("id"));
     sub.subscribe_with(&[("a", Qos::AtLeastOnce)]);
-    let mut five = Peer::dial(at);
-    assert!(!five.resume(&ConnectPacket { clean: false, ..hello5("id") }));
+    let (mut five, is_present) = Peer::resume5(at, ("id", false), &[Property::SessionExpiry(1000)]);
+    assert!(is_present);
     assert_eq!(sub.rest(), b"");
-    Peer::connect(at, "pub").publish_1("a", "1");
-    // It has no subscription, and nothing of the session's.
-    assert!(five.barrier().is_empty());
-    five.disconnect();
-    five.rest();
+    let mut publisher = Peer::connect(at, "pub");
+    publisher.publish_1("a", "1");
+    let came = five.came5();
+    assert_eq!((&*came.payload, came.qos, came.dup), ("1", 1, false));
+    five.quit5(&[]);
+    // What it has not acknowledged comes again, with the same number.
     let mut sub = Peer::dial(at);
     assert!(sub.resume(&lasting("id")));
-    assert_eq!(sub.came().0, "PUBLISH a 1 q1");
+    assert_eq!(sub.came(), ("PUBLISH a 1 q1 dup".to_owned(), came.number));
+    sub.puback(came.number);
+    assert_eq!(sub.all_came(), []);
+    // It lasts like any of version 3.1.1 now.
+    let record = Asking::new(&server).last("$MQTT_sess", "$MQTT.sess.>").1;
+    assert!(!record.contains("expiry"), "{record}");
 }
 
 #[test]
@@ -82,22 +105,32 @@ fn a_clean_session_leaves_nothing_to_a_client_of_mqtt_5() {
     let mut sub = Peer::enter(at, &hello("id"));
     sub.subscribe_with(&[("a", Qos::ExactlyOnce)]);
     let mut asking = Asking::new(&server);
-    assert_eq!(asking.messages("$MQTT_sess"), 1);
-    let _five = Peer::connect5(at, "id");
+    let (five, is_present) = Peer::resume5(at, ("id", false), &[]);
+    assert!(!is_present);
     assert_eq!(sub.rest(), b"");
-    eventually("record and consumers are removed", || {
-        let consumers = ["$MQTT_msgs", "$MQTT_out"].map(|stream| asking.state(stream)["consumer_count"] == 0);
-        asking.messages("$MQTT_sess") == 0 && consumers == [true, true]
-    });
+    let mut consumers =
+        || ["$MQTT_msgs", "$MQTT_out"].map(|stream| asking.state(stream)["consumer_count"].clone());
+    eventually("the consumers are removed", || consumers() == [0, 0]);
+    five.quit5(&[]);
+    let mut asking = Asking::new(&server);
+    eventually("so is the record", || asking.messages("$MQTT_sess") == 0);
 }
 
 #[test]
-fn a_client_of_mqtt_5_needs_no_streams() {
-    let server = server("", "");
-    let mut five = Peer::connect5(address(&server), "5");
-    five.listen5(&["a"]);
-    Raw::connect(&server).publish("a", "hi");
-    assert_eq!(five.came5().payload, "hi");
-    let streams = Asking::new(&server).ask("STREAM.NAMES", "");
-    assert_eq!(streams["total"], 0, "{streams}");
+fn a_session_goes_on_in_the_other_version_on_another_server() {
+    let servers = cluster();
+    let [one, two] = [&servers[0].0, &servers[1].0].map(address);
+    let mut three = Peer::dial(one);
+    assert!(!three.resume(&lasting("id")));
+    three.subscribe_with(&[("a", Qos::AtLeastOnce)]);
+    let (mut five, is_present) = Peer::resume5(two, ("id", false), &[Property::SessionExpiry(1000)]);
+    assert!(is_present);
+    assert_eq!(three.rest(), b"");
+    Peer::connect(one, "pub").publish_1("a", "1");
+    let came = five.came5();
+    assert_eq!((&*came.payload, came.qos), ("1", 1));
+    let mut three = Peer::dial(one);
+    assert!(three.resume(&lasting("id")));
+    assert_eq!(five.parting().0, ReasonCode::SessionTakenOver);
+    assert_eq!(three.came(), ("PUBLISH a 1 q1 dup".to_owned(), came.number));
 }

@@ -1,6 +1,7 @@
 //! Requests to the API of JetStream, and what is read of its answers.
 
 use crate::mqtt_storage::MqttStorage;
+use myelin_mqtt::packet::ReasonCode;
 use myelin_mqtt::records::ConsumerRecord;
 use myelin_stdx::base64;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,11 @@ const CONSUMER_NOT_FOUND: u32 = 10014;
 pub(super) const STREAM_NAME_IN_USE: u32 = 10058;
 pub(super) const TOO_FEW_PEERS: u32 = 10005;
 pub(super) const REPLICAS_ALONE: u32 = 10074;
+pub(super) const WRONG_SEQUENCE: u32 = 10071;
 const STORE_FAILED: u32 = 10077;
+const NO_RESOURCES: u32 = 10023;
+const NO_MEMORY: u32 = 10028;
+const NO_STORAGE: u32 = 10047;
 
 /// Error in an answer.
 #[derive(Debug, Default, Deserialize)]
@@ -23,6 +28,14 @@ pub(super) struct ApiFault {
 }
 
 impl ApiFault {
+    /// Reason for which a message of a client of MQTT 5 is not taken.
+    pub(super) fn reason(&self) -> ReasonCode {
+        match self.err_code {
+            STORE_FAILED | NO_STORAGE | NO_MEMORY | NO_RESOURCES => ReasonCode::QuotaExceeded,
+            _ => ReasonCode::ImplementationSpecific,
+        }
+    }
+
     /// Whether a publish was refused because the stream has a message of that subject.
     pub(super) fn is_kept_first(&self) -> bool {
         self.err_code == STORE_FAILED && self.description.contains("messages per subject")
@@ -141,6 +154,11 @@ pub(super) fn last_of(subject: &str) -> Vec<u8> {
 /// Body of a request to remove a message.
 pub(super) fn remove(sequence: u64) -> String {
     format!(r#"{{"seq":{sequence},"no_erase":true}}"#)
+}
+
+/// Body of a request to remove the messages of a subject.
+pub(super) fn purge(subject: &str) -> String {
+    serde_json::json!({ "filter": subject }).to_string()
 }
 
 /// Body of a request to make a consumer, or to change its filters.

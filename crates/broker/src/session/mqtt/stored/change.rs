@@ -3,7 +3,7 @@
 //! gets its acknowledgement at the end, when everything that it stands for is stored.
 
 use super::api::{self, ApiFault};
-use super::state::{Change, ChangeAck, ChangeStep, Matter, Step};
+use super::state::{AddedSub, Change, ChangeAck, ChangeStep, Matter, Step};
 use crate::log::Level as LogLevel;
 use crate::session::Session;
 use crate::session::mqtt::MqttStage;
@@ -12,7 +12,7 @@ use crate::session::mqtt::subscribe::FAILURE;
 use crate::shard::Shard;
 use myelin_mqtt::cover::cover;
 use myelin_mqtt::packet::{
-    PacketId, Properties, Qos, ReasonCode, ServerPacket, SubAckPacket, UnsubAckPacket,
+    PacketId, Properties, Qos, ReasonCode, RetainHandling, ServerPacket, SubAckPacket, UnsubAckPacket,
 };
 use myelin_mqtt::records::{ConsumerRecord, LEVEL_ABOVE_SUFFIX, READER};
 use myelin_mqtt::{streams, topic};
@@ -30,22 +30,33 @@ impl Session {
         &mut self,
         shard: &mut Shard,
         (id, codes): (PacketId, Vec<u8>),
-        granted: Vec<(String, Qos)>,
+        mut granted: Vec<AddedSub>,
         now: Instant,
     ) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let mut is_new = false;
-        for (pattern, qos) in &granted {
+        for sub in &mut granted {
+            let AddedSub { pattern, qos, is_shared, options, .. } = &*sub;
+            if *is_shared {
+                is_new |= stored.record.shared.insert(pattern.clone(), *options) != Some(*options);
+                sub.handling = RetainHandling::DontSend;
+                continue;
+            }
+            let options_before = stored.record.opts.get(pattern).copied().unwrap_or_default();
+            stored.record.set_options(pattern, *options);
             let before = stored.record.subs.insert(pattern.clone(), *qos as u8);
-            is_new |= before != Some(*qos as u8);
+            is_new |= before != Some(*qos as u8) || options_before != *options;
             if before.unwrap_or_default() == 0 {
                 stored.record.since.remove(pattern);
+            }
+            if before.is_some() && sub.handling == RetainHandling::SendIfNew {
+                sub.handling = RetainHandling::DontSend;
             }
         }
         let mut change = Change::new(ChangeStep::Position, ChangeAck::Subscribe(id, codes));
         change.writes = is_new && !stored.record.clean;
-        for (pattern, qos) in &granted {
-            self.leave_stored(pattern.as_bytes(), *qos > Qos::AtMostOnce);
+        for sub in granted.iter().filter(|sub| !sub.is_shared) {
+            self.leave_stored(sub.pattern.as_bytes(), sub.is_read());
         }
         change.added = granted;
         self.begin_change(shard, change, now)
@@ -55,15 +66,18 @@ impl Session {
     pub(in crate::session::mqtt) fn store_unsubscriptions(
         &mut self,
         shard: &mut Shard,
-        id: PacketId,
+        (id, codes): (PacketId, Vec<u8>),
         patterns: &[String],
         now: Instant,
     ) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
-        let mut change = Change::new(ChangeStep::Position, ChangeAck::Unsubscribe(id));
+        let mut change = Change::new(ChangeStep::Position, ChangeAck::Unsubscribe(id, codes));
         for pattern in patterns {
-            change.writes |= stored.record.subs.remove(pattern).is_some() && !stored.record.clean;
+            let was_there = stored.record.subs.remove(pattern).is_some()
+                || stored.record.shared.remove(pattern).is_some();
+            change.writes |= was_there && !stored.record.clean;
             stored.record.since.remove(pattern);
+            stored.record.opts.remove(pattern);
         }
         self.begin_change(shard, change, now)
     }
@@ -145,6 +159,9 @@ impl Session {
         match taken {
             Ok(()) => self.step_answered(shard, now),
             Err(fault) if self.refuse_added(shard, step, &fault) => self.step_answered(shard, now),
+            Err(fault) if fault.err_code == api::WRONG_SEQUENCE && self.may_open_again() => {
+                self.open_again(shard, now)
+            }
             Err(fault) => Err(self.change_failed(shard, &fault)),
         }
     }
@@ -155,15 +172,15 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return false };
         let Some(change) = &mut stored.change else { return false };
         let ChangeAck::Subscribe(_, codes) = &mut change.ack else { return false };
+        let failure = if stored.record.expiry.is_some() { fault.reason() as u8 } else { FAILURE };
         if !matches!(step, ChangeStep::PubRels | ChangeStep::Reader) {
             return false;
         }
         let is_stored = |code: &&mut u8| **code == 1 || **code == 2;
-        codes.iter_mut().filter(is_stored).for_each(|code| *code = FAILURE);
+        codes.iter_mut().filter(is_stored).for_each(|code| *code = failure);
         let added = std::mem::take(&mut change.added);
-        let (refused, left) = added.into_iter().partition(|(_, qos)| *qos > Qos::AtMostOnce);
+        let (refused, left): (Vec<_>, _) = added.into_iter().partition(AddedSub::is_read);
         change.added = left;
-        let refused: Vec<(String, Qos)> = refused;
         // One that was never bound was never there; another one keeps what it can, and is asked for
         // the rest at the next change.
         if step == ChangeStep::PubRels && stored.bindings[0].is_none() {
@@ -171,12 +188,13 @@ impl Session {
         } else if step == ChangeStep::Reader && stored.bindings[READER_BINDING].is_none() {
             stored.record.cons.remove(READER);
         }
-        for (pattern, _) in &refused {
+        for AddedSub { pattern, .. } in &refused {
             stored.record.subs.remove(pattern);
             stored.record.since.remove(pattern);
+            stored.record.opts.remove(pattern);
         }
         self.log(LogLevel::Error, format_args!("MQTT storage: {} ({})", fault.description, fault.err_code));
-        for (pattern, _) in &refused {
+        for AddedSub { pattern, .. } in &refused {
             self.forget_filter(shard, WantedSub::plain(pattern.as_bytes()));
         }
         true
@@ -185,8 +203,11 @@ impl Session {
     /// Says why a change cannot be, and ends the connection.
     pub(super) fn change_failed(&mut self, shard: &mut Shard, fault: &ApiFault) -> CloseReason {
         let change = self.stored().and_then(|stored| stored.change.as_ref());
-        if change.is_some_and(|change| change.is_opening()) {
-            self.acknowledge_connect(shard, ReasonCode::ServerUnavailable, false);
+        match change.is_some_and(|change| change.is_opening()) {
+            true if self.speaks_5() => self.part_with(ReasonCode::ServerUnavailable),
+            true => self.acknowledge_connect(shard, ReasonCode::ServerUnavailable, false),
+            // A client of MQTT 5 is told that it was not its fault.
+            false => self.part_with(ReasonCode::ImplementationSpecific),
         }
         self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code))
     }
@@ -194,9 +215,7 @@ impl Session {
     fn ask_for_position(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let Some(stored) = self.stored() else { return 0 };
         let Some(change) = &stored.change else { return 0 };
-        let is_read = |(pattern, qos): &(String, Qos)| {
-            *qos > Qos::AtMostOnce && !stored.record.since.contains_key(pattern)
-        };
+        let is_read = |sub: &AddedSub| sub.is_read() && !stored.record.since.contains_key(&sub.pattern);
         if stored.reader().is_none() || !change.added.iter().any(is_read) {
             return 0;
         }
@@ -212,10 +231,8 @@ impl Session {
         }
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let Some(change) = &stored.change else { return Ok(()) };
-        for (pattern, qos) in &change.added {
-            if *qos > Qos::AtMostOnce {
-                stored.record.since.entry(pattern.clone()).or_insert(info.state.last_seq);
-            }
+        for sub in change.added.iter().filter(|sub| sub.is_read()) {
+            stored.record.since.entry(sub.pattern.clone()).or_insert(info.state.last_seq);
         }
         Ok(())
     }
@@ -254,7 +271,7 @@ impl Session {
                 opt_start_seq: floor.map_or(0, |floor| floor + 1),
                 ..reader
             };
-            let reader = api::configured(&stored.storage, reader);
+            let reader = stored.configured(reader);
             // The record says how the consumer is called: without it, it would never be removed.
             stored.change.iter_mut().for_each(|change| change.writes = true);
             return self.ask_reader(shard, ConsumerRecord { filter_subjects: filters, ..reader }, now);
@@ -262,11 +279,11 @@ impl Session {
         if before.filter_subjects == filters && !revives {
             return 0;
         }
-        let reader = ConsumerRecord {
-            ack_wait: api::configured(&stored.storage, before.clone()).ack_wait,
-            filter_subjects: filters,
-            ..before
-        };
+        let ConsumerRecord { ack_wait, max_ack_pending, inactive_threshold, .. } =
+            stored.configured(before.clone());
+        let filter_subjects = filters;
+        let reader =
+            ConsumerRecord { ack_wait, max_ack_pending, inactive_threshold, filter_subjects, ..before };
         self.ask_reader(shard, reader, now)
     }
 
@@ -283,24 +300,28 @@ impl Session {
     fn ask_for_pubrels(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let unique = self.broker.unique_id();
         let Some(stored) = self.stored_mut() else { return 0 };
-        let Some(change) = &mut stored.change else { return 0 };
+        let Some(change) = &stored.change else { return 0 };
         let is_wanted = stored.record.subs.values().any(|qos| *qos == Qos::ExactlyOnce as u8);
         let consumer = match &stored.record.pubrel {
-            Some(consumer) if change.revives => consumer.clone(),
+            Some(consumer) if change.revives => {
+                ConsumerRecord { inactive_threshold: stored.inactive_threshold(), ..consumer.clone() }
+            }
             None if is_wanted => {
-                change.writes = true;
                 let consumer = ConsumerRecord::of_pubrels(&stored.hash);
                 // Two connections of one client never listen to the same.
                 let prefix = streams::DELIVER_PUBREL_PREFIX;
                 let deliver_subject = format!("{prefix}{}.{unique}", stored.hash);
-                api::configured(&stored.storage, ConsumerRecord { deliver_subject, ..consumer })
+                let inactive_threshold = stored.inactive_threshold();
+                let consumer = api::configured(&stored.storage, consumer);
+                ConsumerRecord { deliver_subject, inactive_threshold, ..consumer }
             }
             _ => return 0,
         };
         let request = format!("CONSUMER.CREATE.{}.{}", streams::OUT.name, consumer.durable_name);
         let body = api::consumer(streams::OUT.name, &consumer);
         if let Some(stored) = self.stored_mut() {
-            stored.record.pubrel = Some(consumer);
+            let is_new = stored.record.pubrel.replace(consumer).is_none();
+            stored.change.iter_mut().for_each(|change| change.writes |= is_new);
         }
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::PubRels), now);
         1
@@ -356,20 +377,23 @@ impl Session {
                     mqtt.stage = MqttStage::Connected;
                 }
                 self.timers.heard(now);
-                self.acknowledge_connect(shard, ReasonCode::Success, is_present);
+                match self.speaks_5() {
+                    true => self.welcome(shard, is_present),
+                    false => self.acknowledge_connect(shard, ReasonCode::Success, is_present),
+                }
                 self.log(LogLevel::Debug, format_args!("Client connected"));
             }
             ChangeAck::Subscribe(id, codes) => {
                 let ack = SubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
                 self.answer(shard, &ServerPacket::SubAck(ack), format_args!("SUBACK pi={id}"));
             }
-            ChangeAck::Unsubscribe(id) => {
-                let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &[] };
+            ChangeAck::Unsubscribe(id, codes) => {
+                let ack = UnsubAckPacket { packet_id: id, properties: Properties::EMPTY, codes: &codes };
                 self.answer(shard, &ServerPacket::UnsubAck(ack), format_args!("UNSUBACK pi={id}"));
             }
         }
-        for (pattern, qos) in change.added {
-            self.read_retained(shard, &pattern, qos, now);
+        for sub in change.added.iter().filter(|sub| sub.handling != RetainHandling::DontSend) {
+            self.read_retained(shard, sub, now);
         }
         self.bind_consumers();
         Ok(())

@@ -1,12 +1,21 @@
 //! PUBLISH of QoS 1 and 2, and retained messages: acknowledged when they are stored.
 
 use super::api::{self, MessageAnswer};
-use super::state::{Matter, Release, ReleaseStage, Step};
+use super::state::{Matter, PendingAck, Release, ReleaseStage, Step};
+use crate::log::Level as LogLevel;
+use crate::mqtt_copy::StoredCopy;
+use crate::mqtt_nats_side::{KeptCopy, NatsSide};
+use crate::mqtt_will::StoredWill;
+use crate::session::mqtt::publish::PublishFate;
 use crate::session::{Session, SessionState};
-use crate::shard::Shard;
-use myelin_mqtt::packet::{AckPacket, Exchange, PacketId, PublishPacket, Qos, ServerPacket};
-use myelin_mqtt::records::{HeldMark, MessageMark, RetainedMessage, released_id};
+use crate::shard::{MqttPublish, Shard};
+use myelin_mqtt::headers;
+use myelin_mqtt::packet::{
+    AckPacket, Exchange, PacketId, PropertyBuf, PublishPacket, Qos, ReasonCode, ServerPacket,
+};
+use myelin_mqtt::records::{HeldMark, MessageMark, released_id};
 use myelin_mqtt::{streams, topic};
+use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
 use std::time::Instant;
 
@@ -27,6 +36,7 @@ impl Session {
         &mut self,
         shard: &mut Shard,
         packet: &PublishPacket<'_>,
+        nats: &NatsSide,
         now: Instant,
     ) {
         let mut subject = Vec::new();
@@ -35,81 +45,96 @@ impl Session {
             return;
         }
         let mapped = self.mapped(&subject);
-        let Some(stored) = self.stored_mut() else { return };
         let qos = packet.exchange.qos();
         let flags = u8::from(packet.dup) << 3 | (qos as u8) << 1 | u8::from(packet.retain);
         if let Exchange::ExactlyOnce(id) = packet.exchange {
+            if self.speaks_5() && !self.may_publish_to(shard, &subject) {
+                return self.refuse_stored(shard, packet.exchange);
+            }
+            let Some(stored) = self.stored_mut() else { return };
             let ack = stored.acks.push(packet.exchange, 1);
             let (to, from) = mapped.as_ref().map_or((&subject, &[][..]), |mapped| (mapped, &subject));
             let held = HeldMark { flags, subject: to, mapped: from };
-            self.hold(shard, id, MessageMark { qos, held: Some(held) }, packet.payload, ack, now);
-            return;
+            let mark = MessageMark { qos, held: Some(held) };
+            return self.hold(shard, (id, ack), mark, (packet.payload, nats), now);
         }
         let subject = mapped.unwrap_or(subject);
-        if !self.publish_topic(shard, packet.topic, qos, packet.payload, now) {
-            if let (Some(stored), Exchange::AtLeastOnce(_)) = (self.stored_mut(), packet.exchange) {
-                stored.acks.push(packet.exchange, 0);
-            }
-            return self.acknowledge_stored(shard);
+        let PublishPacket { topic, payload, retain: is_retained, .. } = *packet;
+        let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+        let message = MqttPublish { topic, qos, payload, reply, lines };
+        if self.publish_message(shard, message, now) == PublishFate::Refused {
+            return self.refuse_stored(shard, packet.exchange);
         }
         let Some(stored) = self.stored_mut() else { return };
         let ack = match packet.exchange {
             Exchange::AtMostOnce => UNACKNOWLEDGED,
             exchange => stored.acks.push(exchange, 1 + u8::from(packet.retain)),
         };
-        if packet.retain {
-            self.retain(shard, &subject, flags, packet.payload, ack, now);
+        let copy = StoredCopy { subject: &subject, qos, payload, is_retained, nats };
+        if is_retained {
+            self.retain(shard, copy, flags, ack, now);
         }
         if qos > Qos::AtMostOnce {
-            self.store(shard, &subject, qos, packet.payload, None, Matter::Stored(ack), now);
+            self.store(shard, copy, None, Matter::Stored(ack), now);
         }
+    }
+
+    /// Whether the client may publish there. If not, it is told in the log.
+    fn may_publish_to(&self, shard: &Shard, subject: &[u8]) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
+        let may = shard.may_publish(&ready.account, ready.permissions.as_ref(), subject);
+        if !may {
+            self.refuse_topic(&ErrorText::PublishViolation(subject.into()));
+        }
+        may
+    }
+
+    /// Acknowledges a message that the client may not publish, in its turn.
+    fn refuse_stored(&mut self, shard: &mut Shard, exchange: Exchange) {
+        if let Some(stored) = self.stored_mut().filter(|_| exchange != Exchange::AtMostOnce) {
+            stored.acks.push_refused(exchange, ReasonCode::NotAuthorized);
+        }
+        self.acknowledge_stored(shard);
     }
 
     /// Stores a will, and retains it, without waiting for it.
     pub(in crate::session::mqtt) fn store_will(
         &mut self,
         shard: &mut Shard,
-        (topic, payload): (&str, &[u8]),
-        (qos, is_retained): (Qos, bool),
+        will: &StoredWill,
         now: Instant,
     ) {
-        let mut subject = Vec::new();
+        let StoredWill { topic, payload, qos, is_retained, nats, .. } = will;
+        let (mut subject, qos) = (Vec::new(), *qos);
         if self.stored().is_none() || topic::name_to_subject(topic, &mut subject).is_err() {
             return;
         }
         let subject = self.mapped(&subject).unwrap_or(subject);
-        if is_retained {
-            self.retain(shard, &subject, (qos as u8) << 1 | 1, payload, UNACKNOWLEDGED, now);
+        let copy = StoredCopy { subject: &subject, qos, payload, is_retained: *is_retained, nats };
+        if *is_retained {
+            self.retain(shard, copy, (qos as u8) << 1 | 1, UNACKNOWLEDGED, now);
         }
         if qos > Qos::AtMostOnce {
-            self.store(shard, &subject, qos, payload, None, Matter::Nothing, now);
+            self.store(shard, copy, None, Matter::Nothing, now);
         }
     }
 
     /// The subject to which the account's mappings lead, if they do.
     fn mapped(&self, subject: &[u8]) -> Option<Vec<u8>> {
-        let stored = self.stored()?;
-        let imports = &stored.store.account().imports;
-        let mut mapped = Vec::new();
-        let is_mapped = imports.has_mappings() && imports.map(subject, &mut || 0, &mut mapped);
-        is_mapped.then_some(mapped)
+        self.stored()?.store.account().mqtt_mapped(subject)
     }
 
     /// Stores a message for sessions that subscribe with QoS 1 or 2.
-    #[expect(clippy::too_many_arguments, reason = "a message, and what follows from it")]
     fn store(
         &mut self,
         shard: &mut Shard,
-        subject: &[u8],
-        qos: Qos,
-        payload: &[u8],
+        copy: StoredCopy<'_>,
         id: Option<&str>,
         awaited: Matter,
         now: Instant,
     ) {
-        let subject = [streams::MESSAGES.subject_prefix.as_bytes(), subject].concat();
-        let mut headers = Vec::new();
-        MessageMark { qos, held: None }.write(id, &mut headers);
+        let (subject, headers) = copy.message(id, self.unix_ms(now));
+        let payload = copy.payload;
         let msg = MessageRef { subject: &subject, headers: &headers, payload, ..MessageRef::default() };
         self.ask(shard, msg, awaited, now);
     }
@@ -117,51 +142,38 @@ impl Session {
     fn hold(
         &mut self,
         shard: &mut Shard,
-        id: PacketId,
+        (id, ack): (PacketId, u64),
         mark: MessageMark<'_>,
-        payload: &[u8],
-        ack: u64,
+        (payload, nats): (&[u8], &NatsSide),
         now: Instant,
     ) {
-        let subject = self.held_subject(id);
+        let subject = self.held_subject(&id.to_string());
+        self.stored_mut().into_iter().for_each(|stored| stored.acks.may_hold = true);
+        let lines = nats.stored_lines(KeptCopy::Held, self.unix_ms(now));
         let mut headers = Vec::new();
-        mark.write(None, &mut headers);
+        mark.write(None, &lines, &mut headers);
         let subject = subject.as_bytes();
         let msg = MessageRef { subject, headers: &headers, payload, ..MessageRef::default() };
         self.ask(shard, msg, Matter::Stored(ack), now);
     }
 
-    /// Where a message is held. Compat: under the client id, if that is one part of a subject.
-    fn held_subject(&self, id: PacketId) -> String {
+    /// Where a message with this number is held. Compat: under the client id, if that is one part
+    /// of a subject.
+    pub(super) fn held_subject(&self, number: &str) -> String {
         let client_id = self.mqtt.as_deref().map_or("", |mqtt| &mqtt.client_id);
         let is_plain =
             myelin_subject::is_well_formed(client_id.as_bytes()) && !client_id.contains(['.', '*', '>']);
         let hash = self.stored().map_or("", |stored| &stored.hash);
-        streams::held_subject(if is_plain { client_id } else { hash }, id.get())
+        streams::held_subject(if is_plain { client_id } else { hash }, number)
     }
 
     /// Stores a retained message, or the end of one.
-    fn retain(
-        &mut self,
-        shard: &mut Shard,
-        subject: &[u8],
-        flags: u8,
-        payload: &[u8],
-        ack: u64,
-        now: Instant,
-    ) {
+    fn retain(&mut self, shard: &mut Shard, copy: StoredCopy<'_>, flags: u8, ack: u64, now: Instant) {
         let SessionState::Ready(ready) = &self.state else { return };
         let Some(stored) = self.stored() else { return };
-        let message = RetainedMessage {
-            flags,
-            origin: stored.store.node.as_str().into(),
-            source: ready.user.as_deref().unwrap_or_default().into(),
-            payload: payload.into(),
-        };
-        let mut headers = Vec::new();
-        message.write_header(subject, &mut headers);
-        let removes = message.removes();
-        let subject = [streams::RETAINED.subject_prefix.as_bytes(), subject].concat();
+        let user = ready.user.as_deref().unwrap_or_default();
+        let (subject, headers) = copy.retained(flags, (&stored.store.node, user), self.unix_ms(now));
+        let (payload, removes) = (copy.payload, copy.payload.is_empty());
         let msg = MessageRef { subject: &subject, headers: &headers, payload, ..MessageRef::default() };
         let awaited = if removes { Matter::Removal(ack) } else { Matter::Stored(ack) };
         self.ask(shard, msg, awaited, now);
@@ -176,16 +188,28 @@ impl Session {
     }
 
     pub(super) fn message_stored(&mut self, shard: &mut Shard, ack: u64, answer: &[u8]) -> Step {
+        let speaks_5 = self.speaks_5();
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let pending = stored.acks.find(ack);
         // One that is held and comes again is refused by the stream, which has it.
         let is_held = pending.as_ref().is_some_and(|ack| ack.exchange.qos() == Qos::ExactlyOnce);
-        let outcome = api::outcome(answer);
+        let outcome = api::outcome(answer)
+            .or_else(|fault| if is_held && fault.is_kept_first() { Ok(0) } else { Err(fault) });
+        let can_tell = speaks_5 && pending.is_some();
         if let Some(pending) = pending {
             pending.missing = pending.missing.saturating_sub(1);
+            if let Err(fault) = &outcome {
+                pending.reason = fault.reason();
+            }
         }
         match outcome {
-            Err(fault) if !(is_held && fault.is_kept_first()) => {
+            Err(fault) if can_tell => {
+                let what = format_args!("MQTT storage: {} ({})", fault.description, fault.err_code);
+                self.log(LogLevel::Error, what);
+                self.acknowledge_stored(shard);
+                Ok(())
+            }
+            Err(fault) => {
                 Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)))
             }
             _ => {
@@ -197,16 +221,20 @@ impl Session {
 
     /// Sends the acknowledgements that are due.
     fn acknowledge_stored(&mut self, shard: &mut Shard) {
-        while let Some(exchange) = self.stored_mut().and_then(|stored| stored.acks.pop()) {
+        while let Some(due) = self.stored_mut().and_then(|stored| stored.acks.pop()) {
+            let PendingAck { exchange, reason, .. } = due;
+            let ack = |id| AckPacket { reason, ..AckPacket::success(id) };
             match exchange {
                 Exchange::AtMostOnce => {}
                 Exchange::AtLeastOnce(id) => {
-                    let ack = ServerPacket::PubAck(AckPacket::success(id));
-                    self.answer(shard, &ack, format_args!("PUBACK pi={id}"));
+                    self.answer(shard, &ServerPacket::PubAck(ack(id)), format_args!("PUBACK pi={id}"));
                 }
                 Exchange::ExactlyOnce(id) => {
-                    let ack = ServerPacket::PubRec(AckPacket::success(id));
-                    self.answer(shard, &ack, format_args!("PUBREC pi={id}"));
+                    if let Some(five) = self.five_mut().filter(|_| reason.is_error()) {
+                        // The exchange ends with the refusal.
+                        five.unreleased.remove(&id);
+                    }
+                    self.answer(shard, &ServerPacket::PubRec(ack(id)), format_args!("PUBREC pi={id}"));
                 }
             }
         }
@@ -226,7 +254,7 @@ impl Session {
     /// Asks for the message of the first release.
     fn read_held(&mut self, shard: &mut Shard, now: Instant) {
         let Some(first) = self.stored().and_then(|stored| stored.releases.first()) else { return };
-        let body = api::last_of(&self.held_subject(first.id));
+        let body = api::last_of(&self.held_subject(&first.id.to_string()));
         let request = format!("STREAM.MSG.GET.{}", streams::HELD.name);
         self.ask_api(shard, &request, &body, Matter::Release, now);
     }
@@ -238,7 +266,7 @@ impl Session {
             ReleaseStage::Read => match api::read(answer).and_then(MessageAnswer::message) {
                 Ok(Some(held)) => return self.publish_held(shard, &held, now),
                 // Released before.
-                Ok(None) => return self.released(shard, now),
+                Ok(None) => return self.released(shard, ReasonCode::PacketIdNotFound, now),
                 Err(fault) => fault,
             },
             ReleaseStage::Stored => match api::outcome(answer) {
@@ -246,7 +274,7 @@ impl Session {
                 Err(fault) => fault,
             },
             // It cannot be released again: it is gone, or was.
-            ReleaseStage::Removed => return self.released(shard, now),
+            ReleaseStage::Removed => return self.released(shard, ReasonCode::Success, now),
         };
         Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)))
     }
@@ -264,14 +292,23 @@ impl Session {
         let mut name = Vec::new();
         topic::subject_to_topic(published, &mut name);
         let name = String::from_utf8_lossy(&name);
-        if !self.publish_topic(shard, &name, qos, &held.payload, now) {
+        let (is_retained, payload) = (mark.is_retained(), &held.payload[..]);
+        let mut properties = PropertyBuf::default();
+        let left = headers::time_left(&held.headers, self.unix_ms(now));
+        headers::read_stored(&held.headers, left, &mut properties);
+        let nats = &self.nats_side(shard, properties.properties(), Some(is_retained), now);
+        let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
+        let message = MqttPublish { topic: &name, qos, payload, reply, lines };
+        let is_over = left == headers::TimeLeft::Expired;
+        if is_over || self.publish_message(shard, message, now) == PublishFate::Refused {
             return self.remove_held(shard, now);
         }
-        if mark.is_retained() {
-            self.retain(shard, mark.subject, mark.flags, &held.payload, UNACKNOWLEDGED, now);
+        let copy = StoredCopy { subject: mark.subject, qos, payload, is_retained, nats };
+        if is_retained {
+            self.retain(shard, copy, mark.flags, UNACKNOWLEDGED, now);
         }
         let id = released_id(held.sequence);
-        self.store(shard, mark.subject, qos, &held.payload, Some(&id), Matter::Release, now);
+        self.store(shard, copy, Some(&id), Matter::Release, now);
         Ok(())
     }
 
@@ -287,10 +324,12 @@ impl Session {
     }
 
     /// The first release is done.
-    fn released(&mut self, shard: &mut Shard, now: Instant) -> Step {
+    fn released(&mut self, shard: &mut Shard, reason: ReasonCode, now: Instant) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let id = stored.releases.remove(0).id;
-        self.answer(shard, &ServerPacket::PubComp(AckPacket::success(id)), format_args!("PUBCOMP pi={id}"));
+        self.five_mut().into_iter().for_each(|five| _ = five.unreleased.remove(&id));
+        let ack = AckPacket { reason, ..AckPacket::success(id) };
+        self.answer(shard, &ServerPacket::PubComp(ack), format_args!("PUBCOMP pi={id}"));
         self.read_held(shard, now);
         Ok(())
     }

@@ -25,7 +25,7 @@ use myelin_mqtt::packet::Qos;
 use myelin_mqtt::records::session_hash;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
-use state::{Change, Matter, RetainedCame, Step, StoredSession};
+use state::{Change, Matter, RetainedCame, SessionTerms, Step, StoredSession};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +40,10 @@ fn status(step: Step) -> SessionStatus {
 impl Session {
     /// Begins the stored half, for a client whose id this connection owns.
     pub(super) fn open_stored(&mut self, shard: &mut Shard, is_clean: bool, now: Instant) -> SessionStatus {
+        let five = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref());
+        let expiry = five.map(|five| five.expiry);
+        let receive_max = five.map_or(u16::MAX, |five| five.receive_max);
+        let terms = SessionTerms { is_clean, expiry, receive_max };
         let Some(account) = self.own_account() else { return SessionStatus::Continue };
         let stores = &self.broker.registry.mqtt_stores;
         let inbox = MqttInbox::new(&self.conn);
@@ -47,9 +51,14 @@ impl Session {
         let storage = stores.storage();
         let Some(mqtt) = &mut self.mqtt else { return SessionStatus::Continue };
         let hash = session_hash(&mqtt.client_id);
-        let store = stores.enter(&account, names, (self.conn.cid(), &hash), &inbox);
-        let stored = StoredSession::new(store, storage, inbox, &mqtt.client_id, is_clean);
+        let anew = mqtt.is_clean;
+        let (store, will) = stores.enter(&account, names, (self.conn.cid(), &hash, anew), &inbox);
+        let stored = StoredSession::new(store, storage, inbox, &mqtt.client_id, terms);
         mqtt.stored = Some(Box::new(stored));
+        if let Some(will) = will.filter(|_| anew) {
+            // Its session ends here.
+            shard.publish_delayed_will(&will, now);
+        }
         status(self.begin_change(shard, Change::opening(), now))
     }
 
@@ -180,7 +189,8 @@ impl Session {
         let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
         match awaited {
             Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
-            Matter::RetainedConfig => self.retained_config_came(shard, msg.payload, now),
+            Matter::Held => self.held_came(shard, msg.payload, now),
+            Matter::Config(stream) => self.config_came(shard, stream, msg.payload, now),
             Matter::Floor(key) => self.take_floor(shard, &key, msg.payload, now),
             Matter::Stream(stream, replicas) => {
                 self.stream_answered(shard, (stream, replicas), msg.payload, now)
@@ -209,26 +219,44 @@ impl Session {
     }
 
     /// Ends the stored half: what is in flight is delivered to whoever comes next, and of a clean
-    /// session nothing stays. What another connection has taken over is that one's, unless it
-    /// speaks MQTT 5 and takes nothing up.
+    /// session nothing stays. What another connection has taken over is that one's.
     pub(super) fn end_stored(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
         self.unbind_stored();
-        self.give_back_in_flight(shard, now);
-        let Some(stored) = self.stored() else { return };
-        let is_taken_up = reason == CloseReason::DuplicateClientId && !self.is_followed_by_5();
-        if stored.record.clean && !is_taken_up {
-            self.forget_record(shard, now);
+        let expiry = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref()).map(|five| five.expiry);
+        let Some(stored) = self.stored_mut() else { return };
+        let before = stored.record.expiry;
+        if let Some(seconds) = expiry {
+            (stored.record.expiry, stored.record.clean) = (expiry, seconds == 0);
         }
-        let cid = self.conn.cid();
-        let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
-        self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
+        self.give_back_in_flight(shard, now);
+        let Some(stored) = self.stored().filter(|_| reason != CloseReason::DuplicateClientId) else {
+            return self.leave_store();
+        };
+        if stored.record.clean {
+            self.forget_record(shard, now);
+        } else if expiry.is_some() {
+            self.write_end(shard, before, now);
+        }
+        self.leave_store();
     }
 
-    /// Whether the client id is now a connection's that speaks MQTT 5.
-    fn is_followed_by_5(&self) -> bool {
-        let (SessionState::Ready(ready), Some(mqtt)) = (&self.state, &self.mqtt) else { return false };
-        let owner = self.broker.registry.mqtt_clients.owner(ready.account.name(), &mqtt.client_id);
-        owner.is_some_and(|owner| owner.mqtt5().is_some())
+    /// A will that waits keeps the inbox: by it the server knows of whoever takes the session up.
+    fn leave_store(&mut self) {
+        let cid = self.conn.cid();
+        let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
+        if self.will_due().is_none() {
+            self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
+        }
+    }
+
+    /// Time of day, in milliseconds since 1970.
+    fn unix_ms(&self, now: Instant) -> u64 {
+        self.broker.unix_ms(now)
+    }
+
+    /// Whether another connection of this server has taken the place of this one and begins anew.
+    pub(super) fn is_followed_anew(&self) -> bool {
+        self.stored().is_some_and(|stored| stored.inbox.is_followed_anew())
     }
 
     fn unbind_stored(&mut self) {

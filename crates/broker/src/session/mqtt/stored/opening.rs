@@ -2,18 +2,41 @@
 //! for a new one.
 
 use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
-use super::state::{ChangeAck, ChangeStep, Matter, Step, StoredSession};
+use super::state::{Change, ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
+use crate::session::mqtt::options5::{WantedSub, wishes};
 use crate::shard::Shard;
 use myelin_mqtt::packet::Qos;
-use myelin_mqtt::records::{LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
+use myelin_mqtt::records::{ConsumerRecord, FOR_EVER, LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
 use myelin_mqtt::streams::{self, MqttStream};
-use std::time::Instant;
+use myelin_wire::message_buf::MessageRef;
+use std::time::{Duration, Instant};
 
 /// Replicas of streams at most, unless the options say another number.
 const MOST_REPLICAS: u32 = 3;
 
+/// CONNECT is begun anew so often, at most.
+const MOST_REPEATS: u32 = 3;
+
+/// Time that consumers outlive the session: they are made before anybody listens to them.
+const CONSUMERS_OUTLIVE: Duration = Duration::from_secs(60);
+
 impl StoredSession {
+    /// Nanoseconds after which a consumer of the session that nobody uses is removed; 0 is never.
+    pub(super) fn inactive_threshold(&self) -> i64 {
+        let expiry = self.record.expiry.filter(|seconds| ![0, FOR_EVER].contains(seconds));
+        let own = expiry.map(|seconds| Duration::from_secs(seconds.into()) + CONSUMERS_OUTLIVE);
+        let threshold = own.into_iter().chain(self.storage.consumer_inactive_threshold).min();
+        threshold.map_or(0, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// A consumer as the options and the client want it.
+    pub(super) fn configured(&self, consumer: ConsumerRecord) -> ConsumerRecord {
+        let consumer = api::configured(&self.storage, consumer);
+        let max_ack_pending = consumer.max_ack_pending.min(self.in_flight.receive_max.into());
+        ConsumerRecord { max_ack_pending, inactive_threshold: self.inactive_threshold(), ..consumer }
+    }
+
     /// Subject of the session's record.
     pub(super) fn subject(&self) -> String {
         streams::session_subject(&self.storage.domain_token(), &self.hash)
@@ -67,9 +90,9 @@ impl Session {
             Err(fault) if fault.err_code != api::STREAM_NAME_IN_USE => {
                 return Err(self.change_failed(shard, &fault));
             }
-            Err(_) if stream == streams::RETAINED => {
+            Err(_) if stream.has_lifetimes() => {
                 let request = format!("STREAM.INFO.{}", stream.name);
-                self.ask_api(shard, &request, b"", Matter::RetainedConfig, now);
+                self.ask_api(shard, &request, b"", Matter::Config(stream), now);
                 return Ok(());
             }
             _ => {}
@@ -77,19 +100,30 @@ impl Session {
         self.step_answered(shard, now)
     }
 
-    /// A stream of retained messages that nats-server has made gets direct gets: they are read so.
-    pub(super) fn retained_config_came(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
+    /// A stream that nats-server has made gets what it lacks: direct gets, by which retained
+    /// messages are read, and lifetimes of messages.
+    pub(super) fn config_came(
+        &mut self,
+        shard: &mut Shard,
+        stream: MqttStream,
+        answer: &[u8],
+        now: Instant,
+    ) -> Step {
         let config = api::read::<serde_json::Value>(answer).map(|mut info| info["config"].take());
         let mut config = match config {
             Ok(config) if config.is_object() => config,
             Ok(_) => return self.step_answered(shard, now),
             Err(fault) => return Err(self.change_failed(shard, &fault)),
         };
-        if config["allow_direct"] == true {
+        let is_read_directly = stream != streams::RETAINED || config["allow_direct"] == true;
+        if is_read_directly && config["allow_msg_ttl"] == true {
             return self.step_answered(shard, now);
         }
-        config["allow_direct"] = true.into();
-        let request = format!("STREAM.UPDATE.{}", streams::RETAINED.name);
+        if !is_read_directly {
+            config["allow_direct"] = true.into();
+        }
+        config["allow_msg_ttl"] = true.into();
+        let request = format!("STREAM.UPDATE.{}", stream.name);
         let body = config.to_string();
         self.ask_api(shard, &request, body.as_bytes(), Matter::Change(ChangeStep::Streams), now);
         Ok(())
@@ -101,7 +135,25 @@ impl Session {
         let request = format!("STREAM.MSG.GET.{}", streams::SESSIONS.name);
         let body = api::last_of(&stored.subject());
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::Record), now);
-        1
+        // Records of MQTT 5 end by themselves, and leave what was not released.
+        if !self.speaks_5() {
+            return 1;
+        }
+        let request = format!("STREAM.MSG.GET.{}", streams::HELD.name);
+        let body = api::last_of(&self.held_subject("*"));
+        self.ask_api(shard, &request, &body, Matter::Held, now);
+        2
+    }
+
+    pub(super) fn held_came(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
+        let has_held = match api::read(answer).and_then(MessageAnswer::message) {
+            Ok(found) => found.is_some(),
+            Err(fault) => return Err(self.change_failed(shard, &fault)),
+        };
+        if let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) {
+            change.has_held = has_held;
+        }
+        self.step_answered(shard, now)
     }
 
     /// Takes the session up as it is stored; if either side of it is clean, it begins anew.
@@ -112,12 +164,17 @@ impl Session {
         now: Instant,
     ) -> Result<(), ApiFault> {
         let found: MessageAnswer = api::read(answer)?;
-        let Some(found) = found.message()? else { return Ok(()) };
+        let Some(found) = found.message()? else {
+            self.remove_all_held(self.speaks_5());
+            return Ok(());
+        };
         let before = SessionRecord::decode(&found.payload).unwrap_or_default();
+        let begins_anew = self.mqtt.as_deref().is_none_or(|mqtt| mqtt.is_clean);
+        let goes_on = !begins_anew && !before.clean && !before.has_ended(self.unix_ms(now) / 1000);
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         stored.record_sequence = found.sequence;
         let Some(change) = &mut stored.change else { return Ok(()) };
-        let is_present = !stored.record.clean && !before.clean && before.id == stored.record.id;
+        let is_present = goes_on && before.id == stored.record.id;
         change.removals = removals(&before, is_present).collect();
         if is_present {
             let foreign = before.cons.iter().filter(|(key, _)| *key != READER);
@@ -127,21 +184,55 @@ impl Session {
             change.foreign = named.collect();
         }
         if !is_present {
+            self.remove_all_held(true);
             return Ok(());
         }
+        stored.acks.may_hold = true;
         change.ack = ChangeAck::Connect { is_present };
         change.revives = true;
         let reader = before.cons.into_iter().find(|(key, _)| key == READER);
         stored.record.cons.extend(reader);
         (stored.record.pubrel, stored.record.since) = (before.pubrel, before.since);
         for (pattern, qos) in before.subs {
-            let is_allowed = Qos::new(qos).is_some() && self.listen_to(shard, pattern.as_bytes(), now);
+            let options = before.opts.get(&pattern).copied().unwrap_or_default();
+            let wanted = WantedSub { wishes: wishes(options), ..WantedSub::plain(pattern.as_bytes()) };
+            let is_allowed = Qos::new(qos).is_some() && self.listen(shard, wanted, now).is_ok();
             if is_allowed && let Some(stored) = self.stored_mut() {
                 stored.record.subs.insert(pattern.clone(), qos);
+                stored.record.set_options(&pattern, options);
                 self.leave_stored(pattern.as_bytes(), qos > 0);
             }
         }
+        for (filter, options) in before.shared {
+            if self.join_again(shard, &filter, options, now)
+                && let Some(stored) = self.stored_mut()
+            {
+                stored.record.shared.insert(filter, options);
+            }
+        }
         Ok(())
+    }
+
+    /// Whether a CONNECT may be begun anew whose record has changed while it was under way: the end
+    /// of the session before was still to be stored.
+    pub(super) fn may_open_again(&self) -> bool {
+        let change = self.stored().and_then(|stored| stored.change.as_ref());
+        change.is_some_and(|change| change.is_opening() && change.repeats < MOST_REPEATS)
+    }
+
+    pub(super) fn open_again(&mut self, shard: &mut Shard, now: Instant) -> Step {
+        let Some(stored) = self.stored_mut() else { return Ok(()) };
+        let repeats = stored.change.as_ref().map_or(0, |change| change.repeats) + 1;
+        debug_assert!(repeats <= MOST_REPEATS, "it was asked for");
+        let SessionRecord { origin, id, clean, expiry, .. } = &stored.record;
+        let (origin, id) = (origin.clone(), id.clone());
+        let fresh = SessionRecord { origin, id, clean: *clean, expiry: *expiry, ..SessionRecord::default() };
+        let taken_up = std::mem::replace(&mut stored.record, fresh);
+        stored.record_sequence = 0;
+        for name in taken_up.subs.keys().chain(taken_up.shared.keys()) {
+            self.forget_again(shard, name);
+        }
+        self.begin_change(shard, Change { repeats, ..Change::opening() }, now)
     }
 
     /// Asks how far consumers of nats-server have come: where the reader goes on.
@@ -179,12 +270,85 @@ impl Session {
         for request in &removals {
             self.ask_api(shard, request, b"", Matter::Change(ChangeStep::Removal), now);
         }
-        removals.len()
+        let change = self.stored().and_then(|stored| stored.change.as_ref());
+        // One of version 3.1.1 has not asked.
+        let is_held = change.is_some_and(|change| change.has_held) || !self.speaks_5();
+        let removes_held = is_held && change.is_some_and(|change| change.removes_held);
+        if removes_held {
+            let (request, body) = self.removal_of_held();
+            let removal = Matter::Change(ChangeStep::Removal);
+            self.ask_api(shard, &request, body.as_bytes(), removal, now);
+        }
+        removals.len() + usize::from(removes_held)
+    }
+
+    /// Writes when the session ends, whose client of MQTT 5 has left: its record is removed then by
+    /// its lifetime, and its consumers because nobody uses them. `before` is the expiry that they
+    /// know.
+    pub(super) fn write_end(&mut self, shard: &mut Shard, before: Option<u32>, now: Instant) {
+        let ends = self.unix_ms(now) / 1000;
+        let Some(stored) = self.stored_mut().filter(|stored| stored.record_sequence > 0) else { return };
+        let expiry = stored.record.expiry.unwrap_or(FOR_EVER);
+        debug_assert!(expiry > 0, "a session that ends with its connection leaves no record");
+        if expiry == FOR_EVER && before == Some(FOR_EVER) {
+            return;
+        }
+        if before != stored.record.expiry {
+            self.tell_consumers(shard, now);
+        }
+        let Some(stored) = self.stored_mut() else { return };
+        let mut headers = String::from("NATS/1.0\r\n");
+        let sequence = stored.record_sequence;
+        headers.push_str(&format!("Nats-Expected-Last-Subject-Sequence: {sequence}\r\n"));
+        stored.record.ends = if expiry == FOR_EVER { u64::MAX } else { ends + u64::from(expiry) };
+        if expiry != FOR_EVER {
+            headers.push_str(&format!("Nats-TTL: {expiry}s\r\n"));
+        }
+        headers.push_str("\r\n");
+        let (subject, payload) = (stored.subject(), stored.record.encode());
+        let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
+        self.tell(shard, MessageRef { subject, headers, payload: &payload, ..MessageRef::default() }, now);
+    }
+
+    /// Tells the session's consumers how long they outlive its connection.
+    fn tell_consumers(&mut self, shard: &mut Shard, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        let threshold = stored.inactive_threshold();
+        let consumers = [
+            (streams::MESSAGES, stored.record.cons.get_mut(READER).and_then(Option::as_mut)),
+            (streams::OUT, stored.record.pubrel.as_mut()),
+        ];
+        let mut requests = Vec::new();
+        for (stream, consumer) in consumers {
+            if let Some(consumer) = consumer {
+                consumer.inactive_threshold = threshold;
+                let request = format!("CONSUMER.CREATE.{}.{}", stream.name, consumer.durable_name);
+                requests.push((request, api::consumer(stream.name, consumer)));
+            }
+        }
+        for (request, body) in requests {
+            self.tell_api(shard, &request, &body, now);
+        }
+    }
+
+    /// Has messages removed that the session before has not released.
+    fn remove_all_held(&mut self, removes: bool) {
+        if let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) {
+            change.removes_held = removes;
+        }
+    }
+
+    fn removal_of_held(&self) -> (String, String) {
+        (format!("STREAM.PURGE.{}", streams::HELD.name), api::purge(&self.held_subject("*")))
     }
 
     /// Removes what a clean session leaves, without waiting for it.
     pub(super) fn forget_record(&self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored() else { return };
+        if stored.acks.may_hold {
+            let (request, body) = self.removal_of_held();
+            self.tell_api(shard, &request, body.as_bytes(), now);
+        }
         for request in removals(&stored.record, false) {
             self.tell_api(shard, &request, b"", now);
         }

@@ -9,13 +9,15 @@ use super::api;
 use super::state::{InFlight, Matter, Sent, Step};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
-use crate::shard::Shard;
+use crate::shard::{Mqtt5Packet, Shard};
+use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{
-    AckPacket, Exchange, PacketId, Properties, ProtocolLevel, PublishHeader, Qos, ServerPacket,
+    AckPacket, Exchange, PacketId, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader, Qos,
+    ReasonCode, ServerPacket, SubscriptionId,
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{streams, topic};
-use myelin_wire::message_buf::MessageRef;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -49,6 +51,16 @@ fn packet_id(sequence: u64) -> PacketId {
     PacketId::new(number + 1).unwrap_or(PacketId::MIN)
 }
 
+/// Has a message wait, unless it does already.
+fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery) {
+    let is_it = |other: MessageRef<'_>| {
+        ConsumerDelivery::of(other.reply).is_some_and(|other| other.sequence == delivery.sequence)
+    };
+    if delivery.times == 1 || !held.iter().any(is_it) {
+        held.push(*msg);
+    }
+}
+
 impl Session {
     /// A consumer has delivered something.
     pub(super) fn stored_delivery(&mut self, shard: &mut Shard, msg: &MessageRef<'_>, now: Instant) -> Step {
@@ -57,6 +69,10 @@ impl Session {
         } else if let Some(id) = pubrel_id(msg.headers).and_then(PacketId::new) {
             let Some(stored) = self.stored_mut() else { return Ok(()) };
             stored.pubrels.insert(id, msg.reply.into());
+            // It is stored, although that was not said yet: the message is not to come again.
+            if let Some(sent) = stored.in_flight.remove_received(id) {
+                self.tell_consumer(shard, &sent.reply, ACK, now);
+            }
             self.answer(shard, &ServerPacket::PubRel(AckPacket::success(id)), format_args!("PUBREL pi={id}"));
         }
         Ok(())
@@ -64,25 +80,33 @@ impl Session {
 
     fn deliver_stored(&mut self, shard: &mut Shard, subject: &[u8], msg: &MessageRef<'_>, now: Instant) {
         let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
+        let (speaks_5, left) = (self.speaks_5(), headers::time_left(msg.headers, self.unix_ms(now)));
         let Some(stored) = self.stored_mut() else { return };
-        let Some(wanted) = stored.wanted_qos(subject, delivery.sequence) else {
+        let is_own = headers::publisher(msg.headers) == Some(stored.hash.as_bytes());
+        let wanted = stored.wanted(subject, delivery.sequence, is_own);
+        let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
+        let id = packet_id(delivery.sequence);
+        // MQTT 5 sends nothing twice to one connection, and nobody a message that has come.
+        if let Some(sent) = stored.in_flight.sent.get_mut(&id)
+            && sent.sequence == delivery.sequence
+            && (sent.is_received || speaks_5)
+        {
+            sent.reply = msg.reply.into();
+            return;
+        }
         let most = shard.settings().max_backlog();
-        if stored.in_flight.is_full(most) {
-            return stored.in_flight.held.push(*msg);
+        if stored.in_flight.is_full(most) || stored.has_sent_all() {
+            return hold(&mut stored.in_flight.held, msg, &delivery);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
-        let qos = published.min(wanted).max(Qos::AtLeastOnce);
-        let id = packet_id(delivery.sequence);
+        let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
         let mut is_again = delivery.times > 1;
         match stored.in_flight.sent.get_mut(&id) {
             Some(sent) if sent.sequence == delivery.sequence => {
                 sent.reply = msg.reply.into();
                 is_again = true;
-                if sent.is_received {
-                    return;
-                }
             }
             // The number is another message's, until that one is acknowledged.
             Some(_) => return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now),
@@ -94,13 +118,30 @@ impl Session {
         if !self.may_get(subject) {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         }
-        let Some(stored) = self.stored_mut() else { return };
-        let (sequence, reply) = (delivery.sequence, msg.reply.into());
-        let size = msg.payload.len();
-        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false, size });
         let exchange =
             if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) };
-        self.send_publish(shard, (subject, msg.payload), exchange, (is_again, false));
+        let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
+        let properties = self.properties(msg.headers, left, &wanted.ids);
+        if !self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties) {
+            // The client takes no packet as long as that.
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        }
+        let Some(stored) = self.stored_mut() else { return };
+        let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
+        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false, size });
+    }
+
+    /// Properties of a stored message, for a client of MQTT 5: of version 3.1.1 it has none.
+    pub(super) fn properties(&self, block: &[u8], left: TimeLeft, ids: &[SubscriptionId]) -> PropertyBuf {
+        let mut properties = PropertyBuf::default();
+        if self.speaks_5() {
+            headers::read_stored(block, left, &mut properties);
+            for id in ids {
+                // Every number of a subscription has a form.
+                let _ = properties.push(Property::SubscriptionId(*id));
+            }
+        }
+        properties
     }
 
     /// Whether the client may get what is published there now.
@@ -109,22 +150,31 @@ impl Session {
         ready.permissions.as_ref().is_none_or(|permissions| permissions.can_deliver(subject, None))
     }
 
-    /// Sends a message to the client; `(is_again, is_retained)` are its flags.
+    /// Sends a message to the client; `(is_again, is_retained)` are its flags. False: the client
+    /// takes no such packet, or there is none.
     pub(super) fn send_publish(
         &self,
         shard: &mut Shard,
         (subject, payload): (&[u8], &[u8]),
         exchange: Exchange,
         (is_again, is_retained): (bool, bool),
-    ) {
-        let header =
-            PublishHeader::new(ProtocolLevel::V3, exchange, subject, Properties::EMPTY, payload.len());
-        let Some(header) = header else { return };
-        let header = if is_again { header.dup() } else { header };
-        let header = if is_retained { header.retain() } else { header };
-        let mut head = Vec::with_capacity(header.header_len());
-        header.write(&mut head);
-        shard.stage_mqtt_publish(&self.conn, &head, payload);
+        properties: &PropertyBuf,
+    ) -> bool {
+        if let Some(client) = self.conn.mqtt5() {
+            let packet = Mqtt5Packet { subject, payload: payload.len(), exchange, is_again, is_retained };
+            if !shard.stage_mqtt5_publish((&self.conn, client), packet, payload, properties.clone()) {
+                return false;
+            }
+        } else {
+            let (level, none) = (ProtocolLevel::V3, Properties::EMPTY);
+            let Some(header) = PublishHeader::new(level, exchange, subject, none, payload.len()) else {
+                return false;
+            };
+            let header = header.flagged(is_again, is_retained);
+            let mut head = Vec::with_capacity(header.header_len());
+            header.write(&mut head);
+            shard.stage_mqtt_publish(&self.conn, &head, payload);
+        }
         if self.logs_protocol {
             let mut name = Vec::new();
             topic::subject_to_topic(subject, &mut name);
@@ -134,6 +184,7 @@ impl Session {
                 "PUBLISH {name} dup={is_again} QoS={qos} retain={is_retained} size={size}{id}"
             ));
         }
+        true
     }
 
     /// A number for a message that is not stored for this session.
@@ -161,8 +212,9 @@ impl Session {
 
     /// Sends what has waited for acknowledgements.
     fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
+        self.send_waiting_retained(shard, now);
         let most = shard.settings().max_backlog();
-        let Some(stored) = self.stored_mut() else { return };
+        let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };
         let held = stored.in_flight.take_held(most);
         for msg in held.iter() {
             if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
@@ -173,8 +225,17 @@ impl Session {
 
     /// The client has a message of QoS 2. Its PUBREL comes when it is stored that the message is
     /// not to come again; at once where nothing is known of it.
-    pub(in crate::session::mqtt) fn pubrec(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
+    pub(in crate::session::mqtt) fn pubrec(
+        &mut self,
+        shard: &mut Shard,
+        id: PacketId,
+        reason: ReasonCode,
+        now: Instant,
+    ) {
         self.log_step("PUBREC", id);
+        if reason.is_error() {
+            return self.refused_by_client(shard, id, now);
+        }
         let sent = self.stored_mut().and_then(|stored| stored.in_flight.sent.get_mut(&id));
         match sent {
             Some(sent) if sent.qos == Qos::ExactlyOnce && sent.is_received => {}
@@ -189,9 +250,21 @@ impl Session {
                 self.ask(shard, msg, Matter::PubRel(id), now);
             }
             _ => {
-                let release = ServerPacket::PubRel(AckPacket::success(id));
-                self.answer(shard, &release, format_args!("PUBREL pi={id}"));
+                let release = AckPacket { reason: ReasonCode::PacketIdNotFound, ..AckPacket::success(id) };
+                self.answer(shard, &ServerPacket::PubRel(release), format_args!("PUBREL pi={id}"));
             }
+        }
+    }
+
+    /// A client of MQTT 5 does not want a message of QoS 2: the exchange is over.
+    fn refused_by_client(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        let is_sent = |sent: &Sent| sent.qos == Qos::ExactlyOnce && !sent.is_received;
+        if stored.in_flight.sent.get(&id).is_some_and(is_sent)
+            && let Some(sent) = stored.in_flight.remove(id)
+        {
+            self.tell_consumer(shard, &sent.reply, ACK, now);
+            self.deliver_held(shard, now);
         }
     }
 
@@ -205,7 +278,10 @@ impl Session {
         if let Err(fault) = api::outcome(answer) {
             return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
         }
-        if let Some(sent) = self.stored_mut().and_then(|stored| stored.in_flight.remove(id)) {
+        let Some(stored) = self.stored_mut() else { return Ok(()) };
+        if let Some(sent) = stored.in_flight.remove_received(id) {
+            // It is on its way, and the exchange counts until the client has answered it.
+            stored.pubrels.insert(id, Box::default());
             self.tell_consumer(shard, &sent.reply, ACK, now);
             self.deliver_held(shard, now);
         }
@@ -217,6 +293,7 @@ impl Session {
         self.log_step("PUBCOMP", id);
         if let Some(reply) = self.stored_mut().and_then(|stored| stored.pubrels.remove(&id)) {
             self.tell_consumer(shard, &reply, ACK, now);
+            self.deliver_held(shard, now);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
 
-use super::state::{Matter, RetainedCame, RetainedRead};
+use super::state::{AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait};
 use crate::log::Level as LogLevel;
 use crate::session::Session;
 use crate::shard::Shard;
-use myelin_mqtt::packet::{Exchange, Qos};
+use myelin_mqtt::headers::{self, TimeLeft};
+use myelin_mqtt::packet::{Exchange, PropertyBuf, Qos, SubscriptionId};
 use myelin_mqtt::records::RetainedMessage;
 use myelin_mqtt::{streams, topic};
 use myelin_wire::error::CloseReason;
@@ -28,12 +29,13 @@ struct ReadRequest {
 
 impl Session {
     /// Reads what is retained for a subscription and the level above it.
-    pub(super) fn read_retained(&mut self, shard: &mut Shard, pattern: &str, qos: Qos, now: Instant) {
+    pub(super) fn read_retained(&mut self, shard: &mut Shard, sub: &AddedSub, now: Instant) {
+        let (pattern, qos, id) = (sub.pattern.as_str(), sub.qos, SubscriptionId::new(sub.options.id));
         let above = topic::level_above(pattern.as_bytes());
         let above = above.and_then(|above| std::str::from_utf8(above).ok());
         for pattern in [Some(pattern), above].into_iter().flatten() {
             self.stored_mut().into_iter().for_each(|stored| stored.reading += 1);
-            let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos });
+            let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos, id });
             self.read_retained_from(shard, read, 1, now);
         }
     }
@@ -60,12 +62,18 @@ impl Session {
         match msg.headers.strip_prefix(b"NATS/1.0 ") {
             // A message.
             None => {
-                self.deliver_retained(shard, &read, msg);
+                self.deliver_retained(shard, &read, msg, now);
                 return Ok(RetainedCame::Message(read));
             }
             Some(status) if status.starts_with(b"204") => {
                 let last = number(b"Nats-Last-Sequence").unwrap_or_default();
                 if number(b"Nats-Num-Pending").is_some_and(|pending| pending > 0) {
+                    if let Some(stored) =
+                        self.stored_mut().filter(|stored| !stored.waiting.messages.is_empty())
+                    {
+                        stored.waiting.reads.push((read, last + 1));
+                        return Ok(RetainedCame::End);
+                    }
                     self.read_retained_from(shard, read, last + 1, now);
                     return Ok(RetainedCame::Slice);
                 }
@@ -80,7 +88,13 @@ impl Session {
         Ok(RetainedCame::End)
     }
 
-    fn deliver_retained(&mut self, shard: &mut Shard, read: &RetainedRead, msg: &MessageRef<'_>) {
+    fn deliver_retained(
+        &mut self,
+        shard: &mut Shard,
+        read: &RetainedRead,
+        msg: &MessageRef<'_>,
+        now: Instant,
+    ) {
         let subject = header::get(msg.headers, b"Nats-Subject").unwrap_or_default();
         let Some(subject) = subject.strip_prefix(streams::RETAINED.subject_prefix.as_bytes()) else { return };
         let message = match RetainedMessage::decode(msg.headers, msg.payload) {
@@ -91,16 +105,57 @@ impl Session {
             }
         };
         let is_reserved = subject.first() == Some(&b'$') && topic::leaves_out_dollar(read.pattern.as_bytes());
-        if message.removes() || is_reserved || !self.may_get(subject) {
+        let left = headers::time_left(msg.headers, self.unix_ms(now));
+        let is_over = message.removes() || left == TimeLeft::Expired;
+        if is_over || is_reserved || !self.may_get(subject) {
             return;
         }
         let qos = message.qos().min(read.qos);
+        let properties = self.properties(msg.headers, left, read.id.as_slice());
+        let Some(stored) = self.stored_mut() else { return };
+        let waits = stored.has_sent_all() || !stored.waiting.messages.is_empty();
+        if qos > Qos::AtMostOnce && waits {
+            let (subject, payload) = (subject.into(), (*message.payload).into());
+            return stored.waiting.messages.push_back(RetainedWait { subject, payload, qos, properties });
+        }
+        self.send_retained(shard, (subject, &message.payload), qos, &properties);
+    }
+
+    /// Sends retained messages that have waited, as many as the client takes, and goes on to read
+    /// others behind the last one.
+    pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
+        while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
+            && let Some(RetainedWait { subject, payload, qos, properties }) =
+                stored.waiting.messages.pop_front()
+        {
+            self.send_retained(shard, (&subject, &payload), qos, &properties);
+        }
+        let Some(stored) = self.stored_mut().filter(|stored| stored.waiting.messages.is_empty()) else {
+            return;
+        };
+        let reads = std::mem::take(&mut stored.waiting.reads);
+        stored.reading += reads.len();
+        for (read, seq) in reads {
+            self.read_retained_from(shard, read, seq, now);
+        }
+    }
+
+    fn send_retained(
+        &mut self,
+        shard: &mut Shard,
+        (subject, payload): (&[u8], &[u8]),
+        qos: Qos,
+        properties: &PropertyBuf,
+    ) {
         let id = if qos > Qos::AtMostOnce { self.spare_packet_id(qos) } else { None };
         let exchange = match (id, qos) {
             (Some(id), Qos::ExactlyOnce) => Exchange::ExactlyOnce(id),
             (Some(id), _) => Exchange::AtLeastOnce(id),
             (None, _) => Exchange::AtMostOnce,
         };
-        self.send_publish(shard, (subject, &message.payload), exchange, (false, true));
+        let is_sent = self.send_publish(shard, (subject, payload), exchange, (false, true), properties);
+        if let (false, Some(id), Some(stored)) = (is_sent, id, self.stored_mut()) {
+            stored.in_flight.remove(id);
+        }
     }
 }

@@ -3,12 +3,13 @@
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
-use myelin_mqtt::packet::{Exchange, PacketId, Qos};
-use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, session_hash};
+use myelin_mqtt::packet::{Exchange, PacketId, PropertyBuf, Qos, ReasonCode, RetainHandling, SubscriptionId};
+use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, SubscriptionRecord, session_hash};
 use myelin_mqtt::streams::MqttStream;
 use myelin_mqtt::topic;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageBuf;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ pub(in crate::session::mqtt) struct StoredSession {
     pub(in crate::session::mqtt) acks: MqttAcks,
     pub(in crate::session::mqtt) releases: Vec<Release>,
     pub(in crate::session::mqtt) in_flight: InFlight,
+    pub(in crate::session::mqtt) waiting: WaitingRetained,
     pub(in crate::session::mqtt) pubrels: PubRels,
     /// Where PUBRELs are delivered to, and stored messages.
     pub(in crate::session::mqtt) bindings: [Option<Arc<Binding>>; 2],
@@ -41,10 +43,12 @@ pub(in crate::session::mqtt) struct StoredSession {
 pub(in crate::session::mqtt) enum Matter {
     /// A step of the change that is under way.
     Change(ChangeStep),
+    /// Whether a message of QoS 2 is held for the client.
+    Held,
     /// A stream of the account was made, or was there; with how many replicas that was tried.
     Stream(MqttStream, u32),
-    /// Configuration of the stream of retained messages, which somebody else has made.
-    RetainedConfig,
+    /// Configuration of a stream that somebody else has made.
+    Config(MqttStream),
     /// A consumer that nats-server has made for this subscription.
     Floor(String),
     /// The message of an acknowledgement is stored; with its number.
@@ -93,8 +97,31 @@ pub(in crate::session::mqtt) enum ChangeAck {
     Connect { is_present: bool },
     /// SUBACK with its codes.
     Subscribe(PacketId, Vec<u8>),
-    /// UNSUBACK.
-    Unsubscribe(PacketId),
+    /// UNSUBACK with its codes.
+    Unsubscribe(PacketId, Vec<u8>),
+}
+
+/// A subscription that is granted.
+pub(in crate::session::mqtt) struct AddedSub {
+    /// Its subject pattern; of one that shares messages with others, its filter.
+    pub(in crate::session::mqtt) pattern: String,
+    pub(in crate::session::mqtt) qos: Qos,
+    pub(in crate::session::mqtt) is_shared: bool,
+    pub(in crate::session::mqtt) handling: RetainHandling,
+    pub(in crate::session::mqtt) options: SubscriptionRecord,
+}
+
+impl AddedSub {
+    /// One of MQTT 3.1.1.
+    pub(in crate::session::mqtt) fn plain(pattern: String, qos: Qos) -> Self {
+        let (handling, options) = (RetainHandling::Send, SubscriptionRecord::default());
+        Self { pattern, qos, is_shared: false, handling, options }
+    }
+
+    /// Whether it reads what is stored for the session.
+    pub(in crate::session::mqtt) fn is_read(&self) -> bool {
+        self.qos > Qos::AtMostOnce && !self.is_shared
+    }
 }
 
 /// A change that is under way.
@@ -105,9 +132,13 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) missing: usize,
     pub(in crate::session::mqtt) ack: ChangeAck,
     /// Subscriptions of this change.
-    pub(in crate::session::mqtt) added: Vec<(String, Qos)>,
+    pub(in crate::session::mqtt) added: Vec<AddedSub>,
     /// Requests that remove consumers.
     pub(in crate::session::mqtt) removals: Vec<String>,
+    /// Whether messages of QoS 2 are held for the client, as far as that is asked.
+    pub(in crate::session::mqtt) has_held: bool,
+    /// Whether these are removed: they are of a session that has ended.
+    pub(in crate::session::mqtt) removes_held: bool,
     /// Consumers that nats-server has made, by the keys that the record had for them.
     pub(in crate::session::mqtt) foreign: Vec<(String, String)>,
     /// Sequence up to which all of these have delivered, and what was delivered is acknowledged.
@@ -116,6 +147,8 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) revives: bool,
     /// Whether the record is written.
     pub(in crate::session::mqtt) writes: bool,
+    /// How often it was begun anew, because the record had changed when it was written.
+    pub(in crate::session::mqtt) repeats: u32,
 }
 
 impl Change {
@@ -127,10 +160,13 @@ impl Change {
             ack,
             added: Vec::new(),
             removals: Vec::new(),
+            has_held: false,
+            removes_held: false,
             foreign: Vec::new(),
             floor: None,
             revives: false,
             writes: false,
+            repeats: 0,
         }
     }
 
@@ -172,6 +208,8 @@ pub(in crate::session::mqtt) struct MqttAcks {
     /// Acknowledgements that are out.
     pub(in crate::session::mqtt) sent: u64,
     pub(in crate::session::mqtt) waiting: VecDeque<PendingAck>,
+    /// Whether some of QoS 2 may be held until the client releases them.
+    pub(in crate::session::mqtt) may_hold: bool,
 }
 
 /// An acknowledgement that waits.
@@ -179,13 +217,21 @@ pub(in crate::session::mqtt) struct PendingAck {
     pub(in crate::session::mqtt) exchange: Exchange,
     /// Messages that are not stored yet.
     pub(in crate::session::mqtt) missing: u8,
+    /// How it went, for a client of MQTT 5.
+    pub(in crate::session::mqtt) reason: ReasonCode,
 }
 
 impl MqttAcks {
     /// Adds one that is due when so many messages are stored; answers its number.
     pub(in crate::session::mqtt) fn push(&mut self, exchange: Exchange, missing: u8) -> u64 {
-        self.waiting.push_back(PendingAck { exchange, missing });
+        self.waiting.push_back(PendingAck { exchange, missing, reason: ReasonCode::Success });
         self.sent + self.waiting.len() as u64
+    }
+
+    /// Adds one of a message that is not taken.
+    pub(in crate::session::mqtt) fn push_refused(&mut self, exchange: Exchange, reason: ReasonCode) {
+        debug_assert!(exchange != Exchange::AtMostOnce, "nobody waits for it");
+        self.waiting.push_back(PendingAck { exchange, missing: 0, reason });
     }
 
     pub(in crate::session::mqtt) fn find(&mut self, number: u64) -> Option<&mut PendingAck> {
@@ -194,10 +240,10 @@ impl MqttAcks {
     }
 
     /// The next one that is due.
-    pub(in crate::session::mqtt) fn pop(&mut self) -> Option<Exchange> {
+    pub(in crate::session::mqtt) fn pop(&mut self) -> Option<PendingAck> {
         let due = self.waiting.pop_front_if(|ack| ack.missing == 0)?;
         self.sent += 1;
-        Some(due.exchange)
+        Some(due)
     }
 }
 
@@ -221,6 +267,8 @@ pub(in crate::session::mqtt) enum ReleaseStage {
 #[derive(Default)]
 pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) sent: BTreeMap<PacketId, Sent>,
+    /// Messages of QoS 1 and 2 that the client takes before it has acknowledged some.
+    pub(in crate::session::mqtt) receive_max: u16,
     /// Bytes of their payloads.
     pub(in crate::session::mqtt) bytes: usize,
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
@@ -257,6 +305,12 @@ impl InFlight {
         Some(sent)
     }
 
+    /// Removes a message that the client has, and for which PUBREL is stored.
+    pub(in crate::session::mqtt) fn remove_received(&mut self, id: PacketId) -> Option<Sent> {
+        self.sent.get(&id).filter(|sent| sent.is_received)?;
+        self.remove(id)
+    }
+
     /// Whether a message has to wait.
     pub(in crate::session::mqtt) fn is_full(&self, most: usize) -> bool {
         self.bytes >= most || !self.held.is_empty()
@@ -272,6 +326,34 @@ impl InFlight {
 pub(in crate::session::mqtt) struct RetainedRead {
     pub(in crate::session::mqtt) pattern: String,
     pub(in crate::session::mqtt) qos: Qos,
+    /// Number of the subscription.
+    pub(in crate::session::mqtt) id: Option<SubscriptionId>,
+}
+
+/// Retained messages that wait until the client has acknowledged others.
+#[derive(Default)]
+pub(in crate::session::mqtt) struct WaitingRetained {
+    pub(in crate::session::mqtt) messages: VecDeque<RetainedWait>,
+    /// Reads that go on when these are gone, with the sequences at which they do.
+    pub(in crate::session::mqtt) reads: Vec<(Box<RetainedRead>, u64)>,
+}
+
+/// A retained message that waits.
+pub(in crate::session::mqtt) struct RetainedWait {
+    pub(in crate::session::mqtt) subject: Box<[u8]>,
+    pub(in crate::session::mqtt) payload: Box<[u8]>,
+    pub(in crate::session::mqtt) qos: Qos,
+    pub(in crate::session::mqtt) properties: PropertyBuf,
+}
+
+/// Wishes of the subscriptions that a stored message is for.
+pub(in crate::session::mqtt) struct WantedMessage {
+    /// The highest QoS.
+    pub(in crate::session::mqtt) qos: Qos,
+    /// Their numbers.
+    pub(in crate::session::mqtt) ids: SmallVec<[SubscriptionId; 1]>,
+    /// The message keeps the retain flag that it was published with.
+    pub(in crate::session::mqtt) as_published: bool,
 }
 
 /// Outcome of an answer to a read.
@@ -284,18 +366,29 @@ pub(in crate::session::mqtt) enum RetainedCame {
     End,
 }
 
+/// Terms of a session, as its client has said them.
+pub(in crate::session::mqtt) struct SessionTerms {
+    /// Whether it ends with its connection.
+    pub(in crate::session::mqtt) is_clean: bool,
+    /// Seconds that it outlives its connection (MQTT 5).
+    pub(in crate::session::mqtt) expiry: Option<u32>,
+    pub(in crate::session::mqtt) receive_max: u16,
+}
+
 impl StoredSession {
     pub(in crate::session::mqtt) fn new(
         store: Arc<MqttStore>,
         storage: Arc<MqttStorage>,
         inbox: Arc<MqttInbox>,
         client_id: &str,
-        is_clean: bool,
+        terms: SessionTerms,
     ) -> Self {
+        debug_assert!(terms.receive_max > 0, "no packet says 0");
         let record = SessionRecord {
             origin: store.node.clone(),
             id: client_id.to_owned(),
-            clean: is_clean,
+            clean: terms.is_clean,
+            expiry: terms.expiry,
             ..SessionRecord::default()
         };
         Self {
@@ -311,7 +404,8 @@ impl StoredSession {
             reading: 0,
             acks: MqttAcks::default(),
             releases: Vec::new(),
-            in_flight: InFlight::default(),
+            in_flight: InFlight { receive_max: terms.receive_max, ..InFlight::default() },
+            waiting: WaitingRetained::default(),
             pubrels: PubRels::default(),
             bindings: [None, None],
         }
@@ -322,10 +416,23 @@ impl StoredSession {
         self.record.cons.get(READER)?.as_ref()
     }
 
-    /// The highest QoS of subscriptions that match a subject and began before the message of this
-    /// sequence was stored.
-    pub(in crate::session::mqtt) fn wanted_qos(&self, subject: &[u8], sequence: u64) -> Option<Qos> {
-        let wanted = self.record.subs.iter().filter(|(pattern, _)| {
+    /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
+    pub(in crate::session::mqtt) fn has_sent_all(&self) -> bool {
+        self.in_flight.sent.len() + self.pubrels.len() >= usize::from(self.in_flight.receive_max)
+    }
+
+    /// Wishes of the subscriptions that read a message: that match its subject, and began before
+    /// the message of this sequence was stored. `is_own`: the client has published it.
+    pub(in crate::session::mqtt) fn wanted(
+        &self,
+        subject: &[u8],
+        sequence: u64,
+        is_own: bool,
+    ) -> Option<WantedMessage> {
+        let wanted = self.record.subs.iter().filter(|(pattern, qos)| {
+            if **qos == 0 {
+                return false;
+            }
             let is_later = || self.record.since.get(*pattern).is_none_or(|since| sequence > *since);
             let reserved = subject.first() == Some(&b'$');
             let is_for = |pattern: &[u8]| {
@@ -334,6 +441,16 @@ impl StoredSession {
             let pattern = pattern.as_bytes();
             (is_for(pattern) || topic::level_above(pattern).is_some_and(is_for)) && is_later()
         });
-        wanted.filter_map(|(_, qos)| Qos::new(*qos)).max().filter(|qos| *qos > Qos::AtMostOnce)
+        let mut all: Option<WantedMessage> = None;
+        for (pattern, qos) in wanted {
+            let options = self.record.opts.get(pattern).copied().unwrap_or_default();
+            let Some(qos) = Qos::new(*qos).filter(|_| !(is_own && options.no_local)) else { continue };
+            let (ids, as_published) = (SmallVec::new(), false);
+            let all = all.get_or_insert(WantedMessage { qos, ids, as_published });
+            all.qos = all.qos.max(qos);
+            all.as_published |= options.as_published;
+            all.ids.extend(SubscriptionId::new(options.id).filter(|id| !all.ids.contains(id)));
+        }
+        all
     }
 }

@@ -1,0 +1,107 @@
+//! Retained messages of MQTT 5: properties, expiry, and who wants them when.
+
+use super::peer::Peer;
+use super::stored::Asking;
+use super::{address, server};
+use crate::eventually;
+use crate::raw::Raw;
+use myelin_mqtt::packet::{Property, Qos, RetainHandling, SubscribeOptions};
+
+fn handling(retain_handling: RetainHandling) -> SubscribeOptions {
+    SubscribeOptions { max_qos: Qos::ExactlyOnce, retain_handling, ..SubscribeOptions::default() }
+}
+
+#[test]
+fn what_is_retained_keeps_its_properties() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut publisher = Peer::connect5(at, "p");
+    let properties = [
+        Property::ContentType("t"),
+        Property::User(("a", "2")),
+        Property::User(("Nats-Expected-Stream", "x")),
+        Property::ResponseTopic("r"),
+        Property::MessageExpiry(60),
+    ];
+    for qos in [0, 1, 2] {
+        publisher.send5((&format!("kept/{qos}"), "x"), (qos, true), &properties);
+    }
+    let mut asking = Asking::new(&server);
+    eventually("all are stored", || asking.messages("$MQTT_rmsgs") == 3);
+    let mut sub = Peer::connect5(at, "s");
+    assert_eq!(sub.subscribe5(&[("kept/+", handling(RetainHandling::Send))], Some(9)), [2]);
+    let mut expected: Vec<_> = properties.iter().map(|property| format!("{property:?}")).collect();
+    expected.push("SubscriptionId(SubscriptionId(9))".to_owned());
+    let mut came = [sub.take5(), sub.take5(), sub.take5()];
+    came.sort_by_key(|came| came.qos);
+    for (qos, came) in came.into_iter().enumerate() {
+        assert_eq!((usize::from(came.qos), came.retain, &*came.topic), (qos, true, &*format!("kept/{qos}")));
+        assert_eq!(came.properties, expected);
+    }
+    // Who speaks 3.1.1 gets them without.
+    let mut three = Peer::connect(at, "3");
+    three.subscribe(&["kept/1"]);
+    assert_eq!(three.came().0, "PUBLISH kept/1 x q0 retain");
+    // An empty one removes it.
+    publisher.send5(("kept/1", ""), (1, true), &[]);
+    eventually("one is removed", || asking.messages("$MQTT_rmsgs") == 2);
+}
+
+#[test]
+fn what_is_retained_expires() {
+    let server = server("", "");
+    let at = address(&server);
+    Peer::connect5(at, "p").send5(("kept", "x"), (1, true), &[Property::MessageExpiry(1)]);
+    let mut asking = Asking::new(&server);
+    eventually("it is removed", || asking.messages("$MQTT_rmsgs") == 0);
+    let mut sub = Peer::connect5(at, "s");
+    sub.listen5(&["kept"]);
+    assert!(sub.barrier().is_empty());
+}
+
+#[test]
+fn subscribers_say_when_they_want_what_is_retained() {
+    let server = server("", "");
+    let at = address(&server);
+    Peer::connect5(at, "p").send5(("kept", "x"), (1, true), &[]);
+    let mut sub = Peer::connect5(at, "s");
+    let mut came = |filter: &str, wish| {
+        sub.subscribe5(&[(filter, handling(wish))], None);
+        let all = sub.all_came();
+        all.iter().for_each(|(_, number)| sub.puback(*number));
+        all.len()
+    };
+    use RetainHandling::{DontSend, Send, SendIfNew};
+    assert_eq!([came("kept", DontSend), came("kept", SendIfNew)], [0, 0]);
+    assert_eq!([came("kept", Send), came("kept", Send)], [1, 1]);
+    assert_eq!([came("+", SendIfNew), came("+", SendIfNew)], [1, 0]);
+    assert_eq!(came("$share/g/kept", Send), 0);
+}
+
+#[test]
+fn the_retain_flag_comes_as_published_to_who_wants_it() {
+    let server = server("", "");
+    let at = address(&server);
+    let (mut wants, mut does_not) = (Peer::connect5(at, "w"), Peer::connect5(at, "d"));
+    let as_published = SubscribeOptions { retain_as_published: true, ..SubscribeOptions::default() };
+    wants.subscribe5(&[("a", as_published)], None);
+    does_not.listen5(&["a"]);
+    let (mut five, mut three) = (Peer::connect5(at, "5"), Peer::connect(at, "3"));
+    five.send5(("a", "1"), (0, true), &[]);
+    five.send5(("a", "2"), (1, true), &[]);
+    three.retain("a", "3");
+    five.send5(("a", "4"), (0, false), &[]);
+    let flags = |peer: &mut Peer| -> Vec<bool> {
+        let mut all = (0..4).map(|_| peer.came5()).collect::<Vec<_>>();
+        all.sort_by(|one, other| one.payload.cmp(&other.payload));
+        all.into_iter().map(|came| came.retain).collect()
+    };
+    assert_eq!(flags(&mut wants), [true, true, true, false]);
+    assert_eq!(flags(&mut does_not), [false; 4]);
+    // A NATS client sees it in the headers.
+    let mut raw = Raw::connect(&server);
+    raw.subscribe("a", 1);
+    raw.barrier();
+    five.send5(("a", "5"), (0, true), &[]);
+    assert_eq!(raw.message().text(), "NATS/1.0\r\nNmqtt-Pub:0\r\nNmqtt-Retain: 1\r\n\r\n5");
+}
