@@ -280,7 +280,8 @@ fn a_session_goes_on_at_another_server_of_a_cluster() {
     let mut came = [sub.came(), sub.came()];
     came.sort();
     assert_eq!(came[0], ("PUBLISH far/2 two q2 dup".to_owned(), second));
-    assert_eq!(came[1].0, "PUBLISH far/3 three q1");
+    // It may have been on its way to the first server when the session left that.
+    assert_eq!(came[1].0.trim_end_matches(" dup"), "PUBLISH far/3 three q1");
     sub.puback(came[1].1);
     sub.pubrec(second);
     assert_eq!(sub.came(), ("PUBREL".to_owned(), second));
