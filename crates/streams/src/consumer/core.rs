@@ -75,6 +75,8 @@ pub struct ConsumerCore {
     interior: u64,
     /// A message may go no earlier.
     pub(super) held_until: Option<Timestamp>,
+    /// Whether that is because it could not be read, and not for its pace.
+    pub(super) is_held_by_disk: bool,
     /// Bytes of a message that comes again.
     pub(super) redelivery_buf: Vec<u8>,
     /// Whether the end of the pause is still to be told.
@@ -233,6 +235,7 @@ impl ConsumerCore {
             first: 0,
             interior,
             held_until: None,
+            is_held_by_disk: false,
             redelivery_buf: Vec::new(),
             is_pause_reported: true,
             role: ReplicaRole::Leader,
@@ -286,6 +289,7 @@ impl ConsumerCore {
     /// Waits before it reads on, because another thread could not: it would be as cold as before.
     pub fn hold_reads(&mut self, now: Timestamp) {
         self.held_until = Some(now.saturating_add(RETRY));
+        self.is_held_by_disk = true;
     }
 
     /// The last delivery and message.

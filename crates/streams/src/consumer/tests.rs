@@ -13,3 +13,4 @@ mod spoken;
 mod turns;
 mod twin;
 mod waiting;
+mod why;

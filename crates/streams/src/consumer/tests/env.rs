@@ -4,9 +4,10 @@ use super::operation::{self, Change, Operation, SUBJECTS, TICK};
 use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
 use crate::consumer::{
     AckSubject, ConsumerCore, ConsumerEvent, ConsumerInit, DeliverOutcome, Effects, Env as Around,
-    StateHandle, TurnCtx, rules,
+    SlowReceiver, StateHandle, TurnCtx, rules,
 };
 use myelin_disk::memory::MemoryDisk;
+use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::stored::Stored as StoredConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
@@ -68,6 +69,10 @@ impl Around for Eyes<'_> {
 
     fn is_congested(&mut self, subject: &[u8]) -> bool {
         self.0.is_behind(&text(subject))
+    }
+
+    fn awaited_receiver(&self, subject: &[u8]) -> Option<SlowReceiver> {
+        self.0.is_behind(&text(subject)).then_some(SlowReceiver { conn: 1, bytes: 2, bound: 2 })
     }
 
     fn unique_id(&self) -> String {
@@ -336,6 +341,8 @@ impl Env {
 
     fn deliver(&mut self) -> Result<(), String> {
         self.twin.now = self.now;
+        let why = self.why()?;
+        let has_something = self.twin.has_something();
         self.awaited = self.twin.state.pending.len();
         self.twin.deliver();
         let mut said = Vec::new();
@@ -351,12 +358,29 @@ impl Env {
                 DeliverOutcome::More => {}
                 DeliverOutcome::Cold(from) => self.warm(from),
                 DeliverOutcome::Rests | DeliverOutcome::AtEnd | DeliverOutcome::TooFew(_) => {
+                    check_why(&why, has_something, &said)?;
                     self.twin_said(said)?;
                     return self.let_go(&settled);
                 }
             }
         }
         Err("it delivers for ever".into())
+    }
+
+    /// What it says that holds deliveries back, once everything can be read.
+    fn why(&mut self) -> Result<Vec<(Holds, ConsumerCause)>, String> {
+        self.twin.notice_removed();
+        loop {
+            let why = self.turn(ConsumerCore::why)?;
+            let unread = why.iter().find_map(|(_, cause)| match cause {
+                ConsumerCause::WaitsForDisk { seq, .. } => Some(*seq),
+                _ => None,
+            });
+            match unread {
+                Some(seq) => self.warm(seq),
+                None => return Ok(why),
+            }
+        }
     }
 
     fn warm(&mut self, from: Seq) {
@@ -644,6 +668,22 @@ impl Env {
         let among = if pick.is_multiple_of(4) { all } else { all.min(8) };
         (all > 0).then(|| self.deliveries[(all - 1 - pick / 4 % among) as usize].clone())
     }
+}
+
+/// Something holds all deliveries back exactly where nothing is delivered although there is
+/// something.
+fn check_why(why: &[(Holds, ConsumerCause)], has_something: bool, said: &[Said]) -> Result<(), String> {
+    let delivered = said.iter().filter(|said| matches!(said, Said::Message(..))).count();
+    let holds_all = why.iter().any(|(holds, _)| *holds == Holds::All);
+    let is_first = why.first().is_some_and(|(holds, _)| *holds == Holds::All);
+    if holds_all != (has_something && delivered == 0) || holds_all != is_first {
+        return Err(format!("why: {why:?}, delivered {delivered}, has something: {has_something}"));
+    }
+    let ends = why.iter().filter(|(holds, _)| *holds == Holds::Nothing).count();
+    if (ends > 0) == has_something {
+        return Err(format!("why at the end: {why:?}, has something: {has_something}"));
+    }
+    Ok(())
 }
 
 fn open(config: StreamConfig, seed: u64) -> (Stream, Option<Store>) {

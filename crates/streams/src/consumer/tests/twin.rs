@@ -732,6 +732,15 @@ impl Twin {
         }
     }
 
+    /// Whether there is a message that may be delivered, if somebody wants it.
+    pub(super) fn has_something(&self) -> bool {
+        let may_come = |seq: &Seq| {
+            let is_there = self.state.pending.contains_key(seq) && self.messages.contains_key(seq);
+            is_there && (self.max_deliver() == 0 || self.count(*seq) + 2 <= self.max_deliver())
+        };
+        self.next_new().is_some() || self.again.iter().any(may_come)
+    }
+
     /// Whether a message has still something to come: a delivery, or an acknowledgement.
     pub(super) fn is_busy(&self) -> bool {
         !self.state.pending.is_empty() || self.next_new().is_some()
