@@ -45,6 +45,7 @@ pub(crate) mod tests;
 mod traces;
 mod ttl;
 mod upkeep;
+mod why;
 
 pub use copy::{SourcedMsgs, SourcedResult};
 pub use core::StreamCore;
@@ -58,3 +59,4 @@ pub use settings::{StorageBudget, StreamSettings};
 pub use storage_config::storage_config;
 pub use traces::MessageTraces;
 pub(crate) use ttl::{SECOND, Ttl, parse as parse_ttl};
+pub use why::StreamFacts;

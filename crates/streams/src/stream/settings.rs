@@ -89,6 +89,12 @@ impl StorageBudget {
         self.limit.store(limit, Relaxed);
     }
 
+    /// The limit; negative for none.
+    #[must_use]
+    pub fn limit(&self) -> i64 {
+        self.limit.load(Relaxed)
+    }
+
     /// The bytes that streams store.
     #[must_use]
     pub fn used(&self) -> i64 {

@@ -54,26 +54,11 @@ impl StreamCause {
         }
     }
 
-    /// How much it holds back.
-    #[must_use]
-    pub fn holds(&self) -> Holds {
-        match self {
-            Self::WaitsForDisk { .. }
-            | Self::Mirror { .. }
-            | Self::Sealed
-            | Self::ServerFull { .. }
-            | Self::AccountFull { .. }
-            | Self::Full { .. } => Holds::All,
-            Self::NothingPublished { .. } => Holds::Nothing,
-            _ => Holds::Some,
-        }
-    }
-
     /// The cause, as an answer tells it.
     #[must_use]
-    pub fn told(&self, stream: &str, now: Timestamp) -> Cause {
+    pub fn told(&self, holds: Holds, stream: &str, now: Timestamp) -> Cause {
         let remedy = self.remedy().replace("<stream>", stream);
-        Cause::new(self.word(), self.holds(), self.numbers(now), self.says(now), remedy)
+        Cause::new(self.word(), holds, self.numbers(now), self.says(now), remedy)
     }
 
     fn numbers(&self, now: Timestamp) -> Value {
