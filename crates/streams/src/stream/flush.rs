@@ -200,7 +200,13 @@ impl StreamCore {
                 Some((outcome, time)) => {
                     outcome.map(|seq| (seq, time)).map_err(ApiError::stream_store_failed)
                 }
-                None => Err(fault_of(failure.expect("the store answers for each message"))),
+                None => {
+                    let failure = failure.expect("the store answers for each message");
+                    if let StoreError::Full = failure {
+                        self.settings.server.note_full(ingest.now);
+                    }
+                    Err(fault_of(failure))
+                }
             };
             entry.verdict = match outcome {
                 Ok((seq, time)) => {

@@ -43,6 +43,11 @@ impl StreamFacts<'_> {
             refusals.push((Holds::All, StreamCause::Sealed));
         }
         let totals = self.reader.state().totals;
+        // Whoever publishes next finds out whether it still is.
+        if self.server.full_at().is_some_and(|at| at > totals.last_timestamp) {
+            let error = "the disk had no room when a message should have been stored last".to_owned();
+            refusals.push((Holds::All, StreamCause::WaitsForDisk { error }));
+        }
         let least = rules.size(&MessageRef { subject: b"a", ..MessageRef::default() });
         let usual = totals.bytes.checked_div(totals.messages).unwrap_or(0).max(least);
         let held = |fits: &dyn Fn(u64) -> bool| match (fits(least), fits(usual)) {

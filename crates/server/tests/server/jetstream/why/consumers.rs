@@ -41,8 +41,7 @@ fn acknowledgements_are_missing() {
 
     scene.filled("ONE", 1, 100);
     scene.consumer("ONE", "later", json!({}));
-    let next = scene.asker.ask("$JS.API.CONSUMER.MSG.NEXT.ONE.later", "1");
-    let subject = next.reply.expect("it wants an answer");
+    let subject = scene.take("ONE", "later");
     scene.asker.ask(&subject, &format!("-NAK {{\"delay\": {HOUR}}}"));
     let numbers = scene.first("CONSUMER.ONE.later", ("redelivery_waits", "some"));
     assert_eq!(numbers["messages"], 1);
@@ -51,7 +50,7 @@ fn acknowledgements_are_missing() {
     assert!(says.contains("(in 59m") || says.contains("(in 1h"), "{says}");
 
     scene.consumer("ONE", "once", json!({ "max_deliver": 1, "ack_wait": 50_000_000 }));
-    scene.asker.ask("$JS.API.CONSUMER.MSG.NEXT.ONE.once", "1");
+    scene.take("ONE", "once");
     let numbers = scene.first("CONSUMER.ONE.once", ("deliveries_exhausted", "some"));
     assert_eq!((&numbers["messages"], &numbers["first"]), (&json!(1), &json!(1)));
 }

@@ -54,6 +54,15 @@ impl Scene {
         self.asker.raw.barrier();
     }
 
+    /// Takes one message; answers where its acknowledgement goes.
+    fn take(&mut self, stream: &str, consumer: &str) -> String {
+        let (next, inbox) = (format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"), self.asker.reply());
+        self.asker.raw.send_bytes(&publish(&next, &inbox, "", b"1"));
+        let reply = self.asker.raw.message().reply.expect("it wants an answer");
+        assert!(reply.starts_with("$JS.ACK."), "{reply}");
+        reply
+    }
+
     /// Waits until this is the first cause, and answers it.
     fn first(&mut self, what: &str, (cause, holds): (&str, &str)) -> Value {
         let (mut first, asker) = (Value::Null, &mut self.asker);
@@ -86,8 +95,8 @@ fn what_is_asked_wrongly_is_refused() {
         ("STREAM.NO", Value::Null, "stream", 10059),
         ("CONSUMER.NO.C", Value::Null, "consumer", 10059),
         ("CONSUMER.S.NO", Value::Null, "consumer", 10014),
-        ("STREAM.S", json!({ "a": 1 }), "stream", 10076),
-        ("CONSUMER.S.C", json!({ "a": 1 }), "consumer", 10076),
+        ("STREAM.S", json!({ "a": 1 }), "stream", 10038),
+        ("CONSUMER.S.C", json!({ "a": 1 }), "consumer", 10038),
     ] {
         let said = scene.asker.try_api(&format!("MYELIN.WHY.{what}"), &body);
         assert_eq!(said["type"], format!("{why}_{kind}_response"), "{said}");

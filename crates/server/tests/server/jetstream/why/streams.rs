@@ -1,6 +1,11 @@
 //! Causes that hold publishes back, or cost messages.
 
+use super::super::disk::SmallDisk;
+use super::super::setup_in;
 use super::*;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that count of a message of a hundred on this subject are more than that.
 fn full(scene: &mut Scene, name: &str, limit: Value) -> Value {
@@ -94,4 +99,40 @@ fn messages_go_or_stay_for_nobody() {
     scene.asker.create("UNUSED", &json!({}));
     let numbers = scene.first("STREAM.UNUSED", ("nothing_published", "nothing"));
     assert_eq!(numbers["subjects"], json!(["UNUSED.>"]));
+}
+
+#[test]
+fn a_full_disk_is_named() {
+    let Some(disk) = SmallDisk::new(20) else { return };
+    let server = setup_in(disk.path(), "max_file: 1GB").start();
+    let asker = Asker::connect(&server);
+    let mut scene = Scene { server, asker, _home: Home::new() };
+    scene.asker.create("S", &json!({}));
+    disk.fill();
+    let mut refused = Value::Null;
+    while refused.is_null() {
+        refused = scene.asker.publish("S.a", &"x".repeat(100_000))["error"].clone();
+    }
+    assert!(scene.first("STREAM.S", ("waits_for_disk", "all"))["error"].is_string(), "{refused}");
+}
+
+/// Whoever holds the turn of the stream leaves no room for others.
+#[test]
+fn publishes_that_wait_are_named() {
+    let mut scene = Scene::with("max_buffered_msgs: 1");
+    scene.asker.create("S", &json!({}));
+    let mut flood = Raw::connect(&scene.server);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let floods = std::thread::spawn(move || {
+        let chunk = publish("S.a", "", "", &[b'x'; 100]).repeat(1000);
+        while !ends.load(Relaxed) {
+            flood.send_bytes(&chunk);
+            flood.barrier();
+        }
+    });
+    let numbers = scene.first("STREAM.S", ("publishers_wait", "some"));
+    is_over.store(true, Relaxed);
+    floods.join().expect("it was read");
+    assert!(numbers["messages"].as_u64() >= Some(1), "{numbers}");
 }
