@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Bytes that wait for a client from which on consumers deliver nothing more to it, at most.
 const MAX_BACKLOG: u64 = 1 << 20;
 
-/// What holds a connection back, in the shape of the server's answers.
+/// Causes that hold a connection back, in the shape of the server's answers.
 pub(super) fn why(cid: u64, monitor: &str, timeout: Duration) -> Result<Value, BenchError> {
     let page = |path: &str| -> Result<Value, BenchError> {
         let (status, body) =

@@ -21,11 +21,11 @@ pub(crate) struct WhyArguments {
     #[command(flatten)]
     flags: ConnectionFlags,
     #[command(subcommand)]
-    command: Command,
+    question: WhyQuestion,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum WhyQuestion {
     /// Why a consumer delivers nothing, or too little
     Consumer {
         stream: String,
@@ -56,17 +56,17 @@ enum Command {
 
 pub(crate) fn run(arguments: &WhyArguments) -> Result<(), BenchError> {
     let target = || arguments.flags.target();
-    let (said, is_json) = match &arguments.command {
-        Command::Consumer { stream, consumer, json } => {
+    let (said, is_json) = match &arguments.question {
+        WhyQuestion::Consumer { stream, consumer, json } => {
             names::stream(stream)?;
             names::word("consumer", consumer)?;
             (of_consumer(&mut Admin::open(&target()?)?, stream, consumer)?, json)
         }
-        Command::Stream { stream, json } => {
+        WhyQuestion::Stream { stream, json } => {
             names::stream(stream)?;
             (of_stream(&mut Admin::open(&target()?)?, stream)?, json)
         }
-        Command::Connection { cid, monitor, json } => {
+        WhyQuestion::Connection { cid, monitor, json } => {
             (connection::why(*cid, monitor, target()?.timeout)?, json)
         }
     };

@@ -13,7 +13,8 @@ use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::redelivery::{Redelivery, ack_wait};
 use super::state_handle::StateHandle;
-use super::stream_scan::{RETRY, Start, StreamScan, contains, filter_of};
+use super::stream_scan::{RETRY, Start, StreamScan, filter_of};
+use super::unacknowledged::forget_missing;
 use crate::ReplicaRole;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
@@ -686,18 +687,4 @@ impl ConsumerCore {
         }
         turn.effects.is_over = true;
     }
-}
-
-/// Of what awaits its acknowledgement, forgets what is not in the stream: what was removed shortly
-/// before a crash may not be in the record. Answers whether there was any.
-fn forget_missing(state_handle: &StateHandle, reader: &StreamReader) -> bool {
-    let totals = reader.state().totals;
-    if totals.messages == (totals.last_seq + 1).saturating_sub(totals.first_seq) {
-        return false;
-    }
-    let pending: Vec<Seq> = state_handle.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
-    let missing = pending.into_iter().filter(|seq| !contains(reader, *seq));
-    let deltas: Vec<Delta> = missing.map(|seq| Delta::Forget { seq }).collect();
-    state_handle.apply_all(&deltas);
-    !deltas.is_empty()
 }

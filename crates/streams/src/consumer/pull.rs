@@ -42,15 +42,15 @@ pub(super) struct TooSmall {
 enum PinMatch {
     /// None is, and this one may become it.
     Free,
-    /// It is of that client.
+    /// Of that client.
     Same,
-    /// It is of somebody else, who waits.
+    /// Of somebody else, who waits.
     Other,
-    /// It says that it is of a client that is not pinned any more.
+    /// Of a client that is not pinned any more, by its id.
     Wrong,
 }
 
-/// What those who wait would do with a message.
+/// Outlook of a message: what those who wait would do with it.
 #[derive(Default)]
 pub(super) struct Outlook {
     /// Whether somebody waits, and listens.
@@ -266,13 +266,7 @@ impl Pull {
             passes_over |=
                 config.priority_policy == PriorityPolicy::Overflow && !is_overflown(request, supply);
             if !passes_over && request.bytes > 0 && size > request.bytes {
-                let status =
-                    StatusMessage::Left(409, "Message Size Exceeds MaxBytes", request.left, request.bytes);
-                turn.effects.push_status(&request.reply, &status);
-                if request.delivered == 0 {
-                    self.too_small = Some(TooSmall { at: turn.now, bytes: request.bytes });
-                }
-                self.queue.pop();
+                self.end_too_small(turn);
                 continue;
             }
             if !passes_over && request.seen_in != self.turn {
@@ -302,6 +296,18 @@ impl Pull {
             return Taker::Front;
         }
         if is_congested { Taker::Congested } else { Taker::Nobody }
+    }
+
+    /// Ends the request at the front, for which the next message is too large.
+    #[cold]
+    fn end_too_small(&mut self, turn: &mut TurnCtx<'_>) {
+        let Some(request) = self.queue.pop() else { return };
+        let status = StatusMessage::Left(409, "Message Size Exceeds MaxBytes", request.left, request.bytes);
+        turn.effects.push_status(&request.reply, &status);
+        // One that got messages before has as many bytes as it asked for.
+        if request.delivered == 0 {
+            self.too_small = Some(TooSmall { at: turn.now, bytes: request.bytes });
+        }
     }
 
     /// Looks who would get a message of `size` bytes by the rules of [`choose`](Self::choose), and

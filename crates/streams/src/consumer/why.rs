@@ -14,7 +14,7 @@ use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 /// Messages that await their acknowledgement and are looked at one by one, at most.
 const MOST_PENDING: usize = 100_000;
 
-/// What the loop would come to.
+/// Place to which the loop would come.
 struct Ahead {
     next: NextUp,
     /// Messages that await their acknowledgement then: the loop gives up those that were delivered
@@ -24,9 +24,9 @@ struct Ahead {
 
 /// Message that the loop would deliver next.
 enum NextUp {
-    /// It can be read.
+    /// Readable at once.
     Read(MessageSize),
-    /// It has to be read where one may wait, or the disk could not be read.
+    /// To be read where one may wait, or the disk could not be read.
     Unread { seq: Seq, is_again: bool },
     /// There is none.
     End,
@@ -48,8 +48,8 @@ impl NextUp {
 }
 
 impl ConsumerCore {
-    /// What holds deliveries back now. With [`Holds::All`] there is one exactly where a turn would
-    /// deliver nothing although there is something.
+    /// Finds what holds deliveries back now. With [`Holds::All`] there is a cause exactly where a
+    /// turn would deliver nothing although there is something.
     pub fn why(&mut self, turn: &mut TurnCtx<'_>) -> Vec<(Holds, ConsumerCause)> {
         let supply = self.supply(turn);
         let ahead = self.ahead(supply);
@@ -115,7 +115,7 @@ impl ConsumerCore {
         Ahead { next, outstanding }
     }
 
-    /// What stops the loop, in its order.
+    /// Finds what stops the loop, in its order.
     fn stops(
         &self,
         Ahead { next, outstanding }: &Ahead,
@@ -240,7 +240,7 @@ impl ConsumerCore {
         ConsumerCause::MaxAckPending { pending, limit, oldest, since }
     }
 
-    /// What holds some messages back, whatever becomes of the next.
+    /// Finds what holds some messages back, whatever becomes of the next.
     fn some_causes(&self, Ahead { next, outstanding }: &Ahead, supply: Supply) -> Vec<ConsumerCause> {
         let mut some = Vec::new();
         if self.is_full_with(*outstanding) && next.is_again() && supply.pending > 0 {

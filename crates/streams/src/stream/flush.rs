@@ -14,6 +14,7 @@ use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
 use super::next_times::RETRY;
 use super::rules::Rollup;
+use super::settings::StorageBudget;
 use myelin_jsapi::ApiError;
 
 /// Messages that the rollup of a subject removes within the turn; the rest goes in slices.
@@ -202,10 +203,7 @@ impl StreamCore {
                 }
                 None => {
                     let failure = failure.expect("the store answers for each message");
-                    if let StoreError::Full = failure {
-                        self.settings.server.note_full(ingest.now);
-                    }
-                    Err(fault_of(failure))
+                    Err(fault_of(failure, (&self.settings.server, ingest.now)))
                 }
             };
             entry.verdict = match outcome {
@@ -417,10 +415,14 @@ fn note_in_batch(fast: &mut FastBatches, place: FastPlace, verdict: &MsgVerdict,
     }
 }
 
-/// Error for publishers when nothing of a run was stored.
-fn fault_of(error: &StoreError) -> ApiError {
+/// Error for publishers when nothing of a run was stored. A disk without room is noted.
+#[cold]
+fn fault_of(error: &StoreError, (server, now): (&StorageBudget, Timestamp)) -> ApiError {
     match error {
-        StoreError::Full => ApiError::INSUFFICIENT_RESOURCES,
+        StoreError::Full => {
+            server.note_full(now);
+            ApiError::INSUFFICIENT_RESOURCES
+        }
         other => ApiError::stream_store_failed(other),
     }
 }

@@ -29,9 +29,9 @@ pub struct StreamFacts<'a> {
 }
 
 impl StreamFacts<'_> {
-    /// What keeps messages from being stored, in the order of the checks. With [`Holds::All`] there
-    /// is one where no message would be taken, however small; where only larger ones than usual
-    /// would not be, it is [`Holds::Some`].
+    /// Finds what keeps messages from being stored, in the order of the checks. With
+    /// [`Holds::All`] there is a cause where no message would be taken, however small; where only
+    /// those as large as the others would not be, it is [`Holds::Some`].
     #[must_use]
     pub fn refusals(&self) -> Vec<(Holds, StreamCause)> {
         let mut refusals = Vec::new();
@@ -89,7 +89,7 @@ impl StreamFacts<'_> {
         Some(StreamCause::SubjectsFull { subjects: 1 + full.count() as u64, first, most })
     }
 
-    /// What costs it messages that somebody may still want, or keeps those that nobody wants.
+    /// Finds what costs it messages that somebody may still want, or keeps those that nobody wants.
     #[must_use]
     pub fn losses(&self, consumers: &[Arc<ConsumerConfig>]) -> Vec<StreamCause> {
         let state = self.reader.state();

@@ -12,7 +12,8 @@ use myelin_jsapi::api::why::{Cause, Findings, GroupCause, Holds, StreamCause, Wh
 use myelin_jsapi::config::Storage;
 use myelin_streams::stream::StreamFacts;
 
-/// Nanoseconds without a sign of life of its origin after which a mirror or source counts as behind.
+/// Nanoseconds without a sign of life of its origin, after which a mirror or source counts as
+/// behind.
 const QUIET: i64 = 5_000_000_000;
 
 impl Call {
@@ -63,7 +64,7 @@ impl Call {
         Findings { server: self.jetstream.settings.server_name.clone(), ts, causes }
     }
 
-    /// That nobody leads the stream's group, if that is so.
+    /// Cause for which nobody leads the stream's group, if that is so.
     fn leaderless(&self, stream: &LiveStream) -> Option<Cause> {
         let meta = self.jetstream.meta().filter(|_| !stream.role().leads())?;
         let assignment = meta.view().get(self.account.account().name(), stream.name())?;

@@ -605,7 +605,7 @@ impl StreamConsumers {
         live.query_soon(move |core, turn| core.info(&stream, turn))
     }
 
-    /// What holds its deliveries back, as soon as whoever has its turn says so.
+    /// Asks what holds its deliveries back: told as soon as whoever has its turn says so.
     pub(in crate::engine) fn ask_why(&self, live: &LiveConsumer) -> Promised<Vec<(Holds, ConsumerCause)>> {
         live.query_soon(|core, turn| core.why(turn))
     }

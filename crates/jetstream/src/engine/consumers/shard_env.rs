@@ -1,4 +1,4 @@
-//! What a consumer's turn asks of the server around it: who listens, and who is behind.
+//! Environment of a consumer's turn: who listens around it, and who is behind.
 
 use crate::engine::host::Host;
 use myelin_broker::{Account, AwaitedReceiver, Service, ServiceShard};

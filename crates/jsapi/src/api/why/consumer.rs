@@ -5,8 +5,8 @@ use crate::json::rfc3339;
 use myelin_stdx::time::Timestamp;
 use serde_json::{Value, json};
 
-/// What holds deliveries back, in the order in which the loop of deliveries meets it; behind that
-/// what holds back some, and why there is nothing.
+/// Causes that hold deliveries back, in the order in which the loop of deliveries meets them;
+/// behind that what holds back some, and why there is nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields are the numbers of the answer, under the same names")]
 pub enum ConsumerCause {
@@ -32,7 +32,7 @@ pub enum ConsumerCause {
     MaxAckPending { pending: u64, limit: i64, oldest: u64, since: Timestamp },
     /// The client that is served does not ask.
     PinnedElsewhere { group: String, id: String, until: Timestamp },
-    /// Those that ask want more to be there first.
+    /// Requests want more to be there first.
     TooFewForRequests { pending: u64, outstanding: u64, min_pending: i64, min_ack_pending: i64 },
     /// Messages are with clients, and come again unless they are acknowledged.
     RedeliveryWaits { messages: u64, next_at: Option<Timestamp> },

@@ -8,7 +8,7 @@ use serde_json::json;
 pub struct GroupCause {
     /// Members of the group.
     pub voters: u64,
-    /// Those of which the server that answers has heard lately, itself among them.
+    /// Members of which the server that answers has heard lately, itself among them.
     pub heard: u64,
     /// The others.
     pub away: Vec<String>,

@@ -98,7 +98,7 @@ impl ApiResponse for WhyStream {
     const TYPE: &'static str = "io.myelin.jetstream.api.v1.why_stream_response";
 }
 
-/// So many of something: `1 message`, `2 messages`.
+/// Counts something: `1 message`, `2 messages`.
 fn count(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -4,32 +4,32 @@ use super::{Cause, Holds, count, seconds, span};
 use myelin_stdx::time::Timestamp;
 use serde_json::{Value, json};
 
-/// What holds publishes back, in the order of the checks that a message passes; behind that what
-/// costs messages, and why there are none.
+/// Causes that hold publishes back, in the order of the checks that a message passes; behind that
+/// what costs messages, and why there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields are the numbers of the answer, under the same names")]
 pub enum StreamCause {
     /// Its log could not be written.
     WaitsForDisk { error: String },
-    /// It only copies another stream.
+    /// Copies of another stream alone are taken.
     Mirror { origin: String },
-    /// It takes no more messages ever.
+    /// No messages are taken ever again.
     Sealed,
     /// The streams of the server have all that it allows them.
     ServerFull { used: i64, limit: i64 },
     /// The streams of the account have all that it allows them.
     AccountFull { used: i64, limit: i64 },
-    /// It has as much as it may, and refuses more.
+    /// Limits are reached, and more is refused.
     Full { limit: &'static str, used: u64, most: u64 },
-    /// So many subjects have as many messages as each may, and it refuses more of them.
+    /// Subjects have as many messages as each may, and more of them are refused.
     SubjectsFull { subjects: u64, first: String, most: u64 },
     /// Messages wait for their turn.
     PublishersWait { messages: u64, bytes: u64 },
-    /// It has as much as it may, and each message costs the oldest.
+    /// Limits are reached, and each message costs the oldest.
     DiscardsOldest { limit: &'static str, used: u64, most: u64, first_at: Timestamp },
     /// Messages that no consumer wants stay in a work queue.
     InterestGone { messages: u64, consumers: u64 },
-    /// What it copies has more, or cannot be reached.
+    /// Origins have more, or cannot be reached.
     OriginBehind { origin: String, lag: u64, active: i64, error: Option<String> },
     /// Nobody has published to its subjects yet.
     NothingPublished { subjects: Vec<String> },

@@ -1,10 +1,12 @@
 //! A consumer and its twin, to which the same is done.
 
+use super::clients::Clients;
+use super::heard::{check_why, parse, told};
 use super::operation::{self, Change, Operation, SUBJECTS, TICK};
-use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
+use super::twin::{Ask, Said, State, Stored, Twin, Word};
 use crate::consumer::{
-    AckSubject, ConsumerCore, ConsumerEvent, ConsumerInit, DeliverOutcome, Effects, Env as Around,
-    SlowReceiver, StateHandle, TurnCtx, rules,
+    AckSubject, ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env as Around, SlowReceiver,
+    StateHandle, TurnCtx, rules,
 };
 use myelin_disk::memory::MemoryDisk;
 use myelin_jsapi::api::why::{ConsumerCause, Holds};
@@ -367,7 +369,7 @@ impl Env {
         Err("it delivers for ever".into())
     }
 
-    /// What it says that holds deliveries back, once everything can be read.
+    /// Asks what holds deliveries back, once everything can be read.
     fn why(&mut self) -> Result<Vec<(Holds, ConsumerCause)>, String> {
         self.twin.notice_removed();
         loop {
@@ -670,22 +672,6 @@ impl Env {
     }
 }
 
-/// Something holds all deliveries back exactly where nothing is delivered although there is
-/// something.
-fn check_why(why: &[(Holds, ConsumerCause)], has_something: bool, said: &[Said]) -> Result<(), String> {
-    let delivered = said.iter().filter(|said| matches!(said, Said::Message(..))).count();
-    let holds_all = why.iter().any(|(holds, _)| *holds == Holds::All);
-    let is_first = why.first().is_some_and(|(holds, _)| *holds == Holds::All);
-    if holds_all != (has_something && delivered == 0) || holds_all != is_first {
-        return Err(format!("why: {why:?}, delivered {delivered}, has something: {has_something}"));
-    }
-    let ends = why.iter().filter(|(holds, _)| *holds == Holds::Nothing).count();
-    if (ends > 0) == has_something {
-        return Err(format!("why at the end: {why:?}, has something: {has_something}"));
-    }
-    Ok(())
-}
-
 fn open(config: StreamConfig, seed: u64) -> (Stream, Option<Store>) {
     if config.storage == Storage::Memory {
         return (Stream::in_memory(config, seed, BEGIN), None);
@@ -709,27 +695,4 @@ fn body(ask: &Ask) -> String {
         "{{\"batch\":{batch},\"max_bytes\":{max_bytes},\"expires\":{expires},\"no_wait\":{no_wait},\
          \"idle_heartbeat\":{heartbeat}}}"
     )
-}
-
-/// Which delivery of the message, the message, and the consumer's delivery.
-fn parse(subject: &str) -> Result<(u64, Seq, u64), String> {
-    let tokens: Vec<&str> = subject.split('.').collect();
-    let number = |at: usize| tokens.get(at).and_then(|token| token.parse().ok());
-    match (tokens.len(), number(4), number(5), number(6)) {
-        (9, Some(deliveries), Some(seq), Some(delivery)) => Ok((deliveries, seq, delivery)),
-        _ => Err(format!("not an acknowledgement's subject: {subject}")),
-    }
-}
-
-fn told(event: &ConsumerEvent) -> Said {
-    let answered = |what: &str, answered: &crate::consumer::AckedDelivery| {
-        format!("{what} {} {} {}", answered.delivery.0, answered.seq, answered.deliveries)
-    };
-    Said::Told(match event {
-        ConsumerEvent::MaxDeliveries { seq, deliveries } => format!("max deliveries of {seq}: {deliveries}"),
-        ConsumerEvent::Nak(which) => answered("nak", which),
-        ConsumerEvent::Terminated(which, _) => answered("term", which),
-        ConsumerEvent::Pause => "pause".into(),
-        other => format!("{other:?}"),
-    })
 }

@@ -1,4 +1,4 @@
-//! What is said of refusals, beside what a publish hears.
+//! Refusals that are told to who asks, beside what a publish hears.
 
 use super::{Bench, config};
 use crate::stream::{StorageBudget, StreamFacts, StreamSettings};
