@@ -6,7 +6,7 @@
 //! message ids. `batch` knows the batches of publishers, `members` brings batches and the log
 //! together. `copy` takes what comes from other streams. `upkeep` is all that happens to a stream
 //! besides publishes; `interest_cleanup` removes messages that no consumer needs any more, of which
-//! `interest` tells.
+//! `interest` tells. `why` says what keeps messages from being stored, or costs it some.
 
 mod admit;
 mod admit_batch;
