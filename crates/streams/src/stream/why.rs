@@ -126,7 +126,8 @@ impl StreamFacts<'_> {
             }
         };
         let messages = totals.messages.saturating_sub(wanted);
-        (messages > 0).then(|| StreamCause::InterestGone { messages, consumers: consumers.len() as u64 })
+        let consumers = consumers.len() as u64;
+        (messages > 0).then_some(StreamCause::InterestGone { messages, consumers })
     }
 
     /// Whether nothing was ever stored, though something might have been.
