@@ -22,7 +22,7 @@ impl GroupCause {
         let most = voters / 2 + 1;
         let numbers = json!({ "voters": voters, "heard": heard, "needed": most, "away": away });
         let servers = if away.is_empty() { String::new() } else { format!("; away: {}", away.join(", ")) };
-        let of = format!("{heard} of {} of the stream {} heard", count(*voters, "replica"), were(*heard));
+        let of = format!("{heard} of {} {} heard", count(*voters, "replica"), were(*heard));
         if *heard < most {
             let says = format!("no server leads the stream: {of}, and {most} must be there{servers}");
             let remedy = "start the servers that are away; one that is lost for good: remove it with the nats \

@@ -7,6 +7,8 @@
 mod consumer;
 mod group;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use consumer::ConsumerCause;
 pub use group::GroupCause;

@@ -105,9 +105,9 @@ impl StreamCause {
                 format!("it has {used} of {most} ({limit}) and refuses more (discard: new)")
             }
             Self::SubjectsFull { subjects, first, most } => format!(
-                "{} with {} of {most} ({first}), and it refuses more of them",
-                count(*subjects, "subject"),
-                "max_msgs_per_subject"
+                "{} with {most} messages or more (the first is {first}), as many as each may have: more are \
+                 refused",
+                count(*subjects, "subject")
             ),
             Self::PublishersWait { messages, bytes } => {
                 format!("{} with {bytes} bytes wait to be stored", count(*messages, "message"))
@@ -116,15 +116,15 @@ impl StreamCause {
                 "it has {used} of {most} ({limit}): each message costs the oldest, which is {} old",
                 span(now.saturating_sub(*first_at))
             ),
-            Self::InterestGone { messages, consumers } => format!(
-                "no consumer wants {} of the work queue, which stay for ever ({} there)",
-                count(*messages, "message"),
-                if *consumers == 1 {
-                    "1 consumer is".to_owned()
-                } else {
-                    format!("{consumers} consumers are")
-                }
-            ),
+            Self::InterestGone { messages, consumers } => {
+                let there = if *consumers == 1 { "is" } else { "are" };
+                let what = if *messages == 1 { "that" } else { "those" };
+                format!(
+                    "no consumer wants {} of the work queue: nobody will ever take {what} ({} {there} there)",
+                    count(*messages, "message"),
+                    count(*consumers, "consumer")
+                )
+            }
             Self::OriginBehind { origin, lag, active, error } => {
                 let what = error.as_ref().map_or(String::new(), |error| format!(": {error}"));
                 let when = if *active < 0 {
