@@ -112,9 +112,9 @@ fn span(nanos: i64) -> String {
     go_duration(if nanos < SECOND { nanos - nanos % 1_000_000 } else { nanos - nanos % SECOND })
 }
 
-/// When, and how long until then.
+/// Moment of a text, to the second, and how long until then.
 fn until(at: Timestamp, now: Timestamp) -> String {
-    format!("{} (in {})", rfc3339(at), span(at.saturating_sub(now)))
+    format!("{} (in {})", rfc3339(at - at % 1_000_000_000), span(at.saturating_sub(now)))
 }
 
 /// Seconds since a moment.
