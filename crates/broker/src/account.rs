@@ -387,6 +387,13 @@ impl Account {
         self.announced.place(&self.name)
     }
 
+    /// Subscriptions of this server's clients that match `subject`.
+    pub(crate) fn receivers(&self, subject: &[u8]) -> Matched<Arc<Subscription>> {
+        let mut clients = Matched::new();
+        self.interest.collect(subject, &mut clients);
+        clients
+    }
+
     /// Whether anybody listens to `subject`, which has no wildcards, without wildcards: in this
     /// queue group, or in none. Here, or on another server.
     pub fn has_listener(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {

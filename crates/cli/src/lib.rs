@@ -1,14 +1,16 @@
-//! `myelin`: the command line. One verb per module: `bench`, `server`, `store`, `stream`, and
-//! `messages` for `pub`, `sub` and `request`.
+//! `myelin`: the command line. One verb per module: `bench`, `server`, `store`, `stream`, `why`,
+//! and `messages` for `pub`, `sub` and `request`.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
 mod bench;
 mod messages;
+mod monitoring;
 mod server;
 mod store;
 mod stream;
+mod why;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ Examples:
   myelin sub 'orders.>' &                 show messages as they come
   myelin pub orders.new 'hello'           publish one
   myelin stream ls -s nats://host:4222    streams of a server elsewhere
+  myelin why consumer ORDERS billing      why it gets no messages
   myelin bench --help                     how fast all that is
 
 The server is a program of its own, myelin-server. The flags and contexts that say which server is meant, and who you are,
@@ -48,6 +51,8 @@ enum Verb {
     Request(messages::RequestArguments),
     /// Look at streams, empty them, remove them
     Stream(stream::StreamArguments),
+    /// Ask what holds deliveries, publishes or a connection back
+    Why(why::WhyArguments),
     /// Look whether a server is well
     Server(server::ServerArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
@@ -68,6 +73,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Sub(arguments) => done(messages::subscribe(&arguments)),
         Verb::Request(arguments) => done(messages::request(&arguments)),
         Verb::Stream(arguments) => done(stream::run(&arguments)),
+        Verb::Why(arguments) => done(why::run(&arguments)),
         Verb::Server(arguments) => server::run(&arguments),
         Verb::Store(arguments) => store::run(arguments),
     }

@@ -49,6 +49,11 @@ impl Admin {
         told(what, &answer)
     }
 
+    /// Whether the server is Myelin, which answers more than others.
+    pub fn is_myelin(&self) -> bool {
+        self.connection.info()["go"].as_str().is_some_and(|language| language.starts_with("myelin "))
+    }
+
     /// Fails unless the server speaks this level of the API.
     pub fn require_level(&self, level: u64, why: &str) -> Result<(), BenchError> {
         match self.connection.info()["api_lvl"].as_u64().unwrap_or(0) {

@@ -90,6 +90,13 @@ impl<W: Ord + Clone> Backlog<W> {
         false
     }
 
+    /// The level below which `waiter` is taken, if it waits.
+    #[must_use]
+    pub fn low_for(&self, waiter: &W) -> Option<usize> {
+        let waiting = lock(&self.waiting);
+        waiting.waiters.contains(waiter).then_some(waiting.low)
+    }
+
     /// To be called after the level was lowered: takes those who wait, if it is low now.
     #[must_use = "they are to be woken"]
     #[inline]
@@ -131,6 +138,7 @@ mod tests {
         let backlog = Backlog::new();
         backlog.raise(10);
         assert!(backlog.wait(&1, 5, 0) && backlog.wait(&2, 5, 0) && backlog.wait(&1, 5, 0));
+        assert_eq!((backlog.low_for(&1), backlog.low_for(&3)), (Some(5), None));
         backlog.lower(5);
         assert_eq!(taken(&backlog), []);
         backlog.lower(1);

@@ -58,6 +58,42 @@ impl CongestionCheck<'_> {
     }
 }
 
+/// Receiver that a service waits for, since it was told that too much waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AwaitedReceiver {
+    /// Number of the connection.
+    pub cid: u64,
+    /// Bytes that wait for it.
+    pub pending: usize,
+    /// Bytes from which on services send it nothing.
+    pub bound: usize,
+}
+
+impl Account {
+    /// The receiver of `subject` that `waiter` waits for since [`Shard::is_congested`] has said so.
+    /// For whoever asks why nothing is sent, on any thread.
+    pub fn awaited_receiver(&self, subject: &[u8], waiter: &Arc<dyn Service>) -> Option<AwaitedReceiver> {
+        if self.imports.replies.owns(subject) {
+            let (account, reply) = self.imports.replies.waiting(subject)?;
+            return account.awaited_receiver(&reply, waiter);
+        }
+        let me = Waiter::new(Arc::as_ptr(waiter).addr(), Arc::clone(waiter));
+        let awaited = |conn: &Conn| {
+            let low = conn.outbox.backlog.low_for(&me).filter(|_| conn.close_requested().is_none())?;
+            let pending = conn.pending();
+            (pending >= low).then(|| AwaitedReceiver { cid: conn.cid(), pending, bound: low * 2 })
+        };
+        let receivers = self.receivers(subject);
+        receivers.plain.iter().find_map(|sub| awaited(sub.conn())).or_else(|| {
+            receivers.queues.iter().find_map(|group| {
+                let living = group.members.iter().filter(|sub| sub.conn().close_requested().is_none());
+                let all: Option<Vec<_>> = living.map(|sub| awaited(sub.conn())).collect();
+                all?.into_iter().next()
+            })
+        })
+    }
+}
+
 impl Shard {
     /// Whether a delivery to `subject` would go to a receiver for which
     /// [too much](crate::Settings::max_backlog) is staged or waits already: any of the plain

@@ -52,6 +52,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+pub use congestion::AwaitedReceiver;
 pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
 pub(crate) use mqtt::MqttPublish;

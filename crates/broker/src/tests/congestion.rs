@@ -56,6 +56,15 @@ fn receiver(net: &Net, shard: usize, sub: &str) -> Peer {
     peer
 }
 
+/// Bytes that wait for the receiver of `in.a` for which the waiter waits.
+fn awaited(net: &Net, waiter: &Arc<dyn Service>) -> Option<usize> {
+    let account = net.broker.account("$G").unwrap();
+    account
+        .awaited_receiver(b"in.a", waiter)
+        .inspect(|one| assert_eq!(one.bound, BOUND))
+        .map(|one| one.pending)
+}
+
 #[test]
 fn nobody_and_services_are_never_congested() {
     let net = net();
@@ -124,7 +133,9 @@ fn who_waits_is_woken_when_half_is_written() {
     peer.sink.block_after(0);
     send(&net, 1, BOUND);
     net.flush(1);
+    assert_eq!(awaited(&net, &waiter), None, "it was not told yet");
     assert!(is_congested(&net, 1, &waiter));
+    assert_eq!(awaited(&net, &waiter), Some(BOUND));
     peer.sink.block_after(BOUND / 2);
     assert_eq!(peer.drain(), Drained::Blocked { progress: true });
     net.flush_all();
@@ -134,7 +145,7 @@ fn who_waits_is_woken_when_half_is_written() {
     assert_eq!(peer.drain(), Drained::Blocked { progress: true });
     assert!(net.shards[0].borrow().is_dirty(), "on the shard that has written");
     net.flush_all();
-    assert_eq!(bell.0.load(Relaxed), 1);
+    assert_eq!((bell.0.load(Relaxed), awaited(&net, &waiter)), (1, None));
     peer.sink.unblock();
     peer.drain();
     net.flush_all();
@@ -170,7 +181,7 @@ fn a_queue_group_has_room_while_one_member_has() {
         peer.sink.block_after(0);
         fill(&net, peer);
     }
-    assert!(is_congested(&net, 0, &waiter));
+    assert!(is_congested(&net, 0, &waiter) && awaited(&net, &waiter).is_some());
     peers[1].sink.unblock();
     peers[1].drain();
     net.flush_all();

@@ -14,6 +14,7 @@ mod server;
 mod servers;
 mod shapes;
 mod steps;
+mod why;
 
 use std::process::{Command, Output};
 use std::time::Duration;

@@ -13,7 +13,8 @@ use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::redelivery::{Redelivery, ack_wait};
 use super::state_handle::StateHandle;
-use super::stream_scan::{RETRY, Start, StreamScan, contains, filter_of};
+use super::stream_scan::{RETRY, Start, StreamScan, filter_of};
+use super::unacknowledged::forget_missing;
 use crate::ReplicaRole;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
@@ -75,6 +76,8 @@ pub struct ConsumerCore {
     interior: u64,
     /// A message may go no earlier.
     pub(super) held_until: Option<Timestamp>,
+    /// Whether that is because it could not be read, and not for its pace.
+    pub(super) is_held_by_disk: bool,
     /// Bytes of a message that comes again.
     pub(super) redelivery_buf: Vec<u8>,
     /// Whether the end of the pause is still to be told.
@@ -233,6 +236,7 @@ impl ConsumerCore {
             first: 0,
             interior,
             held_until: None,
+            is_held_by_disk: false,
             redelivery_buf: Vec::new(),
             is_pause_reported: true,
             role: ReplicaRole::Leader,
@@ -286,6 +290,7 @@ impl ConsumerCore {
     /// Waits before it reads on, because another thread could not: it would be as cold as before.
     pub fn hold_reads(&mut self, now: Timestamp) {
         self.held_until = Some(now.saturating_add(RETRY));
+        self.is_held_by_disk = true;
     }
 
     /// The last delivery and message.
@@ -682,18 +687,4 @@ impl ConsumerCore {
         }
         turn.effects.is_over = true;
     }
-}
-
-/// Of what awaits its acknowledgement, forgets what is not in the stream: what was removed shortly
-/// before a crash may not be in the record. Answers whether there was any.
-fn forget_missing(state_handle: &StateHandle, reader: &StreamReader) -> bool {
-    let totals = reader.state().totals;
-    if totals.messages == (totals.last_seq + 1).saturating_sub(totals.first_seq) {
-        return false;
-    }
-    let pending: Vec<Seq> = state_handle.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
-    let missing = pending.into_iter().filter(|seq| !contains(reader, *seq));
-    let deltas: Vec<Delta> = missing.map(|seq| Delta::Forget { seq }).collect();
-    state_handle.apply_all(&deltas);
-    !deltas.is_empty()
 }

@@ -12,7 +12,7 @@ use super::redelivery::{ack_wait, shortest_ack_wait};
 use super::status::StatusMessage;
 use super::stream_scan::give_back;
 use myelin_jsapi::config::Retention;
-use myelin_jsapi::consumer::config::{AckPolicy, PriorityPolicy};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
 use myelin_store::consumer::{DeliverySeq, Delta, Flushed};
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 use myelin_wire::encode;
@@ -159,10 +159,15 @@ impl ConsumerCore {
 
     /// Whether no more may go without an acknowledgement.
     pub(super) fn is_full(&self) -> bool {
+        self.is_full_with(self.deliverer.outstanding)
+    }
+
+    /// Whether it would be if so many were without one.
+    #[inline]
+    pub(super) fn is_full_with(&self, outstanding: u64) -> bool {
         let config = &self.deliverer.config;
         config.ack_policy != AckPolicy::None
-            && u64::try_from(config.max_ack_pending)
-                .is_ok_and(|most| most > 0 && self.deliverer.outstanding >= most)
+            && u64::try_from(config.max_ack_pending).is_ok_and(|most| most > 0 && outstanding >= most)
     }
 
     /// Delivers the next message that nobody has seen. `None`: go on.
@@ -218,6 +223,7 @@ impl ConsumerCore {
             Given::Congested => Some(Stop::Hindered),
             Given::Later(at) => {
                 self.held_until = Some(*at);
+                self.is_held_by_disk = false;
                 Some(Stop::Hindered)
             }
         }
@@ -406,8 +412,7 @@ impl Deliverer {
             add_size(headers, message);
         }
         let payload = if config.headers_only { &b""[..] } else { message.payload };
-        let shown = if is_dressed { headers.len() } else { message.headers.len() };
-        let size = (message.subject.len() + reply.len() + shown + payload.len()) as i64;
+        let size = size_of(config, message, reply, headers);
         let place = (message.seq, message.timestamp);
         if let Err(at) = pacer.check(message.timestamp, size, turn.now) {
             return Given::Later(at);
@@ -477,8 +482,16 @@ impl Deliverer {
     }
 }
 
+/// Bytes that a delivery counts. `headers`: those that it has where its body is not delivered.
+#[inline]
+pub(super) fn size_of(config: &ConsumerConfig, message: &Message<'_>, reply: &[u8], headers: &[u8]) -> i64 {
+    let shown =
+        if config.headers_only { headers.len() } else { message.headers.len() + message.payload.len() };
+    (message.subject.len() + reply.len() + shown) as i64
+}
+
 /// Puts the headers of a message whose body is not delivered into the buffer: with its size.
-fn add_size(headers: &mut Vec<u8>, message: &Message<'_>) {
+pub(super) fn add_size(headers: &mut Vec<u8>, message: &Message<'_>) {
     begin(headers, message.headers);
     headers.extend_from_slice(b"Nats-Msg-Size: ");
     encode::number(headers, message.payload.len());

@@ -18,8 +18,23 @@ pub trait Env {
     /// is woken when that ends.
     fn is_congested(&mut self, subject: &[u8]) -> bool;
 
+    /// The receiver of `subject` for which the consumer waits since
+    /// [`is_congested`](Self::is_congested) has said so, if there is one.
+    fn awaited_receiver(&self, subject: &[u8]) -> Option<SlowReceiver>;
+
     /// A name that nobody has guessed or used.
     fn unique_id(&self) -> String;
+}
+
+/// Receiver that is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowReceiver {
+    /// Number of its connection.
+    pub conn: u64,
+    /// Bytes that wait for it.
+    pub bytes: u64,
+    /// Bytes from which on it gets nothing.
+    pub bound: u64,
 }
 
 /// Effects of a consumer's turn: run after it by whoever embeds the consumer.

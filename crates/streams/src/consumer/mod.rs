@@ -11,7 +11,8 @@
 //!   what an answer means.
 //! - `held_effects`: what waits until it counts as stored.
 //! - `state_handle`: the state that must survive, in the log of the stream's consumers;
-//!   `unacknowledged`: what of it awaits an answer. `info`, `status`, `effects`: what others see.
+//!   `unacknowledged`: what of it awaits an answer. `info`, `status`, `effects`: what others see;
+//!   `why`: what holds deliveries back.
 
 mod ack_subject;
 mod acks;
@@ -33,11 +34,12 @@ mod stream_scan;
 mod tests;
 mod unacknowledged;
 mod waiting;
+mod why;
 
 pub use ack_subject::account_hash;
 pub use ack_subject::{AckSubject, DeliveryTokens};
 pub use core::{ConsumerCore, ConsumerInit, TurnCtx, rules};
 pub use delivery::DeliverOutcome;
-pub use effects::{AckedDelivery, ConsumerEvent, Effects, Env};
+pub use effects::{AckedDelivery, ConsumerEvent, Effects, Env, SlowReceiver};
 pub use state_handle::StateHandle;
 pub use stream_scan::filter_of;

@@ -49,20 +49,27 @@ impl Pacer {
 
     /// Whether the message may go now; else when it may.
     pub(super) fn check(&self, timestamp: Timestamp, size: i64, now: Timestamp) -> Result<(), Timestamp> {
-        if let Some((stored, delivered)) = self.replay.as_ref().and_then(|replay| replay.last) {
-            let at = delivered.saturating_add(timestamp - stored);
-            // Compat: a pause of up to a millisecond is none.
-            if timestamp - stored > 1_000_000 && at > now {
-                return Err(at);
-            }
+        match self.replay_holds(timestamp, now).or_else(|| self.rate_holds(size, now)) {
+            None => Ok(()),
+            Some(at) => Err(at),
         }
-        if let Some(rate) = &self.rate {
-            let at = rate.paid_after(size, now) - rate.burst;
-            if at > i128::from(now) {
-                return Err(Timestamp::try_from(at).unwrap_or(Timestamp::MAX));
-            }
-        }
-        Ok(())
+    }
+
+    /// Until when the message is to wait for the pause behind the one before it.
+    #[inline]
+    pub(super) fn replay_holds(&self, timestamp: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let (stored, delivered) = self.replay.as_ref().and_then(|replay| replay.last)?;
+        let at = delivered.saturating_add(timestamp - stored);
+        // Compat: a pause of up to a millisecond is none.
+        (timestamp - stored > 1_000_000 && at > now).then_some(at)
+    }
+
+    /// Until when so many bytes are to wait for the limit of bytes per second.
+    #[inline]
+    fn rate_holds(&self, size: i64, now: Timestamp) -> Option<Timestamp> {
+        let rate = self.rate.as_ref()?;
+        let at = rate.paid_after(size, now) - rate.burst;
+        (at > i128::from(now)).then(|| Timestamp::try_from(at).unwrap_or(Timestamp::MAX))
     }
 
     /// The message went: it counts.

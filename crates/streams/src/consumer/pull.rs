@@ -4,7 +4,7 @@
 //! the reference's.
 
 use super::core::TurnCtx;
-use super::effects::ConsumerEvent;
+use super::effects::{ConsumerEvent, SlowReceiver};
 use super::pin::Pin;
 use super::status::StatusMessage;
 use super::waiting::{WaitQueue, WaitingRequest};
@@ -26,6 +26,45 @@ pub(super) struct Pull {
     last_sweep: Timestamp,
     /// Counts turns, so that listeners are looked for once in each.
     turn: u64,
+    /// The last request that was ended by the first message for it.
+    pub(super) too_small: Option<TooSmall>,
+}
+
+/// A request that was ended because the next message was too large for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TooSmall {
+    pub(super) at: Timestamp,
+    /// Bytes that it allowed.
+    pub(super) bytes: i64,
+}
+
+/// How a request stands to the client that its group is pinned to.
+enum PinMatch {
+    /// None is, and this one may become it.
+    Free,
+    /// Of that client.
+    Same,
+    /// Of somebody else, who waits.
+    Other,
+    /// Of a client that is not pinned any more, by its id.
+    Wrong,
+}
+
+/// Outlook of a message: what those who wait would do with it.
+#[derive(Default)]
+pub(super) struct Outlook {
+    /// Whether somebody waits, and listens.
+    pub(super) is_awaited: bool,
+    /// Whether somebody would get it.
+    pub(super) is_taken: bool,
+    /// Somebody who has not taken what was sent before.
+    pub(super) behind: Option<SlowReceiver>,
+    /// Whether somebody waits for the end of a pin.
+    pub(super) is_pinned: bool,
+    /// `min_pending` and `min_ack_pending` of the one that wants the least.
+    pub(super) too_few: Option<(i64, i64)>,
+    /// Bytes that the largest request allows that is too small for it.
+    pub(super) largest: Option<i64>,
 }
 
 /// Supply of the consumer, for those who ask.
@@ -211,11 +250,11 @@ impl Pull {
             let mut passes_over = false;
             let mut is_new_pin = false;
             if config.priority_policy == PriorityPolicy::PinnedClient {
-                match &self.pin {
-                    None if request.ask.id.is_empty() => is_new_pin = true,
-                    Some(pin) if pin.id == request.ask.id => {}
-                    Some(_) if request.ask.id.is_empty() => passes_over = true,
-                    _ => {
+                match pin_match(self.pin.as_ref(), &request.ask.id) {
+                    PinMatch::Free => is_new_pin = true,
+                    PinMatch::Same => {}
+                    PinMatch::Other => passes_over = true,
+                    PinMatch::Wrong => {
                         let status =
                             StatusMessage::Left(423, "Nats-Wrong-Pin-Id", request.left, request.bytes);
                         turn.effects.push_status(&request.reply, &status);
@@ -227,10 +266,7 @@ impl Pull {
             passes_over |=
                 config.priority_policy == PriorityPolicy::Overflow && !is_overflown(request, supply);
             if !passes_over && request.bytes > 0 && size > request.bytes {
-                let status =
-                    StatusMessage::Left(409, "Message Size Exceeds MaxBytes", request.left, request.bytes);
-                turn.effects.push_status(&request.reply, &status);
-                self.queue.pop();
+                self.end_too_small(turn);
                 continue;
             }
             if !passes_over && request.seen_in != self.turn {
@@ -260,6 +296,54 @@ impl Pull {
             return Taker::Front;
         }
         if is_congested { Taker::Congested } else { Taker::Nobody }
+    }
+
+    /// Ends the request at the front, for which the next message is too large.
+    #[cold]
+    fn end_too_small(&mut self, turn: &mut TurnCtx<'_>) {
+        let Some(request) = self.queue.pop() else { return };
+        let status = StatusMessage::Left(409, "Message Size Exceeds MaxBytes", request.left, request.bytes);
+        turn.effects.push_status(&request.reply, &status);
+        // One that got messages before has as many bytes as it asked for.
+        if request.delivered == 0 {
+            self.too_small = Some(TooSmall { at: turn.now, bytes: request.bytes });
+        }
+    }
+
+    /// Looks who would get a message of `size` bytes by the rules of [`choose`](Self::choose), and
+    /// changes nothing.
+    pub(super) fn look(
+        &self,
+        config: &ConsumerConfig,
+        size: i64,
+        supply: Supply,
+        turn: &TurnCtx<'_>,
+    ) -> Outlook {
+        let mut outlook = Outlook::default();
+        for request in self.queue.iter() {
+            let pin = match config.priority_policy {
+                PriorityPolicy::PinnedClient => pin_match(self.pin.as_ref(), &request.ask.id),
+                _ => PinMatch::Same,
+            };
+            let has_ended = request.has_expired(turn.now) || matches!(pin, PinMatch::Wrong);
+            if has_ended || !turn.env.has_interest(&request.reply) {
+                continue;
+            }
+            outlook.is_awaited = true;
+            if matches!(pin, PinMatch::Other) {
+                outlook.is_pinned = true;
+            } else if config.priority_policy == PriorityPolicy::Overflow && !is_overflown(request, supply) {
+                let wanted = (request.ask.min_pending, request.ask.min_ack_pending);
+                outlook.too_few = Some(outlook.too_few.map_or(wanted, |least| least.min(wanted)));
+            } else if request.bytes > 0 && size > request.bytes {
+                outlook.largest = outlook.largest.max(Some(request.bytes));
+            } else if let Some(behind) = turn.env.awaited_receiver(&request.reply) {
+                outlook.behind = Some(behind);
+            } else {
+                outlook.is_taken = true;
+            }
+        }
+        outlook
     }
 
     /// Where the chosen message goes.
@@ -338,6 +422,16 @@ fn forget(request: &WaitingRequest, turn: &mut TurnCtx<'_>) {
     if request.reply.starts_with(b"_R_.") {
         let status = StatusMessage::Left(408, "Interest Expired", request.left, request.bytes);
         turn.effects.push_status(&request.reply, &status);
+    }
+}
+
+#[inline]
+fn pin_match(pin: Option<&Pin>, id: &str) -> PinMatch {
+    match pin {
+        None if id.is_empty() => PinMatch::Free,
+        Some(pin) if pin.id == id => PinMatch::Same,
+        Some(_) if id.is_empty() => PinMatch::Other,
+        _ => PinMatch::Wrong,
     }
 }
 

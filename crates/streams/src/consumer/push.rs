@@ -61,6 +61,11 @@ impl Push {
         self.flow.as_ref().is_some_and(|flow| flow.sent > flow.window)
     }
 
+    /// Bytes on their way without an answer, and how many may be, where there is flow control.
+    pub(super) fn on_the_way(&self) -> Option<(i64, i64)> {
+        self.flow.as_ref().map(|flow| (flow.sent, flow.window))
+    }
+
     /// Where an answer is awaited.
     pub(super) fn awaited(&self) -> Option<&[u8]> {
         self.flow.as_ref().and_then(|flow| flow.asked.as_ref()).map(|(subject, _)| subject.as_slice())

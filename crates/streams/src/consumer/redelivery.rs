@@ -171,6 +171,35 @@ impl Redelivery {
         *self = Self::default();
     }
 
+    /// When a message that awaits its acknowledgement comes again.
+    fn due(&self, pending: &Pending, redelivered: u64, config: &ConsumerConfig) -> Timestamp {
+        let delay = self.send_delays.as_ref().map_or(0, |delays| delays.of(pending.timestamp));
+        pending.timestamp.saturating_add(delay).saturating_add(ack_wait(config, redelivered))
+    }
+
+    /// Messages that wait to be delivered again, in order.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Seq> {
+        self.queue.iter().filter(|(seq, place)| self.queued.get(seq) == Some(place)).map(|(seq, _)| *seq)
+    }
+
+    /// When the first message comes again that awaits its acknowledgement; `None`: none does by
+    /// itself. Looks at `most` of them: where there are more, it may be too early.
+    pub(super) fn first_due(
+        &self,
+        state: &ConsumerState,
+        config: &ConsumerConfig,
+        most: usize,
+    ) -> Option<Timestamp> {
+        if state.pending().len() > most {
+            return self.next_scan;
+        }
+        let others = state.pending().iter().filter(|(seq, _)| !self.queued.contains_key(seq));
+        let due = others.map(|(seq, pending)| {
+            self.due(&pending, state.redelivered().get(&seq).copied().unwrap_or(0), config)
+        });
+        due.min().filter(|due| *due < Timestamp::MAX)
+    }
+
     /// Looks through a slice of what awaits its acknowledgement for what has waited too long.
     pub(super) fn scan_due(
         &mut self,
@@ -192,8 +221,7 @@ impl Redelivery {
                 continue;
             }
             let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            let delay = self.send_delays.as_ref().map_or(0, |delays| delays.of(pending.timestamp));
-            let due = pending.timestamp.saturating_add(delay).saturating_add(ack_wait(config, redelivered));
+            let due = self.due(&pending, redelivered, config);
             if due > now {
                 next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
             } else if most.is_some_and(|most| redelivered.max(1) >= most) {

@@ -209,6 +209,32 @@ impl StreamScan {
         Ok(found.map(|message| (message, left)))
     }
 
+    /// Shows the next message to `show` if it can be read without waiting, and stays where it is;
+    /// `None` at the end of what is released. An error says of which message.
+    pub(super) fn peek<R>(
+        &self,
+        show: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, (Seq, ReadError)> {
+        let mut buffer = Vec::new();
+        for &seq in &self.lasts {
+            match self.reader.get(seq, Wait::Forbidden, &mut buffer) {
+                Ok(Some(message)) => return Ok(Some(show(&message))),
+                Ok(None) | Err(ReadError::Damaged(_)) => {}
+                Err(error) => return Err((seq, error)),
+            }
+        }
+        let mut cursor = self.reader.cursor(self.filter.clone(), self.cursor.position());
+        loop {
+            match cursor.next(Wait::Forbidden) {
+                Ok(found) => return Ok(found.map(|message| show(&message))),
+                // A slice of a long search.
+                Err(ReadError::More) => {}
+                Err(ReadError::Damaged(_)) => cursor.skip(cursor.position()),
+                Err(error) => return Err((cursor.position(), error)),
+            }
+        }
+    }
+
     /// Nobody reads for now: the stream's files are let go of, and most of the memory.
     pub(super) fn pause(&mut self) {
         self.cursor.pause();

@@ -1,8 +1,10 @@
 //! Consumers without a server: their random lives beside a twin's, and their rooms one by one.
 
+mod clients;
 mod env;
 mod flow;
 mod group;
+mod heard;
 mod left;
 mod model;
 mod operation;
@@ -13,3 +15,4 @@ mod spoken;
 mod turns;
 mod twin;
 mod waiting;
+mod why;

@@ -2,8 +2,10 @@
 
 use super::core::Deliverer;
 use super::effects::AckedDelivery;
-use myelin_store::Seq;
-use myelin_store::consumer::{self, ConsumerState};
+use super::state_handle::StateHandle;
+use super::stream_scan::contains;
+use myelin_store::consumer::{self, ConsumerState, Delta};
+use myelin_store::{Seq, StreamReader};
 
 impl Deliverer {
     pub(super) fn count_outstanding(&mut self) {
@@ -50,4 +52,18 @@ fn lost(state: &ConsumerState, seq: Seq, pending: &consumer::Pending) -> AckedDe
     // Compat: one that came again once counts like one that came for the first time.
     let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
     AckedDelivery { delivery: pending.delivery, seq, deliveries }
+}
+
+/// Of what awaits its acknowledgement, forgets what is not in the stream: what was removed shortly
+/// before a crash may not be in the record. Answers whether there was any.
+pub(super) fn forget_missing(state_handle: &StateHandle, reader: &StreamReader) -> bool {
+    let totals = reader.state().totals;
+    if totals.messages == (totals.last_seq + 1).saturating_sub(totals.first_seq) {
+        return false;
+    }
+    let pending: Vec<Seq> = state_handle.read(|state| state.pending().iter().map(|(seq, _)| seq).collect());
+    let missing = pending.into_iter().filter(|seq| !contains(reader, *seq));
+    let deltas: Vec<Delta> = missing.map(|seq| Delta::Forget { seq }).collect();
+    state_handle.apply_all(&deltas);
+    !deltas.is_empty()
 }

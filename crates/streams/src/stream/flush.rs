@@ -14,6 +14,7 @@ use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
 use super::next_times::RETRY;
 use super::rules::Rollup;
+use super::settings::StorageBudget;
 use myelin_jsapi::ApiError;
 
 /// Messages that the rollup of a subject removes within the turn; the rest goes in slices.
@@ -200,7 +201,10 @@ impl StreamCore {
                 Some((outcome, time)) => {
                     outcome.map(|seq| (seq, time)).map_err(ApiError::stream_store_failed)
                 }
-                None => Err(fault_of(failure.expect("the store answers for each message"))),
+                None => {
+                    let failure = failure.expect("the store answers for each message");
+                    Err(fault_of(failure, (&self.settings.server, ingest.now)))
+                }
             };
             entry.verdict = match outcome {
                 Ok((seq, time)) => {
@@ -411,10 +415,14 @@ fn note_in_batch(fast: &mut FastBatches, place: FastPlace, verdict: &MsgVerdict,
     }
 }
 
-/// Error for publishers when nothing of a run was stored.
-fn fault_of(error: &StoreError) -> ApiError {
+/// Error for publishers when nothing of a run was stored. A disk without room is noted.
+#[cold]
+fn fault_of(error: &StoreError, (server, now): (&StorageBudget, Timestamp)) -> ApiError {
     match error {
-        StoreError::Full => ApiError::INSUFFICIENT_RESOURCES,
+        StoreError::Full => {
+            server.note_full(now);
+            ApiError::INSUFFICIENT_RESOURCES
+        }
         other => ApiError::stream_store_failed(other),
     }
 }

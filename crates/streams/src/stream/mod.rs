@@ -6,7 +6,7 @@
 //! message ids. `batch` knows the batches of publishers, `members` brings batches and the log
 //! together. `copy` takes what comes from other streams. `upkeep` is all that happens to a stream
 //! besides publishes; `interest_cleanup` removes messages that no consumer needs any more, of which
-//! `interest` tells.
+//! `interest` tells. `why` says what keeps messages from being stored, or costs it some.
 
 mod admit;
 mod admit_batch;
@@ -45,6 +45,7 @@ pub(crate) mod tests;
 mod traces;
 mod ttl;
 mod upkeep;
+mod why;
 
 pub use copy::{SourcedMsgs, SourcedResult};
 pub use core::StreamCore;
@@ -58,3 +59,4 @@ pub use settings::{StorageBudget, StreamSettings};
 pub use storage_config::storage_config;
 pub use traces::MessageTraces;
 pub(crate) use ttl::{SECOND, Ttl, parse as parse_ttl};
+pub use why::StreamFacts;

@@ -4,7 +4,7 @@ use super::batch::InFlight;
 use super::interest::{Interest, NoConsumers};
 use super::schedules::{NoScheduleIndex, ScheduleIndex};
 use crate::ReplicaRole;
-use myelin_store::Seq;
+use myelin_store::{Seq, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -69,6 +69,8 @@ pub struct StorageBudget {
     used: AtomicI64,
     /// Negative: none.
     limit: AtomicI64,
+    /// When the disk had no room for what should have been stored, last; 0: it always had.
+    full_at: AtomicI64,
 }
 
 impl Default for StorageBudget {
@@ -81,12 +83,18 @@ impl StorageBudget {
     /// Nothing is used yet. A negative limit is none.
     #[must_use]
     pub const fn new(limit: i64) -> Self {
-        Self { used: AtomicI64::new(0), limit: AtomicI64::new(limit) }
+        Self { used: AtomicI64::new(0), limit: AtomicI64::new(limit), full_at: AtomicI64::new(0) }
     }
 
     /// Another limit; what is stored beyond it stays.
     pub fn set_limit(&self, limit: i64) {
         self.limit.store(limit, Relaxed);
+    }
+
+    /// The limit; negative for none.
+    #[must_use]
+    pub fn limit(&self) -> i64 {
+        self.limit.load(Relaxed)
     }
 
     /// The bytes that streams store.
@@ -100,6 +108,17 @@ impl StorageBudget {
     pub fn admits(&self, bytes: i64) -> bool {
         let limit = self.limit.load(Relaxed);
         limit < 0 || self.used().saturating_add(bytes) <= limit
+    }
+
+    /// Notes that the disk has no room.
+    #[cold]
+    pub(super) fn note_full(&self, now: Timestamp) {
+        self.full_at.store(now, Relaxed);
+    }
+
+    /// When the disk had no room, last.
+    pub(super) fn full_at(&self) -> Option<Timestamp> {
+        Some(self.full_at.load(Relaxed)).filter(|at| *at != 0)
     }
 
     /// Counts a stream's growth, or what it lost.

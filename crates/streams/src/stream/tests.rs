@@ -15,6 +15,7 @@ mod runs;
 mod schedule_index;
 mod schedules;
 mod upkeep;
+mod why;
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ use table::StreamTable;
 /// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct
 /// gets and pull requests have subjects of their own, stream by stream and consumer by consumer,
 /// and nobody answers where there is no such thing.
-const API_SUBJECTS: [&str; 16] = [
+const API_SUBJECTS: [&str; 17] = [
     "*",
     "STREAM.>",
     "CONSUMER.CREATE.>",
@@ -48,12 +48,23 @@ const API_SUBJECTS: [&str; 16] = [
     "META.>",
     "SERVER.>",
     "ACCOUNT.>",
+    "MYELIN.WHY.>",
 ];
 
 /// Subjects behind the prefix of a domain's API that leaf nodes and hubs are told of, whatever is
 /// served there. Compat: they are mappings of the account there.
-const DOMAIN_SUBJECTS: [&str; 9] =
-    ["INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>", BUCKETS[0], BUCKETS[1]];
+const DOMAIN_SUBJECTS: [&str; 10] = [
+    "INFO",
+    "STREAM.>",
+    "CONSUMER.>",
+    "DIRECT.>",
+    "META.>",
+    "SERVER.>",
+    "ACCOUNT.>",
+    "MYELIN.>",
+    BUCKETS[0],
+    BUCKETS[1],
+];
 
 /// Streams of one account, with what it may use of JetStream.
 pub struct AccountStreams {

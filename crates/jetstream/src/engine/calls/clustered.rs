@@ -98,6 +98,9 @@ impl Call {
             Route::Silent => return Handled::Done(None),
             // Compat: how it stands each of its servers says that is there.
             Route::Unavailable if matches!(tokens, ["STREAM", "INFO", _]) && self.has_stream(tokens[2]) => {}
+            // That nobody leads is the answer.
+            Route::Unavailable if matches!(tokens, ["MYELIN", "WHY", _, name, ..] if self.has_stream(name)) =>
+                {}
             Route::Unavailable => return Handled::Done(Some(unavailable(tokens))),
             Route::Offline => return Handled::Done(Some(offline(tokens))),
             Route::Here => {}
@@ -146,7 +149,8 @@ impl Call {
             | ["STREAM", _, name]
             | ["CONSUMER", "DURABLE", "CREATE", name, ..]
             | ["CONSUMER", "LEADER" | "PEER", _, name, ..]
-            | ["CONSUMER", _, name, ..] => {
+            | ["CONSUMER", _, name, ..]
+            | ["MYELIN", "WHY", _, name, ..] => {
                 Some((meta.route_to_stream(&self.account, name), self.has_stream(name)))
             }
             _ => None,

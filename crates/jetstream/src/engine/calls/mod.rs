@@ -21,6 +21,7 @@ mod pending;
 mod purge;
 mod streams;
 mod unanswerable;
+mod why;
 
 use super::host::Task;
 use super::{AccountStreams, ApiRequest, JetStream};
@@ -183,6 +184,7 @@ impl Call {
             ["STREAM", "PEER", "REMOVE", _] => self.needs_cluster::<RemovePeer>(),
             ["STREAM", "PEER", "EVACUATE", _] => self.needs_cluster::<EvacuatePeer>(),
             ["STREAM", "CANCEL_MOVE", _] => self.needs_cluster::<CancelMove>(),
+            ["MYELIN", "WHY", ref rest @ ..] => return self.dispatch_of_why(rest).await,
             ["CONSUMER", ref rest @ ..] => return self.dispatch_of_consumers(rest).await,
             _ => return None,
         })

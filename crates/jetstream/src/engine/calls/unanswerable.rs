@@ -9,6 +9,7 @@ use myelin_jsapi::api::response::{
     AccountInfo, ApiResponse, MessageDelete, MessageGet, StreamCreate, StreamDelete, StreamInfo, StreamList,
     StreamNames, StreamPurge, StreamRestore, StreamSnapshot, StreamUpdate, refused,
 };
+use myelin_jsapi::api::why::{WhyConsumer, WhyStream};
 use serde::Serialize;
 
 /// Answers that say nothing but why not, each of its own type.
@@ -65,6 +66,8 @@ pub(super) fn refusal(tokens: &[&str], error: &ApiError) -> Vec<u8> {
         ["CONSUMER", "RESET", ..] => refused::<ConsumerReset>(error),
         ["CONSUMER", "LEADER", ..] => refused::<ConsumerStays>(error),
         ["CONSUMER", "PEER", ..] => refused::<PeerOfConsumerStays>(error),
+        ["MYELIN", "WHY", "CONSUMER", ..] => refused::<WhyConsumer>(error),
+        ["MYELIN", "WHY", "STREAM", ..] => refused::<WhyStream>(error),
         _ => refused::<Unanswered>(error),
     }
 }

@@ -6,6 +6,7 @@
 
 use super::holding::{Proposing, RETRY, hold_confirmations, hold_for_commit};
 use super::lifecycle::Lifecycle;
+use super::shard_env::ShardEnv;
 use super::wakeups::FilterEntry;
 use super::{ConsumerTurn, StreamConsumers};
 use crate::engine::host::{Host, Timer};
@@ -18,7 +19,7 @@ use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_stdx::turn::Submitted;
 use myelin_store::{Filter, Timestamp};
-use myelin_streams::consumer::{AckSubject, ConsumerCore, DeliverOutcome, Effects, Env, TurnCtx};
+use myelin_streams::consumer::{AckSubject, ConsumerCore, DeliverOutcome, Effects, TurnCtx};
 use myelin_wire::message_buf::MessageBuf;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -108,36 +109,6 @@ struct DeliveryResult {
     due: Option<Timestamp>,
     is_over: bool,
     worked: usize,
-}
-
-/// Answers to the questions of a turn.
-struct ShardEnv<'a> {
-    account: &'a Arc<Account>,
-    host: &'a dyn Host,
-    shard: Option<&'a mut ServiceShard>,
-    me: Option<Arc<dyn Service>>,
-}
-
-impl Env for ShardEnv<'_> {
-    fn has_interest(&self, subject: &[u8]) -> bool {
-        self.account.has_interest(subject)
-    }
-
-    fn listens(&self, subject: &[u8], group: Option<&[u8]>) -> bool {
-        self.account.has_listener(subject, group)
-    }
-
-    fn is_congested(&mut self, subject: &[u8]) -> bool {
-        match (&mut self.shard, &self.me) {
-            (Some(shard), Some(me)) => shard.is_congested(self.account, subject, me),
-            // Only shards deliver.
-            _ => true,
-        }
-    }
-
-    fn unique_id(&self) -> String {
-        self.host.unique_id()
-    }
 }
 
 impl LiveConsumer {

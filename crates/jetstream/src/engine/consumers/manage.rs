@@ -12,6 +12,7 @@ use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::Action;
 use myelin_jsapi::api::consumer::ConsumerInfo;
+use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_jsapi::config::{ConsumerLimits, Retention, StreamConfig};
 use myelin_jsapi::consumer::config::stored::Stored;
 use myelin_jsapi::consumer::config::{ConsumerConfig, OtherConsumers};
@@ -36,6 +37,11 @@ pub(in crate::engine) struct CreateContext<'a> {
 }
 
 impl StreamConsumers {
+    /// The configurations of all consumers.
+    pub(in crate::engine) fn configs(&self) -> Vec<Arc<ConsumerConfig>> {
+        read_lock(&self.configs).values().cloned().collect()
+    }
+
     /// The configuration of a consumer.
     pub fn config(&self, name: &str) -> Option<Arc<ConsumerConfig>> {
         read_lock(&self.configs).get(name).cloned()
@@ -597,6 +603,11 @@ impl StreamConsumers {
     pub(in crate::engine) fn ask_info(&self, live: &LiveConsumer) -> Promised<ConsumerInfo> {
         let stream = self.stream.to_string();
         live.query_soon(move |core, turn| core.info(&stream, turn))
+    }
+
+    /// Asks what holds its deliveries back: told as soon as whoever has its turn says so.
+    pub(in crate::engine) fn ask_why(&self, live: &LiveConsumer) -> Promised<Vec<(Holds, ConsumerCause)>> {
+        live.query_soon(|core, turn| core.why(turn))
     }
 
     /// Begins a consumer anew. Answers the message that it goes on with, and how it stands before

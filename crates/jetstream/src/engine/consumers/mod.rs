@@ -49,6 +49,7 @@ mod manage;
 mod own_stream;
 mod reserved_names;
 mod schedule_index;
+mod shard_env;
 mod wakeups;
 
 use super::host::Host;

@@ -58,6 +58,14 @@ impl Ingress {
         self.messages.load(Relaxed)
     }
 
+    /// Messages that wait and their bytes, where they are half of what may wait, or publishers
+    /// should pause.
+    pub(super) fn crowd(&self) -> Option<(u64, u64)> {
+        let (messages, bytes) = (self.messages.load(Relaxed), self.bytes.load(Relaxed));
+        let is_half = messages >= self.limit.messages.div_ceil(2) || bytes >= self.limit.bytes.div_ceil(2);
+        (is_half || self.is_behind()).then_some((messages as u64, bytes as u64))
+    }
+
     /// Whether a message of `bytes` may still wait, where the stream has `unsent` bytes to say that
     /// nobody has taken.
     pub(super) fn has_room(&self, bytes: usize, unsent: usize) -> bool {

@@ -294,6 +294,11 @@ impl LiveStream {
         self.health.failure()
     }
 
+    /// Messages and bytes that wait for the holder of the turn, where they are many.
+    pub(super) fn crowd(&self) -> Option<(u64, u64)> {
+        self.ingress.crowd()
+    }
+
     /// Messages that wait for the holder of the turn, for monitoring.
     pub fn waiting(&self) -> usize {
         self.ingress.messages()

@@ -40,3 +40,33 @@ async fn a_server_is_not_stopped_while_another_one_is_away() {
     trio.start_node(2);
     trio.until_safe().await;
 }
+
+/// A consumer of a stream that nobody leads is told so, by the replica that is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_why_says_so() {
+    let mut trio = Trio::start();
+    let client = trio.client(0).await;
+    create(&client, &stream("S", 3)).await;
+    store_all(&client, "S", 0..3).await;
+    consume(&client, "S", "c").await;
+    // Whoever is asked, its leader answers.
+    for other in trio.clients().await {
+        let said = api(&other, "MYELIN.WHY.CONSUMER.S.c", &Value::Null).await;
+        assert_eq!(said["causes"][0]["cause"], "no_pull_waits", "{said}");
+        let said = api(&other, "MYELIN.WHY.STREAM.S", &Value::Null).await;
+        assert_eq!(said["server"].as_str(), Some(&*leader(&client, "S").await), "{said}");
+    }
+    trio.end(1, Signal::KILL);
+    trio.end(2, Signal::KILL);
+    for what in ["CONSUMER.S.c", "STREAM.S"] {
+        let said = until("the replica that is left says why", async || {
+            let answer = request(&client, &format!("$JS.API.MYELIN.WHY.{what}"), "").await?;
+            let said: Value = serde_json::from_slice(&answer.payload).ok()?;
+            (said["causes"][0]["cause"] == "no_quorum").then_some(said)
+        })
+        .await;
+        let cause = &said["causes"][0];
+        assert_eq!((&cause["holds"], &cause["numbers"]["heard"]), (&json!("all"), &json!(1)), "{said}");
+        assert_eq!(cause["numbers"]["away"], json!(["N1", "N2"]), "{said}");
+    }
+}

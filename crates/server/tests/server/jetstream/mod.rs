@@ -25,6 +25,7 @@ mod reload;
 mod restart;
 mod schedules;
 mod waiting;
+mod why;
 
 use crate::process::{Server, Setup};
 use crate::raw::{Message, Raw};

@@ -1,12 +1,15 @@
 //! A consumer and its twin, to which the same is done.
 
+use super::clients::Clients;
+use super::heard::{check_why, parse, told};
 use super::operation::{self, Change, Operation, SUBJECTS, TICK};
-use super::twin::{Ask, Clients, Said, State, Stored, Twin, Word};
+use super::twin::{Ask, Said, State, Stored, Twin, Word};
 use crate::consumer::{
-    AckSubject, ConsumerCore, ConsumerEvent, ConsumerInit, DeliverOutcome, Effects, Env as Around,
+    AckSubject, ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env as Around, SlowReceiver,
     StateHandle, TurnCtx, rules,
 };
 use myelin_disk::memory::MemoryDisk;
+use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::stored::Stored as StoredConfig;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
@@ -68,6 +71,10 @@ impl Around for Eyes<'_> {
 
     fn is_congested(&mut self, subject: &[u8]) -> bool {
         self.0.is_behind(&text(subject))
+    }
+
+    fn awaited_receiver(&self, subject: &[u8]) -> Option<SlowReceiver> {
+        self.0.is_behind(&text(subject)).then_some(SlowReceiver { conn: 1, bytes: 2, bound: 2 })
     }
 
     fn unique_id(&self) -> String {
@@ -336,6 +343,8 @@ impl Env {
 
     fn deliver(&mut self) -> Result<(), String> {
         self.twin.now = self.now;
+        let why = self.why()?;
+        let has_something = self.twin.has_something();
         self.awaited = self.twin.state.pending.len();
         self.twin.deliver();
         let mut said = Vec::new();
@@ -351,12 +360,29 @@ impl Env {
                 DeliverOutcome::More => {}
                 DeliverOutcome::Cold(from) => self.warm(from),
                 DeliverOutcome::Rests | DeliverOutcome::AtEnd | DeliverOutcome::TooFew(_) => {
+                    check_why(&why, has_something, &said)?;
                     self.twin_said(said)?;
                     return self.let_go(&settled);
                 }
             }
         }
         Err("it delivers for ever".into())
+    }
+
+    /// Asks what holds deliveries back, once everything can be read.
+    fn why(&mut self) -> Result<Vec<(Holds, ConsumerCause)>, String> {
+        self.twin.notice_removed();
+        loop {
+            let why = self.turn(ConsumerCore::why)?;
+            let unread = why.iter().find_map(|(_, cause)| match cause {
+                ConsumerCause::WaitsForDisk { seq, .. } => Some(*seq),
+                _ => None,
+            });
+            match unread {
+                Some(seq) => self.warm(seq),
+                None => return Ok(why),
+            }
+        }
     }
 
     fn warm(&mut self, from: Seq) {
@@ -669,27 +695,4 @@ fn body(ask: &Ask) -> String {
         "{{\"batch\":{batch},\"max_bytes\":{max_bytes},\"expires\":{expires},\"no_wait\":{no_wait},\
          \"idle_heartbeat\":{heartbeat}}}"
     )
-}
-
-/// Which delivery of the message, the message, and the consumer's delivery.
-fn parse(subject: &str) -> Result<(u64, Seq, u64), String> {
-    let tokens: Vec<&str> = subject.split('.').collect();
-    let number = |at: usize| tokens.get(at).and_then(|token| token.parse().ok());
-    match (tokens.len(), number(4), number(5), number(6)) {
-        (9, Some(deliveries), Some(seq), Some(delivery)) => Ok((deliveries, seq, delivery)),
-        _ => Err(format!("not an acknowledgement's subject: {subject}")),
-    }
-}
-
-fn told(event: &ConsumerEvent) -> Said {
-    let answered = |what: &str, answered: &crate::consumer::AckedDelivery| {
-        format!("{what} {} {} {}", answered.delivery.0, answered.seq, answered.deliveries)
-    };
-    Said::Told(match event {
-        ConsumerEvent::MaxDeliveries { seq, deliveries } => format!("max deliveries of {seq}: {deliveries}"),
-        ConsumerEvent::Nak(which) => answered("nak", which),
-        ConsumerEvent::Terminated(which, _) => answered("term", which),
-        ConsumerEvent::Pause => "pause".into(),
-        other => format!("{other:?}"),
-    })
 }

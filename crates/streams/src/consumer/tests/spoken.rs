@@ -1,6 +1,6 @@
 //! Listeners and the statuses that they are sent, for tests of single rooms.
 
-use crate::consumer::{Effects, Env};
+use crate::consumer::{Effects, Env, SlowReceiver};
 
 /// Everybody listens, nobody is behind, and ids are counted.
 #[derive(Default)]
@@ -17,6 +17,10 @@ impl Env for Listeners {
 
     fn is_congested(&mut self, _: &[u8]) -> bool {
         false
+    }
+
+    fn awaited_receiver(&self, _: &[u8]) -> Option<SlowReceiver> {
+        None
     }
 
     fn unique_id(&self) -> String {

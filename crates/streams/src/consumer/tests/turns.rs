@@ -7,30 +7,35 @@ use myelin_store::{Admission, NewMessage, Seq, Stream, StreamConfig};
 
 use super::spoken::lines;
 use crate::consumer::{
-    ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env, StateHandle, TurnCtx, rules,
+    ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env, SlowReceiver, StateHandle, TurnCtx, rules,
 };
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 
 pub(super) const SECOND: i64 = 1_000_000_000;
 
-/// Everybody listens, and is behind or not.
+/// Everybody listens or nobody, and is behind or not.
 #[derive(Default)]
-struct Clients {
-    are_behind: bool,
+pub(super) struct Clients {
+    pub(super) are_behind: bool,
+    pub(super) are_away: bool,
 }
 
 impl Env for Clients {
     fn has_interest(&self, _: &[u8]) -> bool {
-        true
+        !self.are_away
     }
 
     fn listens(&self, _: &[u8], _: Option<&[u8]>) -> bool {
-        true
+        !self.are_away
     }
 
     fn is_congested(&mut self, _: &[u8]) -> bool {
         self.are_behind
+    }
+
+    fn awaited_receiver(&self, _: &[u8]) -> Option<SlowReceiver> {
+        self.are_behind.then_some(SlowReceiver { conn: 7, bytes: 2000, bound: 1000 })
     }
 
     fn unique_id(&self) -> String {
@@ -41,16 +46,22 @@ impl Env for Clients {
 pub(super) struct Bench {
     pub(super) core: ConsumerCore,
     pub(super) effects: Effects,
-    clients: Clients,
+    pub(super) clients: Clients,
     pub(super) now: i64,
 }
 
 pub(super) fn stream(subjects: &[&str]) -> Stream {
+    stream_with_pauses(subjects, 0)
+}
+
+/// So long passes between two messages.
+pub(super) fn stream_with_pauses(subjects: &[&str], pause: i64) -> Stream {
     let mut stream = Stream::in_memory(StreamConfig::default(), 1, 1);
+    let times = std::cell::Cell::new(1);
     let message = |subject: &&'static str| NewMessage {
         subject: subject.as_bytes(),
         payload: &[b'p'; 100],
-        timestamp: 1,
+        timestamp: times.replace(times.get() + pause),
         ..NewMessage::default()
     };
     let subjects: Vec<&'static str> =
@@ -109,7 +120,12 @@ impl Bench {
         self.deliver()
     }
 
-    fn deliver(&mut self) -> Vec<Seq> {
+    /// How many messages were delivered so far.
+    pub(super) fn deliveries(&self) -> usize {
+        self.effects.out.iter().filter(|msg| !msg.to.is_empty()).count()
+    }
+
+    pub(super) fn deliver(&mut self) -> Vec<Seq> {
         while self.turn(ConsumerCore::deliver) == DeliverOutcome::More {}
         let number = |subject: &[u8]| {
             let subject = String::from_utf8_lossy(subject).into_owned();

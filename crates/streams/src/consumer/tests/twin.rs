@@ -3,7 +3,8 @@
 //! Shares no code with the consumer but the configuration's type. What it would say is written down
 //! as the client sees it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use super::clients::Clients;
+use std::collections::BTreeMap;
 
 use myelin_store::{Seq, Timestamp};
 
@@ -62,28 +63,6 @@ pub(super) struct State {
     /// First delivery, last time.
     pub(super) pending: BTreeMap<Seq, (u64, Timestamp)>,
     pub(super) counts: BTreeMap<Seq, u64>,
-}
-
-/// Clients that do not listen, and clients that are behind.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Clients {
-    pub(super) absent: BTreeSet<String>,
-    pub(super) behind: BTreeSet<String>,
-}
-
-impl Clients {
-    /// Inboxes are `inbox.<client>.<request>`.
-    fn of(reply: &str) -> &str {
-        reply.split('.').nth(1).unwrap_or("")
-    }
-
-    pub(super) fn listens(&self, reply: &str) -> bool {
-        !self.absent.contains(Self::of(reply))
-    }
-
-    pub(super) fn is_behind(&self, reply: &str) -> bool {
-        self.behind.contains(Self::of(reply))
-    }
 }
 
 /// Plain consumer: maps and rows that are searched from end to end.
@@ -730,6 +709,15 @@ impl Twin {
         if let Some((_, last)) = self.state.pending.get_mut(&seq) {
             *last = time;
         }
+    }
+
+    /// Whether there is a message that may be delivered, if somebody wants it.
+    pub(super) fn has_something(&self) -> bool {
+        let may_come = |seq: &Seq| {
+            let is_there = self.state.pending.contains_key(seq) && self.messages.contains_key(seq);
+            is_there && (self.max_deliver() == 0 || self.count(*seq) + 2 <= self.max_deliver())
+        };
+        self.next_new().is_some() || self.again.iter().any(may_come)
     }
 
     /// Whether a message has still something to come: a delivery, or an acknowledgement.

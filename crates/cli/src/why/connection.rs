@@ -1,0 +1,116 @@
+//! Causes of a connection, from the pages `/connz` and `/varz` of the server that has it.
+
+use super::{cause, text};
+use crate::monitoring;
+use myelin_loadgen::error::BenchError;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Bytes that wait for a client from which on consumers deliver nothing more to it, at most.
+const MAX_BACKLOG: u64 = 1 << 20;
+
+/// Causes that hold a connection back, in the shape of the server's answers.
+pub(super) fn why(cid: u64, monitor: &str, timeout: Duration) -> Result<Value, BenchError> {
+    let page = |path: &str| -> Result<Value, BenchError> {
+        let (status, body) =
+            monitoring::page(monitor, path, timeout).map_err(BenchError::io("asking the monitoring"))?;
+        let wrong = |what: String| BenchError::Protocol(format!("{path} of {monitor}: {what}"));
+        if status != 200 {
+            return Err(wrong(format!("status {status}")));
+        }
+        serde_json::from_str(&body).map_err(|error| wrong(error.to_string()))
+    };
+    let connz = page(&format!("connz?cid={cid}&state=any&auth=1&subs=1"))?;
+    let Some(conn) = connz["connections"].as_array().and_then(|all| all.first()) else {
+        return Err(BenchError::Usage(format!(
+            "the server knows no connection {cid}, open or closed lately"
+        )));
+    };
+    let max_pending = page("varz")?["max_pending"].as_u64().unwrap_or(64 << 20);
+    Ok(json!({ "cid": cid, "server": connz["server_id"], "causes": causes(conn, max_pending) }))
+}
+
+fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
+    let reason = text(conn, "reason");
+    if !reason.is_empty() {
+        let says = format!("it was closed at {}: {reason}", text(conn, "stop"));
+        let numbers = json!({ "reason": reason, "stop": conn["stop"] });
+        let (word, remedy) = closing(reason);
+        return vec![cause(word, "all", numbers, says, remedy)];
+    }
+    let mut causes = Vec::new();
+    let pending = conn["pending_bytes"].as_u64().unwrap_or_default();
+    if pending > 0 {
+        let bound = MAX_BACKLOG.min(max_pending / 4);
+        let holds = if pending >= bound { "all" } else { "some" };
+        let says = format!(
+            "it does not read what it has got: {pending} bytes wait; from {bound} on consumers deliver nothing \
+             more to it, and at {max_pending} it is closed as a slow consumer"
+        );
+        let numbers = json!({ "bytes": pending, "bound": bound, "max_pending": max_pending });
+        let remedy = "look at the client: it works more slowly than messages come, or its network is slow";
+        causes.push(cause("receiver_behind", holds, numbers, says, remedy));
+    }
+    let stalls = conn["stalls"].as_u64().unwrap_or_default();
+    if stalls > 0 {
+        let says = format!("it was held back {stalls} times while it published: receivers were behind");
+        let remedy = "find the receivers with much pending (/connz?sort=pending)";
+        causes.push(cause("stalls_publishers", "some", json!({ "stalls": stalls }), says, remedy));
+    }
+    if conn["subscriptions"].as_u64() == Some(0) {
+        let says = "it has no subscriptions: nothing can come to it".to_owned();
+        let remedy = "if it should receive: look whether its subscriptions were refused (permissions)";
+        causes.push(cause("no_subscriptions", "nothing", json!({}), says, remedy));
+    }
+    let idle = text(conn, "idle");
+    if idle.contains(['m', 'h', 'd']) && !idle.ends_with("ms") {
+        let says = format!("nothing has come from it or gone to it for {idle}");
+        let remedy = "nothing, if there is nothing to say";
+        causes.push(cause("idle", "nothing", json!({ "idle": idle }), says, remedy));
+    }
+    causes
+}
+
+/// The word of a reason for which a connection was closed, and what mends it.
+fn closing(reason: &str) -> (&'static str, &'static str) {
+    const REASONS: [(&str, &str, &str); 9] = [
+        (
+            "Slow Consumer",
+            "slow_consumer",
+            "have the client read faster, or raise max_pending and write_deadline",
+        ),
+        ("Stale Connection", "stale", "it did not answer PING: look at its host and the network between"),
+        ("Authentication", "authentication", "look at its credentials, and at the server's log"),
+        ("Authorization", "authentication", "look at its credentials, and at the server's log"),
+        ("Credentials", "authentication", "its credentials were revoked: give it others"),
+        ("Maximum Payload", "max_payload", "send smaller messages, or raise max_payload"),
+        ("Maximum Connections", "max_connections", "raise max_connections, or close others"),
+        ("Maximum Subscriptions", "max_subscriptions", "raise max_subscriptions, or unsubscribe"),
+        ("Protocol Violation", "protocol", "look at the client's library"),
+    ];
+    let known = REASONS.iter().find(|(begin, ..)| reason.contains(begin));
+    known.map_or(("closed", "nothing, if the client meant to; else look at its log"), |(_, word, remedy)| {
+        (*word, *remedy)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_shows_what_is_behind_and_why_it_was_closed() {
+        let words = |conn: &Value| -> Vec<String> {
+            causes(conn, 400).iter().map(|cause| text(cause, "cause").to_owned()).collect()
+        };
+        let well = json!({ "cid": 7, "idle": "3s", "pending_bytes": 0, "subscriptions": 2 });
+        assert_eq!(words(&well), [""; 0]);
+        let slow = json!({ "cid": 7, "idle": "3m1s", "pending_bytes": 100, "stalls": 2, "subscriptions": 0 });
+        assert_eq!(words(&slow), ["receiver_behind", "stalls_publishers", "no_subscriptions", "idle"]);
+        assert_eq!(causes(&slow, 400)[0]["holds"], "all");
+        assert_eq!(causes(&slow, 4000)[0]["holds"], "some");
+        let closed = json!({ "cid": 7, "reason": "Slow Consumer (Pending Bytes)", "stop": "then" });
+        assert_eq!(words(&closed), ["slow_consumer"]);
+        assert_eq!(words(&json!({ "reason": "Client Closed" })), ["closed"]);
+    }
+}
