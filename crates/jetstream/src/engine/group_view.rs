@@ -236,6 +236,9 @@ impl JetStream {
         if let Some(progress) = live.install_progress(false) {
             return Some(format!("stream catching up: {}", meta.on_its_way(&progress)));
         }
+        if live.is_full() {
+            return Some("no space left on the device".to_owned());
+        }
         if status.leader.is_none() {
             return Some(format!("group has no leader{}", self.why_leaderless(meta, live, servers)));
         }

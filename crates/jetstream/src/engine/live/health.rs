@@ -86,6 +86,11 @@ impl StreamHealth {
         at != 0 && at <= now() && self.repair_at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok()
     }
 
+    /// What it failed of last is over: the next failure is another one.
+    pub(super) fn forget_repair(&self) {
+        *lock(&self.last_repair) = None;
+    }
+
     /// Messages that were missing when the log was opened.
     pub(super) fn lost(&self) -> Vec<Lost> {
         lock(&self.lost).clone()

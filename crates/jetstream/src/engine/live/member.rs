@@ -9,6 +9,7 @@ use super::amnesia::Amnesia;
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::core_guard::CoreGuard;
+use super::full_disk::is_full;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
@@ -306,7 +307,11 @@ impl LiveStream {
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
         let now = self.scope.host.now();
         let end = end_of_log(core);
-        let heard = events.into_iter().try_for_each(|event| joined.hear(event, end, now));
+        let heard = self.hear_all(joined, core, events);
+        if after.effects.is_full {
+            self.note_full(joined);
+        }
+        self.set_group_full(joined, core);
         let advanced = heard.and_then(|()| joined.member.advance(core, now, &mut after.effects));
         let advanced = advanced.and_then(|work| {
             if joined.resting.is_past(joined.member.consensus().last().1) && joined.resting.end() {
@@ -349,6 +354,9 @@ impl LiveStream {
             Err(failed) => {
                 core.store().give_up(&format!("as a member of its group: {failed}"));
                 core.released(&mut after.effects);
+                if is_full(&failed) {
+                    self.note_full(joined);
+                }
                 self.tell_of_failure(joined, after);
             }
         }
@@ -398,6 +406,8 @@ impl LiveStream {
                     self.scope.host.log(Level::Warn, line);
                 }
                 joined.last_said.has_failed = false;
+                // Some may have been told that its disk is full.
+                joined.tell_others();
             }
             Err(failed) => {
                 // It fails with its stream, which is opened anew later: it hears nothing till then.
@@ -534,7 +544,7 @@ impl GroupReplica for LiveStream {
 }
 
 /// Where the log of a stream's group ends.
-fn end_of_log(core: &StreamCore) -> Option<RestWord> {
+pub(super) fn end_of_log(core: &StreamCore) -> Option<RestWord> {
     let GroupPosition { term, index, chain, .. } = core.store().group()?;
     Some(RestWord { term, index, chain })
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Pause before the first attempt. Each further one doubles it, up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 /// Streams whose removal was proposed as they cannot be made here, and why.
 type RefusedCreates = BTreeMap<StreamKey, (Arc<Assignment>, ApiError)>;
