@@ -19,11 +19,11 @@ const TOGETHER: usize = 100;
 const INSUFFICIENT_RESOURCES: u64 = 10_023;
 
 /// A disk of its own in memory, until it is dropped.
-struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(TempDir);
 
 impl SmallDisk {
     /// None where this process may not mount anything.
-    fn new(mebibytes: u32) -> Option<Self> {
+    pub(crate) fn new(mebibytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"]).arg(folder.path());
@@ -34,7 +34,7 @@ impl SmallDisk {
         None
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
@@ -51,9 +51,16 @@ impl SmallDisk {
     }
 
     /// Takes what is left of it, to the last byte.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = File::create(self.filler()).expect("a name fits");
         while file.write_all(&[0; 4096]).is_ok() {}
+    }
+}
+
+impl SmallDisk {
+    /// Gives back what was taken.
+    pub(crate) fn free(&self) {
+        std::fs::remove_file(self.filler()).expect("it was filled");
     }
 }
 
