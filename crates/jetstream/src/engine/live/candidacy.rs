@@ -8,7 +8,7 @@
 
 use myelin_replica::Peer;
 use myelin_replica::frame::Standing;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ticks without a leader after which a member asks for its group to be opened, at least: twice as
 /// many as an election takes, for the first server may have many streams to make at once.
@@ -26,6 +26,10 @@ const DAMAGED_WAITS: u64 = 600;
 /// Ticks without a leader after which a member leads though its disk is full: others would have
 /// stood for election that have room. What makes room needs a leader, too.
 const FULL_WAITS: u64 = 30;
+
+/// Ticks after which the disk of another member is full no more, unless it says so again: each
+/// second it does, and what it says may be lost.
+const FULL_COUNTS: u64 = 50;
 
 /// Ticks without a word of a leader after which a member asks for one that takes no lead, and so
 /// does not stand for election: as many as an idle leader has before it rests.
@@ -48,8 +52,8 @@ pub(super) struct Candidacy {
     leaderless: u64,
     /// Other members that take no lead for one of these reasons, as they have said.
     pub(super) others_aside: BTreeSet<Peer>,
-    /// Those of them whose disk is full.
-    others_full: BTreeSet<Peer>,
+    /// Those of them whose disk is full, and for how many ticks that counts.
+    others_full: BTreeMap<Peer, u64>,
     /// Whether the group is not open.
     waits: bool,
     /// Ticks that it has waited since it asked last.
@@ -96,7 +100,7 @@ impl Candidacy {
             return false;
         }
         let is_full =
-            |peer: &&Peer| if **peer == me { self.is_full } else { self.others_full.contains(peer) };
+            |peer: &&Peer| if **peer == me { self.is_full } else { self.others_full.contains_key(peer) };
         voters.iter().filter(is_full).count() * 2 >= voters.len()
     }
 
@@ -119,6 +123,10 @@ impl Candidacy {
     /// Time has passed, with a leader or without.
     pub(super) fn note_tick(&mut self, has_leader: bool) {
         self.leaderless = if has_leader { 0 } else { self.leaderless + 1 };
+        self.others_full.values_mut().for_each(|left| *left -= 1);
+        while let Some((&peer, _)) = self.others_full.iter().find(|(_, left)| **left == 0) {
+            self.forget(peer);
+        }
     }
 
     /// Another member has said whether it takes the lead.
@@ -128,7 +136,7 @@ impl Candidacy {
             self.others_aside.insert(peer);
         }
         if standing == Standing::Full {
-            self.others_full.insert(peer);
+            self.others_full.insert(peer, FULL_COUNTS);
         }
     }
 
@@ -277,7 +285,12 @@ mod tests {
         assert!(is_full(two, Standing::Full) && !is_full(one, Standing::Ready));
         candidacy.set_full(true);
         assert!(candidacy.is_majority_full(me, &voters));
-        candidacy.forget(two);
-        assert!(!candidacy.is_majority_full(me, &voters));
+        (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));
+        assert!(candidacy.is_majority_full(me, &voters));
+        candidacy.hear(two, Standing::Full);
+        candidacy.note_tick(true);
+        assert!(candidacy.is_majority_full(me, &voters), "it has said so again");
+        (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));
+        assert!(!candidacy.is_majority_full(me, &voters) && candidacy.others_aside.is_empty());
     }
 }

@@ -112,6 +112,9 @@ impl LiveStream {
         } else if self.regains_room() {
             return self.go_on_with_room();
         }
+        // Others count on it for a while only.
+        self.tell(MemberEvent::Room(false));
+        self.serve_off_shard();
         self.look_for_room_at(self.scope.host.now() + LOOK);
     }
 
@@ -123,7 +126,7 @@ impl LiveStream {
         let (account, name) = (self.scope.account.name(), &self.scope.name);
         let line = format_args!("JetStream stream '{account} > {name}' has room on the disk again");
         self.scope.host.log(Level::Info, line);
-        self.tell(MemberEvent::HasRoom);
+        self.tell(MemberEvent::Room(true));
         self.serve_off_shard();
         if self.failure().is_some() {
             // It hears nothing; and that it has failed twice says nothing of the next time.

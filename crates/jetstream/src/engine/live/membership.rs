@@ -261,8 +261,8 @@ impl JoinedMember {
                 self.candidacy.set_damaged();
                 self.tell_others();
             }
-            MemberEvent::HasRoom => {
-                self.candidacy.set_full(false);
+            MemberEvent::Room(has_room) => {
+                self.candidacy.set_full(!has_room);
                 self.tell_others();
             }
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
