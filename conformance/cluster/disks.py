@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Three servers with a replicated stream under load, of which one or two have a disk that is full for a while:
+"""Three servers with a replicated stream under load, of which some have a disk that is full, slow or failing for a while:
 
-    disks.py SERVER [--rounds N] [--seed N] [--keep FOLDER] [--cases follower,leader,meta,two,all] [--full SECONDS]
+    disks.py SERVER [--keep FOLDER] [--cases follower,leader,meta,two,all] [--lasts SECONDS] [--always]
 
 Each server has a small file system in memory of its own, so that root runs this. In each case the disk of a follower of the
 stream, of its leader, of the meta leader, of two servers or of all three is filled to the last byte, and a while later what
 filled it is removed. Says what clients and operators see meanwhile, and how long it takes until all is well again. Ends
 with an error where the stream does not go on with one full disk, where a server does not say what is wrong, where not
 all is well within a minute, or where a message that was acknowledged is missing, there twice, or another on one replica.
-With nats-server for SERVER it says what becomes of that.
+With nats-server for SERVER it says what becomes of that. A case may be slow:WHO (each sync takes half a second), unsynced:WHO
+(syncs fail) or unwritten:WHO (writes fail), by strace; a server that has ended is started when that is over.
 """
-import argparse, collections, json, os, re, subprocess, threading, time, urllib.request
+import argparse, collections, json, os, re, signal, subprocess, threading, time, urllib.request
 
 import damaged
 from damaged import Member, STREAM, current
 from superclusters import Publisher, ask, end, fault, options_of, until
 
 DISK = "600m"
+SYNCS = "fdatasync,fsync"
+HARMS = {"slow": (SYNCS, "delay_exit=500000"), "unsynced": (SYNCS, "error=EIO"), "unwritten": ("pwrite64,pwritev,pwritev2", "error=EIO")}
 PATIENCE = 60
 
 
@@ -26,10 +29,38 @@ class Noting(Publisher):
 
 
 class SmallDisk(Member):
+    always = False
+
+    def configure(self, servers):
+        super().configure(servers)
+        if SmallDisk.always:
+            with open(f"{self.folder}/{self.name}.conf") as file:
+                text = file.read().replace("jetstream { ", "jetstream { sync_interval: always, ")
+            with open(f"{self.folder}/{self.name}.conf", "w") as file:
+                file.write(text)
+
     def mount(self):
         self.disk = f"{self.folder}/{self.name}"
         os.makedirs(self.disk)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", self.disk], check=True)
+
+    def harm(self, kind):
+        self.tracer = None
+        if kind == "full":
+            return self.fill()
+        calls, what = HARMS[kind]
+        line = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:{what}", "-p", str(self.proc.pid)]
+        self.tracer = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def heal(self, kind):
+        if kind == "full":
+            self.free()
+        else:
+            self.tracer.send_signal(signal.SIGINT)
+            self.tracer.wait()
+        if self.proc.poll() is not None:
+            say(f"{self.name} had ended with {self.proc.returncode}")
+            self.start()
 
     def fill(self):
         with open(f"{self.disk}/ballast", "wb", buffering=0) as file:
@@ -70,7 +101,8 @@ def page(port, path):
 
 def add_options(parser):
     parser.add_argument("--cases", default="follower,leader,meta,two,all")
-    parser.add_argument("--full", type=float, default=20, help="seconds for which a disk is full")
+    parser.add_argument("--lasts", type=float, default=15, help="seconds for which a disk is full")
+    parser.add_argument("--always", action="store_true", help="with sync_interval: always")
     parser.add_argument("--logs", action="store_true", help="show what servers have logged")
     parser.add_argument("--judge", action=argparse.BooleanOptionalAction, default=True)
 
@@ -140,28 +172,30 @@ def is_well(servers):
 
 def play(servers, options, publisher):
     for case in options.cases.split(","):
-        lead, meta, victims = victims_of(case, servers)
-        print(f"{case}: {', '.join(one.name for one in victims)} full; {lead} leads the stream, {meta} the cluster", flush=True)
+        kind, who = case.split(":") if ":" in case else ("full", case)
+        case = f"{kind}-{who}"
+        lead, meta, victims = victims_of(who, servers)
+        print(f"{case}: {', '.join(one.name for one in victims)}; {lead} leads the stream, {meta} the cluster", flush=True)
         logs = {one.name: one.log_size() for one in servers}
         before = publisher.count
         until("it is published", lambda: publisher.count > before + 200)
-        [one.fill() for one in victims]
-        late, told = watch(case, servers, victims, publisher, options.full)
+        [one.harm(kind) for one in victims]
+        late, told = watch(case, servers, victims, publisher, options.lasts)
         began, before = time.monotonic(), publisher.count
-        [one.free() for one in victims]
+        [one.heal(kind) for one in victims]
         publishes = takes(lambda: publisher.count > before)
         well = takes(lambda: is_well(servers))
         same = takes(lambda: publisher.count > before + 100 and is_well(servers))
-        say(f"with room again: published after {publishes}, all well after {well}, and still when it has gone on ({same})")
+        say(f"over: published after {publishes}, all well after {well}, and still when it has gone on ({same})")
         if options.logs:
             for one in servers:
                 lines = [line.split("] ", 1)[-1] for line in one.log(logs[one.name]).splitlines() if "[INF]" not in line and "[DBG]" not in line]
                 for line, count in collections.Counter(re.sub(r"^\S+ \S+ ", "", line) for line in lines).most_common(12):
                     say(f"{one.name} x{count}: {line[:230]}")
         if options.judge:
-            if len(victims) == 1 and not late:
+            if len(victims) == 1 and kind == "full" and not late:
                 fault("the stream does not go on")
-            if set(told) != {one.name for one in victims}:
+            if kind == "full" and set(told) != {one.name for one in victims}:
                 fault(f"not all say that they are not well: {told}")
             if well is None:
                 fault("not all is well within a minute")
@@ -181,6 +215,7 @@ def takes(look):
 
 def main():
     options, folder = options_of(__doc__, add_options)
+    SmallDisk.always = options.always
     servers = [SmallDisk(options.server, folder, "n", number) for number in (1, 2, 3)]
     for one in servers:
         one.mount()

@@ -133,7 +133,7 @@ impl LiveStream {
             lock(&self.membership.member).iter_mut().for_each(|joined| {
                 joined.candidacy.set_full(false);
             });
-            self.health.forget_repair();
+            self.health.permit();
             self.scope.host.repair(account, name);
         }
     }
