@@ -226,6 +226,9 @@ def main():
         publisher = Noting("A", servers)
         publisher.start()
         play(servers, options, publisher)
+    except SystemExit:
+        print(f"refusals {publisher.refusals}, {ask(servers, 'STREAM.INFO.S')}", [one.page_of("raftz?acc=$G") for one in servers])
+        raise
     finally:
         for one in servers:
             one.kill()

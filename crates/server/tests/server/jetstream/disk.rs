@@ -158,6 +158,29 @@ fn a_restart_leaves_the_limit_that_the_disk_gives_where_it_was() {
     }
 }
 
+/// As little may be stored as the disk has room for when the server begins, and more when it has.
+#[test]
+fn a_server_that_begins_on_a_full_disk_stores_again_when_there_is_room() {
+    let Some(disk) = SmallDisk::new(64) else { return };
+    let mut server = setup_in(disk.path(), "").start();
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    let limit = |server: &Server| server.page("/jsz")["config"]["max_storage"].as_u64().expect("a number");
+    let first = limit(&server);
+    let mut promised = Promised::new();
+    assert_eq!(publish_some(&mut asker, 20_000, &mut promised), TOGETHER);
+    server.signal(Signal::TERM);
+    server.wait();
+    disk.fill();
+    server.restart();
+    let mut asker = Asker::connect(&server);
+    fill_by_publishing(&mut asker, &mut promised);
+    disk.free();
+    eventually("there is room", || publish_some(&mut asker, 20_000, &mut promised) == TOGETHER);
+    eventually("as much as before", || limit(&server) > first / 10 * 9);
+    check(&mut asker, &promised);
+}
+
 /// Purges all messages but the newest `keep`.
 fn purge(asker: &mut Asker, keep: usize, promised: &mut Promised) {
     let request = if keep == 0 { Value::Null } else { json!({ "keep": keep }) };
