@@ -109,13 +109,13 @@ pub struct LogWord {
     /// Whether its log says that it votes.
     pub is_voter: bool,
     /// Whether the member takes the lead.
-    pub standing: Standing,
+    pub standing: LeadStanding,
 }
 
 /// Whether a member takes the lead of its group, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It does.
+pub enum LeadStanding {
+    /// Takes it.
     Ready,
     /// Clients cannot reach its server, or it lacks something that it had.
     Aside,
@@ -216,9 +216,9 @@ impl FrameBody {
             Self::Rest(..) => (REST, 0),
             Self::Log(_, word) => {
                 let standing = match word.standing {
-                    Standing::Ready => 0,
-                    Standing::Aside => ASIDE,
-                    Standing::Full => FULL,
+                    LeadStanding::Ready => 0,
+                    LeadStanding::Aside => ASIDE,
+                    LeadStanding::Full => FULL,
                 };
                 (LOG, flag(word.is_amnesiac, AMNESIAC) | flag(word.is_voter, VOTER) | standing)
             }
@@ -287,10 +287,10 @@ impl FrameParser<'_> {
                 let (term, index, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
                 let [is_amnesiac, is_voter] = [AMNESIAC, VOTER].map(|flag| flags & flag != 0);
                 let standing = match flags & (ASIDE | FULL) {
-                    0 => Standing::Ready,
-                    ASIDE => Standing::Aside,
+                    0 => LeadStanding::Ready,
+                    ASIDE => LeadStanding::Aside,
                     // With both it is malformed: written anew it is another one.
-                    _ => Standing::Full,
+                    _ => LeadStanding::Full,
                 };
                 FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter, standing })
             }
@@ -403,7 +403,8 @@ mod tests {
                         index: second,
                         is_amnesiac: is_given,
                         is_voter: number % 2 == 1,
-                        standing: [Standing::Ready, Standing::Aside, Standing::Full][number as usize % 3],
+                        standing: [LeadStanding::Ready, LeadStanding::Aside, LeadStanding::Full]
+                            [number as usize % 3],
                     },
                 ),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),

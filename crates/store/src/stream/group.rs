@@ -145,7 +145,7 @@ impl Stream {
         if !self.has_placeholder() && self.active.file.end() + bytes <= self.segment_bytes() {
             return self.active.file.reserve(bytes).map(drop).map_err(StoreError::from_io);
         }
-        // A segment begins with them, which it is too early for: they may be in the place of others.
+        // It is too early to begin a segment with them: they may be in the place of others.
         let free = files.store_env.headroom.free_bytes().map_err(StoreError::from_io)?;
         if free > bytes + SEGMENT_ROOM { Ok(()) } else { Err(StoreError::Full) }
     }

@@ -2,12 +2,13 @@
 //! to say.
 //!
 //! A member is *set aside* where clients cannot reach its server, where its stream lacks messages
-//! that it had, and where its disk is full: another one leads, or nobody does for a while. A group that nobody has led
-//! yet is *open* when the meta group has said that its stream stays: before, only the first server
-//! of the stream may stand for election, as it alone may take that back (`meta/refused.rs`).
+//! that it had, and where its disk is full: another one leads, or nobody does for a while. A group
+//! that nobody has led yet is *open* when the meta group has said that its stream stays: before,
+//! only the first server of the stream may stand for election, as it alone may take that back
+//! (`meta/refused.rs`).
 
 use myelin_replica::Peer;
-use myelin_replica::frame::Standing;
+use myelin_replica::frame::LeadStanding;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ticks without a leader after which a member asks for its group to be opened, at least: twice as
@@ -52,7 +53,7 @@ pub(super) struct Candidacy {
     leaderless: u64,
     /// Other members that take no lead for one of these reasons, as they have said.
     pub(super) others_aside: BTreeSet<Peer>,
-    /// Those of them whose disk is full, and for how many ticks that counts.
+    /// Members among them whose disk is full, and for how many ticks that counts.
     others_full: BTreeMap<Peer, u64>,
     /// Whether the group is not open.
     waits: bool,
@@ -104,12 +105,12 @@ impl Candidacy {
         voters.iter().filter(is_full).count() * 2 >= voters.len()
     }
 
-    /// What others are to know of whether it takes the lead.
-    pub(super) fn standing(&self) -> Standing {
+    /// Word for others of whether it takes the lead.
+    pub(super) fn standing(&self) -> LeadStanding {
         match (self.is_full, self.is_aside || self.is_damaged) {
-            (true, _) => Standing::Full,
-            (false, true) => Standing::Aside,
-            (false, false) => Standing::Ready,
+            (true, _) => LeadStanding::Full,
+            (false, true) => LeadStanding::Aside,
+            (false, false) => LeadStanding::Ready,
         }
     }
 
@@ -130,12 +131,12 @@ impl Candidacy {
     }
 
     /// Another member has said whether it takes the lead.
-    pub(super) fn hear(&mut self, peer: Peer, standing: Standing) {
+    pub(super) fn hear(&mut self, peer: Peer, standing: LeadStanding) {
         self.forget(peer);
-        if standing != Standing::Ready {
+        if standing != LeadStanding::Ready {
             self.others_aside.insert(peer);
         }
-        if standing == Standing::Full {
+        if standing == LeadStanding::Full {
             self.others_full.insert(peer, FULL_COUNTS);
         }
     }
@@ -253,7 +254,7 @@ mod tests {
         assert!(candidacy.declines());
         candidacy.note_tick(false);
         assert!(
-            !candidacy.declines() && candidacy.standing() == Standing::Aside,
+            !candidacy.declines() && candidacy.standing() == LeadStanding::Aside,
             "others come first as ever"
         );
         candidacy.note_tick(true);
@@ -265,10 +266,10 @@ mod tests {
         let mut candidacy = Candidacy::new(true, false, false);
         assert!(candidacy.set_full(true) && !candidacy.set_full(true), "it is new once");
         (1..FULL_WAITS).for_each(|_| candidacy.note_tick(false));
-        assert!(candidacy.declines() && candidacy.standing() == Standing::Full);
+        assert!(candidacy.declines() && candidacy.standing() == LeadStanding::Full);
         candidacy.note_tick(false);
         assert!(!candidacy.declines(), "others come first");
-        assert!(candidacy.set_full(false) && candidacy.standing() == Standing::Ready);
+        assert!(candidacy.set_full(false) && candidacy.standing() == LeadStanding::Ready);
     }
 
     #[test]
@@ -281,13 +282,13 @@ mod tests {
             candidacy.hear(peer, standing);
             candidacy.is_majority_full(me, &voters)
         };
-        assert!(!is_full(one, Standing::Full) && !is_full(two, Standing::Aside));
-        assert!(is_full(two, Standing::Full) && !is_full(one, Standing::Ready));
+        assert!(!is_full(one, LeadStanding::Full) && !is_full(two, LeadStanding::Aside));
+        assert!(is_full(two, LeadStanding::Full) && !is_full(one, LeadStanding::Ready));
         candidacy.set_full(true);
         assert!(candidacy.is_majority_full(me, &voters));
         (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));
         assert!(candidacy.is_majority_full(me, &voters));
-        candidacy.hear(two, Standing::Full);
+        candidacy.hear(two, LeadStanding::Full);
         candidacy.note_tick(true);
         assert!(candidacy.is_majority_full(me, &voters), "it has said so again");
         (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));

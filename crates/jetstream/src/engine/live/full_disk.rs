@@ -43,8 +43,24 @@ impl LiveStream {
         lock(&self.membership.member).as_ref().is_some_and(|joined| joined.candidacy.is_full())
     }
 
-    /// Has a member hear its news. What finds no room on the disk it has not heard.
+    /// Has a member hear its news, but for what finds no room on the disk. `is_full`: that has
+    /// refused something already.
     pub(super) fn hear_all(
+        &self,
+        joined: &mut JoinedMember,
+        core: &mut StreamCore,
+        events: Vec<MemberEvent>,
+        is_full: bool,
+    ) -> Result<(), MemberFailed> {
+        if is_full {
+            self.note_full(joined);
+        }
+        let heard = self.hear_with_room(joined, core, events);
+        self.set_group_full(joined, core);
+        heard
+    }
+
+    fn hear_with_room(
         &self,
         joined: &mut JoinedMember,
         core: &mut StreamCore,
@@ -89,7 +105,7 @@ impl LiveStream {
     }
 
     /// Whether it is to refuse messages, as its group would not agree to them.
-    pub(super) fn set_group_full(&self, joined: &JoinedMember, core: &mut StreamCore) {
+    fn set_group_full(&self, joined: &JoinedMember, core: &mut StreamCore) {
         let consensus = joined.member.consensus();
         let leads = consensus.role() == RaftRole::Leader;
         let voters = &consensus.members().voters;

@@ -10,7 +10,7 @@ use super::late_proposals::LateProposals;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use crate::engine::host::Timer;
-use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord, Standing};
+use myelin_replica::frame::{FrameBody, GroupPlace, LeadStanding, LogWord, RestWord};
 use myelin_replica::{MemberProgress, Members, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_stdx::sync::lock;
 use myelin_store::{InstallPoint, StreamId, Timestamp};
@@ -382,7 +382,7 @@ impl JoinedMember {
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
         self.candidacy.hear(peer, word.standing);
-        if word.standing != Standing::Ready && self.member.consensus().is_handing_over() {
+        if word.standing != LeadStanding::Ready && self.member.consensus().is_handing_over() {
             // It does not take the lead: to this member itself means that nobody is to.
             self.member.consensus_mut().transfer(self.groups.me)?;
             self.hand_over(None)?;
@@ -547,7 +547,7 @@ impl JoinedMember {
         if was_leader && is_another {
             self.member.consensus_mut().wake(true)?;
         }
-        self.candidacy.hear(peer, Standing::Ready);
+        self.candidacy.hear(peer, LeadStanding::Ready);
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
         if myelin_stdx::planted::bug(111) {
             return Ok(());

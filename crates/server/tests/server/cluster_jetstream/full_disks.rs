@@ -1,5 +1,5 @@
-//! Full disks of servers with replicas: whoever has room goes on, the others say so, and have all soon
-//! after there is room.
+//! Full disks of servers with replicas: whoever has room goes on, the others say so, and have all
+//! soon after there is room.
 
 use super::*;
 use crate::jetstream::disk::SmallDisk;
