@@ -97,7 +97,8 @@ impl Candidacy {
     /// Whether so many of the members that vote have no room that those who have are no majority:
     /// nothing that is decided now would be agreed to.
     pub(super) fn is_majority_full(&self, me: Peer, voters: &[Peer]) -> bool {
-        if !self.is_full && self.others_full.is_empty() {
+        // Who is alone knows best what its own disk takes.
+        if !self.is_full && self.others_full.is_empty() || voters.len() == 1 {
             return false;
         }
         let is_full =
@@ -285,7 +286,7 @@ mod tests {
         assert!(!is_full(one, LeadStanding::Full) && !is_full(two, LeadStanding::Aside));
         assert!(is_full(two, LeadStanding::Full) && !is_full(one, LeadStanding::Ready));
         candidacy.set_full(true);
-        assert!(candidacy.is_majority_full(me, &voters));
+        assert!(candidacy.is_majority_full(me, &voters) && !candidacy.is_majority_full(me, &[me]));
         (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));
         assert!(candidacy.is_majority_full(me, &voters));
         candidacy.hear(two, LeadStanding::Full);

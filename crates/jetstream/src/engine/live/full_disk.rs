@@ -78,7 +78,7 @@ impl LiveStream {
                     DecidedEntry::from_bytes(*index, *term, data)
                 }));
                 let room = core.store_mut().make_room_to_follow(&coming);
-                if !matches!(room, Ok(true) | Err(StoreError::Failed(_))) {
+                if matches!(room, Ok(false) | Err(StoreError::Full)) {
                     self.note_full(joined);
                 }
                 if matches!(room, Err(StoreError::Full)) {
