@@ -124,4 +124,5 @@ def main():
         end(servers, options, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()

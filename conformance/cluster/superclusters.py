@@ -85,24 +85,29 @@ class Client:
 
 class Publisher(threading.Thread):
     """Publishes each number until it is acknowledged, by whichever server of its cluster there is."""
+    size, pause = 0, 0
 
     def __init__(self, name, servers):
         super().__init__(daemon=True)
         self.name, self.servers, self.count, self.over, self.longest = name, servers, 0, False, 0
+        self.since, self.refusals = time.monotonic(), {}
 
     def run(self):
-        at, client, since = 0, None, time.monotonic()
+        at, client = 0, None
         while not self.over:
             try:
                 client = client or Client(self.servers[at].client)
                 number = b"%d" % self.count
                 header = b"Nats-Msg-Id: %s-%s\r\n" % (self.name.encode(), number)
-                answer = client.request(f"orders.{self.name}", number, header)
-                if b'"seq"' in answer:
+                answer = client.request(f"orders.{self.name}", number.ljust(self.size), header)
+                if b'"seq"' in answer and b'"error"' not in answer:
                     self.count += 1
                     now = time.monotonic()
-                    self.longest, since = max(self.longest, now - since), now
+                    self.longest, self.since = max(self.longest, now - self.since), now
+                    time.sleep(self.pause)
                 else:
+                    said = json.loads(answer)["error"]["description"] if answer else "nobody"
+                    self.refusals[said] = self.refusals.get(said, 0) + 1
                     time.sleep(0.02)
             except OSError:
                 client, at = None, (at + 1) % len(self.servers)
@@ -268,13 +273,14 @@ def fault(words):
     raise SystemExit(words)
 
 
-def options_of(words):
+def options_of(words, more=lambda parser: None):
     """What the command line says, and the folder for what servers keep."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("server")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep")
+    more(parser)
     options = parser.parse_args()
     folder = options.keep or tempfile.mkdtemp(prefix="cluster")
     os.makedirs(folder, exist_ok=True)

@@ -129,6 +129,11 @@ impl Headroom {
         size.min(most)
     }
 
+    /// Bytes that are free on the disk, beside this space.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes(self.directory())
+    }
+
     fn has_twice(&self, bytes: u64) -> bool {
         self.disk.free_bytes(self.directory()).is_ok_and(|free| free / 2 > bytes)
     }
@@ -164,6 +169,12 @@ impl Headroom {
         let held = self.allocate(&*file);
         *state = if held { HeadroomState::Held(file) } else { HeadroomState::Released(Some(file)) };
         held
+    }
+
+    /// Whether the space is held, taken again if there is room, and more than twice as much is free
+    /// besides: the disk is full no more.
+    pub fn is_spared(&self) -> bool {
+        self.restore() && self.has_twice(self.bytes())
     }
 
     /// Takes up what the last process left: the whole file, nothing, or (it was killed, or had

@@ -46,6 +46,7 @@ const LOG: u8 = 17;
 const AMNESIAC: u8 = 1;
 const VOTER: u8 = 2;
 const ASIDE: u8 = 4;
+const FULL: u8 = 8;
 const ASK: u8 = 32;
 const ANSWER: u8 = 33;
 
@@ -107,8 +108,19 @@ pub struct LogWord {
     pub is_amnesiac: bool,
     /// Whether its log says that it votes.
     pub is_voter: bool,
-    /// Whether the member takes no lead, as clients cannot reach its server.
-    pub is_aside: bool,
+    /// Whether the member takes the lead.
+    pub standing: LeadStanding,
+}
+
+/// Whether a member takes the lead of its group, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeadStanding {
+    /// Takes it.
+    Ready,
+    /// Clients cannot reach its server, or it lacks something that it had.
+    Aside,
+    /// Its disk has no room for what its group stores.
+    Full,
 }
 
 /// Bytes that no server of ours has written: the connection is of no use any more.
@@ -203,8 +215,12 @@ impl FrameBody {
             }
             Self::Rest(..) => (REST, 0),
             Self::Log(_, word) => {
-                let voter = flag(word.is_voter, VOTER) | flag(word.is_aside, ASIDE);
-                (LOG, flag(word.is_amnesiac, AMNESIAC) | voter)
+                let standing = match word.standing {
+                    LeadStanding::Ready => 0,
+                    LeadStanding::Aside => ASIDE,
+                    LeadStanding::Full => FULL,
+                };
+                (LOG, flag(word.is_amnesiac, AMNESIAC) | flag(word.is_voter, VOTER) | standing)
             }
             Self::Ask(_) => (ASK, 0),
             Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
@@ -269,9 +285,14 @@ impl FrameParser<'_> {
             }
             LOG => {
                 let (term, index, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
-                let [is_amnesiac, is_voter, is_aside] =
-                    [AMNESIAC, VOTER, ASIDE].map(|flag| flags & flag != 0);
-                FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter, is_aside })
+                let [is_amnesiac, is_voter] = [AMNESIAC, VOTER].map(|flag| flags & flag != 0);
+                let standing = match flags & (ASIDE | FULL) {
+                    0 => LeadStanding::Ready,
+                    ASIDE => LeadStanding::Aside,
+                    // With both it is malformed: written anew it is another one.
+                    _ => LeadStanding::Full,
+                };
+                FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter, standing })
             }
             ASK | ANSWER => {
                 let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
@@ -382,7 +403,8 @@ mod tests {
                         index: second,
                         is_amnesiac: is_given,
                         is_voter: number % 2 == 1,
-                        is_aside: number % 3 == 1,
+                        standing: [LeadStanding::Ready, LeadStanding::Aside, LeadStanding::Full]
+                            [number as usize % 3],
                     },
                 ),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),

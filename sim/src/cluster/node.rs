@@ -493,6 +493,7 @@ fn settings(number: usize, sync_always: bool) -> JetStreamSettings {
         limits: ServerLimits {
             max_memory: 1 << 30,
             max_store: 1 << 30,
+            is_store_of_disk: false,
             duplicate_window: None,
             batches: BatchLimits::default(),
             consumers: ServerConsumerLimits::default(),

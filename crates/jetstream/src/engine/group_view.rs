@@ -160,7 +160,11 @@ impl JetStream {
             return no_contact(&self.why_leaderless(&meta, &meta_live, &meta.servers()));
         }
         let is_behind = meta.is_behind() || status.is_some_and(|status| status.is_amnesiac);
-        let meta_ails = is_behind.then(|| "JetStream is not current with the meta leader".to_owned());
+        let meta_ails = if meta_live.is_full() {
+            Some("JetStream has no space left on the device for its meta group")
+        } else {
+            is_behind.then_some("JetStream is not current with the meta leader")
+        };
         let streams = meta.assigned_here().into_iter().filter_map(|assignment| {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
             let live = self.account(account).and_then(|account| account.stream(stream));
@@ -173,7 +177,7 @@ impl JetStream {
             Some(StreamAilment { account: account.clone(), stream: stream.clone(), reason })
         });
         let streams = streams.chain(self.unserved(&meta)).collect();
-        Some(ClusterHealth { meta: meta_ails, streams })
+        Some(ClusterHealth { meta: meta_ails.map(str::to_owned), streams })
     }
 
     /// Streams that were here when the server came to the cluster, which has others of their names.
@@ -235,6 +239,9 @@ impl JetStream {
         let status = live.group_status()?;
         if let Some(progress) = live.install_progress(false) {
             return Some(format!("stream catching up: {}", meta.on_its_way(&progress)));
+        }
+        if live.is_full() {
+            return Some("no space left on the device".to_owned());
         }
         if status.leader.is_none() {
             return Some(format!("group has no leader{}", self.why_leaderless(meta, live, servers)));

@@ -176,6 +176,22 @@ impl JetStream {
         self.limits.store(Arc::new(limits));
     }
 
+    /// Where the disk says how much may be stored: more, if there is more room on it than when the
+    /// server began. `most`: the part of what is free, or held by streams, that may be used.
+    pub fn follow_disk(&self, most: impl Fn(u64) -> u64) {
+        let is_due = |now: &ServerLimits, most| now.is_store_of_disk && most > now.max_store / 16 * 17;
+        let Ok(free) = self.store.headroom().free_bytes() else { return };
+        let most = most(free.saturating_add(self.used()[1]));
+        if !is_due(&self.limits(), most) {
+            return;
+        }
+        self.limits.rcu(|now| {
+            let max_store = if is_due(now, most) { most } else { now.max_store };
+            ServerLimits { max_store, ..ServerLimits::clone(now) }
+        });
+        self.files.set_limit(saturated(self.limits().max_store));
+    }
+
     /// Takes part in groups from now on, as this server: answers the number of the store's life
     /// that begins with that. To be called once.
     ///

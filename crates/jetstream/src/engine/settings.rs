@@ -38,6 +38,8 @@ pub struct ServerLimits {
     pub max_memory: u64,
     /// Bytes of all file streams.
     pub max_store: u64,
+    /// Whether the disk says how many: nobody else has.
+    pub is_store_of_disk: bool,
     /// Longest window in which a stream finds duplicates.
     pub duplicate_window: Option<Duration>,
     /// Batches that may be open.

@@ -171,7 +171,7 @@ impl Capacity {
 }
 
 /// The part of memory, or of a disk, that is used if nobody says how much.
-fn most(bytes: u64) -> u64 {
+pub(super) fn most(bytes: u64) -> u64 {
     bytes / 4 * 3
 }
 

@@ -5,6 +5,7 @@
 //! anything more: the process ends, and its next start finds everything that was. So it does after
 //! a panic in a round.
 
+use super::capacity;
 use super::host::{Threads, now};
 use crate::logging::Logger;
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
@@ -12,10 +13,13 @@ use myelin_jetstream::JetStream;
 use myelin_store::journal::Waiting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest sleep: how soon the end of the server is noticed at the latest.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// Between two looks how much room the disk has: it may have been full when the server began.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Disk thread: does the journal's rounds for as long as the server runs.
 pub(super) struct Rounds {
@@ -35,9 +39,13 @@ impl Rounds {
         let journal = self.jetstream.journal();
         // The clock of appends: the journal compares the two.
         let clock = || now().unsigned_abs();
-        let mut is_waiting = false;
+        let (mut is_waiting, mut looked) = (false, Instant::now());
         while !self.threads.is_stopping.load(Relaxed) {
             supervise::point(SupervisedPart::JsDisk);
+            if looked.elapsed() >= LOOK {
+                self.jetstream.follow_disk(capacity::most);
+                looked = Instant::now();
+            }
             match journal.next_due(clock()) {
                 Some(Duration::ZERO) => {
                     if let Err(failed) = journal.round(&clock) {

@@ -69,6 +69,7 @@ pub(super) fn server_limits(from: &JetStreamOptions, capacity: Capacity) -> Serv
     ServerLimits {
         max_memory: capacity.memory,
         max_store: capacity.disk,
+        is_store_of_disk: from.max_file_store.is_none(),
         duplicate_window: from.limits.duplicate_window,
         batches: batches(from),
         consumers: consumers(from),

@@ -3,6 +3,7 @@
 
 mod door;
 mod everywhere;
+mod full_disks;
 mod joined;
 mod membership;
 mod migrating;
@@ -21,6 +22,7 @@ use futures_util::StreamExt as _;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,15 +65,15 @@ impl Trio {
         let routes: Vec<_> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let homes: Vec<Home> = (0..3).map(|_| Home::new()).collect();
         let nodes = homes.iter().zip(&ports).enumerate();
-        let nodes = nodes.map(|(at, (home, port))| Self::node(at, (home, *port), &routes.join(", ")));
+        let nodes = nodes.map(|(at, (home, port))| Self::node(at, (home.path(), *port), &routes.join(", ")));
         let mut nodes: Vec<Node> = nodes.collect();
         nodes[0].config.push_str(more);
         nodes[0].setup = Setup::default().config(&nodes[0].config);
         Self { nodes, homes, ports }
     }
 
-    fn node(at: usize, (home, port): (&Home, u16), routes: &str) -> Node {
-        let (name, store) = (format!("N{at}"), home.path());
+    fn node(at: usize, (store, port): (&Path, u16), routes: &str) -> Node {
+        let name = format!("N{at}");
         let config = format!(
             "server_name: {name}\njetstream {{ store_dir: {store:?} }}\n\
              accounts {{ $SYS {{ users: [{{user: admin, password: admin}}] }} }}\n\
@@ -83,13 +85,19 @@ impl Trio {
         Node { name, config, setup, server: None }
     }
 
+    /// Has a server that is not started yet keep its streams there.
+    fn store_in(&mut self, at: usize, store: &Path) {
+        let routes: Vec<_> = self.ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+        self.nodes[at] = Self::node(at, (store, self.ports[at]), &routes.join(", "));
+    }
+
     /// Starts one more server, which the others have not been told of. Answers its number.
     fn start_another(&mut self) -> usize {
         let (at, port) = (self.nodes.len(), free_port());
         self.homes.push(Home::new());
         self.ports.push(port);
         let routes: Vec<_> = self.ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-        self.nodes.push(Self::node(at, (&self.homes[at], port), &routes.join(", ")));
+        self.nodes.push(Self::node(at, (self.homes[at].path(), port), &routes.join(", ")));
         self.start_node(at);
         at
     }

@@ -19,7 +19,7 @@ use super::{Control, Entry, EntryKind, HEAD_BYTES, MAX_ENTRY_BYTES, Message};
 use crate::Timestamp;
 
 /// Bytes before the parts of a record.
-const RECORD_BYTES: usize = 28;
+pub(crate) const RECORD_BYTES: usize = 28;
 /// Bytes of a record as they are expected: memory for so many is taken at once.
 const USUAL_RECORD: usize = 256;
 

@@ -41,7 +41,7 @@ pub const HEAD_BYTES: usize = 32;
 pub const MAX_ENTRY_BYTES: usize = 256 << 20;
 
 /// Bytes that an entry adds to the lengths of its parts, at most.
-const MAX_OVERHEAD: usize = HEAD_BYTES + 8 + TAG_BYTES;
+pub(crate) const MAX_OVERHEAD: usize = HEAD_BYTES + 8 + TAG_BYTES;
 
 /// Context that all entries of a segment share.
 #[derive(Clone, Debug, Default)]

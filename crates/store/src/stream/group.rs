@@ -22,6 +22,11 @@ use super::remove::{MAX_SEQ, NOT_NOW};
 use super::segment_storage::CONTROL_ROOM;
 use super::{Stream, roll};
 
+/// Room that a disk has to have for another segment: its header, and what is allocated ahead.
+const SEGMENT_ROOM: u64 = 64 << 10;
+/// More records than an entry has that was decided on one buffer of messages.
+const MANY_RECORDS: usize = 8192;
+
 impl Stream {
     /// Makes the stream's log the log of a group from here on: its next batch is the entry behind
     /// `position`. Begins a segment, whose version earlier versions of this program do not read.
@@ -113,6 +118,44 @@ impl Stream {
         self.entered(entered, kept).map(drop)
     }
 
+    /// Sees to it that entries that were decided elsewhere find room, so that
+    /// [`Stream::append_decided`] takes them: to be asked before anybody counts on that. With what
+    /// is kept free on a full disk if need be, behind which what makes room has to come, too.
+    /// Answers whether there was room without that.
+    ///
+    /// Perf: two comparisons and a lock for each message with entries, as long as there is room.
+    ///
+    /// # Errors
+    /// The disk is full, or the stream has failed.
+    pub fn make_room_to_follow(&mut self, entries: &[DecidedEntry]) -> Result<bool, StoreError> {
+        self.check()?;
+        if self.room_to_follow(entries.iter().map(most_room_for).sum()).is_ok() {
+            return Ok(true);
+        }
+        let records = entries.iter().filter_map(|entry| canonical::read(entry.records()));
+        let bytes = records.map(|records| room_for(&records)).sum();
+        match self.room_to_follow(bytes) {
+            Err(StoreError::Full) if self.release_headroom() => self.room_to_follow(bytes).map(|()| false),
+            found => found.map(|()| self.has_headroom()),
+        }
+    }
+
+    fn room_to_follow(&self, bytes: u64) -> Result<(), StoreError> {
+        let Some(files) = self.segment_storage.files() else { return Ok(()) };
+        if !self.has_placeholder() && self.active.file.end() + bytes <= self.segment_bytes() {
+            return self.active.file.reserve(bytes).map(drop).map_err(StoreError::from_io);
+        }
+        // It is too early to begin a segment with them: they may be in the place of others.
+        let free = files.store_env.headroom.free_bytes().map_err(StoreError::from_io)?;
+        if free > bytes + SEGMENT_ROOM { Ok(()) } else { Err(StoreError::Full) }
+    }
+
+    /// Whether a disk that was full has room again for some time.
+    pub fn regains_room(&self) -> bool {
+        let is_spared = self.segment_storage.files().is_none_or(|files| files.store_env.headroom.is_spared());
+        is_spared && (self.failure().is_some() || self.room_to_follow(SEGMENT_ROOM).is_ok())
+    }
+
     /// Whether records are such as a leader writes behind what is in the log: messages ascend, no
     /// sequence is out of bounds, and nothing cuts the stream by a sequence.
     fn is_in_order(&self, records: &[Record<'_>]) -> bool {
@@ -186,6 +229,14 @@ pub(super) fn last_behind(record: &Entry<'_>, last: Seq) -> Seq {
         Entry::Control(control) => roll::last_behind(control, last),
         Entry::Erased { .. } => last,
     }
+}
+
+/// The most bytes that an entry takes in a file, by its length in canonical form, unless it has
+/// very many records.
+fn most_room_for(entry: &DecidedEntry) -> u64 {
+    let length = entry.records().len();
+    let records = (length / canonical::RECORD_BYTES + 1).min(MANY_RECORDS);
+    (length + records * record::MAX_OVERHEAD) as u64 + 2 * CONTROL_ROOM + record::HEAD_BYTES as u64
 }
 
 fn room_for(records: &[Record<'_>]) -> u64 {

@@ -291,7 +291,7 @@ impl StreamCore {
     pub(super) fn find_room(&self, size: u64, counts: bool) -> Result<(), ApiError> {
         let waiting = i64::try_from(self.run.bytes).unwrap_or(i64::MAX);
         let more = waiting.saturating_add_unsigned(size);
-        if !self.settings.server.admits(waiting) {
+        if self.settings.is_group_full || !self.settings.server.admits(waiting) {
             return Err(ApiError::INSUFFICIENT_RESOURCES);
         }
         if counts && !self.settings.account.admits(more) {

@@ -57,6 +57,12 @@ impl StreamCore {
         effects.due_changed = true;
     }
 
+    /// Says whether so many disks of its group are full that nothing more would be agreed to:
+    /// messages are refused then as if its own disk were full. What makes room is not.
+    pub fn set_group_full(&mut self, is_full: bool) {
+        self.settings.is_group_full = is_full;
+    }
+
     /// A message was appended to the log as the leader has decided: what is known beside the log
     /// follows it, by its time and not by a clock.
     pub fn applied(&mut self, message: &Message<'_>) {
@@ -218,7 +224,9 @@ impl StreamCore {
     /// Does what [`StreamCore::propose_consumers`] does, at the request of a consumer. What could
     /// not be appended is due another time; what has nothing to be agreed to is told at once.
     pub fn propose(&mut self, now: Timestamp, effects: &mut Effects) {
-        effects.due_changed |= self.propose_consumers(now).is_err();
+        let proposed = self.propose_consumers(now);
+        effects.due_changed |= proposed.is_err();
+        effects.is_full |= matches!(proposed, Err(StoreError::Full));
         self.consumers_released(effects);
     }
 
@@ -234,7 +242,7 @@ impl StreamCore {
         let due = self.outgoing.group.as_ref().and_then(|group| group.next_attempt_at);
         if due.is_some_and(|at| at <= now) {
             // It says when to try again.
-            let _ = self.propose_consumers(now);
+            effects.is_full |= matches!(self.propose_consumers(now), Err(StoreError::Full));
             effects.due_changed = true;
         }
     }

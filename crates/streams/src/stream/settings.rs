@@ -40,6 +40,9 @@ pub struct StreamSettings {
     pub seed: u64,
     /// Role with which it begins.
     pub role: ReplicaRole,
+    /// Whether a majority of its group has no room on their disks: see
+    /// [`StreamCore::set_group_full`](super::StreamCore::set_group_full).
+    pub is_group_full: bool,
 }
 
 impl Default for StreamSettings {
@@ -58,6 +61,7 @@ impl Default for StreamSettings {
             dedupe_bytes: DEDUPE_BYTES,
             seed: 0,
             role: ReplicaRole::Leader,
+            is_group_full: false,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct VoteRequests {
     waiting: Mutex<Vec<VoteRequest>>,
     /// Whether somebody is on the way to write what waits.
     is_asked: AtomicBool,
+    /// Whether the disk has refused the last ones, which is told once.
+    pub(super) is_refused: AtomicBool,
 }
 
 struct VoteRequest {
@@ -29,7 +31,12 @@ struct VoteRequest {
 
 impl VoteRequests {
     pub(super) fn new(votes: GroupVotes) -> Self {
-        Self { file: Mutex::new(votes), waiting: Mutex::default(), is_asked: AtomicBool::new(false) }
+        Self {
+            file: Mutex::new(votes),
+            waiting: Mutex::default(),
+            is_asked: AtomicBool::default(),
+            is_refused: AtomicBool::default(),
+        }
     }
 
     /// State that a member remembers. Waits for the disk if it is busy.

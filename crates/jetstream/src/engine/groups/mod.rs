@@ -395,10 +395,13 @@ impl Groups {
         }
         let groups = Arc::clone(self);
         self.host.spawn_sync(Box::new(move || {
-            if let Err(error) = groups.votes.write() {
-                groups
-                    .host
-                    .log(Level::Error, format_args!("JetStream: votes of groups cannot be written: {error}"));
+            let written = groups.votes.write();
+            let was_told = groups.votes.is_refused.swap(written.is_err(), Relaxed);
+            if let Err(error) = written
+                && !was_told
+            {
+                let line = format_args!("JetStream: votes of groups cannot be written: {error}");
+                groups.host.log(Level::Error, line);
             }
         }));
     }

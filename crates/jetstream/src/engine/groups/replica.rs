@@ -42,6 +42,8 @@ pub(in crate::engine) enum MemberEvent {
     SetAside(bool),
     /// Its stream lacks something that it had.
     Damaged,
+    /// Its disk, which was full, has room again for what its group stores, or not yet.
+    Room(bool),
     /// Another member gets the stream as of this entry.
     Installing(Peer, u64),
     /// Another member has got the stream as a whole: its log is another one now.

@@ -42,17 +42,18 @@ impl LiveStream {
     /// Compat: the reference does in a cluster, and stops JetStream there; alone it tells
     /// publishers only, as we do besides.
     fn report_full_disk(&self, after: &mut TurnResult) {
-        let time = self.scope.host.now();
-        if !std::mem::take(&mut after.effects.is_full) || self.reports.full_disk.pass(time).is_err() {
-            return;
+        let is_full = std::mem::take(&mut after.effects.is_full);
+        if is_full && self.reports.full_disk.pass(self.scope.host.now()).is_ok() {
+            self.tell_of_full_disk("refuses messages until there is some");
         }
+    }
+
+    /// `cost`: what the stream does not do meanwhile.
+    pub(super) fn tell_of_full_disk(&self, cost: &str) {
+        let time = self.scope.host.now();
         let (account, name) = (self.scope.account.name(), &self.scope.name);
-        self.scope.host.log(
-            Level::Error,
-            format_args!(
-                "JetStream out of space: '{account}' > '{name}' refuses messages until there is some"
-            ),
-        );
+        let line = format_args!("JetStream out of space: '{account}' > '{name}' {cost}");
+        self.scope.host.log(Level::Error, line);
         let id = self.scope.host.unique_id();
         let header = AdvisoryHeader { id: &id, time, domain: &self.scope.domain };
         self.scope.publish_to_system(|| {

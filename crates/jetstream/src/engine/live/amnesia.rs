@@ -172,13 +172,14 @@ impl Amnesia {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_replica::frame::LeadStanding;
 
     fn peer(number: u64) -> Peer {
         Peer::from_number(number).expect("not zero")
     }
 
     fn log(term: u64, index: u64, is_amnesiac: bool) -> LogWord {
-        LogWord { term, index, is_amnesiac, is_voter: true, is_aside: false }
+        LogWord { term, index, is_amnesiac, is_voter: true, standing: LeadStanding::Ready }
     }
 
     fn all(numbers: &[u64]) -> Members {

@@ -1,13 +1,15 @@
 //! Candidacy of a member: whether it may become its group's leader, as far as that is not for votes
 //! to say.
 //!
-//! A member is *set aside* where clients cannot reach its server, and where its stream lacks
-//! messages that it had: another one leads, or nobody does for a while. A group that nobody has led
-//! yet is *open* when the meta group has said that its stream stays: before, only the first server
-//! of the stream may stand for election, as it alone may take that back (`meta/refused.rs`).
+//! A member is *set aside* where clients cannot reach its server, where its stream lacks messages
+//! that it had, and where its disk is full: another one leads, or nobody does for a while. A group
+//! that nobody has led yet is *open* when the meta group has said that its stream stays: before,
+//! only the first server of the stream may stand for election, as it alone may take that back
+//! (`meta/refused.rs`).
 
 use myelin_replica::Peer;
-use std::collections::BTreeSet;
+use myelin_replica::frame::LeadStanding;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ticks without a leader after which a member asks for its group to be opened, at least: twice as
 /// many as an election takes, for the first server may have many streams to make at once.
@@ -21,6 +23,14 @@ const HELD_BACK: u64 = 10;
 /// Ticks without a leader after which a member leads though its stream lacks messages: a minute, in
 /// which others would have stood for election that have them.
 const DAMAGED_WAITS: u64 = 600;
+
+/// Ticks without a leader after which a member leads though its disk is full: others would have
+/// stood for election that have room. What makes room needs a leader, too.
+const FULL_WAITS: u64 = 30;
+
+/// Ticks after which the disk of another member is full no more, unless it says so again: each
+/// second it does, and what it says may be lost.
+const FULL_COUNTS: u64 = 50;
 
 /// Ticks without a word of a leader after which a member asks for one that takes no lead, and so
 /// does not stand for election: as many as an idle leader has before it rests.
@@ -37,10 +47,14 @@ pub(super) struct Candidacy {
     pub(super) is_aside: bool,
     /// Whether its stream lacks messages that it had.
     is_damaged: bool,
+    /// Whether its disk has no room for what its group stores.
+    is_full: bool,
     /// Ticks without a leader.
     leaderless: u64,
     /// Other members that take no lead for one of these reasons, as they have said.
     pub(super) others_aside: BTreeSet<Peer>,
+    /// Members among them whose disk is full, and for how many ticks that counts.
+    others_full: BTreeMap<Peer, u64>,
     /// Whether the group is not open.
     waits: bool,
     /// Ticks that it has waited since it asked last.
@@ -70,33 +84,68 @@ impl Candidacy {
         self.is_damaged
     }
 
-    /// Whether others are to know that it takes no lead.
-    pub(super) fn is_set_aside(&self) -> bool {
-        self.is_aside || self.is_damaged
+    /// Its disk has no room from now on, or has again. Answers whether that is new.
+    pub(super) fn set_full(&mut self, is_full: bool) -> bool {
+        std::mem::replace(&mut self.is_full, is_full) != is_full
+    }
+
+    /// Whether its disk has no room.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether so many of the members that vote have no room that those who have are no majority:
+    /// nothing that is decided now would be agreed to.
+    pub(super) fn is_majority_full(&self, me: Peer, voters: &[Peer]) -> bool {
+        // Who is alone knows best what its own disk takes.
+        if !self.is_full && self.others_full.is_empty() || voters.len() == 1 {
+            return false;
+        }
+        let is_full =
+            |peer: &&Peer| if **peer == me { self.is_full } else { self.others_full.contains_key(peer) };
+        voters.iter().filter(is_full).count() * 2 >= voters.len()
+    }
+
+    /// Word for others of whether it takes the lead.
+    pub(super) fn standing(&self) -> LeadStanding {
+        match (self.is_full, self.is_aside || self.is_damaged) {
+            (true, _) => LeadStanding::Full,
+            (false, true) => LeadStanding::Aside,
+            (false, false) => LeadStanding::Ready,
+        }
     }
 
     /// Whether it takes no lead now.
     pub(super) fn declines(&self) -> bool {
-        self.is_aside || self.is_damaged && self.leaderless < DAMAGED_WAITS
+        self.is_aside
+            || self.is_damaged && self.leaderless < DAMAGED_WAITS
+            || self.is_full && self.leaderless < FULL_WAITS
     }
 
     /// Time has passed, with a leader or without.
     pub(super) fn note_tick(&mut self, has_leader: bool) {
         self.leaderless = if has_leader { 0 } else { self.leaderless + 1 };
+        self.others_full.values_mut().for_each(|left| *left -= 1);
+        while let Some((&peer, _)) = self.others_full.iter().find(|(_, left)| **left == 0) {
+            self.forget(peer);
+        }
     }
 
-    /// Another member has said whether it takes no lead.
-    pub(super) fn hear(&mut self, peer: Peer, is_aside: bool) {
-        if is_aside {
+    /// Another member has said whether it takes the lead.
+    pub(super) fn hear(&mut self, peer: Peer, standing: LeadStanding) {
+        self.forget(peer);
+        if standing != LeadStanding::Ready {
             self.others_aside.insert(peer);
-        } else {
-            self.others_aside.remove(&peer);
+        }
+        if standing == LeadStanding::Full {
+            self.others_full.insert(peer, FULL_COUNTS);
         }
     }
 
     /// Nothing is heard of another member any more: what it is, it says when it is asked to lead.
     pub(super) fn forget(&mut self, peer: Peer) {
         self.others_aside.remove(&peer);
+        self.others_full.remove(&peer);
     }
 
     /// Whether the group is not open, as far as was said.
@@ -205,8 +254,45 @@ mod tests {
         (1..DAMAGED_WAITS).for_each(|_| candidacy.note_tick(false));
         assert!(candidacy.declines());
         candidacy.note_tick(false);
-        assert!(!candidacy.declines() && candidacy.is_set_aside(), "others come first as ever");
+        assert!(
+            !candidacy.declines() && candidacy.standing() == LeadStanding::Aside,
+            "others come first as ever"
+        );
         candidacy.note_tick(true);
         assert!(candidacy.declines());
+    }
+
+    #[test]
+    fn a_member_whose_disk_is_full_leads_when_nobody_else_has_for_a_while() {
+        let mut candidacy = Candidacy::new(true, false, false);
+        assert!(candidacy.set_full(true) && !candidacy.set_full(true), "it is new once");
+        (1..FULL_WAITS).for_each(|_| candidacy.note_tick(false));
+        assert!(candidacy.declines() && candidacy.standing() == LeadStanding::Full);
+        candidacy.note_tick(false);
+        assert!(!candidacy.declines(), "others come first");
+        assert!(candidacy.set_full(false) && candidacy.standing() == LeadStanding::Ready);
+    }
+
+    #[test]
+    fn a_majority_is_full_when_those_that_are_not_are_none() {
+        let [me, one, two] =
+            ["server-A", "server-B", "server-C"].map(|name| Peer::parse(name).expect("a name"));
+        let voters = [me, one, two];
+        let mut candidacy = Candidacy::new(true, false, false);
+        let mut is_full = |peer, standing| {
+            candidacy.hear(peer, standing);
+            candidacy.is_majority_full(me, &voters)
+        };
+        assert!(!is_full(one, LeadStanding::Full) && !is_full(two, LeadStanding::Aside));
+        assert!(is_full(two, LeadStanding::Full) && !is_full(one, LeadStanding::Ready));
+        candidacy.set_full(true);
+        assert!(candidacy.is_majority_full(me, &voters) && !candidacy.is_majority_full(me, &[me]));
+        (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));
+        assert!(candidacy.is_majority_full(me, &voters));
+        candidacy.hear(two, LeadStanding::Full);
+        candidacy.note_tick(true);
+        assert!(candidacy.is_majority_full(me, &voters), "it has said so again");
+        (1..FULL_COUNTS).for_each(|_| candidacy.note_tick(true));
+        assert!(!candidacy.is_majority_full(me, &voters) && candidacy.others_aside.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use myelin_stdx::sync::lock;
 use myelin_store::{Lost, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,11 @@ const TRIES: usize = 50;
 /// A stream that fails twice within so long is not opened a second time.
 const EVERY: Duration = Duration::from_secs(60);
 
+/// Nanoseconds until a replica of a group that fails within that time is opened anew; each further
+/// time twice as many, up to eight times: its disk may be well again soon.
+const PAUSE: i64 = 2_000_000_000;
+const DOUBLINGS: usize = 3;
+
 /// Failures and repairs of one stream.
 #[derive(Default)]
 pub(super) struct StreamHealth {
@@ -25,6 +30,10 @@ pub(super) struct StreamHealth {
     /// When that is to be tried again (0: it is not), and how often it was in vain.
     repair_at: AtomicI64,
     tries: AtomicUsize,
+    /// How often a replica of a group was left alone for a while, since it was well for a minute.
+    pauses: AtomicUsize,
+    /// Whether it is to be opened anew however lately it was.
+    is_permitted: AtomicBool,
     /// Messages that were missing when its log was opened.
     lost: Mutex<Vec<Lost>>,
     /// When something was missing, or found damaged, for the first time.
@@ -49,13 +58,15 @@ impl StreamHealth {
 
     /// Takes messages again: it was opened anew.
     pub(super) fn repaired(&self, at: Instant) {
+        if !self.was_repaired_lately(at) {
+            self.pauses.store(0, Relaxed);
+        }
         *lock(&self.last_repair) = Some(at);
         self.tries.store(0, Relaxed);
         self.recovered();
     }
 
-    /// Whether it was opened anew so lately that another failure is for an operator.
-    pub(super) fn was_repaired_lately(&self, now: Instant) -> bool {
+    fn was_repaired_lately(&self, now: Instant) -> bool {
         // By the clock that nobody sets.
         lock(&self.last_repair).is_some_and(|last| now.saturating_duration_since(last) < EVERY)
     }
@@ -69,9 +80,21 @@ impl StreamHealth {
         Some(self.retry_behind(now, RETRY_AFTER))
     }
 
-    /// Has a repair tried in a minute, however often it was in vain. Answers when that is.
-    pub(super) fn retry_in_a_minute(&self, now: Timestamp) -> Timestamp {
-        self.retry_behind(now, i64::try_from(EVERY.as_nanos()).unwrap_or(i64::MAX))
+    /// Has a repair tried after a pause, however often it was in vain. Answers when that is.
+    pub(super) fn retry_after_a_pause(&self, now: Timestamp) -> Timestamp {
+        let doublings = self.pauses.fetch_add(1, Relaxed).min(DOUBLINGS);
+        self.retry_behind(now, PAUSE << doublings)
+    }
+
+    /// Has it opened anew next time however lately it was.
+    pub(super) fn permit(&self) {
+        self.is_permitted.store(true, Relaxed);
+    }
+
+    /// Whether it is to be left alone: it was opened anew so lately that another failure is for an
+    /// operator, or for another time.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        !self.is_permitted.swap(false, Relaxed) && self.was_repaired_lately(now)
     }
 
     fn retry_behind(&self, now: Timestamp, pause: i64) -> Timestamp {
@@ -126,10 +149,25 @@ mod tests {
         assert!(!health.take_retry(|| at), "once is enough");
         let more = (0..TRIES).filter(|_| health.retry_at(7).is_some()).count();
         assert_eq!(more, TRIES - 1);
-        let at = health.retry_in_a_minute(7);
+        let at = health.retry_after_a_pause(7);
         assert!(!health.take_retry(|| at - 1) && health.take_retry(|| at), "for who asks all the same");
         health.repaired(Instant::now());
         assert!(health.retry_at(7).is_some(), "another failure is tried as often");
+    }
+
+    #[test]
+    fn a_replica_is_left_alone_for_longer_and_longer_until_it_was_well_for_a_minute() {
+        let (health, now) = (StreamHealth::default(), Instant::now());
+        health.repaired(now);
+        let pauses = || [(); 5].map(|()| health.retry_after_a_pause(0) / 1_000_000_000);
+        assert_eq!(pauses(), [2, 4, 8, 16, 16]);
+        assert!(health.rests(now + EVERY / 2));
+        health.permit();
+        assert!(!health.rests(now + EVERY / 2) && health.rests(now + EVERY / 2), "for one time");
+        health.repaired(now + EVERY / 2);
+        assert_eq!(health.retry_after_a_pause(0), 16_000_000_000);
+        health.repaired(now + 2 * EVERY);
+        assert_eq!(health.retry_after_a_pause(0), 2_000_000_000);
     }
 
     #[test]

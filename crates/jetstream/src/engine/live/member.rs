@@ -9,6 +9,7 @@ use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::core_guard::CoreGuard;
+use super::full_disk::is_full;
 use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
@@ -23,7 +24,7 @@ use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource, Seq};
 use myelin_streams::ReplicaRole;
-use myelin_streams::group::{GroupMember, GroupStart, Persistence};
+use myelin_streams::group::{GroupMember, GroupStart, MemberFailed, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::atomic::Ordering::Acquire;
@@ -306,7 +307,7 @@ impl LiveStream {
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
         let now = self.scope.host.now();
         let end = end_of_log(core);
-        let heard = events.into_iter().try_for_each(|event| joined.hear(event, end, now));
+        let heard = self.hear_all(joined, core, events, after.effects.is_full);
         let advanced = heard.and_then(|()| joined.member.advance(core, now, &mut after.effects));
         let advanced = advanced.and_then(|work| {
             if joined.resting.is_past(joined.member.consensus().last().1) && joined.resting.end() {
@@ -347,12 +348,23 @@ impl LiveStream {
                 *role = work.role.or(*role);
                 *needs_sync = work.needs_sync;
             }
-            Err(failed) => {
-                core.store().give_up(&format!("as a member of its group: {failed}"));
-                core.released(&mut after.effects);
-                self.tell_of_failure(joined, after);
-            }
+            Err(failed) => self.end_with_member(&failed, (joined, core), after),
         }
+    }
+
+    /// Its member has failed: the stream does, too, and both are opened anew.
+    fn end_with_member(
+        &self,
+        failed: &MemberFailed,
+        (joined, core): (&mut JoinedMember, &mut StreamCore),
+        after: &mut TurnResult,
+    ) {
+        core.store().give_up(&format!("as a member of its group: {failed}"));
+        core.released(&mut after.effects);
+        if is_full(failed) {
+            self.note_full(joined);
+        }
+        self.tell_of_failure(joined, after);
     }
 
     /// Has others go on without its member, which has failed with its stream.
@@ -400,6 +412,8 @@ impl LiveStream {
                     self.scope.host.log(Level::Warn, line);
                 }
                 joined.last_said.has_failed = false;
+                // Some may have been told that its disk is full.
+                joined.tell_others();
             }
             Err(failed) => {
                 // It fails with its stream, which is opened anew later: it hears nothing till then.
@@ -536,7 +550,7 @@ impl GroupReplica for LiveStream {
 }
 
 /// Where the log of a stream's group ends.
-fn end_of_log(core: &StreamCore) -> Option<RestWord> {
+pub(super) fn end_of_log(core: &StreamCore) -> Option<RestWord> {
     let GroupPosition { term, index, chain, .. } = core.store().group()?;
     Some(RestWord { term, index, chain })
 }

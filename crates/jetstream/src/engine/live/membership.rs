@@ -9,7 +9,8 @@ use super::held_publishes::HandOver;
 use super::late_proposals::LateProposals;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
-use myelin_replica::frame::{FrameBody, GroupPlace, LogWord, RestWord};
+use crate::engine::host::Timer;
+use myelin_replica::frame::{FrameBody, GroupPlace, LeadStanding, LogWord, RestWord};
 use myelin_replica::{MemberProgress, Members, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_stdx::sync::lock;
 use myelin_store::{InstallPoint, StreamId, Timestamp};
@@ -120,6 +121,8 @@ pub(super) struct Membership {
     pub(super) place: OnceLock<Box<dyn ReplicaPlace>>,
     /// The one that has taken it, which a start keeps.
     pub(super) replaced_by: OnceLock<ReplacedBy>,
+    /// Looks now and then whether a disk that was full has room.
+    pub(super) room_watch: OnceLock<Arc<dyn Timer>>,
     /// Number of the stream in whose place it stands, as long as a start may find that; 0: none.
     pub(super) in_place_of: AtomicU64,
 }
@@ -258,6 +261,10 @@ impl JoinedMember {
                 self.candidacy.set_damaged();
                 self.tell_others();
             }
+            MemberEvent::Room(has_room) => {
+                self.candidacy.set_full(!has_room);
+                self.tell_others();
+            }
             MemberEvent::HandOver(heir) => self.hand_over(heir)?,
             MemberEvent::Installing(peer, index) => self.member.hold_log(peer, index, now),
             MemberEvent::Installed(peer) => self.member.consensus_mut().reset_peer(peer)?,
@@ -309,7 +316,7 @@ impl JoinedMember {
 
     /// A leader is there. Where it knows of this life, what it says to be committed counts on what
     /// this member has confirmed in this life.
-    fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
+    pub(super) fn note_leader(&mut self, life: u32, message: &RaftMessage, now: Timestamp) {
         let is_append = message.kind == RaftMessageKind::Append;
         let is_of_leader = is_append || message.kind == RaftMessageKind::Heartbeat;
         let is_current = is_of_leader && message.term >= self.member.consensus().term();
@@ -363,19 +370,19 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let (term, index) = consensus.last();
         let is_voter = consensus.members().all_voters().contains(&self.groups.me);
-        let (is_amnesiac, is_aside) = (self.amnesia.is_some(), self.candidacy.is_set_aside());
-        LogWord { term, index, is_amnesiac, is_voter, is_aside }
+        let (is_amnesiac, standing) = (self.amnesia.is_some(), self.candidacy.standing());
+        LogWord { term, index, is_amnesiac, is_voter, standing }
     }
 
     /// Says to all other members where its log ends, and how it stands.
-    fn tell_others(&mut self) {
+    pub(super) fn tell_others(&mut self) {
         let voters = self.member.consensus().members().all_voters();
         self.askers.extend(voters.into_iter().filter(|&voter| voter != self.groups.me));
     }
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
-        self.candidacy.hear(peer, word.is_aside);
-        if word.is_aside && self.member.consensus().is_handing_over() {
+        self.candidacy.hear(peer, word.standing);
+        if word.standing != LeadStanding::Ready && self.member.consensus().is_handing_over() {
             // It does not take the lead: to this member itself means that nobody is to.
             self.member.consensus_mut().transfer(self.groups.me)?;
             self.hand_over(None)?;
@@ -493,7 +500,7 @@ impl JoinedMember {
 
     /// Time has passed for a member that does not rest.
     fn tick(&mut self, end: Option<RestWord>) -> Result<(), MemberFailed> {
-        self.candidacy.note_tick(self.member.consensus().leader().is_some());
+        self.candidacy.note_tick(self.has_living_leader());
         // Who gives nobody JetStream follows, and never stands for election.
         let may_stand = self.may_take_lead() || self.member.consensus().role() == RaftRole::Leader;
         let stands_against = self.member.consensus().is_about_to_stand() && self.supports_leader();
@@ -526,6 +533,13 @@ impl JoinedMember {
         Ok(())
     }
 
+    /// Whether it knows a leader, and that one's server is there. Who takes no lead sees of no
+    /// leader that it is gone: no time passes for it.
+    fn has_living_leader(&self) -> bool {
+        let consensus = self.member.consensus();
+        consensus.leader().is_some() && (consensus.role() != RaftRole::Follower || self.supports_leader())
+    }
+
     /// Another server has begun a new life: what it has confirmed counts no more.
     fn hear_of_life(&mut self, peer: Peer, life: u32) -> Result<(), MemberFailed> {
         let was_leader = self.member.consensus().leader() == Some(peer);
@@ -533,7 +547,7 @@ impl JoinedMember {
         if was_leader && is_another {
             self.member.consensus_mut().wake(true)?;
         }
-        self.candidacy.hear(peer, false);
+        self.candidacy.hear(peer, LeadStanding::Ready);
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
         if myelin_stdx::planted::bug(111) {
             return Ok(());

@@ -24,6 +24,7 @@ mod damage;
 mod direct_offer;
 mod downstreams;
 mod founding;
+mod full_disk;
 mod hand_over;
 mod health;
 mod held_publishes;

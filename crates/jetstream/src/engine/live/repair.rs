@@ -1,6 +1,6 @@
 //! Streams that have failed are opened anew from their files, once; then they are left to an
-//! operator. Replicas of a group are opened anew once a minute: others go on meanwhile, and one
-//! that is gone for ever is one that the group misses for ever.
+//! operator. Replicas of a group are opened anew again and again, after pauses: others go on
+//! meanwhile, and one that is gone for ever is one that the group misses for ever.
 
 use super::LiveStream;
 use super::sourcing::FoundEnd;
@@ -28,6 +28,9 @@ impl LiveStream {
     /// Has a repair that did not succeed tried again, when it is time.
     pub(super) fn repair_if_due(&self) {
         if self.health.take_retry(|| self.scope.host.now()) {
+            if self.consumers.is_of_group() {
+                self.health.permit();
+            }
             self.scope.host.repair(self.scope.account.name(), &self.scope.name);
         }
     }
@@ -55,7 +58,7 @@ impl LiveStream {
 
     /// Has an empty replica take its place, which counts as a repair.
     fn begin_anew(&self) {
-        if self.health.was_repaired_lately(self.scope.host.instant()) {
+        if self.health.rests(self.scope.host.instant()) {
             self.leave_alone(self.scope.host.now(), format_args!("it has failed again"));
         } else if let Some(place) = self.membership.place.get() {
             place.begin_anew();
@@ -68,15 +71,15 @@ impl LiveStream {
         self.health.repaired(self.scope.host.instant());
     }
 
-    /// Leaves a stream to an operator, and a replica of a group for a minute.
+    /// Leaves a stream to an operator, and a replica of a group for a while.
     fn leave_alone(&self, now: Timestamp, why: std::fmt::Arguments<'_>) {
         let (account, name) = (self.scope.account.name(), &self.scope.name);
         let until = if self.consumers.is_of_group() {
-            let at = self.health.retry_in_a_minute(now);
+            let at = self.health.retry_after_a_pause(now);
             self.scope.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
-            "is opened anew in a minute"
+            format!("is opened anew in {} s", (at - now) / 1_000_000_000)
         } else {
-            "takes no messages until the server starts anew"
+            "takes no messages until the server starts anew".to_owned()
         };
         let line = format_args!("JetStream stream '{account} > {name}' {until}: {why}");
         self.scope.host.log(Level::Error, line);
@@ -96,7 +99,7 @@ impl LiveStream {
             self.scope.host.log(level, format_args!("JetStream stream '{account} > {name}' {what}"));
         };
         let instant = self.scope.host.instant();
-        if self.health.was_repaired_lately(instant) {
+        if self.health.rests(instant) {
             self.leave_alone(now, format_args!("it has failed again"));
             return false;
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Pause before the first attempt. Each further one doubles it, up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 /// Streams whose removal was proposed as they cannot be made here, and why.
 type RefusedCreates = BTreeMap<StreamKey, (Arc<Assignment>, ApiError)>;
@@ -85,7 +85,8 @@ mod tests {
         assert!(retries.take_due(after(5)).is_empty());
         assert_eq!(retries.take_due(after(6)), std::slice::from_ref(&key));
         (0..20).for_each(|_| assert!(!retries.failed(&key, after(6))));
-        assert_eq!(retries.take_due(after(66)), std::slice::from_ref(&key), "a minute is the longest");
+        assert!(retries.take_due(after(21)).is_empty());
+        assert_eq!(retries.take_due(after(22)), std::slice::from_ref(&key), "the longest pause");
         assert!(retries.succeeded(&key) && !retries.succeeded(&key));
         assert!(retries.failed(&key, began), "it is news again");
     }

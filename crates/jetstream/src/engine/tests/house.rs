@@ -647,6 +647,7 @@ fn settings() -> JetStreamSettings {
         limits: ServerLimits {
             max_memory: 1 << 30,
             max_store: 1 << 30,
+            is_store_of_disk: false,
             duplicate_window: None,
             batches: Default::default(),
             consumers: consumers::ServerConsumerLimits::default(),

@@ -4,6 +4,7 @@
 mod consumers;
 mod damaged;
 mod faults;
+mod full_disks;
 mod installs;
 mod lives;
 mod messages;

@@ -19,11 +19,11 @@ const TOGETHER: usize = 100;
 const INSUFFICIENT_RESOURCES: u64 = 10_023;
 
 /// A disk of its own in memory, until it is dropped.
-pub(super) struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(TempDir);
 
 impl SmallDisk {
     /// None where this process may not mount anything.
-    pub(super) fn new(mebibytes: u32) -> Option<Self> {
+    pub(crate) fn new(mebibytes: u32) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"]).arg(folder.path());
@@ -34,7 +34,7 @@ impl SmallDisk {
         None
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
@@ -51,9 +51,16 @@ impl SmallDisk {
     }
 
     /// Takes what is left of it, to the last byte.
-    pub(super) fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = File::create(self.filler()).expect("a name fits");
         while file.write_all(&[0; 4096]).is_ok() {}
+    }
+}
+
+impl SmallDisk {
+    /// Gives back what was taken.
+    pub(crate) fn free(&self) {
+        std::fs::remove_file(self.filler()).expect("it was filled");
     }
 }
 
@@ -149,6 +156,29 @@ fn a_restart_leaves_the_limit_that_the_disk_gives_where_it_was() {
         eventually("there is room", || publish_some(&mut asker, 1000, &mut promised) == TOGETHER);
         fill_by_publishing(&mut asker, &mut promised);
     }
+}
+
+/// As little may be stored as the disk has room for when the server begins, and more when it has.
+#[test]
+fn a_server_that_begins_on_a_full_disk_stores_again_when_there_is_room() {
+    let Some(disk) = SmallDisk::new(64) else { return };
+    let mut server = setup_in(disk.path(), "").start();
+    let mut asker = Asker::connect(&server);
+    asker.create("S", &json!({}));
+    let limit = |server: &Server| server.page("/jsz")["config"]["max_storage"].as_u64().expect("a number");
+    let first = limit(&server);
+    let mut promised = Promised::new();
+    assert_eq!(publish_some(&mut asker, 20_000, &mut promised), TOGETHER);
+    server.signal(Signal::TERM);
+    server.wait();
+    disk.fill();
+    server.restart();
+    let mut asker = Asker::connect(&server);
+    fill_by_publishing(&mut asker, &mut promised);
+    disk.free();
+    eventually("there is room", || publish_some(&mut asker, 20_000, &mut promised) == TOGETHER);
+    eventually("as much as before", || limit(&server) > first / 10 * 9);
+    check(&mut asker, &promised);
 }
 
 /// Purges all messages but the newest `keep`.

@@ -9,7 +9,7 @@ mod consumers;
 mod copies;
 mod counters;
 mod damage;
-mod disk;
+pub(crate) mod disk;
 mod faults;
 mod flood;
 mod hostile;
