@@ -342,6 +342,7 @@ fn jetstream_settings() -> JetStreamSettings {
             duplicate_window: None,
             batches: BatchLimits::default(),
             consumers: ServerConsumerLimits::default(),
+            is_store_of_disk: false,
         },
         backlog: Backlog { messages: 10_000, bytes: 128 << 20 },
         max_pending: 64 << 20,

@@ -55,9 +55,7 @@ impl SmallDisk {
         let mut file = File::create(self.filler()).expect("a name fits");
         while file.write_all(&[0; 4096]).is_ok() {}
     }
-}
 
-impl SmallDisk {
     /// Gives back what was taken.
     pub(crate) fn free(&self) {
         std::fs::remove_file(self.filler()).expect("it was filled");
