@@ -5,7 +5,7 @@ use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_store::consumer::Consumers;
 use myelin_store::{Admission, NewMessage, Seq, Stream, StreamConfig, Timestamp};
 use myelin_streams::consumer::{
-    ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env, StateHandle, TurnCtx, rules,
+    ConsumerCore, ConsumerInit, DeliverOutcome, Effects, Env, SlowReceiver, StateHandle, TurnCtx, rules,
 };
 use myelin_wire::message_buf::MessageRef;
 use std::sync::{Arc, Mutex};
@@ -44,6 +44,10 @@ impl Env for Listeners {
 
     fn is_congested(&mut self, _: &[u8]) -> bool {
         false
+    }
+
+    fn awaited_receiver(&self, _: &[u8]) -> Option<SlowReceiver> {
+        None
     }
 
     fn unique_id(&self) -> String {

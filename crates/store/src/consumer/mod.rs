@@ -9,8 +9,8 @@
 //! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its
 //! bytes, `entry` and `header` the file's frame, `replay` and `resume` read it (`room` before),
 //! `image` and `rewrite` write it anew, `queue` and `log` append to it, `resume` is how an entry
-//! changes consumers, `consumers` is what a stream holds, and `group` what one holds whose log is
-//! that of a group.
+//! changes consumers, `consumers` is what a stream holds, `removal` its log while the stream is
+//! being removed, and `group` what one holds whose log is that of a group.
 //!
 //! The format is written down in `docs/formats/consumers.md`.
 
@@ -27,6 +27,7 @@ mod open;
 mod payload;
 mod pending;
 mod queue;
+mod removal;
 mod replay;
 mod report;
 mod resume;

@@ -37,7 +37,6 @@ impl Recovering<'_> {
         sealed_end: Option<u64>,
         behind: &[SegmentNo],
     ) -> Result<bool, OpenError> {
-        self.settle_subjects();
         let no = header.segment;
         let fault = |damage: Damage| OpenError::new(format!("segment {}", no.0), damage);
         let file = self.files.store_env.disk.open(&self.files.segment_path(no));
@@ -226,6 +225,7 @@ impl Recovering<'_> {
 
     /// Makes a segment the one that entries go into.
     pub(super) fn begin_walked(&mut self, segment: Arc<Segment>) -> Result<(), ReadError> {
+        self.settle_subjects();
         self.close_hole(segment.first_seq.saturating_sub(1));
         if self.catalog.has_unreleased() {
             let closed = self.open.take();

@@ -28,6 +28,26 @@ pub(super) struct Hole {
     first: Seq,
 }
 
+/// Whether subjects have as many messages as the footers say.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SubjectCounts {
+    /// Nothing was lost that a footer could not know of.
+    Known,
+    /// Footers that come next count without messages that are back.
+    Doubted,
+    /// A footer has counted without them.
+    Wrong,
+}
+
+impl SubjectCounts {
+    pub(super) fn behind_footer(self) -> Self {
+        match self {
+            Self::Known => Self::Known,
+            Self::Doubted | Self::Wrong => Self::Wrong,
+        }
+    }
+}
+
 impl Recovering<'_> {
     /// Segments are not there, and others behind them are.
     pub(super) fn miss(&mut self, segments: RangeInclusive<SegmentNo>) {
@@ -53,6 +73,25 @@ impl Recovering<'_> {
         let first = self.catalog.next_decided();
         let file = segment_name(*segments.start());
         self.hole.get_or_insert(Hole { file, first });
+    }
+
+    /// A segment does not say any more which messages of earlier ones it has removed: they are
+    /// back, and the footers behind it count their subjects without them.
+    pub(super) fn miss_removals(&mut self) {
+        self.subjects = SubjectCounts::Doubted;
+    }
+
+    /// Counts subjects by the tables of the sealed segments, if a footer behind a damaged segment
+    /// has counted them. Before entries are read that count on.
+    pub(super) fn settle_subjects(&mut self) {
+        if !matches!(self.subjects, SubjectCounts::Wrong) {
+            return;
+        }
+        self.subjects = SubjectCounts::Doubted;
+        if let Err((no, error)) = self.catalog.rebuild_index() {
+            let what = format!("{error}; subjects are counted as later segments say");
+            self.report.note(Notice::Damaged { file: segment_name(no), what });
+        }
     }
 
     /// Ends the hole before the next segment: it had sequences up to `last`.

@@ -40,8 +40,7 @@ use crate::watermarks::{OpenedStream, Statement};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use group::GroupTail;
-use loss::Giver;
-use sealed::SubjectCounts;
+use loss::{Giver, SubjectCounts};
 
 pub(crate) use directory::{QUARANTINE, base_name, base_number, move_aside, place_aside, stream_directory};
 pub(crate) use remembered::{LOST_COPIES, forget as forget_losses, read as read_losses};
@@ -100,7 +99,7 @@ pub(crate) struct Recovering<'a> {
     kept_from: Seq,
     /// Sequences of lost segments of which a later entry or footer says that they were removed.
     removed: Vec<RangeInclusive<Seq>>,
-    /// What is known of subjects, which footers count anew.
+    /// State of the counts of subjects, which footers tell anew.
     subjects: SubjectCounts,
     /// Headers of segments that had a wrong bit.
     corrected: RefCell<Vec<Notice>>,

@@ -27,7 +27,6 @@ impl Recovering<'_> {
         trailer: Option<&Trailer>,
         behind: &[SegmentNo],
     ) -> Result<(), OpenError> {
-        self.settle_subjects();
         let fault = |damage: Damage| OpenError::new(format!("segment {}", header.segment.0), damage);
         if trailer.is_none() {
             self.note_damaged(header.segment, &Damage::Short("segment footer"));

@@ -7,10 +7,10 @@ use myelin_disk::write_again;
 use crate::damage::Damage;
 use crate::record::{Control, Entry};
 use crate::segment::{self, Changes, Extent, HEADER_BYTES, Scanned, SegmentHeader, Trailer};
-use crate::stream::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times, each_entry, segment_name};
+use crate::stream::{Form, SealedFile, Segment, SegmentFile, SegmentView, Times, each_entry};
 use crate::{SegmentNo, Seq, Timestamp};
 
-use super::{Notice, OpenError, Recovering};
+use super::{OpenError, Recovering};
 
 impl Recovering<'_> {
     /// The segment of a sealed file.
@@ -101,25 +101,6 @@ impl Recovering<'_> {
         Ok(())
     }
 
-    /// A segment does not say any more which messages of earlier ones it has removed: they are
-    /// back, and the footers behind it count their subjects without them.
-    pub(super) fn miss_removals(&mut self) {
-        self.subjects = SubjectCounts::Doubted;
-    }
-
-    /// Counts subjects by the tables of the sealed segments, if a footer behind a damaged segment
-    /// has counted them. Before entries are read that count on.
-    pub(super) fn settle_subjects(&mut self) {
-        if !matches!(self.subjects, SubjectCounts::Wrong) {
-            return;
-        }
-        self.subjects = SubjectCounts::Doubted;
-        if let Err((no, error)) = self.catalog.rebuild_index() {
-            let what = format!("{error}; subjects are counted as later segments say");
-            self.report.note(Notice::Damaged { file: segment_name(no), what });
-        }
-    }
-
     /// Finds out where the log of the stream's group ends, if that is in this segment: the header
     /// of the next one would say it, and there is none, or power was lost while it was written.
     fn pass_entries(
@@ -163,26 +144,6 @@ impl Recovering<'_> {
         let file = self.files.store_env.disk.open(&self.files.segment_path(header.segment))?;
         let context = self.files.context(header).ok_or(Damage::Locked("segment"))?;
         segment::read_changes(&*file, trailer, &context)
-    }
-}
-
-/// Whether subjects have as many messages as the footers say.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SubjectCounts {
-    /// Nothing was lost that a footer could not know of.
-    Known,
-    /// Footers that come next count without messages that are back.
-    Doubted,
-    /// One of them has.
-    Wrong,
-}
-
-impl SubjectCounts {
-    fn behind_footer(self) -> Self {
-        match self {
-            Self::Known => Self::Known,
-            Self::Doubted | Self::Wrong => Self::Wrong,
-        }
     }
 }
 
