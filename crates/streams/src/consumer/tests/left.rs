@@ -144,7 +144,8 @@ fn what_was_lost_counts_until_the_end_is_reached() {
         while next(&mut source).is_some() {
             delivered += 1;
         }
-        assert!(delivered < behind, "lost messages count");
+        // Nobody knows what their subjects were.
+        assert_eq!(delivered < behind, matches!(filter, Filter::All), "lost messages count for all");
         assert_eq!(source.left(1), 0, "none of them is waited for");
         publish(&mut stream, "b");
         assert_eq!((source.left(1), next(&mut source).map(|(_, left)| left)), (1, Some(0)));
