@@ -119,8 +119,7 @@ impl<'a> Player<'a> {
     }
 
     fn play(mut self, transcript: &Transcript) -> Result<(), Failure> {
-        let side = self.implementation.side;
-        for line in transcript.lines.iter().filter(|line| line.only.is_none_or(|only| only == side)) {
+        for line in &transcript.lines_for(self.implementation.side) {
             self.step(&line.step).map_err(|reason| self.failure(Some(line), reason))?;
         }
         // None is closed before all are looked at: a leaf node hears of what goes with a client.

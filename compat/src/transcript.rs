@@ -40,7 +40,7 @@ pub(crate) struct Setup {
 }
 
 /// One step, with where it stands in the file and to whom it applies.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Line {
     /// Counted from 1.
     pub(crate) number: usize,
@@ -76,7 +76,7 @@ pub(crate) enum Port {
 
 /// One thing that is done or demanded. Connections go by name; the empty name is the fresh
 /// connection of the latest nameless `>`.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     /// Opens a connection; reads the first INFO unless `raw`.
     Open { conn: String, raw: bool, port: Port },
@@ -150,8 +150,25 @@ pub(crate) enum Cut {
     At(Vec<usize>),
 }
 
+impl Step {
+    /// Takes what the next one awaits in any order into what this one does, if it is of the same
+    /// connection. Answers whether it has.
+    fn takes_in(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (
+                Self::Expect { conn, what: Expectation::AnyOrder(group) },
+                Self::Expect { conn: same, what: Expectation::AnyOrder(more) },
+            ) if conn == same => {
+                group.extend(more.iter().cloned());
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Expectation of what must come next on a connection.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expectation {
     /// Exactly these bytes.
     Bytes(Vec<u8>),
@@ -205,6 +222,18 @@ impl Transcript {
     /// The first line that is not understood, and why.
     pub fn parse(source: &str) -> Result<Self, ParseError> {
         Reader::default().read(source)
+    }
+
+    /// The steps for one side. Members of a group that may come in any order are one expectation,
+    /// also if some of them are for this side alone.
+    pub(crate) fn lines_for(&self, side: Side) -> Vec<Line> {
+        let mut lines: Vec<Line> = Vec::new();
+        for line in self.lines.iter().filter(|line| line.only.is_none_or(|only| only == side)) {
+            if !lines.last_mut().is_some_and(|last| last.step.takes_in(&line.step)) {
+                lines.push(line.clone());
+            }
+        }
+        lines
     }
 }
 
@@ -321,16 +350,10 @@ impl Reader {
 
     /// Adds a step; the members of a group that may come in any order become one.
     fn push(&mut self, number: usize, step: Step) -> Result<(), String> {
-        if let Step::Expect { conn, what: Expectation::AnyOrder(more) } = &step
-            && let Some(Line { only, step: Step::Expect { conn: same, what }, .. }) = self.lines.last_mut()
-            && let Expectation::AnyOrder(group) = what
-            && same == conn
-            && *only == self.only
-        {
-            group.extend(more.iter().cloned());
-            return Ok(());
+        let last = self.lines.last_mut().filter(|line| line.only == self.only);
+        if !last.is_some_and(|line| line.step.takes_in(&step)) {
+            self.lines.push(Line { number, only: self.only, step });
         }
-        self.lines.push(Line { number, only: self.only, step });
         Ok(())
     }
 }
@@ -539,6 +562,10 @@ mod tests {
         };
         let other = Step::Expect { conn: "b".into(), what: Expectation::AnyOrder(vec![b"z".to_vec()]) };
         assert_eq!(steps("a<? x\na<? y\nb<? z"), [group(&["x", "y"]), other]);
+        let some = Transcript::parse("a<? x\nonly myelin\nCompat: ours\na<? y\nend\na<? z").unwrap();
+        let of = |side| some.lines_for(side).into_iter().map(|line| line.step).collect::<Vec<_>>();
+        assert_eq!(of(Side::Myelin), [group(&["x", "y", "z"])]);
+        assert_eq!(of(Side::Reference), [group(&["x", "z"])]);
     }
 
     #[test]
