@@ -224,8 +224,8 @@ impl Transcript {
         Reader::default().read(source)
     }
 
-    /// The steps for one side. Members of a group that may come in any order are one expectation,
-    /// also if some of them are for this side alone.
+    /// The steps for one side. Members of a group that may come in any order become one
+    /// expectation, also if some of them are for this side alone.
     pub(crate) fn lines_for(&self, side: Side) -> Vec<Line> {
         let mut lines: Vec<Line> = Vec::new();
         for line in self.lines.iter().filter(|line| line.only.is_none_or(|only| only == side)) {
@@ -269,7 +269,8 @@ impl Reader {
     fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
         if let Some((mut config, reload)) = self.config.take() {
             if line == ">>>" {
-                return self.configured(config, reload);
+                self.configured(config, reload);
+                return Ok(());
             }
             config.push_str(line);
             config.push('\n');
@@ -289,24 +290,19 @@ impl Reader {
             return self.setting(key, value.trim());
         }
         match line {
-            "reload <<<" => {
-                self.config = Some((String::new(), Some(number)));
-                Ok(())
-            }
-            "only reference" => self.section(Side::Reference),
-            "only myelin" => self.section(Side::Myelin),
-            "end" => self.only.take().map(|_| ()).ok_or_else(|| "`end` without `only`".into()),
+            "reload <<<" => self.config = Some((String::new(), Some(number))),
+            "only reference" => self.section(Side::Reference)?,
+            "only myelin" => self.section(Side::Myelin)?,
+            "end" => self.only.take().map(|_| ()).ok_or("`end` without `only`")?,
             _ => self.push(number, step(line)?),
         }
+        Ok(())
     }
 
-    fn configured(&mut self, config: String, reload: Option<usize>) -> Result<(), String> {
+    fn configured(&mut self, config: String, reload: Option<usize>) {
         match reload {
             Some(number) => self.push(number, Step::Reload(config)),
-            None => {
-                self.setup.config = Some(config);
-                Ok(())
-            }
+            None => self.setup.config = Some(config),
         }
     }
 
@@ -348,13 +344,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds a step; the members of a group that may come in any order become one.
-    fn push(&mut self, number: usize, step: Step) -> Result<(), String> {
-        let last = self.lines.last_mut().filter(|line| line.only == self.only);
-        if !last.is_some_and(|line| line.step.takes_in(&step)) {
-            self.lines.push(Line { number, only: self.only, step });
-        }
-        Ok(())
+    fn push(&mut self, number: usize, step: Step) {
+        self.lines.push(Line { number, only: self.only, step });
     }
 }
 
@@ -502,7 +493,11 @@ mod tests {
     use super::*;
 
     fn steps(source: &str) -> Vec<Step> {
-        Transcript::parse(source).unwrap().lines.into_iter().map(|line| line.step).collect()
+        steps_for(Side::Myelin, source)
+    }
+
+    fn steps_for(side: Side, source: &str) -> Vec<Step> {
+        Transcript::parse(source).unwrap().lines_for(side).into_iter().map(|line| line.step).collect()
     }
 
     fn reason(source: &str) -> (usize, String) {
@@ -562,10 +557,9 @@ mod tests {
         };
         let other = Step::Expect { conn: "b".into(), what: Expectation::AnyOrder(vec![b"z".to_vec()]) };
         assert_eq!(steps("a<? x\na<? y\nb<? z"), [group(&["x", "y"]), other]);
-        let some = Transcript::parse("a<? x\nonly myelin\nCompat: ours\na<? y\nend\na<? z").unwrap();
-        let of = |side| some.lines_for(side).into_iter().map(|line| line.step).collect::<Vec<_>>();
-        assert_eq!(of(Side::Myelin), [group(&["x", "y", "z"])]);
-        assert_eq!(of(Side::Reference), [group(&["x", "z"])]);
+        let some = "a<? x\nonly myelin\nCompat: ours\na<? y\nend\na<? z";
+        assert_eq!(steps_for(Side::Myelin, some), [group(&["x", "y", "z"])]);
+        assert_eq!(steps_for(Side::Reference, some), [group(&["x", "z"])]);
     }
 
     #[test]
