@@ -153,6 +153,9 @@ impl MqttStores {
         let store = Arc::clone(store);
         let will = lock(&store.inboxes).enter((cid, hash, begins_anew), inbox);
         drop(by_account);
+        if let Some(will) = &will {
+            self.stop_waiting(will.conn.cid());
+        }
         // Another session that came at the same time may be the one that binds; this waits for it.
         store.bindings.get_or_init(|| {
             let service: Arc<dyn Service> = Arc::new(Answers(Arc::downgrade(&store)));
@@ -184,15 +187,18 @@ impl MqttStores {
 
     /// The will that connection `cid` has left, if it is due.
     pub(crate) fn due_will(&self, cid: u64, now: Instant) -> Option<Box<DelayedWill>> {
-        let mut waiting = lock(&self.waiting);
-        if waiting.get(&cid)?.inbox.waits_for_will(now) {
+        if lock(&self.waiting).get(&cid)?.inbox.waits_for_will(now) {
             return None;
         }
-        let WaitingWill { store, hash, inbox } = waiting.remove(&cid)?;
-        drop(waiting);
-        let will = inbox.take_will();
+        self.stop_waiting(cid)?.take_will()
+    }
+
+    /// Nobody waits any more for the will that connection `cid` has left: its session leaves the
+    /// store. Answers the session's inbox.
+    fn stop_waiting(&self, cid: u64) -> Option<Arc<MqttInbox>> {
+        let WaitingWill { store, hash, inbox } = lock(&self.waiting).remove(&cid)?;
         self.leave(&store, (cid, &hash));
-        will
+        Some(inbox)
     }
 
     /// Ends what `enter` began. The last session takes the store with it.

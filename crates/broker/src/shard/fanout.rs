@@ -108,6 +108,16 @@ impl<'a> Publisher<'a> {
             source: Source::Here,
         }
     }
+
+    /// A client that speaks MQTT.
+    pub(crate) fn mqtt(
+        conn: &'a Arc<Conn>,
+        account: &'a Arc<Account>,
+        permissions: Option<&'a Arc<Permissions>>,
+        now: Instant,
+    ) -> Self {
+        Self { permissions, is_service: false, is_mapped: true, ..Self::internal(conn, account, now) }
+    }
 }
 
 /// Result of a publish.

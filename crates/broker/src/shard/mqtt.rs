@@ -16,7 +16,6 @@ use myelin_mqtt::packet::{Exchange, Properties, ProtocolLevel, PublishHeader, Qo
 use myelin_mqtt::sparkplug::{self, Lifecycle};
 use myelin_mqtt::topic::{self, TopicFault};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Payloads of at least this size stay where all receivers share them.
 const SHARED_PAYLOAD: usize = 4 * 1024;
@@ -182,8 +181,7 @@ impl Fanout<'_> {
 
     #[cold]
     pub(super) fn unix_ms(&self) -> u64 {
-        let wall = self.broker.wall(self.from.now).duration_since(SystemTime::UNIX_EPOCH);
-        wall.map_or(0, |wall| wall.as_millis() as u64)
+        self.broker.unix_ms(self.from.now)
     }
 
     /// Whether the message is on its way to the clients of a consumer. Compat: MQTT clients that

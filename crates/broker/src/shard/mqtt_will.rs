@@ -1,42 +1,27 @@
 //! Wills that are due after their connections have ended.
 
-use super::{MqttPublish, Published, Publisher, Shard, Source};
+use super::{MqttPublish, Published, Publisher, Shard};
 use crate::mqtt_copy::StoredCopy;
 use crate::mqtt_will::{DelayedWill, StoredWill};
 use myelin_mqtt::packet::Qos;
 use myelin_mqtt::topic;
 use myelin_wire::message_buf::MessageRef;
-use std::sync::Arc;
 use std::time::Instant;
 
 impl Shard {
     /// Publishes the delayed will of connection `cid`, which has ended, if there is one and it is
-    /// due.
-    pub fn mqtt_will_due(&mut self, cid: u64, now: Instant) {
-        let broker = Arc::clone(self.broker());
-        let Some(will) = broker.registry.mqtt_stores.due_will(cid, now) else { return };
-        self.publish_delayed_will(&will, now);
+    /// due. Answers whether there was one.
+    pub fn mqtt_will_due(&mut self, cid: u64, now: Instant) -> bool {
+        let will = self.broker().registry.mqtt_stores.due_will(cid, now);
+        will.iter().for_each(|will| self.publish_delayed_will(will, now));
+        will.is_some()
     }
 
     /// Publishes a will, and has it stored and retained as far as that is asked for.
     pub(crate) fn publish_delayed_will(&mut self, delayed: &DelayedWill, now: Instant) {
         let DelayedWill { will, conn, account, permissions, user, node, .. } = delayed;
         let StoredWill { topic, payload, qos, is_retained, nats, .. } = &**will;
-        let from = Publisher {
-            conn,
-            account,
-            permissions: permissions.as_ref(),
-            echo: true,
-            verbose: false,
-            no_responders: false,
-            logs_protocol: false,
-            now,
-            is_service: false,
-            is_mapped: true,
-            hop: None,
-            trace: None,
-            source: Source::Here,
-        };
+        let from = Publisher::mqtt(conn, account, permissions.as_ref(), now);
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
         let mut subject = Vec::new();

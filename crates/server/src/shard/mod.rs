@@ -522,8 +522,10 @@ impl ShardLocal {
 
     /// The time has come for the will of a connection that has ended, if it has left one.
     fn will_due(&self, cid: u64) {
-        self.shard.borrow_mut().mqtt_will_due(cid, Instant::now());
-        self.flush_soon();
+        let was_due = self.shard.borrow_mut().mqtt_will_due(cid, Instant::now());
+        if was_due {
+            self.flush_soon();
+        }
     }
 
     /// Ends all connections, giving each a moment to take what waits for it.

@@ -1,6 +1,5 @@
 //! CONNECT, and the end: credentials, client ids, keep alive, wills.
 
-use super::publish::PublishFate;
 use super::{MqttStage, Session};
 use crate::log::{Level as LogLevel, Span};
 use crate::mqtt_clients::ClaimedId;
@@ -166,7 +165,7 @@ impl Session {
         let StoredWill { topic, payload, qos, nats, .. } = will;
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
-        if self.publish_message(shard, message, now) != PublishFate::Refused {
+        if self.publish_message(shard, message, now) {
             self.store_will(shard, will, now);
         }
     }

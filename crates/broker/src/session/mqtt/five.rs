@@ -81,6 +81,11 @@ impl Session {
         OpOutcome::Close(CloseReason::ProtocolViolation)
     }
 
+    /// State of a client of MQTT 5.
+    pub(super) fn five(&self) -> Option<&Mqtt5Session> {
+        self.mqtt.as_deref()?.five.as_deref()
+    }
+
     pub(super) fn five_mut(&mut self) -> Option<&mut Mqtt5Session> {
         self.mqtt.as_deref_mut()?.five.as_deref_mut()
     }
@@ -101,9 +106,8 @@ impl Session {
 
     /// Whether a client of MQTT 5 was told why its connection ends.
     pub fn has_said_why(&self, why: CloseReason) -> bool {
-        let five = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref());
         let is_ours = !matches!(why, CloseReason::ClientClosed | CloseReason::ServerShutdown);
-        is_ours && five.is_some_and(|five| five.has_parted)
+        is_ours && self.five().is_some_and(|five| five.has_parted)
     }
 
     /// Tells a client of MQTT 5 why its connection ends.

@@ -180,7 +180,7 @@ impl Session {
     fn answer(&self, shard: &mut Shard, packet: &ServerPacket<'_>, line: impl Display) {
         self.log_sent(line);
         let mut bytes = Vec::with_capacity(8);
-        packet.encode(state5::level(self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref())), &mut bytes);
+        packet.encode(state5::level(self.five()), &mut bytes);
         shard.stage_line(&self.conn, &bytes);
     }
 

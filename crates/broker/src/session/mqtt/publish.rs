@@ -6,20 +6,10 @@ use crate::mqtt_message::message_len;
 use crate::mqtt_nats_side::NatsSide;
 use crate::protocol_log::Direction;
 use crate::session::SessionState;
-use crate::shard::{MqttPublish, Published, Publisher, Shard, Source};
+use crate::shard::{MqttPublish, Published, Publisher, Shard};
 use myelin_mqtt::packet::{PublishPacket, Qos};
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use std::time::Instant;
-
-/// Fate of a message that was to be published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PublishFate {
-    Delivered,
-    /// Nobody listens.
-    Unheard,
-    /// The client may not publish it.
-    Refused,
-}
 
 impl Session {
     /// Budget: with a cached route no allocation, no lock, no system call.
@@ -67,42 +57,31 @@ impl Session {
         self.publish_message(shard, message, now);
     }
 
-    /// Publishes a message for those who listen now.
+    /// Publishes a message for those who listen now. Answers whether the client may publish it.
     pub(super) fn publish_message(
         &mut self,
         shard: &mut Shard,
         message: MqttPublish<'_>,
         now: Instant,
-    ) -> PublishFate {
-        let SessionState::Ready(ready) = &self.state else { return PublishFate::Refused };
+    ) -> bool {
+        let SessionState::Ready(ready) = &self.state else { return false };
         let from = Publisher {
-            conn: &self.conn,
-            account: &ready.account,
-            permissions: ready.permissions.as_ref(),
-            echo: true,
-            verbose: false,
-            no_responders: false,
             logs_protocol: self.logs_protocol,
-            now,
-            is_service: false,
-            is_mapped: true,
-            hop: None,
-            trace: None,
-            source: Source::Here,
+            ..Publisher::mqtt(&self.conn, &ready.account, ready.permissions.as_ref(), now)
         };
         match shard.publish_mqtt(from, message) {
-            Ok(Published::Done { stalled, delivered }) => {
+            Ok(Published::Done { stalled, .. }) => {
                 self.stalled |= stalled;
-                if delivered { PublishFate::Delivered } else { PublishFate::Unheard }
+                true
             }
             Ok(Published::Refused(text)) => {
                 self.refuse_topic(&text);
-                PublishFate::Refused
+                false
             }
             // A topic that has no subject does not come so far.
             Err(fault) => {
                 self.log(LogLevel::Error, format_args!("{fault}"));
-                PublishFate::Refused
+                false
             }
         }
     }

@@ -63,8 +63,7 @@ impl Session {
     /// are never too many: the client is not heard before enough of them are stored.
     fn takes_publish(&self, packet: &PublishPacket<'_>) -> Result<(), ReasonCode> {
         let Exchange::ExactlyOnce(id) = packet.exchange else { return Ok(()) };
-        let five = self.mqtt.as_ref().and_then(|mqtt| mqtt.five.as_ref());
-        let is_too_much = five.is_some_and(|five| {
+        let is_too_much = self.five().is_some_and(|five| {
             five.unreleased.len() >= usize::from(RECEIVE_MAXIMUM) && !five.unreleased.contains(&id)
         });
         if is_too_much { Err(ReasonCode::ReceiveMaximumExceeded) } else { Ok(()) }

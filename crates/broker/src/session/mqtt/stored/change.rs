@@ -346,12 +346,11 @@ impl Session {
         if !stored.change.as_ref().is_some_and(|change| change.writes) {
             return 0;
         }
-        let sequence = stored.record_sequence;
-        let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {sequence}\r\n\r\n");
+        let headers = stored.record_headers(None);
         let (subject, payload) = (stored.subject(), stored.record.encode());
         let msg = MessageRef {
             subject: subject.as_bytes(),
-            headers: headers.as_bytes(),
+            headers: &headers,
             payload: &payload,
             ..MessageRef::default()
         };

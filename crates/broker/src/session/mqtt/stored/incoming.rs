@@ -6,7 +6,6 @@ use crate::log::Level as LogLevel;
 use crate::mqtt_copy::StoredCopy;
 use crate::mqtt_nats_side::{KeptCopy, NatsSide};
 use crate::mqtt_will::StoredWill;
-use crate::session::mqtt::publish::PublishFate;
 use crate::session::{Session, SessionState};
 use crate::shard::{MqttPublish, Shard};
 use myelin_mqtt::headers;
@@ -62,7 +61,7 @@ impl Session {
         let PublishPacket { topic, payload, retain: is_retained, .. } = *packet;
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos, payload, reply, lines };
-        if self.publish_message(shard, message, now) == PublishFate::Refused {
+        if !self.publish_message(shard, message, now) {
             return self.refuse_stored(shard, packet.exchange);
         }
         let Some(stored) = self.stored_mut() else { return };
@@ -300,7 +299,7 @@ impl Session {
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic: &name, qos, payload, reply, lines };
         let is_over = left == headers::TimeLeft::Expired;
-        if is_over || self.publish_message(shard, message, now) == PublishFate::Refused {
+        if is_over || !self.publish_message(shard, message, now) {
             return self.remove_held(shard, now);
         }
         let copy = StoredCopy { subject: mark.subject, qos, payload, is_retained, nats };

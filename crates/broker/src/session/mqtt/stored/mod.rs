@@ -40,7 +40,7 @@ fn status(step: Step) -> SessionStatus {
 impl Session {
     /// Begins the stored half, for a client whose id this connection owns.
     pub(super) fn open_stored(&mut self, shard: &mut Shard, is_clean: bool, now: Instant) -> SessionStatus {
-        let five = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref());
+        let five = self.five();
         let expiry = five.map(|five| five.expiry);
         let receive_max = five.map_or(u16::MAX, |five| five.receive_max);
         let terms = SessionTerms { is_clean, expiry, receive_max };
@@ -222,7 +222,7 @@ impl Session {
     /// session nothing stays. What another connection has taken over is that one's.
     pub(super) fn end_stored(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
         self.unbind_stored();
-        let expiry = self.mqtt.as_deref().and_then(|mqtt| mqtt.five.as_deref()).map(|five| five.expiry);
+        let expiry = self.five().map(|five| five.expiry);
         let Some(stored) = self.stored_mut() else { return };
         let before = stored.record.expiry;
         if let Some(seconds) = expiry {

@@ -6,6 +6,7 @@ use super::state::{Change, ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
 use crate::session::mqtt::options5::{WantedSub, wishes};
 use crate::shard::Shard;
+use myelin_mqtt::headers;
 use myelin_mqtt::packet::Qos;
 use myelin_mqtt::records::{ConsumerRecord, FOR_EVER, LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
 use myelin_mqtt::streams::{self, MqttStream};
@@ -40,6 +41,17 @@ impl StoredSession {
     /// Subject of the session's record.
     pub(super) fn subject(&self) -> String {
         streams::session_subject(&self.storage.domain_token(), &self.hash)
+    }
+
+    /// Header block with which the record takes the place of the one that is known; with the
+    /// seconds after which it is removed, if it is.
+    pub(super) fn record_headers(&self, lifetime: Option<u32>) -> Vec<u8> {
+        let sequence = self.record_sequence;
+        let first = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {sequence}\r\n");
+        let mut block = first.into_bytes();
+        lifetime.into_iter().for_each(|seconds| headers::write_lifetime(seconds, &mut block));
+        block.extend_from_slice(b"\r\n");
+        block
     }
 }
 
@@ -297,16 +309,11 @@ impl Session {
             self.tell_consumers(shard, now);
         }
         let Some(stored) = self.stored_mut() else { return };
-        let mut headers = String::from("NATS/1.0\r\n");
-        let sequence = stored.record_sequence;
-        headers.push_str(&format!("Nats-Expected-Last-Subject-Sequence: {sequence}\r\n"));
-        stored.record.ends = if expiry == FOR_EVER { u64::MAX } else { ends + u64::from(expiry) };
-        if expiry != FOR_EVER {
-            headers.push_str(&format!("Nats-TTL: {expiry}s\r\n"));
-        }
-        headers.push_str("\r\n");
+        let lifetime = Some(expiry).filter(|seconds| *seconds != FOR_EVER);
+        stored.record.ends = lifetime.map_or(u64::MAX, |seconds| ends + u64::from(seconds));
+        let headers = stored.record_headers(lifetime);
         let (subject, payload) = (stored.subject(), stored.record.encode());
-        let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
+        let (subject, headers) = (subject.as_bytes(), &headers[..]);
         self.tell(shard, MessageRef { subject, headers, payload: &payload, ..MessageRef::default() }, now);
     }
 
