@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &WhyArguments) -> Result<(), BenchError> {
     let (said, is_json) = match &arguments.question {
         WhyQuestion::Consumer { stream, consumer, json } => {
             names::stream(stream)?;
-            names::word("consumer", consumer)?;
+            names::consumer(consumer)?;
             (of_consumer(&mut Admin::open(&target()?)?, stream, consumer)?, json)
         }
         WhyQuestion::Stream { stream, json } => {

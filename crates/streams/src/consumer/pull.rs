@@ -23,6 +23,8 @@ pub(super) struct Pull {
     pub(super) pin: Option<Pin>,
     /// When somebody last wanted something.
     pub(super) last_used: Timestamp,
+    /// Whether a request has come: else `last_used` is when the consumer was made or opened.
+    pub(super) is_asked: bool,
     last_sweep: Timestamp,
     /// Counts turns, so that listeners are looked for once in each.
     turn: u64,
@@ -136,6 +138,7 @@ impl Pull {
     ) -> Result<(), RequestRefusal> {
         request.check(config)?;
         self.check_pin(config, &request, turn.now)?;
+        self.is_asked = true;
         let most = usize::try_from(config.max_waiting).unwrap_or(usize::MAX);
         if self.queue.len() >= most && turn.now - self.last_sweep > SWEEP_INTERVAL {
             self.sweep_requests(false, turn);

@@ -58,12 +58,13 @@ impl Push {
 
     /// Whether nothing may be sent before an answer.
     pub(super) fn is_stalled(&self) -> bool {
-        self.flow.as_ref().is_some_and(|flow| flow.sent > flow.window)
+        self.stall().is_some()
     }
 
-    /// Bytes on their way without an answer, and how many may be, where there is flow control.
-    pub(super) fn on_the_way(&self) -> Option<(i64, i64)> {
-        self.flow.as_ref().map(|flow| (flow.sent, flow.window))
+    /// Bytes on their way without an answer, and how many may be, where they are too many.
+    #[inline]
+    pub(super) fn stall(&self) -> Option<(i64, i64)> {
+        self.flow.as_ref().filter(|flow| flow.sent > flow.window).map(|flow| (flow.sent, flow.window))
     }
 
     /// Where an answer is awaited.

@@ -44,6 +44,11 @@ pub(super) struct DueScan {
     pub(super) is_more_due: bool,
 }
 
+/// How often a message is delivered at most; `None`: as often as it takes.
+pub(super) fn most_deliveries(config: &ConsumerConfig) -> Option<u64> {
+    u64::try_from(config.max_deliver).ok().filter(|most| *most > 0)
+}
+
 /// How long after its last delivery a message is delivered again. Compat: without a time that does
 /// not happen.
 pub(super) fn ack_wait(config: &ConsumerConfig, redelivered: u64) -> i64 {
@@ -211,7 +216,7 @@ impl Redelivery {
         let (from, mut next) = self.scan_due.take().unwrap_or((0, None));
         let before = self.queued.len();
         let mut last = None;
-        let most = u64::try_from(config.max_deliver).ok().filter(|most| *most > 0);
+        let most = most_deliveries(config);
         for (seen, (seq, pending)) in state.pending().iter_from(from).enumerate() {
             if seen == SLICE {
                 last = Some(seq);

@@ -7,7 +7,10 @@
 use super::ack_subject::AckTokens;
 use super::core::{ConsumerCore, DeliveryMode, TurnCtx};
 use super::delivery::{add_size, size_of};
+use super::effects::SlowReceiver;
 use super::pull::{Outlook, Pull, Supply};
+use super::push::Push;
+use super::redelivery::most_deliveries;
 use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 
@@ -83,7 +86,7 @@ impl ConsumerCore {
             let size = size_of(config, message, subjects.write(&tokens), dressed);
             NextUp::Read(MessageSize { stored: message.timestamp, size, is_again: deliveries > 1 })
         };
-        let most = u64::try_from(config.max_deliver).ok().filter(|most| *most > 0);
+        let most = most_deliveries(config);
         let mut buffer = Vec::new();
         for seq in self.redelivery.waiting() {
             let delivered = deliverer.state_handle.read(|state| {
@@ -137,17 +140,15 @@ impl ConsumerCore {
                 }
                 outlook
             }
-            DeliveryMode::Push(_) => {
-                self.push_stops(turn, &mut stops);
+            DeliveryMode::Push(push) => {
+                self.push_stops(push, turn.now, &mut stops);
                 Outlook { is_taken: true, ..Outlook::default() }
             }
         };
         self.pace_stops(next, turn.now, &mut stops);
-        if let DeliveryMode::Push(_) = &self.deliverer.mode
-            && let Some(behind) = turn.env.awaited_receiver(config.deliver_subject.as_bytes())
-        {
-            let (conn, bytes, bound) = (behind.conn, behind.bytes, behind.bound);
-            stops.push(ConsumerCause::ReceiverBehind { conn, bytes, bound });
+        if let DeliveryMode::Push(_) = &self.deliverer.mode {
+            let behind = turn.env.awaited_receiver(config.deliver_subject.as_bytes());
+            stops.extend(behind.map(receiver_behind));
         }
         if self.is_full_with(*outstanding) && !next.is_again() {
             stops.push(self.max_ack_pending());
@@ -164,21 +165,18 @@ impl ConsumerCore {
         stops
     }
 
-    fn push_stops(&self, turn: &TurnCtx<'_>, stops: &mut Vec<ConsumerCause>) {
-        let DeliveryMode::Push(push) = &self.deliverer.mode else { return };
+    fn push_stops(&self, push: &Push, now: Timestamp, stops: &mut Vec<ConsumerCause>) {
         let config = &self.deliverer.config;
         // A stream that reads the log itself takes nothing here, and misses nothing.
         if !push.is_active && !push.is_read {
-            let since = push.inactive_since.filter(|since| *since <= turn.now);
+            let since = push.inactive_since.filter(|since| *since <= now);
             stops.push(ConsumerCause::NobodyListens {
                 subject: config.deliver_subject.clone(),
                 group: config.deliver_group.clone(),
                 since,
             });
         }
-        if push.is_stalled()
-            && let Some((sent, window)) = push.on_the_way()
-        {
+        if let Some((sent, window)) = push.stall() {
             stops.push(ConsumerCause::FlowControl { sent, window });
         }
     }
@@ -209,10 +207,7 @@ impl ConsumerCore {
 
     /// Why nobody of those who wait gets the next message.
     fn taker_stops(&self, outlook: &Outlook, (size, supply): (i64, Supply), stops: &mut Vec<ConsumerCause>) {
-        if let Some(behind) = outlook.behind {
-            let (conn, bytes, bound) = (behind.conn, behind.bytes, behind.bound);
-            stops.push(ConsumerCause::ReceiverBehind { conn, bytes, bound });
-        }
+        stops.extend(outlook.behind.map(receiver_behind));
         if outlook.is_pinned
             && let DeliveryMode::Pull(Pull { pin: Some(pin), .. }) = &self.deliverer.mode
         {
@@ -248,14 +243,13 @@ impl ConsumerCore {
         }
         let config = &self.deliverer.config;
         self.deliverer.state_handle.read(|state| {
-            if let Some(most) = u64::try_from(config.max_deliver).ok().filter(|most| *most > 0) {
-                let given_up = state
+            if let Some(most) = most_deliveries(config) {
+                let mut given_up = state
                     .redelivered()
                     .iter()
                     .filter(|(seq, count)| **count >= most && state.pending().get(**seq).is_none());
-                let seqs: Vec<Seq> = given_up.map(|(seq, _)| *seq).collect();
-                if let Some(&first) = seqs.first() {
-                    let (messages, max_deliver) = (seqs.len() as u64, config.max_deliver);
+                if let Some((&first, _)) = given_up.next() {
+                    let (messages, max_deliver) = (1 + given_up.count() as u64, config.max_deliver);
                     some.push(ConsumerCause::DeliveriesExhausted { messages, max_deliver, first });
                 }
             }
@@ -298,5 +292,9 @@ fn no_demand(pull: &Pull, size: i64, supply: Supply) -> ConsumerCause {
         return ConsumerCause::RequestsTooSmall { size, largest: last.bytes };
     }
     let pending = supply.pending + supply.redeliveries;
-    ConsumerCause::NoPullWaits { pending, since: pull.last_used }
+    ConsumerCause::NoPullWaits { pending, since: pull.is_asked.then_some(pull.last_used) }
+}
+
+fn receiver_behind(SlowReceiver { conn, bytes, bound }: SlowReceiver) -> ConsumerCause {
+    ConsumerCause::ReceiverBehind { conn, bytes, bound }
 }

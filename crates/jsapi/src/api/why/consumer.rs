@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 pub enum ConsumerCause {
     /// The configuration says so.
     Paused { until: Timestamp },
-    /// No request for messages waits.
-    NoPullWaits { pending: u64, since: Timestamp },
+    /// No request for messages waits; `since` the last one, if there was any.
+    NoPullWaits { pending: u64, since: Option<Timestamp> },
     /// The last request, for so many bytes at most, was ended by a message of this size.
     RequestsTooSmall { size: i64, largest: i64 },
     /// Nobody subscribes to where it pushes.
@@ -85,7 +85,8 @@ impl ConsumerCause {
         match self {
             Self::Paused { until } => json!({ "until": rfc3339(*until), "seconds": seconds(now, *until) }),
             Self::NoPullWaits { pending, since } => {
-                json!({ "pending": pending, "since": rfc3339(*since), "seconds": seconds(*since, now) })
+                let idle = since.map(|since| seconds(since, now));
+                json!({ "pending": pending, "since": since.map(rfc3339), "seconds": idle })
             }
             Self::RequestsTooSmall { size, largest } => json!({ "size": size, "largest": largest }),
             Self::NobodyListens { subject, group, since } => {
@@ -134,17 +135,20 @@ impl ConsumerCause {
         match self {
             Self::Paused { until: end } => format!("it is paused until {}", until(*end, now)),
             Self::NoPullWaits { pending, since } => {
+                let ago =
+                    since.map_or(String::new(), |since| format!(", the last one {} ago", span(now - since)));
                 let messages = count(*pending, "message");
-                format!(
-                    "nobody asks: no pull request waits, the last one {} ago; to be delivered: {messages}",
-                    span(now - since)
-                )
+                format!("nobody asks: no pull request waits{ago}; to be delivered: {messages}")
             }
             Self::RequestsTooSmall { size, largest } => format!(
                 "the next message has {size} bytes, and the last request allowed {largest} (max_bytes): it was \
                  ended with 409 Message Size Exceeds MaxBytes"
             ),
-            Self::NobodyListens { .. } => self.says_who_listens(now),
+            Self::NobodyListens { subject, group, since } => {
+                let ago = since.map_or(String::new(), |since| format!(", for {}", span(now - since)));
+                let how = if group.is_empty() { String::new() } else { format!(" in queue group {group}") };
+                format!("nobody listens to {subject}{how}{ago}")
+            }
             Self::FlowControl { sent, window } => format!(
                 "the client has not answered a flow control request: {sent} bytes are on their way to it, and \
                  {window} may be"
@@ -187,13 +191,6 @@ impl ConsumerCause {
         }
     }
 
-    fn says_who_listens(&self, now: Timestamp) -> String {
-        let Self::NobodyListens { subject, group, since } = self else { return String::new() };
-        let ago = since.map_or(String::new(), |since| format!(", for {}", span(now - since)));
-        let how = if group.is_empty() { String::new() } else { format!(" in queue group {group}") };
-        format!("nobody listens to {subject}{how}{ago}")
-    }
-
     /// Of single messages, and of none.
     fn says_of_messages(&self, now: Timestamp) -> String {
         match self {
@@ -221,10 +218,12 @@ impl ConsumerCause {
                 format!("it begins with message {start}, and the last one of the stream is {last}")
             }
             Self::StreamEmpty { last } => format!("the stream has no messages; the last one was {last}"),
-            Self::CaughtUp { delivered, last } => format!(
-                "everything was delivered, in {}; the last message of the stream is {last}",
-                count(*delivered, "delivery").replace("deliverys", "deliveries")
-            ),
+            Self::CaughtUp { delivered, last } => {
+                let deliveries = if *delivered == 1 { "delivery" } else { "deliveries" };
+                format!(
+                    "everything was delivered, in {delivered} {deliveries}; the last message of the stream is {last}"
+                )
+            }
             _ => String::new(),
         }
     }

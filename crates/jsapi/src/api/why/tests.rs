@@ -25,8 +25,12 @@ fn causes_of_consumers_are_said_with_their_numbers() {
     for (cause, says) in [
         (ConsumerCause::Paused { until: at }, "it is paused until 2023-11-14T22:14:50Z (in 1m30s)"),
         (
-            ConsumerCause::NoPullWaits { pending: 1, since },
+            ConsumerCause::NoPullWaits { pending: 1, since: Some(since) },
             "nobody asks: no pull request waits, the last one 5m12s ago; to be delivered: 1 message",
+        ),
+        (
+            ConsumerCause::NoPullWaits { pending: 2, since: None },
+            "nobody asks: no pull request waits; to be delivered: 2 messages",
         ),
         (
             ConsumerCause::NobodyListens { subject: "out".into(), group: "g".into(), since: Some(since) },
