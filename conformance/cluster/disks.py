@@ -107,8 +107,12 @@ def add_options(parser):
     parser.add_argument("--judge", action=argparse.BooleanOptionalAction, default=True)
 
 
+def known_meta_leader(servers):
+    return next(filter(None, (one.page_of("jsz").get("meta_cluster", {}).get("leader") for one in servers)), None)
+
+
 def meta_leader(servers):
-    return until("a meta leader", lambda: next(filter(None, (one.page_of("jsz").get("meta_cluster", {}).get("leader") for one in servers)), None))
+    return until("a meta leader", lambda: known_meta_leader(servers))
 
 
 def leader(servers):
@@ -148,7 +152,7 @@ def watch(case, servers, victims, publisher, seconds):
     for one in victims:
         say(f"/healthz of {one.name}: " + ("ok all the time" if one.name not in told else "not ok after %.1f s: %s" % told[one.name]))
     say(f"API: {'; '.join(api)}")
-    say(f"leaders: of the stream {(ask(servers, 'STREAM.INFO.S').get('cluster') or {}).get('leader')}, of the cluster {next(filter(None, (one.page_of('jsz').get('meta_cluster', {}).get('leader') for one in servers)), None)}")
+    say(f"leaders: of the stream {(ask(servers, 'STREAM.INFO.S').get('cluster') or {}).get('leader')}, of the cluster {known_meta_leader(servers)}")
     return late, told
 
 

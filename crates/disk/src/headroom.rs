@@ -119,7 +119,7 @@ impl Headroom {
     /// nearly full.
     fn size_for(&self, stored: u64) -> u64 {
         let (least, most) = (*self.range.start(), *self.range.end());
-        if self.disk.free_bytes(self.directory()).is_ok_and(|free| free / SCARCE < most) {
+        if self.free_bytes().is_ok_and(|free| free / SCARCE < most) {
             return most;
         }
         let mut size = least;
@@ -135,7 +135,7 @@ impl Headroom {
     }
 
     fn has_twice(&self, bytes: u64) -> bool {
-        self.disk.free_bytes(self.directory()).is_ok_and(|free| free / 2 > bytes)
+        self.free_bytes().is_ok_and(|free| free / 2 > bytes)
     }
 
     /// Gives the space up. True if it was held until now, so that trying again what failed has a

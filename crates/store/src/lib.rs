@@ -106,8 +106,8 @@ pub use record::Message;
 pub use recovery::{Lost, Notice, OpenError, ReplayVisitor, StreamReport};
 pub use store::{FoundStream, RemovalRefused, RemovedFiles, Reserve, Store, StoreOptions, StoreReport};
 pub use stream::{
-    Admission, AppendRefusal, AppendResult, Cursor, DecidedEntry, Expired, Filter, FoundMessage, GAP_MAX,
-    GroupPosition, InstallPoint, InstallSource, InstallTarget, LogEnd, LogOutline, MAX_SEQ, Marker, Markers,
-    NewMessage, OnRelease, Purge, ReadError, Release, RemovalProgress, Removals, Removed, StoreError, Stream,
-    StreamReader, StreamState, StreamUsage, TakenBack, Ticket, Wait,
+    Admission, AppendRefusal, AppendResult, ComingEntries, Cursor, DecidedEntry, Expired, Filter,
+    FoundMessage, GAP_MAX, GroupPosition, InstallPoint, InstallSource, InstallTarget, LogEnd, LogOutline,
+    MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Purge, ReadError, Release, RemovalProgress, Removals,
+    Removed, StoreError, Stream, StreamReader, StreamState, StreamUsage, TakenBack, Ticket, Wait,
 };

@@ -27,6 +27,23 @@ const SEGMENT_ROOM: u64 = 64 << 10;
 /// More records than an entry has that was decided on one buffer of messages.
 const MANY_RECORDS: usize = 8192;
 
+/// Entries that come to a follower within one turn, for which room is asked before it takes them.
+#[derive(Debug, Default)]
+pub struct ComingEntries {
+    entries: Vec<DecidedEntry>,
+    /// The most bytes that they take.
+    most: u64,
+}
+
+impl Extend<DecidedEntry> for ComingEntries {
+    fn extend<T: IntoIterator<Item = DecidedEntry>>(&mut self, entries: T) {
+        for entry in entries {
+            self.most += most_room_for(&entry);
+            self.entries.push(entry);
+        }
+    }
+}
+
 impl Stream {
     /// Makes the stream's log the log of a group from here on: its next batch is the entry behind
     /// `position`. Begins a segment, whose version earlier versions of this program do not read.
@@ -127,17 +144,15 @@ impl Stream {
     ///
     /// # Errors
     /// The disk is full, or the stream has failed.
-    pub fn make_room_to_follow(&mut self, entries: &[DecidedEntry]) -> Result<bool, StoreError> {
+    pub fn make_room_to_follow(&mut self, coming: &ComingEntries) -> Result<bool, StoreError> {
         self.check()?;
-        if self.room_to_follow(entries.iter().map(most_room_for).sum()).is_ok() {
+        if self.room_to_follow(coming.most).is_ok() {
             return Ok(true);
         }
-        let records = entries.iter().filter_map(|entry| canonical::read(entry.records()));
-        let bytes = records.map(|records| room_for(&records)).sum();
-        match self.room_to_follow(bytes) {
-            Err(StoreError::Full) if self.release_headroom() => self.room_to_follow(bytes).map(|()| false),
-            found => found.map(|()| self.has_headroom()),
-        }
+        let records = coming.entries.iter().filter_map(|entry| canonical::read(entry.records()));
+        let bytes: u64 = records.map(|records| room_for(&records)).sum();
+        self.or_from_headroom(|stream| stream.room_to_follow(bytes))?;
+        Ok(self.has_headroom())
     }
 
     fn room_to_follow(&self, bytes: u64) -> Result<(), StoreError> {

@@ -77,6 +77,7 @@ pub use decided_entry::DecidedEntry;
 pub use errors::{AppendRefusal, ReadError, StoreError};
 pub use expire::{Expired, Marker, Markers};
 pub use find::FoundMessage;
+pub use group::ComingEntries;
 pub use group_log::GroupPosition;
 pub use install::{InstallPoint, InstallSource, InstallTarget};
 pub use log_read::LogOutline;

@@ -10,7 +10,7 @@
 //! out too early.
 
 use myelin_replica::frame::LogWord;
-use myelin_replica::{Members, Peer};
+use myelin_replica::{Consensus, Members, Peer};
 use myelin_store::Timestamp;
 use std::collections::BTreeMap;
 
@@ -27,6 +27,13 @@ pub(in crate::engine) struct LostEntries {
     pub(in crate::engine) last: u64,
     /// The member's term when it lost them: leaders up to that term may count on them.
     pub(in crate::engine) term: u64,
+}
+
+impl LostEntries {
+    /// All that a member has confirmed until now, which is about to lose it.
+    pub(super) fn of(consensus: &Consensus) -> Self {
+        Self { last: consensus.confirmed().1, term: consensus.term() }
+    }
 }
 
 /// Knowledge of a member that may have lost entries about its group.

@@ -11,9 +11,10 @@ use super::membership::JoinedMember;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
 use myelin_broker::Level;
+use myelin_replica::frame::RestWord;
 use myelin_replica::{RaftEntry, RaftRole};
 use myelin_stdx::sync::lock;
-use myelin_store::{DecidedEntry, StoreError, Timestamp};
+use myelin_store::{ComingEntries, DecidedEntry, StoreError, Timestamp};
 use myelin_streams::group::MemberFailed;
 use myelin_streams::stream::StreamCore;
 use std::sync::{Arc, Weak};
@@ -49,13 +50,13 @@ impl LiveStream {
         &self,
         joined: &mut JoinedMember,
         core: &mut StreamCore,
-        events: Vec<MemberEvent>,
-        is_full: bool,
+        (events, is_full): (Vec<MemberEvent>, bool),
+        at: (Option<RestWord>, Timestamp),
     ) -> Result<(), MemberFailed> {
         if is_full {
             self.note_full(joined);
         }
-        let heard = self.hear_with_room(joined, core, events);
+        let heard = self.hear_with_room(joined, core, events, at);
         self.set_group_full(joined, core);
         heard
     }
@@ -65,23 +66,17 @@ impl LiveStream {
         joined: &mut JoinedMember,
         core: &mut StreamCore,
         events: Vec<MemberEvent>,
+        (end, now): (Option<RestWord>, Timestamp),
     ) -> Result<(), MemberFailed> {
-        let (end, now) = (super::member::end_of_log(core), self.scope.host.now());
-        let mut coming = Vec::new();
+        let (mut coming, mut is_full) = (ComingEntries::default(), false);
         for event in events {
             if let MemberEvent::Message(epoch, life, message) = &event
                 && !message.entries.is_empty()
                 && *epoch == joined.place.epoch
             {
-                let entries = message.entries.iter();
-                coming.extend(entries.filter_map(|RaftEntry { index, term, data }| {
-                    DecidedEntry::from_bytes(*index, *term, data)
-                }));
-                let room = core.store_mut().make_room_to_follow(&coming);
-                if matches!(room, Ok(false) | Err(StoreError::Full)) {
-                    self.note_full(joined);
-                }
-                if matches!(room, Err(StoreError::Full)) {
+                // What comes behind something that finds no room finds none either.
+                is_full = is_full || self.lacks_room(joined, core, &mut coming, &message.entries);
+                if is_full {
                     joined.note_leader(*life, message, now);
                     continue;
                 }
@@ -89,6 +84,26 @@ impl LiveStream {
             joined.hear(event, end, now)?;
         }
         Ok(())
+    }
+
+    /// Whether there is no room for these entries behind those that come before them.
+    fn lacks_room(
+        &self,
+        joined: &mut JoinedMember,
+        core: &mut StreamCore,
+        coming: &mut ComingEntries,
+        entries: &[RaftEntry],
+    ) -> bool {
+        coming.extend(
+            entries
+                .iter()
+                .filter_map(|RaftEntry { index, term, data }| DecidedEntry::from_bytes(*index, *term, data)),
+        );
+        let room = core.store_mut().make_room_to_follow(coming);
+        if matches!(room, Ok(false) | Err(StoreError::Full)) {
+            self.note_full(joined);
+        }
+        matches!(room, Err(StoreError::Full))
     }
 
     /// The disk has refused something that the group stores. For whoever has the core.

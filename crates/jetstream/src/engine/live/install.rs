@@ -106,8 +106,7 @@ impl LiveStream {
         });
         let joined = membership.take_if(|_| is_behind)?;
         drop(membership);
-        let consensus = joined.member.consensus();
-        let lost = LostEntries { last: consensus.confirmed().1, term: consensus.term() };
+        let lost = LostEntries::of(joined.member.consensus());
         let mut left = self.leave(joined);
         drop(guard);
         if is_damaged {

@@ -307,7 +307,7 @@ impl LiveStream {
         let events = std::mem::take(&mut *lock(&self.membership.inbox));
         let now = self.scope.host.now();
         let end = end_of_log(core);
-        let heard = self.hear_all(joined, core, events, after.effects.is_full);
+        let heard = self.hear_all(joined, core, (events, after.effects.is_full), (end, now));
         let advanced = heard.and_then(|()| joined.member.advance(core, now, &mut after.effects));
         let advanced = advanced.and_then(|work| {
             if joined.resting.is_past(joined.member.consensus().last().1) && joined.resting.end() {
@@ -320,10 +320,11 @@ impl LiveStream {
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
-                let sender = (joined.place, &joined.lives, joined.member.consensus().begin_of_term());
+                let consensus = joined.member.consensus();
+                let term = (consensus.term(), consensus.begin_of_term());
+                let sender = (joined.place, &joined.lives, term.1);
                 write_frames(&joined.groups, sender, work.messages, &mut frames);
-                let (committed, group) = (joined.member.consensus().committed(), joined.place.group);
-                let term = (joined.member.consensus().term(), joined.member.consensus().begin_of_term());
+                let (committed, group) = (consensus.committed(), joined.place.group);
                 let lacking = joined.member.consensus_mut().lacking();
                 lacking.into_iter().for_each(|peer| joined.groups.install_wanted(group, peer));
                 if joined.amnesia.as_ref().is_some_and(|amnesia| amnesia.is_over(committed, term)) {
@@ -384,7 +385,8 @@ impl LiveStream {
             joined.groups.sync_now();
         }
         let (vote, _) = joined.groups.recall(joined.place.group, true, true);
-        let (confirmed, in_term) = (joined.member.consensus().confirmed(), joined.member.consensus().term());
+        let (confirmed, lost) =
+            (joined.member.consensus().confirmed(), LostEntries::of(joined.member.consensus()));
         let open = |core: &mut StreamCore, is_amnesiac| {
             GroupMember::open(core, GroupStart { vote, is_amnesiac, ..joined.start.clone() })
         };
@@ -402,7 +404,6 @@ impl LiveStream {
                 member.want_members(&joined.wanted);
                 joined.member = member;
                 if !has_it {
-                    let lost = LostEntries { last: confirmed.1, term: in_term };
                     joined.amnesia = Some(Amnesia::behind(lost, joined.groups.uptime()));
                     let (account, name) = (self.scope.account.name(), &self.scope.name);
                     let line = format_args!(
@@ -550,7 +551,7 @@ impl GroupReplica for LiveStream {
 }
 
 /// Where the log of a stream's group ends.
-pub(super) fn end_of_log(core: &StreamCore) -> Option<RestWord> {
+fn end_of_log(core: &StreamCore) -> Option<RestWord> {
     let GroupPosition { term, index, chain, .. } = core.store().group()?;
     Some(RestWord { term, index, chain })
 }

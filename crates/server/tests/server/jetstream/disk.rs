@@ -103,6 +103,19 @@ fn publish_some(asker: &mut Asker, size: usize, promised: &mut Promised) -> usiz
     stored
 }
 
+/// A server that stores on this disk, with a stream `S`.
+fn start_on(disk: &SmallDisk, options: &str, stream: &Value) -> (Server, Asker) {
+    let server = setup_in(disk.path(), options).start();
+    let mut asker = Asker::connect(&server);
+    asker.create("S", stream);
+    (server, asker)
+}
+
+/// Bytes that a server says it may store.
+fn limit(server: &Server) -> u64 {
+    server.page("/jsz")["config"]["max_storage"].as_u64().expect("a number")
+}
+
 fn check(asker: &mut Asker, promised: &Promised) {
     let stored: Vec<Stored> = asker.read_all("S");
     let found: Promised = stored.into_iter().map(|message| (message.seq, message.payload)).collect();
@@ -135,10 +148,7 @@ fn others_are_served(server: &Server, round: usize) {
 #[test]
 fn a_restart_leaves_the_limit_that_the_disk_gives_where_it_was() {
     let Some(disk) = SmallDisk::new(64) else { return };
-    let mut server = setup_in(disk.path(), "").start();
-    let mut asker = Asker::connect(&server);
-    asker.create("S", &json!({}));
-    let limit = |server: &Server| server.page("/jsz")["config"]["max_storage"].as_u64().expect("a number");
+    let (mut server, mut asker) = start_on(&disk, "", &json!({}));
     let first = limit(&server);
     let mut promised = Promised::new();
     fill_by_publishing(&mut asker, &mut promised);
@@ -160,10 +170,7 @@ fn a_restart_leaves_the_limit_that_the_disk_gives_where_it_was() {
 #[test]
 fn a_server_that_begins_on_a_full_disk_stores_again_when_there_is_room() {
     let Some(disk) = SmallDisk::new(64) else { return };
-    let mut server = setup_in(disk.path(), "").start();
-    let mut asker = Asker::connect(&server);
-    asker.create("S", &json!({}));
-    let limit = |server: &Server| server.page("/jsz")["config"]["max_storage"].as_u64().expect("a number");
+    let (mut server, mut asker) = start_on(&disk, "", &json!({}));
     let first = limit(&server);
     let mut promised = Promised::new();
     assert_eq!(publish_some(&mut asker, 20_000, &mut promised), TOGETHER);
@@ -192,9 +199,7 @@ fn fill_and_recover(mebibytes: u32, keep: usize, mode: &str, config: &Value, sig
     let Some(disk) = SmallDisk::new(mebibytes) else { return };
     // So large that what is published at once fits into half of the disk.
     let size = if mebibytes < 20 { 2_000 } else { 20_000 };
-    let mut server = setup_in(disk.path(), &format!("max_file: 1GB\n{mode}")).start();
-    let mut asker = Asker::connect(&server);
-    asker.create("S", config);
+    let (mut server, mut asker) = start_on(&disk, &format!("max_file: 1GB\n{mode}"), config);
     let mut promised = Promised::new();
     for round in 0..2 {
         fill_by_publishing(&mut asker, &mut promised);
@@ -257,9 +262,7 @@ fn a_disk_that_fills_up_under_an_asynchronous_stream() {
 #[test]
 fn deleting_a_stream_makes_room_for_others() {
     let Some(disk) = SmallDisk::new(20) else { return };
-    let server = setup_in(disk.path(), "max_file: 1GB").start();
-    let mut asker = Asker::connect(&server);
-    asker.create("S", &json!({}));
+    let (_server, mut asker) = start_on(&disk, "max_file: 1GB", &json!({}));
     asker.create("OTHER", &json!({}));
     fill_by_publishing(&mut asker, &mut Promised::new());
     disk.fill();
