@@ -6,6 +6,7 @@ mod assertions;
 mod circles;
 mod floors;
 mod hashed;
+mod links;
 mod paths;
 mod sizes;
 mod types;
