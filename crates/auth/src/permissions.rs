@@ -164,6 +164,23 @@ impl Permissions {
         self.publish.allows_some(pattern) && !self.publish.denies(pattern, None)
     }
 
+    /// The deny rule that refuses a publish to `subject`, as it was written. `None` where no deny
+    /// rule covers it: then no allow rule does.
+    #[must_use]
+    pub fn publish_denied_by(&self, subject: &[u8]) -> Option<String> {
+        let denies = |rule: &RuleSet| rule.covers(subject);
+        first_of(&self.publish.deny, RuleSet::of_patterns, denies)
+    }
+
+    /// The deny rule that refuses a subscription to `pattern`, as a member of `queue` if there is
+    /// one, as it was written. `None` where no deny rule covers it: then no allow rule does.
+    #[must_use]
+    pub fn subscribe_denied_by(&self, pattern: &[u8], queue: Option<&[u8]>) -> Option<String> {
+        let of_queue =
+            |rule: &RuleSet| queue.and_then(|queue| rule.covers_queue(pattern, queue)) == Some(true);
+        first_of(&self.subscribe.deny, RuleSet::with_queues, |rule| rule.covers(pattern) || of_queue(rule))
+    }
+
     /// The rules for publishing, as they were written.
     #[must_use]
     pub fn publish_rules(&self) -> SubjectRules {
@@ -181,6 +198,16 @@ impl Permissions {
     pub fn responses(&self) -> Option<ResponseRule> {
         self.responses
     }
+}
+
+/// The first rule of a set that does this on its own.
+fn first_of(
+    set: &RuleSet,
+    compile: fn(&[String]) -> Result<RuleSet, InvalidRule>,
+    does: impl Fn(&RuleSet) -> bool,
+) -> Option<String> {
+    let does = |text: &String| compile(std::slice::from_ref(text)).is_ok_and(|rule| does(&rule));
+    set.texts().into_iter().find(does)
 }
 
 impl Direction {
@@ -324,6 +351,18 @@ mod tests {
         let allowing = publishing(&[">"], &[]);
         check_publish(&allowing, &[("foo.*", true), (">", true), ("foo..bar", false), ("foo.", false)]);
         check_publish(&allowing, &[(".x", false)]);
+    }
+
+    #[test]
+    fn the_rule_that_denies_is_named_as_it_was_written() {
+        let by = |text: &str| Some(text.to_owned());
+        let denying = publishing(&["a.>"], &["a.b", "a.*.c"]);
+        assert_eq!(denying.publish_denied_by(b"a.x.c"), by("a.*.c"));
+        assert_eq!(denying.publish_denied_by(b"b"), None, "no allow rule covers it");
+        let denying = subscribing(&[], &["foo q", "bar.>"]);
+        assert_eq!(denying.subscribe_denied_by(b"foo", Some(b"q")), by("foo q"));
+        assert_eq!(denying.subscribe_denied_by(b"foo", Some(b"r")), None);
+        assert_eq!(denying.subscribe_denied_by(b"bar.*", None), by("bar.>"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use myelin_auth::ClientCertificate;
 use myelin_auth::callout::ClientTls;
 use myelin_auth::operator::ClaimedUser;
 use myelin_stdx::base64;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +16,42 @@ pub struct Endpoint {
     pub peer: SocketAddr,
     /// When it was accepted.
     pub start: SystemTime,
+}
+
+/// Publishes and subscriptions of a connection that its permissions have refused.
+#[derive(Debug, Clone, Default)]
+pub struct RefusedAccess {
+    /// How many since it connected.
+    pub count: u64,
+    /// The last of them, oldest first; at most eight.
+    pub last: VecDeque<AccessRefusal>,
+}
+
+/// A publish or a subscription that was refused.
+#[derive(Debug, Clone)]
+pub struct AccessRefusal {
+    /// When.
+    pub at: SystemTime,
+    /// The error that the client got, with the subject; at most 256 bytes of it.
+    pub error: String,
+    /// The deny rule that covers the subject, as it was written; `None` where no allow rule covers
+    /// it.
+    pub denied_by: Option<String>,
+}
+
+impl RefusedAccess {
+    const KEPT: usize = 8;
+    const MAX_TEXT: usize = 256;
+
+    pub(crate) fn note(&mut self, mut refusal: AccessRefusal) {
+        let end = refusal.error.floor_char_boundary(Self::MAX_TEXT);
+        refusal.error.truncate(end);
+        self.count += 1;
+        if self.last.len() == Self::KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(refusal);
+    }
 }
 
 /// Details of a connection for monitoring, beyond counters.
@@ -44,6 +81,8 @@ pub struct ConnDetails {
     pub rtt: Option<Duration>,
     /// TLS parameters of the handshake, if there was one.
     pub tls: Option<Box<TlsDetails>>,
+    /// Refusals by its permissions, if there was one.
+    pub refused: Option<Box<RefusedAccess>>,
 }
 
 /// TLS under a connection.

@@ -96,7 +96,7 @@ pub use client_events::ClientEvents;
 pub use closed::{ClosedConn, ClosedSub, PastTraffic};
 pub use cluster::LinkTerms;
 pub use conn::{Conn, Transport};
-pub use conn_details::{ConnDetails, Endpoint, PeerCertificate, TlsDetails};
+pub use conn_details::{AccessRefusal, ConnDetails, Endpoint, PeerCertificate, RefusedAccess, TlsDetails};
 pub use elsewhere::ConnectionCount;
 pub use imports::{
     Access, AccountConfig, AccountLimits, AwaitedAnswer, DEFAULT_RESPONSE_THRESHOLD, Export, Import,

@@ -48,8 +48,8 @@ pub use snapshot::{
     Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
     JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, MetricsConfig, MostFigures, MqttConfig,
     OcspPeerCache, PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot,
-    RaftPeer, RaftProgress, RemoteGatewayVarz, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
-    SnapshotSource, SourceFigures, Standing, StorageAllowance, StoredAccount, StoredStream, StreamFailure,
-    StreamFigures, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic,
-    VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    RaftPeer, RaftProgress, RefusalSnapshot, RefusedSnapshot, RemoteGatewayVarz, RuntimeSnapshot,
+    ServerIdentity, ServerSnapshot, SnapshotSource, SourceFigures, Standing, StorageAllowance, StoredAccount,
+    StoredStream, StreamFailure, StreamFigures, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
 };

@@ -88,6 +88,10 @@ pub trait SnapshotSource: Send + Sync {
     /// be missing.
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>>;
 
+    /// Refusals by the permissions of these connections, open or closed, by connection id. One
+    /// without a refusal is missing.
+    fn refusals_of(&self, cids: &[u64]) -> HashMap<u64, RefusedSnapshot>;
+
     /// Hands every local subscription of one account, or of all, to `visit`.
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot));
 
@@ -488,6 +492,27 @@ pub struct ConnSnapshot {
     pub mqtt_client: String,
     /// The key of the trusted proxy that it came through; left out when empty.
     pub proxy_key: String,
+}
+
+/// Publishes and subscriptions that the permissions of a connection have refused. Not in the
+/// reference.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusedSnapshot {
+    /// How many since it connected.
+    pub count: u64,
+    /// The last of them, oldest first.
+    pub last: Vec<RefusalSnapshot>,
+}
+
+/// A publish or a subscription that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusalSnapshot {
+    /// When.
+    pub at: Timestamp,
+    /// The error that the client got, which names the subject.
+    pub error: String,
+    /// The deny rule that covers the subject; `None` where no allow rule covers it.
+    pub denied_by: Option<String>,
 }
 
 /// Fields of its user's JWT that a connection shows.

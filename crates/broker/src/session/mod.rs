@@ -32,6 +32,7 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::closed::{ClosedConn, ClosedSub};
 use crate::conn::Conn;
+use crate::conn_details::AccessRefusal;
 use crate::delivery_rights::DeliveryPermissions;
 use crate::log::{Level, Span};
 use crate::service::ServiceShard;
@@ -513,6 +514,25 @@ impl Session {
     fn stage_error(&self, shard: &mut Shard, text: &ErrorText) {
         self.log_sent(format_args!("-ERR {text}"));
         shard.stage_error(&self.conn, text);
+    }
+
+    /// Notes what the client's permissions have refused, for whoever asks why.
+    #[cold]
+    fn note_refused(&self, text: &ErrorText, now: Instant) {
+        let SessionState::Ready(ready) = &self.state else { return };
+        let permissions = ready.permissions.as_ref();
+        let denied_by = match text {
+            ErrorText::PublishViolation(subject) | ErrorText::ReplyViolation(subject) => {
+                permissions.and_then(|permissions| permissions.publish_denied_by(subject))
+            }
+            ErrorText::SubscriptionViolation(subject, queue) => {
+                permissions.and_then(|permissions| permissions.subscribe_denied_by(subject, queue.as_deref()))
+            }
+            _ => return,
+        };
+        let at = self.conn.endpoint().start + now.duration_since(self.timers.opened);
+        let refusal = AccessRefusal { at, error: text.to_string(), denied_by };
+        self.conn.update_details(|details| details.refused.get_or_insert_default().note(refusal));
     }
 
     /// Stages an error that ends the connection.

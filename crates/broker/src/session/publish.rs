@@ -126,7 +126,7 @@ impl Session {
             if MAY_ANSWER { shard.publish_onward(from, message) } else { shard.publish(from, message) };
         match published {
             Published::Done { stalled, .. } => self.stalled |= stalled,
-            Published::Refused(text) => self.refuse_publish(shard, (op, trace), &text),
+            Published::Refused(text) => self.refuse_publish(shard, (op, trace), &text, now),
         }
     }
 
@@ -147,6 +147,7 @@ impl Session {
         shard: &mut Shard,
         (op, trace): (&Pub<'_>, Option<&Arc<MessageTrace>>),
         text: &ErrorText,
+        now: Instant,
     ) {
         trace.iter().for_each(|trace| trace.refused(text.to_string()));
         let what = match text {
@@ -154,6 +155,7 @@ impl Session {
             _ => format!("Subject {}", Quoted(op.subject)),
         };
         self.stage_error(shard, text);
+        self.note_refused(text, now);
         self.log(Level::Error, format_args!("Publish Violation - {what}"));
     }
 }

@@ -89,6 +89,7 @@ impl Session {
             self.report_limit(text, now);
         }
         self.stage_error(shard, text);
+        self.note_refused(text, now);
         let sid = String::from_utf8_lossy(sid);
         let what = match text {
             ErrorText::SubscriptionViolation(subject, None) => format!("- Subject {}", Quoted(subject)),

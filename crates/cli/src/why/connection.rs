@@ -20,7 +20,7 @@ pub(super) fn why(cid: u64, monitor: &str, timeout: Duration) -> Result<Value, B
         }
         serde_json::from_str(&body).map_err(|error| wrong(error.to_string()))
     };
-    let connz = page(&format!("connz?cid={cid}&state=any&auth=1&subs=1"))?;
+    let connz = page(&format!("connz?cid={cid}&state=any&auth=1&subs=1&refused=1"))?;
     let Some(conn) = connz["connections"].as_array().and_then(|all| all.first()) else {
         return Err(BenchError::Usage(format!(
             "the server knows no connection {cid}, open or closed lately"
@@ -51,6 +51,7 @@ fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
         let remedy = "look at the client: it works more slowly than messages come, or its network is slow";
         causes.push(cause("receiver_behind", holds, numbers, says, remedy));
     }
+    causes.extend(refusals(conn));
     let stalls = conn["stalls"].as_u64().unwrap_or_default();
     if stalls > 0 {
         let says = format!("it was held back {stalls} times while it published: receivers were behind");
@@ -69,6 +70,23 @@ fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
         causes.push(cause("idle", "nothing", json!({ "idle": idle }), says, remedy));
     }
     causes
+}
+
+/// Publishes and subscriptions that its permissions have refused, if there were any.
+fn refusals(conn: &Value) -> Option<Value> {
+    let refused = &conn["refused"];
+    let (count, last) = (refused["count"].as_u64()?, refused["last"].as_array()?.last()?);
+    let by = match last["denied_by"].as_str() {
+        Some(rule) => format!("the deny rule {rule:?} covers it"),
+        None => "no allow rule covers it".to_owned(),
+    };
+    let (at, error) = (text(last, "at"), text(last, "error"));
+    let says = format!(
+        "its permissions have refused {count} publishes or subscriptions; the last at {at}: {error}: {by}"
+    );
+    let remedy = "allow the subject in the permissions of its user, or have the client leave it";
+    let numbers = json!({ "count": count, "last": refused["last"] });
+    Some(cause("denied", "some", numbers, says, remedy))
 }
 
 /// The word of a reason for which a connection was closed, and what mends it.
@@ -109,6 +127,12 @@ mod tests {
         assert_eq!(words(&slow), ["receiver_behind", "stalls_publishers", "no_subscriptions", "idle"]);
         assert_eq!(causes(&slow, 400)[0]["holds"], "all");
         assert_eq!(causes(&slow, 4000)[0]["holds"], "some");
+        let last = json!([{ "at": "then", "error": "Permissions Violation for Publish to \"a\"", "denied_by": "a.>" }]);
+        let refused =
+            json!({ "cid": 7, "idle": "3s", "subscriptions": 2, "refused": { "count": 9, "last": last } });
+        assert_eq!(words(&refused), ["denied"]);
+        let says = causes(&refused, 400)[0]["says"].clone();
+        assert!(says.as_str().is_some_and(|says| says.contains("the deny rule \"a.>\" covers it")), "{says}");
         let closed = json!({ "cid": 7, "reason": "Slow Consumer (Pending Bytes)", "stop": "then" });
         assert_eq!(words(&closed), ["slow_consumer"]);
         assert_eq!(words(&json!({ "reason": "Client Closed" })), ["closed"]);

@@ -9,6 +9,8 @@ use crate::window::PageWindow;
 pub(super) struct ConnzOptions {
     sort: String,
     pub(super) auth: bool,
+    /// Ours alone: whether refusals by permissions are shown.
+    pub(super) refused: bool,
     pub(super) subs: Subs,
     pub(super) offset: u64,
     pub(super) limit: u64,
@@ -41,6 +43,8 @@ impl ConnzOptions {
         Ok(Self {
             sort: query.text("sort").to_owned(),
             auth,
+            // What the reference does not know it does not look at either.
+            refused: matches!(query.text("refused"), "1" | "true"),
             subs,
             offset: window.offset,
             limit: window.limit,

@@ -6,9 +6,11 @@ use serde::Serialize;
 
 use crate::connz::options::ConnzOptions;
 use crate::query::Subs;
-use crate::snapshot::{ConnSnapshot, PageHeader, PeerCert, SnapshotSource, SubSnapshot};
+use crate::snapshot::{
+    ConnSnapshot, PageHeader, PeerCert, RefusalSnapshot, RefusedSnapshot, SnapshotSource, SubSnapshot,
+};
 use crate::subsz::SubDetail;
-use crate::text::{age, moment_in, round_trip};
+use crate::text::{age, moment_in, round_trip, utc};
 use myelin_wire::json::{is_false, is_zero};
 
 /// The account of clients without one; its name is not shown.
@@ -20,13 +22,12 @@ pub(super) fn rows<'a>(
     options: &ConnzOptions,
     page_header: &PageHeader,
     source: &dyn SnapshotSource,
-) -> Vec<ConnRow<'a>> {
+) -> Vec<ConnzRow<'a>> {
+    let cids = || page.iter().map(|conn| conn.cid).collect::<Vec<_>>();
+    let mut refusals = if options.refused { source.refusals_of(&cids()) } else { HashMap::new() };
     let mut subscriptions = match options.subs {
         Subs::None => HashMap::new(),
-        Subs::Subjects | Subs::Detail => {
-            let cids: Vec<u64> = page.iter().map(|conn| conn.cid).collect();
-            source.subscriptions_of(&cids)
-        }
+        Subs::Subjects | Subs::Detail => source.subscriptions_of(&cids()),
     };
     page.iter()
         .map(|&conn| {
@@ -35,9 +36,39 @@ pub(super) fn rows<'a>(
             if options.auth {
                 row.show_identity(conn);
             }
-            row
+            ConnzRow { row, refused: refusals.remove(&conn.cid).map(RefusedRow::of) }
         })
         .collect()
+}
+
+/// A connection, with what was asked for that the reference has not.
+#[derive(Serialize)]
+pub(super) struct ConnzRow<'a> {
+    #[serde(flatten)]
+    row: ConnRow<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<RefusedRow>,
+}
+
+#[derive(Serialize)]
+struct RefusedRow {
+    count: u64,
+    last: Vec<RefusalRow>,
+}
+
+#[derive(Serialize)]
+struct RefusalRow {
+    at: String,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denied_by: Option<String>,
+}
+
+impl RefusedRow {
+    fn of(refused: RefusedSnapshot) -> Self {
+        let row = |RefusalSnapshot { at, error, denied_by }| RefusalRow { at: utc(at), error, denied_by };
+        Self { count: refused.count, last: refused.last.into_iter().map(row).collect() }
+    }
 }
 
 /// The row of a link with another server, which pages about links show.

@@ -67,6 +67,26 @@ const FILTER: &[Field] = &[
     ("domain", Type::Text, ""),
 ];
 
+/// Options of connections; `refused` is ours.
+const CONNZ: &[Field] = {
+    use Type::{Bool, Int, Named, State, Text, Uint};
+    &[
+        ("sort", Named("server.SortOpt"), "sort"),
+        ("auth", Bool, "auth"),
+        ("refused", Bool, "refused"),
+        ("subscriptions", Bool, "subs"),
+        ("subscriptions_detail", Bool, DETAIL),
+        ("offset", Int, "offset"),
+        ("limit", Int, "limit"),
+        ("cid", Uint, "cid"),
+        ("mqtt_client", Text, "mqtt_client"),
+        ("state", State, "state"),
+        ("user", Text, "user"),
+        ("acc", Text, "acc"),
+        ("filter_subject", Text, FILTER_SUBJECT),
+    ]
+};
+
 impl Topic {
     /// Go's names of the type, and of what is embedded in it, with the options there.
     fn fields(self) -> (&'static str, &'static str, &'static [Field]) {
@@ -85,24 +105,7 @@ impl Topic {
                     ("test", Text, "test"),
                 ],
             ),
-            Self::Connz => (
-                "ConnzEventOptions",
-                "ConnzOptions",
-                &[
-                    ("sort", Named("server.SortOpt"), "sort"),
-                    ("auth", Bool, "auth"),
-                    ("subscriptions", Bool, "subs"),
-                    ("subscriptions_detail", Bool, DETAIL),
-                    ("offset", Int, "offset"),
-                    ("limit", Int, "limit"),
-                    ("cid", Uint, "cid"),
-                    ("mqtt_client", Text, "mqtt_client"),
-                    ("state", State, "state"),
-                    ("user", Text, "user"),
-                    ("acc", Text, "acc"),
-                    ("filter_subject", Text, FILTER_SUBJECT),
-                ],
-            ),
+            Self::Connz => ("ConnzEventOptions", "ConnzOptions", CONNZ),
             Self::Routez => (
                 "RoutezEventOptions",
                 "RoutezOptions",

@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 use myelin_auth::ConnectionType;
-use myelin_broker::{ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription};
+use myelin_broker::{
+    AccessRefusal, ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription,
+};
 use myelin_mesh::LinkState;
 use myelin_mesh::leaf::LeafState;
 use myelin_monitor::{Closed, ConnSnapshot, JwtInfo, PeerCert, SubSnapshot, Tls};
-use myelin_monitor::{LeafSnapshot, RouteSnapshot};
+use myelin_monitor::{LeafSnapshot, RefusalSnapshot, RefusedSnapshot, RouteSnapshot};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -116,6 +118,17 @@ pub(super) fn subscriptions(conn: &Conn) -> Vec<SubSnapshot> {
 
 pub(super) fn subscriptions_of_closed(conn: &ClosedConn) -> Vec<SubSnapshot> {
     conn.subs.iter().map(|sub| closed_subscription(sub, conn)).collect()
+}
+
+/// Refusals by the permissions of a connection, if there were any.
+pub(super) fn refusals(details: &ConnDetails) -> Option<RefusedSnapshot> {
+    let refused = details.refused.as_ref()?;
+    let last = refused.last.iter().map(|AccessRefusal { at, error, denied_by }| RefusalSnapshot {
+        at: timestamp(*at),
+        error: error.clone(),
+        denied_by: denied_by.clone(),
+    });
+    Some(RefusedSnapshot { count: refused.count, last: last.collect() })
 }
 
 pub(super) fn subscription(sub: &Subscription, account: &str) -> SubSnapshot {

@@ -397,3 +397,37 @@ fn a_server_for_nobody_says_so() {
     let server = Server::with_config("max_connections: 0");
     assert_eq!(server.page("/varz")["max_connections"], -1);
 }
+
+/// Ours alone: the reference takes no notice of `refused`.
+#[test]
+fn refusals_by_permissions_are_shown_to_whoever_asks() {
+    let server = Server::with_config(
+        r#"authorization { users: [ { user: a, password: a, permissions {
+             publish { allow: ["orders.>"], deny: ["orders.old.>"] }, subscribe { deny: ["secret q", "hidden"] } } } ] }"#,
+    );
+    let mut client = Raw::open(server.address());
+    client.send("CONNECT {\"user\":\"a\",\"pass\":\"a\",\"verbose\":false}\r\n");
+    client.barrier();
+    let shown =
+        |query: &str| server.page(&format!("/connz?state=any{query}"))["connections"][0]["refused"].clone();
+    assert_eq!(shown("&refused=1"), Value::Null);
+    for n in 0..7 {
+        client.publish(&format!("else.{n}"), "x");
+    }
+    client.send("PUB orders.old.1 1\r\nx\r\nSUB secret q 1\r\nSUB secret r 2\r\nSUB hidden 3\r\nPING\r\n");
+    eventually("ten refusals", || shown("&refused=1")["count"] == 10);
+    assert_eq!(shown(""), Value::Null);
+    let last = shown("&refused=1")["last"].as_array().unwrap().clone();
+    assert_eq!(last.len(), 8, "the oldest two are gone");
+    let row = |at: usize| (last[at]["error"].as_str().unwrap(), last[at]["denied_by"].as_str());
+    let publish = |subject: &str| format!("Permissions Violation for Publish to \"{subject}\"");
+    let subscription = "Permissions Violation for Subscription to";
+    assert_eq!(row(0), (publish("else.2").as_str(), None));
+    assert_eq!(row(5), (publish("orders.old.1").as_str(), Some("orders.old.>")));
+    assert_eq!(row(6), (format!("{subscription} \"secret\" using queue \"q\"").as_str(), Some("secret q")));
+    assert_eq!(row(7), (format!("{subscription} \"hidden\"").as_str(), Some("hidden")));
+    drop(client);
+    eventually("the refusals of an ended connection", || {
+        server.page("/connz?state=closed&refused=1")["connections"][0]["refused"]["count"] == 10
+    });
+}
