@@ -90,7 +90,7 @@ const CONNZ: &[Field] = {
 impl Topic {
     /// Go's names of the type, and of what is embedded in it, with the options there.
     fn fields(self) -> (&'static str, &'static str, &'static [Field]) {
-        use Type::{Bool, Duration, Int, Named, State, Text, Texts, Uint};
+        use Type::{Bool, Duration, Int, Text, Texts};
         match self {
             Self::Statsz => ("StatszEventOptions", "", &[]),
             Self::Varz => ("VarzEventOptions", "VarzOptions", &[]),
