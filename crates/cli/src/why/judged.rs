@@ -42,11 +42,13 @@ pub(super) fn consumer(info: &Value) -> Vec<Value> {
         causes.push(cause("redelivery_waits", "some", numbers, says, "acknowledge them"));
     }
     if pending == 0 {
-        let at = usize::from(unacknowledged > 0 && causes.len() == 1);
         let says = "everything was delivered, or nothing matches its filter".to_owned();
         let delivered = json!({ "delivered": info["delivered"]["consumer_seq"] });
-        causes.insert(at, cause("caught_up", "nothing", delivered, says, "nothing"));
+        causes.insert(0, cause("caught_up", "nothing", delivered, says, "nothing"));
     }
+    // As our own server has them: first of all what holds everything back.
+    let order = ["all", "some", "nothing"];
+    causes.sort_by_key(|cause| order.iter().position(|&holds| cause["holds"] == holds));
     causes
 }
 
@@ -118,7 +120,13 @@ mod tests {
         info["num_waiting"] = json!(1);
         assert_eq!(words(&consumer(&info)), ["max_ack_pending", "redelivery_waits"]);
         info["num_pending"] = json!(0);
+        info["num_waiting"] = json!(0);
+        assert_eq!(
+            words(&consumer(&info)),
+            ["redelivery_waits", "caught_up", "no_pull_waits", "max_ack_pending"]
+        );
         info["num_ack_pending"] = json!(0);
+        info["num_waiting"] = json!(1);
         assert_eq!(words(&consumer(&info)), ["caught_up"]);
         info["config"]["deliver_subject"] = json!("out");
         info["num_pending"] = json!(1);
