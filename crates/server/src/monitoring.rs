@@ -86,6 +86,7 @@ impl Monitor {
             supervise::persist(SupervisedPart::Meter, || Arc::clone(&measured).run()).await;
         });
         let start = Timestamp::now();
+        log.keep_recent(loaded.options.monitoring.dashboard);
         Arc::new(Self {
             configured: RwLock::new(Arc::new(Configured::new(loaded, start))),
             broker,
@@ -112,6 +113,12 @@ impl Monitor {
     pub(crate) fn replace(&self, loaded: &Loaded) {
         let configured = Arc::new(Configured::new(loaded, Timestamp::now()));
         *write_lock(&self.configured) = configured;
+        self.log.keep_recent(self.has_dashboard());
+    }
+
+    /// Whether the dashboard is served.
+    pub(crate) fn has_dashboard(&self) -> bool {
+        self.configured().dashboard
     }
 
     fn configured(&self) -> Arc<Configured> {
