@@ -51,7 +51,10 @@ export class Api {
   // A page of monitoring of one's own account, of each server that has something to say.
   async ofAccount(topic, options = {}) {
     const messages = await this.nats.requestMany(`$SYS.REQ.ACCOUNT.PING.${topic}`, JSON.stringify(options));
-    return messages.map(json).filter((answer) => answer.data).map((answer) => ({ ...answer.data, server: answer.server }));
+    const answers = messages.map(json);
+    const failed = answers.find((answer) => answer.error);
+    if (failed) throw new ApiError(failed.error);
+    return answers.filter((answer) => answer.data).map((answer) => ({ ...answer.data, server: answer.server }));
   }
 
   async js(operation, body) {
@@ -83,6 +86,7 @@ export class Api {
         if (streams.length === 0 || all.length >= page.total) return all;
       }
     } catch (error) {
+      if (error instanceof NoResponders) return all;
       if (!(error instanceof NotAllowed)) throw error;
     }
     // Names only, for who may not see more.

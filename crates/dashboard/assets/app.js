@@ -61,7 +61,7 @@ function signOut() {
   context?.nats.close();
   credentials = null;
   context = null;
-  leave();
+  history.replaceState(null, "", "#/");
   ask();
 }
 
@@ -132,7 +132,7 @@ function show() {
   const make = rest.length > 0 ? found?.below : found?.view;
   if (!make) {
     document.title = "Myelin";
-    set(shell.main, h("div", { class: "empty" }, h("p", {}, "There is no such view."), h("a", { href: "#/overview" }, "To the overview")));
+    set(shell.main, h("div", { class: "empty" }, h("p", {}, VIEWS.some((view) => view.name === name && view.operator) && !context.isOperator ? "This view is for users of the system account." : "There is no such view."), h("a", { href: "#/overview" }, "To the overview")));
     return;
   }
   const view = make(context, ...rest);

@@ -5,6 +5,8 @@ import { h, s, say } from "./dom.js";
 const WIDTH = 600;
 const HEIGHT = 120;
 const POINTS = 150;
+// Width in points of a chart that has just begun.
+const FEWEST = 30;
 
 // The next round number above a value.
 function ceiling(value) {
@@ -47,10 +49,14 @@ export class Chart {
     this.draw();
   }
 
+  slots() {
+    return Math.max(FEWEST, this.times.length);
+  }
+
   draw() {
     const top = ceiling(Math.max(...this.series.flatMap((line) => line.values)));
     say(this.max, this.form(top));
-    const step = WIDTH / (POINTS - 1);
+    const step = WIDTH / (this.slots() - 1);
     const from = WIDTH - (this.times.length - 1) * step;
     for (const line of this.series) {
       const points = line.values.map((value, at) => `${(from + at * step).toFixed(1)},${(HEIGHT - (value / top) * (HEIGHT - 4)).toFixed(1)}`);
@@ -63,10 +69,10 @@ export class Chart {
   // Shows the values below the pointer.
   point(event) {
     const box = event && this.drawing.getBoundingClientRect();
-    const slot = event ? Math.round(((event.clientX - box.left) / box.width) * (POINTS - 1)) : -1;
-    const at = slot - (POINTS - this.times.length);
+    const slot = event ? Math.round(((event.clientX - box.left) / box.width) * (this.slots() - 1)) : -1;
+    const at = slot - (this.slots() - this.times.length);
     this.pointed = event && at >= 0 && at < this.times.length ? at : undefined;
-    const x = this.pointed === undefined ? -1 : (slot * WIDTH) / (POINTS - 1);
+    const x = this.pointed === undefined ? -1 : (slot * WIDTH) / (this.slots() - 1);
     this.cursor.setAttribute("x1", x);
     this.cursor.setAttribute("x2", x);
     for (const line of this.series) say(line.shown, line.values.length ? this.form(line.values.at(this.pointed ?? -1)) : "–");
@@ -75,7 +81,8 @@ export class Chart {
 
 // A bar of what is used of a limit; without a limit only the number.
 export function meter(used, most, form) {
-  if (!(most > 0)) return h("span", {}, form(used));
+  // Where there is no limit, some pages say the largest number there is.
+  if (!(most > 0) || most >= 2 ** 60) return h("span", {}, form(used));
   const part = Math.min(1, used / most);
   return h("span", { class: "meter" },
     h("progress", { max: 1, value: part, class: part > 0.9 ? "bad" : part > 0.75 ? "warn" : "" }),

@@ -31,12 +31,13 @@ export function bytes(value) {
 
 // A limit, of which -1 (and often 0) is none.
 export function limit(value, form = count) {
-  return value === undefined || value === null || value <= 0 ? "none" : form(value);
+  return value === undefined || value === null || value <= 0 ? "no limit" : form(value);
 }
 
 // Seconds in two units at most.
 export function seconds(value) {
   if (value === undefined || value === null || Number.isNaN(value)) return "–";
+  if (value > 0 && value < 0.001) return `${Math.round(value * 1e6)} µs`;
   if (value < 1) return `${Math.max(0, Math.round(value * 1000))} ms`;
   if (value < 10) return `${value.toFixed(1)} s`;
   const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
@@ -56,7 +57,7 @@ export function nanoseconds(value) {
 // A moment of the server, of which year 1 is never.
 export function moment(text) {
   const at = text ? Date.parse(text) : NaN;
-  return Number.isNaN(at) || at < 0 ? null : at;
+  return Number.isNaN(at) || at <= 0 ? null : at;
 }
 
 export function ago(text, now = Date.now()) {

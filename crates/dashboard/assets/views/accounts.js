@@ -28,7 +28,7 @@ export function accounts({ api }) {
       { name: "Received", value: (one) => one.received, show: (one) => short(one.received), number: true, minor: true },
       { name: "Sent", value: (one) => one.sent, show: (one) => short(one.sent), number: true, minor: true },
       { name: "Slow", value: (one) => one.slow, show: (one) => count(one.slow), number: true, minor: true },
-      { name: "Streams", value: (one) => one.streams, show: (one) => (one.hasJetStream ? count(one.streams) : "–"), number: true },
+      { name: "JetStream", value: (one) => one.requests, show: (one) => (one.hasJetStream ? `${short(one.requests)} requests` : "–"), number: true, minor: true },
       { name: "Stored", value: (one) => one.bytes, show: (one) => (one.hasJetStream ? bytes(one.bytes) : "–"), number: true },
     ],
   });
@@ -51,7 +51,7 @@ export function accounts({ api }) {
       return {
         name, conns: traffic?.conns ?? 0, leafnodes: traffic?.leafnodes ?? 0, subs: traffic?.num_subscriptions ?? 0,
         received: traffic?.received?.msgs ?? 0, sent: traffic?.sent?.msgs ?? 0, slow: traffic?.slow_consumers ?? 0,
-        hasJetStream: Boolean(held), streams: held?.streams ?? held?.stream_detail?.length ?? 0, bytes: (held?.storage ?? 0) + (held?.memory ?? 0),
+        hasJetStream: Boolean(held), requests: held?.api?.total ?? 0, bytes: (held?.storage ?? 0) + (held?.memory ?? 0),
       };
     }));
   }
@@ -85,7 +85,7 @@ export function account({ api }, name) {
     set(about,
       panel("Account", facts([
         ["Name", detail.name_tag && detail.name_tag !== name ? `${detail.name_tag} (${name})` : name],
-        ["Connections", count(detail.client_cnt)], ["Leaf nodes", count(detail.leafnode_cnt)], ["Subscriptions", count(detail.sub_cnt)],
+        ["Connections", count(detail.client_connections)], ["Leaf nodes", count(detail.leafnode_connections)], ["Subscriptions", count(detail.subscriptions)],
         detail.jetstream_enabled && ["JetStream", "enabled"], detail.expired && ["Token", "expired"],
         ["Exports", subjects(detail.exports)], ["Imports", subjects(detail.imports)],
       ])),

@@ -6,10 +6,12 @@ import { ago, bytes, clock, count, seconds, short } from "../format.js";
 import { Table } from "../table.js";
 
 const PAGE = 1024;
+// States as requests have them.
+const STATES = { open: 0, closed: 1, any: 2 };
 
 // All connections, page by page.
 async function load({ api, isOperator }, state) {
-  const options = { auth: true, limit: PAGE, state };
+  const options = { auth: true, limit: PAGE, state: STATES[state] };
   if (!isOperator) {
     const servers = await api.ofAccount("CONNZ", options);
     return servers.flatMap((one) => (one.connections ?? []).map((conn) => ({ ...conn, server: one.server?.name })));
@@ -40,7 +42,7 @@ export function connections(context) {
   const open = [
     { name: "Name", value: (conn) => conn.name || `#${conn.cid}`, wide: true },
     { name: "Id", value: (conn) => conn.cid, number: true, minor: true },
-    { name: "User", value: (conn) => conn.name_tag || conn.authorized_user || "–", minor: true },
+    { name: "User", value: (conn) => conn.authorized_user || "–", minor: true },
     context.isOperator && { name: "Account", value: (conn) => conn.account || "–", minor: true },
     { name: "From", value: (conn) => `${conn.ip}:${conn.port}`, mono: true, minor: true },
     { name: "Kind", value: kind, minor: true },
@@ -49,7 +51,7 @@ export function connections(context) {
     { name: "Pending", value: (conn) => conn.pending_bytes ?? 0, show: (conn) => (conn.pending_bytes ? h("span", { class: "warn-text" }, bytes(conn.pending_bytes)) : "0"), number: true },
     { name: "In/s", value: (conn) => conn.rateIn ?? 0, show: (conn) => short(conn.rateIn ?? 0), number: true },
     { name: "Out/s", value: (conn) => conn.rateOut ?? 0, show: (conn) => short(conn.rateOut ?? 0), number: true },
-    { name: "RTT", value: (conn) => duration(conn.rtt), show: (conn) => conn.rtt || "–", number: true, minor: true },
+    { name: "RTT", value: (conn) => duration(conn.rtt), show: (conn) => (conn.rtt ? seconds(duration(conn.rtt)) : "–"), number: true, minor: true },
     { name: "Up", value: (conn) => duration(conn.uptime), show: (conn) => conn.uptime, number: true, minor: true },
   ].filter(Boolean);
   const closed = [
@@ -113,7 +115,7 @@ export function connection(context, cid) {
   }
 
   async function refresh() {
-    const page = await api.ofServer("CONNZ", { cid: id, auth: true, subscriptions_detail: true, state: "any" });
+    const page = await api.ofServer("CONNZ", { cid: id, auth: true, subscriptions_detail: true, state: STATES.any });
     const conn = page.connections?.[0];
     if (!conn) return set(body, empty("This connection is gone.", "The server remembers the last ones that have ended only."));
     const subs = (conn.subscriptions_list_detail ?? []).map((sub) => h("tr", {}, h("td", { class: "mono" }, sub.subject), h("td", { class: "mono" }, sub.qgroup ?? ""), h("td", { class: "number" }, count(sub.msgs))));
@@ -121,7 +123,7 @@ export function connection(context, cid) {
     return set(body,
       panel("Connection", facts([
         ["Name", conn.name || "none"], ["State", conn.stop ? badge(conn.reason, "warn") : badge("open", "good")],
-        ["User", conn.name_tag || conn.authorized_user || "none"], ["Account", conn.account],
+        ["User", conn.authorized_user || "none"], ["Account", conn.account],
         ["From", h("code", {}, `${conn.ip}:${conn.port}`)], ["Kind", kind(conn)], ["Client", [conn.lang, conn.version].filter(Boolean).join(" ") || "unknown"],
         conn.tls_version && ["TLS", `${conn.tls_version}, ${conn.tls_cipher_suite}`],
         ["Since", clock(conn.start)], ["Last active", ago(conn.last_activity)], conn.stop && ["Ended", clock(conn.stop)],
@@ -131,7 +133,7 @@ export function connection(context, cid) {
         ["Waits to be sent", conn.pending_bytes ? h("span", { class: "warn-text" }, bytes(conn.pending_bytes)) : "nothing"],
         ["Publishers held back", `${count(conn.stalls ?? 0)} times`], ["Round trip", conn.rtt ? seconds(duration(conn.rtt)) : "–"], ["Subscriptions", count(conn.subscriptions ?? 0)],
       ])),
-      subs.length > 0 && h("section", { class: "panel span" }, h("h2", {}, "Subscriptions"), h("div", { class: "flow" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, ["Subject", "Queue group", "Messages"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, subs)))));
+      subs.length > 0 && h("section", { class: "panel span" }, h("h2", {}, "Subscriptions"), h("div", { class: "flow" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, [["Subject"], ["Queue group"], ["Messages", "number"]].map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))), h("tbody", {}, subs)))));
   }
   const kick = button("Close connection…", end, "danger");
   return { title: `Connection ${id}`, back: { href: "#/connections", text: "Connections" }, actions: kick, node: body, refresh, interval: 2000 };

@@ -3,7 +3,7 @@
 import { path } from "../api.js";
 import { Chart, Rates } from "../chart.js";
 import { badge, facts, h, panel, set } from "../dom.js";
-import { ago, clock, count, limit, nanoseconds, seconds, short } from "../format.js";
+import { ago, clock, count, limit, moment, nanoseconds, seconds, short } from "../format.js";
 import { causes, replicas } from "./stream.js";
 
 function tile(name, value, note, kind) {
@@ -30,7 +30,7 @@ export function consumer({ api }, stream, name) {
     set(tiles,
       tile("Lag", lag === null ? "–" : seconds(lag), lag === null ? "messages may not be read" : "age of the next message", lag > 60 ? "warn" : ""),
       tile("Pending", count(info.num_pending), "not delivered yet"),
-      tile("Unacknowledged", count(info.num_ack_pending), `of ${limit(config.max_ack_pending)}`, isFull ? "bad" : ""),
+      tile("Unacknowledged", count(info.num_ack_pending), config.max_ack_pending > 0 && `of ${count(config.max_ack_pending)}`, isFull ? "bad" : ""),
       tile("Delivered again", count(info.num_redelivered), "", info.num_redelivered > 0 ? "warn" : ""),
       !config.deliver_subject && tile("Pull requests", count(info.num_waiting ?? 0), "wait for messages"),
       info.paused && tile("Paused", nanoseconds(info.pause_remaining), "left", "warn"));
@@ -43,7 +43,7 @@ export function consumer({ api }, stream, name) {
         ["Filter", filters.length > 0 ? filters.map((filter) => badge(filter, "mono")) : "everything"],
         ["Acknowledgement", `${config.ack_policy}, within ${nanoseconds(config.ack_wait)}`], ["Deliveries of a message", limit(config.max_deliver)],
         ["Delivered", `${count(info.delivered.stream_seq)}, ${ago(info.delivered.last_active)}`], ["Acknowledged up to", `${count(info.ack_floor.stream_seq)}, ${ago(info.ack_floor.last_active)}`],
-        ["Made", clock(info.created)], config.pause_until && ["Paused until", clock(config.pause_until)],
+        ["Made", clock(info.created)], moment(config.pause_until) && ["Paused until", clock(config.pause_until)],
       ])),
       replicas(info.cluster));
     raw.textContent = JSON.stringify(config, null, 2);

@@ -99,7 +99,7 @@ function ofAccount({ api, user, info, nats }) {
         tile("Messages out", now ? perSecond(now[1]) : "–", `${short(sum((one) => one.sent?.msgs))} in all`),
         tile("Slow consumers", count(sum((one) => one.slow_consumers)), "", sum((one) => one.slow_consumers) > 0 ? "warn" : ""),
       ],
-      account && [tile("Streams", count(account.streams), `of ${limit(account.limits?.max_streams)}`.replace("of none", "")), tile("Consumers", count(account.consumers))]);
+      account && [tile("Streams", count(account.streams), account.limits?.max_streams > 0 && `of ${count(account.limits.max_streams)}`), tile("Consumers", count(account.consumers))]);
     set(about, userFacts(user, info, nats), account ? accountFacts(account) : panel("JetStream", empty("No JetStream here.", "The account has none, or this user may not ask ($JS.API.INFO).")));
   }
   return { node: h("div", {}, tiles, lines.node, about), refresh, interval: 2000 };
@@ -124,7 +124,7 @@ function userFacts(user, info, nats) {
 function accountFacts({ memory, storage, limits, api, domain }) {
   return panel("JetStream", facts([
     ["On disk", meter(storage, limits?.max_storage, bytes)], ["In memory", meter(memory, limits?.max_memory, bytes)],
-    ["Limits", `streams ${limit(limits?.max_streams)}, consumers ${limit(limits?.max_consumers)}`],
+    ["Most streams", limit(limits?.max_streams)], ["Most consumers", limit(limits?.max_consumers)],
     domain && ["Domain", domain],
     ["API", [`${count(api?.total)} requests, `, h("span", { class: api?.errors ? "warn-text" : "" }, `${count(api?.errors)} errors`)]],
   ]));

@@ -1,6 +1,6 @@
 // The server among others, for operators: health, routes, leaf nodes, gateways, its cluster.
 
-import { badge, empty, facts, h, panel, set } from "../dom.js";
+import { badge, facts, h, panel, set } from "../dom.js";
 import { ago, bytes, count } from "../format.js";
 
 function rows(heads, lines) {
@@ -34,7 +34,7 @@ export function server({ api }) {
         ["Leader", meta.leader || badge("none", "bad")], ["Servers", count(meta.cluster_size)],
         ...(meta.replicas ?? []).map((one) => [one.name, badge(one.offline ? "offline" : one.current ? "current" : "behind", one.offline ? "bad" : one.current ? "good" : "warn")]),
       ])),
-      panel("Monitoring", requests.length > 0 ? facts(requests.slice(0, 8).map(([page, times]) => [h("code", {}, page), `asked ${count(times)} times`])) : empty("No page was asked for.")),
+      panel("Monitoring", requests.length > 0 ? facts(requests.slice(0, 8).map(([page, times]) => [h("code", {}, page), `asked ${count(times)} times`])) : h("p", { class: "muted" }, "No page was asked for.")),
       wide("Routes", routez?.routes, [["To", ""], ["Address", "mono"], ...traffic], (one) => [one.remote_name || one.remote_id, `${one.ip}:${one.port}`, ...moved(one)], "No routes: this server is alone, or its cluster is away."),
       wide("Leaf nodes", leafz?.leafs, [["Name", ""], ["Account", ""], ["Address", "mono"], ["In", "number"], ["Out", "number"], ["RTT", "number"]], (one) => [one.name, one.account, `${one.ip}:${one.port}`, count(one.in_msgs), count(one.out_msgs), one.rtt], "No leaf nodes."),
       gateways.length > 0 && wide("Gateways", gateways, [["Cluster", ""], ["Way", ""], ["Address", "mono"], ...traffic], ([name, way, one]) => [name, way, `${one.connection?.ip}:${one.connection?.port}`, ...moved(one.connection ?? {})]),

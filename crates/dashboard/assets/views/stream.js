@@ -25,7 +25,7 @@ export function causes(answer) {
 }
 
 export function replicas(cluster) {
-  if (!cluster) return null;
+  if (!cluster?.name && !cluster?.replicas) return null;
   const rows = (cluster.replicas ?? []).map((one) => [one.name, [
     badge(one.offline ? "offline" : one.current ? "current" : "behind", one.offline ? "bad" : one.current ? "good" : "warn"),
     one.lag ? ` ${count(one.lag)} behind` : "", ` heard ${nanoseconds(one.active)} ago`]]);
@@ -238,7 +238,7 @@ function config({ api }, name, body) {
     const { config: wanted } = await api.stream(name);
     const rows = h("div", {}, facts([
       ["Retention", wanted.retention], ["Storage", wanted.storage], ["Replicas", wanted.num_replicas], ["Discard", wanted.discard],
-      ["Largest age", wanted.max_age > 0 ? nanoseconds(wanted.max_age) : "none"], ["Most messages", limit(wanted.max_msgs)], ["Most bytes", limit(wanted.max_bytes, bytes)],
+      ["Largest age", wanted.max_age > 0 ? nanoseconds(wanted.max_age) : "no limit"], ["Most messages", limit(wanted.max_msgs)], ["Most bytes", limit(wanted.max_bytes, bytes)],
       ["Most for each subject", limit(wanted.max_msgs_per_subject)], ["Largest message", limit(wanted.max_msg_size, bytes)], ["Duplicates", `within ${nanoseconds(wanted.duplicate_window)}`],
       ["Subjects", (wanted.subjects ?? []).map((subject) => badge(subject, "mono"))],
     ]));

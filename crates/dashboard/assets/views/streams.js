@@ -34,7 +34,9 @@ export function streams({ api, isOperator }) {
   async function load() {
     loading ??= api.streams((all, total) => table.update(all, total)).finally(() => { loading = null; });
     rows = await loading;
-    known = (await api.account())?.streams;
+    const account = await api.account();
+    known = account?.streams;
+    if (!account && rows.length === 0 && !isOperator) table.nothing = "The account has no JetStream, or this user may not ask for its streams.";
     table.update(rows);
   }
 
