@@ -69,6 +69,8 @@ function ask(problem) {
   leave();
   document.title = "Sign in – Myelin";
   set(root, signin({ signIn, problem }));
+  // Not where that would raise a keyboard over the page.
+  if (!matchMedia("(pointer: coarse)").matches) root.querySelector("input[name=username]").focus();
 }
 
 // The connection has ended: comes back with the same credentials, as long as they are good.

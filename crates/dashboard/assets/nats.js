@@ -52,6 +52,8 @@ export class Nats {
     this.rest = new Uint8Array(0);
     this.subs = new Map();
     this.pending = new Map();
+    // Subjects that this user may not publish to, with the server's words: asked once.
+    this.denied = new Map();
     this.nextSid = 2;
     this.nextReply = 1;
     this.complaint = "";
@@ -193,6 +195,7 @@ export class Nats {
   refused(text) {
     const [, what, subject] = /^Permissions Violation for (Publish|Subscription) to "([^"]*)"/i.exec(text) ?? [];
     if (what?.toLowerCase() === "publish") {
+      this.denied.set(subject, text);
       for (const request of this.pending.values()) {
         if (request.subject === subject) request.fail(new NotAllowed(text));
       }
@@ -262,6 +265,7 @@ export class Nats {
 
   ask(subject, data, headers, timeout, take, late) {
     if (!this.isOpen) return Promise.reject(new Error("There is no connection to the server."));
+    if (this.denied.has(subject)) return Promise.reject(new NotAllowed(this.denied.get(subject)));
     const reply = `${this.inbox}.${this.nextReply++}`;
     return new Promise((resolve, reject) => {
       const end = (settle, value) => {

@@ -24,6 +24,11 @@ export class Table {
     this.found = [];
     this.search = h("input", {
       type: "search", placeholder: `Search ${label}  ( / )`, "aria-label": `Search ${label}`, class: "search",
+      onkeydown: (event) => {
+        if (event.key !== "ArrowDown") return;
+        event.preventDefault();
+        this.body.querySelector("tr[data-key] .open")?.focus();
+      },
       oninput: () => { this.arrange(); this.scroller.scrollTop = 0; this.draw(); }, spellcheck: "false", autocapitalize: "off",
     });
     this.counted = h("span", { class: "muted counted", role: "status" });

@@ -1,4 +1,4 @@
-//! What must hold for every file of the page, whatever it does.
+//! Rules for every file of the page, whatever it does.
 
 use myelin_dashboard::{ASSETS, HEADERS, asset};
 use std::collections::BTreeSet;

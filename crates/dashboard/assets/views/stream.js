@@ -157,17 +157,18 @@ export function messageRow(message) {
     if (details.open && details.children.length === 1) details.append(...messageBody(message));
   } },
   h("summary", {}, message.seq && h("span", { class: "seq mono" }, count(message.seq)), h("span", { class: "subject mono" }, message.subject),
-    h("span", { class: "muted when", title: clock(message.time) }, message.clock ?? ago(message.time)), h("span", { class: "muted size" }, bytes(message.data.length)), h("span", { class: "preview mono" }, preview(message.data))));
+    h("span", { class: "muted when", title: clock(message.time) }, message.clock ?? ago(message.time)), h("span", { class: "muted size" }, bytes(message.length ?? message.data.length)), h("span", { class: "preview mono" }, preview(message.data))));
   return details;
 }
 
-function messageBody({ data, headers, time, reply }) {
+function messageBody({ data, length, headers, time, reply }) {
   const shown = payload(data);
   const lines = headers?.length ? new TextDecoder().decode(headers).split("\r\n").slice(1).filter(Boolean) : [];
   return [
     time && h("p", { class: "muted small" }, clock(time)), reply && h("p", { class: "muted small mono" }, `answer to ${reply}`),
     lines.length > 0 && h("pre", { class: "headers" }, lines.join("\n")),
     h("pre", { class: `payload ${shown.kind}` }, shown.text || "(empty)"),
+    length > data.length && h("p", { class: "muted small" }, `and ${count(length - data.length)} more bytes, which are not kept here`),
   ].filter(Boolean);
 }
 

@@ -4,6 +4,7 @@
 import { path, streamRow } from "../api.js";
 import { badge, button, h } from "../dom.js";
 import { ago, bytes, count, moment } from "../format.js";
+import { NotAllowed } from "../nats.js";
 import { Table } from "../table.js";
 
 // Rows that are asked about again in one round.
@@ -14,6 +15,8 @@ export function streams({ api, isOperator }) {
   let loading = null;
   // Streams that the account said it has when they were loaded: another number, another load.
   let known;
+  // Whether this user may ask about single streams.
+  let mayAsk = true;
   const nothing = isOperator
     ? "The system account has no streams. Those of all accounts are below Accounts; sign in as a user of an account to work with them."
     : "This account has no streams yet.";
@@ -42,10 +45,12 @@ export function streams({ api, isOperator }) {
 
   async function refresh() {
     if (!rows) return load();
+    if (!mayAsk) return undefined;
     const names = new Set(table.visible.slice(0, AGAIN).map((row) => row.name));
     const account = await api.account();
     if (account && account.streams !== known) return load();
     const infos = await Promise.all([...names].map((name) => api.stream(name).catch((error) => ({ error, name }))));
+    mayAsk = !infos.some((info) => info.error instanceof NotAllowed);
     const now = new Map(infos.filter((info) => info.config).map((info) => [info.config.name, streamRow(info)]));
     const gone = new Set(infos.filter((info) => info.error?.code === 404).map((info) => info.name));
     rows = rows.filter((row) => !gone.has(row.name)).map((row) => now.get(row.name) ?? row);

@@ -4,9 +4,10 @@ import { button, empty, h, problem, say, set } from "../dom.js";
 import { clock, count, short } from "../format.js";
 import { messageRow } from "./stream.js";
 
-// Messages that are kept, and those that are drawn in one go.
+// Messages that are kept, those that are drawn in one go, and bytes of each that are kept.
 const KEPT = 500;
 const DRAWN = 100;
+const CUT = 32768;
 
 export function tail({ nats }) {
   const subject = h("input", { class: "mono search", placeholder: "orders.>", "aria-label": "Subject", spellcheck: "false", autocapitalize: "off", required: true });
@@ -45,7 +46,7 @@ export function tail({ nats }) {
     seen += 1;
     const time = new Date(message.at).toISOString();
     const headers = message.headers && new TextEncoder().encode(`\r\n${message.headers.fields.map(([name, value]) => `${name}: ${value}`).join("\r\n")}`);
-    waiting.push({ subject: message.subject, data: message.data, time, clock: clock(time).slice(11), headers, reply: message.reply });
+    waiting.push({ subject: message.subject, data: message.data.slice(0, CUT), length: message.data.length, time, clock: clock(time).slice(11), headers, reply: message.reply });
     if (waiting.length > KEPT) waiting.splice(0, waiting.length - KEPT);
     frame ??= requestAnimationFrame(draw);
   }

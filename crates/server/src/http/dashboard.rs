@@ -54,7 +54,7 @@ pub(crate) struct Dashboard {
     rules: UpgradeRules,
 }
 
-/// What a request to the dashboard leads to.
+/// Outcome of a request to the dashboard.
 pub(super) enum DashboardAnswer {
     Response(Response<Body>),
     /// The connection becomes a WebSocket behind this answer.

@@ -34,6 +34,10 @@ pub(super) fn start(
     })?;
     let address = listener.local_addr().map_err(failed("no monitor address"))?;
     log.info(format_args!("Starting {scheme} monitor on {}", os_error::with_port(host, address.port())));
+    let is_open = security.is_none() && !address.ip().is_loopback();
+    if options.monitoring.dashboard && is_open {
+        log.warn("Dashboard not configured with TLS: passwords go over the network as they are");
+    }
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);

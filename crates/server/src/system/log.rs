@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 use std::sync::Arc;
 
-/// What is asked for; nothing asks for all lines that are kept.
+/// A request for lines; an empty one asks for all that are kept.
 #[derive(Deserialize, Default)]
 struct LogRequest {
     /// Number of the last line that whoever asks has.

@@ -1,5 +1,7 @@
 //! The dashboard: its files, its socket, and who sees what through it.
 
+mod browser;
+mod devtools;
 mod files;
 mod socket;
 

@@ -5,7 +5,7 @@ use crate::process::Server;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-/// What the server answers to this request line and these headers.
+/// Answer to this request line and these headers.
 fn ask(server: &Server, line: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(pages(server)).expect("the pages are served");
     write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").expect("it reads");
@@ -77,7 +77,7 @@ fn a_browser_that_has_the_files_is_told_so() {
     assert_eq!(status(&ask(&server, "GET /ui/app.js", "If-None-Match: \"x\"\r\n")), "200");
 }
 
-/// What a scanner tries.
+/// Paths that a scanner tries.
 #[test]
 fn paths_lead_to_files_of_the_page_only() {
     let server = Server::with_config("dashboard: true\n");

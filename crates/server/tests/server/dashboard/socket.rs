@@ -3,18 +3,20 @@
 use super::{ACCOUNTS, pages, start};
 use crate::eventually;
 use crate::jetstream::Home;
-use crate::process::Server;
+use crate::process::{PROGRAM, Server, Setup};
+use crate::tls::Lab;
 use crate::websocket::peer::{Peer, UPGRADE, dial, read_head};
 use serde_json::{Value, json};
 use std::io::Write as _;
+use std::process::Command;
 
 /// The page's socket, open and greeted by the server.
 fn open(server: &Server) -> Peer {
     Peer::over_path(dial(pages(server)), "/ui/nats", "Origin: http://localhost\r\n")
 }
 
-/// The same, signed in.
-fn sign_in(server: &Server, user: &str) -> Peer {
+/// The page's socket, signed in.
+pub(super) fn sign_in(server: &Server, user: &str) -> Peer {
     let mut peer = open(server);
     let answers = ",\"headers\":true,\"no_responders\":true";
     peer.greet(&format!("{answers},\"user\":\"{user}\",\"pass\":\"{user}'s\""));
@@ -23,7 +25,7 @@ fn sign_in(server: &Server, user: &str) -> Peer {
 }
 
 /// The answer to a request; nothing where the server has refused it, with its words.
-fn request(peer: &mut Peer, subject: &str, body: &Value) -> Result<Value, String> {
+pub(super) fn request(peer: &mut Peer, subject: &str, body: &Value) -> Result<Value, String> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     peer.say(&format!("PUB {subject} _INBOX.x.1 {}\r\n{body}\r\nPING\r\n", body.len()));
     loop {
@@ -109,6 +111,38 @@ fn only_a_page_from_here_may_open_it() {
         ("Host: localhost\r\n".to_owned(), "HTTP/1.1 400 Bad Request"),
     ] {
         assert_eq!(upgrade(&headers).as_deref(), Some(status), "{headers}");
+    }
+}
+
+/// The page of HTTPS opens its socket over the same TLS, whole and in small pieces.
+#[test]
+fn it_is_encrypted_where_the_page_is() {
+    let lab = Lab::new();
+    let block = lab.block("");
+    let server = Setup::default().config(&format!("https: \"127.0.0.1:-1\"\ndashboard: true\n{block}"));
+    let server = server.secure().start();
+    let at = server.monitor("Starting https monitor on ");
+    let origin = "Origin: https://localhost\r\n";
+    let mut peer = Peer::over_path(lab.shake(dial(at), None).into_stream(), "/ui/nats", origin);
+    assert_eq!(peer.info()["tls_required"], true);
+    peer.say("CONNECT {\"verbose\":false}\r\nSUB a 1\r\n");
+    let payload = "x".repeat(300_000);
+    peer.say(&format!("PUB a 300000\r\n{payload}\r\n"));
+    assert_eq!(peer.line(), "MSG a 1 300000");
+    assert_eq!(peer.take(300_002), format!("{payload}\r\n").as_bytes());
+}
+
+/// The port of the pages asks for no certificate, and is no way around one.
+#[test]
+fn there_is_none_where_clients_have_to_show_certificates() {
+    let lab = Lab::new();
+    for demand in ["verify: true, ca_file: \"@ca.pem\"", "verify_and_map: true, ca_file: \"@ca.pem\""] {
+        let config = lab.file("server.conf");
+        let text = format!("port: -1\ndashboard: true\n{}", lab.block(demand));
+        std::fs::write(&config, text).expect("the folder takes files");
+        let output = Command::new(PROGRAM).arg("-c").arg(&config).output().expect("the program ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("dashboard is not possible where tls asks clients for certificates"), "{said}");
     }
 }
 
