@@ -1,10 +1,10 @@
 //! The dashboard: the files of a page that speaks to the server as a client does.
 //!
-//! Owns what a browser loads (`assets/`) and the headers that go with it. There is no logic here and
-//! none for the page in the server: the page opens a WebSocket to where it comes from, signs in with
-//! a user of the server, and asks what every client may ask, so that permissions, limits and
-//! accounts are those of that user. It loads nothing from elsewhere and needs no build step: modules
-//! are served as they lie here.
+//! Owns what a browser loads (the folder `assets`) and the headers that go with it. There is no
+//! logic here and none for the page in the server: the page opens a WebSocket to where it comes
+//! from, signs in with a user of the server, and asks what every client may ask, so that
+//! permissions, limits and accounts are those of that user. It loads nothing from elsewhere and
+//! needs no build step: modules are served as they lie here.
 //!
 //! `docs/dashboard.md` says what the page shows and which subjects it uses.
 

@@ -180,7 +180,8 @@ impl Server {
         monitor.set_ocsp(ocsp.cache());
         let security_of_pages =
             monitor_tls.clone().map(|terms| http::Security { terms, permits: permits.clone() });
-        let monitoring = pages::start(options, security_of_pages, (&monitor, &shards), log)?;
+        let monitoring =
+            pages::start(options, security_of_pages, (&monitor, &shards), log).map_err(StartError::new)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
         let groups = join_groups(groups, jetstream.as_ref(), (options, &broker))?;

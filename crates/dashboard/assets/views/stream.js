@@ -202,6 +202,8 @@ function consumers({ api }, name, body) {
   return { refresh, interval: 3000 };
 }
 
+const isWildcard = (subject) => /(^|\.)[*>](\.|$)/.test(subject);
+
 function publish({ api, nats }, name, body) {
   const subject = h("input", { class: "mono", spellcheck: "false", autocapitalize: "off", required: true });
   const headers = h("textarea", { rows: 3, class: "mono", spellcheck: "false", placeholder: "Name: value" });
@@ -213,6 +215,7 @@ function publish({ api, nats }, name, body) {
     told.className = "";
     say(told, "Waits for the acknowledgement…");
     try {
+      if (isWildcard(subject.value.trim())) throw new Error("A message has one subject: no wildcards.");
       const answer = json(await nats.request(subject.value.trim(), data.value, { headers: parseHeaders(headers.value) }));
       if (answer.error) throw new Error(answer.error.description);
       told.className = answer.stream === name ? "good-text" : "warn-text";
@@ -226,7 +229,8 @@ function publish({ api, nats }, name, body) {
   async function refresh() {
     const { config: wanted } = await api.stream(name);
     const subjects = wanted.subjects ?? [];
-    if (!subject.value && subjects.length > 0) subject.value = subjects[0];
+    if (!subject.value && subjects.length > 0 && !isWildcard(subjects[0])) subject.value = subjects[0];
+    subject.placeholder = subjects[0] ?? "";
     say(hint, subjects.length > 0 ? `The stream takes ${subjects.join(", ")}` : "The stream takes no messages but its origin’s.");
   }
   return { refresh };

@@ -2,8 +2,8 @@
 //!
 //! A connection that asks for the socket leaves HTTP and becomes a client of a shard, as behind the
 //! listener for WebSocket: whoever speaks there has yet to sign in, in the time that clients have,
-//! and may what its user may. Only a page from here may open it. Whether there is a dashboard at all
-//! is asked for each request, so that a reload may change it; clients that came by it stay.
+//! and may do what its user may. Only a page from here may open it. Whether there is a dashboard at
+//! all is asked for each request, so that a reload may change it; clients that came by it stay.
 
 use super::Body;
 use crate::budget::StrangerBudget;
@@ -62,7 +62,7 @@ pub(super) enum DashboardAnswer {
 }
 
 /// A connection that is about to leave HTTP.
-pub(super) struct Leaving {
+pub(super) struct PendingUpgrade {
     pub(super) upgrade: Box<Upgrade>,
     pub(super) stream: OnUpgrade,
 }
@@ -91,8 +91,8 @@ impl Dashboard {
         Self { rules: UpgradeRules { is_secure, same_origin: true, ..UpgradeRules::default() }, parts }
     }
 
-    /// Answer to a request for `path`, which is as it was sent; nothing where the path is no part of
-    /// the dashboard, or there is none.
+    /// Answer to a request for `path`, which is as it was sent; nothing where the path is no part
+    /// of the dashboard, or there is none.
     pub(super) fn answer<B>(&self, request: &Request<B>, path: &str) -> Option<DashboardAnswer> {
         let below = path.strip_prefix(&self.parts.base)?.strip_prefix(PAGE)?;
         let is_part = below.is_empty() || below.starts_with('/');
@@ -153,7 +153,7 @@ impl Dashboard {
     /// Hands a connection to a shard, once its answer is written. `S`: what carries its HTTP.
     pub(super) async fn hand_over<S: Carrier>(
         &self,
-        leaving: Leaving,
+        leaving: PendingUpgrade,
         peer: SocketAddr,
         trusted: TrustedCerts,
     ) {

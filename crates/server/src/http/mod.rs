@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 use body::Body;
 use connection_slots::ConnectionSlots;
-use dashboard::{Carrier, DashboardAnswer, Leaving};
+use dashboard::{Carrier, DashboardAnswer, PendingUpgrade};
 pub(crate) use dashboard::{Dashboard, DashboardParts};
 use pace::{Deadlines, Patient, SharedPhase};
 use renderers::Renderers;
@@ -211,7 +211,7 @@ impl Site {
     async fn respond(
         &self,
         mut request: Request<Incoming>,
-        leaving: &Mutex<Option<Leaving>>,
+        leaving: &Mutex<Option<PendingUpgrade>>,
     ) -> Result<Response<Body>, Infallible> {
         let (path, query) = match RequestTarget::of(&request) {
             RequestTarget::Page { path, query } => (path, query),
@@ -221,7 +221,7 @@ impl Site {
             Some(DashboardAnswer::Response(response)) => return Ok(response),
             Some(DashboardAnswer::Socket(response, upgrade)) => {
                 let stream = hyper::upgrade::on(&mut request);
-                *lock(leaving) = Some(Leaving { upgrade, stream });
+                *lock(leaving) = Some(PendingUpgrade { upgrade, stream });
                 return Ok(response);
             }
             None => {}

@@ -1,6 +1,5 @@
 //! The listener of monitoring: pages, and the dashboard beside them.
 
-use super::{StartError, failed};
 use crate::http::{self, Dashboard, DashboardParts, Scheme};
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
@@ -23,16 +22,16 @@ pub(super) fn start(
     security: Option<http::Security>,
     (monitor, shards): (&Arc<Monitor>, &[ShardThread]),
     log: &Arc<Logger>,
-) -> Result<Option<(Scheme, SocketAddr)>, StartError> {
+) -> Result<Option<(Scheme, SocketAddr)>, String> {
     let scheme = if security.is_some() { Scheme::Https } else { Scheme::Http };
     let port = options.monitoring.https_port.or(options.monitoring.port);
     let Some(port) = port else { return Ok(None) };
     let host = options.monitoring_host();
     let listener = listener::bind(host, port.to_bind()).map_err(|error| {
         let reason = os_error::listening(host, port.to_bind(), &error);
-        StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
+        format!("Can't start monitoring: can't listen to the monitor port: {reason}")
     })?;
-    let address = listener.local_addr().map_err(failed("no monitor address"))?;
+    let address = listener.local_addr().map_err(|error| format!("no monitor address: {error}"))?;
     log.info(format_args!("Starting {scheme} monitor on {}", os_error::with_port(host, address.port())));
     let is_open = security.is_none() && !address.ip().is_loopback();
     if options.monitoring.dashboard && is_open {
@@ -43,7 +42,7 @@ pub(super) fn start(
     let complaints = Arc::clone(log);
     let complain = move |line: Arguments<'_>| complaints.error(line);
     let site = http::Site::new(Arc::new(app), Arc::new(complain), security)
-        .map_err(failed("cannot start threads for monitoring"))?
+        .map_err(|error| format!("cannot start threads for monitoring: {error}"))?
         .with_dashboard(dashboard(options, (host, address.port(), scheme), (monitor, shards)));
     supervise::spawn_guarding(site.serve(listener, std::future::pending()));
     Ok(Some((scheme, address)))

@@ -133,7 +133,7 @@ fn messages_are_published_and_purged_and_why_is_told() {
     api(&mut ann, "CONSUMER.DURABLE.CREATE.ORDERS.billing", &body);
     let Some(mut browser) = page(&server, "ann") else { return };
     go(&mut browser, "/streams/ORDERS/publish");
-    browser.wait("document.querySelector('main form input')?.value === 'orders.*'");
+    browser.wait("document.querySelector('main form input')?.placeholder === 'orders.*'");
     browser.fill("main form input", "orders.new");
     browser.fill("main form textarea", "Trace: 7");
     browser.fill("main form .field:nth-of-type(3) textarea", "{\"a\":[1]}");
