@@ -8,7 +8,6 @@ mod log;
 mod pages;
 
 use crate::cluster::GroupPart;
-use crate::http;
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
 use crate::monitoring::Monitor;
@@ -178,10 +177,8 @@ impl Server {
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         monitor.set_ocsp(ocsp.cache());
-        let security_of_pages =
-            monitor_tls.clone().map(|terms| http::Security { terms, permits: permits.clone() });
-        let monitoring =
-            pages::start(options, security_of_pages, (&monitor, &shards), log).map_err(StartError::new)?;
+        let monitoring = pages::start(options, (monitor_tls.as_ref(), &permits), (&monitor, &shards), log)
+            .map_err(StartError::new)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
         let groups = join_groups(groups, jetstream.as_ref(), (options, &broker))?;

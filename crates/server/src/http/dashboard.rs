@@ -40,6 +40,8 @@ pub(crate) struct DashboardParts {
     pub(crate) base: String,
     /// Whether there is a dashboard now.
     pub(crate) is_enabled: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Whether clients may come: a server that is about to end takes none.
+    pub(crate) takes_clients: Box<dyn Fn() -> bool + Send + Sync>,
     /// Shards that take its clients.
     pub(crate) shards: Vec<Mailbox>,
     /// The listener of the pages, as clients are told of it.
@@ -135,6 +137,11 @@ impl Dashboard {
     }
 
     fn socket<B>(&self, request: &Request<B>) -> DashboardAnswer {
+        if !(self.parts.takes_clients)() {
+            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE);
+            protect(&mut response);
+            return DashboardAnswer::Response(response);
+        }
         match negotiate(&head(request), &self.rules) {
             // What a proxy says of the client is not believed: anybody may say it here.
             Ok(upgrade) => DashboardAnswer::Socket(

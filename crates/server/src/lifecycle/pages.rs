@@ -1,9 +1,10 @@
 //! The listener of monitoring: pages, and the dashboard beside them.
 
-use crate::http::{self, Dashboard, DashboardParts, Scheme};
+use crate::http::{Dashboard, DashboardParts, Scheme, Security, Site};
 use crate::logging::Logger;
 use crate::monitoring::Monitor;
-use crate::shard::ShardThread;
+use crate::shard::{Permits, ShardThread};
+use crate::tls::Current;
 use crate::{listener, os_error, supervise};
 use myelin_auth::ConnectionType;
 use myelin_broker::ListenerInfo;
@@ -13,16 +14,17 @@ use std::fmt::Arguments;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Listens where the options say so, with this security. Says where that is.
+/// Listens where the options say so, with TLS if there is any. Says where that is.
 ///
 /// # Errors
 /// Why the server cannot start.
 pub(super) fn start(
     options: &Options,
-    security: Option<http::Security>,
+    (tls, permits): (Option<&Arc<Current>>, &Permits),
     (monitor, shards): (&Arc<Monitor>, &[ShardThread]),
     log: &Arc<Logger>,
 ) -> Result<Option<(Scheme, SocketAddr)>, String> {
+    let security = tls.map(|terms| Security { terms: Arc::clone(terms), permits: permits.clone() });
     let scheme = if security.is_some() { Scheme::Https } else { Scheme::Http };
     let port = options.monitoring.https_port.or(options.monitoring.port);
     let Some(port) = port else { return Ok(None) };
@@ -41,7 +43,7 @@ pub(super) fn start(
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);
     let complain = move |line: Arguments<'_>| complaints.error(line);
-    let site = http::Site::new(Arc::new(app), Arc::new(complain), security)
+    let site = Site::new(Arc::new(app), Arc::new(complain), security)
         .map_err(|error| format!("cannot start threads for monitoring: {error}"))?
         .with_dashboard(dashboard(options, (host, address.port(), scheme), (monitor, shards)));
     supervise::spawn_guarding(site.serve(listener, std::future::pending()));
@@ -54,10 +56,11 @@ fn dashboard(
     (host, port, scheme): (&str, u16, Scheme),
     (monitor, shards): (&Arc<Monitor>, &[ShardThread]),
 ) -> Dashboard {
-    let asked = Arc::clone(monitor);
+    let (asked, told) = (Arc::clone(monitor), Arc::clone(monitor));
     Dashboard::new(DashboardParts {
         base: options.monitoring.shown_base_path().to_owned(),
         is_enabled: Box::new(move || asked.has_dashboard()),
+        takes_clients: Box::new(move || told.takes_clients()),
         shards: shards.iter().map(|shard| shard.mailbox.clone()).collect(),
         listener_info: Arc::new(ListenerInfo {
             via: ConnectionType::Websocket,

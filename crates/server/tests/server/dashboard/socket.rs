@@ -6,6 +6,7 @@ use crate::jetstream::Home;
 use crate::process::{PROGRAM, Server, Setup};
 use crate::tls::Lab;
 use crate::websocket::peer::{Peer, UPGRADE, dial, read_head};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Command;
@@ -144,6 +145,22 @@ fn there_is_none_where_clients_have_to_show_certificates() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("dashboard is not possible where tls asks clients for certificates"), "{said}");
     }
+}
+
+#[test]
+fn a_lame_duck_takes_nobody() {
+    let server =
+        Server::with_config("dashboard: true\nlame_duck_duration: 60s\nlame_duck_grace_period: 50s\n");
+    let mut there = open(&server);
+    there.greet("");
+    server.signal(Signal::USR2);
+    eventually("the socket is refused", || {
+        let mut stream = dial(pages(&server));
+        write!(stream, "GET /ui/nats HTTP/1.1\r\n{UPGRADE}Origin: http://localhost\r\n\r\n")
+            .expect("it reads");
+        let answer = read_head(&mut stream).expect("it answers");
+        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n")
+    });
 }
 
 /// Connections of the page are shown as what they are, count as clients, and cost no place of
