@@ -48,6 +48,12 @@ export class Api {
     return answer.data ?? answer.statsz ?? answer;
   }
 
+  // All servers that can be reached, each with its summary.
+  async servers() {
+    const all = (await this.nats.requestMany("$SYS.REQ.SERVER.PING", "")).map(json);
+    return all.filter((one) => one.statsz).sort((a, b) => a.server.name.localeCompare(b.server.name));
+  }
+
   // A page of monitoring of one's own account, of each server that has something to say.
   async ofAccount(topic, options = {}) {
     const messages = await this.nats.requestMany(`$SYS.REQ.ACCOUNT.PING.${topic}`, JSON.stringify(options));

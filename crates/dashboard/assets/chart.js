@@ -8,17 +8,19 @@ const POINTS = 150;
 // Width in points of a chart that has just begun.
 const FEWEST = 30;
 
-// The next round number above a value.
-function ceiling(value) {
+// The next round number above a value; of bytes these are powers of two.
+function ceiling(value, isBinary) {
   if (value <= 0) return 1;
+  if (isBinary) return 2 ** Math.ceil(Math.log2(value));
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value);
 }
 
 export class Chart {
-  // `series`: names of the lines; `form`: how a value is written.
-  constructor(title, series, form) {
+  // `series`: names of the lines; `form`: how a value is written; `isBinary`: values are bytes.
+  constructor(title, series, form, isBinary) {
     this.form = form;
+    this.isBinary = isBinary;
     this.series = series.map((name) => ({ name, values: [] }));
     this.times = [];
     this.max = h("span", { class: "chart-max" });
@@ -54,7 +56,7 @@ export class Chart {
   }
 
   draw() {
-    const top = ceiling(Math.max(...this.series.flatMap((line) => line.values)));
+    const top = ceiling(Math.max(...this.series.flatMap((line) => line.values)), this.isBinary);
     say(this.max, this.form(top));
     const step = WIDTH / (this.slots() - 1);
     const from = WIDTH - (this.times.length - 1) * step;

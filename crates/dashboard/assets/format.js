@@ -54,6 +54,12 @@ export function nanoseconds(value) {
   return value === undefined || value === null ? "–" : seconds(value / 1e9);
 }
 
+// "1m2s" as Go writes it, in seconds.
+export function duration(text) {
+  const units = { y: 31536000, d: 86400, h: 3600, m: 60, s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 };
+  return [...(text ?? "").matchAll(/([\d.]+)(ms|µs|ns|[ydhms])/g)].reduce((sum, [, value, unit]) => sum + Number(value) * units[unit], 0);
+}
+
 // A moment of the server, of which year 1 is never.
 export function moment(text) {
   const at = text ? Date.parse(text) : NaN;

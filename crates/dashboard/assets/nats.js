@@ -4,6 +4,8 @@ import { sign } from "./nkeys.js";
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
+// Milliseconds for a server to let somebody in.
+const PATIENCE = 10000;
 const CR = 13;
 const LF = 10;
 
@@ -68,7 +70,16 @@ export class Nats {
       url.hash = "";
       this.socket = new WebSocket(url);
       this.socket.binaryType = "arraybuffer";
-      this.opening = { credentials, resolve, reject };
+      const patience = setTimeout(() => {
+        this.complaint = "The server has not answered in time.";
+        this.socket.close();
+        this.ended();
+      }, PATIENCE);
+      const settle = (end) => (value) => {
+        clearTimeout(patience);
+        end(value);
+      };
+      this.opening = { credentials, resolve: settle(resolve), reject: settle(reject) };
       this.socket.onmessage = (event) => this.receive(new Uint8Array(event.data));
       this.socket.onclose = () => this.ended();
     });

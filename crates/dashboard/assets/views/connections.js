@@ -2,7 +2,7 @@
 
 import { path } from "../api.js";
 import { badge, button, confirm, empty, facts, h, panel, set, toast } from "../dom.js";
-import { ago, bytes, clock, count, seconds, short } from "../format.js";
+import { ago, bytes, clock, count, duration, seconds, short } from "../format.js";
 import { Table } from "../table.js";
 
 const PAGE = 1024;
@@ -27,12 +27,6 @@ async function load({ api, isOperator }, state) {
 
 function kind(conn) {
   return conn.kind === "Client" || !conn.kind ? conn.type || "nats" : conn.kind.toLowerCase();
-}
-
-// "1m2s" as Go writes it, in seconds.
-function duration(text) {
-  const units = { y: 31536000, d: 86400, h: 3600, m: 60, s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 };
-  return [...(text ?? "").matchAll(/([\d.]+)(ms|µs|ns|[ydhms])/g)].reduce((sum, [, value, unit]) => sum + Number(value) * units[unit], 0);
 }
 
 export function connections(context) {

@@ -17,7 +17,7 @@ export function overview(context) {
 
 function charts(more) {
   const messages = new Chart("Messages", ["in", "out"], perSecond);
-  const volume = new Chart("Bytes", ["in", "out"], bytesPerSecond);
+  const volume = new Chart("Bytes", ["in", "out"], bytesPerSecond, true);
   const nodes = [messages, volume, ...more].map((chart) => chart.node);
   return { messages, volume, node: h("div", { class: "charts" }, nodes) };
 }
@@ -25,7 +25,7 @@ function charts(more) {
 function ofServer({ api }) {
   const rates = new Rates();
   const cpu = new Chart("CPU", ["% of a core"], (value) => `${value.toFixed(value < 10 ? 1 : 0)}%`);
-  const memory = new Chart("Memory", ["resident"], bytes);
+  const memory = new Chart("Memory", ["resident"], bytes, true);
   const lines = charts([cpu, memory]);
   const tiles = h("div", { class: "tiles" });
   const about = h("div", { class: "columns" });

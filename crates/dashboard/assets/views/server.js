@@ -1,7 +1,7 @@
 // The server among others, for operators: health, routes, leaf nodes, gateways, its cluster.
 
 import { badge, facts, h, panel, set } from "../dom.js";
-import { ago, bytes, count } from "../format.js";
+import { ago, bytes, count, duration, seconds } from "../format.js";
 
 function rows(heads, lines) {
   return h("div", { class: "flow" }, h("table", { class: "plain" }, h("thead", {}, h("tr", {}, heads.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))),
@@ -9,14 +9,15 @@ function rows(heads, lines) {
 }
 
 const traffic = [["In", "number"], ["Out", "number"], ["Pending", "number"], ["RTT", "number"], ["Up", "number"]];
-const moved = (one) => [`${count(one.in_msgs)}`, `${count(one.out_msgs)}`, one.pending_size ? bytes(one.pending_size) : "0", one.rtt, one.uptime];
+const moved = (one) => [`${count(one.in_msgs)}`, `${count(one.out_msgs)}`, one.pending_size ? bytes(one.pending_size) : "0", one.rtt && seconds(duration(one.rtt)), one.uptime];
 
 export function server({ api }) {
   const body = h("div", { class: "columns" });
   const maybe = (topic, options) => api.ofServer(topic, options).catch(() => null);
 
   async function refresh() {
-    const [varz, health, routez, leafz, gatewayz, jsz] = await Promise.all([
+    const [servers, varz, health, routez, leafz, gatewayz, jsz] = await Promise.all([
+      api.servers(),
       api.ofServer("VARZ"), maybe("HEALTHZ", { details: true }), maybe("ROUTEZ"), maybe("LEAFZ"), maybe("GATEWAYZ"), maybe("JSZ"),
     ]);
     const meta = jsz?.meta_cluster;
@@ -35,8 +36,10 @@ export function server({ api }) {
         ...(meta.replicas ?? []).map((one) => [one.name, badge(one.offline ? "offline" : one.current ? "current" : "behind", one.offline ? "bad" : one.current ? "good" : "warn")]),
       ])),
       panel("Monitoring", requests.length > 0 ? facts(requests.slice(0, 8).map(([page, times]) => [h("code", {}, page), `asked ${count(times)} times`])) : h("p", { class: "muted" }, "No page was asked for.")),
+      servers.length > 1 && wide("Servers", servers, [["Name", ""], ["Cluster", ""], ["Version", ""], ["Connections", "number"], ["Messages in", "number"], ["CPU", "number"], ["Memory", "number"], ["Slow", "number"], ["Up", "number"]],
+        ({ server: one, statsz }) => [one.name, one.cluster, one.ver, count(statsz.connections), count(statsz.received?.msgs), `${statsz.cpu}%`, bytes(statsz.mem), count(statsz.slow_consumers), seconds((Date.parse(one.time) - Date.parse(statsz.start)) / 1000)]),
       wide("Routes", routez?.routes, [["To", ""], ["Address", "mono"], ...traffic], (one) => [one.remote_name || one.remote_id, `${one.ip}:${one.port}`, ...moved(one)], "No routes: this server is alone, or its cluster is away."),
-      wide("Leaf nodes", leafz?.leafs, [["Name", ""], ["Account", ""], ["Address", "mono"], ["In", "number"], ["Out", "number"], ["RTT", "number"]], (one) => [one.name, one.account, `${one.ip}:${one.port}`, count(one.in_msgs), count(one.out_msgs), one.rtt], "No leaf nodes."),
+      wide("Leaf nodes", leafz?.leafs, [["Name", ""], ["Account", ""], ["Address", "mono"], ["In", "number"], ["Out", "number"], ["RTT", "number"]], (one) => [one.name, one.account, `${one.ip}:${one.port}`, count(one.in_msgs), count(one.out_msgs), one.rtt && seconds(duration(one.rtt))], "No leaf nodes."),
       gateways.length > 0 && wide("Gateways", gateways, [["Cluster", ""], ["Way", ""], ["Address", "mono"], ...traffic], ([name, way, one]) => [name, way, `${one.connection?.ip}:${one.connection?.port}`, ...moved(one.connection ?? {})]),
       h("p", { class: "muted small span" }, `Started ${ago(varz.start)}; configuration loaded ${ago(varz.config_load_time)}.`));
   }
