@@ -1,7 +1,7 @@
 // What the page asks the server: requests that any client may make. Answers are those of the user
 // who is signed in.
 
-import { NoResponders, NotAllowed, json } from "./nats.js";
+import { NoResponders, NotAllowed, TimedOut, json } from "./nats.js";
 
 export class ApiError extends Error {
   constructor({ code, err_code, description }) {
@@ -11,6 +11,9 @@ export class ApiError extends Error {
   }
 }
 
+// Milliseconds for requests that need not have an answer: where somebody listens to everything,
+// nobody says that there is none.
+const SHORT = 2500;
 // Names of a page of streams, and of consumers.
 const PAGE = 1024;
 
@@ -23,7 +26,7 @@ export class Api {
   // Who is signed in; nothing where the user may not even ask that.
   async user() {
     try {
-      const answer = json(await this.nats.request("$SYS.REQ.USER.INFO", "", { timeout: 4000 }));
+      const answer = json(await this.nats.request("$SYS.REQ.USER.INFO", "", { timeout: SHORT }));
       return answer.data ?? null;
     } catch {
       return null;
@@ -33,8 +36,8 @@ export class Api {
   // Whether this user belongs to the system account, and so may ask about the whole server.
   async isOperator() {
     try {
-      await this.ofServer("VARZ");
-      return true;
+      const answer = json(await this.nats.request(`$SYS.REQ.SERVER.${this.server}.VARZ`, "", { timeout: SHORT }));
+      return answer.data?.server_id === this.server;
     } catch {
       return false;
     }
@@ -63,8 +66,8 @@ export class Api {
     return answers.filter((answer) => answer.data).map((answer) => ({ ...answer.data, server: answer.server }));
   }
 
-  async js(operation, body) {
-    const message = await this.nats.request(`$JS.API.${operation}`, body ? JSON.stringify(body) : "");
+  async js(operation, body, options) {
+    const message = await this.nats.request(`$JS.API.${operation}`, body ? JSON.stringify(body) : "", options);
     const answer = json(message);
     if (answer.error) throw new ApiError(answer.error);
     return answer;
@@ -73,9 +76,9 @@ export class Api {
   // JetStream's account; nothing where it has none, or this user may not ask.
   async account() {
     try {
-      return await this.js("INFO");
+      return await this.js("INFO", undefined, { timeout: SHORT });
     } catch (error) {
-      if (error instanceof NoResponders || error instanceof NotAllowed || error instanceof ApiError) return null;
+      if ([NoResponders, NotAllowed, TimedOut, ApiError].some((kind) => error instanceof kind)) return null;
       throw error;
     }
   }

@@ -45,16 +45,18 @@ function route() {
   });
 }
 
-async function signIn(given) {
+// `isWanted`: whether it is still to be done once the server has let us in.
+async function signIn(given, isWanted = () => true) {
   const nats = new Nats({ inbox: given.inbox, onlost: lost });
   await nats.connect(given);
+  if (!isWanted()) return nats.close();
   credentials = given;
   pause = FIRST_PAUSE;
   const api = new Api(nats);
   const [user, isOperator] = await Promise.all([api.user(), api.isOperator()]);
   context = { nats, api, user, isOperator, info: nats.info };
   build();
-  show();
+  return show();
 }
 
 function signOut() {
@@ -76,15 +78,18 @@ function ask(problem) {
 // The connection has ended: comes back with the same credentials, as long as they are good.
 function lost(words) {
   leave();
-  if (!credentials) return;
+  const given = credentials;
+  if (!given) return;
   say(shell.banner, `${words} Connecting again…`);
   shell.banner.hidden = false;
   setTimeout(async () => {
-    if (!credentials) return;
+    const isWanted = () => credentials === given;
+    if (!isWanted()) return;
     try {
-      await signIn(credentials);
-      toast("Connected again.");
+      await signIn(given, isWanted);
+      if (isWanted()) toast("Connected again.");
     } catch (error) {
+      if (!isWanted()) return;
       if (/authoriz|authent|credential|permission/i.test(error.message)) {
         credentials = null;
         ask(error.message);

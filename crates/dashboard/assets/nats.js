@@ -12,6 +12,9 @@ const LF = 10;
 // Nobody listens there, or this user is not meant to know who does.
 export class NoResponders extends Error {}
 
+// Somebody listens there, and has not answered in time.
+export class TimedOut extends Error {}
+
 // The server does not allow it.
 export class NotAllowed extends Error {}
 
@@ -287,7 +290,7 @@ export class Nats {
       const timer = setTimeout(() => {
         const answers = late?.() ?? [];
         if (answers.length > 0) end(resolve, answers);
-        else end(reject, new Error("The server has not answered in time."));
+        else end(reject, new TimedOut("The server has not answered in time."));
       }, timeout);
       this.pending.set(reply, {
         subject,
