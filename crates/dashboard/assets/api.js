@@ -14,8 +14,6 @@ export class ApiError extends Error {
 // Milliseconds for requests that need not have an answer: where somebody listens to everything,
 // nobody says that there is none.
 const SHORT = 2500;
-// Names of a page of streams, and of consumers.
-const PAGE = 1024;
 
 export class Api {
   constructor(nats) {
@@ -85,33 +83,35 @@ export class Api {
 
   // All streams, page by page: `onpage` gets what has come so far, and how many there are.
   async streams(onpage) {
-    const all = [];
+    // By name: a stream that is made meanwhile moves others to the next page.
+    const all = new Map();
     try {
-      for (;;) {
-        const page = await this.js("STREAM.LIST", { offset: all.length });
+      for (let offset = 0; ;) {
+        const page = await this.js("STREAM.LIST", { offset });
         const streams = page.streams ?? [];
-        all.push(...streams.map(streamRow));
-        onpage(all, page.total);
-        if (streams.length === 0 || all.length >= page.total) return all;
+        offset += streams.length;
+        streams.map(streamRow).forEach((row) => all.set(row.name, row));
+        onpage([...all.values()], page.total);
+        if (streams.length === 0 || offset >= page.total) return [...all.values()];
       }
     } catch (error) {
-      if (error instanceof NoResponders) return all;
+      if (error instanceof NoResponders) return [];
       if (!(error instanceof NotAllowed)) throw error;
     }
     // Names only, for who may not see more.
-    const names = await this.names("STREAM.NAMES", "streams");
+    const names = await this.names();
     const rows = names.map((name) => ({ name }));
     onpage(rows, rows.length);
     return rows;
   }
 
-  async names(operation, field) {
+  async names() {
     const all = [];
     for (;;) {
-      const page = await this.js(operation, { offset: all.length });
-      const names = page[field] ?? [];
-      all.push(...names);
-      if (names.length < 1 || all.length >= (page.total ?? PAGE)) return all;
+      const page = await this.js("STREAM.NAMES", { offset: all.length });
+      const streams = page.streams ?? [];
+      all.push(...streams);
+      if (streams.length === 0 || all.length >= page.total) return all;
     }
   }
 

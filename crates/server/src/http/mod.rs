@@ -3,7 +3,8 @@
 //!
 //! It is HTTP/1.1 for a handful of tools, not a web server: connections are capped, a peer that
 //! sends or reads too slowly is dropped (`pace`), and a request's method and body are ignored, as
-//! the reference does.
+//! the reference does. A connection of the dashboard's page leaves HTTP and becomes a client
+//! (`dashboard`).
 //!
 //! Compat: what cannot be read as HTTP at all is answered by hyper: 400 as from the reference,
 //! without its text.
