@@ -5,9 +5,9 @@ mod control;
 mod links;
 mod listeners;
 mod log;
+mod pages;
 
 use crate::cluster::GroupPart;
-use crate::http::{self, Scheme};
 use crate::jetstream::{Capacity, RunningJetStream};
 use crate::logging::{Logger, Losses};
 use crate::monitoring::Monitor;
@@ -30,14 +30,12 @@ use myelin_auth::callout::ServerKeys;
 use myelin_broker::Broker;
 use myelin_conf::Loaded;
 use myelin_conf::options::{HandshakeFirst, Options};
-use myelin_monitor::Pages;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::REFERENCE_VERSION;
 use myelin_wire::error::Quoted;
 use myelin_wire::info::Info;
-use std::fmt::{self, Arguments};
+use std::fmt;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -179,9 +177,8 @@ impl Server {
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
         monitor.set_ocsp(ocsp.cache());
-        let security_of_pages =
-            monitor_tls.clone().map(|terms| http::Security { terms, permits: permits.clone() });
-        let monitoring = start_monitoring(options, security_of_pages, &monitor, log)?;
+        let monitoring = pages::start(options, (monitor_tls.as_ref(), &permits), (&monitor, &shards), log)
+            .map_err(StartError::new)?;
         let jetstream = start_jetstream(options, &broker, &shards, log)?;
         jetstream.iter().for_each(|running| show_jetstream(running, options, &broker, &monitor));
         let groups = join_groups(groups, jetstream.as_ref(), (options, &broker))?;
@@ -243,6 +240,11 @@ impl Server {
         server.write_ports_file();
         log.info("Server is ready");
         Ok(server)
+    }
+
+    /// Has the system account follow what the configuration says now.
+    pub(crate) fn follow_configuration(&mut self) {
+        self.system.follow();
     }
 
     /// Writes the ports file where the options want one. Compat: a server without it is a server.
@@ -446,6 +448,11 @@ impl SystemServices {
         .map_err(failed("cannot start threads"))?;
         Ok(Self { running, orders })
     }
+
+    /// Follows what the configuration says now.
+    fn follow(&mut self) {
+        self.running.iter_mut().for_each(system::RunningSystem::offer_log);
+    }
 }
 
 /// Applies an account's token beyond the broker: to JetStream, and to the account's connections.
@@ -612,32 +619,6 @@ pub(crate) fn monitor_terms(
         .flatten()
         .any(tls::asks_about_peers);
     tls::for_monitoring(tls, &clients.terms, asks).map(Some)
-}
-
-fn start_monitoring(
-    options: &Options,
-    security: Option<http::Security>,
-    monitor: &Arc<Monitor>,
-    log: &Arc<Logger>,
-) -> Result<Option<(Scheme, SocketAddr)>, StartError> {
-    let scheme = if security.is_some() { Scheme::Https } else { Scheme::Http };
-    let port = options.monitoring.https_port.or(options.monitoring.port);
-    let Some(port) = port else { return Ok(None) };
-    let host = options.monitoring_host();
-    let listener = listener::bind(host, port.to_bind()).map_err(|error| {
-        let reason = os_error::listening(host, port.to_bind(), &error);
-        StartError::new(format!("Can't start monitoring: can't listen to the monitor port: {reason}"))
-    })?;
-    let address = listener.local_addr().map_err(failed("no monitor address"))?;
-    log.info(format_args!("Starting {scheme} monitor on {}", os_error::with_port(host, address.port())));
-    let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
-    let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
-    let complaints = Arc::clone(log);
-    let complain = move |line: Arguments<'_>| complaints.error(line);
-    let site = http::Site::new(Arc::new(app), Arc::new(complain), security)
-        .map_err(failed("cannot start threads for monitoring"))?;
-    supervise::spawn_guarding(site.serve(listener, std::future::pending()));
-    Ok(Some((scheme, address)))
 }
 
 /// Address of the server in INFO: the configured host and the bound port, or what the operator

@@ -7,6 +7,7 @@
 
 mod file;
 mod line;
+mod recent;
 mod syslog;
 mod writer;
 
@@ -21,9 +22,11 @@ use file::LogFile;
 use line::{Format, Level};
 use myelin_stdx::sync::{read_lock, write_lock};
 use myelin_wire::error::Quoted;
+use recent::RecentLines;
 use writer::{Lines, LogWriter, Sink};
 
 pub(crate) use line::LogClock;
+pub(crate) use recent::RecentLine;
 pub(crate) use writer::Losses;
 
 /// How and where to log.
@@ -105,6 +108,7 @@ pub(crate) struct Logger {
     format: RwLock<Format>,
     debug: AtomicBool,
     trace: AtomicBool,
+    recent: RecentLines,
     writer: LogWriter,
 }
 
@@ -120,6 +124,7 @@ impl Logger {
             format: RwLock::new(format),
             debug: AtomicBool::new(config.debug),
             trace: AtomicBool::new(config.trace),
+            recent: RecentLines::default(),
         })
     }
 
@@ -201,7 +206,18 @@ impl Logger {
         self.writer.losses()
     }
 
+    /// Keeps the last lines from now on, or none.
+    pub(crate) fn keep_recent(&self, is_wanted: bool) {
+        self.recent.keep(is_wanted);
+    }
+
+    /// The last lines behind number `after`, if they are kept.
+    pub(crate) fn recent(&self, after: u64) -> Vec<RecentLine> {
+        self.recent.after(after)
+    }
+
     fn write(&self, level: Level, text: &dyn Display) {
+        self.recent.note(level, text);
         let format = read_lock(&self.format);
         self.writer.append(&format.line(level, text));
     }

@@ -86,6 +86,7 @@ impl Monitor {
             supervise::persist(SupervisedPart::Meter, || Arc::clone(&measured).run()).await;
         });
         let start = Timestamp::now();
+        log.keep_recent(loaded.options.monitoring.dashboard);
         Arc::new(Self {
             configured: RwLock::new(Arc::new(Configured::new(loaded, start))),
             broker,
@@ -112,6 +113,17 @@ impl Monitor {
     pub(crate) fn replace(&self, loaded: &Loaded) {
         let configured = Arc::new(Configured::new(loaded, Timestamp::now()));
         *write_lock(&self.configured) = configured;
+        self.log.keep_recent(self.has_dashboard());
+    }
+
+    /// Whether clients may connect: the server has begun, and is not in lame duck mode.
+    pub(crate) fn takes_clients(&self) -> bool {
+        self.addresses.get().is_some() && !self.broker.info().ldm
+    }
+
+    /// Whether the dashboard is served.
+    pub(crate) fn has_dashboard(&self) -> bool {
+        self.configured().dashboard
     }
 
     fn configured(&self) -> Arc<Configured> {
@@ -438,8 +450,7 @@ impl SnapshotSource for Monitor {
 
     /// Compat: in lame duck mode nobody can connect any more, and so the server is not healthy.
     fn health(&self) -> Health {
-        let listens = self.addresses.get().is_some() && !self.broker.info().ldm;
-        if !listens {
+        if !self.takes_clients() {
             return Health::NotReady("failed to be ready for connections after 1ms: server".to_owned());
         }
         match (self.jetstream.get(), self.configured().wants_jetstream) {

@@ -268,6 +268,7 @@ impl Server {
             resolver.reload(&loaded.options, &self.broker, &self.log);
         }
         self.monitor.replace(&loaded);
+        self.follow_configuration();
         self.loaded = loaded;
         if pid_file_moves {
             self.write_pid_file();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 27] = [
+const FLOORS: [(&str, &[&str]); 28] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "mqtt", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -13,6 +13,7 @@ const FLOORS: [(&str, &[&str]); 27] = [
     ("compat", &["auth", "stdx"]),
     ("conf", &["auth", "stdx", "subject", "wire"]),
     ("count", &["auth", "broker", "disk", "jetstream", "jsapi", "mesh", "stdx", "store", "streams", "wire"]),
+    ("dashboard", &[]),
     ("disk", &["stdx"]),
     ("dist", &["cli", "conf", "stdx"]),
     ("jetstream", &["broker", "disk", "jsapi", "replica", "stdx", "store", "streams", "subject", "wire"]),
@@ -30,6 +31,7 @@ const FLOORS: [(&str, &[&str]); 27] = [
             "auth",
             "broker",
             "conf",
+            "dashboard",
             "disk",
             "jetstream",
             "jsapi",

@@ -4,7 +4,10 @@
 mod trust;
 
 use super::limits::UNLIMITED_PAYLOAD;
-use super::{AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, Options, ServerOptions};
+use super::{
+    AccountsOptions, AuthorizationOptions, GLOBAL_ACCOUNT, LimitOptions, MonitoringOptions, Options,
+    ServerOptions, TlsOptions,
+};
 use crate::duration;
 
 impl Options {
@@ -21,6 +24,7 @@ impl Options {
         self.mqtt.check(self)?;
         self.jetstream.check(self)?;
         self.websocket.check(self)?;
+        self.monitoring.check(self)?;
         // Operators name accounts that only the resolver knows.
         if !self.trusts_operators() {
             self.accounts.check_system_account()?;
@@ -73,6 +77,17 @@ impl LimitOptions {
                 "max_payload ({}) cannot be higher than max_pending ({})",
                 self.max_payload, self.max_pending
             ));
+        }
+        Ok(())
+    }
+}
+
+impl MonitoringOptions {
+    /// The dashboard's clients come by the port of the pages, which asks nobody for a certificate.
+    fn check(&self, options: &Options) -> Result<(), String> {
+        let asks = |tls: &TlsOptions| tls.verify || tls.verify_and_map || !tls.pinned_certs.is_empty();
+        if self.dashboard && options.tls.as_ref().is_some_and(asks) {
+            return Err("dashboard is not possible where tls asks clients for certificates".to_owned());
         }
         Ok(())
     }

@@ -21,11 +21,20 @@ pub struct MonitoringOptions {
     pub base_path: String,
     /// Answer of `/metrics`; `None` serves no such page.
     pub metrics: Option<MetricsOptions>,
+    /// The dashboard is served at `/ui`.
+    pub dashboard: bool,
 }
 
 impl Default for MonitoringOptions {
     fn default() -> Self {
-        Self { host: None, port: None, https_port: None, base_path: "/".to_owned(), metrics: None }
+        Self {
+            host: None,
+            port: None,
+            https_port: None,
+            base_path: "/".to_owned(),
+            metrics: None,
+            dashboard: false,
+        }
     }
 }
 
@@ -106,6 +115,7 @@ impl MonitoringOptions {
             "https_port" => self.https_port = Port::read(field, report)?,
             "http_base_path" => self.base_path = path::clean(&format!("/{}", field.text()?)),
             "metrics" => self.metrics = MetricsOptions::read(field, report)?,
+            "dashboard" => self.dashboard = field.boolean()?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -355,6 +355,14 @@ fn nesting_and_copies_are_bounded() {
 }
 
 #[test]
+fn the_dashboard_is_a_switch() {
+    assert!(!options("").monitoring.dashboard);
+    assert!(!options("dashboard: false").monitoring.dashboard);
+    assert!(options("dashboard: true").monitoring.dashboard);
+    assert!(complaints("dashboard: 5").contains("1:0: "));
+}
+
+#[test]
 fn metrics_are_a_switch_or_a_block() {
     let metrics = |text: &str| options(text).monitoring.metrics;
     assert_eq!(metrics(""), None);

@@ -3,13 +3,15 @@
 //!
 //! It is HTTP/1.1 for a handful of tools, not a web server: connections are capped, a peer that
 //! sends or reads too slowly is dropped (`pace`), and a request's method and body are ignored, as
-//! the reference does.
+//! the reference does. A connection of the dashboard's page leaves HTTP and becomes a client
+//! (`dashboard`).
 //!
 //! Compat: what cannot be read as HTTP at all is answered by hyper: 400 as from the reference,
 //! without its text.
 
 mod body;
 mod connection_slots;
+mod dashboard;
 mod pace;
 mod renderers;
 mod request_line;
@@ -22,7 +24,7 @@ mod tests;
 use std::convert::Infallible;
 use std::fmt::Arguments;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -32,12 +34,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use myelin_monitor::PageResponse;
-use tokio::io::{AsyncRead, AsyncWrite};
+use myelin_stdx::sync::lock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use body::Body;
 use connection_slots::ConnectionSlots;
+use dashboard::{Carrier, DashboardAnswer, PendingUpgrade};
+pub(crate) use dashboard::{Dashboard, DashboardParts};
 use pace::{Deadlines, Patient, SharedPhase};
 use renderers::Renderers;
 use request_line::Readable;
@@ -104,6 +108,7 @@ impl std::fmt::Display for Scheme {
 pub(crate) struct Site {
     app: Arc<App>,
     complain: Arc<Complain>,
+    dashboard: Option<Arc<Dashboard>>,
     /// With TLS: what to offer to a new connection.
     security: Option<Security>,
     renderers: Arc<Renderers>,
@@ -122,11 +127,17 @@ impl Site {
         Ok(Self {
             app,
             complain,
+            dashboard: None,
             security,
             renderers: Arc::new(Renderers::new()?),
             deadlines: DEADLINES,
             max_connections: MAX_CONNECTIONS,
         })
+    }
+
+    /// Serves this dashboard, too.
+    pub(crate) fn with_dashboard(self, dashboard: Dashboard) -> Self {
+        Self { dashboard: Some(Arc::new(dashboard)), ..self }
     }
 
     /// Answers requests on `listener` until `shutdown` is done; then every connection is closed at
@@ -161,9 +172,9 @@ impl Site {
     /// Serves one connection until its peer leaves or breaks a rule. What went wrong with the HTTP
     /// is the peer's business only.
     async fn attend(self, stream: TcpStream, peer: SocketAddr, pace: Arc<SharedPhase>) {
-        let Some(security) = &self.security else { return self.converse(stream, pace).await };
+        let Some(security) = self.security.clone() else { return self.converse(stream, peer, pace).await };
         match tokio::time::timeout(self.deadlines.head, security.secure(stream, peer)).await {
-            Ok(Ok(stream)) => self.converse(stream, pace).await,
+            Ok(Ok(stream)) => self.converse(stream, peer, pace).await,
             Ok(Err(error)) => self.report_handshake(peer, &error),
             Err(_) => self.report_handshake(peer, "i/o timeout"),
         }
@@ -173,12 +184,13 @@ impl Site {
         (self.complain)(format_args!("monitoring: TLS handshake error from {peer}: {error}"));
     }
 
-    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin, pace: Arc<SharedPhase>) {
+    async fn converse<S: Carrier>(self, stream: S, peer: SocketAddr, pace: Arc<SharedPhase>) {
         let stream = Patient::new(stream, Arc::clone(&pace), self.deadlines);
         let stream = Readable::new(stream, Arc::clone(&pace));
-        let service = service_fn(move |request| {
+        let leaving = Mutex::default();
+        let service = service_fn(|request| {
             pace.answering();
-            respond(request, Arc::clone(&self.app), Arc::clone(&self.renderers))
+            self.respond(request, &leaving)
         });
         let _ = http1::Builder::new()
             .header_read_timeout(None)
@@ -187,21 +199,38 @@ impl Site {
             .max_headers(MAX_HEADER_LINES)
             .title_case_headers(true)
             .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
             .await;
+        let leaving = lock(&leaving).take();
+        if let (Some(leaving), Some(dashboard)) = (leaving, &self.dashboard) {
+            let trusted = self.security.as_ref().map(|security| security.terms.get().trusted);
+            dashboard.hand_over::<S>(leaving, peer, trusted.unwrap_or_default()).await;
+        }
     }
-}
 
-async fn respond(
-    request: Request<Incoming>,
-    app: Arc<App>,
-    renderers: Arc<Renderers>,
-) -> Result<Response<Body>, Infallible> {
-    let (path, query) = match RequestTarget::of(&request) {
-        RequestTarget::Page { path, query } => (path, query),
-        RequestTarget::PageResponse(answer) => return Ok(answer),
-    };
-    let answer = renderers.run(move || app(&path, &query)).await;
-    Ok(answer.map_or_else(failure, framed))
+    /// Answers one request. A connection that is to become a WebSocket is put into `leaving`.
+    async fn respond(
+        &self,
+        mut request: Request<Incoming>,
+        leaving: &Mutex<Option<PendingUpgrade>>,
+    ) -> Result<Response<Body>, Infallible> {
+        let (path, query) = match RequestTarget::of(&request) {
+            RequestTarget::Page { path, query } => (path, query),
+            RequestTarget::PageResponse(answer) => return Ok(answer),
+        };
+        match self.dashboard.as_ref().and_then(|dashboard| dashboard.answer(&request, &path)) {
+            Some(DashboardAnswer::Response(response)) => return Ok(response),
+            Some(DashboardAnswer::Socket(response, upgrade)) => {
+                let stream = hyper::upgrade::on(&mut request);
+                *lock(leaving) = Some(PendingUpgrade { upgrade, stream });
+                return Ok(response);
+            }
+            None => {}
+        }
+        let app = Arc::clone(&self.app);
+        let answer = self.renderers.run(move || app(&path, &query)).await;
+        Ok(answer.map_or_else(failure, framed))
+    }
 }
 
 fn framed(answer: PageResponse) -> Response<Body> {

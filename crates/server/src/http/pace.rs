@@ -80,6 +80,11 @@ impl<S> Patient<S> {
         Self { stream, pace, deadlines, timer, written: None }
     }
 
+    /// The stream, which is waited for no longer.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
+    }
+
     fn wait(&mut self, limit: Duration) {
         self.timer.as_mut().reset(Instant::now() + limit);
     }

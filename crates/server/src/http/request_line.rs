@@ -34,6 +34,11 @@ impl<S> Readable<S> {
         Self { stream, pace, is_past_line: false, held: Vec::new() }
     }
 
+    /// The stream; nothing if bytes were read that nobody has taken.
+    pub(super) fn into_inner(self) -> Option<S> {
+        self.held.is_empty().then_some(self.stream)
+    }
+
     fn hand_on(&mut self, buffer: &mut ReadBuf<'_>) {
         let count = self.held.len().min(buffer.remaining());
         buffer.put_slice(&self.held[..count]);

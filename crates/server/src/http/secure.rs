@@ -67,6 +67,11 @@ pub(super) struct Encrypted {
 }
 
 impl Encrypted {
+    /// The socket, and the TLS on it.
+    pub(super) fn into_inner(self) -> (TcpStream, ServerConnection) {
+        (self.stream, self.connection)
+    }
+
     /// Writes what is encrypted.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.wants_write() {

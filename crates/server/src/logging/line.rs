@@ -30,7 +30,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Info => "INF",
             Self::Warn => "WRN",

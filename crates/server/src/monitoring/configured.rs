@@ -28,6 +28,8 @@ pub(super) struct Configured {
     pub(super) websocket: WebSocketConfig,
     /// `None` serves no `/metrics`.
     pub(super) metrics: Option<MetricsConfig>,
+    /// The dashboard is served.
+    pub(super) dashboard: bool,
     pub(super) wants_jetstream: bool,
     /// Authorities are asked about the certificates of clients.
     pub(super) asks_about_peers: bool,
@@ -49,6 +51,7 @@ impl Configured {
             mqtt: mqtt(&options.mqtt),
             websocket: websocket(&options.websocket),
             metrics: options.monitoring.metrics.as_ref().map(super::figures::configured),
+            dashboard: options.monitoring.dashboard,
             wants_jetstream: options.jetstream.enabled,
             asks_about_peers: options.tls.as_ref().is_some_and(tls::asks_about_peers),
             jetstream: jetstream(&options.jetstream),

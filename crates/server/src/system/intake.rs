@@ -2,7 +2,7 @@
 
 use super::System;
 use super::request::{PING, SystemRequest};
-use myelin_broker::{Conn, Reach, Service, ServiceBatch, ServiceShard};
+use myelin_broker::{Binding, Conn, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_monitor::request::Topic;
 use myelin_wire::header;
 use serde::Deserialize;
@@ -33,6 +33,12 @@ impl RequestIntake {
         for subject in system.unanswered() {
             system.account.bind(subject.as_bytes(), Arc::clone(&silent));
         }
+    }
+
+    /// Takes requests to one more subject, until it is unbound.
+    pub(super) fn bind(system: &Arc<System>, subject: &str) -> Arc<Binding> {
+        let intake = Self { system: Arc::downgrade(system), reach: Reach::Everywhere };
+        system.account.bind(subject.as_bytes(), Arc::new(intake))
     }
 }
 

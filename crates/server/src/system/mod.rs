@@ -20,6 +20,7 @@ mod events;
 mod gather;
 mod gatherings;
 mod intake;
+mod log;
 mod orders;
 mod peers;
 mod publisher;

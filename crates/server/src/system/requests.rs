@@ -35,6 +35,7 @@ impl System {
     fn answer_of_server(&self, ask: &SystemRequest) {
         match ask.last() {
             "IDZ" => self.answer_id(ask),
+            "LOG" => self.answer_log(ask),
             "RELOAD" => self.answer_reload(ask),
             "KICK" | "LDM" => self.answer_about_client(ask),
             last => {

@@ -1,6 +1,7 @@
 //! The system account of a running server: its threads, from start to end.
 
 use super::intake::RequestIntake;
+use super::log::LogOffer;
 use super::orders::Orders;
 use super::peers::{PeerIntake, PeerNames};
 use super::{Drops, Job, System};
@@ -20,6 +21,7 @@ use std::thread::JoinHandle;
 pub(crate) struct RunningSystem {
     system: Arc<System>,
     threads: Vec<JoinHandle<()>>,
+    log: LogOffer,
 }
 
 /// Parts of the server that the system account needs.
@@ -74,7 +76,14 @@ impl RunningSystem {
         PeerIntake::open(&system);
         system.know_token_peers();
         system.broker.set_client_events(Arc::clone(&system) as Arc<dyn myelin_broker::ClientEvents>);
-        Ok(Some(Self { system, threads }))
+        let mut running = Self { system, threads, log: LogOffer::default() };
+        running.offer_log();
+        Ok(Some(running))
+    }
+
+    /// Answers who asks for the log's last lines while the dashboard is served.
+    pub(crate) fn offer_log(&mut self) {
+        self.log.switch(&self.system, self.system.monitor.has_dashboard());
     }
 
     /// Where findings about certificates go.

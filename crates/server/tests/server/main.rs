@@ -16,6 +16,7 @@ mod client;
 mod cluster;
 mod cluster_jetstream;
 mod commandline;
+mod dashboard;
 mod documented;
 mod floods;
 mod gateways;

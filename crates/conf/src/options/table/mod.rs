@@ -409,6 +409,7 @@ mod tests {
         ("https_port", "", "https_port: 8222"),
         ("http_base_path", "", "http_base_path: x"),
         ("metrics", "", "metrics: true"),
+        ("dashboard", "", "dashboard: true"),
         ("max_control_line", "", "max_control_line: 999"),
         ("max_payload", "", "max_payload: 999"),
         ("max_pending", "", "max_pending: 9999999"),

@@ -99,6 +99,13 @@ pub(super) static TOP: BlockTable = BlockTable {
             "Serve `/metrics` beside the pages. An option of Myelin's own.",
         )
         .live(),
+        OptionEntry::new(
+            &["dashboard"],
+            "boolean",
+            "false",
+            "Serve the [dashboard](dashboard.md) at `/ui` beside the pages. An option of Myelin's own.",
+        )
+        .live(),
         OptionEntry::new(&["prof_port"], "number", "", "Port of Go's profiler.").class(PROFILING),
         OptionEntry::new(&["prof_block_rate"], "number", "", "Rate of Go's blocking profile.")
             .class(PROFILING),

@@ -1,0 +1,191 @@
+// The page: signs in, knows which view is shown, asks again while somebody looks.
+
+import { Api } from "./api.js";
+import { button, h, put, say, set, toast } from "./dom.js";
+import { Nats } from "./nats.js";
+import { accounts, account } from "./views/accounts.js";
+import { connection, connections } from "./views/connections.js";
+import { consumer } from "./views/consumer.js";
+import { log } from "./views/log.js";
+import { overview } from "./views/overview.js";
+import { server } from "./views/server.js";
+import { signin } from "./views/signin.js";
+import { stream } from "./views/stream.js";
+import { streams } from "./views/streams.js";
+import { tail } from "./views/tail.js";
+
+// Views by the first word of their path; `operator` views are those of the whole server.
+const VIEWS = [
+  { name: "overview", title: "Overview", view: overview },
+  { name: "connections", title: "Connections", view: connections, below: connection },
+  { name: "streams", title: "Streams", view: streams, below: (context, name, kind, inner) => (kind === "consumers" && inner ? consumer(context, name, inner) : stream(context, name, kind)) },
+  { name: "tail", title: "Tail", view: tail },
+  { name: "accounts", title: "Accounts", view: accounts, below: account, operator: true },
+  { name: "server", title: "Server", view: server, operator: true },
+  { name: "log", title: "Log", view: log, operator: true },
+];
+const FIRST_PAUSE = 1000;
+const LONGEST_PAUSE = 15000;
+
+const root = document.getElementById("app");
+let context = null;
+let current = null;
+let timer = null;
+let credentials = null;
+let pause = FIRST_PAUSE;
+const shell = {};
+
+function route() {
+  return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+}
+
+// `isWanted`: whether it is still to be done once the server has let us in.
+async function signIn(given, isWanted = () => true) {
+  const nats = new Nats({ inbox: given.inbox, onlost: lost });
+  await nats.connect(given);
+  if (!isWanted()) return nats.close();
+  credentials = given;
+  pause = FIRST_PAUSE;
+  const api = new Api(nats);
+  const [user, isOperator] = await Promise.all([api.user(), api.isOperator()]);
+  context = { nats, api, user, isOperator, info: nats.info };
+  build();
+  return show();
+}
+
+function signOut() {
+  context?.nats.close();
+  credentials = null;
+  context = null;
+  history.replaceState(null, "", "#/");
+  ask();
+}
+
+function ask(problem) {
+  leave();
+  document.title = "Sign in – Myelin";
+  set(root, signin({ signIn, problem }));
+  // Not where that would raise a keyboard over the page.
+  if (!matchMedia("(pointer: coarse)").matches) root.querySelector("input[name=username]").focus();
+}
+
+// The connection has ended: comes back with the same credentials, as long as they are good.
+function lost(words) {
+  leave();
+  const given = credentials;
+  if (!given) return;
+  say(shell.banner, `${words} Connecting again…`);
+  shell.banner.hidden = false;
+  setTimeout(async () => {
+    const isWanted = () => credentials === given;
+    if (!isWanted()) return;
+    try {
+      await signIn(given, isWanted);
+      if (isWanted()) toast("Connected again.");
+    } catch (error) {
+      if (!isWanted()) return;
+      if (/authoriz|authent|credential|permission/i.test(error.message)) {
+        credentials = null;
+        ask(error.message);
+      } else {
+        lost(error.message);
+      }
+    }
+  }, pause);
+  pause = Math.min(LONGEST_PAUSE, pause * 2);
+}
+
+function build() {
+  const { info, user, isOperator } = context;
+  const allowed = VIEWS.filter((view) => !view.operator || isOperator);
+  shell.links = allowed.map((view) => h("a", { href: `#/${view.name}` }, view.title));
+  shell.banner = h("div", { class: "banner", role: "alert", hidden: true });
+  shell.main = h("main", { id: "main", tabindex: "-1" });
+  const who = user?.user_name || user?.user || "no user";
+  const account = user?.account_name || user?.account;
+  set(root,
+    h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); shell.main.focus(); } }, "Skip to content"),
+    h("header", { class: "top" },
+      h("a", { class: "brand", href: "#/overview" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), h("span", {}, info.server_name || info.server_id)),
+      h("nav", { "aria-label": "Views" }, shell.links),
+      h("div", { class: "who" },
+        h("span", { class: "who-name", title: `user ${who}, account ${account ?? "unknown"}` }, h("b", {}, who), account && ` in ${account}`),
+        button("Sign out", signOut, "quiet"))),
+    shell.banner, shell.main);
+}
+
+function leave() {
+  clearTimeout(timer);
+  timer = null;
+  current?.stop?.();
+  current = null;
+}
+
+function show() {
+  if (!context) return;
+  leave();
+  const [name = "overview", ...rest] = route();
+  const found = VIEWS.find((view) => view.name === name && (!view.operator || context.isOperator));
+  shell.links.forEach((link) => {
+    if (link.getAttribute("href") === `#/${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  });
+  const make = rest.length > 0 ? found?.below : found?.view;
+  if (!make) {
+    document.title = "Myelin";
+    set(shell.main, h("div", { class: "empty" }, h("p", {}, VIEWS.some((view) => view.name === name && view.operator) && !context.isOperator ? "This view is for users of the system account." : "There is no such view."), h("a", { href: "#/overview" }, "To the overview")));
+    return;
+  }
+  const view = make(context, ...rest);
+  current = view;
+  const title = view.title ?? found.title;
+  document.title = `${title} – ${context.info.server_name || "Myelin"}`;
+  view.problem = h("p", { class: "problem", role: "alert", hidden: true });
+  set(shell.main, h("div", { class: "heading" }, view.back && h("a", { class: "back", href: view.back.href }, `← ${view.back.text}`), put(h("h1", {}, title), [view.mark]), view.actions), view.problem, view.node);
+  window.scrollTo(0, 0);
+  refresh(view);
+}
+
+async function refresh(view) {
+  clearTimeout(timer);
+  try {
+    await view.refresh?.();
+    view.problem.hidden = true;
+  } catch (error) {
+    if (view !== current) return;
+    say(view.problem, error.message);
+    view.problem.hidden = false;
+  }
+  if (view !== current || !view.interval) return;
+  timer = setTimeout(() => {
+    timer = null;
+    // Nobody looks: nothing is asked until somebody does.
+    if (!document.hidden) refresh(view);
+  }, view.interval);
+}
+
+window.addEventListener("hashchange", show);
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && current && timer === null) refresh(current);
+});
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, textarea, select, dialog");
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+    const search = document.querySelector("main .search");
+    if (search) {
+      event.preventDefault();
+      search.focus();
+    }
+  } else if (event.key === "Escape" && event.target.matches("input.search")) {
+    event.target.value = "";
+    event.target.dispatchEvent(new Event("input"));
+  }
+});
+
+ask();
