@@ -49,6 +49,41 @@ impl Admin {
         told(what, &answer)
     }
 
+    /// Asks a subject outside of the API, or one that does not answer in JSON.
+    pub fn request(
+        &mut self,
+        subject: &str,
+        headers: &str,
+        payload: &[u8],
+    ) -> Result<ReceivedMessage, BenchError> {
+        self.connection.ask_within(subject, headers, payload, self.timeout)
+    }
+
+    /// Publishes into a stream and gives the acknowledgement.
+    pub fn publish(&mut self, subject: &str, headers: &str, payload: &[u8]) -> Result<Value, BenchError> {
+        let answer = self.request(subject, headers, payload)?;
+        if answer.is_from_nobody() {
+            return Err(BenchError::Refused(format!("no stream takes messages on {subject:?}")));
+        }
+        answered(subject, &answer.payload)
+    }
+
+    /// The connection, for messages beside requests. Those that come while a request waits are
+    /// dropped.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Start of the subjects of the API, without the dot.
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// How long an answer may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Whether the server is Myelin, which answers more than others.
     pub fn is_myelin(&self) -> bool {
         self.connection.info()["go"].as_str().is_some_and(|language| language.starts_with("myelin "))
@@ -97,12 +132,24 @@ impl Admin {
 
     /// The names or the infos of all streams (`NAMES`, `LIST`), page by page.
     pub fn streams(&mut self, verb: &str) -> Result<Vec<Value>, BenchError> {
+        self.listed(&format!("STREAM.{verb}"), "streams", &json!({}))
+    }
+
+    /// The names or the infos of all consumers of a stream (`NAMES`, `LIST`), page by page.
+    pub fn consumers(&mut self, verb: &str, stream: &str) -> Result<Vec<Value>, BenchError> {
+        self.listed(&format!("CONSUMER.{verb}.{stream}"), "consumers", &json!({}))
+    }
+
+    /// What all pages of an answer have under this key; each is asked for with this body.
+    pub fn listed(&mut self, what: &str, key: &str, body: &Value) -> Result<Vec<Value>, BenchError> {
         let mut all = Vec::new();
+        let mut body = body.clone();
         loop {
-            let page = self.ask(&format!("STREAM.{verb}"), &json!({"offset": all.len()}))?;
-            let streams = page["streams"].as_array().cloned().unwrap_or_default();
-            let is_last = streams.is_empty();
-            all.extend(streams);
+            body["offset"] = all.len().into();
+            let page = self.ask(what, &body)?;
+            let rows = page[key].as_array().cloned().unwrap_or_default();
+            let is_last = rows.is_empty();
+            all.extend(rows);
             if is_last || all.len() as u64 >= page["total"].as_u64().unwrap_or_default() {
                 return Ok(all);
             }
