@@ -68,7 +68,7 @@ enum Verb {
     Object(object::ObjectArguments),
     /// Ask what holds deliveries, publishes or a connection back
     Why(why::WhyArguments),
-    /// Look whether a server is well
+    /// Look whether a server is well, what it is, and what it does
     Server(server::ServerArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
     Store(store::StoreArguments),

@@ -6,30 +6,18 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use myelin_loadgen::units::Time;
 
 use crate::monitoring;
+use crate::screen::plain;
 
 /// Exit code where the server says that it is not well, or says nothing.
 const CRITICAL: u8 = 2;
 
-/// Arguments of `myelin server`.
-#[derive(Debug, Args)]
-pub(crate) struct ServerArguments {
-    #[command(subcommand)]
-    verb: ServerVerb,
-}
-
-#[derive(Debug, Subcommand)]
-enum ServerVerb {
-    /// Ask a probe of the server's monitoring. Exit code 0: well, 2: not well, or no answer
-    Check(CheckArguments),
-}
-
 /// `myelin server check`
 #[derive(Debug, Args)]
-struct CheckArguments {
+pub(super) struct CheckArguments {
     /// Question to ask
     #[arg(value_enum)]
     probe: ServerProbe,
@@ -64,19 +52,18 @@ impl ServerProbe {
     }
 }
 
-pub(crate) fn run(arguments: &ServerArguments) -> ExitCode {
-    let ServerVerb::Check(check) = &arguments.verb;
+pub(super) fn run(check: &CheckArguments) -> ExitCode {
     match ask(check) {
         Ok((true, body)) => {
-            println!("OK {body}");
+            println!("OK {}", plain(&body));
             ExitCode::SUCCESS
         }
         Ok((false, body)) => {
-            println!("CRITICAL {body}");
+            println!("CRITICAL {}", plain(&body));
             ExitCode::from(CRITICAL)
         }
         Err(error) => {
-            eprintln!("myelin: error: no answer from {}: {error}", check.monitor);
+            eprintln!("myelin: error: no answer from {}: {}", check.monitor, plain(&error.to_string()));
             ExitCode::from(CRITICAL)
         }
     }

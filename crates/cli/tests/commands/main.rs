@@ -16,6 +16,7 @@ mod servers;
 mod shapes;
 mod steps;
 mod streams;
+mod top;
 mod why;
 
 use std::process::{Command, Output};
