@@ -31,7 +31,7 @@ impl ProgressBar {
         Self { total, done: 0, began, shown: is_seen.then_some(began) }
     }
 
-    /// So many bytes more are done.
+    /// Counts bytes that are done.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.done += bytes;
         let Some(shown) = self.shown.filter(|shown| shown.elapsed() >= STEP) else { return };

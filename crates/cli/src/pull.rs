@@ -32,7 +32,7 @@ pub(crate) struct ConsumerReader<'a> {
     batch: u64,
     /// Messages of the last request that have not come.
     outstanding: u64,
-    /// What came while something else was waited for.
+    /// Messages that came while something else was waited for.
     kept: VecDeque<ReceivedMessage>,
     /// Where the consumer is of this process alone: deliveries until now.
     seen: Option<u64>,
@@ -110,7 +110,7 @@ impl<'a> ConsumerReader<'a> {
         }
     }
 
-    /// Everything that the consumer had when it was made, in order; ends early where `take` says so.
+    /// Everything that the consumer had when it was made, in order; `take` says whether to go on.
     pub(crate) fn each(
         &mut self,
         mut take: impl FnMut(Pulled) -> Result<bool, BenchError>,
@@ -142,7 +142,7 @@ impl<'a> ConsumerReader<'a> {
         Ok(true)
     }
 
-    /// What comes next, whatever it is.
+    /// The next message of the subscription, whatever it is about.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<Option<ReceivedMessage>, BenchError> {
         if let Some(message) = self.kept.pop_front() {
             return Ok(Some(message));

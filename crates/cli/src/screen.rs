@@ -8,7 +8,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use myelin_loadgen::error::BenchError;
 use serde_json::Value;
 
-/// Text in which nothing but line ends and tabs is more than a letter.
+/// Text in which nothing but line ends and tabs is more than a sign to look at.
 pub(crate) fn plain(text: &str) -> String {
     escaped(text, |character| is_hostile(character) && !matches!(character, '\n' | '\t'))
 }

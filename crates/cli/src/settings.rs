@@ -24,7 +24,7 @@ pub(crate) struct Setting {
     pub(crate) help: &'static str,
 }
 
-/// What a flag takes.
+/// Value of a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Takes {
     Text,
@@ -221,6 +221,17 @@ impl<S: Settings> FromArgMatches for SettingFlags<S> {
 pub(crate) fn compressed(config: &mut Value) {
     if let Some(is_wanted) = config["compression"].as_bool() {
         config["compression"] = if is_wanted { "s2" } else { "none" }.into();
+    }
+}
+
+/// Refuses names that no bucket may have, of keys or of objects.
+pub(crate) fn check_bucket(name: &str) -> Result<(), BenchError> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match !name.is_empty() && name.bytes().all(is_good) {
+        true => Ok(()),
+        false => {
+            Err(BenchError::Usage(format!("{name:?} is no name of a bucket: letters, digits, - and _ are")))
+        }
     }
 }
 

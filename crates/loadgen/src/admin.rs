@@ -140,7 +140,7 @@ impl Admin {
         self.listed(&format!("CONSUMER.{verb}.{stream}"), "consumers", &json!({}))
     }
 
-    /// What all pages of an answer have under this key; each is asked for with this body.
+    /// Rows under this key of all pages of an answer; each is asked for with this body.
     pub fn listed(&mut self, what: &str, key: &str, body: &Value) -> Result<Vec<Value>, BenchError> {
         let mut all = Vec::new();
         let mut body = body.clone();

@@ -30,7 +30,7 @@ pub(super) struct Next {
     #[arg(long, value_name = "DURATION")]
     wait: Option<Time>,
     #[command(flatten)]
-    told: Told,
+    reaction: Reaction,
     /// Payloads and nothing else
     #[arg(short, long)]
     raw: bool,
@@ -45,15 +45,15 @@ pub(super) struct Subscription {
     #[arg(long)]
     count: Option<u64>,
     #[command(flatten)]
-    told: Told,
+    reaction: Reaction,
     /// Payloads and nothing else
     #[arg(short, long)]
     raw: bool,
 }
 
-/// What the consumer is told about each message.
+/// Answer that the consumer gets for each message.
 #[derive(Args, Debug)]
-struct Told {
+struct Reaction {
     /// Acknowledge, as without these flags
     #[arg(long, overrides_with = "no_ack")]
     ack: bool,
@@ -68,7 +68,7 @@ struct Told {
     term: bool,
 }
 
-impl Told {
+impl Reaction {
     fn words(&self) -> Option<(&'static str, &'static str)> {
         match (self.no_ack, self.nak, self.term) {
             (true, ..) => None,
@@ -86,11 +86,11 @@ pub(super) fn next(admin: &mut Admin, wanted: &Next) -> Result<(), BenchError> {
     for taken in 0..wanted.count {
         let Some(pulled) = reader.next(Some(deadline))? else {
             return match taken {
-                0 => Err(BenchError::Refused("no message came in time".into())),
+                0 => Err(BenchError::Usage("no message came in time".into())),
                 _ => Ok(()),
             };
         };
-        take(&mut reader, &pulled, &wanted.told, wanted.raw)?;
+        take(&mut reader, &pulled, &wanted.reaction, wanted.raw)?;
     }
     Ok(())
 }
@@ -106,7 +106,7 @@ pub(super) fn subscribe(admin: &mut Admin, wanted: &Subscription) -> Result<(), 
     let mut reader = ConsumerReader::of(admin, stream, consumer, batch)?;
     for _ in 0..wanted.count.unwrap_or(u64::MAX) {
         let Some(pulled) = reader.next(None)? else { return Ok(()) };
-        take(&mut reader, &pulled, &wanted.told, wanted.raw)?;
+        take(&mut reader, &pulled, &wanted.reaction, wanted.raw)?;
     }
     Ok(())
 }
@@ -114,11 +114,11 @@ pub(super) fn subscribe(admin: &mut Admin, wanted: &Subscription) -> Result<(), 
 fn take(
     reader: &mut ConsumerReader<'_>,
     pulled: &Pulled,
-    told: &Told,
+    reaction: &Reaction,
     is_raw: bool,
 ) -> Result<(), BenchError> {
     shown(pulled, is_raw)?;
-    let Some((words, said)) = told.words() else { return Ok(()) };
+    let Some((words, said)) = reaction.words() else { return Ok(()) };
     reader.settle(pulled, words)?;
     if is_raw { Ok(()) } else { show(&format!("{said}\n\n")) }
 }
@@ -136,7 +136,7 @@ fn pushed(admin: &mut Admin, subject: &str, group: &str, wanted: &Subscription) 
         if let Some(numbers) = Delivery::read(reply.as_bytes()) {
             left -= 1;
             shown(&Pulled { message, numbers }, wanted.raw)?;
-            if let Some((words, _)) = wanted.told.words() {
+            if let Some((words, _)) = wanted.reaction.words() {
                 write_message(&mut frame, &reply, None, "", words.as_bytes());
             }
         } else if message.status() == Some(100) && !reply.is_empty() {

@@ -28,11 +28,11 @@ pub(crate) struct ConsumerArguments {
     #[command(flatten)]
     flags: ConnectionFlags,
     #[command(subcommand)]
-    command: Command,
+    verb: ConsumerVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ConsumerVerb {
     /// List the consumers of a stream
     #[command(visible_alias = "list")]
     Ls {
@@ -123,7 +123,7 @@ struct AddConsumer {
     /// Taken and not needed: nothing is asked
     #[arg(long, hide = true)]
     defaults: bool,
-    /// What was made, as JSON
+    /// Print the new consumer as JSON
     #[arg(short, long)]
     json: bool,
     #[command(flatten)]
@@ -144,7 +144,7 @@ struct EditConsumer {
     /// Show what would be different, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// What it is now, as JSON
+    /// Print the changed consumer as JSON
     #[arg(short, long)]
     json: bool,
     #[command(flatten)]
@@ -152,31 +152,31 @@ struct EditConsumer {
 }
 
 pub(crate) fn run(arguments: &ConsumerArguments) -> Result<(), BenchError> {
-    let command = &arguments.command;
-    check(command)?;
+    let verb = &arguments.verb;
+    check(verb)?;
     let mut admin = Admin::open(&arguments.flags.target()?)?;
-    match command {
-        Command::Ls { stream, names: true, json: false } => {
+    match verb {
+        ConsumerVerb::Ls { stream, names: true, json: false } => {
             show(&crate::table::names(&admin.consumers("NAMES", stream)?))
         }
-        Command::Ls { stream, names: true, .. } => show_json(&admin.consumers("NAMES", stream)?.into()),
-        Command::Ls { stream, json, .. } => listed(&admin.consumers("LIST", stream)?, *json, table),
-        Command::Report { stream, json } => listed(&admin.consumers("LIST", stream)?, *json, report),
-        Command::Info { which, json } => shown(&info(&mut admin, which)?, *json),
-        Command::Add(wanted) => add(&mut admin, wanted),
-        Command::Edit(wanted) => edit(&mut admin, wanted),
-        Command::Rm { which, force } => {
+        ConsumerVerb::Ls { stream, names: true, .. } => show_json(&admin.consumers("NAMES", stream)?.into()),
+        ConsumerVerb::Ls { stream, json, .. } => listed(&admin.consumers("LIST", stream)?, *json, table),
+        ConsumerVerb::Report { stream, json } => listed(&admin.consumers("LIST", stream)?, *json, report),
+        ConsumerVerb::Info { which, json } => shown(&info(&mut admin, which)?, *json),
+        ConsumerVerb::Add(wanted) => add(&mut admin, wanted),
+        ConsumerVerb::Edit(wanted) => edit(&mut admin, wanted),
+        ConsumerVerb::Rm { which, force } => {
             confirm(*force, &format!("Really remove consumer {} > {}?", which.stream, which.consumer))?;
             admin.delete_consumer(&which.stream, &which.consumer)
         }
-        Command::Next(wanted) => messages::next(&mut admin, wanted),
-        Command::Sub(wanted) => messages::subscribe(&mut admin, wanted),
-        Command::Pause { which, until, force } => {
+        ConsumerVerb::Next(wanted) => messages::next(&mut admin, wanted),
+        ConsumerVerb::Sub(wanted) => messages::subscribe(&mut admin, wanted),
+        ConsumerVerb::Pause { which, until, force } => {
             let until = config::until(until)?;
             confirm(*force, &format!("Really pause consumer {} > {}?", which.stream, which.consumer))?;
             pause(&mut admin, which, &json!({ "pause_until": until }))
         }
-        Command::Resume { which, force } => {
+        ConsumerVerb::Resume { which, force } => {
             confirm(*force, &format!("Really resume consumer {} > {}?", which.stream, which.consumer))?;
             pause(&mut admin, which, &json!({}))
         }
@@ -184,17 +184,17 @@ pub(crate) fn run(arguments: &ConsumerArguments) -> Result<(), BenchError> {
 }
 
 /// Refuses names that would break a line before anything is sent.
-fn check(command: &Command) -> Result<(), BenchError> {
-    let (stream, consumer) = match command {
-        Command::Ls { stream, .. } | Command::Report { stream, .. } => (stream, None),
-        Command::Add(wanted) => (&wanted.stream, wanted.consumer.as_ref()),
-        Command::Info { which, .. }
-        | Command::Edit(EditConsumer { which, .. })
-        | Command::Rm { which, .. }
-        | Command::Next(Next { which, .. })
-        | Command::Sub(Subscription { which, .. })
-        | Command::Pause { which, .. }
-        | Command::Resume { which, .. } => (&which.stream, Some(&which.consumer)),
+fn check(verb: &ConsumerVerb) -> Result<(), BenchError> {
+    let (stream, consumer) = match verb {
+        ConsumerVerb::Ls { stream, .. } | ConsumerVerb::Report { stream, .. } => (stream, None),
+        ConsumerVerb::Add(wanted) => (&wanted.stream, wanted.consumer.as_ref()),
+        ConsumerVerb::Info { which, .. }
+        | ConsumerVerb::Edit(EditConsumer { which, .. })
+        | ConsumerVerb::Rm { which, .. }
+        | ConsumerVerb::Next(Next { which, .. })
+        | ConsumerVerb::Sub(Subscription { which, .. })
+        | ConsumerVerb::Pause { which, .. }
+        | ConsumerVerb::Resume { which, .. } => (&which.stream, Some(&which.consumer)),
     };
     names::stream(stream)?;
     consumer.map_or(Ok(()), |consumer| names::consumer(consumer))
@@ -215,7 +215,7 @@ fn shown(info: &Value, is_json: bool) -> Result<(), BenchError> {
 fn add(admin: &mut Admin, wanted: &AddConsumer) -> Result<(), BenchError> {
     let mut config = wanted.config.as_deref().map_or_else(|| Ok(json!({})), in_file)?;
     one_filter(&mut config, &wanted.settings);
-    // As the nats command does: a consumer that pushes wants no acknowledgements, one to pull from does.
+    // As the nats command does: acknowledgements are for consumers that are pulled from.
     if config["ack_policy"].is_null() {
         let is_push = config["deliver_subject"].is_string();
         config["ack_policy"] = if is_push { "none" } else { "explicit" }.into();

@@ -12,6 +12,7 @@ use myelin_stdx::base64;
 use serde_json::{Value, json};
 
 use crate::pull::Pulled;
+use crate::settings::check_bucket;
 use crate::table::{moment_of, text};
 
 /// A bucket that is there.
@@ -71,7 +72,7 @@ impl KeyBucket {
         Ok(answer["seq"].as_u64().unwrap_or_default())
     }
 
-    /// What is stored last under a key, markers of what has gone included.
+    /// The last message under a key, markers of what has gone included.
     pub(super) fn last(&self, admin: &mut Admin, key: &str) -> Result<Option<KeyValue>, BenchError> {
         let subject = self.stored(key);
         match self.is_direct() {
@@ -80,7 +81,7 @@ impl KeyBucket {
         }
     }
 
-    /// What a key had as its value in this revision.
+    /// The value that a key had in this revision.
     pub(super) fn revision(
         &self,
         admin: &mut Admin,
@@ -139,7 +140,7 @@ impl KeyBucket {
         }))
     }
 
-    /// What a consumer of the bucket delivered.
+    /// Reads a message that a consumer of the bucket delivered.
     pub(super) fn of_delivery(&self, pulled: Pulled) -> KeyValue {
         let Pulled { message, numbers } = pulled;
         KeyValue {
@@ -165,7 +166,7 @@ impl KeyValue {
     }
 }
 
-/// What a message does to its key: the client says so, or the server where it removed the value.
+/// The operation of a message on its key: the client says so, or the server where it removed the value.
 fn operation(message: &ReceivedMessage) -> &'static str {
     let value = |name| message.header_value(name).unwrap_or_default();
     match (value("KV-Operation"), value("Nats-Marker-Reason")) {
@@ -175,26 +176,16 @@ fn operation(message: &ReceivedMessage) -> &'static str {
     }
 }
 
-pub(super) fn check_bucket(name: &str) -> Result<(), BenchError> {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    match !name.is_empty() && name.bytes().all(is_good) {
-        true => Ok(()),
-        false => {
-            Err(BenchError::Usage(format!("{name:?} is no name of a bucket: letters, digits, - and _ are")))
-        }
-    }
-}
-
 pub(super) fn check_key(key: &str) -> Result<(), BenchError> {
-    check_letters(key, b"-_=/.")
+    check_signs(key, b"-_=/.")
 }
 
 /// A key, or a pattern of keys.
 pub(super) fn check_pattern(pattern: &str) -> Result<(), BenchError> {
-    check_letters(pattern, b"-_=/.*>")
+    check_signs(pattern, b"-_=/.*>")
 }
 
-fn check_letters(key: &str, further: &[u8]) -> Result<(), BenchError> {
+fn check_signs(key: &str, further: &[u8]) -> Result<(), BenchError> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || further.contains(&byte);
     let has_all_tokens = key.split('.').all(|token| !token.is_empty());
     match has_all_tokens && key.bytes().all(is_good) {
@@ -210,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_buckets_have_their_letters() {
+    fn keys_and_buckets_have_their_signs() {
         for key in ["a", "a.b", "-/_=", "a/b.c=d"] {
             assert!(check_key(key).is_ok(), "{key}");
         }

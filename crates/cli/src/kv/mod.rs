@@ -16,11 +16,11 @@ use myelin_loadgen::target_server::ConnectionFlags;
 use myelin_loadgen::units::Time;
 use serde_json::{Value, json};
 
-use crate::kv::bucket::{KeyBucket, KeyValue, check_bucket, check_key};
+use crate::kv::bucket::{KeyBucket, KeyValue, check_key};
 use crate::kv::settings::KeySettings;
 use crate::kv::watch::{KeyList, Watch};
 use crate::screen::{confirm, show, show_json, show_payload};
-use crate::settings::SettingFlags;
+use crate::settings::{SettingFlags, check_bucket};
 use crate::table::{Columns, ago, facts, limit, local, moment, number, period, size, text};
 
 /// `myelin kv …`
@@ -29,11 +29,11 @@ pub(crate) struct KeyArguments {
     #[command(flatten)]
     flags: ConnectionFlags,
     #[command(subcommand)]
-    command: Command,
+    verb: KeyVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum KeyVerb {
     /// List buckets, or the keys of one
     #[command(visible_alias = "list")]
     Ls(KeyList),
@@ -115,33 +115,33 @@ enum Command {
 }
 
 pub(crate) fn run(arguments: &KeyArguments) -> Result<(), BenchError> {
-    check(&arguments.command)?;
+    check(&arguments.verb)?;
     let mut admin = Admin::open(&arguments.flags.target()?)?;
     let admin = &mut admin;
-    match &arguments.command {
-        Command::Ls(KeyList { bucket: None, names, json, .. }) => buckets(admin, *names, *json),
-        Command::Ls(wanted) => watch::keys(admin, wanted),
-        Command::Add { bucket, settings } => {
+    match &arguments.verb {
+        KeyVerb::Ls(KeyList { bucket: None, names, json, .. }) => buckets(admin, *names, *json),
+        KeyVerb::Ls(wanted) => watch::keys(admin, wanted),
+        KeyVerb::Add { bucket, settings } => {
             let config = settings::stream(bucket, settings);
             admin.create_stream(&config)?;
             shown(admin, bucket, false)
         }
-        Command::Info { bucket, json } => shown(admin, bucket, *json),
-        Command::Put { bucket, key, value } => put(admin, bucket, key, value.as_deref(), ""),
-        Command::Get { bucket, key, revision, raw } => get(admin, bucket, key, *revision, *raw),
-        Command::Create { bucket, key, value, ttl } => create(admin, bucket, key, value.as_deref(), *ttl),
-        Command::Update { bucket, key, value, revision } => {
+        KeyVerb::Info { bucket, json } => shown(admin, bucket, *json),
+        KeyVerb::Put { bucket, key, value } => put(admin, bucket, key, value.as_deref(), ""),
+        KeyVerb::Get { bucket, key, revision, raw } => get(admin, bucket, key, *revision, *raw),
+        KeyVerb::Create { bucket, key, value, ttl } => create(admin, bucket, key, value.as_deref(), *ttl),
+        KeyVerb::Update { bucket, key, value, revision } => {
             put(admin, bucket, key, Some(value), &expected(*revision))
         }
-        Command::Del { bucket, key: None, force } => {
+        KeyVerb::Del { bucket, key: None, force } => {
             confirm(*force, &format!("Really remove bucket {bucket} with all its values?"))?;
             admin.delete_stream(&format!("KV_{bucket}"))
         }
-        Command::Del { bucket, key: Some(key), force } => {
+        KeyVerb::Del { bucket, key: Some(key), force } => {
             confirm(*force, &format!("Really remove key {bucket} > {key}?"))?;
             marked(admin, bucket, key, "KV-Operation: DEL\r\n")
         }
-        Command::Purge { bucket, key, force, ttl } => {
+        KeyVerb::Purge { bucket, key, force, ttl } => {
             confirm(*force, &format!("Really purge key {bucket} > {key}?"))?;
             marked(
                 admin,
@@ -150,26 +150,26 @@ pub(crate) fn run(arguments: &KeyArguments) -> Result<(), BenchError> {
                 &format!("KV-Operation: PURGE\r\nNats-Rollup: sub\r\n{}", lasting(*ttl)),
             )
         }
-        Command::History { bucket, key, json } => watch::history(admin, bucket, key, *json),
-        Command::Watch(wanted) => watch::watch(admin, wanted),
+        KeyVerb::History { bucket, key, json } => watch::history(admin, bucket, key, *json),
+        KeyVerb::Watch(wanted) => watch::watch(admin, wanted),
     }
 }
 
 /// Refuses names that ADR-8 does not allow before anything is sent.
-fn check(command: &Command) -> Result<(), BenchError> {
-    match command {
-        Command::Ls(wanted) => wanted.check(),
-        Command::Watch(wanted) => wanted.check(),
-        Command::Add { bucket, .. }
-        | Command::Info { bucket, .. }
-        | Command::Del { bucket, key: None, .. } => check_bucket(bucket),
-        Command::Put { bucket, key, .. }
-        | Command::Get { bucket, key, .. }
-        | Command::Create { bucket, key, .. }
-        | Command::Update { bucket, key, .. }
-        | Command::Del { bucket, key: Some(key), .. }
-        | Command::Purge { bucket, key, .. }
-        | Command::History { bucket, key, .. } => {
+fn check(verb: &KeyVerb) -> Result<(), BenchError> {
+    match verb {
+        KeyVerb::Ls(wanted) => wanted.check(),
+        KeyVerb::Watch(wanted) => wanted.check(),
+        KeyVerb::Add { bucket, .. }
+        | KeyVerb::Info { bucket, .. }
+        | KeyVerb::Del { bucket, key: None, .. } => check_bucket(bucket),
+        KeyVerb::Put { bucket, key, .. }
+        | KeyVerb::Get { bucket, key, .. }
+        | KeyVerb::Create { bucket, key, .. }
+        | KeyVerb::Update { bucket, key, .. }
+        | KeyVerb::Del { bucket, key: Some(key), .. }
+        | KeyVerb::Purge { bucket, key, .. }
+        | KeyVerb::History { bucket, key, .. } => {
             check_bucket(bucket)?;
             check_key(key)
         }
@@ -220,7 +220,7 @@ fn create(
     // A key that has gone has a marker, which the value takes the place of.
     let before = match KeyBucket::open(admin, bucket)?.last(admin, key)? {
         Some(there) if there.is_there() => {
-            return Err(BenchError::Refused(format!("key exists, with revision {}", there.revision)));
+            return Err(BenchError::Usage(format!("key exists, with revision {}", there.revision)));
         }
         Some(marker) => marker.revision,
         None => 0,
@@ -246,7 +246,7 @@ fn get(
         None => bucket.last(admin, key)?,
     };
     let Some(KeyValue { revision, created, value, .. }) = found.filter(KeyValue::is_there) else {
-        return Err(BenchError::Refused("key not found".into()));
+        return Err(BenchError::Usage("key not found".into()));
     };
     if is_raw {
         return show_payload(&value, true);

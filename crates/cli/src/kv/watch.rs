@@ -6,9 +6,10 @@ use myelin_loadgen::error::BenchError;
 use serde_json::{Value, json};
 
 use crate::kv::as_json;
-use crate::kv::bucket::{KeyBucket, KeyValue, check_bucket, check_pattern};
+use crate::kv::bucket::{KeyBucket, KeyValue, check_pattern};
 use crate::pull::ConsumerReader;
 use crate::screen::{one_line, plain, show, show_json};
+use crate::settings::check_bucket;
 use crate::table::{Columns, local, names};
 
 /// Values that one request asks for.
@@ -24,7 +25,7 @@ pub(super) struct KeyList {
     /// Names only
     #[arg(short, long)]
     pub(super) names: bool,
-    /// What is known of the keys, too
+    /// Revisions and times of the keys, too
     #[arg(short, long)]
     verbose: bool,
     /// Their values, too
@@ -121,7 +122,7 @@ pub(super) fn history(admin: &mut Admin, bucket: &str, key: &str, is_json: bool)
     show(&columns.text_or("No values"))
 }
 
-/// What a consumer like this finds now.
+/// All values that a consumer like this finds now.
 fn all(
     admin: &mut Admin,
     bucket: &KeyBucket,

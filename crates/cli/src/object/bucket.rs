@@ -11,6 +11,7 @@ use myelin_stdx::base_n::{self, BASE64_URL};
 use serde_json::{Value, json};
 
 use crate::pull::{ConsumerReader, Pulled};
+use crate::settings::check_bucket;
 use crate::table::{moment_of, text};
 
 /// A message that takes the place of those before it on its subject.
@@ -27,7 +28,7 @@ pub(super) struct ObjectBucket {
     pub(super) info: Value,
 }
 
-/// What a bucket says of an object.
+/// Record of an object in its bucket.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectRecord {
     /// As it is stored.
@@ -37,7 +38,7 @@ pub(super) struct ObjectRecord {
 
 impl ObjectBucket {
     pub(super) fn open(admin: &mut Admin, name: &str) -> Result<Self, BenchError> {
-        check(name)?;
+        check_bucket(name)?;
         let stream = format!("OBJ_{name}");
         let info = admin.stream(&stream)?;
         Ok(Self { name: name.to_owned(), stream, info })
@@ -48,7 +49,7 @@ impl ObjectBucket {
         format!("$O.{}.C.{id}", self.name)
     }
 
-    /// Subject of what is said of an object.
+    /// Subject of an object's record.
     fn record(&self, object: &str) -> String {
         format!("$O.{}.M.{}", self.name, padded(object.as_bytes()))
     }
@@ -58,7 +59,7 @@ impl ObjectBucket {
         self.read(admin, &format!("$O.{}.M.>", self.name))
     }
 
-    /// What is said of one object, also that it has gone.
+    /// The record of one object, also of one that has gone.
     pub(super) fn find(&self, admin: &mut Admin, object: &str) -> Result<Option<ObjectRecord>, BenchError> {
         Ok(self.read(admin, &self.record(object))?.pop())
     }
@@ -84,7 +85,7 @@ impl ObjectBucket {
         ConsumerReader::looking(admin, &self.stream, &config, BATCH)
     }
 
-    /// Stores what is said of an object.
+    /// Stores the record of an object.
     pub(super) fn publish(&self, admin: &mut Admin, record: &Value) -> Result<(), BenchError> {
         let subject = self.record(&text(&record["name"]));
         admin.publish(&subject, ROLLUP, record.to_string().as_bytes()).map(drop)
@@ -100,7 +101,7 @@ impl ObjectRecord {
     pub(super) fn of(pulled: Pulled) -> Result<Self, BenchError> {
         let ReceivedMessage { payload, .. } = pulled.message;
         let value = serde_json::from_slice(&payload)
-            .map_err(|error| BenchError::Protocol(format!("what is said of an object: {error}")))?;
+            .map_err(|error| BenchError::Protocol(format!("the record of an object: {error}")))?;
         Ok(Self { value, stored: moment_of(pulled.numbers.stored) })
     }
 
@@ -131,14 +132,4 @@ pub(super) fn padded(bytes: &[u8]) -> String {
         text.push('=');
     }
     text
-}
-
-pub(super) fn check(bucket: &str) -> Result<(), BenchError> {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    match !bucket.is_empty() && bucket.bytes().all(is_good) {
-        true => Ok(()),
-        false => {
-            Err(BenchError::Usage(format!("{bucket:?} is no name of a bucket: letters, digits, - and _ are")))
-        }
-    }
 }

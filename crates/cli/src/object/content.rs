@@ -22,7 +22,7 @@ use crate::table::text;
 /// Pieces that may await their acknowledgement, or that one request asks for.
 const WINDOW: u64 = 16;
 
-/// What was stored.
+/// Facts of a stored content.
 pub(super) struct StoredContent {
     pub(super) size: u64,
     pub(super) chunks: u64,
@@ -162,7 +162,7 @@ impl NewFile {
     }
 }
 
-/// What was not kept goes.
+/// Removes a file that was not kept.
 impl Drop for NewFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.part);

@@ -1,6 +1,6 @@
 //! `myelin object …`: buckets of objects, as ADR-20 keeps them in streams.
 //!
-//! Owns what is printed. `bucket` knows what is said of objects, `content` moves their bytes,
+//! Owns what is printed. `bucket` has their records, `content` moves their bytes,
 //! `settings` are what a bucket may be like.
 
 mod bucket;
@@ -21,12 +21,12 @@ use myelin_loadgen::token::unique;
 use myelin_loadgen::units::{Bytes, binary, human_time};
 use serde_json::{Value, json};
 
-use crate::object::bucket::{ObjectBucket, ObjectRecord, check};
+use crate::object::bucket::{ObjectBucket, ObjectRecord};
 use crate::object::content::{NewFile, StoredContent, file_name};
 use crate::object::settings::ObjectSettings;
 use crate::progress_bar::ProgressBar;
 use crate::screen::{confirm, one_line, show, show_json};
-use crate::settings::SettingFlags;
+use crate::settings::{SettingFlags, check_bucket};
 use crate::table::{Columns, ago, facts, limit, local, moment, number, period, size, text};
 
 /// Bytes of a piece where nothing else is said.
@@ -38,11 +38,11 @@ pub(crate) struct ObjectArguments {
     #[command(flatten)]
     flags: ConnectionFlags,
     #[command(subcommand)]
-    command: Command,
+    verb: ObjectVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ObjectVerb {
     /// List buckets, or the objects of one
     #[command(visible_alias = "list")]
     Ls {
@@ -101,7 +101,7 @@ struct PutObject {
     /// Name of the object [default: that of the file]
     #[arg(long)]
     name: Option<String>,
-    /// What the object is
+    /// Description of the object
     #[arg(long)]
     description: Option<String>,
     /// Header line, K:V
@@ -143,48 +143,48 @@ struct BarFlags {
 }
 
 pub(crate) fn run(arguments: &ObjectArguments) -> Result<(), BenchError> {
-    let command = &arguments.command;
-    match command {
-        Command::Ls { bucket, .. } => bucket.as_deref().map_or(Ok(()), check)?,
-        Command::Add { bucket, .. }
-        | Command::Info { bucket, .. }
-        | Command::Put(PutObject { bucket, .. })
-        | Command::Get(GetObject { bucket, .. })
-        | Command::Rm { bucket, .. }
-        | Command::Watch { bucket, .. } => check(bucket)?,
+    let verb = &arguments.verb;
+    match verb {
+        ObjectVerb::Ls { bucket, .. } => bucket.as_deref().map_or(Ok(()), check_bucket)?,
+        ObjectVerb::Add { bucket, .. }
+        | ObjectVerb::Info { bucket, .. }
+        | ObjectVerb::Put(PutObject { bucket, .. })
+        | ObjectVerb::Get(GetObject { bucket, .. })
+        | ObjectVerb::Rm { bucket, .. }
+        | ObjectVerb::Watch { bucket, .. } => check_bucket(bucket)?,
     }
     let mut admin = Admin::open(&arguments.flags.target()?)?;
     let admin = &mut admin;
-    match command {
-        Command::Ls { bucket: None, names, json } => buckets(admin, *names, *json),
-        Command::Ls { bucket: Some(bucket), names, json } => objects(admin, bucket, *names, *json),
-        Command::Add { bucket, settings } => {
+    match verb {
+        ObjectVerb::Ls { bucket: None, names, json } => buckets(admin, *names, *json),
+        ObjectVerb::Ls { bucket: Some(bucket), names, json } => objects(admin, bucket, *names, *json),
+        ObjectVerb::Add { bucket, settings } => {
             admin.create_stream(&settings::stream(bucket, settings))?;
             shown(&ObjectBucket::open(admin, bucket)?, false)
         }
-        Command::Info { bucket, object: None, json } => shown(&ObjectBucket::open(admin, bucket)?, *json),
-        Command::Info { bucket, object: Some(object), json } => {
+        ObjectVerb::Info { bucket, object: None, json } => shown(&ObjectBucket::open(admin, bucket)?, *json),
+        ObjectVerb::Info { bucket, object: Some(object), json } => {
             let bucket = ObjectBucket::open(admin, bucket)?;
             let record = there(admin, &bucket, object)?;
             if *json { show_json(&record.value) } else { show(&description(&bucket.name, &record)) }
         }
-        Command::Put(wanted) => put(admin, wanted),
-        Command::Get(wanted) => get(admin, wanted),
-        Command::Rm { bucket, object: None, force } => {
+        ObjectVerb::Put(wanted) => put(admin, wanted),
+        ObjectVerb::Get(wanted) => get(admin, wanted),
+        ObjectVerb::Rm { bucket, object: None, force } => {
             confirm(*force, &format!("Really remove bucket {bucket} with all its objects?"))?;
             admin.delete_stream(&format!("OBJ_{bucket}"))
         }
-        Command::Rm { bucket, object: Some(object), force } => {
+        ObjectVerb::Rm { bucket, object: Some(object), force } => {
             confirm(*force, &format!("Really remove object {bucket} > {}?", one_line(object)))?;
             remove(admin, bucket, object)
         }
-        Command::Watch { bucket, count } => watch(admin, bucket, *count),
+        ObjectVerb::Watch { bucket, count } => watch(admin, bucket, *count),
     }
 }
 
 fn there(admin: &mut Admin, bucket: &ObjectBucket, object: &str) -> Result<ObjectRecord, BenchError> {
     let found = bucket.find(admin, object)?.filter(ObjectRecord::is_there);
-    found.ok_or_else(|| BenchError::Refused("object not found".into()))
+    found.ok_or_else(|| BenchError::Usage("object not found".into()))
 }
 
 fn put(admin: &mut Admin, wanted: &PutObject) -> Result<(), BenchError> {
@@ -234,7 +234,7 @@ fn opened(file: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>), BenchErro
     Ok((Box::new(file), Some(length)))
 }
 
-/// What is said of a new object.
+/// Record of a new object.
 fn recorded(
     wanted: &PutObject,
     name: &str,

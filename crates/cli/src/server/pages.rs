@@ -20,8 +20,8 @@ pub(super) struct PageFlags {
     /// Name or id [default: the one that is connected to]
     #[arg(value_name = "SERVER")]
     name: Option<String>,
-    /// Where its monitoring listens: HOST:PORT, and its base path if it has one. Without this flag the
-    /// system account is asked
+    /// Where its monitoring listens: HOST:PORT, and its base path if it has one. Without this flag
+    /// the system account is asked
     #[arg(long, value_name = "ADDRESS", conflicts_with = "name")]
     monitor: Option<String>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ fn found(admin: &mut Admin, name: &str) -> Result<String, BenchError> {
     let answer = answered("PING", &answer.payload)?;
     match text(&answer["server"]["name"]) == name {
         true => Ok(text(&answer["server"]["id"])),
-        false => Err(BenchError::Refused(format!("no server is called {name:?}"))),
+        false => Err(BenchError::Usage(format!("no server is called {name:?}"))),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::screen::one_line;
 use crate::table::{Columns, number, size, text};
 
-/// What connections are sorted by; the largest comes first.
+/// Order of connections; the largest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum SortKey {
     /// Messages in a second
@@ -27,7 +27,7 @@ pub(super) enum SortKey {
     Cid,
 }
 
-/// What a server said at one moment.
+/// Answers of a server at one moment.
 pub(super) struct Look {
     pub(super) at: Instant,
     pub(super) varz: Value,
@@ -44,8 +44,8 @@ struct Busy<'l> {
 
 impl SortKey {
     /// The key that a person presses for it.
-    pub(super) fn of_letter(letter: u8) -> Option<Self> {
-        match letter {
+    pub(super) fn pressed(key: u8) -> Option<Self> {
+        match key {
             b'm' => Some(Self::Msgs),
             b'b' => Some(Self::Bytes),
             b's' => Some(Self::Subs),
@@ -65,7 +65,7 @@ impl SortKey {
         }
     }
 
-    /// What is compared: more is first.
+    /// Measure by which connections are sorted: more is first.
     fn weight(self, busy: &Busy<'_>) -> f64 {
         let count = |name: &str| busy.info[name].as_f64().unwrap_or_default();
         match self {

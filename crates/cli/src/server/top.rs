@@ -39,7 +39,7 @@ pub(super) struct TopArguments {
     /// Time between looks
     #[arg(short = 'd', long, default_value = "1s", value_name = "DURATION")]
     interval: Time,
-    /// What to sort by
+    /// Order of the connections
     #[arg(long, value_enum, default_value = "msgs")]
     sort: SortKey,
     /// Print so many tables one below the other, and end
@@ -96,7 +96,7 @@ fn watched(pages: &mut Pages, arguments: &TopArguments, interval: Duration) -> R
         }
         match pressed(next)? {
             Some(b'q' | INTERRUPT) => return Ok(()),
-            Some(letter) => key = SortKey::of_letter(letter).unwrap_or(key),
+            Some(other) => key = SortKey::pressed(other).unwrap_or(key),
             None => {
                 let later = look(pages, arguments.conns)?;
                 next = later.at + interval;
@@ -115,13 +115,13 @@ fn pressed(until: Instant) -> Result<Option<u8>, BenchError> {
         Err(rustix::io::Errno::INTR) => 0,
         ready => ready.map_err(BenchError::io("waiting for a key"))?,
     };
-    let mut letter = [0];
+    let mut byte = [0];
     match ready {
         0 => Ok(None),
         // The end of the input is the end of the person.
-        _ => match input.read(&mut letter).map_err(BenchError::io("reading a key"))? {
+        _ => match input.read(&mut byte).map_err(BenchError::io("reading a key"))? {
             0 => Ok(Some(b'q')),
-            _ => Ok(Some(letter[0])),
+            _ => Ok(Some(byte[0])),
         },
     }
 }
@@ -161,7 +161,7 @@ impl WholeScreen {
     }
 }
 
-/// What was on the terminal is there again. Nothing can be done where that fails.
+/// Brings back what was on the terminal. Nothing can be done where that fails.
 impl Drop for WholeScreen {
     fn drop(&mut self) {
         let _ = show("\x1b[?25h\x1b[?1049l");

@@ -28,15 +28,15 @@ pub(crate) struct StreamArguments {
     #[command(flatten)]
     flags: ConnectionFlags,
     #[command(subcommand)]
-    command: Command,
+    verb: StreamVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum StreamVerb {
     /// List streams
     #[command(visible_aliases = ["list", "l"])]
     Ls {
-        /// Those with this subject only
+        /// Only streams with this subject
         #[arg(long)]
         subject: Option<String>,
         /// Names only
@@ -86,7 +86,7 @@ struct AddStream {
     /// Taken and not needed: nothing is asked
     #[arg(long, hide = true)]
     defaults: bool,
-    /// What was made, as JSON
+    /// Print the new stream as JSON
     #[arg(short, long)]
     json: bool,
     #[command(flatten)]
@@ -97,7 +97,7 @@ struct AddStream {
 #[derive(Args, Debug)]
 struct EditStream {
     stream: String,
-    /// JSON file with the configuration, instead of the one that the stream has; the flags change it
+    /// JSON file with the configuration, instead of that of the stream; the flags change it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Do not ask
@@ -106,7 +106,7 @@ struct EditStream {
     /// Show what would be different, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// What it is now, as JSON
+    /// Print the changed stream as JSON
     #[arg(short, long)]
     json: bool,
     #[command(flatten)]
@@ -132,34 +132,36 @@ struct PurgeStream {
 }
 
 pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
-    check(&arguments.command)?;
+    check(&arguments.verb)?;
     let mut admin = Admin::open(&arguments.flags.target()?)?;
-    match &arguments.command {
-        Command::Ls { subject, names, json } => list(&mut admin, subject.as_deref(), *names, *json),
-        Command::Info { stream, json } => shown(&admin.stream(stream)?, *json),
-        Command::Add(wanted) => add(&mut admin, wanted),
-        Command::Edit(wanted) => edit(&mut admin, wanted),
-        Command::Get(wanted) => messages::get(&mut admin, wanted),
-        Command::View(wanted) => messages::view(&mut admin, wanted),
-        Command::Rm { stream, force } => {
+    match &arguments.verb {
+        StreamVerb::Ls { subject, names, json } => list(&mut admin, subject.as_deref(), *names, *json),
+        StreamVerb::Info { stream, json } => shown(&admin.stream(stream)?, *json),
+        StreamVerb::Add(wanted) => add(&mut admin, wanted),
+        StreamVerb::Edit(wanted) => edit(&mut admin, wanted),
+        StreamVerb::Get(wanted) => messages::get(&mut admin, wanted),
+        StreamVerb::View(wanted) => messages::view(&mut admin, wanted),
+        StreamVerb::Rm { stream, force } => {
             confirm(*force, &format!("Really remove stream {stream}?"))?;
             admin.delete_stream(stream)
         }
-        Command::Purge(wanted) => purge(&mut admin, wanted),
+        StreamVerb::Purge(wanted) => purge(&mut admin, wanted),
     }
 }
 
 /// Refuses names that would break a line before anything is sent.
-fn check(command: &Command) -> Result<(), BenchError> {
-    match command {
-        Command::Ls { subject, .. } => subject.as_deref().map_or(Ok(()), |text| names::word("subject", text)),
-        Command::Info { stream, .. }
-        | Command::Rm { stream, .. }
-        | Command::Get(MessageWanted { stream, .. })
-        | Command::View(View { stream, .. })
-        | Command::Edit(EditStream { stream, .. }) => names::stream(stream),
-        Command::Add(wanted) => wanted.stream.as_deref().map_or(Ok(()), names::stream),
-        Command::Purge(PurgeStream { stream, subject, .. }) => {
+fn check(verb: &StreamVerb) -> Result<(), BenchError> {
+    match verb {
+        StreamVerb::Ls { subject, .. } => {
+            subject.as_deref().map_or(Ok(()), |text| names::word("subject", text))
+        }
+        StreamVerb::Info { stream, .. }
+        | StreamVerb::Rm { stream, .. }
+        | StreamVerb::Get(MessageWanted { stream, .. })
+        | StreamVerb::View(View { stream, .. })
+        | StreamVerb::Edit(EditStream { stream, .. }) => names::stream(stream),
+        StreamVerb::Add(wanted) => wanted.stream.as_deref().map_or(Ok(()), names::stream),
+        StreamVerb::Purge(PurgeStream { stream, subject, .. }) => {
             names::stream(stream)?;
             subject.as_deref().map_or(Ok(()), |subject| names::word("subject", subject))
         }
@@ -283,7 +285,7 @@ fn description(info: &Value) -> String {
     ])
 }
 
-/// What the stream does besides the usual.
+/// Features of the stream besides the usual.
 fn allowed(config: &Value) -> String {
     let words = [
         ("allow_direct", "direct gets"),

@@ -83,7 +83,7 @@ fn terminal(columns: u16, lines: u16) -> (File, OwnedFd) {
     (File::from(person), program)
 }
 
-/// What a terminal shows, as it comes.
+/// Pieces of what a terminal shows, as they come.
 fn shown_on(mut terminal: File) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {

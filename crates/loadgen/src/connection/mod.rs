@@ -2,10 +2,10 @@
 //! with.
 //!
 //! Owns the bytes read beyond the last answer. `address` says where to, `dial` and `socks` get
-//! there, `transport` and `websocket` move bytes, `frame` and `header` read the protocol, `tls` and `nkey` know
-//! how we prove who we are and find out who the server is. The fast paths (publishing, receiving)
-//! take the socket or the transport out of it. Never retries: a benchmark that had to reconnect has
-//! failed.
+//! there, `transport` and `websocket` move bytes, `frame` and `header` read the protocol, `tls` and
+//! `nkey` know how we prove who we are and find out who the server is. The fast paths (publishing,
+//! receiving) take the socket or the transport out of it. Never retries: a benchmark that had to
+//! reconnect has failed.
 
 pub mod address;
 pub(crate) mod dial;
