@@ -6,6 +6,7 @@
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
 mod bench;
+mod complete;
 mod consumer;
 mod kv;
 mod messages;
@@ -70,6 +71,8 @@ enum Verb {
     Why(why::WhyArguments),
     /// Look whether a server is well, what it is, and what it does
     Server(server::ServerArguments),
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
     Store(store::StoreArguments),
 }
@@ -93,6 +96,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Object(arguments) => done(object::run(&arguments)),
         Verb::Why(arguments) => done(why::run(&arguments)),
         Verb::Server(arguments) => server::run(&arguments),
+        Verb::Complete(arguments) => done(complete::run(arguments)),
         Verb::Store(arguments) => store::run(arguments),
     }
 }

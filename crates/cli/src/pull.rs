@@ -28,8 +28,10 @@ pub(crate) struct ConsumerReader<'a> {
     stream: String,
     name: String,
     inbox: String,
-    /// Messages that one request asks for.
+    /// Messages that one request asks for at most.
     batch: u64,
+    /// Messages that are wanted still: no request asks for more.
+    wanted: u64,
     /// Messages of the last request that have not come.
     outstanding: u64,
     /// Messages that came while something else was waited for.
@@ -47,17 +49,23 @@ pub(crate) struct Pulled {
 }
 
 impl<'a> ConsumerReader<'a> {
-    /// Asks a consumer that is there.
-    pub(crate) fn of(admin: &'a mut Admin, stream: &str, name: &str, batch: u64) -> Result<Self, BenchError> {
+    /// Asks a consumer that is there for so many messages, by requests for `batch`.
+    pub(crate) fn of(
+        admin: &'a mut Admin,
+        stream: &str,
+        name: &str,
+        wanted: u64,
+        batch: u64,
+    ) -> Result<Self, BenchError> {
         let inbox = admin.connection().new_inbox();
         admin.connection().begin(format!("SUB {inbox}.* {SID}\r\n").as_bytes())?;
-        let (stream, name) = (stream.to_owned(), name.to_owned());
         Ok(Self {
             admin,
-            stream,
-            name,
+            stream: stream.to_owned(),
+            name: name.to_owned(),
             inbox,
             batch,
+            wanted,
             outstanding: 0,
             kept: VecDeque::new(),
             seen: None,
@@ -82,7 +90,7 @@ impl<'a> ConsumerReader<'a> {
         let (subject, body) = myelin_loadgen::admin::create(stream, &whole, "create");
         let made = admin.ask(&subject, &body)?;
         let name = whole["name"].as_str().unwrap_or_default();
-        let mut pull = Self::of(admin, stream, name, batch)?;
+        let mut pull = Self::of(admin, stream, name, u64::MAX, batch)?;
         (pull.seen, pull.pending) = (Some(0), made["num_pending"].as_u64().unwrap_or_default());
         Ok(pull)
     }
@@ -97,6 +105,7 @@ impl<'a> ConsumerReader<'a> {
             match message.reply.as_deref().and_then(|reply| Delivery::read(reply.as_bytes())) {
                 Some(numbers) => {
                     self.outstanding = self.outstanding.saturating_sub(1);
+                    self.wanted = self.wanted.saturating_sub(1);
                     self.count(&numbers)?;
                     return Ok(Some(Pulled { message, numbers }));
                 }
@@ -134,11 +143,12 @@ impl<'a> ConsumerReader<'a> {
         }
         let expires = left.min(ROUND).as_nanos() as u64;
         let subject = format!("{}.CONSUMER.MSG.NEXT.{}.{}", self.admin.api(), self.stream, self.name);
-        let body = json!({ "batch": self.batch, "expires": expires }).to_string();
+        let batch = self.batch.min(self.wanted);
+        let body = json!({ "batch": batch, "expires": expires }).to_string();
         let mut frame = Vec::new();
         write_message(&mut frame, &subject, Some(&format!("{}.m", self.inbox)), "", body.as_bytes());
         self.admin.connection().send(&frame)?;
-        self.outstanding = self.batch;
+        self.outstanding = batch;
         Ok(true)
     }
 

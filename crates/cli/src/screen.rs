@@ -3,53 +3,44 @@
 //!
 //! Owns the standard output of the verbs that show what a server says.
 
+use std::fmt::Display;
 use std::io::{BufRead, IsTerminal, Write};
 
 use myelin_loadgen::error::BenchError;
+use myelin_loadgen::plain::is_hostile;
+pub(crate) use myelin_loadgen::plain::{one_line, plain};
 use serde_json::Value;
-
-/// Text in which nothing but line ends and tabs is more than a sign to look at.
-pub(crate) fn plain(text: &str) -> String {
-    escaped(text, |character| is_hostile(character) && !matches!(character, '\n' | '\t'))
-}
-
-/// Text for one place in one line.
-pub(crate) fn one_line(text: &str) -> String {
-    escaped(text, is_hostile)
-}
-
-fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match is_bad(character) {
-            true => safe.extend(character.escape_unicode()),
-            false => safe.push(character),
-        }
-    }
-    safe
-}
-
-/// Control characters, those of eight bits included, and what turns the direction of writing.
-fn is_hostile(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// Prints text as it is: the caller has made it harmless.
 pub(crate) fn show(text: &str) -> Result<(), BenchError> {
     write(text.as_bytes())
 }
 
-/// Prints a value as JSON, in which the encoder leaves some control characters as they are.
+/// Prints a value as JSON.
 pub(crate) fn show_json(value: &Value) -> Result<(), BenchError> {
-    let mut text = String::new();
-    for character in format!("{value:#}\n").chars() {
+    show(&(json_text(&format!("{value:#}")) + "\n"))
+}
+
+/// JSON in which the control characters are escaped that encoders leave as they are.
+pub(crate) fn json_text(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for character in json.chars() {
         match is_hostile(character) && character != '\n' {
-            true => text += &format!("\\u{:04x}", u32::from(character)),
-            false => text.push(character),
+            true => safe += &format!("\\u{:04x}", u32::from(character)),
+            false => safe.push(character),
         }
     }
-    show(&text)
+    safe
+}
+
+/// Prints a line, with whatever is in it.
+pub(crate) fn say(line: &impl Display) {
+    println!("{}", plain(&line.to_string()));
+}
+
+/// Prints a value as JSON in one line.
+pub(crate) fn say_json(value: &Value) {
+    println!("{}", json_text(&value.to_string()));
 }
 
 /// Prints the bytes of a message: as they are where a program reads them, or where that is wanted.
@@ -95,9 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_steers_a_terminal() {
+    fn json_steers_no_terminal_and_stays_json() {
         let hostile = "a\u{1b}[2Jb\u{9b}31mc\u{7f}\u{202e}d\r\n\te\u{fc}";
-        assert_eq!(plain(hostile), "a\\u{1b}[2Jb\\u{9b}31mc\\u{7f}\\u{202e}d\\u{d}\n\te\u{fc}");
-        assert_eq!(one_line("a\n\tb"), "a\\u{a}\\u{9}b");
+        let json = json_text(&serde_json::json!({ "a": hostile }).to_string());
+        assert!(json.contains("\\u009b31m") && !json.chars().any(char::is_control), "{json}");
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["a"], hostile);
     }
 }

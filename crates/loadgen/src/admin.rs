@@ -17,6 +17,9 @@ use crate::units::log;
 /// How often somebody who waits for acknowledgements looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
+/// Error of the API for a message that is not there.
+const NO_MESSAGE: u64 = 10037;
+
 /// A connection on which JetStream is asked.
 #[derive(Debug)]
 pub struct Admin {
@@ -38,14 +41,7 @@ impl Admin {
     /// Asks, for example, `STREAM.INFO.name`; an empty body is `null`.
     pub fn ask(&mut self, what: &str, body: &Value) -> Result<Value, BenchError> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let subject = format!("{}.{what}", self.api);
-        if self.is_traced {
-            log(&format!(">>> {subject}\n{body}"));
-        }
-        let answer = self.connection.ask_within(&subject, "", body.as_bytes(), self.timeout)?;
-        if self.is_traced {
-            log(&format!("<<< {subject}\n{}", String::from_utf8_lossy(&answer.payload)));
-        }
+        let answer = self.request(&format!("{}.{what}", self.api), "", body.as_bytes())?;
         told(what, &answer)
     }
 
@@ -56,7 +52,14 @@ impl Admin {
         headers: &str,
         payload: &[u8],
     ) -> Result<ReceivedMessage, BenchError> {
-        self.connection.ask_within(subject, headers, payload, self.timeout)
+        if self.is_traced {
+            log(&format!(">>> {subject}\n{}", String::from_utf8_lossy(payload)));
+        }
+        let answer = self.connection.ask_within(subject, headers, payload, self.timeout)?;
+        if self.is_traced {
+            log(&format!("<<< {subject}\n{}", String::from_utf8_lossy(&answer.payload)));
+        }
+        Ok(answer)
     }
 
     /// Publishes into a stream and gives the acknowledgement.
@@ -111,6 +114,18 @@ impl Admin {
     /// The stream's information as JSON, with configuration and state.
     pub fn stream(&mut self, name: &str) -> Result<Value, BenchError> {
         self.ask(&format!("STREAM.INFO.{name}"), &Value::Null)
+    }
+
+    /// The stored message that `body` asks for, as the API gives it; `None` where there is none.
+    pub fn stored(&mut self, stream: &str, body: &Value) -> Result<Option<Value>, BenchError> {
+        let subject = format!("{}.STREAM.MSG.GET.{stream}", self.api);
+        let answer = self.request(&subject, "", body.to_string().as_bytes())?;
+        let error =
+            serde_json::from_slice(&answer.payload).map(|answer: Value| answer["error"]["err_code"].clone());
+        match error {
+            Ok(code) if code == NO_MESSAGE => Ok(None),
+            _ => told(&subject, &answer).map(Some),
+        }
     }
 
     /// How many messages a stream holds, their subjects, and its last sequence.

@@ -15,7 +15,7 @@ use crate::pull::{ConsumerReader, Pulled};
 use crate::screen::{header_lines, one_line, show, show_payload};
 use crate::table::{local, moment_of, text};
 
-/// Messages that one request of `sub` asks for: each is acknowledged before the next is shown.
+/// Messages that one request asks for: each is acknowledged before the next is shown.
 const BATCH: u64 = 16;
 
 /// `myelin consumer next`
@@ -82,7 +82,7 @@ impl Reaction {
 pub(super) fn next(admin: &mut Admin, wanted: &Next) -> Result<(), BenchError> {
     let Which { stream, consumer } = &wanted.which;
     let deadline = Instant::now() + wanted.wait.map_or(admin.timeout(), |Time(wait)| wait);
-    let mut reader = ConsumerReader::of(admin, stream, consumer, wanted.count)?;
+    let mut reader = ConsumerReader::of(admin, stream, consumer, wanted.count, BATCH)?;
     for taken in 0..wanted.count {
         let Some(pulled) = reader.next(Some(deadline))? else {
             return match taken {
@@ -102,9 +102,9 @@ pub(super) fn subscribe(admin: &mut Admin, wanted: &Subscription) -> Result<(), 
     if !subject.is_empty() {
         return pushed(admin, &subject, &group, wanted);
     }
-    let batch = wanted.count.unwrap_or(BATCH).min(BATCH);
-    let mut reader = ConsumerReader::of(admin, stream, consumer, batch)?;
-    for _ in 0..wanted.count.unwrap_or(u64::MAX) {
+    let count = wanted.count.unwrap_or(u64::MAX);
+    let mut reader = ConsumerReader::of(admin, stream, consumer, count, BATCH)?;
+    for _ in 0..count {
         let Some(pulled) = reader.next(None)? else { return Ok(()) };
         take(&mut reader, &pulled, &wanted.reaction, wanted.raw)?;
     }

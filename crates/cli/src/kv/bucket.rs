@@ -4,7 +4,7 @@
 //! who is asked for a value.
 
 use jiff::Timestamp;
-use myelin_loadgen::admin::{Admin, answered};
+use myelin_loadgen::admin::Admin;
 use myelin_loadgen::connection::ReceivedMessage;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::target_server::API;
@@ -120,13 +120,7 @@ impl KeyBucket {
     }
 
     fn through_leader(&self, admin: &mut Admin, body: &Value) -> Result<Option<KeyValue>, BenchError> {
-        let what = format!("{}.STREAM.MSG.GET.{}", admin.api(), self.stream);
-        let answer = admin.request(&what, "", body.to_string().as_bytes())?;
-        let plain: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
-        if plain["error"]["code"] == 404 && plain["error"]["err_code"] == NO_MESSAGE {
-            return Ok(None);
-        }
-        let answer = answered(&what, &answer.payload)?;
+        let Some(answer) = admin.stored(&self.stream, body)? else { return Ok(None) };
         let message = &answer["message"];
         let bytes =
             |name: &str| base64::decode(message[name].as_str().unwrap_or_default()).unwrap_or_default();
@@ -156,9 +150,6 @@ impl KeyBucket {
         subject.strip_prefix(&self.prefix).unwrap_or(subject).to_owned()
     }
 }
-
-/// Error number of a stream that has no such message.
-const NO_MESSAGE: u64 = 10037;
 
 impl KeyValue {
     pub(super) fn is_there(&self) -> bool {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kv::as_json;
 use crate::kv::bucket::{KeyBucket, KeyValue, check_pattern};
 use crate::pull::ConsumerReader;
-use crate::screen::{one_line, plain, show, show_json};
+use crate::screen::{json_text, one_line, plain, show, show_json};
 use crate::settings::check_bucket;
 use crate::table::{Columns, local, names};
 
@@ -168,7 +168,7 @@ pub(super) fn watch(admin: &mut Admin, wanted: &Watch) -> Result<(), BenchError>
 
 /// JSON in one line.
 fn line_of_json(found: &KeyValue) -> String {
-    one_line(&as_json(found).to_string()) + "\n"
+    json_text(&as_json(found).to_string()) + "\n"
 }
 
 fn line(bucket: &str, found: &KeyValue) -> String {

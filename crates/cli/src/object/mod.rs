@@ -338,6 +338,12 @@ fn objects(admin: &mut Admin, bucket: &str, is_names: bool, is_json: bool) -> Re
     show(&columns.text_or("No objects"))
 }
 
+/// Names of the objects of a bucket.
+pub(crate) fn names(admin: &mut Admin, bucket: &str) -> Result<Vec<String>, BenchError> {
+    let records = ObjectBucket::open(admin, bucket)?.records(admin)?;
+    Ok(records.iter().filter(|record| record.is_there()).map(ObjectRecord::name).collect())
+}
+
 fn buckets(admin: &mut Admin, is_names: bool, is_json: bool) -> Result<(), BenchError> {
     let name = |info: &Value| text(&info["config"]["name"]).strip_prefix("OBJ_").map(str::to_owned);
     let mut streams = admin.streams("LIST")?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use myelin_store::verify::{self, Summary};
 
+use crate::screen::{say, say_json};
 use crate::store::json;
 use crate::store::place::{PlaceArguments, StorePlace};
 
@@ -23,10 +24,10 @@ pub(super) struct CheckArguments {
 pub(super) fn run(arguments: &CheckArguments) -> io::Result<ExitCode> {
     let StorePlace { disk, root, keys } = arguments.place.place()?;
     let summary = verify::check(&disk, &root, keys.as_ref(), &mut |finding| {
-        if arguments.json { println!("{}", json::finding(finding)) } else { println!("{finding}") }
+        if arguments.json { say_json(&json::finding(finding)) } else { say(finding) }
     })?;
     if arguments.json {
-        println!("{}", json::summary(&summary))
+        say_json(&json::summary(&summary))
     } else {
         println!("{}", sentence(&summary))
     }

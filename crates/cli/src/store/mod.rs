@@ -18,6 +18,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use crate::screen::plain;
+
 /// Arguments of `myelin store`.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: StoreArguments) -> ExitCode {
         Verb::Import(arguments) => import::run(&arguments),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("myelin: error: {error}");
+        eprintln!("myelin: error: {}", plain(&error.to_string()));
         ExitCode::from(COULD_NOT)
     })
 }

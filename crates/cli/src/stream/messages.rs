@@ -1,5 +1,7 @@
 //! `myelin stream get` and `view`: messages of a stream.
 
+use std::time::{Duration, SystemTime};
+
 use clap::Args;
 use jiff::Timestamp;
 use myelin_loadgen::admin::Admin;
@@ -7,11 +9,10 @@ use myelin_loadgen::error::BenchError;
 use myelin_loadgen::names;
 use myelin_loadgen::units::Time;
 use myelin_stdx::base64;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::pull::{ConsumerReader, Pulled};
 use crate::screen::{header_lines, one_line, show, show_json, show_payload};
-use crate::table::{before, local, moment_of, text};
+use crate::table::{local, text};
 
 /// `myelin stream get`
 #[derive(Args, Debug)]
@@ -49,70 +50,101 @@ pub(super) struct View {
     raw: bool,
 }
 
+/// A message as the API gives it.
+struct StoredMessage {
+    sequence: u64,
+    time: Timestamp,
+    subject: String,
+    header: Vec<u8>,
+    payload: Vec<u8>,
+}
+
 pub(super) fn get(admin: &mut Admin, wanted: &MessageWanted) -> Result<(), BenchError> {
     let body = match (&wanted.last_for, wanted.id) {
         (Some(subject), _) => json!({ "last_by_subj": subject }),
         (None, id) => json!({ "seq": id }),
     };
     let answer = admin.ask(&format!("STREAM.MSG.GET.{}", wanted.stream), &body)?;
-    let message = &answer["message"];
     if wanted.json {
-        return show_json(message);
+        return show_json(&answer["message"]);
     }
-    let bytes = |name: &str| base64::decode(message[name].as_str().unwrap_or_default()).unwrap_or_default();
-    let time = message["time"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
-    let sequence = message["seq"].as_u64().unwrap_or_default();
-    stored(&wanted.stream, sequence, time, &text(&message["subject"]), &bytes("hdrs"))?;
-    show_payload(&bytes("data"), false)?;
+    let message = StoredMessage::of(&answer);
+    message.show_head(&wanted.stream)?;
+    show_payload(&message.payload, false)?;
     show("\n")
 }
 
+/// Shows a page. Every message is asked for by itself, so that nothing of the stream changes, and
+/// streams can be looked at that are work queues.
 pub(super) fn view(admin: &mut Admin, wanted: &View) -> Result<(), BenchError> {
-    let mut config = match (wanted.id, wanted.since) {
-        (Some(id), _) => json!({ "deliver_policy": "by_start_sequence", "opt_start_seq": id.max(1) }),
-        (None, Some(Time(since))) => {
-            json!({ "deliver_policy": "by_start_time", "opt_start_time": before(since) })
-        }
-        (None, None) => json!({ "deliver_policy": "all" }),
+    let subject = wanted.subject.as_deref().unwrap_or(">");
+    names::word("subject", subject)?;
+    let mut next = match (wanted.id, wanted.since) {
+        (Some(id), _) => id.max(1),
+        (None, Some(Time(since))) => first_since(admin, &wanted.stream, since)?,
+        (None, None) => 1,
     };
-    if let Some(subject) = &wanted.subject {
-        names::word("subject", subject)?;
-        config["filter_subject"] = subject.as_str().into();
-    }
-    let mut reader = ConsumerReader::looking(admin, &wanted.stream, &config, wanted.size.clamp(1, 256))?;
-    let (mut left, mut next) = (wanted.size, None);
-    reader.each(|pulled| {
-        left = left.saturating_sub(1);
+    for _ in 0..wanted.size {
+        let Some(message) = following(admin, &wanted.stream, next, subject)? else { return Ok(()) };
+        next = message.sequence + 1;
         if !wanted.raw {
-            of_delivery(&wanted.stream, &pulled)?;
+            message.show_head(&wanted.stream)?;
         }
-        show_payload(&pulled.message.payload, wanted.raw)?;
+        show_payload(&message.payload, wanted.raw)?;
         show(if wanted.raw { "\n" } else { "\n\n" })?;
-        next = (pulled.numbers.pending > 0).then_some(pulled.numbers.stream_sequence + 1);
-        Ok(left > 0)
-    })?;
-    reader.end()?;
-    match next {
-        Some(next) if !wanted.raw => show(&format!("The next page begins with --id {next}\n")),
-        _ => Ok(()),
+    }
+    match wanted.raw || following(admin, &wanted.stream, next, subject)?.is_none() {
+        true => Ok(()),
+        false => show(&format!("The next page begins with --id {next}\n")),
     }
 }
 
-/// Heads a message that was delivered.
-fn of_delivery(stream: &str, pulled: &Pulled) -> Result<(), BenchError> {
-    let time = moment_of(pulled.numbers.stored);
-    let message = &pulled.message;
-    stored(stream, pulled.numbers.stream_sequence, time, &message.subject, &message.header)
-}
-
-fn stored(
+/// The first message with this sequence or a higher one.
+fn following(
+    admin: &mut Admin,
     stream: &str,
     sequence: u64,
-    time: Timestamp,
     subject: &str,
-    header: &[u8],
-) -> Result<(), BenchError> {
-    let subject = one_line(subject);
-    show(&format!("[{sequence}] {stream} > {subject}, received {}\n", local(time)))?;
-    show(&header_lines(header))
+) -> Result<Option<StoredMessage>, BenchError> {
+    let body = json!({ "seq": sequence, "next_by_subj": subject });
+    Ok(admin.stored(stream, &body)?.map(|answer| StoredMessage::of(&answer)))
+}
+
+/// The first sequence that was given in this time, by halving.
+fn first_since(admin: &mut Admin, stream: &str, since: Duration) -> Result<u64, BenchError> {
+    let state = admin.stream(stream)?["state"].take();
+    let number = |name: &str| state[name].as_u64().unwrap_or_default();
+    let began = SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH);
+    let began = Timestamp::try_from(began).unwrap_or_default();
+    let (mut low, mut high) = (number("first_seq"), number("last_seq") + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match following(admin, stream, middle, ">")? {
+            Some(message) if message.time < began => low = message.sequence + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(low.max(1))
+}
+
+impl StoredMessage {
+    fn of(answer: &Value) -> Self {
+        let message = &answer["message"];
+        let bytes =
+            |name: &str| base64::decode(message[name].as_str().unwrap_or_default()).unwrap_or_default();
+        Self {
+            sequence: message["seq"].as_u64().unwrap_or_default(),
+            time: text(&message["time"]).parse().unwrap_or_default(),
+            subject: text(&message["subject"]),
+            header: bytes("hdrs"),
+            payload: bytes("data"),
+        }
+    }
+
+    fn show_head(&self, stream: &str) -> Result<(), BenchError> {
+        let Self { sequence, time, subject, header, .. } = self;
+        let subject = one_line(subject);
+        show(&format!("[{sequence}] {stream} > {subject}, received {}\n", local(*time)))?;
+        show(&header_lines(header))
+    }
 }

@@ -103,7 +103,13 @@ fn messages_of_a_stream_are_looked_at() {
         assert_eq!(asked.said("stream view S --raw --subject a.3"), "hello3\n");
         assert_eq!(asked.said("stream view S --raw --since 1h --subject a.3"), "hello3\n");
         assert_eq!(asked.said("stream view S --subject a.9"), "");
-        assert_eq!(asked.json("consumer ls S --json"), json!([]), "what looked has gone");
+        asked.said("stream add W --subjects w --retention work");
+        asked.said("consumer add W C");
+        asked.said("pub w one");
+        assert_eq!(asked.said("stream view W --raw"), "one\n", "a work queue is looked at, too");
+        assert_eq!(asked.json("stream info W --json")["state"]["messages"], 1);
+        asked.said("stream add E --subjects e");
+        assert_eq!(asked.said("stream view E") + &asked.said("stream view E --since 1m"), "");
     }
 }
 
@@ -197,5 +203,34 @@ fn no_name_steers_the_terminal() {
         }
         let refused = fail(&mut asked.words(&["stream", "add", &format!("X{}", "\u{7f}")]));
         assert!(!refused.contains('\u{7f}'), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_shell_gets_names_that_are_there() {
+    for program in programs() {
+        let asked = Asked::of(&program);
+        asked.said("stream add ORDERS --subjects o.>");
+        succeed(&mut asked.words(&["stream", "add", "O$(reboot)", "--subjects", "p"]));
+        asked.said("consumer add ORDERS billing");
+        asked.said("kv add CONF");
+        asked.said("kv put CONF web.port 1");
+        asked.said("object add FILES");
+        let url = asked.server.url();
+        let names = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let typed = [&["__complete", "--", "myelin", "-s", &url][..], &words].concat();
+            succeed(&mut myelin(&typed))
+        };
+        assert_eq!(names("stream info O"), "OBJ_FILES\nORDERS\n", "the other one would be run");
+        assert_eq!(names("consumer next --count 3 ORDERS "), "billing\n");
+        assert_eq!(names("kv ls "), "CONF\n");
+        assert_eq!(names("kv get CONF w"), "web.port\n");
+        assert_eq!(names("object ls F"), "FILES\n");
+        assert_eq!(names("stream "), "");
+        assert_eq!(
+            succeed(&mut myelin(&["__complete", "--", "myelin", "-s", "127.0.0.1:1", "stream", "info", ""])),
+            ""
+        );
     }
 }
