@@ -124,6 +124,8 @@ fn rest(long: &[&'static str]) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command as Program;
+
     use super::*;
 
     #[test]
@@ -133,9 +135,24 @@ mod tests {
             clap_complete::generate(shell, &mut myelin_cli::command(), "myelin", &mut script);
             with_names(shell, String::from_utf8(script).unwrap())
         };
+        let folder = tempfile::tempdir().unwrap();
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             assert!(made(shell).contains("myelin __complete -- "), "{shell}");
+            let file = folder.path().join(shell.to_string());
+            std::fs::write(&file, made(shell)).unwrap();
+            match Program::new(shell.to_string()).arg("-n").arg(&file).status() {
+                Ok(status) => assert!(status.success(), "{shell}"),
+                Err(_) => eprintln!("not read by {shell}: it was not found"),
+            }
         }
+        let line = format!(
+            "source {}; myelin() {{ [[ $* == '__complete -- myelin stream info O' ]] && echo ORDERS; }}; \
+             COMP_WORDS=(myelin stream info O); COMP_CWORD=3; _myelin_with_names myelin O info; \
+             echo \"${{COMPREPLY[*]}}\"",
+            folder.path().join("bash").display()
+        );
+        let output = Program::new("bash").args(["-c", &line]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ORDERS\n");
         let zsh = made(Shell::Zsh);
         assert!(zsh.find("_myelin_names() {") < zsh.find("_myelin() {"));
         let left = zsh.lines().filter(|line| {

@@ -35,7 +35,7 @@ struct LineFlags {
     flags: ConnectionFlags,
 }
 
-/// What a line says until its last word.
+/// A line until its last word.
 #[derive(Debug, Default)]
 struct Line {
     /// Verbs by their whole names: `consumer`, `info`.

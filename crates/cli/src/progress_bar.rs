@@ -14,6 +14,7 @@ const STEP: Duration = Duration::from_millis(100);
 const WIDTH: u64 = 40;
 
 /// A line that shows how many bytes are done.
+#[derive(Debug)]
 pub(crate) struct ProgressBar {
     /// Bytes that there will be, as far as that is known.
     total: Option<u64>,
@@ -42,6 +43,13 @@ impl ProgressBar {
         let _ = write!(output, "\r{line}\x1b[K").and_then(|()| output.flush());
     }
 
+    /// Takes the line away until the next one, where something else is to be printed.
+    pub(crate) fn clear(&self) {
+        if self.shown.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+
     fn line(&self) -> String {
         let seconds = self.began.elapsed().as_secs_f64();
         let rate = binary(self.done as f64 / seconds.max(1e-3));
@@ -61,15 +69,19 @@ impl ProgressBar {
 
 impl Drop for ProgressBar {
     fn drop(&mut self) {
-        if self.shown.is_some() {
-            eprint!("\r\x1b[K");
-        }
+        self.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl ProgressBar {
+        pub(crate) fn done(&self) -> u64 {
+            self.done
+        }
+    }
 
     #[test]
     fn a_bar_fills() {

@@ -13,11 +13,16 @@ use myelin_loadgen::jetstream::consumers::delivery::Delivery;
 use myelin_loadgen::token::unique;
 use serde_json::{Value, json};
 
+use crate::table::text;
+
 /// The number of the subscription: requests have the first one.
 const SID: u32 = 2;
 
-/// How long a request waits at the server. A server that says nothing for twice as long is gone.
+/// How long a request waits at most. A server that says nothing for twice as long is gone.
 const ROUND: Duration = Duration::from_secs(5);
+
+/// Messages that one request for a consumer's asks for: each is acknowledged before the next comes.
+const BATCH: u64 = 16;
 
 /// A consumer nobody asks any more is removed by the server after this time.
 const UNUSED: Duration = Duration::from_secs(60);
@@ -30,6 +35,8 @@ pub(crate) struct ConsumerReader<'a> {
     inbox: String,
     /// Messages that one request asks for at most.
     batch: u64,
+    /// How long a request waits at the server.
+    round: Duration,
     /// Messages that are wanted still: no request asks for more.
     wanted: u64,
     /// Messages of the last request that have not come.
@@ -49,8 +56,17 @@ pub(crate) struct Pulled {
 }
 
 impl<'a> ConsumerReader<'a> {
-    /// Asks a consumer that is there for so many messages, by requests for `batch`.
-    pub(crate) fn of(
+    /// Asks a consumer that is there for so many messages, by requests that its limits allow.
+    pub(crate) fn of(admin: &'a mut Admin, info: &Value, wanted: u64) -> Result<Self, BenchError> {
+        let (stream, name) = (text(&info["stream_name"]), text(&info["name"]));
+        let limit = |name: &str| info["config"][name].as_u64().filter(|limit| *limit > 0);
+        let batch = limit("max_batch").map_or(BATCH, |most| most.min(BATCH));
+        let mut reader = Self::subscribe(admin, &stream, &name, wanted, batch)?;
+        reader.round = limit("max_expires").map_or(ROUND, |most| ROUND.min(Duration::from_nanos(most)));
+        Ok(reader)
+    }
+
+    fn subscribe(
         admin: &'a mut Admin,
         stream: &str,
         name: &str,
@@ -65,6 +81,7 @@ impl<'a> ConsumerReader<'a> {
             name: name.to_owned(),
             inbox,
             batch,
+            round: ROUND,
             wanted,
             outstanding: 0,
             kept: VecDeque::new(),
@@ -90,7 +107,7 @@ impl<'a> ConsumerReader<'a> {
         let (subject, body) = myelin_loadgen::admin::create(stream, &whole, "create");
         let made = admin.ask(&subject, &body)?;
         let name = whole["name"].as_str().unwrap_or_default();
-        let mut pull = Self::of(admin, stream, name, u64::MAX, batch)?;
+        let mut pull = Self::subscribe(admin, stream, name, u64::MAX, batch)?;
         (pull.seen, pull.pending) = (Some(0), made["num_pending"].as_u64().unwrap_or_default());
         Ok(pull)
     }
@@ -137,11 +154,11 @@ impl<'a> ConsumerReader<'a> {
     }
 
     fn ask(&mut self, deadline: Option<Instant>) -> Result<bool, BenchError> {
-        let left = deadline.map_or(ROUND, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = deadline.map_or(self.round, |deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Ok(false);
         }
-        let expires = left.min(ROUND).as_nanos() as u64;
+        let expires = left.min(self.round).as_nanos() as u64;
         let subject = format!("{}.CONSUMER.MSG.NEXT.{}.{}", self.admin.api(), self.stream, self.name);
         let batch = self.batch.min(self.wanted);
         let body = json!({ "batch": batch, "expires": expires }).to_string();

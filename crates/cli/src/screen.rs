@@ -1,4 +1,4 @@
-//! What reaches a person's terminal. Names, subjects, descriptions and errors come from strangers:
+//! Ways to a person's terminal. Names, subjects, descriptions and errors come from strangers:
 //! none of them may move the cursor, change colours, or write what is not there.
 //!
 //! Owns the standard output of the verbs that show what a server says.

@@ -7,8 +7,8 @@
 //! measures at fixed rates; `meter` reads a process's CPU time and memory; `metric` and `results`
 //! are what comes out, `present` shows it; `units` reads and prints numbers, `names` and `token`
 //! are subjects and their parts, `plain` makes texts harmless. Everything is light on purpose (few
-//! threads, prepared frames, bytes discarded in the kernel), so that the server is what is measured;
-//! it needs Linux.
+//! threads, prepared frames, bytes discarded in the kernel), so that the server is what is
+//! measured; it needs Linux.
 
 pub mod admin;
 pub mod client_pool;

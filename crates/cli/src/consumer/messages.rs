@@ -15,9 +15,6 @@ use crate::pull::{ConsumerReader, Pulled};
 use crate::screen::{header_lines, one_line, show, show_payload};
 use crate::table::{local, moment_of, text};
 
-/// Messages that one request asks for: each is acknowledged before the next is shown.
-const BATCH: u64 = 16;
-
 /// `myelin consumer next`
 #[derive(Args, Debug)]
 pub(super) struct Next {
@@ -80,9 +77,12 @@ impl Reaction {
 }
 
 pub(super) fn next(admin: &mut Admin, wanted: &Next) -> Result<(), BenchError> {
-    let Which { stream, consumer } = &wanted.which;
+    let info = info(admin, &wanted.which)?;
+    if info["config"]["deliver_subject"].is_string() {
+        return Err(BenchError::Usage("this consumer pushes its messages: use sub".into()));
+    }
     let deadline = Instant::now() + wanted.wait.map_or(admin.timeout(), |Time(wait)| wait);
-    let mut reader = ConsumerReader::of(admin, stream, consumer, wanted.count, BATCH)?;
+    let mut reader = ConsumerReader::of(admin, &info, wanted.count)?;
     for taken in 0..wanted.count {
         let Some(pulled) = reader.next(Some(deadline))? else {
             return match taken {
@@ -96,14 +96,13 @@ pub(super) fn next(admin: &mut Admin, wanted: &Next) -> Result<(), BenchError> {
 }
 
 pub(super) fn subscribe(admin: &mut Admin, wanted: &Subscription) -> Result<(), BenchError> {
-    let Which { stream, consumer } = &wanted.which;
     let info = info(admin, &wanted.which)?;
     let (subject, group) = (text(&info["config"]["deliver_subject"]), text(&info["config"]["deliver_group"]));
     if !subject.is_empty() {
         return pushed(admin, &subject, &group, wanted);
     }
     let count = wanted.count.unwrap_or(u64::MAX);
-    let mut reader = ConsumerReader::of(admin, stream, consumer, count, BATCH)?;
+    let mut reader = ConsumerReader::of(admin, &info, count)?;
     for _ in 0..count {
         let Some(pulled) = reader.next(None)? else { return Ok(()) };
         take(&mut reader, &pulled, &wanted.reaction, wanted.raw)?;

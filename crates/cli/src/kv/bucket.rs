@@ -157,7 +157,8 @@ impl KeyValue {
     }
 }
 
-/// The operation of a message on its key: the client says so, or the server where it removed the value.
+/// The operation of a message on its key: the client says which, or the server that removed the
+/// value.
 fn operation(message: &ReceivedMessage) -> &'static str {
     let value = |name| message.header_value(name).unwrap_or_default();
     match (value("KV-Operation"), value("Nats-Marker-Reason")) {

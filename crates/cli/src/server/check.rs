@@ -1,16 +1,19 @@
 //! `myelin server check`: asks a server's monitoring one of its probes, for the health checks of
-//! containers and for scripts, where no other program is at hand.
+//! containers and for scripts, where no other program is at hand; or looks at what it has
+//! (`health`).
 //!
-//! Owns the exit codes, which are those of the `nats` command's checks.
+//! Owns the tree of questions, and the exit codes of probes, which are those of the `nats`
+//! command's checks.
 
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use myelin_loadgen::units::Time;
 
 use crate::monitoring;
 use crate::screen::plain;
+use crate::server::health::{self, ConnectionCheck, ConsumerCheck, StreamCheck};
 
 /// Exit code where the server says that it is not well, or says nothing.
 const CRITICAL: u8 = 2;
@@ -18,19 +21,18 @@ const CRITICAL: u8 = 2;
 /// `myelin server check`
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
-    /// Question to ask
-    #[arg(value_enum)]
-    probe: ServerProbe,
+    #[command(subcommand)]
+    question: Question,
     /// Where the server's monitoring listens: HOST:PORT, and its base path if it has one
-    #[arg(long, default_value = "127.0.0.1:8222", value_name = "ADDRESS")]
+    #[arg(long, global = true, default_value = "127.0.0.1:8222", value_name = "ADDRESS")]
     monitor: String,
     /// How long the answer may take
-    #[arg(long, default_value = "5s", value_name = "DURATION")]
+    #[arg(long, global = true, default_value = "5s", value_name = "DURATION")]
     timeout: Time,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ServerProbe {
+#[derive(Debug, Subcommand)]
+enum Question {
     /// Does the process live?
     Live,
     /// Is the start over?
@@ -39,21 +41,26 @@ enum ServerProbe {
     Ready,
     /// May the server be stopped now?
     Stop,
-}
-
-impl ServerProbe {
-    fn page(self) -> &'static str {
-        match self {
-            Self::Live => "livez",
-            Self::Startup => "startupz",
-            Self::Ready => "readyz",
-            Self::Stop => "stopz",
-        }
-    }
+    /// Can clients connect, and soon?
+    #[command(visible_alias = "conn")]
+    Connection(ConnectionCheck),
+    /// Are a stream and its copies as they should be?
+    Stream(StreamCheck),
+    /// Does a consumer keep up?
+    Consumer(ConsumerCheck),
 }
 
 pub(super) fn run(check: &CheckArguments) -> ExitCode {
-    match ask(check) {
+    let page = match &check.question {
+        Question::Live => "livez",
+        Question::Startup => "startupz",
+        Question::Ready => "readyz",
+        Question::Stop => "stopz",
+        Question::Connection(wanted) => return health::connection(wanted),
+        Question::Stream(wanted) => return health::stream(wanted),
+        Question::Consumer(wanted) => return health::consumer(wanted),
+    };
+    match ask(check, page) {
         Ok((true, body)) => {
             println!("OK {}", plain(&body));
             ExitCode::SUCCESS
@@ -69,9 +76,9 @@ pub(super) fn run(check: &CheckArguments) -> ExitCode {
     }
 }
 
-/// Asks the probe: whether the server is well, and what it says.
-fn ask(check: &CheckArguments) -> io::Result<(bool, String)> {
-    let (status, body) = monitoring::page(&check.monitor, check.probe.page(), check.timeout.0)?;
+/// Asks a probe: whether the server is well, and what it says.
+fn ask(check: &CheckArguments, page: &str) -> io::Result<(bool, String)> {
+    let (status, body) = monitoring::page(&check.monitor, page, check.timeout.0)?;
     Ok((verdict(status)?, body))
 }
 

@@ -70,7 +70,7 @@ fn found(admin: &mut Admin, name: &str) -> Result<String, BenchError> {
     }
 }
 
-fn outside() -> BenchError {
+pub(super) fn outside() -> BenchError {
     BenchError::Usage("this needs a user of the system account, or --monitor HOST:PORT".into())
 }
 

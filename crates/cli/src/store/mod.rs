@@ -13,6 +13,7 @@ mod json;
 mod keys;
 mod place;
 mod repair;
+mod watched;
 
 use std::process::ExitCode;
 

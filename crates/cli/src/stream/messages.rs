@@ -51,7 +51,7 @@ pub(super) struct View {
 }
 
 /// A message as the API gives it.
-struct StoredMessage {
+struct ViewedMessage {
     sequence: u64,
     time: Timestamp,
     subject: String,
@@ -68,7 +68,7 @@ pub(super) fn get(admin: &mut Admin, wanted: &MessageWanted) -> Result<(), Bench
     if wanted.json {
         return show_json(&answer["message"]);
     }
-    let message = StoredMessage::of(&answer);
+    let message = ViewedMessage::of(&answer);
     message.show_head(&wanted.stream)?;
     show_payload(&message.payload, false)?;
     show("\n")
@@ -105,9 +105,9 @@ fn following(
     stream: &str,
     sequence: u64,
     subject: &str,
-) -> Result<Option<StoredMessage>, BenchError> {
+) -> Result<Option<ViewedMessage>, BenchError> {
     let body = json!({ "seq": sequence, "next_by_subj": subject });
-    Ok(admin.stored(stream, &body)?.map(|answer| StoredMessage::of(&answer)))
+    Ok(admin.stored(stream, &body)?.map(|answer| ViewedMessage::of(&answer)))
 }
 
 /// The first sequence that was given in this time, by halving.
@@ -127,7 +127,7 @@ fn first_since(admin: &mut Admin, stream: &str, since: Duration) -> Result<u64, 
     Ok(low.max(1))
 }
 
-impl StoredMessage {
+impl ViewedMessage {
     fn of(answer: &Value) -> Self {
         let message = &answer["message"];
         let bytes =

@@ -73,6 +73,15 @@ enum StreamVerb {
     },
     /// Remove messages of a stream
     Purge(PurgeStream),
+    /// Remove one message of a stream, and write over it
+    Rmm {
+        stream: String,
+        /// Sequence
+        id: u64,
+        /// Do not ask
+        #[arg(short, long)]
+        force: bool,
+    },
 }
 
 /// `myelin stream add`
@@ -146,6 +155,10 @@ pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
             admin.delete_stream(stream)
         }
         StreamVerb::Purge(wanted) => purge(&mut admin, wanted),
+        StreamVerb::Rmm { stream, id, force } => {
+            confirm(*force, &format!("Really remove message {id} of stream {stream}?"))?;
+            admin.ask(&format!("STREAM.MSG.DELETE.{stream}"), &json!({ "seq": id })).map(drop)
+        }
     }
 }
 
@@ -157,6 +170,7 @@ fn check(verb: &StreamVerb) -> Result<(), BenchError> {
         }
         StreamVerb::Info { stream, .. }
         | StreamVerb::Rm { stream, .. }
+        | StreamVerb::Rmm { stream, .. }
         | StreamVerb::Get(MessageWanted { stream, .. })
         | StreamVerb::View(View { stream, .. })
         | StreamVerb::Edit(EditStream { stream, .. }) => names::stream(stream),

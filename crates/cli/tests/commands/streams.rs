@@ -103,6 +103,8 @@ fn messages_of_a_stream_are_looked_at() {
         assert_eq!(asked.said("stream view S --raw --subject a.3"), "hello3\n");
         assert_eq!(asked.said("stream view S --raw --since 1h --subject a.3"), "hello3\n");
         assert_eq!(asked.said("stream view S --subject a.9"), "");
+        asked.said("stream rmm S 3 -f");
+        assert_eq!(asked.said("stream view S --raw --id 2"), "hello2\nhello4\nhello5\n");
         asked.said("stream add W --subjects w --retention work");
         asked.said("consumer add W C");
         asked.said("pub w one");
@@ -169,8 +171,13 @@ fn consumers_deliver_and_are_told() {
         assert_eq!(asked.said("consumer sub S C --raw --count 2"), "hello5\nhello6\n");
         assert!(fail(&mut asked.line("consumer next S C --wait 100ms")).contains("no message came in time"));
 
+        assert!(fail(&mut asked.line("consumer next S nobody")).contains("consumer not found"));
+        asked.said("consumer add S F --max-pull-batch 1 --max-pull-expire 1s --filter a.1,a.2");
+        assert_eq!(asked.said("consumer next S F --count 2 --raw"), "hello1\nhello2\n", "within its limits");
+
         asked.said("consumer add S P --target out --ack explicit --flow-control --heartbeat 1s");
         let pushed = asked.said("consumer sub S P --raw --count 6");
+        assert!(fail(&mut asked.line("consumer next S P")).contains("use sub"));
         assert_eq!(pushed, "hello1\nhello2\nhello3\nhello4\nhello5\nhello6\n");
         assert_eq!(asked.json("consumer info S P --json")["num_ack_pending"], 0);
     }

@@ -41,6 +41,13 @@ fn a_server_is_shown_through_both_ways() {
             let top = succeed(&mut myelin(&[&["server", "top", "--once", "-d", "100ms"], way].concat()));
             assert!(top.starts_with("n1, version 2.") && top.contains("\nCPU "), "{top}");
         }
+        let listed = succeed(&mut myelin(&["server", "list", "1", "-s", &system]));
+        assert!(listed.lines().nth(1).unwrap().starts_with("n1 ") && listed.contains("  yes  "), "{listed}");
+        let json: Value =
+            serde_json::from_str(&succeed(&mut myelin(&["server", "ls", "--json", "-s", &system]))).unwrap();
+        assert_eq!(json[0]["server"]["name"], "n1");
+        let missing = fail(&mut myelin(&["server", "list", "2", "-s", &system, "--timeout", "300ms"]));
+        assert!(missing.contains("1 of 2 servers answer"), "{missing}");
         let said = fail(&mut myelin(&["server", "info", "-s", &server.url()]));
         assert!(said.contains("a user of the system account"), "{said}");
         let said = fail(&mut myelin(&["server", "info", "n2", "-s", &system, "--timeout", "300ms"]));
@@ -127,5 +134,42 @@ fn a_terminal_shows_the_table_until_somebody_ends_it() {
             wait_for(&shown, "\u{1b}[?1049l");
             assert_eq!(rustix::termios::tcgetattr(&other).unwrap().local_modes, before);
         }
+    }
+}
+
+#[test]
+fn what_is_not_as_it_should_be_has_an_exit_code() {
+    for program in programs() {
+        let asked = crate::streams::Asked::of(&program);
+        asked.said("stream add S --subjects a");
+        asked.said("consumer add S C");
+        asked.said("pub a x");
+        let check = |line: &str| {
+            let output = asked.line(&format!("server check {line}")).output().unwrap();
+            (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+        };
+        let (code, said) = check("connection");
+        assert!(code == 0 && said.starts_with("OK Connection OK:connect time: "), "{said}");
+        assert_eq!(check("connection --connect-warn 1ns").0, 1);
+        assert_eq!(check("stream --stream S --msgs-warn 1"), (0, "OK S | messages=1\n".into()));
+        assert_eq!(check("stream --stream S --msgs-warn 2").0, 1);
+        let (code, said) = check("stream --stream S --msgs-critical 2 --peer-expect 1");
+        assert_eq!(
+            (code, &said[..]),
+            (2, "CRITICAL S CRITICAL:messages: 1 OK:servers: 1 of 1 | messages=1\n")
+        );
+        let (code, said) = check("consumer --stream S --consumer C --unprocessed-critical 0");
+        assert!(
+            code == 2 && said.starts_with("CRITICAL S_C CRITICAL:unprocessed: 1 | ack_pending=0 "),
+            "{said}"
+        );
+        let (code, said) = check("consumer --stream S --consumer C --last-delivery-critical 1h");
+        assert!(code == 2 && said.contains("CRITICAL:no last delivery"), "{said}");
+        asked.said("consumer next S C");
+        assert_eq!(check("consumer --stream S --consumer C --last-delivery-critical 1h").0, 0);
+        assert_eq!(check("consumer --stream S --consumer D").0, 2);
+        asked.said("stream add M --mirror S");
+        let (code, said) = check("stream --stream M --seen-critical 1ns");
+        assert!(code == 2 && said.contains("CRITICAL:S "), "{said}");
     }
 }
