@@ -34,17 +34,15 @@ const NAMED: [&str; 5] = ["stream", "consumer", "bucket", "key", "object"];
 fn with_names(shell: Shell, script: String) -> String {
     match shell {
         Shell::Zsh => {
-            let asks = |script: String, name: &&str| {
-                // Whether the argument is needed is said by one colon or two.
-                let (plain, asking) = (format!(":{name}:_default"), format!(":{name}:_myelin_names"));
-                let (told, told_asking) = (format!(":{name} -- "), format!(":{name}  -- "));
-                let lines = script.split_inclusive('\n').map(|line| match line.contains(&told) {
-                    true => line.replace(&told, &told_asking).replace(":_default'", ":_myelin_names'"),
-                    false => line.replace(&plain, &asking),
-                });
-                lines.collect()
+            let is_named = |line: &str| {
+                let name = line.trim_start_matches(['\'', ':']).split([':', ' ']).next().unwrap_or_default();
+                line.starts_with("':") && NAMED.contains(&name)
             };
-            let script = NAMED.iter().fold(script, asks);
+            let asking = |line: &str| match is_named(line) {
+                true => line.replace(":_default'", ":_myelin_names'"),
+                false => line.to_owned(),
+            };
+            let script: String = script.split_inclusive('\n').map(asking).collect();
             match script.split_once("_myelin() {") {
                 Some((head, body)) => format!("{head}{ZSH_NAMES}\n_myelin() {{{body}"),
                 None => script,
@@ -80,12 +78,14 @@ const ZSH_NAMES: &str = r#"_myelin_names() {
 "#;
 
 const FISH_NAMES: &str = r#"
-function __myelin_names
+function __myelin_asked
     set -l words (commandline -opc)
     set -l current (commandline -ct)
-    myelin __complete -- $words "$current" 2>/dev/null
+    string match -q -- '-*' "$current"; and return 1
+    set -g __myelin_names (myelin __complete -- $words "$current" 2>/dev/null)
+    count $__myelin_names >/dev/null
 end
-complete -c myelin -n 'not string match -q -- "-*" (commandline -ct)' -a '(__myelin_names)'
+complete -c myelin -f -n __myelin_asked -a '$__myelin_names'
 "#;
 
 /// The server's flags as clap knows flags, for its generators only: the server reads its own. Names
@@ -155,6 +155,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ORDERS\n");
         let zsh = made(Shell::Zsh);
         assert!(zsh.find("_myelin_names() {") < zsh.find("_myelin() {"));
+        assert!(zsh.contains("\n':stream:_myelin_names'"), "{zsh}");
         let left = zsh.lines().filter(|line| {
             NAMED
                 .iter()
