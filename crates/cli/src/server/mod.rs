@@ -1,8 +1,7 @@
 //! `myelin server …`: whether a server is well, what it is, and what is going on in it.
 //!
-//! Owns the tree of verbs. `check` and `health` ask whether it is well, `list` shows servers, `info` one, `top` its
-//! connections, and
-//! `pages` gets what both show.
+//! Owns the tree of verbs. `check` and `health` ask whether it is well, `list` shows servers,
+//! `info` one, `top` its connections, and `pages` gets what the latter two show.
 
 mod check;
 mod health;
@@ -25,8 +24,8 @@ pub(crate) struct ServerArguments {
 
 #[derive(Debug, Subcommand)]
 enum ServerVerb {
-    /// Ask whether a server, a stream or a consumer is well. Exit code 0: well, 1: a warning, 2: not
-    /// well, or no answer
+    /// Ask whether a server, a stream or a consumer is well. Exit code 0: well, 1: a warning,
+    /// 2: not well, or no answer
     Check(check::CheckArguments),
     /// List the servers that the system account sees
     #[command(visible_alias = "ls")]
