@@ -138,7 +138,7 @@ mod tests {
         let mut columns = Columns::new(&["Name", "Messages"]);
         assert_eq!(columns.text_or("No streams"), "No streams\n");
         columns.row(["a\u{1b}[1m\nb".into(), "1".into()]);
-        assert_eq!(columns.text_or(""), "Name                 Messages\na\\u{1b}[1m\\u{a}b  1\n");
+        assert_eq!(columns.text_or(""), "Name              Messages\na\\u{1b}[1m\\u{a}b  1\n");
         assert_eq!(
             facts(&[("A", "x\r".into()), ("Long", String::new()), ("Bc", "y".into())]),
             " A: x\\u{d}\nBc: y\n"
