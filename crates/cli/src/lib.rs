@@ -1,15 +1,25 @@
-//! `myelin`: the command line. One verb per module: `bench`, `server`, `store`, `stream`, `why`,
-//! and `messages` for `pub`, `sub` and `request`.
+//! `myelin`: the command line. One verb per module, and `messages` for `pub`, `sub` and `request`.
+//! Beside them: `screen` and `table` print, `settings` are flags of configurations, `pull` takes
+//! messages from consumers, `monitoring` asks for pages.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
 mod bench;
+mod complete;
+mod consumer;
+mod kv;
 mod messages;
 mod monitoring;
+mod object;
+mod progress_bar;
+mod pull;
+mod screen;
 mod server;
+mod settings;
 mod store;
 mod stream;
+mod table;
 mod why;
 
 use std::ffi::OsString;
@@ -49,12 +59,20 @@ enum Verb {
     Sub(messages::SubscribeArguments),
     /// Send a request and show its reply
     Request(messages::RequestArguments),
-    /// Look at streams, empty them, remove them
+    /// Make streams, look at them, change, empty and remove them
     Stream(stream::StreamArguments),
+    /// Make consumers, look at them, take their messages
+    Consumer(consumer::ConsumerArguments),
+    /// Keys and values
+    Kv(kv::KeyArguments),
+    /// Objects of any size
+    Object(object::ObjectArguments),
     /// Ask what holds deliveries, publishes or a connection back
     Why(why::WhyArguments),
-    /// Look whether a server is well
+    /// Look whether a server is well, what it is, and what it does
     Server(server::ServerArguments),
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
     Store(store::StoreArguments),
 }
@@ -73,8 +91,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Sub(arguments) => done(messages::subscribe(&arguments)),
         Verb::Request(arguments) => done(messages::request(&arguments)),
         Verb::Stream(arguments) => done(stream::run(&arguments)),
+        Verb::Consumer(arguments) => done(consumer::run(&arguments)),
+        Verb::Kv(arguments) => done(kv::run(&arguments)),
+        Verb::Object(arguments) => done(object::run(&arguments)),
         Verb::Why(arguments) => done(why::run(&arguments)),
         Verb::Server(arguments) => server::run(&arguments),
+        Verb::Complete(arguments) => done(complete::run(arguments)),
         Verb::Store(arguments) => store::run(arguments),
     }
 }
@@ -84,7 +106,7 @@ fn done(result: Result<(), BenchError>) -> ExitCode {
 }
 
 fn failure(error: &BenchError) -> ExitCode {
-    eprintln!("myelin: error: {error}");
+    eprintln!("myelin: error: {}", screen::plain(&error.to_string()));
     ExitCode::FAILURE
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns what is printed, which resembles the `nats` command's. Not for measuring: `bench` is.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -11,6 +11,8 @@ use myelin_loadgen::error::BenchError;
 use myelin_loadgen::names;
 use myelin_loadgen::target_server::ConnectionFlags;
 use myelin_loadgen::units::{Time, human_time, log};
+
+use crate::screen;
 
 /// `myelin pub …`
 #[derive(Args, Debug)]
@@ -166,17 +168,9 @@ fn payload(body: Option<&str>) -> Result<Vec<u8>, BenchError> {
 
 /// Headers, payload and an empty line, or the payload and the end of its line.
 fn show(message: &ReceivedMessage, is_raw: bool) -> Result<(), BenchError> {
-    let mut text = Vec::new();
-    if !is_raw && !message.header.is_empty() {
-        let header = String::from_utf8_lossy(&message.header);
-        for line in header.split("\r\n").skip(1).filter(|line| !line.is_empty()) {
-            text.extend_from_slice(line.as_bytes());
-            text.push(b'\n');
-        }
-        text.push(b'\n');
+    if !is_raw {
+        screen::show(&screen::header_lines(&message.header))?;
     }
-    text.extend_from_slice(&message.payload);
-    text.extend_from_slice(if is_raw { b"\n" } else { b"\n\n" });
-    let mut output = std::io::stdout();
-    output.write_all(&text).and_then(|()| output.flush()).map_err(BenchError::io("printing a message"))
+    screen::show_payload(&message.payload, is_raw)?;
+    screen::show(if is_raw { "\n" } else { "\n\n" })
 }

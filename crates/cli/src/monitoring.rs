@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// Bytes of an answer that are read at most.
-const LONGEST_ANSWER: u64 = 1 << 20;
+const LONGEST_ANSWER: u64 = 16 << 20;
 
 /// Asks for a page at `monitor`, which is HOST:PORT with its base path if it has one. Answers
 /// status and body.

@@ -17,6 +17,9 @@ use crate::units::log;
 /// How often somebody who waits for acknowledgements looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
+/// Error of the API for a message that is not there.
+const NO_MESSAGE: u64 = 10037;
+
 /// A connection on which JetStream is asked.
 #[derive(Debug)]
 pub struct Admin {
@@ -38,15 +41,50 @@ impl Admin {
     /// Asks, for example, `STREAM.INFO.name`; an empty body is `null`.
     pub fn ask(&mut self, what: &str, body: &Value) -> Result<Value, BenchError> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let subject = format!("{}.{what}", self.api);
+        let answer = self.request(&format!("{}.{what}", self.api), "", body.as_bytes())?;
+        told(what, &answer)
+    }
+
+    /// Asks a subject outside of the API, or one that does not answer in JSON.
+    pub fn request(
+        &mut self,
+        subject: &str,
+        headers: &str,
+        payload: &[u8],
+    ) -> Result<ReceivedMessage, BenchError> {
         if self.is_traced {
-            log(&format!(">>> {subject}\n{body}"));
+            log(&format!(">>> {subject}\n{}", String::from_utf8_lossy(payload)));
         }
-        let answer = self.connection.ask_within(&subject, "", body.as_bytes(), self.timeout)?;
+        let answer = self.connection.ask_within(subject, headers, payload, self.timeout)?;
         if self.is_traced {
             log(&format!("<<< {subject}\n{}", String::from_utf8_lossy(&answer.payload)));
         }
-        told(what, &answer)
+        Ok(answer)
+    }
+
+    /// Publishes into a stream and gives the acknowledgement.
+    pub fn publish(&mut self, subject: &str, headers: &str, payload: &[u8]) -> Result<Value, BenchError> {
+        let answer = self.request(subject, headers, payload)?;
+        if answer.is_from_nobody() {
+            return Err(BenchError::Refused(format!("no stream takes messages on {subject:?}")));
+        }
+        answered(subject, &answer.payload)
+    }
+
+    /// The connection, for messages beside requests. Those that come while a request waits are
+    /// dropped.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Start of the subjects of the API, without the dot.
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// How long an answer may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Whether the server is Myelin, which answers more than others.
@@ -78,6 +116,18 @@ impl Admin {
         self.ask(&format!("STREAM.INFO.{name}"), &Value::Null)
     }
 
+    /// The stored message that `body` asks for, as the API gives it; `None` where there is none.
+    pub fn stored(&mut self, stream: &str, body: &Value) -> Result<Option<Value>, BenchError> {
+        let subject = format!("{}.STREAM.MSG.GET.{stream}", self.api);
+        let answer = self.request(&subject, "", body.to_string().as_bytes())?;
+        let error =
+            serde_json::from_slice(&answer.payload).map(|answer: Value| answer["error"]["err_code"].clone());
+        match error {
+            Ok(code) if code == NO_MESSAGE => Ok(None),
+            _ => told(&subject, &answer).map(Some),
+        }
+    }
+
     /// How many messages a stream holds, their subjects, and its last sequence.
     pub fn counts(&mut self, name: &str) -> Result<Counts, BenchError> {
         let info = self.stream(name)?;
@@ -97,12 +147,24 @@ impl Admin {
 
     /// The names or the infos of all streams (`NAMES`, `LIST`), page by page.
     pub fn streams(&mut self, verb: &str) -> Result<Vec<Value>, BenchError> {
+        self.listed(&format!("STREAM.{verb}"), "streams", &json!({}))
+    }
+
+    /// The names or the infos of all consumers of a stream (`NAMES`, `LIST`), page by page.
+    pub fn consumers(&mut self, verb: &str, stream: &str) -> Result<Vec<Value>, BenchError> {
+        self.listed(&format!("CONSUMER.{verb}.{stream}"), "consumers", &json!({}))
+    }
+
+    /// Rows under this key of all pages of an answer; each is asked for with this body.
+    pub fn listed(&mut self, what: &str, key: &str, body: &Value) -> Result<Vec<Value>, BenchError> {
         let mut all = Vec::new();
+        let mut body = body.clone();
         loop {
-            let page = self.ask(&format!("STREAM.{verb}"), &json!({"offset": all.len()}))?;
-            let streams = page["streams"].as_array().cloned().unwrap_or_default();
-            let is_last = streams.is_empty();
-            all.extend(streams);
+            body["offset"] = all.len().into();
+            let page = self.ask(what, &body)?;
+            let rows = page[key].as_array().cloned().unwrap_or_default();
+            let is_last = rows.is_empty();
+            all.extend(rows);
             if is_last || all.len() as u64 >= page["total"].as_u64().unwrap_or_default() {
                 return Ok(all);
             }

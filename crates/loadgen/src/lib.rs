@@ -6,8 +6,9 @@
 //! `workloads` are what those do; `pubsub` and `jetstream` are the loads of tables; `latency`
 //! measures at fixed rates; `meter` reads a process's CPU time and memory; `metric` and `results`
 //! are what comes out, `present` shows it; `units` reads and prints numbers, `names` and `token`
-//! are subjects and their parts. Everything is light on purpose (few threads, prepared frames,
-//! bytes discarded in the kernel), so that the server is what is measured; it needs Linux.
+//! are subjects and their parts, `plain` makes texts harmless. Everything is light on purpose (few
+//! threads, prepared frames, bytes discarded in the kernel), so that the server is what is
+//! measured; it needs Linux.
 
 pub mod admin;
 pub mod client_pool;
@@ -18,6 +19,7 @@ pub mod latency;
 pub mod meter;
 pub mod metric;
 pub mod names;
+pub mod plain;
 pub mod present;
 pub mod pubsub;
 pub mod results;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::BenchError;
+use crate::plain::plain;
 
 /// A number of bytes: digits and perhaps a unit, of which all are powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +135,7 @@ pub fn human_time(time: Duration) -> String {
 
 /// Tells a person something, with the time of day, where it is not in the way of figures.
 pub fn log(line: &str) {
-    eprintln!("{} {line}", jiff::Zoned::now().strftime("%H:%M:%S"));
+    eprintln!("{} {}", jiff::Zoned::now().strftime("%H:%M:%S"), plain(line));
 }
 
 /// A number with three significant digits and, where it is large, a unit sign.

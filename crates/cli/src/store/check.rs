@@ -2,12 +2,17 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
 
 use clap::Args;
+use myelin_disk::Disk;
 use myelin_store::verify::{self, Summary};
 
+use crate::progress_bar::ProgressBar;
+use crate::screen::{say, say_json};
 use crate::store::json;
 use crate::store::place::{PlaceArguments, StorePlace};
+use crate::store::watched::{WatchedDisk, bytes_below, clear};
 
 /// Arguments of `myelin store check`.
 #[derive(Debug, Args)]
@@ -17,16 +22,24 @@ pub(super) struct CheckArguments {
     /// One JSON object per finding, and a summary
     #[arg(long)]
     json: bool,
+    /// Show no bar
+    #[arg(long)]
+    no_progress: bool,
 }
 
 /// Checks, and tells findings as they are made.
 pub(super) fn run(arguments: &CheckArguments) -> io::Result<ExitCode> {
     let StorePlace { disk, root, keys } = arguments.place.place()?;
+    let bar = ProgressBar::new(Some(bytes_below(&root)), !arguments.no_progress);
+    let bar = Arc::new(Mutex::new(bar));
+    let disk: Arc<dyn Disk> = Arc::new(WatchedDisk { disk, bar: Arc::clone(&bar) });
     let summary = verify::check(&disk, &root, keys.as_ref(), &mut |finding| {
-        if arguments.json { println!("{}", json::finding(finding)) } else { println!("{finding}") }
+        clear(&bar);
+        if arguments.json { say_json(&json::finding(finding)) } else { say(finding) }
     })?;
+    clear(&bar);
     if arguments.json {
-        println!("{}", json::summary(&summary))
+        say_json(&json::summary(&summary))
     } else {
         println!("{}", sentence(&summary))
     }

@@ -17,6 +17,7 @@ use myelin_natsfiles::keys::Keys;
 use myelin_store::{Reserve, Store, StoreOptions};
 use myelin_streams::backup::import::{Imported, Importer, NotImported};
 
+use crate::screen::{one_line, say};
 use crate::store::entropy::{SystemEntropy, now};
 use crate::store::keys::KeyArguments;
 
@@ -63,7 +64,7 @@ pub(super) fn run(arguments: &ImportArguments) -> io::Result<ExitCode> {
         return Err(io::Error::new(io::ErrorKind::NotFound, what));
     }
     if arguments.dry_run {
-        streams.iter().for_each(|(account, stream)| println!("{account} > {stream}"));
+        streams.iter().for_each(|(account, stream)| say(&format!("{account} > {stream}")));
         return Ok(ExitCode::SUCCESS);
     }
     let into = std::path::absolute(&arguments.into)?.join(INSIDE);
@@ -77,7 +78,7 @@ pub(super) fn run(arguments: &ImportArguments) -> io::Result<ExitCode> {
     let (mut importer, unfinished) =
         Importer::new(&from, &store, &report, now()).map_err(io::Error::other)?;
     if unfinished > 0 {
-        println!("{unfinished} streams of an import that was interrupted were removed");
+        say(&format!("{unfinished} streams of an import that was interrupted were removed"));
     }
     let mut is_all = true;
     for (account, stream) in &streams {
@@ -98,7 +99,7 @@ fn import(importer: &mut Importer<'_>, account: &str, stream: &str) -> bool {
     let done = importer.import(account, stream, now(), &mut |bytes| {
         read += bytes;
         if shows_progress {
-            eprint!("\r{account} > {stream}: {} MiB ", read >> 20);
+            eprint!("\r{}: {} MiB ", one_line(&format!("{account} > {stream}")), read >> 20);
         }
     });
     if shows_progress {
@@ -108,19 +109,19 @@ fn import(importer: &mut Importer<'_>, account: &str, stream: &str) -> bool {
         Ok(Imported { messages, bytes, consumers, left }) => {
             let seconds = began.elapsed().as_secs_f64();
             let rate = read as f64 / seconds.max(1e-6) / 1e6;
-            println!(
+            say(&format!(
                 "{account} > {stream}: {messages} messages ({bytes} bytes), {consumers} consumers, in {seconds:.1} s \
                  ({rate:.0} MB/s)"
-            );
-            left.iter().for_each(|what| println!("{account} > {stream}: not taken: {what}"));
+            ));
+            left.iter().for_each(|what| say(&format!("{account} > {stream}: not taken: {what}")));
             left.is_empty()
         }
         Err(NotImported::IsThere) => {
-            println!("{account} > {stream}: is there already, and was left as it is");
+            say(&format!("{account} > {stream}: is there already, and was left as it is"));
             true
         }
         Err(NotImported::Failed(why)) => {
-            println!("{account} > {stream}: not imported: {why}");
+            say(&format!("{account} > {stream}: not imported: {why}"));
             false
         }
     }

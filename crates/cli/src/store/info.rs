@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use myelin_store::verify::{self, StoreInfo, StreamDetails};
 
+use crate::screen::{say, say_json};
 use crate::store::json;
 use crate::store::place::{PlaceArguments, StorePlace};
 
@@ -24,8 +25,8 @@ pub(super) fn run(arguments: &InfoArguments) -> io::Result<ExitCode> {
     let StorePlace { disk, root, keys } = arguments.place.place()?;
     let info = verify::info(&disk, &root, keys.as_ref())?;
     if arguments.json {
-        println!("{}", json::store(&info));
-        info.streams.iter().for_each(|stream| println!("{}", json::stream(stream)));
+        say_json(&json::store(&info));
+        info.streams.iter().for_each(|stream| say_json(&json::stream(stream)));
     } else {
         print(&info);
     }
@@ -34,11 +35,11 @@ pub(super) fn run(arguments: &InfoArguments) -> io::Result<ExitCode> {
 
 fn print(info: &StoreInfo) {
     let StoreInfo { journal_files, journal_bytes, last_round, .. } = info;
-    println!(
+    say(&format!(
         "{} streams; journal: {journal_files} files, {journal_bytes} bytes, last round {last_round}",
         info.streams.len()
-    );
-    info.streams.iter().for_each(|stream| println!("{}", line(stream)));
+    ));
+    info.streams.iter().for_each(|stream| say(&line(stream)));
 }
 
 fn line(stream: &StreamDetails) -> String {

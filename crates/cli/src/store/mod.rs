@@ -13,10 +13,13 @@ mod json;
 mod keys;
 mod place;
 mod repair;
+mod watched;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+
+use crate::screen::plain;
 
 /// Arguments of `myelin store`.
 #[derive(Debug, Args)]
@@ -52,7 +55,7 @@ pub(crate) fn run(arguments: StoreArguments) -> ExitCode {
         Verb::Import(arguments) => import::run(&arguments),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("myelin: error: {error}");
+        eprintln!("myelin: error: {}", plain(&error.to_string()));
         ExitCode::from(COULD_NOT)
     })
 }

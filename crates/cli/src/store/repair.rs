@@ -10,6 +10,7 @@ use myelin_store::repair::{self, Given, RepairOptions, Summary};
 use myelin_store::verify;
 use myelin_streams::backup::stream_description;
 
+use crate::screen::{say, say_json};
 use crate::store::check::sentence;
 use crate::store::entropy::{SystemEntropy, now};
 use crate::store::json;
@@ -49,11 +50,11 @@ pub(super) fn run(arguments: &RepairArguments) -> io::Result<ExitCode> {
         now: now(),
     };
     let summary = repair::repair(&disk, &root, &options, &mut |action| {
-        if arguments.json { println!("{}", json::action(action)) } else { println!("{action}") }
+        if arguments.json { say_json(&json::action(action)) } else { say(action) }
     });
     let summary = summary.map_err(|error| in_use(error, &root))?;
     if arguments.json {
-        println!("{}", json::repaired(&summary, arguments.apply));
+        say_json(&json::repaired(&summary, arguments.apply));
     } else {
         println!("{}", verdict(&summary, arguments.apply));
     }
@@ -63,13 +64,13 @@ pub(super) fn run(arguments: &RepairArguments) -> io::Result<ExitCode> {
     let checked = verify::check(&disk, &root, keys.as_ref(), &mut |finding| {
         let is_note = finding.severity == verify::Severity::Note;
         if arguments.json {
-            println!("{}", json::finding(finding));
+            say_json(&json::finding(finding));
         } else if !is_note {
-            println!("{finding}");
+            say(finding);
         }
     })?;
     if arguments.json {
-        println!("{}", json::summary(&checked));
+        say_json(&json::summary(&checked));
     } else {
         println!("checked afterwards: {}", sentence(&checked));
     }

@@ -15,6 +15,8 @@ use myelin_loadgen::names;
 use myelin_loadgen::target_server::ConnectionFlags;
 use serde_json::{Value, json};
 
+use crate::screen;
+
 /// `myelin why …`
 #[derive(Args, Debug)]
 pub(crate) struct WhyArguments {
@@ -70,12 +72,7 @@ pub(crate) fn run(arguments: &WhyArguments) -> Result<(), BenchError> {
             (connection::why(*cid, monitor, target()?.timeout)?, json)
         }
     };
-    if *is_json {
-        println!("{said:#}");
-    } else {
-        print!("{}", shown(&said));
-    }
-    Ok(())
+    if *is_json { screen::show_json(&said) } else { screen::show(&screen::plain(&shown(&said))) }
 }
 
 fn of_consumer(admin: &mut Admin, stream: &str, consumer: &str) -> Result<Value, BenchError> {

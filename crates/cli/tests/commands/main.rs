@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod buckets;
 mod paths;
 mod secure;
 mod server;
@@ -14,6 +15,8 @@ mod server;
 mod servers;
 mod shapes;
 mod steps;
+mod streams;
+mod top;
 mod why;
 
 use std::process::{Command, Output};

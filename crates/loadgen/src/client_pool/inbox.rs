@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use crate::connection::frame::{Operation, WholeFrames};
+use crate::connection::header;
 use crate::error::BenchError;
 
 const SIZE: usize = 256 * 1024;
@@ -60,17 +61,12 @@ pub struct Message<'a> {
 impl Message<'_> {
     /// The status in the first line of the header: 503 when nobody answers, 404, 408, 100 …
     pub(crate) fn status(&self) -> Option<u16> {
-        let digits = self.header.strip_prefix(b"NATS/1.0 ")?.get(..3)?;
-        std::str::from_utf8(digits).ok()?.parse().ok()
+        header::status(self.header)
     }
 
     /// The value of a header line.
     pub(crate) fn header_value(&self, name: &str) -> Option<&str> {
-        let header = std::str::from_utf8(self.header).ok()?;
-        header
-            .split("\r\n")
-            .skip(1)
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+        header::value(self.header, name)
     }
 
     /// The error for a message that should not be there.
@@ -85,8 +81,7 @@ impl Message<'_> {
 
     /// The first line of the header, for people.
     pub(crate) fn status_line(&self) -> String {
-        let line = self.header.split(|&byte| byte == b'\r').next().unwrap_or_default();
-        String::from_utf8_lossy(line.strip_prefix(b"NATS/1.0 ").unwrap_or(line)).into_owned()
+        header::status_line(self.header)
     }
 }
 

@@ -2,14 +2,15 @@
 //! with.
 //!
 //! Owns the bytes read beyond the last answer. `address` says where to, `dial` and `socks` get
-//! there, `transport` and `websocket` move bytes, `frame` reads the protocol, `tls` and `nkey` know
-//! how we prove who we are and find out who the server is. The fast paths (publishing, receiving)
-//! take the socket or the transport out of it. Never retries: a benchmark that had to reconnect has
-//! failed.
+//! there, `transport` and `websocket` move bytes, `frame` and `header` read the protocol, `tls` and
+//! `nkey` know how we prove who we are and find out who the server is. The fast paths (publishing,
+//! receiving) take the socket or the transport out of it. Never retries: a benchmark that had to
+//! reconnect has failed.
 
 pub mod address;
 pub(crate) mod dial;
 pub(crate) mod frame;
+pub(crate) mod header;
 pub(crate) mod nkey;
 pub(crate) mod socks;
 pub mod tls;
@@ -28,6 +29,7 @@ use crate::connection::frame::{Frame, Operation, WholeFrames};
 use crate::connection::transport::Transport;
 use crate::connection::websocket::Web;
 use crate::error::BenchError;
+use crate::token::unique;
 
 /// A server that is silent, or reads nothing, for this long has failed the run.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -61,7 +63,22 @@ pub struct ReceivedMessage {
 impl ReceivedMessage {
     /// Whether the server says that nobody answers.
     pub fn is_from_nobody(&self) -> bool {
-        self.header.starts_with(b"NATS/1.0 503")
+        self.status() == Some(503)
+    }
+
+    /// The status in the first line of the header, where there is one: 404, 408, 100 …
+    pub fn status(&self) -> Option<u16> {
+        header::status(&self.header)
+    }
+
+    /// Text of the first line of the header behind the version.
+    pub fn status_line(&self) -> String {
+        header::status_line(&self.header)
+    }
+
+    /// The value of a header line.
+    pub fn header_value(&self, name: &str) -> Option<&str> {
+        header::value(&self.header, name)
     }
 }
 
@@ -113,6 +130,11 @@ impl Connection {
     /// INFO of the server.
     pub fn info(&self) -> &Value {
         &self.info
+    }
+
+    /// A new subject for answers, without the end that tells them apart.
+    pub fn new_inbox(&self) -> String {
+        format!("{}.{}", self.inbox, unique(22))
     }
 
     /// Answers to requests come to subjects that begin like this, instead of `_INBOX`.

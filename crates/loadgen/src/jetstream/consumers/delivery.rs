@@ -7,11 +7,17 @@ use crate::jetstream::envelope::number;
 
 /// Numbers in the reply subject of a delivered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     /// How often this message has been delivered by now.
-    pub(crate) times: u64,
-    pub(crate) stream_sequence: u64,
-    pub(crate) consumer_sequence: u64,
+    pub times: u64,
+    /// Sequence of the message in its stream.
+    pub stream_sequence: u64,
+    /// Number of this delivery in its consumer.
+    pub consumer_sequence: u64,
+    /// When the message was stored, in nanoseconds since 1970.
+    pub stored: u64,
+    /// Messages that the consumer has still to deliver.
+    pub pending: u64,
 }
 
 /// Start of the reply subjects of all deliveries, whether they name the domain and the account or
@@ -29,7 +35,7 @@ impl Delivery {
     }
 
     /// The numbers of any consumer's delivery.
-    pub(crate) fn read(reply: &[u8]) -> Option<Self> {
+    pub fn read(reply: &[u8]) -> Option<Self> {
         Self::numbers(Self::behind_names(reply.strip_prefix(ACK)?)?)
     }
 
@@ -37,7 +43,9 @@ impl Delivery {
         let times = token(&mut rest)?;
         let stream_sequence = token(&mut rest)?;
         let consumer_sequence = token(&mut rest)?;
-        Some(Self { times, stream_sequence, consumer_sequence })
+        let stored = token(&mut rest)?;
+        let pending = number(&mut rest)?;
+        Some(Self { times, stream_sequence, consumer_sequence, stored, pending })
     }
 
     /// Tokens behind the names of stream and consumer: behind two tokens, or four in the longer
@@ -73,7 +81,13 @@ mod tests {
 
     #[test]
     fn both_forms_of_replies_are_read() {
-        let expected = Some(Delivery { times: 1, stream_sequence: 22, consumer_sequence: 333 });
+        let expected = Some(Delivery {
+            times: 1,
+            stream_sequence: 22,
+            consumer_sequence: 333,
+            stored: 1_795_181_408_000_000_000,
+            pending: 4,
+        });
         let tail = "1.22.333.1795181408000000000.4";
         for reply in [format!("$JS.ACK.S.C.{tail}"), format!("$JS.ACK._.HASH.S.C.{tail}.rand")] {
             for start in [&b"$JS.ACK.S.C."[..], b"$JS.ACK.S.D."] {

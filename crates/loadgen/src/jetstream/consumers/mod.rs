@@ -7,7 +7,7 @@
 //! `publish_while_reading`, `kv`, `latency`, `many_consumers`, `pending` and `origins` are the
 //! workloads. Publishing is that of the rows about streams.
 
-pub(crate) mod delivery;
+pub mod delivery;
 pub(crate) mod kv;
 pub(crate) mod latency;
 pub(crate) mod ledger;
