@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Ports that pages name.
 const PORTS: std::ops::Range<u16> = 1800..9300;
 
+/// Signs before a port.
+const BEFORE_PORTS: [&str; 4] = [":", "-p ", "-m ", "port: "];
 /// Programs that pages use and that are not ours.
 const OTHERS: [&str; 2] = ["nats", "curl"];
 
@@ -92,7 +94,7 @@ fn with_ports(text: &str, ports: &mut BTreeMap<String, String>) -> String {
         let (before, from) = rest.split_at(at);
         let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
         let (number, after) = from.split_at(end);
-        let follows = before.ends_with([':', ' ']) || before.is_empty();
+        let follows = BEFORE_PORTS.iter().any(|sign| before.ends_with(sign));
         let is_port = follows && number.len() == 4 && number.parse().is_ok_and(|port| PORTS.contains(&port));
         out += before;
         if is_port {
