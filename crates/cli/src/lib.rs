@@ -1,9 +1,10 @@
 //! `myelin`: the command line. One verb per module: `bench`, `server`, `store`, `stream`, `why`,
-//! and `messages` for `pub`, `sub` and `request`.
+//! `messages` for `pub`, `sub` and `request`, and `backup` for `restore`, too.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
+mod backup;
 mod bench;
 mod messages;
 mod monitoring;
@@ -53,6 +54,10 @@ enum Verb {
     Stream(stream::StreamArguments),
     /// Ask what holds deliveries, publishes or a connection back
     Why(why::WhyArguments),
+    /// Back up all streams of an account with their consumers, or check a backup
+    Backup(backup::arguments::BackupArguments),
+    /// Restore the streams of a backup, and compare them with it
+    Restore(backup::arguments::RestoreArguments),
     /// Look whether a server is well
     Server(server::ServerArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
@@ -74,6 +79,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Request(arguments) => done(messages::request(&arguments)),
         Verb::Stream(arguments) => done(stream::run(&arguments)),
         Verb::Why(arguments) => done(why::run(&arguments)),
+        Verb::Backup(arguments) => backup::backup(&arguments),
+        Verb::Restore(arguments) => backup::restore(&arguments),
         Verb::Server(arguments) => server::run(&arguments),
         Verb::Store(arguments) => store::run(arguments),
     }
@@ -140,6 +147,9 @@ mod tests {
             "myelin bench oldjs --stream S push x --maxacks 5 --no-ack --doubleack --consumer c",
             "myelin bench oldjs pull x --batch 5 --ack --no-doubleack --socks-proxy p:1",
             "myelin bench oldjs ordered x --multisubject --trace",
+            "myelin backup monday --exclude S --parallel 2 --no-progress --server h",
+            "myelin backup --check monday --json",
+            "myelin restore monday --verify --resume --replicas 1 --no-placement --context c",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
