@@ -1,11 +1,12 @@
-//! `myelin`: the command line. One verb per module: `bench`, `server`, `store`, `stream`, `why`,
-//! `messages` for `pub`, `sub` and `request`, and `backup` for `restore`, too.
+//! `myelin`: the command line. One verb per module: `bench`, `cluster`, `server`, `store`,
+//! `stream`, `why`, `messages` for `pub`, `sub` and `request`, and `backup` for `restore`, too.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
 mod backup;
 mod bench;
+mod cluster;
 mod messages;
 mod monitoring;
 mod server;
@@ -58,6 +59,8 @@ enum Verb {
     Backup(backup::arguments::BackupArguments),
     /// Restore the streams of a backup, and compare them with it
     Restore(backup::arguments::RestoreArguments),
+    /// Go on with what is left of a stream, or of a cluster, that has lost its majority for good
+    Cluster(cluster::ClusterArguments),
     /// Look whether a server is well
     Server(server::ServerArguments),
     /// Look into the directory of a store: what is in it, and whether it is sound
@@ -81,6 +84,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Why(arguments) => done(why::run(&arguments)),
         Verb::Backup(arguments) => backup::backup(&arguments),
         Verb::Restore(arguments) => backup::restore(&arguments),
+        Verb::Cluster(arguments) => done(cluster::run(&arguments)),
         Verb::Server(arguments) => server::run(&arguments),
         Verb::Store(arguments) => store::run(arguments),
     }
@@ -147,6 +151,8 @@ mod tests {
             "myelin bench oldjs --stream S push x --maxacks 5 --no-ack --doubleack --consumer c",
             "myelin bench oldjs pull x --batch 5 --ack --no-doubleack --socks-proxy p:1",
             "myelin bench oldjs ordered x --multisubject --trace",
+            "myelin cluster recover ORDERS --account A --dry-run",
+            "myelin cluster recover --yes",
             "myelin backup monday --exclude S --parallel 2 --no-progress --server h",
             "myelin backup --check monday --json",
             "myelin restore monday --verify --resume --replicas 1 --no-placement --context c",

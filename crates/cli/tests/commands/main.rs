@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
 mod backup;
+mod cluster;
 mod paths;
 mod secure;
 mod server;
