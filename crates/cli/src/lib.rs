@@ -1,11 +1,14 @@
-//! `myelin`: the command line. One verb per module, and `messages` for `pub`, `sub` and `request`.
+//! `myelin`: the command line. One verb per module, but `messages` for `pub`, `sub` and `request`,
+//! and `backup` for `restore`, too.
 //! Beside them: `screen` and `table` print, `settings` are flags of configurations, `pull` takes
 //! messages from consumers, `monitoring` asks for pages.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
+mod backup;
 mod bench;
+mod cluster;
 mod complete;
 mod consumer;
 mod kv;
@@ -69,6 +72,12 @@ enum Verb {
     Object(object::ObjectArguments),
     /// Ask what holds deliveries, publishes or a connection back
     Why(why::WhyArguments),
+    /// Back up all streams of an account with their consumers, or check a backup
+    Backup(backup::arguments::BackupArguments),
+    /// Restore the streams of a backup, and compare them with it
+    Restore(backup::arguments::RestoreArguments),
+    /// Go on with what is left of a stream, or of a cluster, that has lost its majority for good
+    Cluster(cluster::ClusterArguments),
     /// Look whether a server is well, what it is, and what it does
     Server(server::ServerArguments),
     #[command(name = "__complete", hide = true)]
@@ -95,6 +104,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Kv(arguments) => done(kv::run(&arguments)),
         Verb::Object(arguments) => done(object::run(&arguments)),
         Verb::Why(arguments) => done(why::run(&arguments)),
+        Verb::Backup(arguments) => backup::backup(&arguments),
+        Verb::Restore(arguments) => backup::restore(&arguments),
+        Verb::Cluster(arguments) => done(cluster::run(&arguments)),
         Verb::Server(arguments) => server::run(&arguments),
         Verb::Complete(arguments) => done(complete::run(arguments)),
         Verb::Store(arguments) => store::run(arguments),
@@ -162,6 +174,11 @@ mod tests {
             "myelin bench oldjs --stream S push x --maxacks 5 --no-ack --doubleack --consumer c",
             "myelin bench oldjs pull x --batch 5 --ack --no-doubleack --socks-proxy p:1",
             "myelin bench oldjs ordered x --multisubject --trace",
+            "myelin cluster recover ORDERS --account A --dry-run",
+            "myelin cluster recover --yes",
+            "myelin backup monday --exclude S --parallel 2 --no-progress --server h",
+            "myelin backup --check monday --json",
+            "myelin restore monday --verify --resume --replicas 1 --no-placement --context c",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

@@ -87,6 +87,19 @@ impl Admin {
         self.timeout
     }
 
+    /// INFO of the server that was connected to.
+    pub fn info(&self) -> &Value {
+        self.connection.info()
+    }
+
+    /// Name of the account that the connection is in; `None` where the server does not say it.
+    pub fn account(&mut self) -> Option<String> {
+        let patience = self.timeout.min(Duration::from_secs(2));
+        let answer = self.connection.ask_within("$SYS.REQ.USER.INFO", "", b"", patience).ok()?;
+        let answer: Value = serde_json::from_slice(&answer.payload).ok()?;
+        answer["data"]["account"].as_str().map(str::to_owned)
+    }
+
     /// Whether the server is Myelin, which answers more than others.
     pub fn is_myelin(&self) -> bool {
         self.connection.info()["go"].as_str().is_some_and(|language| language.starts_with("myelin "))
@@ -254,6 +267,11 @@ pub fn answered(what: &str, payload: &[u8]) -> Result<Value, BenchError> {
     }
 }
 
+/// Whether this is the error of JetStream's API with this number.
+pub fn is_api_error(error: &BenchError, number: u64) -> bool {
+    matches!(error, BenchError::Refused(text) if text.ends_with(&format!("error {number})")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +281,8 @@ mod tests {
         let error = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
         let told = answered("STREAM.INFO.S", error).unwrap_err().to_string();
         assert_eq!(told, "the server refused: stream not found (code 404, error 10059)");
+        let numbers = [10059, 59].map(|number| is_api_error(&answered("x", error).unwrap_err(), number));
+        assert_eq!(numbers, [true, false]);
         assert_eq!(answered("x", b"{\"a\":1}").unwrap()["a"], 1);
         assert!(matches!(answered("x", b"{"), Err(BenchError::Protocol(_))));
     }

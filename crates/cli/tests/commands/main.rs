@@ -7,7 +7,9 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod backup;
 mod buckets;
+mod cluster;
 mod paths;
 mod secure;
 mod server;
@@ -53,8 +55,14 @@ fn succeed(command: &mut Command) -> String {
 /// Standard error of a command that must fail with exit code 1.
 #[track_caller]
 fn fail(command: &mut Command) -> String {
+    fail_with(1, command)
+}
+
+/// Standard error of a command that must fail with this exit code.
+#[track_caller]
+fn fail_with(code: i32, command: &mut Command) -> String {
     let output = command.output().unwrap();
     let (stdout, stderr) = texts(&output);
-    assert_eq!(output.status.code(), Some(1), "{command:?}\n{stdout}{stderr}");
+    assert_eq!(output.status.code(), Some(code), "{command:?}\n{stdout}{stderr}");
     stderr
 }

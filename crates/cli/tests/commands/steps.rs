@@ -9,7 +9,7 @@ use crate::servers::Server;
 use crate::{PATIENCE, fail, myelin, succeed, texts};
 
 /// A command that has said this on its other output.
-fn ready(arguments: &[&str], sign: &str) -> Child {
+pub(crate) fn ready(arguments: &[&str], sign: &str) -> Child {
     let mut child = myelin(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let (send, receive) = mpsc::channel();

@@ -85,7 +85,12 @@ impl JetStream {
             for live in account.streams() {
                 let name = account.account().name();
                 let Some(assignment) = meta.view().get(name, live.name()) else { continue };
-                groups.extend(self.group_view(&meta, (name, &assignment.group), &live, &assignment.peers));
+                groups.extend(self.group_view(
+                    &meta,
+                    (name, &assignment.group.name),
+                    &live,
+                    &assignment.peers,
+                ));
             }
         }
         Some(groups)

@@ -44,7 +44,6 @@ pub struct Connection {
     pending: Vec<u8>,
     info: Value,
     inbox: String,
-    requests: u64,
 }
 
 /// Copy of a whole message, for callers whose speed is not measured.
@@ -96,7 +95,7 @@ impl Connection {
             )),
         };
         let mut connection =
-            Self { transport, pending: Vec::new(), info: Value::Null, inbox: "_INBOX".into(), requests: 0 };
+            Self { transport, pending: Vec::new(), info: Value::Null, inbox: "_INBOX".into() };
         if address.tls.is_first() {
             connection = connection.secured(address)?;
         }
@@ -188,12 +187,26 @@ impl Connection {
         body: &[u8],
         patience: Duration,
     ) -> Result<ReceivedMessage, BenchError> {
-        let inbox = format!("{}.request.{:x}.{}", self.inbox, std::process::id(), self.requests);
-        self.requests += 1;
+        // Another connection of the process, or of one with its id elsewhere, may ask meanwhile.
+        let inbox = format!("{}.{}", self.inbox, unique(22));
         // One subscription that ends with its first message, so that the number can be used again.
         let mut bytes = format!("SUB {inbox} 1\r\nUNSUB 1 1\r\n").into_bytes();
         write_message(&mut bytes, subject, Some(&inbox), headers, body);
         self.send(&bytes)?;
+        let answer = self.answer_to(&inbox, subject, patience);
+        if answer.is_err() {
+            // The number would not be taken for another subscription.
+            let _ = self.send(b"UNSUB 1\r\n");
+        }
+        answer
+    }
+
+    fn answer_to(
+        &mut self,
+        inbox: &str,
+        subject: &str,
+        patience: Duration,
+    ) -> Result<ReceivedMessage, BenchError> {
         let deadline = Instant::now() + patience;
         loop {
             match self.receive_until(Some(deadline))? {

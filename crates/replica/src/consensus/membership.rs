@@ -42,6 +42,18 @@ impl Consensus {
         self.change_library(&from, &to)
     }
 
+    /// Begins an epoch of the group: terms go on from this one at least, so that no entry of before
+    /// can be taken for one of it.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn begin_epoch(&mut self, term: u64) -> Result<(), Broken> {
+        if self.node.raft.term >= term {
+            return self.check();
+        }
+        self.call(|node| node.raft.become_follower(term, 0))
+    }
+
     /// Members as they count.
     pub(super) fn counting(&self, members: &Members) -> Members {
         if myelin_stdx::planted::bug(108) && !members.is_joint() {

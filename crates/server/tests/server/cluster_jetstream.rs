@@ -10,6 +10,7 @@ mod migrating;
 mod moving;
 mod operators;
 mod probes;
+mod recovery;
 mod servers;
 
 use crate::PATIENCE;

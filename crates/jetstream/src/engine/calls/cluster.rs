@@ -123,6 +123,9 @@ impl Call {
         if let (Some(meta), ["META", "RESCUE"]) = (self.jetstream.meta(), tokens) {
             return Some(self.rescue(&meta));
         }
+        if let (Some(meta), ["MYELIN", "RECOVER", action]) = (self.jetstream.meta(), tokens) {
+            return self.dispatch_of_recovery(&meta, action).await;
+        }
         if let (Some(meta), ["ACCOUNT", "PURGE", name]) = (self.jetstream.meta(), tokens) {
             return self.purge_assigned(&meta, name).await;
         }

@@ -433,7 +433,7 @@ impl JetStream {
         let desired = self.desired_of(&meta, live, &assignment).map(Box::new);
         ClusterInfo {
             name,
-            raft_group: assignment.group.clone(),
+            raft_group: assignment.group.name.clone(),
             leader_since: if leads { leadership.since } else { 0 },
             leader,
             system_account: true,

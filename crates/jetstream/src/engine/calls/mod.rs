@@ -19,6 +19,7 @@ mod moves;
 mod order;
 mod pending;
 mod purge;
+mod recover;
 mod streams;
 mod unanswerable;
 mod why;

@@ -34,6 +34,8 @@ pub(in crate::engine) enum MemberEvent {
     Founders(Vec<Peer>),
     /// Just these of those that vote are to count from now on; `None`: all again.
     Rescue(Option<Vec<Peer>>),
+    /// Its group goes on in this epoch; as long as that is new, with just these of those that vote.
+    Recover(u32, Option<Vec<Peer>>),
     /// Another member is to lead: this one, if it is named.
     HandOver(Option<Peer>),
     /// The meta group has said that the stream stays: any member may be the first leader.

@@ -10,7 +10,9 @@ use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::core_guard::CoreGuard;
 use super::full_disk::is_full;
-use super::membership::{GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork};
+use super::membership::{
+    GroupLeadership, JoinTerms, JoinedMember, LastSaid, MemberWatcher, MemberWork, first_term,
+};
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{
@@ -265,6 +267,20 @@ impl LiveStream {
     pub(in crate::engine) fn rescue(&self, few: Option<Vec<Peer>>) {
         self.tell(MemberEvent::Rescue(few));
         self.serve_off_shard();
+    }
+
+    /// Has its group go on in an epoch; `few`: with just these of those that vote, as it has lost
+    /// the others for good. Only for threads that may wait.
+    pub(in crate::engine) fn recover(&self, epoch: u32, few: Option<Vec<Peer>>) {
+        self.tell(MemberEvent::Recover(epoch, few));
+        self.serve_off_shard();
+    }
+
+    /// Whether its log ends in an epoch of its group before this one. Only for threads that may
+    /// wait.
+    pub(in crate::engine) fn is_of_epoch_before(&self, epoch: u32) -> bool {
+        let Some(mut guard) = self.lock_core() else { return false };
+        guard.parts().0.store().group().is_some_and(|end| end.index > 0 && end.term < first_term(epoch))
     }
 
     /// Tells which servers have, or may have, members of its group: where a member may have lost

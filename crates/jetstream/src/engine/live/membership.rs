@@ -22,6 +22,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+/// First term of an epoch of a group, beyond all that members of an earlier one can have come to.
+pub(in crate::engine) fn first_term(epoch: u32) -> u64 {
+    u64::from(epoch.saturating_sub(1)) << 32
+}
+
 /// Terms on which a stream becomes a member of its group.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct JoinTerms {
@@ -250,6 +255,7 @@ impl JoinedMember {
             }
             MemberEvent::Founders(peers) => self.be_founded_by(peers)?,
             MemberEvent::Rescue(few) => self.member.consensus_mut().rescue(few)?,
+            MemberEvent::Recover(epoch, few) => self.recover(epoch, few)?,
             MemberEvent::Stand if self.may_stand_at_once() => self.member.consensus_mut().campaign()?,
             MemberEvent::Open => self.open()?,
             MemberEvent::SetAside(is_aside) => {
@@ -575,6 +581,14 @@ impl JoinedMember {
         }
         self.start.voters = peers;
         Ok(())
+    }
+
+    /// Goes on in an epoch of its group: what members of an earlier one say counts no more.
+    fn recover(&mut self, epoch: u32, few: Option<Vec<Peer>>) -> Result<(), MemberFailed> {
+        self.place.epoch = self.place.epoch.max(epoch);
+        // Also a member that has just begun: messages of a term so far from its own are none to it.
+        self.member.consensus_mut().begin_epoch(first_term(self.place.epoch))?;
+        Ok(self.member.consensus_mut().rescue(few)?)
     }
 
     /// Hands over to another member: to this one, if it is named.

@@ -168,6 +168,7 @@ impl Meta {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AssignedGroup;
     use super::*;
     use crate::engine::meta::StreamKey;
     use myelin_jsapi::config::StreamConfig;
@@ -183,7 +184,7 @@ mod tests {
             before: Vec::new(),
             change: None,
             leaves: Vec::new(),
-            group: String::new(),
+            group: AssignedGroup::default(),
             created: 1,
             replaces: Vec::new(),
             config: StreamConfig::default(),

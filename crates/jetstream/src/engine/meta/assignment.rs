@@ -76,6 +76,26 @@ pub(in crate::engine) struct StreamChange {
     pub(in crate::engine) is_move: bool,
 }
 
+/// Group of a stream, beside its members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct AssignedGroup {
+    /// Its name, as tools show it: `S-R3F-` and eight characters.
+    pub(in crate::engine) name: String,
+    /// Its last recovery, if there was one.
+    pub(in crate::engine) recovery: Option<GroupRecovery>,
+}
+
+/// Recovery of a group that had lost its majority for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::engine) struct GroupRecovery {
+    /// Epoch of the group since then; before its first recovery it is 1.
+    pub(in crate::engine) epoch: u32,
+    /// Servers that were given up: what they have of before counts no more.
+    pub(in crate::engine) lost: Vec<String>,
+    /// Whether those that are left have yet to agree that they are the group.
+    pub(in crate::engine) is_under_way: bool,
+}
+
 /// One stream, with who has replicas of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::engine) struct Assignment {
@@ -93,8 +113,7 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) change: Option<StreamChange>,
     /// Servers that the stream is to leave as soon as there is another place.
     pub(in crate::engine) leaves: Vec<String>,
-    /// Name of the group, as tools show it: `S-R3F-` and eight characters.
-    pub(in crate::engine) group: String,
+    pub(in crate::engine) group: AssignedGroup,
     pub(in crate::engine) created: Timestamp,
     /// When streams of this name were created that are removed, the last ones: a server that was
     /// away removes what it has of them, and nothing else.
@@ -128,6 +147,8 @@ struct AssignmentHead {
     #[serde(default)]
     leaves: Vec<String>,
     group: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovery: Option<GroupRecovery>,
     replaces: Vec<Timestamp>,
     removed: bool,
     nonce: u64,
@@ -181,7 +202,8 @@ impl Assignment {
             before,
             change,
             leaves,
-            group,
+            group: group.name,
+            recovery: group.recovery,
             replaces,
             removed: is_removed,
             nonce,
@@ -205,7 +227,7 @@ impl Assignment {
         let head: AssignmentHead = serde_json::from_slice(head).ok()?;
         let AssignmentHead { v, key, id, peers, founders, before, change, leaves, group, replaces, .. } =
             head;
-        let AssignmentHead { removed, nonce, reply, answer, for_system, .. } = head;
+        let AssignmentHead { recovery, removed, nonce, reply, answer, for_system, .. } = head;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
         // Written by a version whose groups kept their members.
@@ -218,7 +240,7 @@ impl Assignment {
             before,
             change,
             leaves,
-            group,
+            group: AssignedGroup { name: group, recovery },
             created,
             replaces,
             config,
@@ -280,6 +302,7 @@ impl Assignment {
             settled.founders.clone_from(&self.peers);
         }
         settled.leaves.retain(|server| self.peers.contains(server));
+        settled.group.recovery.iter_mut().for_each(|recovery| recovery.is_under_way = false);
         Self { before: Vec::new(), change: None, reply: String::new(), ..settled }
     }
 
@@ -290,13 +313,46 @@ impl Assignment {
         if !self.has_group() {
             moved.founders.clone_from(&self.peers);
         }
-        if let (1, None, Some(rest)) = (self.peers.len(), &self.change, self.group.get("S-R1".len()..)) {
+        if let (1, None, Some(rest)) = (self.peers.len(), &self.change, self.group.name.get("S-R1".len()..)) {
             // Compat: the name of one that is alone says how many there are to be.
-            moved.group = format!("S-R{}{rest}", peers.len());
+            moved.group.name = format!("S-R{}{rest}", peers.len());
         }
         (moved.before, moved.peers) = (before, peers);
         moved.change.get_or_insert(StreamChange { created: now, origin: None, is_move: false });
         moved
+    }
+
+    /// Epoch of the stream's group.
+    pub(in crate::engine) fn epoch(&self) -> u32 {
+        self.group.recovery.as_ref().map_or(1, |recovery| recovery.epoch)
+    }
+
+    /// Servers whose members vote, as far as is assigned: those of the last change that is through,
+    /// whatever was wanted since.
+    pub(in crate::engine) fn voting(&self) -> &[String] {
+        &self.founders
+    }
+
+    /// The assignment in which the servers that vote and are not `lost` are the group, from `now`
+    /// on.
+    pub(in crate::engine) fn recovered(&self, lost: Vec<String>, now: Timestamp) -> Self {
+        let left: Vec<String> = self.voting().iter().filter(|name| !lost.contains(name)).cloned().collect();
+        let mut recovered = self.moved(left.clone(), now);
+        recovered.before = left;
+        let epoch = self.epoch().saturating_add(1);
+        recovered.group.recovery = Some(GroupRecovery { epoch, lost, is_under_way: true });
+        recovered
+    }
+
+    /// Servers of which alone the votes count, as long as a recovery is under way.
+    pub(in crate::engine) fn counting(&self) -> Option<Vec<String>> {
+        self.group.recovery.as_ref().filter(|recovery| recovery.is_under_way)?;
+        Some(self.servers().cloned().collect())
+    }
+
+    /// Whether a server was given up by the last recovery.
+    pub(in crate::engine) fn has_given_up(&self, server: &str) -> bool {
+        self.group.recovery.as_ref().is_some_and(|recovery| recovery.lost.iter().any(|name| name == server))
     }
 }
 
@@ -304,9 +360,8 @@ impl Assignment {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_assignment_is_read_as_it_was_written() {
-        let assignment = Assignment {
+    fn any() -> Assignment {
+        Assignment {
             key: StreamKey::new("$G", "ORDERS"),
             id: u64::MAX,
             peers: vec!["n1".to_owned(), "n2".to_owned()],
@@ -314,7 +369,7 @@ mod tests {
             before: vec!["n1".to_owned(), "n3".to_owned()],
             change: None,
             leaves: vec!["n2".to_owned()],
-            group: "S-R2F-abcdefgh".to_owned(),
+            group: AssignedGroup { name: "S-R2F-abcdefgh".to_owned(), recovery: None },
             created: 1_700_000_000_123_456_789,
             replaces: vec![1, 2],
             config: StreamConfig {
@@ -328,8 +383,32 @@ mod tests {
             reply: "_INBOX.1".to_owned(),
             answer: AnswerKind::Create,
             is_for_system: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_recovered_group_is_those_that_are_left() {
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let mut before = any();
+        (before.peers, before.founders, before.before) =
+            (names(&["n1", "n2", "n3"]), names(&["n1", "n2", "n3"]), Vec::new());
+        let recovered = before.recovered(names(&["n2", "n3"]), 9);
+        assert_eq!((before.epoch(), recovered.epoch()), (1, 2));
+        assert_eq!((&recovered.peers, &recovered.before), (&names(&["n1"]), &names(&["n1"])));
+        assert_eq!((before.counting(), recovered.counting()), (None, Some(names(&["n1"]))));
+        let settled = recovered.settled();
+        assert_eq!((settled.epoch(), settled.counting(), &settled.founders), (2, None, &names(&["n1"])));
+        assert!(settled.has_given_up("n2") && !settled.has_given_up("n1"));
+        // Of one that was to move, those that had it are asked, and not those that were to get it.
+        let moving = before.moved(names(&["n4", "n5", "n1"]), 9);
+        assert_eq!(moving.recovered(names(&["n2", "n3"]), 9).peers, names(&["n1"]));
+    }
+
+    #[test]
+    fn an_assignment_is_read_as_it_was_written() {
+        let assignment = any();
         let assignment = assignment.moved(vec!["n4".to_owned()], 5).with_origin(&assignment);
+        let assignment = assignment.recovered(vec!["n1".to_owned()], 7);
         let refused = Assignment { answer: AnswerKind::Refused, ..assignment.clone() };
         let mut before = refused.encode();
         let at = before.windows(9).position(|window| window == b"\"refused\"").expect("it says so");

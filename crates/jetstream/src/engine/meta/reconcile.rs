@@ -1,6 +1,6 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::{AnswerKind, Assignment, LiveStream, Meta, StreamKey, peers_of};
+use super::{AnswerKind, AssignedGroup, Assignment, LiveStream, Meta, StreamKey, peers_of};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
@@ -48,7 +48,7 @@ impl JetStream {
         Assignment {
             key: StreamKey::new(account, &config.name),
             id,
-            group: format!("S-R{}{storage}-{name}", peers.len()),
+            group: AssignedGroup { name: format!("S-R{}{storage}-{name}", peers.len()), recovery: None },
             founders: if peers.len() > 1 { peers.clone() } else { Vec::new() },
             before: Vec::new(),
             change: None,
@@ -183,7 +183,11 @@ impl Meta {
             Some(live) if made.is_some() && live.created() == assignment.created => {
                 self.settle(jetstream, assignment, &live, may_open)
             }
-            Some(live) if live.created() == assignment.created && !self.lost_its_log(&live, assignment) => {
+            Some(live)
+                if live.created() == assignment.created
+                    && !self.lost_its_log(&live, assignment)
+                    && !self.was_given_up(&live, assignment) =>
+            {
                 match self.stay(jetstream, &account, (assignment, live), may_open) {
                     Ok(live) if *live.config() != assignment.config => {
                         return self.change_config(jetstream, &account, live, seen);
@@ -456,13 +460,14 @@ impl Meta {
         if live.group_status().is_some() {
             live.tell_members(self.peers_with(assignment));
             live.found_by(peers_of(&assignment.founders));
+            self.recover(assignment, live);
             if may_open {
                 live.open_group();
             }
             live.want_members(wanted);
             return Ok(());
         }
-        let place = GroupPlace { group: GroupId(assignment.id), epoch: 1 };
+        let place = GroupPlace { group: GroupId(assignment.id), epoch: assignment.epoch() };
         let voters = peers_of(&assignment.founders);
         if assignment.founders == [self.name.as_str()] {
             live.found_group(&self.groups, (&jetstream.store, jetstream.settings.sync_always))?;
@@ -474,11 +479,26 @@ impl Meta {
         let terms = JoinTerms { is_open, ..JoinTerms::of(seed, is_synced, may_be_new) };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
         live.tell_members(self.peers_with(assignment));
+        self.recover(assignment, live);
         live.want_members(wanted);
         if may_open && assignment.founders.first() == Some(&self.name) {
             live.stand_first();
         }
         Ok(())
+    }
+
+    /// Has a group that was recovered go on with those that are left.
+    fn recover(&self, assignment: &Assignment, live: &LiveStream) {
+        if assignment.group.recovery.is_some() {
+            let few = assignment.counting().map(|servers| peers_of(&servers));
+            live.recover(assignment.epoch(), few);
+        }
+    }
+
+    /// Whether a replica is one that was given up with this server: what it has stored counts no
+    /// more.
+    fn was_given_up(&self, live: &LiveStream, assignment: &Assignment) -> bool {
+        assignment.has_given_up(&self.name) && live.is_of_epoch_before(assignment.epoch())
     }
 
     /// Servers that have a replica of a stream, or may have: one that was removed for good has

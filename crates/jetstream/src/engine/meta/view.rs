@@ -248,7 +248,7 @@ impl OtherStreams for AccountView<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::assignment::AnswerKind;
+    use super::super::assignment::{AnswerKind, AssignedGroup};
     use super::*;
     use myelin_jsapi::config::StreamSource;
     use myelin_stdx::rng::Rng;
@@ -273,7 +273,7 @@ mod tests {
             before,
             change: None,
             leaves: Vec::new(),
-            group: "S-R3F-x".into(),
+            group: AssignedGroup { name: "S-R3F-x".into(), recovery: None },
             created: 1,
             replaces: Vec::new(),
             config: StreamConfig {

@@ -25,8 +25,8 @@ impl GroupCause {
         let of = format!("{heard} of {} {} heard", count(*voters, "replica"), were(*heard));
         if *heard < most {
             let says = format!("no server leads the stream: {of}, and {most} must be there{servers}");
-            let remedy = "start the servers that are away; one that is lost for good: remove it with the nats \
-                          command (stream cluster peer-remove)";
+            let remedy = "start the servers that are away; if they are lost for good, with their disks: \
+                          `myelin cluster recover` goes on with what is left";
             return Cause::new("no_quorum", Holds::All, numbers, says, remedy.to_owned());
         }
         let says = format!("no server leads the stream: {of}, which are enough for an election{servers}");
