@@ -9,6 +9,7 @@ use crate::backup::manifest::{Manifest, ManifestStream};
 use crate::backup::place::BackupPlace;
 use crate::backup::progress::TransferProgress;
 use crate::backup::workers;
+use crate::screen::{say, show_json};
 
 /// Checks. Answers whether all is whole.
 pub(super) fn run(arguments: &BackupArguments) -> Result<bool, BackupError> {
@@ -25,14 +26,13 @@ pub(super) fn run(arguments: &BackupArguments) -> Result<bool, BackupError> {
         .collect();
     if arguments.progress.json {
         let failures = as_json(&failures);
-        println!(
-            "{:#}",
-            json!({ "whole": failures.is_empty(), "failures": failures, "backup": manifest, "extra": extra })
-        );
+        show_json(
+            &json!({ "whole": failures.is_empty(), "failures": failures, "backup": manifest, "extra": extra }),
+        )?;
     } else {
         let verdict = if failures.is_empty() { "whole" } else { "damaged" };
-        println!("{}: {verdict}: {}", arguments.directory.display(), sentence(&manifest));
-        extra.iter().for_each(|name| println!("streams/{name} is not in the manifest"));
+        say(&format_args!("{}: {verdict}: {}", arguments.directory.display(), sentence(&manifest)));
+        extra.iter().for_each(|name| say(&format_args!("streams/{name} is not in the manifest")));
     }
     Ok(failures.is_empty())
 }

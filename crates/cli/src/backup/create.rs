@@ -18,6 +18,7 @@ use crate::backup::place::BackupPlace;
 use crate::backup::progress::TransferProgress;
 use crate::backup::snapshot::StreamTransfer;
 use crate::backup::workers;
+use crate::screen::{say, show_json};
 
 /// Number of the error "stream not found".
 const STREAM_NOT_FOUND: u64 = 10059;
@@ -70,13 +71,12 @@ pub(super) fn run(arguments: &BackupArguments) -> Result<bool, BackupError> {
     let messages = manifest.streams.iter().map(|stream| stream.messages).sum();
     let size = manifest.streams.iter().map(|stream| stream.size).sum::<u64>();
     if arguments.progress.json {
-        println!(
-            "{:#}",
-            json!({ "backup": manifest, "whole": failures.is_empty(), "failures": as_json(&failures) })
-        );
+        show_json(
+            &json!({ "backup": manifest, "whole": failures.is_empty(), "failures": as_json(&failures) }),
+        )?;
     } else if failures.is_empty() {
         let (count, size) = (manifest.streams.len(), binary(size as f64));
-        println!("{shown}: {count} streams, {} messages, {size} in files", grouped(messages));
+        say(&format_args!("{shown}: {count} streams, {} messages, {size} in files", grouped(messages)));
     }
     Ok(failures.is_empty())
 }

@@ -6,6 +6,8 @@ use std::{fmt, io};
 use myelin_loadgen::error::BenchError;
 use serde_json::{Value, json};
 
+use crate::screen::plain;
+
 /// Reason why a stream, or the whole, was not backed up or restored.
 #[derive(Debug)]
 pub(super) enum BackupError {
@@ -62,7 +64,8 @@ impl From<BenchError> for BackupError {
 
 /// Tells failures, each with its stream.
 pub(super) fn tell_failures(failures: &[(String, String)]) {
-    failures.iter().for_each(|(stream, why)| eprintln!("myelin: error: stream {stream}: {why}"));
+    let line = |stream, why| plain(&format!("myelin: error: stream {stream}: {why}"));
+    failures.iter().for_each(|(stream, why)| eprintln!("{}", line(stream, why)));
 }
 
 /// Failures for a summary in JSON.

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use crate::backup::arguments::{BackupArguments, RestoreArguments};
 use crate::backup::error::BackupError;
+use crate::screen::plain;
 
 /// Exit code of a command that could not begin or go on.
 const COULD_NOT: u8 = 2;
@@ -43,7 +44,7 @@ fn ended(done: Result<bool, BackupError>) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("myelin: error: {error}");
+            eprintln!("myelin: error: {}", plain(&error.to_string()));
             ExitCode::from(COULD_NOT)
         }
     }

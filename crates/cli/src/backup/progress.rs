@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use myelin_loadgen::units::{binary, log};
 
 use crate::backup::arguments::ProgressFlags;
+use crate::screen::say;
 
 /// Characters within the brackets of the bar.
 const WIDTH: usize = 30;
@@ -70,7 +71,7 @@ impl TransferProgress {
         if self.has_bar {
             eprint!("\r\x1b[K");
         }
-        println!("{line}");
+        say(&line);
         let _ = std::io::stdout().flush();
     }
 

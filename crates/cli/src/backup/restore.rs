@@ -18,6 +18,7 @@ use crate::backup::progress::TransferProgress;
 use crate::backup::snapshot::StreamTransfer;
 use crate::backup::workers::StreamOutcomes;
 use crate::backup::{check, workers};
+use crate::screen::{say, show_json};
 
 /// How long a stream that was just made in a cluster may have no leader.
 const WAIT_FOR_LEADER: Duration = Duration::from_secs(30);
@@ -90,7 +91,7 @@ pub(super) fn run(arguments: &RestoreArguments) -> Result<bool, BackupError> {
         }
         Ok::<(), BackupError>(())
     })?;
-    Ok(summary(&manifest, &order, outcomes))
+    summary(&manifest, &order, outcomes)
 }
 
 /// Streams of the backup that are there already.
@@ -234,7 +235,11 @@ impl RestoreOrder<'_> {
 }
 
 /// Tells how it ended. Answers whether all is well.
-fn summary(manifest: &Manifest, order: &RestoreOrder<'_>, outcomes: StreamOutcomes<Restored>) -> bool {
+fn summary(
+    manifest: &Manifest,
+    order: &RestoreOrder<'_>,
+    outcomes: StreamOutcomes<Restored>,
+) -> Result<bool, BackupError> {
     let (mut failures, mut rows, mut unequal, mut compared) = (Vec::new(), Vec::new(), 0, 0);
     for (name, outcome) in outcomes {
         let (made, comparison) = match outcome {
@@ -261,19 +266,23 @@ fn summary(manifest: &Manifest, order: &RestoreOrder<'_>, outcomes: StreamOutcom
     tell_failures(&failures);
     let is_well = failures.is_empty() && unequal == 0;
     if order.arguments.progress.json {
-        println!("{:#}", json!({ "restored": is_well, "streams": rows, "failures": as_json(&failures) }));
-        return is_well;
+        show_json(&json!({ "restored": is_well, "streams": rows, "failures": as_json(&failures) }))?;
+        return Ok(is_well);
     }
     let size: u64 = order.streams.values().map(|stream| stream.size).sum();
     let from = &manifest.server.name;
     let count = order.streams.len();
-    println!("{} of {count} streams of server {from} are here, {} in files", rows.len(), binary(size as f64));
+    say(&format_args!(
+        "{} of {count} streams of server {from} are here, {} in files",
+        rows.len(),
+        binary(size as f64)
+    ));
     match (compared, unequal) {
         (0, _) => {}
-        (compared, 0) => println!("{compared} compared, all equal to the backup"),
-        (compared, unequal) => println!("{compared} compared, {unequal} NOT equal to the backup"),
+        (compared, 0) => say(&format_args!("{compared} compared, all equal to the backup")),
+        (compared, unequal) => say(&format_args!("{compared} compared, {unequal} NOT equal to the backup")),
     }
-    is_well
+    Ok(is_well)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use myelin_loadgen::target_server::Target;
 use serde_json::{Value, json};
 
 use crate::cluster::{RecoverArguments, gather, is_wanted, listed};
+use crate::screen::say;
 
 /// How long those that are left may take to elect a leader.
 const ELECTED_WITHIN: Duration = Duration::from_secs(30);
@@ -31,7 +32,11 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments) -> Result<(
         return Err(BenchError::Usage(why.into()));
     }
     let size = left.len() + lost.len();
-    println!("Meta group of {size} servers\n\nLost:\n  {}\n\nLeft:\n  {}", lost.join(", "), left.join(", "));
+    say(&format_args!(
+        "Meta group of {size} servers\n\nLost:\n  {}\n\nLeft:\n  {}",
+        lost.join(", "),
+        left.join(", ")
+    ));
     if let Some(leader) = leader {
         return Err(BenchError::Usage(format!("server {leader} leads it: there is nothing to recover")));
     }
@@ -40,12 +45,12 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments) -> Result<(
             "a majority is there, and elects a leader: there is nothing to recover".into(),
         ));
     }
-    println!(
+    say(&format_args!(
         "\nWhat may be lost: what was decided last about streams (made, changed, removed, moved), if the lost servers \
          alone knew of it. Messages are not concerned, and streams that have lost their majority are recovered one by \
          one.\nWhat is done: for five minutes those that are left are enough, and the lost ones are removed from the \
          group. Two parts of a cluster that do not see each other must not both do this."
-    );
+    ));
     if !is_wanted(arguments)? {
         return Ok(());
     }
@@ -54,8 +59,8 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments) -> Result<(
     for answer in gather(&mut connection, target, &format!("{}.META.RESCUE", target.api), &body)? {
         let server = answer["server"].as_str().unwrap_or_default().to_owned();
         match answered("META.RESCUE", answer.to_string().as_bytes()) {
-            Ok(_) => println!("{server}: {quorum} servers are enough"),
-            Err(error) => println!("{server}: {error}"),
+            Ok(_) => say(&format_args!("{server}: {quorum} servers are enough")),
+            Err(error) => say(&format_args!("{server}: {error}")),
         }
     }
     let deadline = Instant::now() + ELECTED_WITHIN;
@@ -68,13 +73,13 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments) -> Result<(
             None => std::thread::sleep(BETWEEN_LOOKS),
         }
     };
-    println!("{leader} leads");
+    say(&format_args!("{leader} leads"));
     for server in &lost {
         let subject = format!("{}.SERVER.REMOVE", target.api);
         let body = json!({ "peer": server }).to_string();
         let answer = connection.ask_within(&subject, "", body.as_bytes(), target.timeout)?;
         answered("SERVER.REMOVE", &answer.payload)?;
-        println!("{server} is removed");
+        say(&format_args!("{server} is removed"));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use myelin_loadgen::units::grouped;
 use serde_json::{Value, json};
 
 use crate::cluster::{RecoverArguments, ago, gather, is_wanted, listed};
+use crate::screen::{plain, say, show};
 
 /// Shows the plan, and has it done if that is wanted.
 pub(super) fn recover(target: &Target, arguments: &RecoverArguments, stream: &str) -> Result<(), BenchError> {
@@ -27,7 +28,7 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments, stream: &st
         let why = "a majority of its servers is there: there is nothing to recover";
         return Err(BenchError::Usage(why.into()));
     }
-    print!("{}", plan(account, stream, group, &answers));
+    show(&plain(&plan(account, stream, group, &answers)))?;
     if !is_wanted(arguments)? {
         return Ok(());
     }
@@ -37,11 +38,11 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments, stream: &st
     let answer =
         connection.ask_within(&subject("STREAM"), "", order.to_string().as_bytes(), target.timeout)?;
     let done = answered("MYELIN.RECOVER.STREAM", &answer.payload)?;
-    println!(
+    say(&format_args!(
         "\nDone: {account} > {stream} goes on with {}; it gets more replicas where servers are free. What the servers \
          that were given up have of it counts no more.",
         listed(&done["servers"]).join(", ")
-    );
+    ));
     Ok(())
 }
 
