@@ -1,10 +1,11 @@
-//! `myelin`: the command line. One verb per module: `bench`, `server`, `store`, `stream`, `why`,
-//! and `messages` for `pub`, `sub` and `request`.
+//! `myelin`: the command line. One verb per module: `bench`, `dlq`, `server`, `store`, `stream`,
+//! `why`, and `messages` for `pub`, `sub` and `request`.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
 mod bench;
+mod dlq;
 mod messages;
 mod monitoring;
 mod server;
@@ -51,6 +52,8 @@ enum Verb {
     Request(messages::RequestArguments),
     /// Look at streams, empty them, remove them
     Stream(stream::StreamArguments),
+    /// Look at dead letters, change them, give them back, remove them
+    Dlq(dlq::DlqArguments),
     /// Ask what holds deliveries, publishes or a connection back
     Why(why::WhyArguments),
     /// Look whether a server is well
@@ -73,6 +76,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Sub(arguments) => done(messages::subscribe(&arguments)),
         Verb::Request(arguments) => done(messages::request(&arguments)),
         Verb::Stream(arguments) => done(stream::run(&arguments)),
+        Verb::Dlq(arguments) => done(dlq::run(&arguments)),
         Verb::Why(arguments) => done(why::run(&arguments)),
         Verb::Server(arguments) => server::run(&arguments),
         Verb::Store(arguments) => store::run(arguments),

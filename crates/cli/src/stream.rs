@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
 }
 
 /// Asks a person at the terminal; fails where there is none, unless `--force` was given.
-fn confirm(is_forced: bool, question: &str) -> Result<(), BenchError> {
+pub(crate) fn confirm(is_forced: bool, question: &str) -> Result<(), BenchError> {
     if is_forced {
         return Ok(());
     }

@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod dlq;
 mod paths;
 mod secure;
 mod server;
