@@ -11,6 +11,7 @@ mod bench;
 mod cluster;
 mod complete;
 mod consumer;
+mod dlq;
 mod kv;
 mod messages;
 mod monitoring;
@@ -70,6 +71,8 @@ enum Verb {
     Kv(kv::KeyArguments),
     /// Objects of any size
     Object(object::ObjectArguments),
+    /// Look at dead letters, change them, give them back, remove them
+    Dlq(dlq::DlqArguments),
     /// Ask what holds deliveries, publishes or a connection back
     Why(why::WhyArguments),
     /// Back up all streams of an account with their consumers, or check a backup
@@ -103,6 +106,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Verb::Consumer(arguments) => done(consumer::run(&arguments)),
         Verb::Kv(arguments) => done(kv::run(&arguments)),
         Verb::Object(arguments) => done(object::run(&arguments)),
+        Verb::Dlq(arguments) => done(dlq::run(&arguments)),
         Verb::Why(arguments) => done(why::run(&arguments)),
         Verb::Backup(arguments) => backup::backup(&arguments),
         Verb::Restore(arguments) => backup::restore(&arguments),

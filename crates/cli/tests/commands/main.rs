@@ -10,6 +10,7 @@
 mod backup;
 mod buckets;
 mod cluster;
+mod dlq;
 mod paths;
 mod secure;
 mod server;

@@ -220,3 +220,31 @@ pub fn acknowledged(
     let subject = format!("$JS.EVENT.METRIC.{}", consumer_ref.subject("ACK"));
     event(subject, "io.nats.jetstream.metric.v1.consumer_ack".to_owned(), header, acknowledged)
 }
+
+/// The stream `target` does not take the dead letters of a consumer, and why; `None`: it does
+/// again. Ours: the reference has no dead letters.
+pub fn dead_letters(
+    header: AdvisoryHeader<'_>,
+    consumer_ref: ConsumerRef<'_>,
+    target: &str,
+    why: Option<&str>,
+) -> Advisory {
+    #[derive(Serialize)]
+    struct DeadLetters<'a> {
+        stream: &'a str,
+        consumer: &'a str,
+        dead_letter_stream: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'a str>,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        domain: &'a str,
+    }
+    let (verb, kind) = match why {
+        Some(_) => ("DEAD_LETTERS_REFUSED", "consumer_dead_letters_refused"),
+        None => ("DEAD_LETTERS_TAKEN", "consumer_dead_letters_taken"),
+    };
+    let ConsumerRef { stream, consumer } = consumer_ref;
+    let domain = header.domain;
+    let body = DeadLetters { stream, consumer, dead_letter_stream: target, reason: why, domain };
+    advisory(consumer_ref.subject(verb), kind, header, body)
+}

@@ -6,7 +6,8 @@
 //! was given because a write failed, and when bytes are damaged it must err on the side of
 //! delivering again.
 //!
-//! `state` holds the rules, `pending` what awaits its acknowledgement, `delta` one change and its
+//! `state` holds the rules, `pending` what awaits its acknowledgement, `death` what is told of that
+//! when it is not delivered any more, `delta` one change and its
 //! bytes, `entry` and `header` the file's frame, `replay` and `resume` read it (`room` before),
 //! `image` and `rewrite` write it anew, `queue` and `log` append to it, `resume` is how an entry
 //! changes consumers, `consumers` is what a stream holds, `removal` its log while the stream is
@@ -16,6 +17,7 @@
 
 mod bytes;
 mod consumers;
+mod death;
 mod delta;
 mod entry;
 mod group;
@@ -39,6 +41,7 @@ mod tail;
 use std::num::NonZeroU64;
 
 pub use consumers::{Consumer, ConsumerError, Consumers};
+pub use death::Death;
 pub use delta::Delta;
 pub use group::{Diverged, DrawnImage, GroupConsumers, WrittenImage};
 pub use header::HEADER_BYTES;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::death::Death;
 use super::pending::{Pending, PendingMessages};
 use super::{AckPolicy, AckRules, DeliverySeq, SequencePair};
 use crate::{Seq, Timestamp};
@@ -169,7 +170,8 @@ impl ConsumerState {
     fn redeliver(&mut self, rules: AckRules, seq: Seq, count: u64) {
         let times = self.redelivered.entry(seq).or_default();
         *times = (*times).max(count - 1);
-        if rules.max_deliver.is_some_and(|max| count > max.get()) {
+        // What is dead awaits its move, not to be given up.
+        if rules.max_deliver.is_some_and(|max| count > max.get()) && Death::read(count).is_none() {
             self.remove_pending(seq, DeliverySeq::default());
         }
     }

@@ -14,7 +14,7 @@ use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::AckPolicy;
 use myelin_jsapi::consumer::nak_delay;
 use myelin_store::Seq;
-use myelin_store::consumer::{Applied, DeliverySeq, Delta, Pending};
+use myelin_store::consumer::{Applied, Death, DeliverySeq, Delta, Pending};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
 
@@ -73,8 +73,9 @@ impl ConsumerCore {
                 true
             }
             AckKind::Term(reason) => {
-                let is_answered = self.settle(ack, false, turn);
                 let reason = String::from_utf8_lossy(reason.trim_ascii()).into_owned();
+                let is_dead = self.note_death(ack.seq, Death::Terminated, &reason);
+                let is_answered = is_dead || self.settle(ack, false, turn);
                 turn.effects.events.push(ConsumerEvent::Terminated(answered(ack), reason));
                 is_answered
             }
@@ -144,7 +145,7 @@ impl ConsumerCore {
         true
     }
 
-    fn settle_one(&mut self, ack: &AckSubject<'_>, is_sampled: bool, turn: &mut TurnCtx<'_>) {
+    pub(super) fn settle_one(&mut self, ack: &AckSubject<'_>, is_sampled: bool, turn: &mut TurnCtx<'_>) {
         let mut states = self.deliverer.state_handle.lock();
         let id = self.deliverer.state_handle.id();
         let pending = states.state(id).and_then(|state| state.pending().get(ack.seq));
@@ -229,9 +230,16 @@ impl ConsumerCore {
         }
         let Some(pending) = self.pending(ack.seq) else { return };
         turn.effects.events.push(ConsumerEvent::Nak(answered(ack)));
-        let Some(delay) = nak_delay(how.trim_ascii()) else {
-            // Compat: one that cannot be read is none.
-            return self.redelivery.add(ack.seq);
+        // Its own pause is left out where the client asks for another.
+        let pause = self.redelivery.pause(ack.seq, self.redelivered(ack.seq));
+        let delay = match nak_delay(how.trim_ascii()) {
+            Some(delay) => delay.saturating_sub(pause.unwrap_or(0)),
+            None if pause.is_some_and(|pause| pause > 0) => 0,
+            None => {
+                // Compat: one that cannot be read is none.
+                self.redelivery.add(ack.seq);
+                return self.note_exhausted(turn);
+            }
         };
         self.redelivery.remove(ack.seq);
         // It is due when its time is over: the record is told of a delivery so long ago that it is
@@ -240,8 +248,8 @@ impl ConsumerCore {
         let timestamp = turn.now.saturating_sub(wait).saturating_add(delay);
         self.touch(ack.seq, pending, timestamp);
         // With pauses that grow, or shrink, that is not in `delay` from now.
-        let due = timestamp.saturating_add(ack_wait(&self.deliverer.config, self.redelivered(ack.seq)));
-        self.redelivery.expect(due);
+        let wait = ack_wait(&self.deliverer.config, self.redelivered(ack.seq));
+        self.redelivery.expect(timestamp.saturating_add(wait).saturating_add(pause.unwrap_or(0)));
     }
 
     /// A client needs more time.

@@ -6,12 +6,14 @@
 //! delivered and not acknowledged.
 
 use super::ack_subject::AckSubjects;
+use super::dead_letters::DeadLetters;
 use super::effects::{AckedDelivery, ConsumerEvent, Effects, Env};
 use super::held_effects::HeldEffects;
 use super::pacing::Pacer;
 use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
-use super::redelivery::{Redelivery, ack_wait};
+use super::redelivery::Redelivery;
+use super::retry::RetryPauses;
 use super::state_handle::StateHandle;
 use super::stream_scan::{RETRY, Start, StreamScan, filter_of};
 use super::unacknowledged::forget_missing;
@@ -81,10 +83,11 @@ pub struct ConsumerCore {
     /// Bytes of a message that comes again.
     pub(super) redelivery_buf: Vec<u8>,
     /// Whether the end of the pause is still to be told.
-    is_pause_reported: bool,
+    pub(super) is_pause_reported: bool,
     pub(super) role: ReplicaRole,
     /// Effects that wait until they may be told.
     pub(super) held: HeldEffects,
+    pub(super) dead_letters: Option<Box<DeadLetters>>,
 }
 
 /// Deliverer of messages, once they are found.
@@ -109,6 +112,15 @@ pub(super) struct Deliverer {
 pub(super) enum DeliveryMode {
     Pull(Pull),
     Push(Box<Push>),
+}
+
+/// Pauses of a consumer's own before messages come again.
+fn retry_of(
+    letters: Option<&DeadLetters>,
+    config: &ConsumerConfig,
+    created: Timestamp,
+) -> Option<RetryPauses> {
+    Some(RetryPauses::new(letters?.backoff()?, config, created))
 }
 
 /// How its state changes, as the store has it.
@@ -209,7 +221,9 @@ impl ConsumerCore {
         let (delivered, outstanding) =
             state_handle.read(|state| (state.delivered().consumer.0, state.pending().len() as u64));
         let interior = reader.removals().interior;
+        let dead_letters = DeadLetters::of(&config, &stream, seed, &state_handle);
         let mut redelivery = Redelivery::default();
+        redelivery.follow(dead_letters.is_some(), retry_of(dead_letters.as_deref(), &config, created));
         if outstanding > 0 {
             // What was not acknowledged before a restart may be due.
             redelivery.expect(now);
@@ -241,6 +255,7 @@ impl ConsumerCore {
             is_pause_reported: true,
             role: ReplicaRole::Leader,
             held: HeldEffects::default(),
+            dead_letters,
         };
         core.is_pause_reported = !core.is_paused(now);
         if let DeliveryMode::Push(push) = &mut core.deliverer.mode {
@@ -306,10 +321,16 @@ impl ConsumerCore {
     }
 
     /// Goes on with another configuration, which was checked.
-    pub fn update(&mut self, config: Arc<ConsumerConfig>, turn: &mut TurnCtx<'_>) {
+    pub fn update(&mut self, config: Arc<ConsumerConfig>, stream: &str, seed: u64, turn: &mut TurnCtx<'_>) {
         let old = std::mem::replace(&mut self.deliverer.config, Arc::clone(&config));
         if filter_of(&old) != filter_of(&config) {
             self.scan.set_filter(filter_of(&config));
+        }
+        if old.metadata != config.metadata || old.max_deliver != config.max_deliver {
+            let state_handle = &self.deliverer.state_handle;
+            self.dead_letters = DeadLetters::of(&config, stream, seed, state_handle);
+            let retry = retry_of(self.dead_letters.as_deref(), &config, self.created);
+            self.redelivery.follow(self.dead_letters.is_some(), retry);
         }
         if old.rate_limit_bps != config.rate_limit_bps {
             self.deliverer.pacer.update(&config, self.largest);
@@ -445,6 +466,7 @@ impl ConsumerCore {
     pub fn reset(&mut self, seq: Seq) {
         self.deliverer.state_handle.apply(Delta::Reset { seq: seq - 1 });
         self.redelivery.clear();
+        self.dead_letters.iter_mut().for_each(|letters| letters.clear());
         self.scan.seek(seq);
         self.first = 0;
         self.deliverer.next_delivery = 1;
@@ -577,114 +599,5 @@ impl ConsumerCore {
             DeliveryMode::Pull(pull) => pull.announce_shutdown(turn),
             DeliveryMode::Push(_) => false,
         }
-    }
-
-    /// When [`due`](Self::due) has something to do: perhaps too early, never too late.
-    #[must_use]
-    pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
-        if !self.role.leads() {
-            return None;
-        }
-        let config = &self.deliverer.config;
-        let pause =
-            (!self.is_pause_reported).then(|| config.pause_until.map(|until| until.timestamp())).flatten();
-        let mode = match &self.deliverer.mode {
-            DeliveryMode::Pull(pull) => pull.next_due(),
-            DeliveryMode::Push(push) => push.next_beat(),
-        };
-        let redeliveries = self.redelivery.next_due();
-        [pause, mode, redeliveries, self.held_until, self.end_of_use(now)].into_iter().flatten().min()
-    }
-
-    /// When nobody will have used it for too long.
-    fn end_of_use(&self, now: Timestamp) -> Option<Timestamp> {
-        let threshold = self.deliverer.config.inactive_threshold;
-        if threshold <= 0 {
-            return None;
-        }
-        let since = match &self.deliverer.mode {
-            DeliveryMode::Push(push) => push.inactive_since?,
-            DeliveryMode::Pull(pull) if pull.is_empty() => pull.last_used,
-            DeliveryMode::Pull(_) => now,
-        };
-        Some(since.saturating_add(threshold))
-    }
-
-    /// Does what is due besides deliveries.
-    pub fn due(&mut self, turn: &mut TurnCtx<'_>) {
-        if !self.role.leads() {
-            return;
-        }
-        turn.place = self.place();
-        if self.held_until.is_some_and(|at| at <= turn.now) {
-            self.held_until = None;
-        }
-        if !self.is_pause_reported && !self.is_paused(turn.now) {
-            self.is_pause_reported = true;
-            turn.effects.events.push(ConsumerEvent::Pause);
-        }
-        if self.redelivery.next_due().is_some_and(|at| at <= turn.now) {
-            self.scan_redeliveries(turn);
-        }
-        let (has_pending, is_full) = (self.deliverer.outstanding > 0, self.is_full());
-        let Deliverer { config, mode, .. } = &mut self.deliverer;
-        match mode {
-            DeliveryMode::Pull(pull) => {
-                pull.unpin_if_due(turn);
-                if pull.next_due().is_some_and(|at| at <= turn.now) {
-                    // Compat: where acknowledgements are missing, who does not want to wait does so
-                    // until the next of these moments.
-                    pull.sweep_requests(is_full, turn);
-                }
-            }
-            DeliveryMode::Push(push) => {
-                push.beat_if_due(config, turn.place, has_pending, turn.now, turn.effects)
-            }
-        }
-        self.end_if_unused(turn);
-    }
-
-    /// Makes messages come again that nobody acknowledged in time, unless they were delivered as
-    /// often as they may be.
-    fn scan_redeliveries(&mut self, turn: &mut TurnCtx<'_>) {
-        self.notice_removed(turn);
-        let Self { redelivery, deliverer, .. } = self;
-        let found =
-            deliverer.state_handle.read(|state| redelivery.scan_due(state, &deliverer.config, turn.now));
-        for (seq, pending, redelivered) in found.exhausted {
-            let deliveries = redelivered + 1;
-            turn.effects.events.push(ConsumerEvent::MaxDeliveries { seq, deliveries });
-            // More often than may be: the record gives it up.
-            let count = u64::try_from(deliverer.config.max_deliver).unwrap_or(0) + 1;
-            let delivery = pending.delivery;
-            deliverer.state_handle.apply(Delta::Delivered {
-                delivery,
-                seq,
-                count,
-                timestamp: pending.timestamp,
-            });
-        }
-        deliverer.count_outstanding();
-    }
-
-    fn end_if_unused(&mut self, turn: &mut TurnCtx<'_>) {
-        if self.end_of_use(turn.now).is_none_or(|at| at > turn.now) {
-            return;
-        }
-        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
-            // A client that works on what it got is using it.
-            let newest = self.deliverer.state_handle.read(|state| {
-                let waits = state.pending().iter().map(|(seq, pending)| {
-                    let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-                    pending.timestamp.saturating_add(ack_wait(&self.deliverer.config, redelivered))
-                });
-                waits.max()
-            });
-            if newest.is_some_and(|at| at > pull.last_used) {
-                pull.last_used = newest.unwrap_or(pull.last_used);
-                return;
-            }
-        }
-        turn.effects.is_over = true;
     }
 }

@@ -5,7 +5,7 @@
 
 use super::ack_subject::AckTokens;
 use super::core::{ConsumerCore, Deliverer, DeliveryMode, TurnCtx};
-use super::effects::{ConsumerEvent, Effects};
+use super::effects::Effects;
 use super::held_effects::HeldTurn;
 use super::pull::{Supply, Taker};
 use super::redelivery::{ack_wait, shortest_ack_wait};
@@ -13,7 +13,7 @@ use super::status::StatusMessage;
 use super::stream_scan::give_back;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, PriorityPolicy};
-use myelin_store::consumer::{DeliverySeq, Delta, Flushed};
+use myelin_store::consumer::{Death, DeliverySeq, Delta, Flushed};
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 use myelin_wire::encode;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -91,6 +91,7 @@ impl ConsumerCore {
         }
         self.notice_removed(turn);
         turn.place = self.place();
+        let moving = if self.dead_letters.is_some() { self.move_dead_letters(turn) } else { None };
         let seen = self.scan.reader().release().seq();
         let stop = self.deliver_slice(turn);
         if stop != Stop::Slice {
@@ -109,14 +110,15 @@ impl ConsumerCore {
             // but may not be sent.
             pull.sweep_requests(!matches!(stop, Stop::Full | Stop::Hindered), turn);
         }
-        match stop {
+        let outcome = match stop {
             Stop::End | Stop::NoTaker if !self.has_demand() => DeliverOutcome::Rests,
             // Those who wait for enough take it when there is more.
             Stop::NoTaker if self.deliverer.config.priority_policy == PriorityPolicy::Overflow => {
                 DeliverOutcome::TooFew(seen)
             }
             stop => stop.outcome(),
-        }
+        };
+        moving.unwrap_or(outcome)
     }
 
     fn deliver_slice(&mut self, turn: &mut TurnCtx<'_>) -> Stop {
@@ -239,17 +241,14 @@ impl ConsumerCore {
             .state_handle
             .read(|state| (state.pending().get(seq), state.redelivered().get(&seq).copied().unwrap_or(0)));
         let pending = pending?;
+        if self.dead_letters.is_some() && Death::read(redelivered).is_some() {
+            return None;
+        }
+        let redelivered = Death::redeliveries(redelivered);
         let deliveries = redelivered + 2;
         let most = u64::try_from(self.deliverer.config.max_deliver).unwrap_or(0);
         if most > 0 && deliveries > most {
-            turn.effects.events.push(ConsumerEvent::MaxDeliveries { seq, deliveries: deliveries - 1 });
-            let (delivery, timestamp) = (pending.delivery, pending.timestamp);
-            self.deliverer.state_handle.apply(Delta::Delivered {
-                delivery,
-                seq,
-                count: deliveries,
-                timestamp,
-            });
+            self.give_up((seq, pending), (deliveries - 1, deliveries), turn);
             self.deliverer.count_outstanding();
             return None;
         }

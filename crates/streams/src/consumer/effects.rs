@@ -85,6 +85,25 @@ pub enum ConsumerEvent {
     },
     /// A pause has begun or ended.
     Pause,
+    /// Dead letters cannot be moved, or can again.
+    DeadLetters(DeadLetterNews),
+}
+
+/// News of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadLetterNews {
+    /// One was refused, the first for a while: they stay, and are tried again.
+    Refused {
+        /// The stream that was to take it.
+        stream: String,
+        /// Words for why.
+        why: String,
+    },
+    /// One was taken, after others were not.
+    Taken {
+        /// By this stream.
+        stream: String,
+    },
 }
 
 /// A delivery to which a client has answered.

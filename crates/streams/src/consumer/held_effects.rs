@@ -44,10 +44,11 @@ impl HeldEffects {
     }
 
     /// Replies of the requests for messages to which something was to be sent, in order. An answer
-    /// to an acknowledgement is none: it has no headers, and no address of its own.
+    /// to an acknowledgement is none: it has no headers, and no address of its own; a dead letter
+    /// is none either, which wants an answer itself.
     pub(super) fn requests(&self) -> impl Iterator<Item = &[u8]> {
         let replies = self.0.iter().flat_map(|turn| turn.out.iter()).map(|msg| {
-            let is_status = msg.to.is_empty() && !msg.headers.is_empty();
+            let is_status = msg.to.is_empty() && !msg.headers.is_empty() && msg.reply.is_empty();
             if is_status { msg.subject } else { msg.to }
         });
         replies.filter(|reply| !reply.is_empty())

@@ -4,9 +4,10 @@
 //! Owns the queue of those that wait for it, and when to look for more. It must never forget a
 //! message: what is not in the queue is found by the next look at what awaits its acknowledgement.
 
+use super::retry::RetryPauses;
 use super::send_delays::SendDelays;
 use myelin_jsapi::consumer::config::ConsumerConfig;
-use myelin_store::consumer::{ConsumerState, Pending};
+use myelin_store::consumer::{ConsumerState, Death, Pending};
 use myelin_store::{Seq, Timestamp};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -33,6 +34,10 @@ pub(super) struct Redelivery {
     scan_due: Option<(Seq, Option<Timestamp>)>,
     /// How late deliveries left; only where they waited for a commit.
     send_delays: Option<Box<SendDelays>>,
+    /// Whether dead messages await their move, and do not come again.
+    keeps_dead: bool,
+    /// Pauses of its own.
+    retry: Option<Box<RetryPauses>>,
 }
 
 /// Result of a scan for messages that are due.
@@ -69,6 +74,17 @@ pub(super) fn shortest_ack_wait(config: &ConsumerConfig) -> i64 {
 }
 
 impl Redelivery {
+    /// Keeps what is dead from coming again, if there are dead letters, and makes these pauses.
+    pub(super) fn follow(&mut self, has_dead_letters: bool, retry: Option<RetryPauses>) {
+        self.keeps_dead = has_dead_letters;
+        self.retry = retry.map(Box::new);
+    }
+
+    /// Pause of its own before a message comes again.
+    pub(super) fn pause(&self, seq: Seq, redelivered: u64) -> Option<i64> {
+        self.retry.as_ref().map(|retry| retry.pause(seq, redelivered))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.queued.len()
     }
@@ -173,13 +189,16 @@ impl Redelivery {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        let (keeps_dead, retry) = (self.keeps_dead, self.retry.take());
+        *self = Self { keeps_dead, retry, ..Self::default() };
     }
 
     /// When a message that awaits its acknowledgement comes again.
-    fn due(&self, pending: &Pending, redelivered: u64, config: &ConsumerConfig) -> Timestamp {
+    fn due(&self, (seq, pending): (Seq, &Pending), redelivered: u64, config: &ConsumerConfig) -> Timestamp {
         let delay = self.send_delays.as_ref().map_or(0, |delays| delays.of(pending.timestamp));
-        pending.timestamp.saturating_add(delay).saturating_add(ack_wait(config, redelivered))
+        let pause = self.pause(seq, redelivered).unwrap_or(0);
+        let wait = ack_wait(config, redelivered).saturating_add(pause);
+        pending.timestamp.saturating_add(delay).saturating_add(wait)
     }
 
     /// Messages that wait to be delivered again, in order.
@@ -199,8 +218,10 @@ impl Redelivery {
             return self.next_scan;
         }
         let others = state.pending().iter().filter(|(seq, _)| !self.queued.contains_key(seq));
-        let due = others.map(|(seq, pending)| {
-            self.due(&pending, state.redelivered().get(&seq).copied().unwrap_or(0), config)
+        let due = others.filter_map(|(seq, pending)| {
+            let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+            let is_kept = self.keeps_dead && Death::read(redelivered).is_some();
+            (!is_kept).then(|| self.due((seq, &pending), redelivered, config))
         });
         due.min().filter(|due| *due < Timestamp::MAX)
     }
@@ -226,7 +247,10 @@ impl Redelivery {
                 continue;
             }
             let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            let due = self.due(&pending, redelivered, config);
+            let due = self.due((seq, &pending), redelivered, config);
+            if self.keeps_dead && Death::read(redelivered).is_some() {
+                continue;
+            }
             if due > now {
                 next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
             } else if most.is_some_and(|most| redelivered.max(1) >= most) {

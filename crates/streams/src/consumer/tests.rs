@@ -1,6 +1,7 @@
 //! Consumers without a server: their random lives beside a twin's, and their rooms one by one.
 
 mod clients;
+mod dead_letters;
 mod env;
 mod flow;
 mod group;

@@ -4,7 +4,7 @@ use super::core::Deliverer;
 use super::effects::AckedDelivery;
 use super::state_handle::StateHandle;
 use super::stream_scan::contains;
-use myelin_store::consumer::{self, ConsumerState, Delta};
+use myelin_store::consumer::{self, ConsumerState, Death, Delta};
 use myelin_store::{Seq, StreamReader};
 
 impl Deliverer {
@@ -50,7 +50,8 @@ impl Deliverer {
 /// A delivery of a message that nobody can acknowledge any more.
 fn lost(state: &ConsumerState, seq: Seq, pending: &consumer::Pending) -> AckedDelivery {
     // Compat: one that came again once counts like one that came for the first time.
-    let deliveries = state.redelivered().get(&seq).copied().unwrap_or(0).max(1);
+    let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+    let deliveries = Death::redeliveries(redelivered).max(1);
     AckedDelivery { delivery: pending.delivery, seq, deliveries }
 }
 

@@ -242,6 +242,7 @@ impl ConsumerCore {
             some.push(self.max_ack_pending());
         }
         let config = &self.deliverer.config;
+        let dead = self.dead_letters.as_ref().map_or(0, |letters| letters.len() as u64);
         self.deliverer.state_handle.read(|state| {
             if let Some(most) = most_deliveries(config) {
                 let mut given_up = state
@@ -253,12 +254,15 @@ impl ConsumerCore {
                     some.push(ConsumerCause::DeliveriesExhausted { messages, max_deliver, first });
                 }
             }
-            let messages = (state.pending().len() as u64).saturating_sub(supply.redeliveries);
+            let messages = (state.pending().len() as u64).saturating_sub(supply.redeliveries + dead);
             if messages > 0 {
                 let next_at = self.redelivery.first_due(state, config, MOST_PENDING);
                 some.push(ConsumerCause::RedeliveryWaits { messages, next_at });
             }
         });
+        if let Some(letters) = self.dead_letters.as_ref().filter(|_| dead > 0) {
+            some.push(letters.why());
+        }
         some
     }
 

@@ -1,23 +1,44 @@
 //! Advisories and metrics of consumers.
 
 use super::StreamConsumers;
+use myelin_broker::Level;
 use myelin_jsapi::advisory::consumer::{self, ConsumerRef, DeliveryInfo};
 use myelin_jsapi::advisory::{Action, Advisory, AdvisoryHeader};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_jsapi::json::Moment;
-use myelin_streams::consumer::{AckedDelivery, ConsumerEvent, Effects};
+use myelin_streams::consumer::{AckedDelivery, ConsumerEvent, DeadLetterNews, Effects};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 
 impl StreamConsumers {
     /// Adds advisories to what a consumer has to say.
     pub(super) fn add_advisories(&self, name: &str, effects: &mut Effects) {
         for event in std::mem::take(&mut effects.events) {
+            if let ConsumerEvent::DeadLetters(news) = &event {
+                self.log_dead_letters(name, news);
+            }
             let until = || self.config(name).and_then(|config| config.pause_until);
             let account = self.account.name();
             let make = |header: AdvisoryHeader<'_>, consumer_ref: ConsumerRef<'_>| {
                 advisory(header, account, consumer_ref, &event, &until)
             };
             self.add_advisory(name, &make, &mut effects.out);
+        }
+    }
+
+    fn log_dead_letters(&self, name: &str, news: &DeadLetterNews) {
+        let consumer =
+            format_args!("JetStream consumer '{} > {} > {name}'", self.account.name(), self.stream);
+        match news {
+            DeadLetterNews::Refused { stream, why } => self.host.log(
+                Level::Warn,
+                format_args!(
+                    "{consumer}: stream '{stream}' does not take its dead letters: {why}. They stay where \
+                     they are, and are tried again"
+                ),
+            ),
+            DeadLetterNews::Taken { stream } => self
+                .host
+                .log(Level::Info, format_args!("{consumer}: stream '{stream}' takes its dead letters again")),
         }
     }
 
@@ -83,6 +104,12 @@ fn advisory(
             consumer::group_unpinned(header, account, consumer_ref, group, *reason)
         }
         ConsumerEvent::Pause => consumer::paused(header, consumer_ref, until()),
+        ConsumerEvent::DeadLetters(DeadLetterNews::Refused { stream, why }) => {
+            consumer::dead_letters(header, consumer_ref, stream, Some(why))
+        }
+        ConsumerEvent::DeadLetters(DeadLetterNews::Taken { stream }) => {
+            consumer::dead_letters(header, consumer_ref, stream, None)
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) enum ConsumerWork {
     Acks(MessageBuf),
     /// Answers to flow control.
     Flow(MessageBuf),
+    /// Answers to dead letters.
+    DeadLetters(MessageBuf),
     /// Something is due, or there may be something to deliver.
     Wake,
     /// Somebody who may wait wants something done.
@@ -143,12 +145,15 @@ impl LiveConsumer {
         &self.name
     }
 
-    /// Receives what `subjects` match, and nothing else.
+    /// Receives what `subjects` match, and answers to dead letters, and nothing else.
     pub(super) fn bind(&self, subjects: &[String]) {
         let Some(me) = self.me.upgrade() else { return };
         let bind =
             |subject: &String| self.account.bind(subject.as_bytes(), Arc::clone(&me) as Arc<dyn Service>);
-        self.bindings.replace(&self.account, &subjects.iter().map(bind).collect::<Vec<_>>());
+        let mut bindings: Vec<_> = subjects.iter().map(bind).collect();
+        let answers = self.owner.upgrade().and_then(|owner| owner.dead_letter_answers(&self.name, &self.me));
+        bindings.extend(answers.map(|(subject, service)| self.account.bind(subject.as_bytes(), service)));
+        self.bindings.replace(&self.account, &bindings);
         if self.is_gone() {
             self.unbind();
         }
@@ -545,6 +550,10 @@ impl LiveConsumer {
             }
             ConsumerWork::Flow(msgs) => {
                 msgs.iter().for_each(|msg| core.flow(&msg, turn));
+                return msgs;
+            }
+            ConsumerWork::DeadLetters(msgs) => {
+                msgs.iter().for_each(|msg| core.dead_letter_answered(&msg, turn));
                 return msgs;
             }
             ConsumerWork::Wake => self.wakeup.dequeue(),

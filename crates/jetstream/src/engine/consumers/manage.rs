@@ -293,11 +293,15 @@ impl StreamConsumers {
         let old = live.set_filter_entries(self.filter_entries(&config, live));
         old.iter().for_each(|entry| self.wakeups.remove(entry));
         live.listen_at(&config);
+        if before.as_ref().is_some_and(|before| before.metadata != config.metadata) {
+            live.bind(&self.subjects(&config));
+        }
         let (me, waits) = (Weak::clone(&self.me), Arc::clone(live));
+        let (stream, seed) = (self.stream.to_string(), self.seed());
         let was_all = before.is_none_or(|before| filter_of(&before).is_all());
         let wanted = Arc::clone(&config);
         let updated = live.act_soon(move |core, turn| {
-            core.update(wanted, turn);
+            core.update(wanted, &stream, seed, turn);
             // It waits for what its filter was, in the list of those.
             me.upgrade().into_iter().for_each(|me| me.forget_waiting(&waits, was_all));
         });

@@ -39,6 +39,7 @@
 
 mod ack_service;
 mod advisories;
+mod dead_letter_service;
 mod holding;
 mod interest;
 mod lifecycle;

@@ -55,6 +55,8 @@ pub(super) struct TestHost {
     pub(super) warnings: Mutex<Vec<String>>,
     /// Other lines.
     infos: Mutex<Vec<String>>,
+    /// Requests to the API, if it answers.
+    pub(super) requests: Mutex<Option<VecDeque<ApiRequest>>>,
     /// Names are refused with a panic while this is set.
     pub(super) panics_at_names: AtomicBool,
     /// Reads and requests are done where they are asked for while this is set, as if the threads
@@ -122,8 +124,8 @@ impl Host for TestHost {
         lock(&self.bufs).push_back((Arc::clone(account), msgs));
     }
 
-    fn request(&self, _: ApiRequest) -> bool {
-        false
+    fn request(&self, request: ApiRequest) -> bool {
+        lock(&self.requests).as_mut().map(|requests| requests.push_back(request)).is_some()
     }
 
     fn spawn_read(&self, task: Task) {
@@ -579,6 +581,11 @@ impl House {
         let task = if is_busy { None } else { next() };
         if let Some(task) = task.or_else(|| self.next_read()) {
             task();
+            return true;
+        }
+        let request = lock(&self.host.requests).as_mut().and_then(VecDeque::pop_front);
+        if let Some(request) = request {
+            self.host.publish(&self.account, self.jetstream.answer(&request));
             return true;
         }
         let woken = lock(&self.host.woken).pop_front();

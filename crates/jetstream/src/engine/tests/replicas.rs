@@ -3,6 +3,7 @@
 
 mod consumers;
 mod damaged;
+mod dead_letters;
 mod faults;
 mod full_disks;
 mod installs;

@@ -38,6 +38,8 @@ pub enum ConsumerCause {
     RedeliveryWaits { messages: u64, next_at: Option<Timestamp> },
     /// Messages were delivered as often as may be, and never acknowledged.
     DeliveriesExhausted { messages: u64, max_deliver: i64, first: u64 },
+    /// Messages are dead and not moved yet; `refusal`: what the other stream said of the last ones.
+    DeadLettersWait { messages: u64, stream: String, refusal: Option<String>, retry_at: Option<Timestamp> },
     /// The stream has messages, on other subjects.
     FilterMatchesNothing { filters: Vec<String>, messages: u64 },
     /// The first message that it wants has not come yet.
@@ -67,6 +69,7 @@ impl ConsumerCause {
             Self::TooFewForRequests { .. } => "too_few_for_requests",
             Self::RedeliveryWaits { .. } => "redelivery_waits",
             Self::DeliveriesExhausted { .. } => "deliveries_exhausted",
+            Self::DeadLettersWait { .. } => "dead_letters_wait",
             Self::FilterMatchesNothing { .. } => "filter_matches_nothing",
             Self::BeginsLater { .. } => "begins_later",
             Self::StreamEmpty { .. } => "stream_empty",
@@ -122,6 +125,10 @@ impl ConsumerCause {
             Self::DeliveriesExhausted { messages, max_deliver, first } => {
                 json!({ "messages": messages, "max_deliver": max_deliver, "first": first })
             }
+            Self::DeadLettersWait { messages, stream, refusal, retry_at } => json!({
+                "messages": messages, "stream": stream,
+                "refusal": refusal, "retry_at": retry_at.map(rfc3339),
+            }),
             Self::FilterMatchesNothing { filters, messages } => {
                 json!({ "filters": filters, "messages": messages })
             }
@@ -209,6 +216,14 @@ impl ConsumerCause {
                     count(*messages, "message")
                 )
             }
+            Self::DeadLettersWait { messages, stream, refusal, retry_at } => {
+                let is_one = *messages == 1;
+                let verb = if is_one { "is dead and has" } else { "are dead and have" };
+                let why = refusal.as_ref().map_or(String::new(), |why| format!(", which says: {why}"));
+                let when =
+                    retry_at.map_or(String::new(), |at| format!("; tried again at {}", until(at, now)));
+                format!("{} {verb} to move to stream {stream}{why}{when}", count(*messages, "message"))
+            }
             Self::FilterMatchesNothing { filters, messages } => format!(
                 "none of the {} of the stream match {}",
                 count(*messages, "message"),
@@ -263,6 +278,10 @@ impl ConsumerCause {
             Self::DeliveriesExhausted { .. } => {
                 "look at these messages (nats stream get <stream>) and at why they are not acknowledged; to have them \
                  again: raise max_deliver and reset the consumer, or make another one"
+            }
+            Self::DeadLettersWait { .. } => {
+                "wait; if the stream refuses them: make room there, make the stream, or change myelin.dlq.stream and \
+                 myelin.dlq.subject in the consumer's metadata"
             }
             Self::FilterMatchesNothing { .. } => {
                 "nats stream subjects <stream> shows which subjects there are; change the filter, or wait"

@@ -50,6 +50,16 @@ fn causes_of_consumers_are_said_with_their_numbers() {
             "2 messages are with clients and come again, unless acknowledged, never by themselves",
         ),
         (
+            ConsumerCause::DeadLettersWait {
+                messages: 2,
+                stream: "D".into(),
+                refusal: Some("maximum messages exceeded (10077)".into()),
+                retry_at: Some(at),
+            },
+            "2 messages are dead and have to move to stream D, which says: maximum messages exceeded (10077); tried \
+             again at 2023-11-14T22:14:50Z (in 1m30s)",
+        ),
+        (
             ConsumerCause::CaughtUp { delivered: 2, last: 9 },
             "everything was delivered, in 2 deliveries; the last message of the stream is 9",
         ),

@@ -532,7 +532,7 @@ impl Env {
         let position = self.core.as_ref().expect("it is open").position();
         self.twin.now = self.now;
         self.twin.update(config.clone(), position);
-        self.turn(|core, turn| core.update(Arc::new(config), turn))
+        self.turn(|core, turn| core.update(Arc::new(config), "S", 1, turn))
     }
 
     /// Checks that the position has passed no undelivered message, and is behind delivered ones.

@@ -14,6 +14,7 @@ pub(crate) use priorities::is_group_name;
 
 use super::{ConsumerConfig, ConsumerConfigLimits};
 use crate::config::{Retention, StreamConfig, is_asset_name};
+use crate::consumer::DeadLetterPolicy;
 use crate::error::ApiError;
 use crate::json::{atoi, go_duration};
 use std::fmt::Display;
@@ -46,6 +47,7 @@ pub(super) fn check(
         return Err(ApiError::CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH);
     }
     metadata(config)?;
+    DeadLetterPolicy::check(config, &stream.name).or_else(invalid)?;
     priorities::check(config)
 }
 

@@ -1,0 +1,90 @@
+//! Publishing letters again: as the messages that they were, or, changed, as letters.
+//!
+//! A letter goes when the stream that gets the message says that it has it, so nothing is lost
+//! wherever this ends. Begun anew it goes on with the letters that are left.
+
+use super::letter::{Letter, Letters};
+use myelin_loadgen::admin::answered;
+use myelin_loadgen::connection::Connection;
+use myelin_loadgen::error::BenchError;
+use myelin_loadgen::target_server::Target;
+use std::time::{Duration, Instant};
+
+/// So often is it told how far a replay is.
+const BETWEEN_LINES: Duration = Duration::from_secs(1);
+
+/// Publishes messages again in this order, so many in a second, and removes their letters unless
+/// they are to be kept. Answers how many there were.
+pub(super) fn replay(
+    target: &Target,
+    letters: &mut Letters,
+    seqs: &[u64],
+    (rate, keeps): (u64, bool),
+) -> Result<u64, BenchError> {
+    let mut connection = target.connect()?;
+    let (began, mut told) = (Instant::now(), Instant::now());
+    for (done, seq) in (0_u64..).zip(seqs) {
+        if let Some(pause) = pause(rate, done, began.elapsed()) {
+            std::thread::sleep(pause);
+        }
+        let step = letters.get(*seq).and_then(|letter| {
+            publish(&mut connection, target, (letter.fact("Subject"), &letter.original_headers()), &letter)?;
+            if keeps { Ok(()) } else { letters.remove(*seq) }
+        });
+        step.map_err(|error| {
+            let left = seqs.len() as u64 - done;
+            BenchError::Usage(format!("letter {seq}: {error}; published again: {done}, left: {left}"))
+        })?;
+        if told.elapsed() >= BETWEEN_LINES {
+            told = Instant::now();
+            eprintln!("{} of {} messages", done + 1, seqs.len());
+        }
+    }
+    Ok(seqs.len() as u64)
+}
+
+/// How long to wait before the next one, where so many were published in this time.
+fn pause(rate: u64, done: u64, elapsed: Duration) -> Option<Duration> {
+    let due = Duration::from_secs_f64(done as f64 / rate.max(1) as f64);
+    due.checked_sub(elapsed).filter(|pause| rate > 0 && !pause.is_zero())
+}
+
+/// Puts a changed letter in the place of the one that was read. Answers its sequence.
+pub(super) fn replace(target: &Target, letters: &mut Letters, letter: &Letter) -> Result<u64, BenchError> {
+    let mut connection = target.connect()?;
+    let (stream, seq) = (letters.stream().to_owned(), letter.seq);
+    // Somebody else may have changed it, or given it back.
+    let guard = format!("Nats-Expected-Stream: {stream}\r\nNats-Expected-Last-Subject-Sequence: {seq}\r\n");
+    let headers = letter.stored_headers() + &guard;
+    let stored = publish(&mut connection, target, (&letter.subject, &headers), letter)?;
+    letters.remove(seq)?;
+    Ok(stored)
+}
+
+fn publish(
+    connection: &mut Connection,
+    target: &Target,
+    (subject, headers): (&str, &str),
+    letter: &Letter,
+) -> Result<u64, BenchError> {
+    let answer = connection.ask_within(subject, headers, &letter.payload, target.timeout)?;
+    if answer.is_from_nobody() {
+        return Err(BenchError::Usage(format!("no stream takes {subject}")));
+    }
+    let stored = answered(subject, &answer.payload)?;
+    stored["seq"].as_u64().ok_or_else(|| BenchError::Usage(format!("who answers on {subject} is no stream")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_makes_pauses() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause(0, 1000, Duration::ZERO), None);
+        assert_eq!(pause(10, 0, Duration::ZERO), None);
+        assert_eq!(pause(10, 10, second / 2), Some(second / 2));
+        assert_eq!(pause(10, 10, second * 2), None);
+    }
+}

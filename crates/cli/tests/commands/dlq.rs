@@ -1,0 +1,72 @@
+//! `myelin dlq`, against our server: the reference has no dead letters.
+
+use crate::servers::{Server, beside};
+use crate::{PATIENCE, fail, myelin, succeed};
+use std::time::Instant;
+
+const DEAD: &str = r#"{"name":"DEAD","subjects":["dlq.>"]}"#;
+const ORDERS: &str = r#"{"name":"ORDERS","subjects":["o.>"],"retention":"workqueue"}"#;
+const BILLING: &str = r#"{"stream_name":"ORDERS","config":{"durable_name":"billing","ack_policy":"explicit",
+    "ack_wait":50000000,"max_deliver":1,"metadata":{"myelin.dlq.stream":"DEAD"}}}"#;
+
+#[test]
+fn dead_letters_are_listed_shown_changed_and_given_back() {
+    let Some(program) = beside() else { return };
+    let server = Server::with_streams(&program, &[]);
+    let url = server.url();
+    let run = |arguments: &[&str]| succeed(&mut myelin(&[arguments, &["-s", &url]].concat()));
+    let ask = |what: &str, body: &str| run(&["request", &format!("$JS.API.{what}"), body, "--raw"]);
+    ask("STREAM.CREATE.DEAD", DEAD);
+    ask("STREAM.CREATE.ORDERS", ORDERS);
+    let refused = ask("CONSUMER.DURABLE.CREATE.ORDERS.billing", &BILLING.replace("DEAD", "ORDERS"));
+    assert!(refused.contains("a stream does not take its own dead letters"), "{refused}");
+    let made = ask("CONSUMER.DURABLE.CREATE.ORDERS.billing", BILLING);
+    assert!(!made.contains("error"), "{made}");
+    assert_eq!(run(&["dlq", "list", "DEAD"]), "No dead letters\n");
+
+    for (subject, body) in [("o.b", "one"), ("o.a", "two"), ("o.b", "three")] {
+        let id = format!("Nats-Msg-Id:{body}");
+        run(&["request", subject, body, "--raw", "-H", "Trace:7", "-H", &id]);
+    }
+    // Deliveries keep their subject, so that the command takes none for its answer.
+    let deliver_all = || {
+        let next = "$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing";
+        fail(&mut myelin(&["request", next, r#"{"batch":3}"#, "--timeout", "1s", "-s", &url]));
+    };
+    deliver_all();
+    let deadline = Instant::now() + PATIENCE;
+    let listed = loop {
+        let listed = run(&["dlq", "list", "DEAD"]);
+        if listed.lines().count() == 3 {
+            break listed;
+        }
+        assert!(Instant::now() < deadline, "{listed}");
+    };
+    let first = "#1  ORDERS 1 by billing, exhausted after 1 delivery, o.b, 3 B, died ";
+    assert!(listed.starts_with(first), "{listed}");
+    let shown = run(&["dlq", "show", "DEAD", "2"]);
+    assert!(shown.contains("\nTrace: 7\nMyelin-DLQ-Kept-Nats-Msg-Id: two\n"), "{shown}");
+    assert!(shown.ends_with("\n\ntwo\n"), "{shown}");
+
+    assert_eq!(run(&["dlq", "edit", "DEAD", "2", "--body", "second"]), "letter 2 is 4 now\n");
+    let mut gone = myelin(&["dlq", "show", "DEAD", "2", "-s", &url]);
+    assert!(fail(&mut gone).contains("no message found"));
+    let mut unsure = myelin(&["dlq", "replay", "DEAD", "-s", &url]);
+    assert!(fail(&mut unsure).contains("use --force"));
+    let replayed = run(&["dlq", "replay", "DEAD", "--force", "--rate", "1000", "--from-consumer", "billing"]);
+    assert_eq!(replayed, "3 messages published again\n");
+    assert_eq!(run(&["dlq", "list", "DEAD"]), "No dead letters\n");
+    for (seq, data) in [(4, "b25l"), (5, "c2Vjb25k"), (6, "dGhyZWU=")] {
+        let message = ask("STREAM.MSG.GET.ORDERS", &format!(r#"{{"seq":{seq}}}"#));
+        assert!(message.contains(&format!(r#""data":"{data}""#)), "in their order: {message}");
+    }
+
+    deliver_all();
+    let deadline = Instant::now() + PATIENCE;
+    while run(&["dlq", "list", "DEAD", "--json"]).lines().count() < 3 {
+        assert!(Instant::now() < deadline, "they die again");
+    }
+    let purged = run(&["dlq", "purge", "DEAD", "--force", "--reason", "terminated"]);
+    assert_eq!(purged, "0 letters removed from stream DEAD\n");
+    assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "3 letters removed from stream DEAD\n");
+}

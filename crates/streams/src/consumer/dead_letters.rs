@@ -1,0 +1,339 @@
+//! Dead letters: messages whose deliveries are over without an acknowledgement move to another
+//! stream, where the consumer's metadata says so.
+//!
+//! A death is noted in the record (`store/src/consumer/death.rs`) and the message stays pending, so
+//! its stream keeps it and it counts in `MaxAckPending`. Once the record counts as stored, its dead
+//! letter is published to the other stream, whichever server leads that; when that stream says that
+//! it has it, the message is settled as if it were acknowledged. Until then it is published again
+//! and again, also by whoever leads or begins next.
+//!
+//! The other stream has it once all the same: its subject says which message of which consumer it
+//! is, and it is published on the condition that there is none of this subject. Where there is, and
+//! it can be read, it is there. So nothing depends on a window of time, or on who remembers what.
+
+use super::effects::{ConsumerEvent, DeadLetterNews, Effects, Env};
+use super::letter::{Letter, write_headers};
+use super::state_handle::StateHandle;
+use myelin_jsapi::api::why::ConsumerCause;
+use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_jsapi::consumer::{DeadLetterPolicy, RetryBackoff};
+use myelin_store::consumer::{ConsumerState, Death};
+use myelin_store::{Message, Seq, Timestamp};
+use myelin_wire::message_buf::MessageRef;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Dead letters on their way, at most.
+const WINDOW: usize = 1024;
+/// So long an answer may take.
+const PATIENCE: i64 = 5_000_000_000;
+/// Pause after a refusal, which doubles up to the longest.
+const RETRY: i64 = 250_000_000;
+const LONGEST_RETRY: i64 = 60_000_000_000;
+/// Error of a stream that has a message of the subject already.
+const WRONG_LAST_SEQUENCE: u16 = 10071;
+/// Last token of a reply subject where a dead letter was looked for.
+const LOOKED_FOR: &str = "SEEN";
+
+/// Dead letters of one consumer.
+pub(super) struct DeadLetters {
+    policy: DeadLetterPolicy,
+    stream: Box<str>,
+    consumer: Box<str>,
+    /// Their subject, but for that of the message.
+    subject: String,
+    /// Beginning of the subjects on which answers come.
+    replies: String,
+    /// Dead messages that are not on their way, with what the client said.
+    waiting: BTreeMap<Seq, Box<str>>,
+    on_their_way: BTreeMap<Seq, SentLetter>,
+    /// When to look for answers that are late.
+    patience: Option<Timestamp>,
+    /// Refusals since one was taken.
+    refusals: u32,
+    /// Nothing is published before.
+    retry_at: Option<Timestamp>,
+    /// Words of the last refusal.
+    refusal: String,
+}
+
+/// Dead letter that was published.
+struct SentLetter {
+    at: Timestamp,
+    subject: Vec<u8>,
+    said: Box<str>,
+}
+
+/// Answer to a dead letter, or to a look for it.
+#[derive(Default, Deserialize)]
+struct LetterAnswer {
+    #[serde(default)]
+    stream: String,
+    error: Option<AnsweredError>,
+    message: Option<FoundMessage>,
+}
+
+#[derive(Deserialize)]
+struct AnsweredError {
+    #[serde(default)]
+    err_code: u16,
+    #[serde(default)]
+    description: String,
+}
+
+#[derive(Deserialize)]
+struct FoundMessage {
+    subject: String,
+}
+
+impl DeadLetters {
+    /// Dead letters of a consumer with this configuration, if it has any, with those that its
+    /// record knows of: they may have been published before. What cannot be followed moves nothing.
+    pub(super) fn of(
+        config: &ConsumerConfig,
+        stream: &str,
+        seed: u64,
+        state_handle: &StateHandle,
+    ) -> Option<Box<Self>> {
+        let policy = DeadLetterPolicy::read(config).ok().flatten()?;
+        let subject = policy.subject(stream, &config.name);
+        let mut letters = Box::new(Self {
+            policy,
+            stream: stream.into(),
+            consumer: config.name.as_str().into(),
+            subject,
+            replies: format!("{}.{seed:x}.", replies(stream, &config.name)),
+            waiting: BTreeMap::new(),
+            on_their_way: BTreeMap::new(),
+            patience: None,
+            refusals: 0,
+            retry_at: None,
+            refusal: String::new(),
+        });
+        state_handle.read(|state| letters.load(state));
+        Some(letters)
+    }
+
+    fn load(&mut self, state: &ConsumerState) {
+        let dead = state.redelivered().iter().filter(|(_, count)| Death::read(**count).is_some());
+        let pending = dead.filter(|(seq, _)| state.pending().get(**seq).is_some());
+        self.waiting.extend(pending.map(|(seq, _)| (*seq, Box::default())));
+    }
+
+    /// Forgets what is dead: the consumer begins anew.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.on_their_way.clear();
+        self.patience = None;
+    }
+
+    /// Pauses before a message comes again.
+    pub(super) fn backoff(&self) -> Option<RetryBackoff> {
+        self.policy.backoff
+    }
+
+    /// Whether messages that die so are moved.
+    pub(super) fn takes(&self, death: Death) -> bool {
+        match death {
+            Death::Exhausted => self.policy.takes_exhausted(),
+            Death::Terminated => self.policy.takes_terminated(),
+        }
+    }
+
+    /// Has a dead message moved, of which a client has said this.
+    pub(super) fn add(&mut self, seq: Seq, said: &str) {
+        self.waiting.insert(seq, said.into());
+    }
+
+    /// The next one to be published, if one may be now.
+    pub(super) fn next(&self) -> Option<Seq> {
+        let may_go = self.retry_at.is_none() && self.on_their_way.len() < WINDOW;
+        self.waiting.first_key_value().filter(|_| may_go).map(|(seq, _)| *seq)
+    }
+
+    /// Forgets a message that has not to be moved: a client has acknowledged it after all, or it
+    /// was removed.
+    pub(super) fn forget(&mut self, seq: Seq) {
+        self.waiting.remove(&seq);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.on_their_way.len()
+    }
+
+    /// How they stand.
+    pub(super) fn why(&self) -> ConsumerCause {
+        let has_refused = self.refusals > 0;
+        ConsumerCause::DeadLettersWait {
+            messages: self.len() as u64,
+            stream: self.policy.stream.clone(),
+            refusal: has_refused.then(|| self.refusal.clone()),
+            retry_at: self.retry_at,
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let retry_at = self.retry_at.filter(|_| !self.waiting.is_empty());
+        retry_at.into_iter().chain(self.patience).min()
+    }
+
+    /// With the time at which the message was stored: a sequence may come again, where a stream has
+    /// lost its end or was made anew.
+    fn write_subject(&self, message: &Message<'_>) -> Vec<u8> {
+        let mut subject = Vec::with_capacity(self.subject.len() + 40);
+        let mut parts = self.subject.split("{subject}");
+        subject.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+        for part in parts {
+            subject.extend_from_slice(message.subject);
+            subject.extend_from_slice(part.as_bytes());
+        }
+        subject.extend_from_slice(format!(".{:x}.{}", message.timestamp, message.seq).as_bytes());
+        subject
+    }
+
+    /// Takes note that one was not taken. Tells of it once.
+    pub(super) fn refused(&mut self, seq: Seq, why: &str, now: Timestamp, effects: &mut Effects) {
+        if let Some(sent) = self.on_their_way.remove(&seq) {
+            self.waiting.insert(seq, sent.said);
+        }
+        if self.retry_at.is_some() {
+            // With others of the same moment.
+            return;
+        }
+        let pause = RETRY.saturating_mul(1 << self.refusals.min(10)).min(LONGEST_RETRY);
+        self.refusals += 1;
+        self.retry_at = Some(now.saturating_add(pause));
+        why.clone_into(&mut self.refusal);
+        if self.refusals == 1 {
+            let (stream, why) = (self.policy.stream.clone(), why.to_owned());
+            effects.events.push(ConsumerEvent::DeadLetters(DeadLetterNews::Refused { stream, why }));
+        }
+    }
+
+    /// Takes note that one was taken. Tells that they are again, if they were not.
+    fn taken(&mut self, seq: Seq, effects: &mut Effects) -> Option<Seq> {
+        self.on_their_way.remove(&seq);
+        self.retry_at = None;
+        if std::mem::take(&mut self.refusals) > 0 {
+            let stream = self.policy.stream.clone();
+            effects.events.push(ConsumerEvent::DeadLetters(DeadLetterNews::Taken { stream }));
+        }
+        Some(seq)
+    }
+
+    /// Has published again what has had no answer for too long.
+    pub(super) fn look_for_answers(&mut self, now: Timestamp, env: &dyn Env, effects: &mut Effects) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+        }
+        if self.patience.is_none_or(|at| at > now) {
+            return;
+        }
+        let is_late = |sent: &SentLetter| sent.at.saturating_add(PATIENCE) <= now;
+        let late: Vec<Seq> =
+            self.on_their_way.iter().filter(|(_, sent)| is_late(sent)).map(|(seq, _)| *seq).collect();
+        for seq in late {
+            let why = match self.on_their_way.get(&seq) {
+                Some(sent) if !env.has_interest(&sent.subject) => {
+                    format!("nobody takes {}", String::from_utf8_lossy(&sent.subject))
+                }
+                _ => "no answer".to_owned(),
+            };
+            self.refused(seq, &why, now, effects);
+        }
+        let next = self.on_their_way.values().map(|sent| sent.at.saturating_add(PATIENCE)).min();
+        self.patience = next;
+    }
+
+    /// Publishes one. It leaves when the record of its death counts as stored.
+    pub(super) fn publish(
+        &mut self,
+        message: &Message<'_>,
+        (redelivered, last_delivered): (u64, Timestamp),
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let seq = message.seq;
+        let said = self.waiting.remove(&seq).unwrap_or_default();
+        let subject = self.write_subject(message);
+        let mut headers = Vec::with_capacity(message.headers.len() + 512);
+        let letter = Letter {
+            stream: &self.stream,
+            consumer: &self.consumer,
+            target: &self.policy.stream,
+            id: &subject,
+            redelivered,
+            last_delivered,
+            said: &said,
+            now,
+        };
+        write_headers(message, &letter, &mut headers);
+        let reply = format!("{}{seq}", self.replies);
+        effects.confirmations.push(MessageRef {
+            subject: &subject,
+            reply: reply.as_bytes(),
+            headers: &headers,
+            payload: message.payload,
+            ..MessageRef::default()
+        });
+        self.on_their_way.insert(seq, SentLetter { at: now, subject, said });
+        self.patience.get_or_insert(now.saturating_add(PATIENCE));
+    }
+
+    /// Asks the stream for one that it says it has.
+    fn look_for(&self, seq: Seq, effects: &mut Effects) {
+        let Some(sent) = self.on_their_way.get(&seq) else { return };
+        let subject = format!("$JS.API.STREAM.MSG.GET.{}", self.policy.stream);
+        let reply = format!("{}{seq}.{LOOKED_FOR}", self.replies);
+        let wanted = String::from_utf8_lossy(&sent.subject);
+        let payload = serde_json::json!({ "last_by_subj": wanted }).to_string();
+        effects.confirmations.push(MessageRef {
+            subject: subject.as_bytes(),
+            reply: reply.as_bytes(),
+            payload: payload.as_bytes(),
+            ..MessageRef::default()
+        });
+    }
+
+    /// Takes note of an answer. Answers with the message whose dead letter is stored.
+    pub(super) fn answered(
+        &mut self,
+        msg: &MessageRef<'_>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Option<Seq> {
+        let place = std::str::from_utf8(msg.subject).ok()?.strip_prefix(&*self.replies)?;
+        let (seq, was_looked_for) = match place.split_once('.') {
+            Some((seq, LOOKED_FOR)) => (seq, true),
+            Some(_) => return None,
+            None => (place, false),
+        };
+        let seq: Seq = seq.parse().ok()?;
+        let answer: LetterAnswer = serde_json::from_slice(msg.payload).unwrap_or_default();
+        if answer.error.is_none() && !was_looked_for && answer.stream == self.policy.stream {
+            // Also one that comes when nobody waits for it any more.
+            self.waiting.remove(&seq);
+            return self.taken(seq, effects);
+        }
+        let sent = self.on_their_way.get(&seq)?;
+        let is_found = answer.message.is_some_and(|found| found.subject.as_bytes() == sent.subject);
+        match answer.error {
+            None if is_found && was_looked_for => return self.taken(seq, effects),
+            Some(error) if error.err_code == WRONG_LAST_SEQUENCE && !was_looked_for => {
+                self.look_for(seq, effects);
+            }
+            Some(error) => {
+                self.refused(seq, &format!("{} ({})", error.description, error.err_code), now, effects)
+            }
+            None if msg.payload.is_empty() => self.refused(seq, "nobody took it", now, effects),
+            None => self.refused(seq, "an answer of another stream", now, effects),
+        }
+        None
+    }
+}
+
+/// Where answers to the dead letters of a consumer come, but for the tokens that say to which.
+pub fn replies(stream: &str, consumer: &str) -> String {
+    format!("$JS.DLQ.{stream}.{consumer}")
+}

@@ -1,0 +1,112 @@
+//! Deaths of messages in a consumer's turn: they are noted, what is dead is published elsewhere,
+//! and settled when it is stored there.
+
+use super::ack_subject::AckSubject;
+use super::core::{ConsumerCore, TurnCtx};
+use super::dead_letters::DeadLetters;
+use super::delivery::DeliverOutcome;
+use super::effects::ConsumerEvent;
+use super::redelivery::most_deliveries;
+use myelin_store::consumer::{Death, Delta};
+use myelin_store::{ReadError, Seq, Wait};
+use myelin_wire::message_buf::MessageRef;
+
+/// Bytes of dead letters that one turn publishes.
+const SLICE: usize = 128 * 1024;
+
+impl ConsumerCore {
+    /// Notes that the deliveries of a message are over, and has it moved. False: it awaits no
+    /// acknowledgement, or these deaths are none that count.
+    pub(super) fn note_death(&mut self, seq: Seq, death: Death, said: &str) -> bool {
+        let Some(letters) = self.dead_letters.as_mut().filter(|letters| letters.takes(death)) else {
+            return false;
+        };
+        let found = self.deliverer.state_handle.read(|state| {
+            let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+            state.pending().get(seq).map(|pending| (pending, redelivered))
+        });
+        let Some((pending, redelivered)) = found else { return false };
+        if Death::read(redelivered).is_some() {
+            return true;
+        }
+        self.deliverer.state_handle.apply(Delta::Delivered {
+            delivery: pending.delivery,
+            seq,
+            count: death.count(redelivered + 1),
+            timestamp: pending.timestamp,
+        });
+        self.redelivery.remove(seq);
+        letters.add(seq, said);
+        true
+    }
+
+    /// Of what is to come again, has moved what was delivered as often as it may be.
+    pub(super) fn note_exhausted(&mut self, turn: &mut TurnCtx<'_>) {
+        let takes_exhausted = |letters: &DeadLetters| letters.takes(Death::Exhausted);
+        if !self.dead_letters.as_deref().is_some_and(takes_exhausted) {
+            return;
+        }
+        let Some(most) = most_deliveries(&self.deliverer.config) else { return };
+        let redelivery = &self.redelivery;
+        let exhausted: Vec<(Seq, u64)> = self.deliverer.state_handle.read(|state| {
+            let deliveries = |seq: &Seq| state.redelivered().get(seq).copied().unwrap_or(0) + 1;
+            let waiting = redelivery.waiting().map(|seq| (seq, deliveries(&seq)));
+            waiting.filter(|(_, deliveries)| *deliveries >= most).collect()
+        });
+        for (seq, deliveries) in exhausted {
+            if self.note_death(seq, Death::Exhausted, "") {
+                turn.effects.events.push(ConsumerEvent::MaxDeliveries { seq, deliveries });
+            }
+        }
+    }
+
+    /// Publishes dead letters. Answers how to go on, where there is more.
+    pub(super) fn move_dead_letters(&mut self, turn: &mut TurnCtx<'_>) -> Option<DeliverOutcome> {
+        let letters = self.dead_letters.as_mut()?;
+        letters.look_for_answers(turn.now, turn.env, turn.effects);
+        let mut buffer = std::mem::take(&mut self.redelivery_buf);
+        let outcome = loop {
+            let Some(seq) = letters.next() else { break None };
+            if turn.effects.confirmations.bytes() >= SLICE {
+                break Some(DeliverOutcome::More);
+            }
+            let found = self.deliverer.state_handle.read(|state| {
+                let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+                state.pending().get(seq).map(|pending| (redelivered, pending.timestamp))
+            });
+            let Some(delivered) = found else {
+                letters.forget(seq);
+                continue;
+            };
+            match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
+                Ok(Some(message)) => letters.publish(&message, delivered, turn.now, turn.effects),
+                Ok(None) => letters.forget(seq),
+                Err(ReadError::WouldWait) => break Some(DeliverOutcome::Cold(seq)),
+                Err(error) => {
+                    let why = format!("message {seq} cannot be read: {error}");
+                    letters.refused(seq, &why, turn.now, turn.effects);
+                }
+            }
+        };
+        self.redelivery_buf = buffer;
+        outcome
+    }
+
+    /// The other stream has answered to a dead letter.
+    pub fn dead_letter_answered(&mut self, msg: &MessageRef<'_>, turn: &mut TurnCtx<'_>) {
+        if !self.role.leads() {
+            return;
+        }
+        let Some(letters) = &mut self.dead_letters else { return };
+        let Some(seq) = letters.answered(msg, turn.now, turn.effects) else { return };
+        let pending = self.deliverer.state_handle.read(|state| {
+            let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
+            // One that is delivered anew, because the consumer was reset, is not settled by this.
+            Death::read(redelivered).and_then(|_| state.pending().get(seq))
+        });
+        if let Some(pending) = pending {
+            let ack = AckSubject { consumer: b"", deliveries: 1, seq, delivery: pending.delivery };
+            self.settle_one(&ack, false, turn);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Dead messages move to another stream, and are settled when that has them.
+
+use super::turns::{Bench, SECOND, config, stream};
+use crate::consumer::{ConsumerCore, ConsumerEvent, DeadLetterNews};
+use myelin_jsapi::api::why::ConsumerCause;
+use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_store::Seq;
+use myelin_store::consumer::Death;
+use myelin_wire::message_buf::MessageRef;
+
+fn moving(on: &str, max_deliver: i64) -> ConsumerConfig {
+    let keys = [("myelin.dlq.stream", "D"), ("myelin.dlq.on", on)];
+    let metadata = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    ConsumerConfig { max_deliver, metadata: metadata.collect(), ..config() }
+}
+
+/// A message that has left the consumer: where it goes, and where its answer is awaited.
+#[derive(Clone, Debug)]
+struct Left {
+    subject: String,
+    reply: String,
+}
+
+fn left(bench: &mut Bench) -> Vec<Left> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let confirmations = std::mem::take(&mut bench.effects.confirmations);
+    let all = confirmations.iter().map(|msg| Left { subject: text(msg.subject), reply: text(msg.reply) });
+    all.collect()
+}
+
+fn seqs(letters: &[Left]) -> Vec<Seq> {
+    let seq = |letter: &Left| letter.subject.rsplit('.').next().and_then(|seq| seq.parse().ok());
+    letters.iter().filter_map(seq).collect()
+}
+
+fn answer(bench: &mut Bench, letter: &Left, payload: &str) {
+    let (subject, payload) = (letter.reply.as_bytes(), payload.as_bytes());
+    bench.turn(|core, turn| {
+        core.dead_letter_answered(&MessageRef { subject, payload, ..MessageRef::default() }, turn);
+    });
+}
+
+fn answer_delivery(bench: &mut Bench, at: usize, body: &str) {
+    let deliveries = bench.effects.out.iter().filter(|msg| !msg.to.is_empty());
+    let reply = deliveries.map(|msg| msg.reply.to_vec()).nth(at).expect("it was delivered");
+    let msg = MessageRef { subject: &reply, payload: body.as_bytes(), ..MessageRef::default() };
+    bench.turn(|core, turn| {
+        let ack = crate::consumer::AckSubject::read(msg.subject).expect("it is one");
+        core.acknowledge(&ack, &msg, turn);
+    });
+}
+
+fn pending(bench: &Bench) -> Vec<Seq> {
+    bench.core.state_handle().read(|state| state.pending().iter().map(|(seq, _)| seq).collect())
+}
+
+/// Lets time pass until something leaves. Answers also after how many milliseconds.
+fn wait(bench: &mut Bench) -> (Vec<Left>, i64) {
+    let began = bench.now;
+    for _ in 0..100 {
+        bench.now = bench.core.next_due(bench.now).expect("something is due").max(bench.now);
+        bench.turn(ConsumerCore::due);
+        bench.deliver();
+        let letters = left(bench);
+        if !letters.is_empty() {
+            return (letters, (bench.now - began) / 1_000_000);
+        }
+    }
+    panic!("nothing leaves");
+}
+
+#[test]
+fn what_is_exhausted_moves_and_is_settled_when_the_other_stream_has_it() {
+    let stream = stream(&["a", "a"]);
+    let mut bench = Bench::new(&stream, moving("both", 2));
+    assert_eq!(bench.ask(0, "2"), [1, 2]);
+    assert_eq!(bench.ask(2 * SECOND, "2"), [1, 2]);
+    // Nobody asks: it dies all the same.
+    bench.now += 2 * SECOND;
+    bench.turn(ConsumerCore::due);
+    let died: Vec<_> = bench
+        .effects
+        .events
+        .iter()
+        .filter(|event| matches!(event, ConsumerEvent::MaxDeliveries { .. }))
+        .collect();
+    assert_eq!(died.len(), 2, "that is told as ever");
+    bench.deliver();
+    let letters = left(&mut bench);
+    assert_eq!(seqs(&letters), [1, 2]);
+    assert_eq!(letters[0].subject, "dlq.S.C.1.1");
+    assert_eq!(bench.ask(2 * SECOND, "2"), [0; 0], "it is not delivered any more");
+    assert_eq!(pending(&bench), [1, 2], "it is kept");
+    assert_eq!(left(&mut bench).len(), 0, "it is on its way");
+    answer(&mut bench, &letters[0], r#"{"stream":"D","seq":1}"#);
+    assert_eq!(pending(&bench), [2]);
+    answer(&mut bench, &letters[0], r#"{"stream":"D","seq":1}"#);
+    answer(&mut bench, &letters[1], r#"{"stream":"D","seq":2,"duplicate":true}"#);
+    assert_eq!(pending(&bench), [0; 0]);
+}
+
+#[test]
+fn what_a_client_terminates_moves_where_that_counts() {
+    for (on, moves) in [("both", true), ("terminated", true), ("exhausted", false)] {
+        let mut bench = Bench::new(&stream(&["a"]), moving(on, 5));
+        assert_eq!(bench.ask(0, "1"), [1]);
+        answer_delivery(&mut bench, 0, "+TERM no such customer");
+        bench.deliver();
+        let letters = left(&mut bench);
+        assert_eq!(seqs(&letters).len(), usize::from(moves), "{on}");
+        assert_eq!(pending(&bench).len(), usize::from(moves), "{on}");
+    }
+}
+
+#[test]
+fn who_begins_anew_moves_what_was_not_settled() {
+    let mut bench = Bench::new(&stream(&["a"]), moving("both", 5));
+    bench.ask(0, "1");
+    answer_delivery(&mut bench, 0, "+TERM");
+    bench.deliver();
+    let first = left(&mut bench);
+    bench.turn(|core, turn| core.reopen("S", 9, turn.now));
+    bench.deliver();
+    let second = left(&mut bench);
+    assert_eq!((seqs(&first), seqs(&second)), (vec![1], vec![1]));
+    assert_eq!(first[0].subject, second[0].subject, "the same one");
+    answer(&mut bench, &first[0], r#"{"stream":"D","seq":1}"#);
+    assert_eq!(pending(&bench), [1], "an answer to another life is none");
+    answer(
+        &mut bench,
+        &second[0],
+        r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"}}"#,
+    );
+    assert_eq!(pending(&bench), [1], "it is looked for");
+    let look = left(&mut bench);
+    assert_eq!(look[0].subject, "$JS.API.STREAM.MSG.GET.D");
+    let found = format!(r#"{{"message":{{"subject":"{}","seq":1}}}}"#, first[0].subject);
+    answer(&mut bench, &look[0], &found);
+    assert_eq!(pending(&bench), [0; 0]);
+}
+
+#[test]
+fn a_refusal_is_told_once_and_tried_again_after_growing_pauses() {
+    let mut bench = Bench::new(&stream(&["a", "a"]), moving("both", 5));
+    bench.ask(0, "2");
+    answer_delivery(&mut bench, 0, "+TERM");
+    answer_delivery(&mut bench, 1, "+TERM");
+    bench.effects.events.clear();
+    bench.deliver();
+    let full = r#"{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"}}"#;
+    let (mut letters, mut pauses) = (left(&mut bench), Vec::new());
+    for _ in 0..4 {
+        assert_eq!(letters.len(), 2);
+        letters.iter().for_each(|letter| answer(&mut bench, letter, full));
+        let pause;
+        (letters, pause) = wait(&mut bench);
+        pauses.push(pause);
+    }
+    assert_eq!(pauses, [250, 500, 1000, 2000]);
+    let why = bench.turn(|core, turn| core.why(turn));
+    let waits = why.iter().find_map(|(_, cause)| match cause {
+        ConsumerCause::DeadLettersWait { messages, refusal, .. } => Some((*messages, refusal.clone())),
+        _ => None,
+    });
+    assert_eq!(waits, Some((2, Some("maximum messages exceeded (10077)".to_owned()))));
+    letters.iter().for_each(|letter| answer(&mut bench, letter, r#"{"stream":"D","seq":1}"#));
+    assert_eq!(pending(&bench), [0; 0]);
+    let news: Vec<_> = bench.effects.events.drain(..).collect();
+    let stream = "D".to_owned();
+    let why = "maximum messages exceeded (10077)".to_owned();
+    let expected = [
+        ConsumerEvent::DeadLetters(DeadLetterNews::Refused { stream: stream.clone(), why }),
+        ConsumerEvent::DeadLetters(DeadLetterNews::Taken { stream }),
+    ];
+    assert_eq!(news, expected);
+}
+
+#[test]
+fn without_an_answer_it_is_published_again() {
+    let mut bench = Bench::new(&stream(&["a"]), moving("both", 5));
+    bench.ask(0, "1");
+    answer_delivery(&mut bench, 0, "+TERM");
+    bench.deliver();
+    let first = left(&mut bench);
+    let (second, pause) = wait(&mut bench);
+    assert!(pause > 5_000, "{pause}");
+    assert_eq!(first[0].subject, second[0].subject);
+}
+
+#[test]
+fn without_the_metadata_what_was_dead_is_given_up() {
+    let mut bench = Bench::new(&stream(&["a"]), moving("both", 2));
+    bench.ask(0, "1");
+    answer_delivery(&mut bench, 0, "+TERM");
+    let plain = ConsumerConfig { max_deliver: 2, ..config() };
+    bench.turn(|core, turn| core.update(plain.into(), "S", 1, turn));
+    assert_eq!(bench.ask(2 * SECOND, "1"), [0; 0]);
+    assert_eq!(pending(&bench), [0; 0]);
+    let redelivered = bench.core.state_handle().read(|state| state.redelivered().get(&1).copied());
+    assert_eq!(redelivered.and_then(Death::read), Some(Death::Terminated), "and stays in its stream");
+}
+
+#[test]
+fn messages_come_again_after_pauses_of_their_own() {
+    let mut config = moving("both", 3);
+    let backoff = "min=4s,factor=2,jitter=0".to_owned();
+    config.metadata.insert("myelin.dlq.backoff".to_owned(), backoff);
+    let mut bench = Bench::new(&stream(&["a"]), config);
+    assert_eq!(bench.ask(0, "1"), [1]);
+    // A second for the acknowledgement, and four.
+    assert_eq!(bench.ask(4 * SECOND, "1"), [0; 0]);
+    assert_eq!(bench.ask(2 * SECOND, "1"), [1]);
+    answer_delivery(&mut bench, 0, "-NAK");
+    assert_eq!(bench.ask(7 * SECOND, "1"), [0; 0]);
+    assert_eq!(bench.ask(2 * SECOND, "1"), [1]);
+    answer_delivery(&mut bench, 0, "-NAK");
+    bench.deliver();
+    assert_eq!(seqs(&left(&mut bench)), [1], "it is dead at once");
+}
+
+#[test]
+fn a_client_may_ask_for_another_pause() {
+    let mut config = moving("both", 3);
+    config.metadata.insert("myelin.dlq.backoff".to_owned(), "min=40s,jitter=0".to_owned());
+    let mut bench = Bench::new(&stream(&["a"]), config);
+    assert_eq!(bench.ask(0, "1"), [1]);
+    answer_delivery(&mut bench, 0, "-NAK 2s");
+    assert_eq!(bench.ask(SECOND, "1"), [0; 0]);
+    assert_eq!(bench.ask(2 * SECOND, "1"), [1]);
+}
