@@ -3,7 +3,7 @@
 //! The floor under `myelin bench` and `myelin-lab`, which are front ends: they have arguments,
 //! tables and processes of servers. The rooms: `connection` speaks the protocol, `target_server`
 //! says how a server is reached and `admin` asks its JetStream API; `client_pool` runs clients and
-//! `workloads` are what those do; `pubsub` and `jetstream` are the loads of tables; `latency`
+//! `workloads` are what those do; `pubsub`, `jetstream` and `mqtt` are the loads of tables; `latency`
 //! measures at fixed rates; `meter` reads a process's CPU time and memory; `metric` and `results`
 //! are what comes out, `present` shows it; `units` reads and prints numbers, `names` and `token`
 //! are subjects and their parts. Everything is light on purpose (few threads, prepared frames,
@@ -17,6 +17,7 @@ pub mod jetstream;
 pub mod latency;
 pub mod meter;
 pub mod metric;
+pub mod mqtt;
 pub mod names;
 pub mod present;
 pub mod pubsub;
