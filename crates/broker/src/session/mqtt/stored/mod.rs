@@ -74,7 +74,9 @@ impl Session {
         let Some(stored) = self.stored() else { return SessionStatus::Continue };
         let msgs = stored.inbox.take();
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
-        status(self.take_msgs(shard, &msgs, now))
+        let step = self.take_msgs(shard, &msgs, now);
+        self.send_waiting_retained(shard, now);
+        status(step)
     }
 
     fn take_msgs(&mut self, shard: &mut Shard, msgs: &MessageBuf, now: Instant) -> Step {

@@ -328,13 +328,24 @@ pub(in crate::session::mqtt) struct RetainedRead {
     pub(in crate::session::mqtt) qos: Qos,
     /// Number of the subscription.
     pub(in crate::session::mqtt) id: Option<SubscriptionId>,
+    pub(in crate::session::mqtt) way: RetainedWay,
+}
+
+/// How the stream finds retained messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::session::mqtt) enum RetainedWay {
+    /// By its index of subjects: no more than 1024.
+    Index,
+    /// By a walk through all that it has.
+    Walk,
 }
 
 /// Retained messages that wait until the client has acknowledged others.
 #[derive(Default)]
 pub(in crate::session::mqtt) struct WaitingRetained {
     pub(in crate::session::mqtt) messages: VecDeque<RetainedWait>,
-    /// Reads that go on when these are gone, with the sequences at which they do.
+    /// Reads that go on when these are gone and the client is not behind, with the sequences at which
+    /// they do.
     pub(in crate::session::mqtt) reads: Vec<(Box<RetainedRead>, u64)>,
 }
 
