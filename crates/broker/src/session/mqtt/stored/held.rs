@@ -207,28 +207,42 @@ mod tests {
         held
     }
 
-    fn publish_next(held: &mut Held) -> u64 {
-        match held.next() {
+    fn release(held: &mut Held, numbers: &[u16]) {
+        numbers.iter().for_each(|number| held.release(id(*number)));
+    }
+
+    fn published(held: &mut Held, numbers: &[u16]) {
+        numbers.iter().for_each(|number| held.was_published(id(*number)));
+    }
+
+    fn released(held: &mut Held, numbers: &[u16]) {
+        numbers.iter().for_each(|number| held.was_released(id(*number)));
+    }
+
+    /// Sequences of the next messages that are published.
+    fn publish(held: &mut Held, count: usize) -> Vec<u64> {
+        let next = |_| match held.next() {
             Some(NextRelease::Publish(_, message)) => message.sequence,
             _ => panic!("nothing to publish"),
-        }
+        };
+        (0..count).map(next).collect()
     }
 
     #[test]
     fn what_is_released_in_order_is_removed_at_once() {
         let mut held = holding(&[1, 2, 3, 4]);
-        [1, 2, 3].map(|number| held.release(id(number)));
-        assert_eq!([(); 3].map(|()| publish_next(&mut held)), [10, 20, 30]);
+        release(&mut held, &[1, 2, 3]);
+        assert_eq!(publish(&mut held, 3), [10, 20, 30]);
         assert!(held.next().is_none() && held.removal().is_none());
         held.was_published(id(1));
         let one = HeldRemoval { ids: vec![id(1)], which: RemovedSequences::One(10) };
         assert_eq!(held.removal(), Some(one));
-        [2, 3].map(|number| held.was_published(id(number)));
+        published(&mut held, &[2, 3]);
         assert_eq!(held.removal(), None, "one after the other");
         held.was_released(id(1));
         let others = HeldRemoval { ids: vec![id(2), id(3)], which: RemovedSequences::UpTo(30) };
         assert_eq!(held.removal(), Some(others));
-        [2, 3].map(|number| held.was_released(id(number)));
+        released(&mut held, &[2, 3]);
         assert!(held.removal().is_none() && held.releases.is_empty());
         assert_eq!(held.kept, 3, "the fourth is held");
     }
@@ -237,9 +251,9 @@ mod tests {
     fn nothing_that_is_held_is_removed_with_others() {
         let mut held = holding(&[1, 2, 3, 4]);
         // 2 stays, and 1 is under way.
-        [1, 3, 4].map(|number| held.release(id(number)));
-        [(); 3].map(|()| publish_next(&mut held));
-        [3, 4].map(|number| held.was_published(id(number)));
+        release(&mut held, &[1, 3, 4]);
+        publish(&mut held, 3);
+        published(&mut held, &[3, 4]);
         let one =
             |number, sequence| HeldRemoval { ids: vec![id(number)], which: RemovedSequences::One(sequence) };
         assert_eq!(held.removal(), Some(one(3, 30)));
@@ -248,20 +262,20 @@ mod tests {
         // Those of another connection may be anywhere.
         let mut held = holding(&[1, 2]);
         held.inherits = true;
-        [1, 2].map(|number| held.release(id(number)));
-        [(); 2].map(|()| publish_next(&mut held));
-        [1, 2].map(|number| held.was_published(id(number)));
+        release(&mut held, &[1, 2]);
+        publish(&mut held, 2);
+        published(&mut held, &[1, 2]);
         assert_eq!([held.removal(), held.removal()], [Some(one(1, 10)), Some(one(2, 20))]);
     }
 
     #[test]
     fn what_is_not_known_is_read_in_its_turn() {
         let mut held = holding(&[2]);
-        [1, 2, 1].map(|number| held.release(id(number)));
+        release(&mut held, &[1, 2, 1]);
         assert!(matches!(held.next(), Some(NextRelease::Read(first)) if first == id(1)));
         assert!(held.next().is_none(), "the second waits");
         held.was_read(id(1), 5);
-        assert_eq!(publish_next(&mut held), 20);
+        assert_eq!(publish(&mut held, 1), [20]);
         assert!(held.next().is_none(), "the first is released once");
     }
 
