@@ -20,12 +20,12 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Retained messages that are asked for at once, and their bytes.
+/// Retained messages that are asked for at once, as far as their bytes are no more than may wait for
+/// a client.
 ///
 /// Perf: behind each slice the stream counts what is left, which takes it milliseconds among a
-/// million messages. Slices end by their bytes.
+/// million messages.
 const AT_ONCE: u32 = 8192;
-const BYTES_AT_ONCE: u32 = 1024 * 1024;
 
 /// Everything.
 const ALL: &str = ">";
@@ -39,7 +39,7 @@ struct ReadRequest<'a> {
     #[serde(skip_serializing_if = "<[&str]>::is_empty")]
     multi_last: &'a [&'a str],
     batch: u32,
-    max_bytes: u32,
+    max_bytes: usize,
 }
 
 impl Session {
@@ -65,7 +65,7 @@ impl Session {
             RetainedWay::Walk if read.pattern == ALL => (ALL, &[][..]),
             RetainedWay::Walk => (subject[0], &[][..]),
         };
-        let (batch, max_bytes) = (AT_ONCE, BYTES_AT_ONCE);
+        let (batch, max_bytes) = (AT_ONCE, shard.settings().max_backlog());
         let request = ReadRequest { seq, next_by_subj, multi_last, batch, max_bytes };
         let body = myelin_wire::json::compact(&request);
         let to = format!("DIRECT.GET.{}", streams::RETAINED.name);
