@@ -1,5 +1,5 @@
-//! Mosquitto: a server of MQTT and nothing else, with its usual settings but for queues, which are
-//! not bounded, so that no message is lost. Nothing is written to a disk.
+//! Mosquitto: a server of MQTT and nothing else, with its usual settings but for queues and what may
+//! be in flight, which are not bounded, so that no message is lost. Nothing is written to a disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(super) fn start(program: &Path, scratch: &Scratch) -> Result<Server, BenchEr
     // Started by root it would become a user who may not read the configuration.
     let text = format!(
         "listener {port} 127.0.0.1\nallow_anonymous true\nuser root\npersistence false\n\
-         max_queued_messages 0\nlog_type error\nlog_type warning\n"
+         max_queued_messages 0\nmax_inflight_messages 0\nlog_type error\nlog_type warning\n"
     );
     std::fs::write(&file, text).map_err(BenchError::io("writing the server's configuration"))?;
     let mut command = Command::new(program);

@@ -17,6 +17,10 @@ use crate::pubsub::flow::{self, Delivery, Flow};
 use crate::pubsub::publisher::Until;
 use crate::token::unique;
 
+/// Bytes outstanding to all subscribers together. A server that sends each message by itself delivers
+/// them within our patience.
+const BACKLOG: u64 = 32 << 20;
+
 /// Load of publishers, whose messages all subscribers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MqttMessages {
@@ -136,7 +140,7 @@ impl MqttMessages {
             Audience::Awake(count) => count,
             Audience::Asleep => 0,
         };
-        let flow = Flow::new(Delivery::Each, awake, flow::window(awake, flow::BACKLOG));
+        let flow = Flow::new(Delivery::Each, awake, flow::window(awake, BACKLOG));
         let before = cpu_of(meters)?;
         let start = Instant::now();
         let (published, last) = thread::scope(|scope| {
