@@ -25,6 +25,7 @@ use crate::round::Round;
 use crate::rows::latency::Latency;
 use crate::rows::mqtt::MqttLoad;
 use crate::rows::row::{Amount, FULL_STREAM, Row, Workload};
+use crate::rows::tls_websocket::TlsWebSocketLoad;
 use crate::rows::{cluster, footprint, identity, small, tls_websocket};
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
@@ -268,7 +269,7 @@ enum LoadSetup {
     Streams(jetstream::StreamLoad),
     Consumers(consumers::ConsumerLoad),
     Latency(Latency),
-    Edges(tls_websocket::TlsWebSocketLoad),
+    Edges(TlsWebSocketLoad),
     Identity(identity::IdentityLoad),
     Small(small::SmallLoad),
     Cluster(cluster::PreparedCluster),
@@ -377,7 +378,7 @@ impl RunningServer {
             LoadSetup::Consumers(load) if !load.wants_fresh_server() => {
                 self.stage().run(address, until, None)?;
             }
-            LoadSetup::Edges(load) if *load != tls_websocket::TlsWebSocketLoad::Idle => {
+            LoadSetup::Edges(load) if *load != TlsWebSocketLoad::Idle => {
                 self.post().run(*load, until, self.server.meter())?;
             }
             LoadSetup::Identity(load) if !load.wants_fresh_server() => {
@@ -427,7 +428,7 @@ impl RunningServer {
 
     /// Memory of idle connections with TLS, in a server of their own.
     fn idle_edges(binary: &Path, bench: &Bench<'_>) -> Result<Round, BenchError> {
-        let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
+        let (server, post) = TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
         let bytes = post.idle(bench.settings.connections / 2, server.meter())?;
         Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]))
     }
@@ -447,13 +448,7 @@ impl RunningServer {
         let (settings, until) = (bench.settings, bench.amount.until);
         let System { program: binary, kind, .. } = bench.comparison.system(self.index);
         let mut round = match &bench.setup {
-            LoadSetup::Mqtt(load) => {
-                let round = self.measure_mqtt(*load, bench, until)?;
-                if load.wants_fresh_server() {
-                    return Ok(round);
-                }
-                round
-            }
+            LoadSetup::Mqtt(load) => return self.measure_mqtt(*load, bench, until),
             _ if *kind != SystemKind::Nats => self.measure_foreign(bench, bench.amount)?,
             LoadSetup::Throughput(load) => {
                 Round::of_throughput(&load.run(address, until, Some(meter), settings.verify)?)
@@ -479,7 +474,7 @@ impl RunningServer {
                 return Ok(Round::of_consumers(outcome));
             }
             LoadSetup::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
-            LoadSetup::Edges(tls_websocket::TlsWebSocketLoad::Idle) => {
+            LoadSetup::Edges(TlsWebSocketLoad::Idle) => {
                 return Self::idle_edges(binary, bench);
             }
             LoadSetup::Identity(load) if load.wants_fresh_server() => {

@@ -1,4 +1,4 @@
-//! `bench mqtt`: messages, sessions and retained messages of MQTT against any server that speaks it.
+//! `bench mqtt`: messages, sessions and retained messages of MQTT, against any server of it.
 //!
 //! Owns the arguments and the lines. The clients are those of `myelin-loadgen`; what compares
 //! servers is `myelin-lab compare mqtt`.
@@ -145,7 +145,7 @@ fn messages(
     Ok(())
 }
 
-/// What the server used for each of so many, if that is known.
+/// Text about the server's time for each of `count`, if that is known.
 fn server_cpu(cpu: Option<CpuTime>, count: u64) -> String {
     cpu.map_or_else(String::new, |cpu| {
         format!(" ~ server CPU {:.3}us each", cpu.scheduled.as_secs_f64() * 1e6 / count as f64)

@@ -295,6 +295,15 @@ impl PlannedWork {
             Self::KvPut {} => Workload::Consumers(consumers::ConsumerLoad::KvPut),
             Self::KvGet {} => Workload::Consumers(consumers::ConsumerLoad::KvGet),
             Self::Start {} => Workload::Start,
+            work => work.mqtt()?,
+        })
+    }
+}
+
+impl PlannedWork {
+    /// The workload of a row about MQTT.
+    fn mqtt(self) -> Result<Workload, String> {
+        Ok(match self {
             Self::Mqtt { qos, publishers, subscribers, asleep, window, size: Size(size) } => {
                 at_least_one(&[publishers, window])?;
                 let qos = Qos::new(qos).ok_or("qos must be 0, 1 or 2")?;
@@ -310,6 +319,7 @@ impl PlannedWork {
                 Workload::Mqtt(MqttLoad::Retained(MqttRetained { count, size }))
             }
             Self::MqttIdle {} => Workload::Mqtt(MqttLoad::Idle),
+            other => return Err(format!("{other:?} is not about MQTT")),
         })
     }
 }

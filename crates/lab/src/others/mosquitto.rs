@@ -1,15 +1,18 @@
-//! Mosquitto: a server of MQTT and nothing else, with its usual settings but for queues and what may
-//! be in flight, which are not bounded, so that no message is lost. Nothing is written to a disk.
+//! Mosquitto: a server of MQTT and nothing else, with its usual settings but for queues and what
+//! may be in flight, which are not bounded, so that no message is lost. Nothing is written to a
+//! disk.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use myelin_loadgen::error::BenchError;
+use myelin_loadgen::mqtt::client;
 
-use crate::rows::mqtt;
 use crate::servers::process::{Launch, Server, free_port};
 use crate::servers::scratch::Scratch;
 
+/// Starts it, with its configuration in a directory of its own.
 pub(super) fn start(program: &Path, scratch: &Scratch) -> Result<Server, BenchError> {
     let port = free_port()?;
     let room = scratch.room(&format!("mosquitto-{port}"))?;
@@ -22,13 +25,8 @@ pub(super) fn start(program: &Path, scratch: &Scratch) -> Result<Server, BenchEr
     std::fs::write(&file, text).map_err(BenchError::io("writing the server's configuration"))?;
     let mut command = Command::new(program);
     command.arg("-c").arg(file);
-    Server::run(Launch {
-        command,
-        port,
-        room: Some(room),
-        is_ready: mqtt::is_ready,
-        patience: mqtt::PATIENCE,
-    })
+    let patience = Duration::from_secs(10);
+    Server::run(Launch { command, port, room: Some(room), is_ready: client::is_served, patience })
 }
 
 /// The first line of its help.

@@ -4,8 +4,8 @@
 //! about consumers in `consumers`, about mirrors and sources in `origins`, about TLS and WebSocket
 //! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`,
 //! about several servers in `cluster`, `leaf` and `gateway`, about MQTT in `mqtt`, those of the
-//! studies in the plans that `compare` reads; `footprint` measures servers at rest. Change a goal here only together
-//! with `docs/performance.md`.
+//! studies in the plans that `compare` reads; `footprint` measures servers at rest. Change a goal
+//! here only together with `docs/performance.md`.
 
 pub(crate) mod cluster;
 pub(crate) mod consumers;

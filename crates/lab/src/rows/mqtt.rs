@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::metric::Metric;
-use myelin_loadgen::mqtt::client::MqttClient;
+use myelin_loadgen::mqtt::client::{self, MqttClient};
 use myelin_loadgen::mqtt::idle;
 use myelin_loadgen::mqtt::messages::MqttMessages;
 use myelin_loadgen::mqtt::retained::MqttRetained;
@@ -27,7 +27,7 @@ use crate::servers::scratch::Scratch;
 use crate::servers::system::{System, SystemKind};
 
 /// How long a server with many sessions may take to start.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Load of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,10 @@ impl MqttLoad {
     ) -> Result<Round, BenchError> {
         match self {
             Self::Messages(load) => {
-                let outcome = load.run(server.address(), until, Some(server.meter()))?;
-                Ok(Round::of_mqtt(&outcome))
+                let mut round = Round::of_mqtt(&load.run(server.address(), until, Some(server.meter()))?);
+                let resident = server.meter().resident()? as f64 / f64::from(1 << 20);
+                round.readings.push((Metric::LoadedMemory, resident));
+                Ok(round)
             }
             Self::Sessions(load) => sessions(load, Self::server(system, scratch)?, system),
             Self::Retained(load) => retained(load, &Self::server(system, scratch)?),
@@ -100,17 +102,11 @@ impl MqttLoad {
     }
 }
 
-/// Whether a server takes a client of MQTT on this port.
-pub(crate) fn is_ready(port: u16) -> bool {
-    let client = MqttClient::connect(&Address::loopback(port), "ready", true);
-    client.is_ok_and(|client| client.leave().is_ok())
-}
-
 /// Starts a server by the configuration in a directory.
 fn in_room(program: &Path, room: Scratch, port: u16) -> Result<Server, BenchError> {
     let mut command = Command::new(program);
     command.arg("-c").arg(room.path().join("server.conf"));
-    Server::run(Launch { command, port, room: Some(room), is_ready, patience: PATIENCE })
+    Server::run(Launch { command, port, room: Some(room), is_ready: client::is_served, patience: PATIENCE })
 }
 
 /// Sessions are made; then the server ends and starts, and one of them is taken up.

@@ -194,6 +194,12 @@ impl MqttClient {
     }
 }
 
+/// Whether a server takes a client of MQTT on this port of this machine.
+pub fn is_served(port: u16) -> bool {
+    let client = MqttClient::connect(&Address::loopback(port), "ready", true);
+    client.is_ok_and(|client| client.leave().is_ok())
+}
+
 /// The packet at the front of these bytes, with its length, if it is whole.
 fn first(bytes: &[u8]) -> Result<Option<(ServerPacket<'_>, usize)>, BenchError> {
     match decode_from_server(bytes, LEVEL, LONGEST) {

@@ -11,14 +11,14 @@ use crate::error::BenchError;
 use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::mqtt::Qos;
 use crate::mqtt::client::MqttClient;
-use crate::mqtt::publisher::{self, Published, Script};
+use crate::mqtt::publisher::{self, MqttPublished, Script};
 use crate::mqtt::subscriber::Subscribers;
 use crate::pubsub::flow::{self, Delivery, Flow};
 use crate::pubsub::publisher::Until;
 use crate::token::unique;
 
-/// Bytes outstanding to all subscribers together. A server that sends each message by itself delivers
-/// them within our patience.
+/// Bytes outstanding to all subscribers together. A server that sends each message by itself
+/// delivers them within our patience.
 const BACKLOG: u64 = 32 << 20;
 
 /// Load of publishers, whose messages all subscribers get.
@@ -28,7 +28,7 @@ pub struct MqttMessages {
     pub qos: Qos,
     /// Connections that publish.
     pub publishers: usize,
-    /// Who gets the messages.
+    /// Receivers of the messages.
     pub audience: Audience,
     /// Bytes of a payload.
     pub size: usize,
@@ -39,7 +39,7 @@ pub struct MqttMessages {
 /// Receivers of a load's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// So many connections.
+    /// Connections, by their number.
     Awake(usize),
     /// One session whose client is not there: messages are kept for it.
     Asleep,
@@ -71,7 +71,7 @@ pub struct MqttOutcome {
 }
 
 impl MqttOutcome {
-    /// Published messages per second.
+    /// MqttPublished messages per second.
     pub fn rate(&self) -> f64 {
         self.messages as f64 / self.elapsed.as_secs_f64()
     }
@@ -153,7 +153,8 @@ impl MqttMessages {
                 })
             };
             let publishing: Vec<_> = publishers.iter_mut().zip(scripts).enumerate().map(publish).collect();
-            let published: Result<Vec<Published>, BenchError> = publishing.into_iter().map(joined).collect();
+            let published: Result<Vec<MqttPublished>, BenchError> =
+                publishing.into_iter().map(joined).collect();
             if let (Ok(published), Some(script)) = (&published, scripts.first()) {
                 flow.expect(total(published) * script.frame_len());
             }
@@ -178,7 +179,7 @@ impl MqttMessages {
     }
 }
 
-fn total(published: &[Published]) -> u64 {
+fn total(published: &[MqttPublished]) -> u64 {
     published.iter().map(|publisher| publisher.messages).sum()
 }
 

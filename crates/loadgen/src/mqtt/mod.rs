@@ -2,8 +2,8 @@
 //!
 //! The rooms: `client` is a connection on a blocking socket; `messages` are publishers and
 //! subscribers, whose threads are in `publisher` and `subscriber`; `sessions` makes sessions that
-//! last; `retained` keeps messages and reads them; `idle` is connections with nothing to do. Packets
-//! are those of `myelin-mqtt`.
+//! last; `retained` keeps messages and reads them; `idle` is connections with nothing to do.
+//! Packets are those of `myelin-mqtt`.
 
 pub mod client;
 pub mod idle;

@@ -68,7 +68,7 @@ impl Script {
 
 /// Figures of a publisher.
 #[derive(Debug)]
-pub(crate) struct Published {
+pub(crate) struct MqttPublished {
     pub(crate) messages: u64,
     /// Nanoseconds from sending a message to its last answer; none with QoS 0.
     pub(crate) latencies: Histogram<u64>,
@@ -81,9 +81,9 @@ pub(crate) fn publish(
     window: usize,
     until: Until,
     flow: &Flow,
-) -> Result<Published, BenchError> {
+) -> Result<MqttPublished, BenchError> {
     let latencies = Histogram::new_with_max(LONGEST_LATENCY, 3).expect("a valid histogram");
-    let published = Published { messages: 0, latencies };
+    let published = MqttPublished { messages: 0, latencies };
     match script.qos {
         Qos::AtMostOnce => unanswered(client, script, until, flow, published),
         Qos::AtLeastOnce | Qos::ExactlyOnce => {
@@ -106,8 +106,8 @@ fn unanswered(
     script: &Script,
     until: Until,
     flow: &Flow,
-    mut published: Published,
-) -> Result<Published, BenchError> {
+    mut published: MqttPublished,
+) -> Result<MqttPublished, BenchError> {
     let len = script.frame_len();
     let in_burst = (BURST as u64 / len).max(1);
     let burst: Vec<u8> = script.frames.iter().cycle().take(in_burst as usize).flatten().copied().collect();
@@ -154,8 +154,8 @@ impl Windowed {
         script: &Script,
         until: Until,
         flow: &Flow,
-        mut published: Published,
-    ) -> Result<Published, BenchError> {
+        mut published: MqttPublished,
+    ) -> Result<MqttPublished, BenchError> {
         let start = Instant::now();
         loop {
             let count = left(until, self.sent, start, self.window - (self.sent - self.answered));
@@ -189,7 +189,7 @@ impl Windowed {
     }
 
     /// Takes the answers that are there, and encodes what they ask for.
-    fn take(&mut self, client: &mut MqttClient, published: &mut Published) -> Result<(), BenchError> {
+    fn take(&mut self, client: &mut MqttClient, published: &mut MqttPublished) -> Result<(), BenchError> {
         let now = Instant::now();
         client.each(|packet| match packet {
             ServerPacket::PubAck(answer) | ServerPacket::PubComp(answer) => {

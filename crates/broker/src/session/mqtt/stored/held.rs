@@ -13,8 +13,8 @@ const MOST_KEPT: usize = 128 * 1024;
 
 /// Messages of one session that are held or being released.
 #[derive(Default)]
-pub(in crate::session::mqtt) struct Held {
-    /// Those that are not released, as far as they came over this connection.
+pub(in crate::session::mqtt) struct HeldMessages {
+    /// Messages that are not released, as far as they came over this connection.
     messages: BTreeMap<PacketId, HeldMessage>,
     /// Bytes of those that are kept.
     kept: usize,
@@ -53,7 +53,7 @@ enum ReleaseStage {
     Reading,
     /// The message is being stored for sessions.
     Storing,
-    /// It is stored, and not held any more once it is removed.
+    /// The message is stored, and not held any more once it is removed.
     Stored,
     Removing,
 }
@@ -82,7 +82,7 @@ pub(super) enum RemovedSequences {
     UpTo(u64),
 }
 
-impl Held {
+impl HeldMessages {
     /// Keeps a message that is being stored. One that comes again is held as it came first.
     pub(super) fn hold(&mut self, id: PacketId, headers: &[u8], payload: &[u8]) {
         let size = headers.len() + payload.len();
@@ -164,7 +164,7 @@ impl Held {
         self.releases.retain(|release| release.id != id);
     }
 
-    /// What can be removed now. While something is removed, the others gather.
+    /// The next removal, if there is one. While something is removed, the others gather.
     pub(super) fn removal(&mut self) -> Option<HeldRemoval> {
         let is_removing = self.releases.iter().any(|release| release.stage == ReleaseStage::Removing);
         if is_removing && !self.inherits {
@@ -198,8 +198,8 @@ mod tests {
     }
 
     /// Holds messages, whose sequences are ten times their numbers.
-    fn holding(numbers: &[u16]) -> Held {
-        let mut held = Held::default();
+    fn holding(numbers: &[u16]) -> HeldMessages {
+        let mut held = HeldMessages::default();
         for number in numbers {
             held.hold(id(*number), b"h", &number.to_be_bytes());
             held.stored(id(*number), u64::from(*number) * 10);
@@ -207,20 +207,20 @@ mod tests {
         held
     }
 
-    fn release(held: &mut Held, numbers: &[u16]) {
+    fn release(held: &mut HeldMessages, numbers: &[u16]) {
         numbers.iter().for_each(|number| held.release(id(*number)));
     }
 
-    fn published(held: &mut Held, numbers: &[u16]) {
+    fn published(held: &mut HeldMessages, numbers: &[u16]) {
         numbers.iter().for_each(|number| held.was_published(id(*number)));
     }
 
-    fn released(held: &mut Held, numbers: &[u16]) {
+    fn released(held: &mut HeldMessages, numbers: &[u16]) {
         numbers.iter().for_each(|number| held.was_released(id(*number)));
     }
 
     /// Sequences of the next messages that are published.
-    fn publish(held: &mut Held, count: usize) -> Vec<u64> {
+    fn publish(held: &mut HeldMessages, count: usize) -> Vec<u64> {
         let next = |_| match held.next() {
             Some(NextRelease::Publish(_, message)) => message.sequence,
             _ => panic!("nothing to publish"),

@@ -1,9 +1,9 @@
-//! PUBREL: a message of QoS 2 that is held goes on to its receivers, is removed, and PUBCOMP says so.
+//! PUBREL: a message of QoS 2 that is held goes on to its receivers, and is removed.
 //!
-//! Messages are published in the order of their releases, none of which waits until
-//! the one before is stored; removed together; acknowledged when they are removed, for then their numbers can be
-//! those of other messages. What a crash interrupts begins again with the client's next PUBREL: a
-//! message that was stored before is a duplicate to the stream.
+//! Messages are published in the order of their releases, none of which waits until the one before
+//! is stored; removed together; acknowledged with PUBCOMP when they are removed, for then their
+//! numbers can be those of other messages. What a crash interrupts begins again with the client's
+//! next PUBREL: a message that was stored before is a duplicate to the stream.
 
 use super::api::{self, MessageAnswer, StoredMessage};
 use super::held::{HeldRemoval, NextRelease, RemovedSequences};

@@ -1,7 +1,7 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
 //!
-//! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there are
-//! more, it is walked through instead. Nothing more is read while much waits for the client.
+//! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
+//! are more, it is walked through instead. Nothing more is read while much waits for the client.
 
 use super::state::{AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession};
 use crate::log::Level as LogLevel;
@@ -20,8 +20,8 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Retained messages that are asked for at once, as far as their bytes are no more than may wait for
-/// a client.
+/// Retained messages that are asked for at once, as far as their bytes are no more than may wait
+/// for a client.
 ///
 /// Perf: behind each slice the stream counts what is left, which takes it milliseconds among a
 /// million messages.

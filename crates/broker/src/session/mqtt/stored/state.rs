@@ -1,6 +1,6 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
-use super::held::Held;
+use super::held::HeldMessages;
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
@@ -32,7 +32,7 @@ pub(in crate::session::mqtt) struct StoredSession {
     /// Reads of retained messages that are under way: these come before what the client asks next.
     pub(in crate::session::mqtt) reading: usize,
     pub(in crate::session::mqtt) acks: MqttAcks,
-    pub(in crate::session::mqtt) held: Held,
+    pub(in crate::session::mqtt) held: HeldMessages,
     pub(in crate::session::mqtt) in_flight: InFlight,
     pub(in crate::session::mqtt) waiting: WaitingRetained,
     pub(in crate::session::mqtt) pubrels: PubRels,
@@ -333,8 +333,8 @@ pub(in crate::session::mqtt) enum RetainedWay {
 #[derive(Default)]
 pub(in crate::session::mqtt) struct WaitingRetained {
     pub(in crate::session::mqtt) messages: VecDeque<RetainedWait>,
-    /// Reads that go on when these are gone and the client is not behind, with the sequences at which
-    /// they do.
+    /// Reads that go on when these are gone and the client is not behind, with the sequences at
+    /// which they do.
     pub(in crate::session::mqtt) reads: Vec<(Box<RetainedRead>, u64)>,
 }
 
@@ -403,7 +403,7 @@ impl StoredSession {
             change: None,
             reading: 0,
             acks: MqttAcks::default(),
-            held: Held::default(),
+            held: HeldMessages::default(),
             in_flight: InFlight { receive_max: terms.receive_max, ..InFlight::default() },
             waiting: WaitingRetained::default(),
             pubrels: PubRels::default(),
