@@ -3,10 +3,10 @@
 //! A session asks by messages to the API and to streams of its account, and goes on when the answer
 //! is in its inbox; its shard waits for nothing. What changes the session itself (`change.rs`:
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
-//! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of QoS 2
-//! are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for the
-//! session come from one consumer (`outgoing.rs`), retained ones are read when somebody subscribes
-//! (`retained.rs`). Requests and what is read of answers: `api.rs`.
+//! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
+//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
+//! the session come from one consumer (`outgoing.rs`), retained ones are read when somebody
+//! subscribes (`retained.rs`). Requests and what is read of answers: `api.rs`.
 
 mod api;
 mod change;
