@@ -474,9 +474,7 @@ impl RunningServer {
                 return Ok(Round::of_consumers(outcome));
             }
             LoadSetup::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
-            LoadSetup::Edges(TlsWebSocketLoad::Idle) => {
-                return Self::idle_edges(binary, bench);
-            }
+            LoadSetup::Edges(TlsWebSocketLoad::Idle) => return Self::idle_edges(binary, bench),
             LoadSetup::Identity(load) if load.wants_fresh_server() => {
                 let server = load.server(binary, bench.scratch)?;
                 return Ok(Round::without_cpu(load.run(&server, until, settings.backlog)?));
