@@ -27,13 +27,18 @@ pub(in crate::session::mqtt) struct HeldMessages {
 struct HeldMessage {
     /// Where it is held; 0 while that is not known.
     sequence: u64,
-    /// Header block and payload, if they are kept.
-    copy: Option<(Box<[u8]>, Box<[u8]>)>,
+    /// The message, if it is kept.
+    copy: Option<HeldCopy>,
+}
+
+struct HeldCopy {
+    headers: Box<[u8]>,
+    payload: Box<[u8]>,
 }
 
 impl HeldMessage {
     fn size(&self) -> usize {
-        self.copy.as_ref().map_or(0, |(headers, payload)| headers.len() + payload.len())
+        self.copy.as_ref().map_or(0, |copy| copy.headers.len() + copy.payload.len())
     }
 }
 
@@ -86,7 +91,8 @@ impl HeldMessages {
     /// Keeps a message that is being stored. One that comes again is held as it came first.
     pub(super) fn hold(&mut self, id: PacketId, headers: &[u8], payload: &[u8]) {
         let size = headers.len() + payload.len();
-        let copy = (self.kept + size <= MOST_KEPT).then(|| (headers.into(), payload.into()));
+        let copy = || HeldCopy { headers: headers.into(), payload: payload.into() };
+        let copy = (self.kept + size <= MOST_KEPT).then(copy);
         self.messages.entry(id).or_insert_with(|| {
             self.kept += if copy.is_some() { size } else { 0 };
             HeldMessage { sequence: 0, copy }
@@ -129,7 +135,7 @@ impl HeldMessages {
         let next = &mut self.releases[at];
         next.sequence = message.as_ref().map_or(0, |message| message.sequence);
         match message.and_then(|message| message.copy) {
-            Some((headers, payload)) if next.sequence > 0 => {
+            Some(HeldCopy { headers, payload }) if next.sequence > 0 => {
                 next.stage = ReleaseStage::Storing;
                 let (sequence, headers, payload) = (next.sequence, headers.into(), payload.into());
                 Some(NextRelease::Publish(id, StoredMessage { sequence, headers, payload }))
