@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use myelin_loadgen::connection::address::Address;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::metric::Metric;
 use myelin_loadgen::mqtt::client::{self, MqttClient};
