@@ -81,6 +81,10 @@ impl MqttInbox {
 
 impl Service for MqttInbox {
     fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        if batch.msgs.is_empty() {
+            // The client is not behind any more.
+            return self.conn.sink().has_mqtt_mail(&self.conn);
+        }
         self.put(batch.iter());
     }
 }

@@ -8,7 +8,9 @@
 mod servers;
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Instant;
 
 use servers::{Server, bench};
 
@@ -149,4 +151,56 @@ fn what_has_moved_says_what_to_call_instead() {
             assert!(stdout(&output).is_empty() && arguments.iter().all(|one| error.contains(one)), "{error}");
         }
     }
+}
+
+/// A server with a listener for MQTT, and where that is.
+fn start_mqtt() -> Option<(Server, String)> {
+    let (port, mqtt) = (servers::free_port(), servers::free_port());
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "server_name: bench\nlisten: \"127.0.0.1:{port}\"\nmqtt {{ listen: \"127.0.0.1:{mqtt}\" }}\n\
+         jetstream {{ store_dir: {:?} }}\n",
+        directory.path().join("streams").display()
+    );
+    let file = directory.path().join("server.conf");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(servers::any()?);
+    command.arg("-c").arg(file);
+    let server = Server::run(command, port, directory, false);
+    let deadline = Instant::now() + servers::PATIENCE;
+    while TcpStream::connect(("127.0.0.1", mqtt)).is_err() {
+        assert!(Instant::now() < deadline, "nobody listens for MQTT");
+        std::thread::yield_now();
+    }
+    Some((server, format!("127.0.0.1:{mqtt}")))
+}
+
+#[test]
+fn messages_of_every_qos_reach_all_subscribers_of_mqtt() {
+    let Some((server, address)) = start_mqtt() else { return };
+    let pid = server.child.id().to_string();
+    for qos in ["0", "1", "2"] {
+        let clients = ["--publishers", "2", "--subscribers", "3", "--msgs", "301", "--window", "7"];
+        let common = ["mqtt", "messages", "--server", &address, "--server-pid", &pid, "--qos", qos];
+        let text = succeed(&mut bench(&[&common[..], &clients].concat()));
+        assert!(text.contains("2 publishers, 3 subscribers, MQTT, QoS "), "{text}");
+        assert!(text.contains(" msgs/sec") && text.contains(" ~ server CPU "), "{text}");
+        assert_eq!(text.contains(" ~ P50: "), qos != "0", "{text}");
+        let text = succeed(&mut bench(&[&common[..], &["--msgs", "50", "--asleep"]].concat()));
+        assert!(text.contains("1 publishers, a session whose client is not there, MQTT"), "{text}");
+    }
+}
+
+#[test]
+fn sessions_of_mqtt_are_made_and_retained_messages_read() {
+    let Some((server, address)) = start_mqtt() else { return };
+    let pid = server.child.id().to_string();
+    let common = ["mqtt", "--server", &address, "--server-pid", &pid];
+    let run = |load: &[&str]| succeed(&mut bench(&[&common[..], load].concat()));
+    let text = run(&["sessions", "--count", "20", "--filters", "3", "--leave"]);
+    assert!(text.contains(" sessions/sec, 3 filters each ~ server CPU "), "{text}");
+    let text = run(&["retained", "--count", "1500"]);
+    assert!(text.contains("1,500 retained messages: 1,000 in "), "{text}");
+    let text = run(&["idle", "--count", "10"]);
+    assert!(text.contains("10 idle connections ~ server memory "), "{text}");
 }

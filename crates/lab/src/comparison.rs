@@ -23,7 +23,9 @@ use myelin_loadgen::results::{Behind, Curve};
 use crate::others;
 use crate::round::Round;
 use crate::rows::latency::Latency;
+use crate::rows::mqtt::MqttLoad;
 use crate::rows::row::{Amount, FULL_STREAM, Row, Workload};
+use crate::rows::tls_websocket::TlsWebSocketLoad;
 use crate::rows::{cluster, footprint, identity, small, tls_websocket};
 use crate::servers::process::{Server, Syncing};
 use crate::servers::scratch::Scratch;
@@ -267,10 +269,11 @@ enum LoadSetup {
     Streams(jetstream::StreamLoad),
     Consumers(consumers::ConsumerLoad),
     Latency(Latency),
-    Edges(tls_websocket::TlsWebSocketLoad),
+    Edges(TlsWebSocketLoad),
     Identity(identity::IdentityLoad),
     Small(small::SmallLoad),
     Cluster(cluster::PreparedCluster),
+    Mqtt(MqttLoad),
 }
 
 impl LoadSetup {
@@ -289,6 +292,7 @@ impl LoadSetup {
             Workload::Identity(load) => Self::Identity(load),
             Workload::Small(load) => Self::Small(load),
             Workload::Cluster(load) => Self::Cluster(load.prepare(MAX_PAYLOAD, backlog)),
+            Workload::Mqtt(load) => Self::Mqtt(load),
         }
     }
 }
@@ -309,6 +313,14 @@ impl RunningServer {
     /// Starts the server and warms it up.
     fn start(index: SystemIndex, bench: &Bench<'_>) -> Result<Self, BenchError> {
         let system = bench.comparison.system(index);
+        if let LoadSetup::Mqtt(load) = &bench.setup {
+            let server = MqttLoad::server(system, bench.scratch)?;
+            let running = Self { index, server, stage: None, post: None, mates: None };
+            if !load.wants_fresh_server() {
+                running.measure_mqtt(*load, bench, bench.amount.warm_up)?;
+            }
+            return Ok(running);
+        }
         if system.kind != SystemKind::Nats {
             let running = Self {
                 index,
@@ -366,7 +378,7 @@ impl RunningServer {
             LoadSetup::Consumers(load) if !load.wants_fresh_server() => {
                 self.stage().run(address, until, None)?;
             }
-            LoadSetup::Edges(load) if *load != tls_websocket::TlsWebSocketLoad::Idle => {
+            LoadSetup::Edges(load) if *load != TlsWebSocketLoad::Idle => {
                 self.post().run(*load, until, self.server.meter())?;
             }
             LoadSetup::Identity(load) if !load.wants_fresh_server() => {
@@ -380,6 +392,7 @@ impl RunningServer {
             LoadSetup::Subscriptions
             | LoadSetup::IdleConnections
             | LoadSetup::Start
+            | LoadSetup::Mqtt(_)
             | LoadSetup::Small(_) => {}
             LoadSetup::Streams(_)
             | LoadSetup::Consumers(_)
@@ -408,9 +421,14 @@ impl RunningServer {
         others::measure(kind, &self.server, bench.workload, amount)
     }
 
+    fn measure_mqtt(&self, load: MqttLoad, bench: &Bench<'_>, until: Until) -> Result<Round, BenchError> {
+        let system = bench.comparison.system(self.index);
+        load.measure(system, &self.server, bench.scratch, until, bench.settings.connections)
+    }
+
     /// Memory of idle connections with TLS, in a server of their own.
     fn idle_edges(binary: &Path, bench: &Bench<'_>) -> Result<Round, BenchError> {
-        let (server, post) = tls_websocket::TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
+        let (server, post) = TlsWebSocketLoad::Idle.server(binary, bench.scratch)?;
         let bytes = post.idle(bench.settings.connections / 2, server.meter())?;
         Ok(Round::without_cpu(vec![(Metric::ConnectionMemory, bytes)]))
     }
@@ -430,6 +448,7 @@ impl RunningServer {
         let (settings, until) = (bench.settings, bench.amount.until);
         let System { program: binary, kind, .. } = bench.comparison.system(self.index);
         let mut round = match &bench.setup {
+            LoadSetup::Mqtt(load) => return self.measure_mqtt(*load, bench, until),
             _ if *kind != SystemKind::Nats => self.measure_foreign(bench, bench.amount)?,
             LoadSetup::Throughput(load) => {
                 Round::of_throughput(&load.run(address, until, Some(meter), settings.verify)?)
@@ -455,9 +474,7 @@ impl RunningServer {
                 return Ok(Round::of_consumers(outcome));
             }
             LoadSetup::Consumers(_) => Round::of_consumers(self.stage().run(address, until, Some(meter))?),
-            LoadSetup::Edges(tls_websocket::TlsWebSocketLoad::Idle) => {
-                return Self::idle_edges(binary, bench);
-            }
+            LoadSetup::Edges(TlsWebSocketLoad::Idle) => return Self::idle_edges(binary, bench),
             LoadSetup::Identity(load) if load.wants_fresh_server() => {
                 let server = load.server(binary, bench.scratch)?;
                 return Ok(Round::without_cpu(load.run(&server, until, settings.backlog)?));

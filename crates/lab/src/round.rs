@@ -9,6 +9,7 @@ use myelin_loadgen::jetstream::consumers;
 use myelin_loadgen::latency;
 use myelin_loadgen::meter::CpuTime;
 use myelin_loadgen::metric::Metric;
+use myelin_loadgen::mqtt::messages::MqttOutcome;
 use myelin_loadgen::pubsub::churn;
 use myelin_loadgen::pubsub::request;
 use myelin_loadgen::pubsub::throughput;
@@ -67,6 +68,18 @@ impl Round {
             (Metric::Cpu, outcome.cpu_per_request()),
         ];
         Self { curves: vec![curve("round trip", &outcome.latencies)], ..Self::of(&figures, outcome.cpu) }
+    }
+
+    pub(crate) fn of_mqtt(outcome: &MqttOutcome) -> Self {
+        let figures = [
+            (Metric::MessageRate, Some(outcome.rate())),
+            (Metric::Cpu, outcome.cpu_per_message()),
+            (Metric::LatencyMedian, outcome.latency(0.5)),
+            (Metric::Latency99, outcome.latency(0.99)),
+        ];
+        let has_latencies = !outcome.latencies.is_empty();
+        let curves = has_latencies.then(|| curve("publish to ack", &outcome.latencies));
+        Self { curves: curves.into_iter().collect(), ..Self::of(&figures, outcome.cpu) }
     }
 
     pub(crate) fn of_streams(outcome: &jetstream::StreamOutcome) -> Self {

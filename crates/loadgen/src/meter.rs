@@ -68,6 +68,11 @@ impl Meter {
         status_bytes(&self.read("status")?, "VmRSS:").ok_or_else(|| self.unreadable("status"))
     }
 
+    /// The most resident memory that the process ever had, in bytes.
+    pub fn most_resident(self) -> Result<u64, BenchError> {
+        status_bytes(&self.read("status")?, "VmHWM:").ok_or_else(|| self.unreadable("status"))
+    }
+
     /// Resident memory that no file backs, in bytes.
     pub fn anonymous(self) -> Result<u64, BenchError> {
         status_bytes(&self.read("status")?, "RssAnon:").ok_or_else(|| self.unreadable("status"))
@@ -171,6 +176,7 @@ mod tests {
         assert_eq!(accounted_ticks("1234 (x) S 1"), None);
         let status = "Name:\tx\nVmHWM:\t  9999 kB\nVmRSS:\t    1536 kB\nThreads:\t3\n";
         assert_eq!(status_bytes(status, "VmRSS:"), Some(1536 * 1024));
+        assert_eq!(status_bytes(status, "VmHWM:"), Some(9999 * 1024));
         assert_eq!(status_bytes("Name:\tx\n", "VmRSS:"), None);
     }
 

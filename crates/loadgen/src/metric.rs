@@ -74,10 +74,20 @@ pub enum Metric {
     JoinTime,
     /// Bytes of messages that crossed a link.
     LinkBytes,
+    /// Sessions of MQTT made per second, with their subscriptions.
+    SessionRate,
+    /// Bytes of resident memory per session of MQTT.
+    SessionMemory,
+    /// Milliseconds from SUBSCRIBE to the last of some retained messages.
+    RetainedSome,
+    /// Milliseconds from SUBSCRIBE to the last of all retained messages.
+    RetainedAll,
+    /// MiB by which a process's memory grew at most.
+    PeakMemory,
 }
 
 /// All of them, in the order in which comparisons show them.
-pub const ALL: [Metric; 34] = [
+pub const ALL: [Metric; 39] = [
     Metric::MessageRate,
     Metric::ByteRate,
     Metric::PublishRate,
@@ -112,6 +122,11 @@ pub const ALL: [Metric; 34] = [
     Metric::AnonymousMemory,
     Metric::JoinTime,
     Metric::LinkBytes,
+    Metric::SessionRate,
+    Metric::SessionMemory,
+    Metric::RetainedSome,
+    Metric::RetainedAll,
+    Metric::PeakMemory,
 ];
 
 impl Metric {
@@ -152,6 +167,11 @@ impl Metric {
             Self::AnonymousMemory => "anonymous MiB",
             Self::JoinTime => "ms to join",
             Self::LinkBytes => "bytes over the link",
+            Self::SessionRate => "sessions made/s",
+            Self::SessionMemory => "bytes/session",
+            Self::RetainedSome => "ms to read some",
+            Self::RetainedAll => "ms to read all",
+            Self::PeakMemory => "MiB grown at most",
         }
     }
 
@@ -191,6 +211,11 @@ impl Metric {
             Self::AnonymousMemory => ("anonymous at start", "MiB"),
             Self::JoinTime => ("join", "ms"),
             Self::LinkBytes => ("over the link", "bytes"),
+            Self::SessionRate => ("creation", "sessions/s"),
+            Self::SessionMemory => ("memory", "bytes/session"),
+            Self::RetainedSome => ("read some", "ms"),
+            Self::RetainedAll => ("read all", "ms"),
+            Self::PeakMemory => ("grown at most", "MiB"),
         }
     }
 
@@ -212,6 +237,7 @@ impl Metric {
                 | Self::PublishedRate
                 | Self::DeliveredRate
                 | Self::LoginRate
+                | Self::SessionRate
                 | Self::StreamCreationRate
         )
     }

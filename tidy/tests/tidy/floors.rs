@@ -19,7 +19,7 @@ const FLOORS: [(&str, &[&str]); 28] = [
     ("jetstream", &["broker", "disk", "jsapi", "replica", "stdx", "store", "streams", "subject", "wire"]),
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "stdx", "store"]),
-    ("loadgen", &["auth", "stdx"]),
+    ("loadgen", &["auth", "mqtt", "stdx"]),
     ("mesh", &["auth", "broker", "stdx", "wire"]),
     ("monitor", &["stdx", "subject", "wire"]),
     ("mqtt", &["stdx", "wire"]),

@@ -119,6 +119,13 @@ impl Shard {
             || route.groups.iter().any(|group| check.group(group))
     }
 
+    /// Whether [too much](crate::Settings::max_backlog) is staged or waits for `conn`. If so,
+    /// `waiter` is woken as [`Self::is_congested`] says.
+    pub(crate) fn is_behind(&mut self, conn: &Conn, waiter: &Arc<dyn Service>) -> bool {
+        let bound = self.settings.max_backlog();
+        CongestionCheck { staging: &mut self.staging, bound, waiter }.waits_for(conn)
+    }
+
     /// Some of what waited for `conn` is written.
     #[inline]
     pub(super) fn relieved(&mut self, conn: &Conn) {

@@ -1,12 +1,13 @@
 //! `myelin bench`: a load generator for any NATS server.
 //!
 //! This file owns the arguments and who handles them. The rooms: `commands` are the benchmarks of
-//! `nats bench`, `latency` measures at fixed rates, `null` the driver itself; `moved` are those
-//! that are `myelin-lab` now. The clients are those of `myelin-loadgen`.
+//! `nats bench`, `latency` measures at fixed rates, `mqtt` loads servers of MQTT, `null` the driver
+//! itself; `moved` are those that are `myelin-lab` now. The clients are those of `myelin-loadgen`.
 
 mod commands;
 mod latency;
 mod moved;
+mod mqtt;
 mod null;
 
 use std::process::ExitCode;
@@ -46,6 +47,9 @@ enum BenchCommand {
     Oldjs(commands::arguments::OldJetStream),
     /// Key-value buckets
     Kv(commands::arguments::KeyValue),
+    /// MQTT: messages, sessions, retained messages
+    #[command(long_about = mqtt::HELP)]
+    Mqtt(mqtt::MqttArguments),
     /// Cost of the driver itself, against a server that does nothing
     Null(null::NullArguments),
     /// How long messages take at a fixed rate
@@ -75,6 +79,7 @@ pub(crate) fn run(arguments: BenchArguments) -> Result<ExitCode, BenchError> {
         BenchCommand::Js(arguments) => commands::jetstream(arguments)?,
         BenchCommand::Oldjs(arguments) => commands::old_jetstream(arguments)?,
         BenchCommand::Kv(arguments) => commands::key_value(arguments)?,
+        BenchCommand::Mqtt(arguments) => mqtt::run(arguments)?,
         BenchCommand::Null(arguments) => null::run(arguments)?,
         BenchCommand::Latency(arguments) => latency::execute(arguments)?,
         BenchCommand::Table(arguments) => return Ok(arguments.refuse("table")),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for a server.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A program on the path, or where Go puts what it installs.
 pub(crate) fn installed(name: &str) -> Option<PathBuf> {

@@ -17,14 +17,15 @@ use crate::compare::work::PlannedWork;
 use crate::rows::row::{Amount, Row};
 use crate::servers::system::SystemKind;
 
-/// The studies, by the names of their plans.
-pub(crate) const BUILT_IN: [(&str, &str); 6] = [
+/// The studies, and the comparison of MQTT, by the names of their plans.
+pub(crate) const BUILT_IN: [(&str, &str); 7] = [
     ("s1", include_str!("../../../../bench/plans/s1.toml")),
     ("s2", include_str!("../../../../bench/plans/s2.toml")),
     ("s3", include_str!("../../../../bench/plans/s3.toml")),
     ("s4", include_str!("../../../../bench/plans/s4.toml")),
     ("s5", include_str!("../../../../bench/plans/s5.toml")),
     ("s6", include_str!("../../../../bench/plans/s6.toml")),
+    ("mqtt", include_str!("../../../../bench/plans/mqtt.toml")),
 ];
 
 /// Divisor of a number of messages under `--quick`.

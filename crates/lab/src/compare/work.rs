@@ -6,12 +6,17 @@ use myelin_loadgen::jetstream::consumers::pull::{Acks, How};
 use myelin_loadgen::jetstream::fast::Flow;
 use myelin_loadgen::jetstream::stream::LoadStorage;
 use myelin_loadgen::jetstream::{self, StreamMode, WINDOW, consumers};
+use myelin_loadgen::mqtt::Qos;
+use myelin_loadgen::mqtt::messages::{Audience, MqttMessages};
+use myelin_loadgen::mqtt::retained::MqttRetained;
+use myelin_loadgen::mqtt::sessions::MqttSessions;
 use myelin_loadgen::pubsub::request::RequestLoad;
 use myelin_loadgen::pubsub::throughput::{ReceiverInterest, ThroughputLoad};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::rows::latency::{FromTo, Latency};
+use crate::rows::mqtt::MqttLoad;
 use crate::rows::row::Workload;
 use crate::rows::subjects::SUBJECTS;
 
@@ -113,6 +118,26 @@ pub(crate) enum PlannedWork {
     KvGet {},
     /// A server that has just been started.
     Start {},
+    /// Messages of MQTT.
+    Mqtt {
+        qos: u8,
+        #[serde(default = "one")]
+        publishers: usize,
+        #[serde(default = "one")]
+        subscribers: usize,
+        /// Whether the messages are kept for a session whose client is not there.
+        #[serde(default)]
+        asleep: bool,
+        #[serde(default = "mqtt_window")]
+        window: usize,
+        size: Size,
+    },
+    /// Sessions of MQTT that last.
+    MqttSessions { sessions: usize, filters: usize },
+    /// Retained messages of MQTT.
+    MqttRetained { count: usize, size: Size },
+    /// Idle connections that speak MQTT.
+    MqttIdle {},
 }
 
 /// Bytes, as a number or with `K` or `M` behind it.
@@ -207,6 +232,10 @@ fn window() -> usize {
     WINDOW
 }
 
+fn mqtt_window() -> usize {
+    100
+}
+
 fn usual_flow() -> u64 {
     Flow::DEFAULT.every
 }
@@ -266,6 +295,31 @@ impl PlannedWork {
             Self::KvPut {} => Workload::Consumers(consumers::ConsumerLoad::KvPut),
             Self::KvGet {} => Workload::Consumers(consumers::ConsumerLoad::KvGet),
             Self::Start {} => Workload::Start,
+            work => work.mqtt()?,
+        })
+    }
+}
+
+impl PlannedWork {
+    /// The workload of a row about MQTT.
+    fn mqtt(self) -> Result<Workload, String> {
+        Ok(match self {
+            Self::Mqtt { qos, publishers, subscribers, asleep, window, size: Size(size) } => {
+                at_least_one(&[publishers, window])?;
+                let qos = Qos::new(qos).ok_or("qos must be 0, 1 or 2")?;
+                let audience = if asleep { Audience::Asleep } else { Audience::Awake(subscribers) };
+                Workload::Mqtt(MqttLoad::Messages(MqttMessages { qos, publishers, audience, size, window }))
+            }
+            Self::MqttSessions { sessions, filters } => {
+                at_least_one(&[sessions, filters])?;
+                Workload::Mqtt(MqttLoad::Sessions(MqttSessions { count: sessions, filters }))
+            }
+            Self::MqttRetained { count, size: Size(size) } => {
+                at_least_one(&[count])?;
+                Workload::Mqtt(MqttLoad::Retained(MqttRetained { count, size }))
+            }
+            Self::MqttIdle {} => Workload::Mqtt(MqttLoad::Idle),
+            other => return Err(format!("{other:?} is not about MQTT")),
         })
     }
 }
@@ -345,6 +399,9 @@ mod tests {
             "work='latency'\nfrom-to='request'\nrate=0\nsize=1",
             "work='core'\nsize='1G'",
             "work='kv-get'\nsize=1",
+            "work='mqtt'\nqos=3\nsize=1",
+            "work='mqtt'\nqos=1\nwindow=0\nsize=1",
+            "work='mqtt-sessions'\nsessions=0\nfilters=1",
         ] {
             assert!(work(text).is_err(), "{text}");
         }

@@ -10,6 +10,7 @@
 pub(crate) mod driver;
 pub(crate) mod kafka;
 pub(crate) mod latency;
+pub(crate) mod mosquitto;
 pub(crate) mod rabbitmq;
 pub(crate) mod redis;
 
@@ -43,6 +44,7 @@ const WINDOW: u64 = 8 << 20;
 /// Whether there is a driver for this.
 fn can(kind: SystemKind, workload: &Workload) -> bool {
     match workload {
+        _ if kind == SystemKind::Mosquitto => matches!(workload, Workload::Mqtt(_)),
         Workload::Throughput(load) => {
             let is_plain =
                 load.interest == ReceiverInterest::Star && load.publishers == 1 && load.receivers > 0;
@@ -60,6 +62,7 @@ pub(crate) fn start(system: &System, scratch: &Scratch) -> Result<Server, BenchE
         SystemKind::Redis => redis::start(&system.program, scratch),
         SystemKind::RabbitMq => rabbitmq::start(&system.program, scratch),
         SystemKind::Kafka => kafka::start(&system.program, scratch),
+        SystemKind::Mosquitto => mosquitto::start(&system.program, scratch),
         SystemKind::Nats => Server::start(&system.program),
     }
 }
@@ -69,6 +72,7 @@ fn version(system: &System) -> Option<String> {
     match system.kind {
         SystemKind::RabbitMq => rabbitmq::version(&system.program),
         SystemKind::Kafka => kafka::version(&system.program),
+        SystemKind::Mosquitto => mosquitto::version(&system.program),
         SystemKind::Nats | SystemKind::Redis => None,
     }
 }
@@ -85,7 +89,9 @@ pub(crate) fn measure(
         SystemKind::Redis => Box::new(redis::Redis::new(port)?),
         SystemKind::RabbitMq => Box::new(rabbitmq::RabbitMq::new(port)?),
         SystemKind::Kafka => Box::new(kafka::Kafka::new(port)?),
-        SystemKind::Nats => return Err(BenchError::Usage("NATS servers have a driver of their own".into())),
+        SystemKind::Nats | SystemKind::Mosquitto => {
+            return Err(BenchError::Usage("such servers have a driver of their own".into()));
+        }
     };
     match workload {
         Workload::Throughput(ThroughputLoad { receivers, size, .. }) => {

@@ -3,9 +3,9 @@
 //! This file is the core server's table in code; the rows about streams are in `streams`, those
 //! about consumers in `consumers`, about mirrors and sources in `origins`, about TLS and WebSocket
 //! in `tls_websocket`, about accounts and users in `identity`, about small servers in `small`,
-//! about several servers in `cluster`, `leaf` and `gateway`, those of the studies in the plans
-//! that `compare` reads; `footprint` measures servers at rest. Change a goal here only together
-//! with `docs/performance.md`.
+//! about several servers in `cluster`, `leaf` and `gateway`, about MQTT in `mqtt`, those of the
+//! studies in the plans that `compare` reads; `footprint` measures servers at rest. Change a goal
+//! here only together with `docs/performance.md`.
 
 pub(crate) mod cluster;
 pub(crate) mod consumers;
@@ -14,6 +14,7 @@ pub(crate) mod gateway;
 pub(crate) mod identity;
 pub(crate) mod latency;
 pub(crate) mod leaf;
+pub(crate) mod mqtt;
 pub(crate) mod origins;
 pub(crate) mod probe;
 pub(crate) mod row;

@@ -11,6 +11,7 @@ use myelin_loadgen::pubsub::throughput::ThroughputLoad;
 use crate::rows::cluster::ClusterLoad;
 use crate::rows::identity::IdentityLoad;
 use crate::rows::latency::Latency;
+use crate::rows::mqtt::MqttLoad;
 use crate::rows::small::SmallLoad;
 use crate::rows::tls_websocket::TlsWebSocketLoad;
 
@@ -65,6 +66,8 @@ pub(crate) enum Workload {
     Small(SmallLoad),
     /// Three servers that form a cluster.
     Cluster(ClusterLoad),
+    /// MQTT.
+    Mqtt(MqttLoad),
 }
 
 /// Messages of a stream that is read at scale 1.
@@ -91,6 +94,7 @@ impl fmt::Display for Workload {
             Self::Identity(load) => write!(f, "{load}"),
             Self::Small(load) => write!(f, "{load}"),
             Self::Cluster(load) => write!(f, "{load}"),
+            Self::Mqtt(load) => write!(f, "{load}"),
         }
     }
 }

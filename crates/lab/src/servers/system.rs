@@ -26,6 +26,8 @@ pub(crate) enum SystemKind {
     Redis,
     RabbitMq,
     Kafka,
+    /// Speaks MQTT only.
+    Mosquitto,
 }
 
 impl System {

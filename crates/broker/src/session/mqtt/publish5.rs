@@ -38,8 +38,14 @@ impl Session {
         }
         let topic = aliased.as_deref().unwrap_or(packet.topic);
         let is_kept = packet.retain || packet.exchange != Exchange::AtMostOnce;
-        let kept = is_kept.then_some(packet.retain);
-        let nats = self.nats_side(shard, packet.properties, kept, now);
+        let nats = match packet.exchange {
+            // Whoever is asked gets the request when it is released.
+            Exchange::ExactlyOnce(_) => {
+                let hash = self.mqtt.as_ref().map_or("", |mqtt| mqtt.session_hash());
+                NatsSide::kept(packet.properties, packet.retain, hash)
+            }
+            _ => self.nats_side(shard, packet.properties, is_kept.then_some(packet.retain), now),
+        };
         let size = message_len(packet.payload) + nats.lines.len();
         if !self.takes_size(shard, size) {
             return OpOutcome::Close(CloseReason::MaximumPayload);

@@ -111,6 +111,34 @@ fn a_nats_service_answers_a_requester_of_mqtt() {
 }
 
 #[test]
+fn answers_to_a_thousand_requests_of_qos_2_are_awaited() {
+    let server = server("", "");
+    let (mut requester, mut service) = (Peer::connect5(address(&server), "requester"), Raw::connect(&server));
+    service.subscribe("time", 1);
+    service.barrier();
+    requester.listen5(&["answers/me"]);
+    let ask = |requester: &mut Peer, number: u32| {
+        let data = number.to_string();
+        let properties = [Property::ResponseTopic("answers/me"), Property::CorrelationData(data.as_bytes())];
+        assert_eq!(requester.send5(("time", "?"), (2, false), &properties), ReasonCode::Success);
+    };
+    let mut replies = Vec::new();
+    for number in 0..1024 {
+        ask(&mut requester, number);
+        replies.push(service.message().reply.expect("a reply subject"));
+    }
+    service.publish(&replies[0], "late");
+    let came = requester.came5();
+    assert_eq!(came.properties, [format!("{:?}", Property::CorrelationData(b"0"))]);
+    // One more takes the place of the first.
+    ask(&mut requester, 1024);
+    service.message();
+    service.publish(&replies[0], "too late");
+    service.barrier();
+    assert!(requester.barrier().is_empty());
+}
+
+#[test]
 fn a_service_on_another_server_answers_a_requester_of_mqtt() {
     let ports = [free_port(), free_port()];
     let start = |at: usize| {

@@ -1,10 +1,13 @@
 //! Retained messages: who gets them, and how long they live.
 
-use super::peer::{Peer, hello, lasting};
+use super::peer::{Peer, hello, id, lasting};
 use super::stored::Asking;
 use super::{address, server, servers};
 use crate::eventually;
-use myelin_mqtt::packet::{ConnectPacket, Qos};
+use myelin_mqtt::packet::{
+    ClientPacket, ConnectPacket, Properties, ProtocolLevel, Qos, ServerPacket, SubscribeFilters,
+    SubscribeOptions, SubscribePacket,
+};
 
 /// Messages that a subscription begins with, without numbers and in order.
 fn told(peer: &mut Peer, filter: &str, qos: Qos) -> Vec<String> {
@@ -137,5 +140,34 @@ fn a_session_that_comes_back_is_not_told_again() {
         let mut sub = Peer::dial(address(server));
         assert!(sub.resume(&lasting("sub")));
         assert_eq!(sub.all_came(), []);
+    }
+}
+
+#[test]
+fn thousands_of_retained_messages_come_at_the_pace_of_the_reader() {
+    let server = server("", "max_payload: 64KB\nmax_pending: 256KB\n");
+    let mut peer = Peer::connect(address(&server), "writer");
+    let payload = "x".repeat(8 * 1024);
+    for number in 0..2000 {
+        peer.retain(&format!("many/{number}/x"), &payload);
+    }
+    for filter in ["#", "many/+/x", "many/7/+"] {
+        let mut sub = Peer::connect(address(&server), "reader");
+        let mut bytes = Vec::new();
+        let mut raw = Vec::new();
+        SubscribeFilters::push(filter, SubscribeOptions::default(), &mut raw);
+        let filters = SubscribeFilters::of(&raw);
+        let packet = SubscribePacket { packet_id: id(1), properties: Properties::EMPTY, filters };
+        ClientPacket::Subscribe(packet).encode(ProtocolLevel::V3, &mut bytes);
+        sub.send_bytes(&bytes);
+        // Another client gets its answers, and the reader nothing that it did not read.
+        (0..50).for_each(|_| assert!(peer.barrier().is_empty()));
+        let expected = if filter == "many/7/+" { 1 } else { 2000 };
+        assert_eq!(sub.with_packet(|packet| matches!(packet, ServerPacket::SubAck(_))), Some(true));
+        let mut topics: Vec<String> = (0..expected).map(|_| sub.message().topic).collect();
+        topics.sort();
+        topics.dedup();
+        assert_eq!(topics.len(), expected, "{filter}");
+        assert!(sub.barrier().is_empty(), "{filter}");
     }
 }

@@ -147,6 +147,57 @@ fn acknowledgements_come_in_the_order_of_messages() {
 }
 
 #[test]
+fn messages_that_are_released_together_go_and_others_are_held() {
+    for server in &servers("", "") {
+        let mut sub = Peer::dial(address(server));
+        sub.resume(&lasting("sub"));
+        sub.subscribe_with(&[("many/+", Qos::ExactlyOnce)]);
+        sub.disconnect();
+        sub.rest();
+        let mut asking = Asking::new(server);
+        let mut peer = Peer::connect(address(server), "pub");
+        let level = myelin_mqtt::packet::ProtocolLevel::V3;
+        let mut bytes = Vec::new();
+        for number in 1..=60 {
+            publish(Exchange::ExactlyOnce(id(number)), "many/x", &number.to_string())
+                .encode(level, &mut bytes);
+        }
+        peer.send_bytes(&bytes);
+        (1..=60).for_each(|number| assert_eq!(peer.came(), ("PUBREC".to_owned(), number)));
+        // The seventh is not released.
+        let released: Vec<u16> = (1..=60).filter(|number| *number != 7).collect();
+        bytes.clear();
+        released.iter().for_each(|number| release(*number).encode(level, &mut bytes));
+        peer.send_bytes(&bytes);
+        released.iter().for_each(|number| assert_eq!(peer.came(), ("PUBCOMP".to_owned(), *number)));
+        assert_eq!(asking.messages("$MQTT_qos2in"), 1);
+        assert_eq!(asking.last("$MQTT_qos2in", "$MQTT.qos2.in.pub.7").1, "7");
+        // Numbers that are free are used again.
+        peer.publish_2("many/x", "again");
+        assert_eq!(peer.exchange(&release(7)), ("PUBCOMP", 7));
+        assert_eq!((asking.messages("$MQTT_qos2in"), asking.messages("$MQTT_msgs")), (0, 61));
+        let mut sub = Peer::dial(address(server));
+        assert!(sub.resume(&lasting("sub")));
+        let wanted = released.iter().map(u16::to_string).chain(["again".to_owned(), "7".to_owned()]);
+        let mut payloads = Vec::new();
+        let mut completed = 0;
+        while completed < 61 {
+            match sub.came() {
+                (text, number) if text == "PUBREL" => {
+                    sub.pubcomp(number);
+                    completed += 1;
+                }
+                (text, number) => {
+                    payloads.push(text);
+                    sub.pubrec(number);
+                }
+            }
+        }
+        assert!(payloads.into_iter().eq(wanted.map(|payload| format!("PUBLISH many/x {payload} q2"))));
+    }
+}
+
+#[test]
 fn a_held_message_is_released_once_also_after_a_restart() {
     let mut server = server("", "");
     let mut sub = Peer::dial(address(&server));

@@ -161,6 +161,11 @@ pub(super) fn purge(subject: &str) -> String {
     serde_json::json!({ "filter": subject }).to_string()
 }
 
+/// Body of a request to remove the messages of a subject that are before this sequence.
+pub(super) fn purge_below(subject: &str, sequence: u64) -> String {
+    serde_json::json!({ "filter": subject, "seq": sequence }).to_string()
+}
+
 /// Body of a request to make a consumer, or to change its filters.
 pub(super) fn consumer(stream: &str, config: &ConsumerRecord) -> Vec<u8> {
     #[derive(Serialize)]

@@ -1,18 +1,15 @@
 //! PUBLISH of QoS 1 and 2, and retained messages: acknowledged when they are stored.
 
-use super::api::{self, MessageAnswer};
-use super::state::{Matter, PendingAck, Release, ReleaseStage, Step};
+use super::api;
+use super::state::{Matter, PendingAck, Step};
 use crate::log::Level as LogLevel;
 use crate::mqtt_copy::StoredCopy;
 use crate::mqtt_nats_side::{KeptCopy, NatsSide};
 use crate::mqtt_will::StoredWill;
 use crate::session::{Session, SessionState};
 use crate::shard::{MqttPublish, Shard};
-use myelin_mqtt::headers;
-use myelin_mqtt::packet::{
-    AckPacket, Exchange, PacketId, PropertyBuf, PublishPacket, Qos, ReasonCode, ServerPacket,
-};
-use myelin_mqtt::records::{HeldMark, MessageMark, released_id};
+use myelin_mqtt::packet::{AckPacket, Exchange, PacketId, PublishPacket, Qos, ReasonCode, ServerPacket};
+use myelin_mqtt::records::{HeldMark, MessageMark};
 use myelin_mqtt::{streams, topic};
 use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
@@ -22,7 +19,7 @@ use std::time::Instant;
 const MOST_AWAITED: usize = 1024;
 
 /// The number of an acknowledgement that nobody waits for.
-const UNACKNOWLEDGED: u64 = 0;
+pub(super) const UNACKNOWLEDGED: u64 = 0;
 
 impl Session {
     /// Whether so much waits for JetStream that the client has to.
@@ -124,7 +121,7 @@ impl Session {
     }
 
     /// Stores a message for sessions that subscribe with QoS 1 or 2.
-    fn store(
+    pub(super) fn store(
         &mut self,
         shard: &mut Shard,
         copy: StoredCopy<'_>,
@@ -147,10 +144,12 @@ impl Session {
         now: Instant,
     ) {
         let subject = self.held_subject(&id.to_string());
-        self.stored_mut().into_iter().for_each(|stored| stored.acks.may_hold = true);
         let lines = nats.stored_lines(KeptCopy::Held, self.unix_ms(now));
         let mut headers = Vec::new();
         mark.write(None, &lines, &mut headers);
+        let Some(stored) = self.stored_mut() else { return };
+        stored.acks.may_hold = true;
+        stored.held.hold(id, &headers, payload);
         let subject = subject.as_bytes();
         let msg = MessageRef { subject, headers: &headers, payload, ..MessageRef::default() };
         self.ask(shard, msg, Matter::Stored(ack), now);
@@ -167,7 +166,14 @@ impl Session {
     }
 
     /// Stores a retained message, or the end of one.
-    fn retain(&mut self, shard: &mut Shard, copy: StoredCopy<'_>, flags: u8, ack: u64, now: Instant) {
+    pub(super) fn retain(
+        &mut self,
+        shard: &mut Shard,
+        copy: StoredCopy<'_>,
+        flags: u8,
+        ack: u64,
+        now: Instant,
+    ) {
         let SessionState::Ready(ready) = &self.state else { return };
         let Some(stored) = self.stored() else { return };
         let user = ready.user.as_deref().unwrap_or_default();
@@ -190,10 +196,19 @@ impl Session {
         let speaks_5 = self.speaks_5();
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let pending = stored.acks.find(ack);
+        let held = match pending.as_ref().map(|ack| ack.exchange) {
+            Some(Exchange::ExactlyOnce(id)) => Some(id),
+            _ => None,
+        };
+        let outcome = api::outcome(answer);
+        match (held, &outcome) {
+            (Some(id), Ok(sequence)) => stored.held.stored(id, *sequence),
+            (Some(id), Err(_)) => stored.held.not_stored(id),
+            (None, _) => {}
+        }
         // One that is held and comes again is refused by the stream, which has it.
-        let is_held = pending.as_ref().is_some_and(|ack| ack.exchange.qos() == Qos::ExactlyOnce);
-        let outcome = api::outcome(answer)
-            .or_else(|fault| if is_held && fault.is_kept_first() { Ok(0) } else { Err(fault) });
+        let outcome =
+            outcome.or_else(|fault| if held.is_some() && fault.is_kept_first() { Ok(0) } else { Err(fault) });
         let can_tell = speaks_5 && pending.is_some();
         if let Some(pending) = pending {
             pending.missing = pending.missing.saturating_sub(1);
@@ -237,99 +252,5 @@ impl Session {
                 }
             }
         }
-    }
-
-    /// A message of QoS 2 will not come again: it goes on to its receivers. One after the other, in
-    /// the order of the releases.
-    pub(in crate::session::mqtt) fn release(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
-        self.log_step("PUBREL", id);
-        let Some(stored) = self.stored_mut() else { return };
-        stored.releases.push(Release { id, stage: ReleaseStage::Read, sequence: 0 });
-        if stored.releases.len() == 1 {
-            self.read_held(shard, now);
-        }
-    }
-
-    /// Asks for the message of the first release.
-    fn read_held(&mut self, shard: &mut Shard, now: Instant) {
-        let Some(first) = self.stored().and_then(|stored| stored.releases.first()) else { return };
-        let body = api::last_of(&self.held_subject(&first.id.to_string()));
-        let request = format!("STREAM.MSG.GET.{}", streams::HELD.name);
-        self.ask_api(shard, &request, &body, Matter::Release, now);
-    }
-
-    pub(super) fn release_answered(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Step {
-        let first = self.stored().and_then(|stored| stored.releases.first());
-        let Some(stage) = first.map(|first| first.stage) else { return Ok(()) };
-        let fault = match stage {
-            ReleaseStage::Read => match api::read(answer).and_then(MessageAnswer::message) {
-                Ok(Some(held)) => return self.publish_held(shard, &held, now),
-                // Released before.
-                Ok(None) => return self.released(shard, ReasonCode::PacketIdNotFound, now),
-                Err(fault) => fault,
-            },
-            ReleaseStage::Stored => match api::outcome(answer) {
-                Ok(_) => return self.remove_held(shard, now),
-                Err(fault) => fault,
-            },
-            // It cannot be released again: it is gone, or was.
-            ReleaseStage::Removed => return self.released(shard, ReasonCode::Success, now),
-        };
-        Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)))
-    }
-
-    fn publish_held(&mut self, shard: &mut Shard, held: &api::StoredMessage, now: Instant) -> Step {
-        let first = self.stored_mut().and_then(|stored| stored.releases.first_mut());
-        first.into_iter().for_each(|first| {
-            (first.sequence, first.stage) = (held.sequence, ReleaseStage::Stored);
-        });
-        let mark = MessageMark::of(&held.headers);
-        let Some(MessageMark { qos, held: Some(mark) }) = mark else {
-            return self.remove_held(shard, now);
-        };
-        let published = if mark.mapped.is_empty() { mark.subject } else { mark.mapped };
-        let mut name = Vec::new();
-        topic::subject_to_topic(published, &mut name);
-        let name = String::from_utf8_lossy(&name);
-        let (is_retained, payload) = (mark.is_retained(), &held.payload[..]);
-        let mut properties = PropertyBuf::default();
-        let left = headers::time_left(&held.headers, self.unix_ms(now));
-        headers::read_stored(&held.headers, left, &mut properties);
-        let nats = &self.nats_side(shard, properties.properties(), Some(is_retained), now);
-        let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
-        let message = MqttPublish { topic: &name, qos, payload, reply, lines };
-        let is_over = left == headers::TimeLeft::Expired;
-        if is_over || !self.publish_message(shard, message, now) {
-            return self.remove_held(shard, now);
-        }
-        let copy = StoredCopy { subject: mark.subject, qos, payload, is_retained, nats };
-        if is_retained {
-            self.retain(shard, copy, mark.flags, UNACKNOWLEDGED, now);
-        }
-        let id = released_id(held.sequence);
-        self.store(shard, copy, Some(&id), Matter::Release, now);
-        Ok(())
-    }
-
-    fn remove_held(&mut self, shard: &mut Shard, now: Instant) -> Step {
-        let Some(first) = self.stored_mut().and_then(|stored| stored.releases.first_mut()) else {
-            return Ok(());
-        };
-        first.stage = ReleaseStage::Removed;
-        let body = api::remove(first.sequence);
-        let request = format!("STREAM.MSG.DELETE.{}", streams::HELD.name);
-        self.ask_api(shard, &request, body.as_bytes(), Matter::Release, now);
-        Ok(())
-    }
-
-    /// The first release is done.
-    fn released(&mut self, shard: &mut Shard, reason: ReasonCode, now: Instant) -> Step {
-        let Some(stored) = self.stored_mut() else { return Ok(()) };
-        let id = stored.releases.remove(0).id;
-        self.five_mut().into_iter().for_each(|five| _ = five.unreleased.remove(&id));
-        let ack = AckPacket { reason, ..AckPacket::success(id) };
-        self.answer(shard, &ServerPacket::PubComp(ack), format_args!("PUBCOMP pi={id}"));
-        self.read_held(shard, now);
-        Ok(())
     }
 }

@@ -3,15 +3,18 @@
 //! A session asks by messages to the API and to streams of its account, and goes on when the answer
 //! is in its inbox; its shard waits for nothing. What changes the session itself (`change.rs`:
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
-//! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages that
-//! are stored for the session come from one consumer (`outgoing.rs`), retained ones are read when
-//! somebody subscribes (`retained.rs`). Requests and what is read of answers: `api.rs`.
+//! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
+//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
+//! the session come from one consumer (`outgoing.rs`), retained ones are read when somebody
+//! subscribes (`retained.rs`). Requests and what is read of answers: `api.rs`.
 
 mod api;
 mod change;
+mod held;
 mod incoming;
 mod opening;
 mod outgoing;
+mod releases;
 mod retained;
 pub(super) mod state;
 
@@ -74,7 +77,9 @@ impl Session {
         let Some(stored) = self.stored() else { return SessionStatus::Continue };
         let msgs = stored.inbox.take();
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
-        status(self.take_msgs(shard, &msgs, now))
+        let step = self.take_msgs(shard, &msgs, now);
+        self.send_waiting_retained(shard, now);
+        status(step)
     }
 
     fn take_msgs(&mut self, shard: &mut Shard, msgs: &MessageBuf, now: Instant) -> Step {
@@ -200,7 +205,9 @@ impl Session {
                 self.removal_stored(shard, msg.payload, now);
                 self.message_stored(shard, ack, msg.payload)
             }
-            Matter::Release => self.release_answered(shard, msg.payload, now),
+            Matter::HeldRead(id) => self.held_read(shard, id, msg.payload, now),
+            Matter::Released(id) => self.released_stored(shard, id, msg.payload, now),
+            Matter::HeldRemoved(ids) => self.held_removed(shard, &ids, msg.payload, now),
             Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
             Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;

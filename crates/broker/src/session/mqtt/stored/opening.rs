@@ -199,7 +199,7 @@ impl Session {
             self.remove_all_held(true);
             return Ok(());
         }
-        stored.acks.may_hold = true;
+        (stored.acks.may_hold, stored.held.inherits) = (true, true);
         change.ack = ChangeAck::Connect { is_present };
         change.revives = true;
         let reader = before.cons.into_iter().find(|(key, _)| key == READER);

@@ -1,7 +1,12 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
+//!
+//! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
+//! are more, it is walked through instead. Nothing more is read while much waits for the client.
 
-use super::state::{AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait};
+use super::state::{AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession};
 use crate::log::Level as LogLevel;
+use crate::mqtt_inbox::MqttInbox;
+use crate::service::Service;
 use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::headers::{self, TimeLeft};
@@ -12,19 +17,29 @@ use myelin_wire::error::CloseReason;
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Instant;
 
-/// Retained messages that are asked for at once, and their bytes.
-const AT_ONCE: u32 = 256;
-const BYTES_AT_ONCE: u32 = 1024 * 1024;
+/// Retained messages that are asked for at once, as far as their bytes are no more than may wait
+/// for a client.
+///
+/// Perf: behind each slice the stream counts what is left, which takes it milliseconds among a
+/// million messages.
+const AT_ONCE: u32 = 8192;
+
+/// Everything.
+const ALL: &str = ">";
 
 /// Body of the request.
 #[derive(Serialize)]
-struct ReadRequest {
+struct ReadRequest<'a> {
     seq: u64,
-    next_by_subj: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    next_by_subj: &'a str,
+    #[serde(skip_serializing_if = "<[&str]>::is_empty")]
+    multi_last: &'a [&'a str],
     batch: u32,
-    max_bytes: u32,
+    max_bytes: usize,
 }
 
 impl Session {
@@ -35,14 +50,23 @@ impl Session {
         let above = above.and_then(|above| std::str::from_utf8(above).ok());
         for pattern in [Some(pattern), above].into_iter().flatten() {
             self.stored_mut().into_iter().for_each(|stored| stored.reading += 1);
-            let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos, id });
+            let way = if pattern == ALL { RetainedWay::Walk } else { RetainedWay::Index };
+            let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos, id, way });
             self.read_retained_from(shard, read, 1, now);
         }
     }
 
     fn read_retained_from(&mut self, shard: &mut Shard, read: Box<RetainedRead>, seq: u64, now: Instant) {
-        let next_by_subj = format!("{}{}", streams::RETAINED.subject_prefix, read.pattern);
-        let request = ReadRequest { seq, next_by_subj, batch: AT_ONCE, max_bytes: BYTES_AT_ONCE };
+        let subject = format!("{}{}", streams::RETAINED.subject_prefix, read.pattern);
+        let subject = [subject.as_str()];
+        let (next_by_subj, multi_last) = match read.way {
+            RetainedWay::Index => ("", &subject[..]),
+            // The stream has no other subjects, and need not look at each.
+            RetainedWay::Walk if read.pattern == ALL => (ALL, &[][..]),
+            RetainedWay::Walk => (subject[0], &[][..]),
+        };
+        let (batch, max_bytes) = (AT_ONCE, shard.settings().max_backlog());
+        let request = ReadRequest { seq, next_by_subj, multi_last, batch, max_bytes };
         let body = myelin_wire::json::compact(&request);
         let to = format!("DIRECT.GET.{}", streams::RETAINED.name);
         self.ask_api(shard, &to, &body, Matter::Retained(read), now);
@@ -52,7 +76,7 @@ impl Session {
     pub(super) fn retained_came(
         &mut self,
         shard: &mut Shard,
-        read: Box<RetainedRead>,
+        mut read: Box<RetainedRead>,
         msg: &MessageRef<'_>,
         now: Instant,
     ) -> Result<RetainedCame, CloseReason> {
@@ -68,8 +92,9 @@ impl Session {
             Some(status) if status.starts_with(b"204") => {
                 let last = number(b"Nats-Last-Sequence").unwrap_or_default();
                 if number(b"Nats-Num-Pending").is_some_and(|pending| pending > 0) {
+                    let is_behind = self.is_client_behind(shard);
                     if let Some(stored) =
-                        self.stored_mut().filter(|stored| !stored.waiting.messages.is_empty())
+                        self.stored_mut().filter(|stored| is_behind || !stored.waiting.messages.is_empty())
                     {
                         stored.waiting.reads.push((read, last + 1));
                         return Ok(RetainedCame::End);
@@ -79,6 +104,11 @@ impl Session {
                 }
             }
             Some(status) if status.starts_with(b"404") => {}
+            Some(status) if status.starts_with(b"413") && read.way == RetainedWay::Index => {
+                read.way = RetainedWay::Walk;
+                self.read_retained_from(shard, read, 1, now);
+                return Ok(RetainedCame::Slice);
+            }
             Some(status) => {
                 let line = status.split(|byte| *byte == b'\r').next().unwrap_or_default();
                 let line = String::from_utf8_lossy(line);
@@ -130,14 +160,25 @@ impl Session {
         {
             self.send_retained(shard, (&subject, &payload), qos, &properties);
         }
-        let Some(stored) = self.stored_mut().filter(|stored| stored.waiting.messages.is_empty()) else {
+        let can_go_on =
+            |stored: &StoredSession| stored.waiting.messages.is_empty() && !stored.waiting.reads.is_empty();
+        if !self.stored().is_some_and(can_go_on) || self.is_client_behind(shard) {
             return;
-        };
+        }
+        let Some(stored) = self.stored_mut() else { return };
         let reads = std::mem::take(&mut stored.waiting.reads);
         stored.reading += reads.len();
         for (read, seq) in reads {
             self.read_retained_from(shard, read, seq, now);
         }
+    }
+
+    /// Whether so much waits for the client that nothing more is read for it. If so, the session's
+    /// inbox is woken when that has changed.
+    fn is_client_behind(&self, shard: &mut Shard) -> bool {
+        let Some(stored) = self.stored() else { return false };
+        let inbox: Arc<dyn Service> = Arc::<MqttInbox>::clone(&stored.inbox);
+        shard.is_behind(&self.conn, &inbox)
     }
 
     fn send_retained(

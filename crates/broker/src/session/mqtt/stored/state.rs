@@ -1,5 +1,6 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
+use super::held::HeldMessages;
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
@@ -31,7 +32,7 @@ pub(in crate::session::mqtt) struct StoredSession {
     /// Reads of retained messages that are under way: these come before what the client asks next.
     pub(in crate::session::mqtt) reading: usize,
     pub(in crate::session::mqtt) acks: MqttAcks,
-    pub(in crate::session::mqtt) releases: Vec<Release>,
+    pub(in crate::session::mqtt) held: HeldMessages,
     pub(in crate::session::mqtt) in_flight: InFlight,
     pub(in crate::session::mqtt) waiting: WaitingRetained,
     pub(in crate::session::mqtt) pubrels: PubRels,
@@ -55,8 +56,12 @@ pub(in crate::session::mqtt) enum Matter {
     Stored(u64),
     /// A record is stored that removes a retained message.
     Removal(u64),
-    /// The first of the releases that wait.
-    Release,
+    /// The message of a release.
+    HeldRead(PacketId),
+    /// The message of a release is stored.
+    Released(PacketId),
+    /// Messages of releases are removed.
+    HeldRemoved(Vec<PacketId>),
     /// A PUBREL is stored.
     PubRel(PacketId),
     /// A retained message, or the end of them.
@@ -247,22 +252,6 @@ impl MqttAcks {
     }
 }
 
-/// Release of a message of QoS 2 that is held.
-pub(in crate::session::mqtt) struct Release {
-    pub(in crate::session::mqtt) id: PacketId,
-    pub(in crate::session::mqtt) stage: ReleaseStage,
-    /// Where the message is held.
-    pub(in crate::session::mqtt) sequence: u64,
-}
-
-/// Answer for which a release waits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::session::mqtt) enum ReleaseStage {
-    Read,
-    Stored,
-    Removed,
-}
-
 /// Messages that the client has not acknowledged.
 #[derive(Default)]
 pub(in crate::session::mqtt) struct InFlight {
@@ -328,13 +317,24 @@ pub(in crate::session::mqtt) struct RetainedRead {
     pub(in crate::session::mqtt) qos: Qos,
     /// Number of the subscription.
     pub(in crate::session::mqtt) id: Option<SubscriptionId>,
+    pub(in crate::session::mqtt) way: RetainedWay,
+}
+
+/// How the stream finds retained messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::session::mqtt) enum RetainedWay {
+    /// By its index of subjects: no more than 1024.
+    Index,
+    /// By a walk through all that it has.
+    Walk,
 }
 
 /// Retained messages that wait until the client has acknowledged others.
 #[derive(Default)]
 pub(in crate::session::mqtt) struct WaitingRetained {
     pub(in crate::session::mqtt) messages: VecDeque<RetainedWait>,
-    /// Reads that go on when these are gone, with the sequences at which they do.
+    /// Reads that go on when these are gone and the client is not behind, with the sequences at
+    /// which they do.
     pub(in crate::session::mqtt) reads: Vec<(Box<RetainedRead>, u64)>,
 }
 
@@ -403,7 +403,7 @@ impl StoredSession {
             change: None,
             reading: 0,
             acks: MqttAcks::default(),
-            releases: Vec::new(),
+            held: HeldMessages::default(),
             in_flight: InFlight { receive_max: terms.receive_max, ..InFlight::default() },
             waiting: WaitingRetained::default(),
             pubrels: PubRels::default(),
