@@ -65,7 +65,7 @@ pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, PlacementFacts, Task, Timer};
 pub use live::{CoreGuard, LiveStream};
 use live::{JoinTerms, ServerIdentity};
-pub use meta::{FoundingTerms, peer_of as peer_id};
+pub use meta::{FoundingTerms, ReplicaRepairs, peer_of as peer_id};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use myelin_streams::group::KeptLogBounds;
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};

@@ -157,7 +157,10 @@ fn groups(scrape: &mut Scrape<'_>) {
 fn repairs(scrape: &mut Scrape<'_>, runtime: &RuntimeSnapshot) {
     let damaged = Family::counter("myelin_replicas_damaged", "Replicas that were found damaged");
     scrape.out.push(damaged.with(&scrape.server, runtime.replicas_damaged));
-    let help = "Damaged replicas that have got all from another server";
+    let help = "Replicas that were not as most of their group";
+    let disagreed = Family::counter("myelin_replicas_disagreed", help);
+    scrape.out.push(disagreed.with(&scrape.server, runtime.replicas_disagreed));
+    let help = "Replicas of both kinds that have got all from another server";
     let repaired = Family::counter("myelin_replicas_repaired", help);
     scrape.out.push(repaired.with(&scrape.server, runtime.replicas_repaired));
 }

@@ -45,6 +45,8 @@ pub struct RuntimeSnapshot {
     pub journal: Option<JournalSnapshot>,
     /// Replicas of this server that were found damaged since the start.
     pub replicas_damaged: u64,
-    /// Replicas among these that have got all from another server.
+    /// Replicas of this server that were not as most of their group since the start.
+    pub replicas_disagreed: u64,
+    /// Replicas among both that have got all from another server.
     pub replicas_repaired: u64,
 }

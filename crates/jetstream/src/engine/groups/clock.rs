@@ -88,6 +88,10 @@ impl Timer for Groups {
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
             self.installs.passes();
+            for member in self.members.take_uncompared(self.host.instant()) {
+                member.tell(MemberEvent::Compare);
+                member.serve_off_shard();
+            }
         }
         // Those that the disk has refused.
         self.me_weak.upgrade().into_iter().for_each(|groups| groups.write_votes());

@@ -197,6 +197,12 @@ impl FrameIntake<'_> {
                     self.serve_later(live);
                 }
             }
+            FrameBody::State(place, word) => {
+                if let Some(live) = self.groups.member(place.group) {
+                    live.tell(MemberEvent::State(place.epoch, from, word));
+                    self.serve_later(live);
+                }
+            }
             FrameBody::Ask(request) => {
                 let answer = lock(&self.groups.peers).asked(from, request, now);
                 if let Some(answer) = answer {

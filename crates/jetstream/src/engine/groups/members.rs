@@ -7,6 +7,7 @@ use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::Seq;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Instant;
 
 /// Table of the streams that are members, by group.
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub(super) struct MemberTable {
     /// Groups of which this server's replica lacks messages to damage.
     damaged: Mutex<BTreeSet<GroupId>>,
     unread: Mutex<Unread>,
+    /// Groups of which replicas are to be compared, and when.
+    uncompared: Mutex<BTreeMap<GroupId, Instant>>,
 }
 
 /// Streams of which what they have stored is to be read.
@@ -42,6 +45,21 @@ impl MemberTable {
     pub(super) fn remove(&self, group: GroupId) {
         write_lock(&self.all).remove(&group);
         lock(&self.awake).remove(&group);
+        lock(&self.uncompared).remove(&group);
+    }
+
+    /// Replicas of a group that is led here are to be compared at a time.
+    pub(super) fn compare_at(&self, group: GroupId, at: Instant) {
+        lock(&self.uncompared).insert(group, at);
+    }
+
+    /// Members of groups of which replicas are to be compared now.
+    pub(super) fn take_uncompared(&self, now: Instant) -> Vec<Arc<dyn GroupReplica>> {
+        let mut uncompared = lock(&self.uncompared);
+        let due: Vec<GroupId> =
+            uncompared.extract_if(.., |_, at| *at <= now).map(|(group, _)| group).collect();
+        drop(uncompared);
+        due.into_iter().filter_map(|group| self.get(group)).collect()
     }
 
     /// This server takes no lead in a group of an account from now on.

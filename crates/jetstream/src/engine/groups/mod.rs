@@ -461,6 +461,11 @@ impl Groups {
         self.members.rests(group, is_resting);
     }
 
+    /// Replicas of a group that is led here are to be compared after some time.
+    pub(super) fn compare_later(&self, group: GroupId, after: Duration) {
+        self.members.compare_at(group, self.host.instant() + after);
+    }
+
     /// Whether all of these servers support this one: one that is lost is noticed without a word in
     /// each group.
     pub(super) fn are_there(&self, peers: &[Peer]) -> bool {

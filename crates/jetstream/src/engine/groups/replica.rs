@@ -2,7 +2,7 @@
 
 use crate::engine::calls::CallScope;
 use myelin_broker::ServiceShard;
-use myelin_replica::frame::{GroupPlace, LogWord, RestWord};
+use myelin_replica::frame::{GroupPlace, LogWord, RestWord, StateWord};
 use myelin_replica::{Peer, RaftMessage, Vote};
 use myelin_store::{InstallPoint, InstallSource, Seq};
 
@@ -15,6 +15,10 @@ pub(in crate::engine) enum MemberEvent {
     Log(u32, Peer, LogWord),
     /// The leader of its group of this epoch has nothing to do any more.
     Rest(u32, Peer, RestWord),
+    /// Another member of its group of this epoch asks for the state of its stream, or says one.
+    State(u32, Peer, StateWord),
+    /// Its stream is to be compared with those of the others, if it leads.
+    Compare,
     /// Time has passed.
     Tick,
     /// A vote that it was to remember is durable.

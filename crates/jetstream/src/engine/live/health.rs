@@ -38,6 +38,8 @@ pub(super) struct StreamHealth {
     lost: Mutex<Vec<Lost>>,
     /// When something was missing, or found damaged, for the first time.
     damaged_since: OnceLock<Instant>,
+    /// Whether others of its group have found it another one than they are.
+    disagrees: AtomicBool,
 }
 
 impl StreamHealth {
@@ -122,6 +124,16 @@ impl StreamHealth {
     /// Notes that something is missing, or was found damaged. Answers whether it is the first.
     pub(super) fn note_damage(&self, now: Instant) -> bool {
         self.damaged_since.set(now).is_ok()
+    }
+
+    /// Notes that most of its group are not as it is.
+    pub(super) fn note_disagreement(&self) {
+        self.disagrees.store(true, Relaxed);
+    }
+
+    /// Whether most of its group are not as it is.
+    pub(super) fn disagrees(&self) -> bool {
+        self.disagrees.load(Relaxed)
     }
 
     /// Whether something has been missing, or known to be damaged, for so long.

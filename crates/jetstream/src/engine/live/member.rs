@@ -5,6 +5,7 @@
 //! tell the member waits until then.
 
 use super::LiveStream;
+use super::agreement::Agreement;
 use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
@@ -82,8 +83,8 @@ impl LiveStream {
             wanted: Vec::new(),
             told: Vec::new(),
             resting: Resting::default(),
-            tells_of_rest: false,
             catch_up: CatchUp::default(),
+            agreement: Agreement::default(),
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         self.membership.take(joined);
@@ -332,6 +333,7 @@ impl LiveStream {
                 }
                 joined.answer_askers(&mut frames);
                 joined.tell_of_rest(end, &mut frames);
+                self.look_at_agreement(joined, &mut frames);
                 let is_amnesiac = joined.amnesia.is_some();
                 let was_amnesiac = std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac);
                 let remembered = (was_amnesiac != is_amnesiac).then(|| joined.member.consensus().vote());

@@ -15,6 +15,7 @@
 //! together.
 
 mod advisories;
+mod agreement;
 mod amnesia;
 mod candidacy;
 mod catch_up;

@@ -55,6 +55,7 @@ use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::damage::ReplicaNews;
 use myelin_jsapi::config::{AccountLimits, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
@@ -63,6 +64,7 @@ use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
+pub use repairs::ReplicaRepairs;
 use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
@@ -655,9 +657,9 @@ impl MemberWatcher for Meta {
         }
     }
 
-    fn is_damaged(&self, account: &str, stream: &str) {
+    fn is_damaged(&self, account: &str, stream: &str, news: ReplicaNews) {
         let (account, stream) = (account.to_owned(), stream.to_owned());
-        self.on_api(move |meta, jetstream| meta.report_damage(jetstream, &account, &stream));
+        self.on_api(move |meta, jetstream| meta.report_replica(jetstream, (&account, &stream), news));
     }
 
     fn asks_to_open(&self, account: &str, stream: &str) {

@@ -1,6 +1,7 @@
 //! Streams on several servers that are one group: what is acknowledged is on a majority, and goes
 //! on when a server is gone.
 
+mod agreement;
 mod consumers;
 mod damaged;
 mod faults;
