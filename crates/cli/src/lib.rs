@@ -7,6 +7,7 @@
 mod bench;
 mod messages;
 mod monitoring;
+mod scrub;
 mod server;
 mod store;
 mod stream;

@@ -1,4 +1,4 @@
-//! `myelin stream ls|info|rm|purge`: streams of a server, for the steps around a benchmark.
+//! `myelin stream ls|info|rm|purge|scrub`: streams of a server, for the steps around a benchmark.
 //!
 //! Owns what is printed. The official `nats` command does everything else with streams.
 
@@ -11,6 +11,8 @@ use myelin_loadgen::names;
 use myelin_loadgen::target_server::ConnectionFlags;
 use myelin_loadgen::units::{binary, grouped};
 use serde_json::{Value, json};
+
+use crate::scrub;
 
 /// `myelin stream …`
 #[derive(Args, Debug)]
@@ -48,6 +50,14 @@ enum Command {
         #[arg(short, long)]
         force: bool,
     },
+    /// Have all servers with a stream read what they have stored of it: damage is found, and mended
+    /// from others that have it. Exit code 1: something is lost
+    Scrub {
+        stream: String,
+        /// Do not wait until they are through
+        #[arg(long)]
+        no_wait: bool,
+    },
     /// Remove messages of a stream
     Purge {
         stream: String,
@@ -69,7 +79,9 @@ enum Command {
 pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
     match &arguments.command {
         Command::Ls { .. } => {}
-        Command::Info { stream, .. } | Command::Rm { stream, .. } => names::stream(stream)?,
+        Command::Info { stream, .. } | Command::Rm { stream, .. } | Command::Scrub { stream, .. } => {
+            names::stream(stream)?;
+        }
         Command::Purge { stream, subject, .. } => {
             names::stream(stream)?;
             subject.as_deref().map_or(Ok(()), |subject| names::word("subject", subject))?;
@@ -90,6 +102,7 @@ pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
             confirm(*force, &format!("Really remove stream {stream}?"))?;
             admin.ask(&format!("STREAM.DELETE.{stream}"), &Value::Null)?;
         }
+        Command::Scrub { stream, no_wait } => scrub::run(&mut admin, stream, !no_wait)?,
         Command::Purge { stream, force, subject, seq, keep } => {
             confirm(*force, &format!("Really purge stream {stream}?"))?;
             let mut body = json!({});

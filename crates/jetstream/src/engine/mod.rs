@@ -23,6 +23,7 @@ mod reasons;
 mod removals;
 mod reservations;
 mod resources;
+mod scrub;
 mod settings;
 mod sourcing;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
 use removals::Removals;
 use reservations::{HeldBytes, reserved};
+use scrub::Scrubber;
 use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
@@ -99,8 +101,16 @@ pub struct JetStream {
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
     promises: resources::Promises,
-    removals: Arc<Removals>,
+    background: BackgroundWork,
     cluster: ClusterPart,
+}
+
+/// Work on the disk that nobody waits for.
+struct BackgroundWork {
+    /// Files of deleted streams.
+    removals: Arc<Removals>,
+    /// Looks for damage.
+    scrubber: Arc<Scrubber>,
 }
 
 /// Streams that the store had at the start.
@@ -147,6 +157,7 @@ impl JetStream {
             limits: ArcSwap::from_pointee(limits),
             settings,
             store: Arc::new(store),
+            background: BackgroundWork { removals: Arc::default(), scrubber: Scrubber::new(&host) },
             host,
             entropy,
             accounts: RwLock::default(),
@@ -158,7 +169,6 @@ impl JetStream {
             unlinked: sourcing::Unlinked::default(),
             restores: Arc::default(),
             promises: resources::Promises::default(),
-            removals: Arc::default(),
             cluster: ClusterPart { boot, ..ClusterPart::default() },
         }))
     }
@@ -199,7 +209,8 @@ impl JetStream {
     /// Words for why its votes cannot be read or written: a member that forgets a vote could vote
     /// twice.
     pub fn begin_groups(&self, settings: GroupSettings) -> Result<u64, String> {
-        let groups = Groups::begin(&self.store, &self.host, (settings, self.cluster.boot))?;
+        let groups =
+            Groups::begin(&self.store, &self.host, &self.background.scrubber, (settings, self.cluster.boot))?;
         let incarnation = groups.incarnation();
         let is_first = self.cluster.groups.set(groups).is_ok();
         is_first.then_some(incarnation).ok_or_else(|| "groups have begun already".to_owned())

@@ -3,7 +3,6 @@
 use super::Groups;
 use super::frames::write_frame;
 use super::replica::MemberEvent;
-use super::scrub::WEEK;
 use crate::engine::host::Timer;
 use myelin_replica::frame::FrameBody;
 use myelin_stdx::sync::lock;
@@ -77,13 +76,6 @@ impl Timer for Groups {
             // A group that is made before that is known waits with its first election for logs that
             // it might have had.
             self.observer().into_iter().for_each(|observer| observer.looks_at_disk());
-        }
-        if beats.is_multiple_of(WEEK) {
-            self.members.read_all();
-        }
-        if self.members.begin_reading() {
-            let members = Arc::clone(&self.members);
-            self.host.spawn_backup(Box::new(move || members.read_slice()));
         }
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());

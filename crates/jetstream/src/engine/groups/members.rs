@@ -4,8 +4,7 @@
 use super::replica::GroupReplica;
 use myelin_replica::GroupId;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use myelin_store::Seq;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
@@ -20,25 +19,14 @@ pub(super) struct MemberTable {
     aside: Mutex<BTreeMap<GroupId, Box<str>>>,
     /// Groups of which this server's replica lacks messages to damage.
     damaged: Mutex<BTreeSet<GroupId>>,
-    unread: Mutex<Unread>,
     /// Groups of which replicas are to be compared, and when.
     uncompared: Mutex<BTreeMap<GroupId, Instant>>,
-}
-
-/// Streams of which what they have stored is to be read.
-#[derive(Default)]
-struct Unread {
-    /// From these sequences on.
-    groups: VecDeque<(GroupId, Seq)>,
-    /// Whether somebody is at it.
-    is_under_way: bool,
 }
 
 impl MemberTable {
     /// Adds a member, which does not rest.
     pub(super) fn add(&self, group: GroupId, live: &Arc<dyn GroupReplica>) {
         write_lock(&self.all).insert(group, Arc::downgrade(live));
-        self.put_unread(group, 1);
         lock(&self.awake).insert(group);
     }
 
@@ -87,35 +75,6 @@ impl MemberTable {
     /// Groups of which the replica here lacks messages.
     pub(super) fn damaged(&self) -> Vec<GroupId> {
         lock(&self.damaged).iter().copied().collect()
-    }
-
-    /// Has all that members have stored read.
-    pub(super) fn read_all(&self) {
-        let all: Vec<GroupId> = read_lock(&self.all).keys().copied().collect();
-        let mut unread = lock(&self.unread);
-        let known: BTreeSet<GroupId> = unread.groups.iter().map(|(group, _)| *group).collect();
-        unread.groups.extend(all.into_iter().filter(|group| !known.contains(group)).map(|group| (group, 1)));
-    }
-
-    /// Whether something is to be read that nobody reads: whoever asks does from now on.
-    pub(super) fn begin_reading(&self) -> bool {
-        let mut unread = lock(&self.unread);
-        !unread.groups.is_empty() && !std::mem::replace(&mut unread.is_under_way, true)
-    }
-
-    /// Nobody reads any more.
-    pub(super) fn end_reading(&self) {
-        lock(&self.unread).is_under_way = false;
-    }
-
-    /// Takes a group whose stream is to be read, from a sequence on.
-    pub(super) fn take_unread(&self) -> Option<(GroupId, Seq)> {
-        lock(&self.unread).groups.pop_front()
-    }
-
-    /// A group's stream is to be read from a sequence on.
-    pub(super) fn put_unread(&self, group: GroupId, from: Seq) {
-        lock(&self.unread).groups.push_back((group, from));
     }
 
     /// A member rests from now on, or does not any more. Changes of one member come in order.

@@ -22,9 +22,9 @@ mod life;
 mod members;
 mod peers;
 mod replica;
-mod scrub;
 
 use super::host::Host;
+use super::scrub::{Scrubbed, Scrubber};
 use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
@@ -97,6 +97,7 @@ pub(super) struct Groups {
     /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
     installs: Arc<Installs>,
+    scrubber: Arc<Scrubber>,
     words: Arc<PeerWords>,
     me_weak: Weak<Self>,
 }
@@ -119,6 +120,7 @@ impl Groups {
     pub(super) fn begin(
         store: &Store,
         host: &Arc<dyn Host>,
+        scrubber: &Arc<Scrubber>,
         (settings, boot): (GroupSettings, Option<u64>),
     ) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account, bulk, kept_log } = settings;
@@ -157,6 +159,7 @@ impl Groups {
             observer: RwLock::new(None),
             early: Mutex::default(),
             installs,
+            scrubber: Arc::clone(scrubber),
             words: Arc::new(PeerWords(Weak::clone(me_weak))),
             me_weak: Weak::clone(me_weak),
             host,
@@ -227,6 +230,7 @@ impl Groups {
     pub(super) fn add(&self, config: &GroupConfig, live: &Arc<dyn GroupReplica>) {
         self.know(&config.voters);
         self.members.add(config.place.group, live);
+        self.scrubber.read(&(Arc::clone(live) as Arc<dyn Scrubbed>));
         let mut early = lock(&self.early);
         let of_group = early.extract_if(.., |(group, _)| *group == config.place.group);
         of_group.for_each(|(_, event)| live.tell(event));

@@ -1,10 +1,11 @@
 //! Replica of a group as this room knows it: somebody to tell news, and to call when there is some.
 
 use crate::engine::calls::CallScope;
+use crate::engine::scrub::Scrubbed;
 use myelin_broker::ServiceShard;
 use myelin_replica::frame::{GroupPlace, LogWord, RestWord, StateWord};
 use myelin_replica::{Peer, RaftMessage, Vote};
-use myelin_store::{InstallPoint, InstallSource, Seq};
+use myelin_store::{InstallPoint, InstallSource};
 
 /// News for a member of a group.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ pub(in crate::engine) enum MemberEvent {
 }
 
 /// Stream of this server that is a member of a group.
-pub(in crate::engine) trait GroupReplica: Send + Sync {
+pub(in crate::engine) trait GroupReplica: Scrubbed {
     /// Leaves news for its member. Somebody has to serve it then.
     fn tell(&self, event: MemberEvent);
 
@@ -69,11 +70,6 @@ pub(in crate::engine) trait GroupReplica: Send + Sync {
     /// it had. Has another one lead first if this one leads. `None`: it lacks nothing. Only for
     /// threads that may wait.
     fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)>;
-
-    /// Reads what it has stored from a sequence on, about so many bytes of it, so that damage is
-    /// found. Answers where to go on, if there is more, and how many bytes it was. Only for threads
-    /// that may wait.
-    fn read_through(&self, from: Seq, budget: u64) -> (Option<Seq>, u64);
 
     /// The stream as a whole for another member, and up to which sequence messages may have
     /// lifetimes of which only their headers tell. Entries behind that are kept for it. Only for

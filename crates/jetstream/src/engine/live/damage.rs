@@ -11,7 +11,6 @@ use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::os_error::words;
 use myelin_stdx::sync::lock;
-use myelin_store::{Filter, Message, Seq, Wait};
 use myelin_streams::stream::StreamCore;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -128,25 +127,6 @@ impl LiveStream {
             self.view.set_mended(false);
         }
         Some((place, voters))
-    }
-
-    /// Reads what it has stored from a sequence on, until there is damage: then it gets all of it
-    /// anew. Only for threads that may wait.
-    pub(super) fn scrub(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
-        if !self.is_stored() || self.is_damaged() {
-            return (None, 0);
-        }
-        let (mut cursor, mut bytes) = (self.reader().cursor(Filter::All, from), 0);
-        while bytes < budget {
-            match cursor.next(Wait::Allowed) {
-                Ok(Some(Message { subject, headers, payload, .. })) => {
-                    bytes += (subject.len() + headers.len() + payload.len()) as u64;
-                }
-                // The cursor has reported what is damaged.
-                Ok(None) | Err(_) => return (None, bytes),
-            }
-        }
-        (Some(cursor.position()), bytes)
     }
 
     /// Whether another member of its group is about to get the whole stream from here, as far as is

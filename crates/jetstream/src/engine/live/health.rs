@@ -1,5 +1,6 @@
 //! Health of a stream: why it takes no messages, when it was opened anew, and what of it is lost.
 
+use super::scrub::ScrubPass;
 use myelin_stdx::sync::lock;
 use myelin_store::{Lost, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,6 +41,8 @@ pub(super) struct StreamHealth {
     damaged_since: OnceLock<Instant>,
     /// Whether others of its group have found it another one than they are.
     disagrees: AtomicBool,
+    /// Pass over what is stored.
+    pub(super) pass: Mutex<ScrubPass>,
 }
 
 impl StreamHealth {

@@ -23,7 +23,7 @@ use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
-use myelin_store::{GroupPosition, InstallPoint, InstallSource, Seq};
+use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
@@ -532,10 +532,6 @@ impl GroupReplica for LiveStream {
 
     fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)> {
         self.lacking()
-    }
-
-    fn read_through(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
-        self.scrub(from, budget)
     }
 
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {

@@ -42,6 +42,7 @@ mod repair;
 mod reports;
 mod resting;
 mod scope;
+mod scrub;
 mod sourcing;
 mod traces;
 mod turn;

@@ -28,6 +28,7 @@ mod replicas;
 mod reset;
 mod resting;
 mod role;
+mod scrub;
 mod seeded;
 mod servers;
 mod slow;
