@@ -21,6 +21,7 @@
 //! 18, state (flags: 1 drawn, 2 differs): u64 index, digest of messages, of the rest; 0 without flags
 //! 32, asks for support:             u64 incarnation, epoch, sent
 //! 33, answers that (flags: 1 given): u64 incarnation, epoch, sent
+//! 34, says the time besides: u64 sent, i64 nanoseconds since 1970, 0
 //! ```
 
 use bytes::Bytes;
@@ -53,6 +54,7 @@ const ASIDE: u8 = 4;
 const FULL: u8 = 8;
 const ASK: u8 = 32;
 const ANSWER: u8 = 33;
+const TIME: u8 = 34;
 
 /// One frame, from one server to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,8 @@ pub enum FrameBody {
     Ask(SupportRequest),
     /// Answers that.
     Answer(SupportAnswer),
+    /// Says the time of day to who has asked.
+    Time(TimeWord),
 }
 
 /// Which group is meant.
@@ -116,6 +120,15 @@ pub struct LogWord {
     pub is_voter: bool,
     /// Whether the member takes the lead.
     pub standing: LeadStanding,
+}
+
+/// Time of day of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeWord {
+    /// When it was asked, as the question says.
+    pub sent: u64,
+    /// The time of day, in nanoseconds since 1970.
+    pub day: i64,
 }
 
 /// State of the stream of a group as of an entry of its log.
@@ -190,7 +203,7 @@ impl PeerFrame {
             | FrameBody::Rest(place, _)
             | FrameBody::Log(place, _)
             | FrameBody::State(place, _) => *place,
-            FrameBody::Ask(_) | FrameBody::Answer(_) => nobody,
+            FrameBody::Ask(_) | FrameBody::Answer(_) | FrameBody::Time(_) => nobody,
         };
         out.extend_from_slice(&place.group.0.to_le_bytes());
         out.extend_from_slice(&place.epoch.to_le_bytes());
@@ -203,6 +216,7 @@ impl PeerFrame {
             FrameBody::State(_, StateWord { index, messages, others, .. }) => {
                 write_all(&[*index, *messages, *others], out);
             }
+            FrameBody::Time(TimeWord { sent, day }) => write_all(&[*sent, day.cast_unsigned(), 0], out),
             FrameBody::Ask(SupportRequest { incarnation, epoch, sent })
             | FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, .. }) => {
                 write_all(&[*incarnation, *epoch, *sent], out);
@@ -267,6 +281,7 @@ impl FrameBody {
                 (STATE, flags)
             }
             Self::Ask(_) => (ASK, 0),
+            Self::Time(_) => (TIME, 0),
             Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
         }
     }
@@ -338,6 +353,10 @@ impl FrameParser<'_> {
                 };
                 FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter, standing })
             }
+            TIME => {
+                let (sent, day, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
+                FrameBody::Time(TimeWord { sent, day: day.cast_signed() })
+            }
             STATE => FrameBody::State(place, self.state(flags)?),
             ASK | ANSWER => {
                 let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
@@ -350,7 +369,7 @@ impl FrameParser<'_> {
         };
         let frame = PeerFrame { incarnation, known_life, body };
         // Whatever has no meaning here is zero.
-        let has_group = !matches!(frame.body, FrameBody::Ask(_) | FrameBody::Answer(_));
+        let has_group = !matches!(frame.body, FrameBody::Ask(_) | FrameBody::Answer(_) | FrameBody::Time(_));
         let is_sound = has_group || (place.group, place.epoch) == (GroupId(0), 0);
         (is_sound && frame.body.kind_and_flags() == (kind, flags)).then_some(frame)
     }
@@ -444,7 +463,7 @@ mod tests {
     }
 
     fn frames() -> impl Strategy<Value = PeerFrame> {
-        let others = (0..5, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
+        let others = (0..6, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
         let others = others.prop_map(|(kind, [group, first, second, third], number, is_given)| {
             let (incarnation, epoch, sent) = (first, second, third);
             let body = match kind {
@@ -472,6 +491,7 @@ mod tests {
                     let word = StateWord { step, index: first, messages, others };
                     FrameBody::State(GroupPlace { group: GroupId(group), epoch: number }, word)
                 }
+                5 => FrameBody::Time(TimeWord { sent, day: first.cast_signed() }),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),
                 _ => FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given }),
             };

@@ -18,6 +18,20 @@ pub enum ReplicaNews {
     Repaired,
 }
 
+/// The clock of a server is not as those of most: by so many nanoseconds ahead, or behind.
+pub fn clock_off(header: AdvisoryHeader<'_>, ahead: i64, (server, cluster): (&str, &str)) -> Advisory {
+    #[derive(Serialize)]
+    struct ClockBody<'a> {
+        server: &'a str,
+        cluster: &'a str,
+        ahead: i64,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        domain: &'a str,
+    }
+    let body = ClockBody { server, cluster, ahead, domain: header.domain };
+    advisory("SERVER.CLOCK_OFF".to_owned(), "server_clock_off", header, body)
+}
+
 /// The replica of a stream on a server is damaged, or was repaired.
 pub fn stream_replica(
     header: AdvisoryHeader<'_>,

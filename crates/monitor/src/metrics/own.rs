@@ -163,6 +163,9 @@ fn repairs(scrape: &mut Scrape<'_>, runtime: &RuntimeSnapshot) {
     let help = "Replicas of both kinds that have got all from another server";
     let repaired = Family::counter("myelin_replicas_repaired", help);
     scrape.out.push(repaired.with(&scrape.server, runtime.replicas_repaired));
+    let help = "How far the clock is ahead of the median of the servers that share JetStream";
+    let ahead = Family::gauge("myelin_clock_ahead_seconds", help);
+    scrape.out.push(ahead.with(&scrape.server, runtime.clock_ahead as f64 / 1e9));
 }
 
 /// When certificates end, which is too late to be told by clients.

@@ -43,6 +43,8 @@ pub struct RuntimeSnapshot {
     pub panics: u64,
     /// Statistics of the store's journal, where there is JetStream.
     pub journal: Option<JournalSnapshot>,
+    /// Nanoseconds by which the clock is ahead of the median of the servers that share JetStream.
+    pub clock_ahead: i64,
     /// Replicas of this server that were found damaged since the start.
     pub replicas_damaged: u64,
     /// Replicas of this server that were not as most of their group since the start.

@@ -3,6 +3,7 @@
 use super::Groups;
 use super::frames::write_frame;
 use super::replica::MemberEvent;
+use crate::engine::group_clock::guarded;
 use crate::engine::host::Timer;
 use myelin_replica::frame::FrameBody;
 use myelin_stdx::sync::lock;
@@ -25,6 +26,7 @@ pub(super) struct PeerWords(pub(super) Weak<Groups>);
 impl Timer for PeerWords {
     fn fire(&self) {
         if let Some(groups) = self.0.upgrade() {
+            groups.keep_time();
             groups.ask_peers();
             groups.arm_words();
         }
@@ -56,6 +58,20 @@ impl Groups {
         let mut out = MessageBuf::default();
         due.into_iter().for_each(|(peer, ask)| write_frame(self, peer, FrameBody::Ask(ask), &mut out));
         self.publish(out);
+    }
+
+    /// Has the host go on from the time that counts: it is never far from that of most servers,
+    /// whoever sets the clock of this one.
+    fn keep_time(&self) {
+        let (at, day) = (self.host.instant(), self.host.time_of_day());
+        let median = lock(&self.peers).median_clock(day, self.nanoseconds());
+        self.host.keep_time(at, guarded(day, median));
+    }
+
+    /// Nanoseconds by which the clock of this server is ahead of the median of all, if three are
+    /// heard; below 0: it is behind.
+    pub(in crate::engine) fn clock_ahead(&self) -> Timestamp {
+        lock(&self.peers).clock_ahead()
     }
 
     /// Has members hear which servers are gone.

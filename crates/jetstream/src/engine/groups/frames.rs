@@ -5,7 +5,7 @@ use super::peers::PeerLife;
 use super::replica::{GroupReplica, MemberEvent};
 use bytes::Bytes;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
-use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
+use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame, TimeWord};
 use myelin_replica::liveness::{SupportAnswer, SupportRequest};
 use myelin_replica::{GroupId, Peer, RaftEntry, RaftMessage, RaftMessageKind};
 use myelin_stdx::sync::lock;
@@ -208,6 +208,8 @@ impl FrameIntake<'_> {
                 if let Some(answer) = answer {
                     write_frame(self.groups, from, FrameBody::Answer(answer), &mut self.answers);
                 }
+                let word = TimeWord { sent: request.sent, day: self.groups.host.time_of_day() };
+                write_frame(self.groups, from, FrameBody::Time(word), &mut self.answers);
             }
             FrameBody::Answer(answer) if answer.incarnation > self.groups.incarnation() => {
                 self.groups.outlive(answer.incarnation);
@@ -219,6 +221,7 @@ impl FrameIntake<'_> {
                 }
                 lock(&self.groups.peers).answered(from, answer, now);
             }
+            FrameBody::Time(word) => lock(&self.groups.peers).hear_time(from, word, now),
             FrameBody::Rest(place, word) => {
                 if let Some(live) = self.groups.member(place.group) {
                     live.tell(MemberEvent::Rest(place.epoch, from, word));

@@ -2,6 +2,7 @@
 //! rest: of ten thousand members nearly all do, and time passes for the others only.
 
 use super::replica::GroupReplica;
+use crate::engine::scrub::{Scrubbed, Scrubber};
 use myelin_replica::GroupId;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,6 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 /// Table of the streams that are members, by group.
-#[derive(Default)]
 pub(super) struct MemberTable {
     all: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
     /// Members that do not rest.
@@ -21,13 +21,22 @@ pub(super) struct MemberTable {
     damaged: Mutex<BTreeSet<GroupId>>,
     /// Groups of which replicas are to be compared, and when.
     uncompared: Mutex<BTreeMap<GroupId, Instant>>,
+    /// Reads what a new member has stored.
+    scrubber: Arc<Scrubber>,
 }
 
 impl MemberTable {
+    pub(super) fn new(scrubber: &Arc<Scrubber>) -> Self {
+        let (all, awake, aside) = (RwLock::default(), Mutex::default(), Mutex::default());
+        let (damaged, uncompared, scrubber) = (Mutex::default(), Mutex::default(), Arc::clone(scrubber));
+        Self { all, awake, aside, damaged, uncompared, scrubber }
+    }
+
     /// Adds a member, which does not rest.
     pub(super) fn add(&self, group: GroupId, live: &Arc<dyn GroupReplica>) {
         write_lock(&self.all).insert(group, Arc::downgrade(live));
         lock(&self.awake).insert(group);
+        self.scrubber.read(&(Arc::clone(live) as Arc<dyn Scrubbed>));
     }
 
     pub(super) fn remove(&self, group: GroupId) {

@@ -14,6 +14,7 @@
 //! 3. The same shard works off that stream's turn, and the answer leaves with its next flush.
 
 mod clock;
+mod day_clocks;
 mod durable;
 mod frame_outbox;
 mod frames;
@@ -24,7 +25,7 @@ mod peers;
 mod replica;
 
 use super::host::Host;
-use super::scrub::{Scrubbed, Scrubber};
+use super::scrub::Scrubber;
 use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
@@ -97,7 +98,6 @@ pub(super) struct Groups {
     /// Messages to members that are not here yet: other servers may be quicker to make a group.
     early: Mutex<Vec<(GroupId, MemberEvent)>>,
     installs: Arc<Installs>,
-    scrubber: Arc<Scrubber>,
     words: Arc<PeerWords>,
     me_weak: Weak<Self>,
 }
@@ -143,7 +143,7 @@ impl Groups {
             host.log(Level::Warn, format_args!("{line}"));
         }
         let lived = StoreLife::of(&state, is_amnesiac, host.instant());
-        let members = Arc::<MemberTable>::default();
+        let members = Arc::new(MemberTable::new(scrubber));
         let installs = Installs::begin(&members, &host, (me, lived.short()), (&bulk, kept_log));
         let groups = Arc::new_cyclic(|me_weak| Self {
             me,
@@ -159,7 +159,6 @@ impl Groups {
             observer: RwLock::new(None),
             early: Mutex::default(),
             installs,
-            scrubber: Arc::clone(scrubber),
             words: Arc::new(PeerWords(Weak::clone(me_weak))),
             me_weak: Weak::clone(me_weak),
             host,
@@ -230,7 +229,6 @@ impl Groups {
     pub(super) fn add(&self, config: &GroupConfig, live: &Arc<dyn GroupReplica>) {
         self.know(&config.voters);
         self.members.add(config.place.group, live);
-        self.scrubber.read(&(Arc::clone(live) as Arc<dyn Scrubbed>));
         let mut early = lock(&self.early);
         let of_group = early.extract_if(.., |(group, _)| *group == config.place.group);
         of_group.for_each(|(_, event)| live.tell(event));

@@ -33,14 +33,12 @@ impl LiveStream {
             return (None, 0);
         }
         let (mut cursor, mut bytes) = (self.reader().cursor(Filter::All, from), 0);
-        let mut damaged = 0;
         while bytes < budget {
             match cursor.next(Wait::Allowed) {
                 Ok(Some(Message { subject, headers, payload, .. })) => {
                     bytes += (subject.len() + headers.len() + payload.len()) as u64;
                 }
-                // It goes on behind that.
-                Err(ReadError::Damaged(_)) if cursor.position() > damaged => damaged = cursor.position(),
+                Err(ReadError::Damaged(_)) => cursor.skip(cursor.position()),
                 Ok(None) | Err(_) => return (None, bytes),
             }
         }

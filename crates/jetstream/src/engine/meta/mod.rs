@@ -20,6 +20,7 @@ mod answers;
 mod assignment;
 mod candidates;
 mod changing;
+mod clocks;
 mod clusters;
 mod formation;
 mod founding;
@@ -131,14 +132,16 @@ struct MetaMembers {
     facts: Mutex<KeptFacts>,
     /// A rescue that is under way.
     rescue: Mutex<Option<Rescue>>,
+    /// When it was told last that the clock here is not as theirs, while that is so.
+    clock_told: Mutex<Option<Instant>>,
 }
 
 impl MetaMembers {
     fn new(founders: Vec<String>) -> Self {
         let [is_out, was_put_out, is_removing, is_strange] = [false; 4].map(AtomicBool::new);
         let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
-        let (facts, rescue) = (Mutex::default(), Mutex::default());
-        Self { roster, is_out, was_put_out, is_removing, is_strange, wanted, facts, rescue }
+        let (facts, rescue, clock_told) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { roster, is_out, was_put_out, is_removing, is_strange, wanted, facts, rescue, clock_told }
     }
 }
 
@@ -585,6 +588,7 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
+        self.look_at_clock(&jetstream);
         if self.is_behind() {
             self.committed(self.groups.account.name(), META);
         }

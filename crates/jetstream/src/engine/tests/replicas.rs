@@ -2,6 +2,7 @@
 //! on when a server is gone.
 
 mod agreement;
+mod clocks;
 mod consumers;
 mod damaged;
 mod faults;
