@@ -59,10 +59,8 @@ impl World {
 
     /// Replicas that have come to the same index have the same messages, whenever that was.
     fn check_states(&mut self) -> Result<(), String> {
-        let found = self
-            .all()
-            .into_iter()
-            .find(|&number| self.node(number).is_some_and(|node| node.jetstream.repairs().disagreed > 0));
+        let disagrees = |node: &Node| node.jetstream.repairs().disagreed > 0;
+        let found = self.all().find(|&number| self.node(number).is_some_and(disagrees));
         if let Some(number) = found {
             return Err(format!("{}: a replica is not as most of its group", NAMES[number]));
         }
