@@ -18,7 +18,8 @@
 //!    u32 entries, then for each: u64 term, u32 bytes, the bytes
 //! 16, rest:   u64 term, index, chain
 //! 17, log (flags: 1 amnesiac, 2 votes, 4 aside): u64 term of the last entry, its index, 0
-//! 18, state (flags: 1 drawn, 2 differs): u64 index, digest of messages, of the rest; 0 without flags
+//! 18, state (flags: 1 drawn, 2 differs): u64 index, digest of messages, of the rest; without
+//!    flags both are 0
 //! 32, asks for support:             u64 incarnation, epoch, sent
 //! 33, answers that (flags: 1 given): u64 incarnation, epoch, sent
 //! 34, says the time besides: u64 sent, i64 nanoseconds since 1970, 0
@@ -134,7 +135,7 @@ pub struct TimeWord {
 /// State of the stream of a group as of an entry of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateWord {
-    /// Who says it, and what for.
+    /// Step in which it is said.
     pub step: StateStep,
     /// The entry.
     pub index: u64,

@@ -2,10 +2,10 @@
 //! servers.
 //!
 //! Whoever leads a stream says when its messages were accepted and when they have ended, by its own
-//! clock alone. Where that is wrong, set by somebody or by a machine that was asleep, messages would
-//! end too early, or never. So what JetStream takes for the time is never further than [`GUARD`]
-//! from the median of the clocks of all servers that are heard, and between two looks it goes by
-//! the clock that nobody sets. Which of two clocks is right nobody can say: it takes three.
+//! clock alone. Where that is wrong, as somebody has set it or the machine was asleep, messages
+//! would end too early, or never. So what JetStream takes for the time is never further than
+//! [`GUARD`] from the median of the clocks of all servers that are heard, and between two looks it
+//! goes by the clock that nobody sets. Which of two clocks is right nobody can say: it takes three.
 
 use myelin_store::Timestamp;
 use std::sync::OnceLock;

@@ -58,7 +58,7 @@ pub trait Host: Send + Sync {
     /// [keeps](Host::keep_time).
     fn now(&self) -> Timestamp;
 
-    /// What the server's clock says, in nanoseconds since 1970.
+    /// Time of the server's clock, in nanoseconds since 1970.
     fn time_of_day(&self) -> Timestamp {
         self.now()
     }

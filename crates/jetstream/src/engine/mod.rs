@@ -31,6 +31,7 @@ mod sourcing;
 mod tests;
 mod waits;
 mod wakeup;
+mod weekly_scrub;
 
 use arc_swap::ArcSwap;
 use myelin_broker::{Account, Level, LinkedPeer};
@@ -51,7 +52,7 @@ use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 pub use account::AccountStreams;
@@ -113,6 +114,8 @@ struct BackgroundWork {
     removals: Arc<Removals>,
     /// Looks for damage.
     scrubber: Arc<Scrubber>,
+    /// Has it look at all streams now and then.
+    weekly: OnceLock<Arc<dyn Timer>>,
 }
 
 /// Streams that the store had at the start.
@@ -159,7 +162,11 @@ impl JetStream {
             limits: ArcSwap::from_pointee(limits),
             settings,
             store: Arc::new(store),
-            background: BackgroundWork { removals: Arc::default(), scrubber: Scrubber::new(&host) },
+            background: BackgroundWork {
+                removals: Arc::default(),
+                scrubber: Scrubber::new(&host),
+                weekly: OnceLock::new(),
+            },
             host,
             entropy,
             accounts: RwLock::default(),

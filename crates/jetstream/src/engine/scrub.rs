@@ -5,12 +5,11 @@
 //! them when somebody asks. Whoever meets damage tells of it as any reader does: nothing here knows
 //! what follows. Reads so little at a time, with pauses, that nobody else waits for the disk.
 
-use super::JetStream;
 use super::host::{Host, Timer};
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Nanoseconds between two slices.
 const PAUSE: Timestamp = 50_000_000;
@@ -18,8 +17,6 @@ const PAUSE: Timestamp = 50_000_000;
 const SLICE: u64 = 1 << 20;
 /// Streams of which some is read in one slice.
 const STREAMS: usize = 64;
-/// Nanoseconds between two passes over all streams.
-const WEEK: Timestamp = 7 * 24 * 3600 * 1_000_000_000;
 
 /// Stream of which what is stored can be read as a whole.
 pub(in crate::engine) trait Scrubbed: Send + Sync {
@@ -36,7 +33,6 @@ pub(in crate::engine) trait Scrubbed: Send + Sync {
 pub(in crate::engine) struct Scrubber {
     host: Arc<dyn Host>,
     unread: Mutex<Unread>,
-    weekly: OnceLock<Arc<WeeklyScrub>>,
     me_weak: Weak<Self>,
 }
 
@@ -48,18 +44,10 @@ struct Unread {
     is_under_way: bool,
 }
 
-/// Begins a pass over all streams.
-struct WeeklyScrub(Weak<JetStream>);
-
 impl Scrubber {
     pub(super) fn new(host: &Arc<dyn Host>) -> Arc<Self> {
         let host = Arc::clone(host);
-        Arc::new_cyclic(|me_weak| Self {
-            host,
-            unread: Mutex::default(),
-            weekly: OnceLock::new(),
-            me_weak: Weak::clone(me_weak),
-        })
+        Arc::new_cyclic(|me_weak| Self { host, unread: Mutex::default(), me_weak: Weak::clone(me_weak) })
     }
 
     /// Has a stream read from its beginning, unless it is being read. Answers whether it was begun.
@@ -109,27 +97,5 @@ impl Timer for Scrubber {
         let me = Weak::clone(&self.me_weak);
         self.host
             .spawn_backup(Box::new(move || me.upgrade().iter().for_each(|scrubber| scrubber.read_slice())));
-    }
-}
-
-impl JetStream {
-    /// Has all streams read once a week from now on. To be called once.
-    pub fn scrub_weekly(self: &Arc<Self>) {
-        let weekly =
-            self.background.scrubber.weekly.get_or_init(|| Arc::new(WeeklyScrub(Arc::downgrade(self))));
-        let timer = Arc::downgrade(weekly) as Weak<dyn Timer>;
-        self.host.schedule(self.host.now() + WEEK, timer);
-    }
-}
-
-impl Timer for WeeklyScrub {
-    fn fire(&self) {
-        let Some(jetstream) = self.0.upgrade() else { return };
-        let mut streams: Vec<_> = jetstream.accounts().iter().flat_map(|account| account.streams()).collect();
-        streams.extend(jetstream.cluster.meta.get().map(|meta| meta.meta_stream()));
-        for stream in streams {
-            jetstream.background.scrubber.read(&(stream as Arc<dyn Scrubbed>));
-        }
-        jetstream.scrub_weekly();
     }
 }

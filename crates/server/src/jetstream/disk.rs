@@ -9,7 +9,7 @@ use super::capacity;
 use super::host::Threads;
 use crate::logging::Logger;
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
-use myelin_jetstream::JetStream;
+use myelin_jetstream::{Host, JetStream};
 use myelin_store::journal::Waiting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

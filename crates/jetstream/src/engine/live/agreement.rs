@@ -16,16 +16,9 @@
 //! Twice, for a replica that has just got the whole stream lacks what was removed meanwhile, until
 //! it comes to the entries that say so.
 
-use super::LiveStream;
-use super::membership::JoinedMember;
-use crate::engine::groups::write_frame;
-use myelin_broker::Level;
-use myelin_replica::frame::{FrameBody, StateStep, StateWord};
-use myelin_replica::{Peer, RaftRole};
-#[cfg(test)]
-use myelin_stdx::sync::lock;
+use myelin_replica::Peer;
+use myelin_replica::frame::{StateStep, StateWord};
 use myelin_store::StateDigest;
-use myelin_wire::message_buf::MessageBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -42,25 +35,26 @@ pub(super) struct Agreement {
     /// Whether the next comparison was asked for.
     is_planned: bool,
     /// The state of this replica, as of the entry that was compared last.
-    own: Option<StateDigest>,
-    /// What members have said of the entry that is being compared, this one among them.
+    pub(super) own: Option<StateDigest>,
+    /// States that members have said of the entry that is being compared, this one among them.
     said: BTreeMap<Peer, StateDigest>,
     /// Members that are not as the majority, and those that were not in the comparison before.
     differing: BTreeSet<Peer>,
     suspects: BTreeSet<Peer>,
     /// Words to be sent.
-    words: Vec<(Peer, StateWord)>,
-    outcome: Option<Outcome>,
+    pub(super) words: Vec<(Peer, StateWord)>,
+    /// To be seen to.
+    pub(super) consequence: Option<Consequence>,
 }
 
-/// Consequence of a comparison.
+/// Step that a comparison leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Consequence {
     /// This replica is not as most are: it is to get what they have.
     Replace { own: StateDigest, wanted: StateWord },
     /// Another one is not, and was told.
     Told(Peer, StateWord),
-    /// This one leads and is not as most are: one of those is to lead.
+    /// The leader here is not as most are: one of those is to lead.
     HandOver(Peer, StateDigest),
 }
 
@@ -71,7 +65,7 @@ enum Verdict {
     Unknown,
     /// The leader's is right, and these have another one.
     Others(Vec<Peer>),
-    /// That of this member is right, and the leader has another one.
+    /// The leader has another one than most, as this member has it.
     Leader(Peer),
 }
 
@@ -90,7 +84,7 @@ fn judge(me: Peer, voters: usize, said: &BTreeMap<Peer, StateDigest>) -> Verdict
 
 impl Agreement {
     /// Compares the state as of an entry, which all others are asked for.
-    fn begin(&mut self, index: u64, others: &[Peer]) {
+    pub(super) fn begin(&mut self, index: u64, others: &[Peer]) {
         (self.compared, self.is_planned, self.own) = (index, false, None);
         self.said.clear();
         self.suspects = std::mem::take(&mut self.differing);
@@ -99,7 +93,7 @@ impl Agreement {
     }
 
     /// This member, which leads, has heard of a state, its own or another one's.
-    fn hear(&mut self, (peer, state): (Peer, StateDigest), (me, voters): (Peer, &[Peer])) {
+    pub(super) fn hear(&mut self, (peer, state): (Peer, StateDigest), (me, voters): (Peer, &[Peer])) {
         if state.index != self.compared || !voters.contains(&peer) {
             return;
         }
@@ -112,20 +106,20 @@ impl Agreement {
                 for peer in peers {
                     if self.differing.insert(peer) && self.suspects.contains(&peer) {
                         self.words.push((peer, word));
-                        self.outcome = Some(Outcome::Told(peer, word));
+                        self.consequence = Some(Consequence::Told(peer, word));
                     }
                 }
             }
             Verdict::Leader(peer) => {
                 if self.differing.insert(me) && self.suspects.contains(&me) {
-                    self.outcome = Some(Outcome::HandOver(peer, state));
+                    self.consequence = Some(Consequence::HandOver(peer, state));
                 }
             }
         }
     }
 
     /// This member does not lead: what it had compared says nothing of when it leads again.
-    fn follow(&mut self) {
+    pub(super) fn follow(&mut self) {
         if self.compared > 0 {
             self.compared = 0;
             self.said.clear();
@@ -133,125 +127,25 @@ impl Agreement {
         }
     }
 
-    /// Somebody differs, or it is not known who does, as far as this comparison has come.
+    /// Plans the next comparison, if there is something to compare: `last` is the last entry of
+    /// the log. Answers when it is to be.
+    pub(super) fn plan(&mut self, last: u64) -> Option<Duration> {
+        let is_in_doubt = !self.is_planned && self.is_in_doubt();
+        let plans = !self.is_planned && (is_in_doubt || last > self.compared);
+        self.is_planned |= plans;
+        plans.then_some(if is_in_doubt { AGAIN_AFTER } else { CHECK_AFTER })
+    }
+
+    /// The comparison that was planned is due.
+    pub(super) fn is_due(&mut self) {
+        self.is_planned = false;
+    }
+
+    /// Whether somebody differs, or it is not known who does, as far as this comparison has come.
     fn is_in_doubt(&self) -> bool {
         let mut states = self.said.values();
         let first = states.next();
         states.any(|state| Some(state) != first)
-    }
-}
-
-impl JoinedMember {
-    /// Compares the stream of this member, which leads, with those of the others.
-    pub(super) fn compare_states(&mut self) {
-        self.agreement.is_planned = false;
-        let consensus = self.member.consensus();
-        if consensus.role() != RaftRole::Leader || self.candidacy.is_damaged() {
-            return;
-        }
-        let (index, me) = (consensus.last().1, self.groups.me);
-        let mut others = consensus.members().all_voters();
-        others.retain(|&peer| peer != me);
-        self.agreement.begin(index, &others);
-        if !others.is_empty() {
-            self.member.draw_state_at(index);
-        }
-    }
-
-    /// Another member asks for the state of this one, says its own, or how this one differs.
-    pub(super) fn hear_state(&mut self, peer: Peer, word: StateWord) {
-        let consensus = self.member.consensus();
-        let is_of_leader = consensus.leader() == Some(peer) && consensus.role() == RaftRole::Follower;
-        let StateWord { step, index, messages, others } = word;
-        match step {
-            StateStep::Ask if is_of_leader && !self.candidacy.is_damaged() => {
-                self.member.draw_state_at(index)
-            }
-            StateStep::Drawn if consensus.role() == RaftRole::Leader => {
-                let voters = consensus.members().all_voters();
-                let state = StateDigest { index, messages, others };
-                self.agreement.hear((peer, state), (self.groups.me, &voters));
-            }
-            StateStep::Differs if is_of_leader => {
-                let own = self.agreement.own.filter(|own| own.index == index);
-                let own = own.filter(|own| (own.messages, own.others) != (messages, others));
-                self.agreement.outcome = own.map(|own| Outcome::Replace { own, wanted: word });
-            }
-            StateStep::Ask | StateStep::Drawn | StateStep::Differs => {}
-        }
-    }
-
-    /// Takes what the stream has drawn, plans the next comparison, and writes what is to be said.
-    fn advance_agreement(&mut self, out: &mut MessageBuf) {
-        let (consensus, me) = (self.member.consensus(), self.groups.me);
-        let (leads, leader, last) =
-            (consensus.role() == RaftRole::Leader, consensus.leader(), consensus.last().1);
-        if let Some(state) = self.member.take_drawn_state() {
-            self.agreement.own = Some(state);
-            let StateDigest { index, messages, others } = state;
-            if leads {
-                let voters = self.member.consensus().members().all_voters();
-                self.agreement.hear((me, state), (me, &voters));
-            } else if let Some(leader) = leader {
-                let word = StateWord { step: StateStep::Drawn, index, messages, others };
-                self.agreement.words.push((leader, word));
-            }
-        }
-        if !leads {
-            self.agreement.follow();
-        } else if !self.agreement.is_planned {
-            let is_in_doubt = self.agreement.is_in_doubt();
-            if is_in_doubt || last > self.agreement.compared {
-                self.agreement.is_planned = true;
-                let pause = if is_in_doubt { AGAIN_AFTER } else { CHECK_AFTER };
-                self.groups.compare_later(self.place.group, pause);
-            }
-        }
-        for (peer, word) in self.agreement.words.drain(..) {
-            write_frame(&self.groups, peer, FrameBody::State(self.place, word), out);
-        }
-    }
-}
-
-impl LiveStream {
-    /// The entry as of which its state was drawn last.
-    #[cfg(test)]
-    pub(in crate::engine) fn compared_at(&self) -> Option<u64> {
-        lock(&self.membership.member).as_ref()?.agreement.own.map(|own| own.index)
-    }
-
-    /// Brings comparisons with other replicas on, and sees to what they have shown. For whoever has
-    /// the core.
-    pub(super) fn look_at_agreement(&self, joined: &mut JoinedMember, out: &mut MessageBuf) {
-        joined.advance_agreement(out);
-        let Some(outcome) = joined.agreement.outcome.take() else { return };
-        let (account, name) = (self.scope.account.name(), &self.scope.name);
-        let totals = self.reader().state().totals;
-        let (first, last) = (totals.first_seq, totals.last_seq);
-        let has = format!("it has {} messages, {first} to {last}", totals.messages);
-        let log = |what: std::fmt::Arguments<'_>| {
-            let line = format_args!("JetStream stream '{account} > {name}' {what} ({has})");
-            self.scope.host.log(Level::Error, line);
-        };
-        match outcome {
-            Outcome::Replace { own, wanted } => {
-                let StateDigest { index, messages, .. } = own;
-                let part = if messages == wanted.messages { "consumers or settings" } else { "messages" };
-                log(format_args!("has other {part} than most of its group as of entry {index}"));
-                self.note_disagreement();
-            }
-            Outcome::Told(peer, word) => {
-                let index = word.index;
-                log(format_args!("is another one on server {peer} as of entry {index}, which gets it anew"));
-            }
-            Outcome::HandOver(peer, state) => {
-                let index = state.index;
-                log(format_args!("is not as on most servers as of entry {index}: server {peer} is to lead"));
-                if let Some(me) = self.me.upgrade() {
-                    self.scope.host.spawn_sync(Box::new(move || me.hand_over_to(Some(peer))));
-                }
-            }
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Health of a stream: why it takes no messages, when it was opened anew, and what of it is lost.
 
-use super::scrub::ScrubPass;
 use myelin_stdx::sync::lock;
-use myelin_store::{Lost, Timestamp};
+use myelin_store::{Lost, Seq, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
@@ -20,6 +19,19 @@ const EVERY: Duration = Duration::from_secs(60);
 /// time twice as many, up to eight times: its disk may be well again soon.
 const PAUSE: i64 = 2_000_000_000;
 const DOUBLINGS: usize = 3;
+
+/// Pass over what a stream has stored, which is read to find damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct ScrubPass {
+    /// The sequence that is read next, while it is under way.
+    pub(in crate::engine) next: Option<Seq>,
+    /// Bytes that were read.
+    pub(in crate::engine) bytes: u64,
+    /// When it began; 0: there was none since the server began.
+    pub(in crate::engine) began: Timestamp,
+    /// When it ended; 0: it has not.
+    pub(in crate::engine) ended: Timestamp,
+}
 
 /// Failures and repairs of one stream.
 #[derive(Default)]

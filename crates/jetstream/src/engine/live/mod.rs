@@ -19,6 +19,7 @@ mod agreement;
 mod amnesia;
 mod candidacy;
 mod catch_up;
+mod comparison;
 mod core_cell;
 mod core_guard;
 mod damage;

@@ -2,22 +2,10 @@
 //! how the last one ended.
 
 use super::LiveStream;
+use super::health::ScrubPass;
 use crate::engine::scrub::Scrubbed;
 use myelin_stdx::sync::lock;
-use myelin_store::{Filter, Message, ReadError, Seq, Timestamp, Wait};
-
-/// Pass over a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine) struct ScrubPass {
-    /// The sequence that is read next, while it is under way.
-    pub(in crate::engine) next: Option<Seq>,
-    /// Bytes that were read.
-    pub(in crate::engine) bytes: u64,
-    /// When it began; 0: there was none since the server began.
-    pub(in crate::engine) began: Timestamp,
-    /// When it ended; 0: it has not.
-    pub(in crate::engine) ended: Timestamp,
-}
+use myelin_store::{Filter, Message, ReadError, Seq, Wait};
 
 impl LiveStream {
     /// The pass that is under way, or the last one.

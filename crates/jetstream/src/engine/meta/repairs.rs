@@ -52,7 +52,7 @@ impl JetStream {
         });
     }
 
-    /// What became of replicas of this server since its start.
+    /// Counts of what became of replicas of this server since its start.
     #[must_use]
     pub fn repairs(&self) -> ReplicaRepairs {
         let RepairCounters { damaged, disagreed, repaired } = &self.cluster.repairs;

@@ -1,6 +1,8 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
+pub(super) use super::listeners::Heard;
+use super::listeners::{HeaderRecorder, Recorder, Subscriber};
 use crate::engine::GroupClock;
 use crate::engine::consumers::OwnStream;
 use crate::engine::host::PlacementFacts;
@@ -10,9 +12,7 @@ use crate::engine::{
     ServerLimits, Task, Timer,
 };
 use myelin_auth::AuthConfig;
-use myelin_broker::{
-    Account, AccountConfig, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard,
-};
+use myelin_broker::{Account, AccountConfig, Binding, Broker, Level, Log, Service, Shard};
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
@@ -231,52 +231,6 @@ impl Log for Silent {
     }
 
     fn write(&self, _: Level, _: fmt::Arguments<'_>) {}
-}
-
-/// Somebody who listens.
-struct Subscriber;
-
-impl Service for Subscriber {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        msgs.clear();
-    }
-}
-
-/// Somebody who listens and keeps the headers.
-struct HeaderRecorder(Arc<Mutex<Vec<String>>>);
-
-impl Service for HeaderRecorder {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
-        lock(&self.0).extend(headers);
-        msgs.clear();
-    }
-}
-
-/// A message that somebody has heard.
-#[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) subject: String,
-    pub(super) reply: String,
-    pub(super) headers: String,
-    pub(super) payload: String,
-}
-
-/// Somebody who listens and keeps everything.
-struct Recorder(Arc<Mutex<Vec<Heard>>>);
-
-impl Service for Recorder {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let heard = msgs.iter().map(|msg| Heard {
-            subject: text(msg.subject),
-            reply: text(msg.reply),
-            headers: text(msg.headers),
-            payload: text(msg.payload),
-        });
-        lock(&self.0).extend(heard);
-        msgs.clear();
-    }
 }
 
 /// JetStream without sockets and threads, for tests.

@@ -14,6 +14,7 @@ mod group;
 mod house;
 mod limits;
 mod links;
+mod listeners;
 mod lost_copy;
 mod marks;
 mod membership;

@@ -73,7 +73,7 @@ fn a_replica_that_has_become_another_one_gets_what_the_others_have() {
     }
 }
 
-/// What the leader has counts only where nobody knows better.
+/// The leader is right only where nobody knows better.
 #[test]
 fn a_leader_that_has_become_another_one_has_one_of_the_others_lead() {
     let (mut cluster, leader, victim) = alike(stream("S"));

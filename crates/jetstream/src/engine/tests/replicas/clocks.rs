@@ -65,7 +65,7 @@ fn a_consumer_whose_leader_has_a_clock_that_stands_still_delivers_again() {
     assert!(count >= 2, "it was delivered {count} times in five seconds, and never acknowledged");
 }
 
-/// What one clock of two says counts where nobody knows which of them is right.
+/// Of two clocks nobody knows which is right.
 #[test]
 fn two_servers_go_by_their_own_clocks() {
     let mut cluster = Cluster::with(2, stream("S"));
