@@ -51,7 +51,7 @@ mod engine;
 
 pub use engine::{
     AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, ClusterHealth, CoreGuard,
-    DirectGets, FoundingTerms, GroupConfig, GroupSettings, GroupView, Host, JetStream, JetStreamSettings,
-    KeptLogBounds, LiveConsumer, LiveStream, MetaView, PlacementFacts, ServerLimits, StreamAilment,
-    StreamConsumers, Task, Timer, peer_id,
+    DirectGets, FoundingTerms, GroupClock, GroupConfig, GroupSettings, GroupView, Host, JetStream,
+    JetStreamSettings, KeptLogBounds, LiveConsumer, LiveStream, MetaView, PlacementFacts, ReplicaRepairs,
+    ServerLimits, StreamAilment, StreamConsumers, Task, Timer, peer_id,
 };

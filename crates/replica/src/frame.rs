@@ -18,8 +18,11 @@
 //!    u32 entries, then for each: u64 term, u32 bytes, the bytes
 //! 16, rest:   u64 term, index, chain
 //! 17, log (flags: 1 amnesiac, 2 votes, 4 aside): u64 term of the last entry, its index, 0
+//! 18, state (flags: 1 drawn, 2 differs): u64 index, digest of messages, of the rest; without
+//!    flags both are 0
 //! 32, asks for support:             u64 incarnation, epoch, sent
 //! 33, answers that (flags: 1 given): u64 incarnation, epoch, sent
+//! 34, says the time besides: u64 sent, i64 nanoseconds since 1970, 0
 //! ```
 
 use bytes::Bytes;
@@ -43,12 +46,16 @@ const TRANSFER: u8 = 2;
 const GIVEN: u8 = 1;
 const REST: u8 = 16;
 const LOG: u8 = 17;
+const STATE: u8 = 18;
+const DRAWN: u8 = 1;
+const DIFFERS: u8 = 2;
 const AMNESIAC: u8 = 1;
 const VOTER: u8 = 2;
 const ASIDE: u8 = 4;
 const FULL: u8 = 8;
 const ASK: u8 = 32;
 const ANSWER: u8 = 33;
+const TIME: u8 = 34;
 
 /// One frame, from one server to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +77,14 @@ pub enum FrameBody {
     Rest(GroupPlace, RestWord),
     /// Where the log of a member ends that has no leader, or that may have lost something.
     Log(GroupPlace, LogWord),
+    /// State of a stream as of an entry, which is compared.
+    State(GroupPlace, StateWord),
     /// Asks the receiver's server for support.
     Ask(SupportRequest),
     /// Answers that.
     Answer(SupportAnswer),
+    /// Says the time of day to who has asked.
+    Time(TimeWord),
 }
 
 /// Which group is meant.
@@ -110,6 +121,39 @@ pub struct LogWord {
     pub is_voter: bool,
     /// Whether the member takes the lead.
     pub standing: LeadStanding,
+}
+
+/// Time of day of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeWord {
+    /// When it was asked, as the question says.
+    pub sent: u64,
+    /// The time of day, in nanoseconds since 1970.
+    pub day: i64,
+}
+
+/// State of the stream of a group as of an entry of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateWord {
+    /// Step in which it is said.
+    pub step: StateStep,
+    /// The entry.
+    pub index: u64,
+    /// Digest of the messages; 0 where it is asked for.
+    pub messages: u64,
+    /// Digest of the rest; 0 where it is asked for.
+    pub others: u64,
+}
+
+/// Step of a comparison of states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateStep {
+    /// A leader asks for the state.
+    Ask,
+    /// A member says which one it has.
+    Drawn,
+    /// A leader says which one counts, to a member that has another one.
+    Differs,
 }
 
 /// Whether a member takes the lead of its group, and if not, why.
@@ -156,8 +200,11 @@ impl PeerFrame {
         out.extend_from_slice(&[kind, flags, 0, 0]);
         let nobody = GroupPlace { group: GroupId(0), epoch: 0 };
         let place = match &self.body {
-            FrameBody::Raft(place, _) | FrameBody::Rest(place, _) | FrameBody::Log(place, _) => *place,
-            FrameBody::Ask(_) | FrameBody::Answer(_) => nobody,
+            FrameBody::Raft(place, _)
+            | FrameBody::Rest(place, _)
+            | FrameBody::Log(place, _)
+            | FrameBody::State(place, _) => *place,
+            FrameBody::Ask(_) | FrameBody::Answer(_) | FrameBody::Time(_) => nobody,
         };
         out.extend_from_slice(&place.group.0.to_le_bytes());
         out.extend_from_slice(&place.epoch.to_le_bytes());
@@ -167,6 +214,10 @@ impl PeerFrame {
             FrameBody::Raft(_, message) => write_message(message, out),
             FrameBody::Rest(_, RestWord { term, index, chain }) => write_all(&[*term, *index, *chain], out),
             FrameBody::Log(_, LogWord { term, index, .. }) => write_all(&[*term, *index, 0], out),
+            FrameBody::State(_, StateWord { index, messages, others, .. }) => {
+                write_all(&[*index, *messages, *others], out);
+            }
+            FrameBody::Time(TimeWord { sent, day }) => write_all(&[*sent, day.cast_unsigned(), 0], out),
             FrameBody::Ask(SupportRequest { incarnation, epoch, sent })
             | FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, .. }) => {
                 write_all(&[*incarnation, *epoch, *sent], out);
@@ -222,7 +273,16 @@ impl FrameBody {
                 };
                 (LOG, flag(word.is_amnesiac, AMNESIAC) | flag(word.is_voter, VOTER) | standing)
             }
+            Self::State(_, word) => {
+                let flags = match word.step {
+                    StateStep::Ask => 0,
+                    StateStep::Drawn => DRAWN,
+                    StateStep::Differs => DIFFERS,
+                };
+                (STATE, flags)
+            }
             Self::Ask(_) => (ASK, 0),
+            Self::Time(_) => (TIME, 0),
             Self::Answer(answer) => (ANSWER, flag(answer.is_given, GIVEN)),
         }
     }
@@ -294,6 +354,11 @@ impl FrameParser<'_> {
                 };
                 FrameBody::Log(place, LogWord { term, index, is_amnesiac, is_voter, standing })
             }
+            TIME => {
+                let (sent, day, 0) = (self.u64()?, self.u64()?, self.u64()?) else { return None };
+                FrameBody::Time(TimeWord { sent, day: day.cast_signed() })
+            }
+            STATE => FrameBody::State(place, self.state(flags)?),
             ASK | ANSWER => {
                 let (incarnation, epoch, sent) = (self.u64()?, self.u64()?, self.u64()?);
                 let is_given = flags & GIVEN != 0;
@@ -305,9 +370,20 @@ impl FrameParser<'_> {
         };
         let frame = PeerFrame { incarnation, known_life, body };
         // Whatever has no meaning here is zero.
-        let has_group = matches!(frame.body, FrameBody::Raft(..) | FrameBody::Rest(..) | FrameBody::Log(..));
+        let has_group = !matches!(frame.body, FrameBody::Ask(_) | FrameBody::Answer(_) | FrameBody::Time(_));
         let is_sound = has_group || (place.group, place.epoch) == (GroupId(0), 0);
         (is_sound && frame.body.kind_and_flags() == (kind, flags)).then_some(frame)
+    }
+
+    fn state(&mut self, flags: u8) -> Option<StateWord> {
+        let step = match flags {
+            0 => StateStep::Ask,
+            DRAWN => StateStep::Drawn,
+            _ => StateStep::Differs,
+        };
+        let (index, messages, others) = (self.u64()?, self.u64()?, self.u64()?);
+        let is_empty = (messages, others) == (0, 0);
+        (step != StateStep::Ask || is_empty).then_some(StateWord { step, index, messages, others })
     }
 
     fn message(&mut self, kind: u8, flags: u8) -> Option<RaftMessage> {
@@ -388,7 +464,7 @@ mod tests {
     }
 
     fn frames() -> impl Strategy<Value = PeerFrame> {
-        let others = (0..4, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
+        let others = (0..6, proptest::array::uniform4(any::<u64>()), any::<u32>(), any::<bool>());
         let others = others.prop_map(|(kind, [group, first, second, third], number, is_given)| {
             let (incarnation, epoch, sent) = (first, second, third);
             let body = match kind {
@@ -407,6 +483,16 @@ mod tests {
                             [number as usize % 3],
                     },
                 ),
+                4 => {
+                    let step = [StateStep::Ask, StateStep::Drawn, StateStep::Differs][number as usize % 3];
+                    let [messages, others] = [second, third].map(|digest| match step {
+                        StateStep::Ask => 0,
+                        StateStep::Drawn | StateStep::Differs => digest,
+                    });
+                    let word = StateWord { step, index: first, messages, others };
+                    FrameBody::State(GroupPlace { group: GroupId(group), epoch: number }, word)
+                }
+                5 => FrameBody::Time(TimeWord { sent, day: first.cast_signed() }),
                 1 => FrameBody::Ask(SupportRequest { incarnation, epoch, sent }),
                 _ => FrameBody::Answer(SupportAnswer { incarnation, epoch, sent, is_given }),
             };

@@ -570,14 +570,16 @@ impl SnapshotSource for Monitor {
     fn runtime(&self) -> RuntimeSnapshot {
         let running = self.jetstream.get();
         let journal = running.as_ref().map(|running| jetstream::journal(running));
-        let (replicas_damaged, replicas_repaired) =
-            running.map(|running| running.damaged_and_repaired()).unwrap_or_default();
+        let repairs = running.as_ref().map(|running| running.repairs()).unwrap_or_default();
+        let clock_ahead = running.map_or(0, |running| running.clock_ahead());
         RuntimeSnapshot {
             panics: supervise::panics(),
             journal,
             held: vec![("outboxes", self.broker.memory().used(MemKind::Outbox))],
-            replicas_damaged,
-            replicas_repaired,
+            clock_ahead,
+            replicas_damaged: repairs.damaged,
+            replicas_disagreed: repairs.disagreed,
+            replicas_repaired: repairs.repaired,
             ..process::runtime()
         }
     }

@@ -109,5 +109,6 @@ pub use stream::{
     Admission, AppendRefusal, AppendResult, ComingEntries, Cursor, DecidedEntry, Expired, Filter,
     FoundMessage, GAP_MAX, GroupPosition, InstallPoint, InstallSource, InstallTarget, LogEnd, LogOutline,
     MAX_SEQ, Marker, Markers, NewMessage, OnRelease, Purge, ReadError, Release, RemovalProgress, Removals,
-    Removed, StoreError, Stream, StreamReader, StreamState, StreamUsage, TakenBack, Ticket, Wait,
+    Removed, StateDigest, StoreError, Stream, StreamReader, StreamState, StreamUsage, TakenBack, Ticket,
+    Wait,
 };

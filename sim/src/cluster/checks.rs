@@ -59,6 +59,11 @@ impl World {
 
     /// Replicas that have come to the same index have the same messages, whenever that was.
     fn check_states(&mut self) -> Result<(), String> {
+        let disagrees = |node: &Node| node.jetstream.repairs().disagreed > 0;
+        let found = self.all().find(|&number| self.node(number).is_some_and(disagrees));
+        if let Some(number) = found {
+            return Err(format!("{}: a replica is not as most of its group", NAMES[number]));
+        }
         if self.plan.do_disks_fail {
             // What cannot be read is not removed at once.
             return Ok(());

@@ -1,10 +1,11 @@
 //! `myelin stream …`: streams of a server, and what is in them.
 //!
 //! Owns what is printed of streams. `config` has the flags that say what a stream is like,
-//! `messages` looks at single messages.
+//! `messages` looks at single messages, `scrub` has all of them read.
 
 mod config;
 mod messages;
+mod scrub;
 
 use std::path::PathBuf;
 
@@ -70,6 +71,14 @@ enum StreamVerb {
         /// Do not ask
         #[arg(short, long)]
         force: bool,
+    },
+    /// Have all servers with a stream read what they have stored of it: damage is found, and mended
+    /// from others that have it. Exit code 1: something is lost
+    Scrub {
+        stream: String,
+        /// Do not wait until they are through
+        #[arg(long)]
+        no_wait: bool,
     },
     /// Remove messages of a stream
     Purge(PurgeStream),
@@ -154,6 +163,7 @@ pub(crate) fn run(arguments: &StreamArguments) -> Result<(), BenchError> {
             confirm(*force, &format!("Really remove stream {stream}?"))?;
             admin.delete_stream(stream)
         }
+        StreamVerb::Scrub { stream, no_wait } => scrub::run(&mut admin, stream, !no_wait),
         StreamVerb::Purge(wanted) => purge(&mut admin, wanted),
         StreamVerb::Rmm { stream, id, force } => {
             confirm(*force, &format!("Really remove message {id} of stream {stream}?"))?;
@@ -170,6 +180,7 @@ fn check(verb: &StreamVerb) -> Result<(), BenchError> {
         }
         StreamVerb::Info { stream, .. }
         | StreamVerb::Rm { stream, .. }
+        | StreamVerb::Scrub { stream, .. }
         | StreamVerb::Rmm { stream, .. }
         | StreamVerb::Get(MessageWanted { stream, .. })
         | StreamVerb::View(View { stream, .. })

@@ -50,6 +50,27 @@ fn single_messages_are_published_received_and_answered() {
     }
 }
 
+/// The other server has no such request.
+#[test]
+fn a_stream_is_read_when_somebody_asks() {
+    for program in programs() {
+        let server = Server::with_streams(&program, &[]);
+        let url = server.url();
+        let create =
+            ["request", "$JS.API.STREAM.CREATE.S", r#"{"name":"S","subjects":["s"]}"#, "--raw", "-s", &url];
+        succeed(&mut myelin(&create));
+        succeed(&mut myelin(&["request", "s", "0123456789", "--raw", "-s", &url]));
+        let mut scrub = myelin(&["stream", "scrub", "S", "-s", &url]);
+        if program.ends_with("myelin-server") {
+            let said = succeed(&mut scrub);
+            assert!(said.ends_with(": all read (11 B), whole\n"), "{said}");
+            assert!(fail(&mut myelin(&["stream", "scrub", "NONE", "-s", &url])).contains("stream not found"));
+        } else {
+            assert!(fail(&mut scrub).contains("when it begins only"));
+        }
+    }
+}
+
 #[test]
 fn names_that_would_break_a_line_are_refused_before_anything_is_sent() {
     // Nothing listens there.

@@ -50,9 +50,11 @@ pub(super) struct ClusterPart {
     pub(super) repairs: RepairCounters,
 }
 
-/// Replicas that were found damaged since the start, and those that others have given all to.
+/// Replicas that were found damaged since the start, or not as most of their group, and those that
+/// others have given all to.
 #[derive(Default)]
 pub(super) struct RepairCounters {
     pub(super) damaged: AtomicU64,
+    pub(super) disagreed: AtomicU64,
     pub(super) repaired: AtomicU64,
 }

@@ -54,8 +54,19 @@ pub trait Timer: Send + Sync {
 /// The embedder. None of these calls may wait, but for [`Host::spawn_sync`] where
 /// there are no threads.
 pub trait Host: Send + Sync {
-    /// The time of day, in nanoseconds since 1970.
+    /// The time that counts, in nanoseconds since 1970: that of day, or what somebody
+    /// [keeps](Host::keep_time).
     fn now(&self) -> Timestamp;
+
+    /// Time of the server's clock, in nanoseconds since 1970.
+    fn time_of_day(&self) -> Timestamp {
+        self.now()
+    }
+
+    /// At this instant it is `time`, and [`Host::now`] goes on from there, whatever the server's
+    /// clock says: a [`GroupClock`](super::GroupClock) does that. Nothing to do for who has no
+    /// clock that could be wrong.
+    fn keep_time(&self, _at: Instant, _time: Timestamp) {}
 
     /// The present instant, on the clock that only goes forward.
     fn instant(&self) -> Instant;

@@ -11,6 +11,7 @@ mod cluster;
 mod consumers;
 mod direct;
 mod domain_buckets;
+mod group_clock;
 mod group_view;
 mod groups;
 mod host;
@@ -23,12 +24,14 @@ mod reasons;
 mod removals;
 mod reservations;
 mod resources;
+mod scrub;
 mod settings;
 mod sourcing;
 #[cfg(test)]
 mod tests;
 mod waits;
 mod wakeup;
+mod weekly_scrub;
 
 use arc_swap::ArcSwap;
 use myelin_broker::{Account, Level, LinkedPeer};
@@ -44,11 +47,12 @@ use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
 use removals::Removals;
 use reservations::{HeldBytes, reserved};
+use scrub::Scrubber;
 use settings::REPAIR;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 pub use account::AccountStreams;
@@ -59,13 +63,14 @@ use cluster::ClusterPart;
 use consumers::{CreateContext, LogListener, OpenedConsumers, ServerParts};
 pub use consumers::{LiveConsumer, StreamConsumers};
 pub use direct::DirectGets;
+pub use group_clock::GroupClock;
 pub use group_view::{ClusterHealth, GroupView, MetaView, StreamAilment};
 use groups::Groups;
 pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, PlacementFacts, Task, Timer};
 pub use live::{CoreGuard, LiveStream};
 use live::{JoinTerms, ServerIdentity};
-pub use meta::{FoundingTerms, peer_of as peer_id};
+pub use meta::{FoundingTerms, ReplicaRepairs, peer_of as peer_id};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 pub use myelin_streams::group::KeptLogBounds;
 pub use settings::{Backlog, JetStreamSettings, ServerLimits};
@@ -99,8 +104,18 @@ pub struct JetStream {
     /// Each restore that has begun holds one.
     pub(crate) restores: Arc<backup::Restores>,
     promises: resources::Promises,
-    removals: Arc<Removals>,
+    background: BackgroundWork,
     cluster: ClusterPart,
+}
+
+/// Work on the disk that nobody waits for.
+struct BackgroundWork {
+    /// Files of deleted streams.
+    removals: Arc<Removals>,
+    /// Looks for damage.
+    scrubber: Arc<Scrubber>,
+    /// Has it look at all streams now and then.
+    weekly: OnceLock<Arc<dyn Timer>>,
 }
 
 /// Streams that the store had at the start.
@@ -147,6 +162,11 @@ impl JetStream {
             limits: ArcSwap::from_pointee(limits),
             settings,
             store: Arc::new(store),
+            background: BackgroundWork {
+                removals: Arc::default(),
+                scrubber: Scrubber::new(&host),
+                weekly: OnceLock::new(),
+            },
             host,
             entropy,
             accounts: RwLock::default(),
@@ -158,7 +178,6 @@ impl JetStream {
             unlinked: sourcing::Unlinked::default(),
             restores: Arc::default(),
             promises: resources::Promises::default(),
-            removals: Arc::default(),
             cluster: ClusterPart { boot, ..ClusterPart::default() },
         }))
     }
@@ -199,7 +218,8 @@ impl JetStream {
     /// Words for why its votes cannot be read or written: a member that forgets a vote could vote
     /// twice.
     pub fn begin_groups(&self, settings: GroupSettings) -> Result<u64, String> {
-        let groups = Groups::begin(&self.store, &self.host, (settings, self.cluster.boot))?;
+        let groups =
+            Groups::begin(&self.store, &self.host, &self.background.scrubber, (settings, self.cluster.boot))?;
         let incarnation = groups.incarnation();
         let is_first = self.cluster.groups.set(groups).is_ok();
         is_first.then_some(incarnation).ok_or_else(|| "groups have begun already".to_owned())

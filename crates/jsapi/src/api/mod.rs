@@ -7,6 +7,7 @@ pub mod consumer;
 pub mod info;
 pub mod request;
 pub mod response;
+pub mod scrub;
 pub mod why;
 
 use crate::json::rfc3339;

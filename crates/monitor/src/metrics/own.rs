@@ -157,9 +157,15 @@ fn groups(scrape: &mut Scrape<'_>) {
 fn repairs(scrape: &mut Scrape<'_>, runtime: &RuntimeSnapshot) {
     let damaged = Family::counter("myelin_replicas_damaged", "Replicas that were found damaged");
     scrape.out.push(damaged.with(&scrape.server, runtime.replicas_damaged));
-    let help = "Damaged replicas that have got all from another server";
+    let help = "Replicas that were not as most of their group";
+    let disagreed = Family::counter("myelin_replicas_disagreed", help);
+    scrape.out.push(disagreed.with(&scrape.server, runtime.replicas_disagreed));
+    let help = "Replicas of both kinds that have got all from another server";
     let repaired = Family::counter("myelin_replicas_repaired", help);
     scrape.out.push(repaired.with(&scrape.server, runtime.replicas_repaired));
+    let help = "How far the clock is ahead of the median of the servers that share JetStream";
+    let ahead = Family::gauge("myelin_clock_ahead_seconds", help);
+    scrape.out.push(ahead.with(&scrape.server, runtime.clock_ahead as f64 / 1e9));
 }
 
 /// When certificates end, which is too late to be told by clients.

@@ -43,8 +43,12 @@ pub struct RuntimeSnapshot {
     pub panics: u64,
     /// Statistics of the store's journal, where there is JetStream.
     pub journal: Option<JournalSnapshot>,
+    /// Nanoseconds by which the clock is ahead of the median of the servers that share JetStream.
+    pub clock_ahead: i64,
     /// Replicas of this server that were found damaged since the start.
     pub replicas_damaged: u64,
-    /// Replicas among these that have got all from another server.
+    /// Replicas of this server that were not as most of their group since the start.
+    pub replicas_disagreed: u64,
+    /// Replicas among both that have got all from another server.
     pub replicas_repaired: u64,
 }

@@ -1,7 +1,7 @@
 //! Alarms: wakes streams and consumers in which something is due (ends of messages,
 //! acknowledgements that are late).
 
-use super::host::{Due, Threads, now};
+use super::host::{Due, Threads};
 use crate::supervise::{self, SupervisedPart};
 use myelin_jetstream::{Host, Timer};
 use myelin_store::Timestamp;
@@ -60,9 +60,9 @@ const AGAIN: Timestamp = 1_000_000_000;
 pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
     let mut alarms = BinaryHeap::new();
     let mut look_at = FEW;
-    let mut clock = DayClock(Instant::now(), now());
+    let mut clock = DayClock(Instant::now(), threads.now());
     loop {
-        let wait = alarms.peek().map_or(LONGEST, |Alarm(at, _)| until(*at));
+        let wait = alarms.peek().map_or(LONGEST, |Alarm(at, _)| until(*at, threads.now()));
         match orders.recv_timeout(wait) {
             Ok(AlarmOrder::Ring(at, timer)) => {
                 alarms.push(Alarm(at, timer));
@@ -71,7 +71,7 @@ pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
             Ok(AlarmOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let now = now();
+        let now = threads.now();
         if clock.was_set_back(Instant::now(), now) {
             ring_all(&mut alarms, now);
         }
@@ -88,16 +88,21 @@ pub(super) fn run(orders: &Receiver<AlarmOrder>, threads: &Threads) {
     }
 }
 
-/// The clock that only goes forward and the time of day, as they were last looked at together.
+/// The clock that only goes forward and the time of day, as they were at the last look at which the
+/// time of day was not behind: one that stands still is further behind with each look.
 struct DayClock(Instant, Timestamp);
 
 impl DayClock {
     /// Whether the time of day was set back since the last look.
     fn was_set_back(&mut self, instant: Instant, day: Timestamp) -> bool {
-        let Self(then, before) = std::mem::replace(self, Self(instant, day));
+        let Self(then, before) = *self;
         let passed = Timestamp::try_from(instant.saturating_duration_since(then).as_nanos());
         let expected = before.saturating_add(passed.unwrap_or(Timestamp::MAX));
-        day.saturating_add(TOLERANCE) < expected
+        let was_set_back = day.saturating_add(TOLERANCE) < expected;
+        if was_set_back || day >= expected {
+            *self = Self(instant, day);
+        }
+        was_set_back
     }
 }
 
@@ -130,13 +135,13 @@ pub(super) fn fire_all(queue: &Receiver<Due>, threads: &Threads) {
     while let Ok(Due::Ring(timer)) = queue.recv() {
         threads.due.taken();
         if supervise::guard(SupervisedPart::JsDue, || timer.fire()).is_none() {
-            threads.schedule(now().saturating_add(AGAIN), Arc::downgrade(&timer));
+            threads.schedule(threads.now().saturating_add(AGAIN), Arc::downgrade(&timer));
         }
     }
 }
 
-fn until(at: Timestamp) -> Duration {
-    let left = u64::try_from(at.saturating_sub(now())).unwrap_or(0);
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    let left = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
     Duration::from_nanos(left).min(LONGEST)
 }
 
@@ -164,6 +169,9 @@ mod tests {
         assert!(!clock.was_set_back(after(3), 9000 * second), "it was set forward");
         assert!(clock.was_set_back(after(4), 5004 * second));
         assert!(!clock.was_set_back(after(5), 5005 * second), "once");
+        let soon = |looks: u64| after(5) + Duration::from_millis(60 * looks);
+        let stands = [1, 2, 3, 4].map(|looks| clock.was_set_back(soon(looks), 5005 * second));
+        assert_eq!(stands, [false, true, false, true], "it stands still");
         let sleeper: Arc<dyn Timer> = Arc::new(Sleeper);
         let mut alarms: BinaryHeap<Alarm> =
             [3, 9000].map(|at| Alarm(at, Arc::downgrade(&sleeper))).into_iter().collect();

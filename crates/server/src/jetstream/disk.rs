@@ -6,10 +6,10 @@
 //! a panic in a round.
 
 use super::capacity;
-use super::host::{Threads, now};
+use super::host::Threads;
 use crate::logging::Logger;
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
-use myelin_jetstream::JetStream;
+use myelin_jetstream::{Host, JetStream};
 use myelin_store::journal::Waiting;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,7 +38,7 @@ impl Rounds {
     pub(super) fn run(&self) {
         let journal = self.jetstream.journal();
         // The clock of appends: the journal compares the two.
-        let clock = || now().unsigned_abs();
+        let clock = || self.threads.now().unsigned_abs();
         let (mut is_waiting, mut looked) = (false, Instant::now());
         while !self.threads.is_stopping.load(Relaxed) {
             supervise::point(SupervisedPart::JsDisk);

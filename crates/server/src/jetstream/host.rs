@@ -8,7 +8,9 @@ use crate::shard::{Mail, Mailbox};
 use crate::supervise::{self, JOURNAL_FAILED, SupervisedPart};
 use myelin_broker::{Account, Broker, Level, Reach, Service};
 use myelin_conf::options::JetStreamOptions;
-use myelin_jetstream::{ApiCalls, ApiRequest, CallScope, Host, JetStream, PlacementFacts, Task, Timer};
+use myelin_jetstream::{
+    ApiCalls, ApiRequest, CallScope, GroupClock, Host, JetStream, PlacementFacts, Task, Timer,
+};
 use myelin_stdx::entropy::OsEntropy;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::MessageBuf;
@@ -104,6 +106,7 @@ pub(crate) struct Threads {
     pub(super) due: ThreadQueue<Due>,
     alarms: Sender<alarms::AlarmOrder>,
     pub(super) is_stopping: AtomicBool,
+    clock: GroupClock,
 }
 
 /// The other ends, until the threads are started.
@@ -142,6 +145,7 @@ impl Threads {
             due,
             alarms,
             is_stopping: AtomicBool::new(false),
+            clock: GroupClock::default(),
         });
         let queues = Queues {
             threads: Arc::clone(&threads),
@@ -307,7 +311,15 @@ const PUBLISHES: usize = 0;
 
 impl Host for Threads {
     fn now(&self) -> Timestamp {
+        self.clock.now(Instant::now, now)
+    }
+
+    fn time_of_day(&self) -> Timestamp {
         now()
+    }
+
+    fn keep_time(&self, at: Instant, time: Timestamp) {
+        self.clock.keep(at, time);
     }
 
     fn instant(&self) -> Instant {

@@ -108,6 +108,7 @@ impl RunningJetStream {
         let running = Self { jetstream, threads, handles, directory, rests: false };
         running.recall_accounts(broker);
         running.set_accounts(options, broker);
+        running.jetstream.scrub_weekly();
         running.log_foreign_files(&running.directory, log);
         Ok(running)
     }

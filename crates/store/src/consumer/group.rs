@@ -183,6 +183,25 @@ impl GroupConsumers {
         self.table.consumers.iter().flat_map(both).collect()
     }
 
+    /// How many consumers there are, and about so many bytes of what they are, from a consumer on
+    /// that `draw` draws, and round.
+    pub(crate) fn sample(&self, draw: u64, bytes: usize) -> Vec<u8> {
+        let consumers = &self.table.consumers;
+        let mut sample = (consumers.len() as u64).to_le_bytes().to_vec();
+        let last = consumers.last_key_value().map_or(0, |(id, _)| id.0);
+        let from = ConsumerId(draw % (last + 1));
+        for (id, Resumed { definition, state, .. }) in consumers.range(from..).chain(consumers.range(..from))
+        {
+            if sample.len() >= bytes {
+                break;
+            }
+            sample.extend_from_slice(&id.0.to_le_bytes());
+            payload::put_definition(&mut sample, definition);
+            payload::put_state(&mut sample, state);
+        }
+        sample
+    }
+
     /// The id of the next consumer that is made.
     #[must_use]
     pub fn next_consumer(&self) -> ConsumerId {

@@ -21,6 +21,7 @@ mod changes;
 mod kept_log;
 mod open;
 mod persisting;
+mod state_check;
 #[cfg(test)]
 mod tests;
 mod votes;
@@ -40,6 +41,7 @@ use crate::ReplicaRole;
 use crate::stream::{Effects, StreamCore};
 use kept_log::KeptLog;
 use persisting::Unpersisted;
+use state_check::StateCheck;
 
 /// The member of one group whose log is that of a stream.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub struct GroupMember {
     is_settled: bool,
     /// Peers that are to be the members; empty: as they are.
     wanted: Vec<Peer>,
+    state_check: StateCheck,
     /// Whether it has failed: what it has taken from consensus since is perhaps not done.
     has_failed: bool,
 }
@@ -220,6 +223,7 @@ impl GroupMember {
         stream.store_mut().keep_log_behind(kept_behind);
         stream.store_mut().keep_log_form(self.kept_log.has_installs());
         let position = stream.store().group().ok_or(MemberFailed::NoGroup)?;
+        self.pass_state_check(position.commit, stream, effects);
         debug_assert_eq!(position.index, self.known + self.unproposed.len() as u64, "one log");
         if !stream.role().leads() && self.may_lead_behind(position) {
             stream.store_mut().lead(position.term);
@@ -290,6 +294,7 @@ impl GroupMember {
             self.append(entry, stream, (now, &mut *effects))?;
         }
         if let Some(commit) = ready.commit {
+            self.pass_state_check(commit, stream, effects);
             stream.committed(commit, effects);
             self.follow_members(stream.store())?;
         }
@@ -320,6 +325,8 @@ impl GroupMember {
         let decided = decided.filter(|decided| decided.entry.index == index);
         let decided =
             decided.ok_or_else(|| Broken { reason: format!("nobody writes an entry as {index} is") })?;
+        // What it says to be committed counts with it.
+        self.pass_state_check(decided.entry.commit, stream, effects);
         stream.append_decided(&decided, now)?;
         if myelin_stdx::planted::bug(103) {
             stream.committed(index, effects);

@@ -7,6 +7,7 @@ use myelin_store::Stream;
 
 use super::kept_log::{KeptLog, KeptLogBounds};
 use super::persisting::Unpersisted;
+use super::state_check::StateCheck;
 use super::{GroupMember, MemberFailed, Persistence, changes, raft_entry};
 use crate::stream::StreamCore;
 
@@ -79,6 +80,7 @@ impl GroupMember {
             members: Vec::new(),
             is_settled: true,
             wanted: Vec::new(),
+            state_check: StateCheck::default(),
             has_failed: false,
         };
         member.follow_members(stream.store())?;

@@ -8,7 +8,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use myelin_store::consumer::{Consumers, Diverged, DrawnImage, GroupConsumers, Obsolete, WrittenImage};
-use myelin_store::{DecidedEntry, InstallSource, Message, Seq, StoreError, TakenBack, Timestamp};
+use myelin_store::{
+    DecidedEntry, InstallSource, Message, Seq, StateDigest, StoreError, TakenBack, Timestamp,
+};
 
 use super::core::StreamCore;
 use super::effects::Effects;
@@ -268,6 +270,12 @@ impl StreamCore {
     #[must_use]
     pub fn install_source(&self) -> Option<InstallSource> {
         self.store.install_source(self.applied_consumers()?)
+    }
+
+    /// Digest of the stream as it is released; `None` where it is in no group.
+    #[must_use]
+    pub fn state_digest(&self) -> Option<StateDigest> {
+        self.store.state_digest(self.applied_consumers()?)
     }
 
     /// Draws the image of the group's consumers as they are applied, for

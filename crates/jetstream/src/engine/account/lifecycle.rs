@@ -514,7 +514,7 @@ impl AccountStreams {
             match jetstream.store.state_removed(core.store().id()) {
                 Ok(()) => {
                     let files = jetstream.store.retire_stream(core.store_mut());
-                    jetstream.removals.add(&jetstream.host, files);
+                    jetstream.background.removals.add(&jetstream.host, files);
                 }
                 // The next start removes it, if it finds it.
                 Err(_) => jetstream.store.abandon_stream(core.store_mut()),
@@ -624,7 +624,7 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
     let core = guard.into_core();
     let files =
         core.filter(|_| doomed.is_stored()).map(|mut core| jetstream.store.retire_stream(core.store_mut()));
-    files.into_iter().for_each(|files| jetstream.removals.add(&jetstream.host, files));
+    files.into_iter().for_each(|files| jetstream.background.removals.add(&jetstream.host, files));
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use table::StreamTable;
 /// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct
 /// gets and pull requests have subjects of their own, stream by stream and consumer by consumer,
 /// and nobody answers where there is no such thing.
-const API_SUBJECTS: [&str; 18] = [
+const API_SUBJECTS: [&str; 19] = [
     "*",
     "STREAM.>",
     "CONSUMER.CREATE.>",
@@ -50,6 +50,7 @@ const API_SUBJECTS: [&str; 18] = [
     "ACCOUNT.>",
     "MYELIN.WHY.>",
     "MYELIN.RECOVER.>",
+    "MYELIN.SCRUB.>",
 ];
 
 /// Subjects behind the prefix of a domain's API that leaf nodes and hubs are told of, whatever is

@@ -150,7 +150,8 @@ impl Call {
             | ["CONSUMER", "DURABLE", "CREATE", name, ..]
             | ["CONSUMER", "LEADER" | "PEER", _, name, ..]
             | ["CONSUMER", _, name, ..]
-            | ["MYELIN", "WHY", _, name, ..] => {
+            | ["MYELIN", "WHY", _, name, ..]
+            | ["MYELIN", "SCRUB", _, name] => {
                 Some((meta.route_to_stream(&self.account, name), self.has_stream(name)))
             }
             _ => None,

@@ -20,6 +20,7 @@ mod order;
 mod pending;
 mod purge;
 mod recover;
+mod scrub;
 mod streams;
 mod unanswerable;
 mod why;
@@ -186,6 +187,7 @@ impl Call {
             ["STREAM", "PEER", "EVACUATE", _] => self.needs_cluster::<EvacuatePeer>(),
             ["STREAM", "CANCEL_MOVE", _] => self.needs_cluster::<CancelMove>(),
             ["MYELIN", "WHY", ref rest @ ..] => return self.dispatch_of_why(rest).await,
+            ["MYELIN", "SCRUB", ref rest @ ..] => return self.dispatch_of_scrub(rest).await,
             ["CONSUMER", ref rest @ ..] => return self.dispatch_of_consumers(rest).await,
             _ => return None,
         })

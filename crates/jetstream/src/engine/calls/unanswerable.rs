@@ -9,6 +9,7 @@ use myelin_jsapi::api::response::{
     AccountInfo, ApiResponse, MessageDelete, MessageGet, StreamCreate, StreamDelete, StreamInfo, StreamList,
     StreamNames, StreamPurge, StreamRestore, StreamSnapshot, StreamUpdate, refused,
 };
+use myelin_jsapi::api::scrub::Scrub;
 use myelin_jsapi::api::why::{WhyConsumer, WhyStream};
 use serde::Serialize;
 
@@ -68,6 +69,7 @@ pub(super) fn refusal(tokens: &[&str], error: &ApiError) -> Vec<u8> {
         ["CONSUMER", "PEER", ..] => refused::<PeerOfConsumerStays>(error),
         ["MYELIN", "WHY", "CONSUMER", ..] => refused::<WhyConsumer>(error),
         ["MYELIN", "WHY", "STREAM", ..] => refused::<WhyStream>(error),
+        ["MYELIN", "SCRUB", ..] => refused::<Scrub>(error),
         _ => refused::<Unanswered>(error),
     }
 }

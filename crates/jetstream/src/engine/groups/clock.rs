@@ -3,7 +3,7 @@
 use super::Groups;
 use super::frames::write_frame;
 use super::replica::MemberEvent;
-use super::scrub::WEEK;
+use crate::engine::group_clock::guarded;
 use crate::engine::host::Timer;
 use myelin_replica::frame::FrameBody;
 use myelin_stdx::sync::lock;
@@ -26,6 +26,7 @@ pub(super) struct PeerWords(pub(super) Weak<Groups>);
 impl Timer for PeerWords {
     fn fire(&self) {
         if let Some(groups) = self.0.upgrade() {
+            groups.keep_time();
             groups.ask_peers();
             groups.arm_words();
         }
@@ -59,6 +60,20 @@ impl Groups {
         self.publish(out);
     }
 
+    /// Has the host go on from the time that counts: it is never far from that of most servers,
+    /// whoever sets the clock of this one.
+    fn keep_time(&self) {
+        let (at, day) = (self.host.instant(), self.host.time_of_day());
+        let median = lock(&self.peers).median_clock(day, self.nanoseconds());
+        self.host.keep_time(at, guarded(day, median));
+    }
+
+    /// Nanoseconds by which the clock of this server is ahead of the median of all, if three are
+    /// heard; below 0: it is behind.
+    pub(in crate::engine) fn clock_ahead(&self) -> Timestamp {
+        lock(&self.peers).clock_ahead()
+    }
+
     /// Has members hear which servers are gone.
     fn look_for_lost(&self) {
         let withdrawn = lock(&self.peers).withdrawn(self.nanoseconds());
@@ -78,16 +93,13 @@ impl Timer for Groups {
             // it might have had.
             self.observer().into_iter().for_each(|observer| observer.looks_at_disk());
         }
-        if beats.is_multiple_of(WEEK) {
-            self.members.read_all();
-        }
-        if self.members.begin_reading() {
-            let members = Arc::clone(&self.members);
-            self.host.spawn_backup(Box::new(move || members.read_slice()));
-        }
         if beats.is_multiple_of(OBSERVER_BEATS) {
             self.observer().into_iter().for_each(|observer| observer.passes());
             self.installs.passes();
+            for member in self.members.take_uncompared(self.host.instant()) {
+                member.tell(MemberEvent::Compare);
+                member.serve_off_shard();
+            }
         }
         // Those that the disk has refused.
         self.me_weak.upgrade().into_iter().for_each(|groups| groups.write_votes());

@@ -5,7 +5,7 @@ use super::peers::PeerLife;
 use super::replica::{GroupReplica, MemberEvent};
 use bytes::Bytes;
 use myelin_broker::{Level, Service, ServiceBatch, ServiceShard};
-use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
+use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame, TimeWord};
 use myelin_replica::liveness::{SupportAnswer, SupportRequest};
 use myelin_replica::{GroupId, Peer, RaftEntry, RaftMessage, RaftMessageKind};
 use myelin_stdx::sync::lock;
@@ -63,9 +63,20 @@ fn push(groups: &Groups, to: Peer, frames: &[PeerFrame], size: usize, out: &mut 
 
 /// Puts one frame that is no message of Raft into a message.
 pub(in crate::engine) fn write_frame(groups: &Groups, to: Peer, body: FrameBody, out: &mut MessageBuf) {
-    let frame = PeerFrame { incarnation: groups.life(), known_life: 0, body };
-    let size = frame.size();
-    push(groups, to, &[frame], size, out);
+    write_together(groups, to, [body], out);
+}
+
+/// Puts frames that are no messages of Raft into one message.
+fn write_together(
+    groups: &Groups,
+    to: Peer,
+    bodies: impl IntoIterator<Item = FrameBody>,
+    out: &mut MessageBuf,
+) {
+    let frame = |body| PeerFrame { incarnation: groups.life(), known_life: 0, body };
+    let frames: Vec<PeerFrame> = bodies.into_iter().map(frame).collect();
+    let size = frames.iter().map(PeerFrame::size).sum();
+    push(groups, to, &frames, size, out);
 }
 
 /// So much of what is said to members that are not here is kept.
@@ -197,11 +208,17 @@ impl FrameIntake<'_> {
                     self.serve_later(live);
                 }
             }
+            FrameBody::State(place, word) => {
+                if let Some(live) = self.groups.member(place.group) {
+                    live.tell(MemberEvent::State(place.epoch, from, word));
+                    self.serve_later(live);
+                }
+            }
             FrameBody::Ask(request) => {
                 let answer = lock(&self.groups.peers).asked(from, request, now);
-                if let Some(answer) = answer {
-                    write_frame(self.groups, from, FrameBody::Answer(answer), &mut self.answers);
-                }
+                let word = TimeWord { sent: request.sent, day: self.groups.host.time_of_day() };
+                let bodies = answer.map(FrameBody::Answer).into_iter().chain([FrameBody::Time(word)]);
+                write_together(self.groups, from, bodies, &mut self.answers);
             }
             FrameBody::Answer(answer) if answer.incarnation > self.groups.incarnation() => {
                 self.groups.outlive(answer.incarnation);
@@ -213,6 +230,7 @@ impl FrameIntake<'_> {
                 }
                 lock(&self.groups.peers).answered(from, answer, now);
             }
+            FrameBody::Time(word) => lock(&self.groups.peers).hear_time(from, word, now),
             FrameBody::Rest(place, word) => {
                 if let Some(live) = self.groups.member(place.group) {
                     live.tell(MemberEvent::Rest(place.epoch, from, word));

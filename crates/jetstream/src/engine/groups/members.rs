@@ -2,14 +2,14 @@
 //! rest: of ten thousand members nearly all do, and time passes for the others only.
 
 use super::replica::GroupReplica;
+use crate::engine::scrub::{Scrubbed, Scrubber};
 use myelin_replica::GroupId;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use myelin_store::Seq;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Instant;
 
 /// Table of the streams that are members, by group.
-#[derive(Default)]
 pub(super) struct MemberTable {
     all: RwLock<BTreeMap<GroupId, Weak<dyn GroupReplica>>>,
     /// Members that do not rest.
@@ -19,29 +19,44 @@ pub(super) struct MemberTable {
     aside: Mutex<BTreeMap<GroupId, Box<str>>>,
     /// Groups of which this server's replica lacks messages to damage.
     damaged: Mutex<BTreeSet<GroupId>>,
-    unread: Mutex<Unread>,
-}
-
-/// Streams of which what they have stored is to be read.
-#[derive(Default)]
-struct Unread {
-    /// From these sequences on.
-    groups: VecDeque<(GroupId, Seq)>,
-    /// Whether somebody is at it.
-    is_under_way: bool,
+    /// Groups of which replicas are to be compared, and when.
+    uncompared: Mutex<BTreeMap<GroupId, Instant>>,
+    /// Reads what a new member has stored.
+    scrubber: Arc<Scrubber>,
 }
 
 impl MemberTable {
+    pub(super) fn new(scrubber: &Arc<Scrubber>) -> Self {
+        let (all, awake, aside) = (RwLock::default(), Mutex::default(), Mutex::default());
+        let (damaged, uncompared, scrubber) = (Mutex::default(), Mutex::default(), Arc::clone(scrubber));
+        Self { all, awake, aside, damaged, uncompared, scrubber }
+    }
+
     /// Adds a member, which does not rest.
     pub(super) fn add(&self, group: GroupId, live: &Arc<dyn GroupReplica>) {
         write_lock(&self.all).insert(group, Arc::downgrade(live));
-        self.put_unread(group, 1);
         lock(&self.awake).insert(group);
+        self.scrubber.read(&(Arc::clone(live) as Arc<dyn Scrubbed>));
     }
 
     pub(super) fn remove(&self, group: GroupId) {
         write_lock(&self.all).remove(&group);
         lock(&self.awake).remove(&group);
+        lock(&self.uncompared).remove(&group);
+    }
+
+    /// Replicas of a group that is led here are to be compared at a time.
+    pub(super) fn compare_at(&self, group: GroupId, at: Instant) {
+        lock(&self.uncompared).insert(group, at);
+    }
+
+    /// Members of groups of which replicas are to be compared now.
+    pub(super) fn take_uncompared(&self, now: Instant) -> Vec<Arc<dyn GroupReplica>> {
+        let mut uncompared = lock(&self.uncompared);
+        let due: Vec<GroupId> =
+            uncompared.extract_if(.., |_, at| *at <= now).map(|(group, _)| group).collect();
+        drop(uncompared);
+        due.into_iter().filter_map(|group| self.get(group)).collect()
     }
 
     /// This server takes no lead in a group of an account from now on.
@@ -69,35 +84,6 @@ impl MemberTable {
     /// Groups of which the replica here lacks messages.
     pub(super) fn damaged(&self) -> Vec<GroupId> {
         lock(&self.damaged).iter().copied().collect()
-    }
-
-    /// Has all that members have stored read.
-    pub(super) fn read_all(&self) {
-        let all: Vec<GroupId> = read_lock(&self.all).keys().copied().collect();
-        let mut unread = lock(&self.unread);
-        let known: BTreeSet<GroupId> = unread.groups.iter().map(|(group, _)| *group).collect();
-        unread.groups.extend(all.into_iter().filter(|group| !known.contains(group)).map(|group| (group, 1)));
-    }
-
-    /// Whether something is to be read that nobody reads: whoever asks does from now on.
-    pub(super) fn begin_reading(&self) -> bool {
-        let mut unread = lock(&self.unread);
-        !unread.groups.is_empty() && !std::mem::replace(&mut unread.is_under_way, true)
-    }
-
-    /// Nobody reads any more.
-    pub(super) fn end_reading(&self) {
-        lock(&self.unread).is_under_way = false;
-    }
-
-    /// Takes a group whose stream is to be read, from a sequence on.
-    pub(super) fn take_unread(&self) -> Option<(GroupId, Seq)> {
-        lock(&self.unread).groups.pop_front()
-    }
-
-    /// A group's stream is to be read from a sequence on.
-    pub(super) fn put_unread(&self, group: GroupId, from: Seq) {
-        lock(&self.unread).groups.push_back((group, from));
     }
 
     /// A member rests from now on, or does not any more. Changes of one member come in order.

@@ -14,6 +14,7 @@
 //! 3. The same shard works off that stream's turn, and the answer leaves with its next flush.
 
 mod clock;
+mod day_clocks;
 mod durable;
 mod frame_outbox;
 mod frames;
@@ -22,9 +23,9 @@ mod life;
 mod members;
 mod peers;
 mod replica;
-mod scrub;
 
 use super::host::Host;
+use super::scrub::Scrubber;
 use clock::PeerWords;
 use durable::{SyncRequests, VoteRequests};
 use frames::FrameService;
@@ -119,6 +120,7 @@ impl Groups {
     pub(super) fn begin(
         store: &Store,
         host: &Arc<dyn Host>,
+        scrubber: &Arc<Scrubber>,
         (settings, boot): (GroupSettings, Option<u64>),
     ) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account, bulk, kept_log } = settings;
@@ -141,7 +143,7 @@ impl Groups {
             host.log(Level::Warn, format_args!("{line}"));
         }
         let lived = StoreLife::of(&state, is_amnesiac, host.instant());
-        let members = Arc::<MemberTable>::default();
+        let members = Arc::new(MemberTable::new(scrubber));
         let installs = Installs::begin(&members, &host, (me, lived.short()), (&bulk, kept_log));
         let groups = Arc::new_cyclic(|me_weak| Self {
             me,
@@ -459,6 +461,11 @@ impl Groups {
     /// then. Called in the member's turn.
     pub(super) fn rests(&self, group: GroupId, is_resting: bool) {
         self.members.rests(group, is_resting);
+    }
+
+    /// Replicas of a group that is led here are to be compared after some time.
+    pub(super) fn compare_later(&self, group: GroupId, after: Duration) {
+        self.members.compare_at(group, self.host.instant() + after);
     }
 
     /// Whether all of these servers support this one: one that is lost is noticed without a word in

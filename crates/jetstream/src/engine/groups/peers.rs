@@ -1,8 +1,11 @@
 //! Other servers: which life of each is known, and whether it is there.
 
+use super::day_clocks::DayClocks;
 use myelin_broker::LinkedPeer;
 use myelin_replica::Peer;
+use myelin_replica::frame::TimeWord;
 use myelin_replica::liveness::{Liveness, SupportAnswer, SupportRequest};
+use myelin_store::Timestamp;
 use std::collections::BTreeMap;
 
 /// Life of another server in which it has said something.
@@ -25,12 +28,14 @@ pub(super) struct Peers {
     links: BTreeMap<Peer, LinkedPeer>,
     /// Clusters as links have said last; `None`: this server's.
     clusters: BTreeMap<Peer, Option<String>>,
+    clocks: DayClocks,
 }
 
 impl Peers {
     pub(super) fn new(incarnation: u64) -> Self {
         let (lives, links, clusters) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { liveness: Liveness::new(incarnation, &[], 0), lives, links, clusters }
+        let (liveness, clocks) = (Liveness::new(incarnation, &[], 0), DayClocks::default());
+        Self { liveness, lives, links, clusters, clocks }
     }
 
     pub(super) fn know(&mut self, peer: Peer, now: u64) {
@@ -90,6 +95,20 @@ impl Peers {
 
     pub(super) fn asked(&mut self, by: Peer, request: SupportRequest, now: u64) -> Option<SupportAnswer> {
         self.liveness.asked(by, request, now)
+    }
+
+    pub(super) fn hear_time(&mut self, peer: Peer, word: TimeWord, now: u64) {
+        self.clocks.hear(peer, word, now);
+    }
+
+    pub(super) fn median_clock(&mut self, day: Timestamp, now: u64) -> Option<Timestamp> {
+        let median = self.clocks.median(day, now);
+        self.clocks.ahead = median.map_or(0, |median| day.saturating_sub(median));
+        median
+    }
+
+    pub(super) fn clock_ahead(&self) -> Timestamp {
+        self.clocks.ahead
     }
 
     pub(super) fn begins_anew(&self, by: Peer, answer: SupportAnswer, now: u64) -> bool {

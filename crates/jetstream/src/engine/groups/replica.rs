@@ -1,10 +1,11 @@
 //! Replica of a group as this room knows it: somebody to tell news, and to call when there is some.
 
 use crate::engine::calls::CallScope;
+use crate::engine::scrub::Scrubbed;
 use myelin_broker::ServiceShard;
-use myelin_replica::frame::{GroupPlace, LogWord, RestWord};
+use myelin_replica::frame::{GroupPlace, LogWord, RestWord, StateWord};
 use myelin_replica::{Peer, RaftMessage, Vote};
-use myelin_store::{InstallPoint, InstallSource, Seq};
+use myelin_store::{InstallPoint, InstallSource};
 
 /// News for a member of a group.
 #[derive(Clone, Debug)]
@@ -15,6 +16,10 @@ pub(in crate::engine) enum MemberEvent {
     Log(u32, Peer, LogWord),
     /// The leader of its group of this epoch has nothing to do any more.
     Rest(u32, Peer, RestWord),
+    /// Another member of its group of this epoch asks for the state of its stream, or says one.
+    State(u32, Peer, StateWord),
+    /// Its stream is to be compared with those of the others, if it leads.
+    Compare,
     /// Time has passed.
     Tick,
     /// A vote that it was to remember is durable.
@@ -53,7 +58,7 @@ pub(in crate::engine) enum MemberEvent {
 }
 
 /// Stream of this server that is a member of a group.
-pub(in crate::engine) trait GroupReplica: Send + Sync {
+pub(in crate::engine) trait GroupReplica: Scrubbed {
     /// Leaves news for its member. Somebody has to serve it then.
     fn tell(&self, event: MemberEvent);
 
@@ -67,11 +72,6 @@ pub(in crate::engine) trait GroupReplica: Send + Sync {
     /// it had. Has another one lead first if this one leads. `None`: it lacks nothing. Only for
     /// threads that may wait.
     fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)>;
-
-    /// Reads what it has stored from a sequence on, about so many bytes of it, so that damage is
-    /// found. Answers where to go on, if there is more, and how many bytes it was. Only for threads
-    /// that may wait.
-    fn read_through(&self, from: Seq, budget: u64) -> (Option<Seq>, u64);
 
     /// The stream as a whole for another member, and up to which sequence messages may have
     /// lifetimes of which only their headers tell. Entries behind that are kept for it. Only for

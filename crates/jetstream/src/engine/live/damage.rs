@@ -6,11 +6,11 @@
 use super::LiveStream;
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent};
 use myelin_broker::Level;
+use myelin_jsapi::advisory::damage::ReplicaNews;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::os_error::words;
 use myelin_stdx::sync::lock;
-use myelin_store::{Filter, Message, Seq, Wait};
 use myelin_streams::stream::StreamCore;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -46,8 +46,15 @@ impl LiveStream {
     /// else stored than the others.
     pub(super) fn note_divergence(&self, core: &StreamCore) {
         if core.has_diverged() {
-            self.note_damage();
+            self.note_disagreement();
         }
+    }
+
+    /// Most replicas of its group are not as this one is, though they have the same log: it is to
+    /// get what they have.
+    pub(super) fn note_disagreement(&self) {
+        self.health.note_disagreement();
+        self.note_damage();
     }
 
     fn see_to_damage(&self) {
@@ -76,13 +83,17 @@ impl LiveStream {
     pub(super) fn is_mended_by(&self, groups: &Groups, group: GroupId) {
         if groups.note_damaged(group) {
             let (account, name) = (self.scope.account.name(), &self.scope.name);
+            let (why, news) = match self.health.disagrees() {
+                true => ("for it is not as the others are", ReplicaNews::Disagreed),
+                false => ("for what it has lost", ReplicaNews::Damaged),
+            };
             let line = format_args!(
-                "JetStream stream '{account} > {name}' does not lead its group, for what it has lost, until it has \
-                 all from another server"
+                "JetStream stream '{account} > {name}' does not lead its group, {why}, until it has all from \
+                 another server"
             );
             self.scope.host.log(Level::Warn, line);
             if let Some(watcher) = self.membership.watcher.get().and_then(Weak::upgrade) {
-                watcher.is_damaged(account, name);
+                watcher.is_damaged(account, name, news);
             }
         }
     }
@@ -116,25 +127,6 @@ impl LiveStream {
             self.view.set_mended(false);
         }
         Some((place, voters))
-    }
-
-    /// Reads what it has stored from a sequence on, until there is damage: then it gets all of it
-    /// anew. Only for threads that may wait.
-    pub(super) fn scrub(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
-        if !self.is_stored() || self.is_damaged() {
-            return (None, 0);
-        }
-        let (mut cursor, mut bytes) = (self.reader().cursor(Filter::All, from), 0);
-        while bytes < budget {
-            match cursor.next(Wait::Allowed) {
-                Ok(Some(Message { subject, headers, payload, .. })) => {
-                    bytes += (subject.len() + headers.len() + payload.len()) as u64;
-                }
-                // The cursor has reported what is damaged.
-                Ok(None) | Err(_) => return (None, bytes),
-            }
-        }
-        (Some(cursor.position()), bytes)
     }
 
     /// Whether another member of its group is about to get the whole stream from here, as far as is

@@ -1,7 +1,7 @@
 //! Health of a stream: why it takes no messages, when it was opened anew, and what of it is lost.
 
 use myelin_stdx::sync::lock;
-use myelin_store::{Lost, Timestamp};
+use myelin_store::{Lost, Seq, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
@@ -19,6 +19,19 @@ const EVERY: Duration = Duration::from_secs(60);
 /// time twice as many, up to eight times: its disk may be well again soon.
 const PAUSE: i64 = 2_000_000_000;
 const DOUBLINGS: usize = 3;
+
+/// Pass over what a stream has stored, which is read to find damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct ScrubPass {
+    /// The sequence that is read next, while it is under way.
+    pub(in crate::engine) next: Option<Seq>,
+    /// Bytes that were read.
+    pub(in crate::engine) bytes: u64,
+    /// When it began; 0: there was none since the server began.
+    pub(in crate::engine) began: Timestamp,
+    /// When it ended; 0: it has not.
+    pub(in crate::engine) ended: Timestamp,
+}
 
 /// Failures and repairs of one stream.
 #[derive(Default)]
@@ -38,6 +51,10 @@ pub(super) struct StreamHealth {
     lost: Mutex<Vec<Lost>>,
     /// When something was missing, or found damaged, for the first time.
     damaged_since: OnceLock<Instant>,
+    /// Whether others of its group have found it another one than they are.
+    disagrees: AtomicBool,
+    /// Pass over what is stored.
+    pub(super) pass: Mutex<ScrubPass>,
 }
 
 impl StreamHealth {
@@ -122,6 +139,16 @@ impl StreamHealth {
     /// Notes that something is missing, or was found damaged. Answers whether it is the first.
     pub(super) fn note_damage(&self, now: Instant) -> bool {
         self.damaged_since.set(now).is_ok()
+    }
+
+    /// Notes that most of its group are not as it is.
+    pub(super) fn note_disagreement(&self) {
+        self.disagrees.store(true, Relaxed);
+    }
+
+    /// Whether most of its group are not as it is.
+    pub(super) fn disagrees(&self) -> bool {
+        self.disagrees.load(Relaxed)
     }
 
     /// Whether something has been missing, or known to be damaged, for so long.

@@ -5,6 +5,7 @@
 //! tell the member waits until then.
 
 use super::LiveStream;
+use super::agreement::Agreement;
 use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
@@ -24,7 +25,7 @@ use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
-use myelin_store::{GroupPosition, InstallPoint, InstallSource, Seq};
+use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
@@ -84,8 +85,8 @@ impl LiveStream {
             wanted: Vec::new(),
             told: Vec::new(),
             resting: Resting::default(),
-            tells_of_rest: false,
             catch_up: CatchUp::default(),
+            agreement: Agreement::default(),
             leadership: GroupLeadership { leader: None, since: self.scope.host.now(), has_had_leader: false },
         };
         self.membership.take(joined);
@@ -348,6 +349,7 @@ impl LiveStream {
                 }
                 joined.answer_askers(&mut frames);
                 joined.tell_of_rest(end, &mut frames);
+                self.look_at_agreement(joined, &mut frames);
                 let is_amnesiac = joined.amnesia.is_some();
                 let was_amnesiac = std::mem::replace(&mut joined.last_said.is_amnesiac, is_amnesiac);
                 let remembered = (was_amnesiac != is_amnesiac).then(|| joined.member.consensus().vote());
@@ -546,10 +548,6 @@ impl GroupReplica for LiveStream {
 
     fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)> {
         self.lacking()
-    }
-
-    fn read_through(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
-        self.scrub(from, budget)
     }
 
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows the stream but by the end of its log: `member.rs` brings the two together.
 
+use super::agreement::Agreement;
 use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
@@ -10,6 +11,7 @@ use super::late_proposals::LateProposals;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use crate::engine::host::Timer;
+use myelin_jsapi::advisory::damage::ReplicaNews;
 use myelin_replica::frame::{FrameBody, GroupPlace, LeadStanding, LogWord, RestWord};
 use myelin_replica::{MemberProgress, Members, Peer, RaftMessage, RaftMessageKind, RaftRole};
 use myelin_stdx::sync::lock;
@@ -74,8 +76,9 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// is in the table of its account. Called on the thread of the API.
     fn is_replaced(&self, account: &str, stream: &str);
 
-    /// The replica of the stream here is damaged. Must not wait.
-    fn is_damaged(&self, account: &str, stream: &str);
+    /// The replica of the stream here is damaged, or not as most of its group are (`news`). Must
+    /// not wait.
+    fn is_damaged(&self, account: &str, stream: &str, news: ReplicaNews);
 }
 
 /// Place of a replica among the streams of its account, which another one can take.
@@ -151,9 +154,8 @@ pub(super) struct JoinedMember {
     pub(super) wanted: Vec<Peer>,
     /// Members, and servers that may have some, as somebody has told: its log may say less.
     pub(super) told: Vec<Peer>,
-    /// Whether others are to be told that it rests.
-    pub(super) tells_of_rest: bool,
     pub(super) catch_up: CatchUp,
+    pub(super) agreement: Agreement,
     pub(super) leadership: GroupLeadership,
 }
 
@@ -244,6 +246,9 @@ impl JoinedMember {
             }
             MemberEvent::Log(epoch, peer, word) if epoch == self.place.epoch => self.hear_log(peer, word)?,
             MemberEvent::Log(..) => {}
+            MemberEvent::Compare => self.compare_states(),
+            MemberEvent::State(epoch, peer, word) if epoch == self.place.epoch => self.hear_state(peer, word),
+            MemberEvent::State(..) => {}
             MemberEvent::Tick if self.resting.is_under_way() => {}
             MemberEvent::Tick => self.tick(end)?,
             MemberEvent::VotePersisted(vote) => self.member.vote_persisted(vote),
@@ -296,6 +301,8 @@ impl JoinedMember {
             }
             MemberEvent::Message(.., message) => message.kind != RaftMessageKind::HeartbeatAnswer,
             MemberEvent::Tick | MemberEvent::Rest(..) | MemberEvent::Lapsed(_) => false,
+            // The answer to that may be that nothing has happened.
+            MemberEvent::Compare | MemberEvent::State(..) => false,
             _ => true,
         }
     }
@@ -457,7 +464,7 @@ impl JoinedMember {
 
     /// Has others rest that have what this leader has.
     pub(super) fn tell_of_rest(&mut self, end: Option<RestWord>, out: &mut MessageBuf) {
-        if !std::mem::take(&mut self.tells_of_rest) || !self.resting.is_under_way() {
+        if !self.resting.take_news() || !self.resting.is_under_way() {
             return;
         }
         let Some(end) = end else { return };
@@ -532,9 +539,8 @@ impl JoinedMember {
             && self.groups.are_there(&self.member.consensus().members().voters)
             && let Some(end) = end
         {
-            self.resting.begin(end);
+            self.resting.begin_as_leader(end);
             self.member.consensus_mut().rest();
-            self.tells_of_rest = true;
         }
         Ok(())
     }

@@ -15,9 +15,11 @@
 //! together.
 
 mod advisories;
+mod agreement;
 mod amnesia;
 mod candidacy;
 mod catch_up;
+mod comparison;
 mod core_cell;
 mod core_guard;
 mod damage;
@@ -41,6 +43,7 @@ mod repair;
 mod reports;
 mod resting;
 mod scope;
+mod scrub;
 mod sourcing;
 mod traces;
 mod turn;

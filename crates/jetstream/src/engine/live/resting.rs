@@ -18,6 +18,8 @@ pub(super) struct Resting {
     last: u64,
     /// Where the log ended when it began to rest.
     at: Option<RestWord>,
+    /// Whether others are to be told that it rests.
+    is_news: bool,
 }
 
 impl Resting {
@@ -32,6 +34,17 @@ impl Resting {
     /// Rests from here on.
     pub(super) fn begin(&mut self, at: RestWord) {
         self.at = Some(at);
+    }
+
+    /// Rests from here on as the leader, which others are to be told.
+    pub(super) fn begin_as_leader(&mut self, at: RestWord) {
+        self.begin(at);
+        self.is_news = true;
+    }
+
+    /// Whether others are to be told, for whoever does.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
     }
 
     /// Has something to do again. Answers whether it was at rest.

@@ -20,6 +20,7 @@ mod answers;
 mod assignment;
 mod candidates;
 mod changing;
+mod clocks;
 mod clusters;
 mod formation;
 mod founding;
@@ -55,6 +56,7 @@ use gather::{AskService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::damage::ReplicaNews;
 use myelin_jsapi::config::{AccountLimits, StreamConfig};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
@@ -63,6 +65,7 @@ use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
+pub use repairs::ReplicaRepairs;
 use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
@@ -129,14 +132,16 @@ struct MetaMembers {
     facts: Mutex<KeptFacts>,
     /// A rescue that is under way.
     rescue: Mutex<Option<Rescue>>,
+    /// When it was told last that the clock here is not as theirs, while that is so.
+    clock_told: Mutex<Option<Instant>>,
 }
 
 impl MetaMembers {
     fn new(founders: Vec<String>) -> Self {
         let [is_out, was_put_out, is_removing, is_strange] = [false; 4].map(AtomicBool::new);
         let (roster, wanted) = (Mutex::new(Roster::new(founders)), Mutex::default());
-        let (facts, rescue) = (Mutex::default(), Mutex::default());
-        Self { roster, is_out, was_put_out, is_removing, is_strange, wanted, facts, rescue }
+        let (facts, rescue, clock_told) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { roster, is_out, was_put_out, is_removing, is_strange, wanted, facts, rescue, clock_told }
     }
 }
 
@@ -583,6 +588,7 @@ impl GroupsObserver for Meta {
         let has_leader = self.live().group_status().is_some_and(|status| status.leader.is_some());
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         self.look_at_quorums(&jetstream);
+        self.look_at_clock(&jetstream);
         if self.is_behind() {
             self.committed(self.groups.account.name(), META);
         }
@@ -655,9 +661,9 @@ impl MemberWatcher for Meta {
         }
     }
 
-    fn is_damaged(&self, account: &str, stream: &str) {
+    fn is_damaged(&self, account: &str, stream: &str, news: ReplicaNews) {
         let (account, stream) = (account.to_owned(), stream.to_owned());
-        self.on_api(move |meta, jetstream| meta.report_damage(jetstream, &account, &stream));
+        self.on_api(move |meta, jetstream| meta.report_replica(jetstream, (&account, &stream), news));
     }
 
     fn asks_to_open(&self, account: &str, stream: &str) {

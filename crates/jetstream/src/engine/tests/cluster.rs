@@ -155,6 +155,12 @@ impl Cluster {
         houses.map(|house| house.host.infos_with("has all of its group's stream")).sum()
     }
 
+    /// Entries as of which replicas that run have drawn their states last, other than none.
+    pub(super) fn comparisons(&mut self) -> usize {
+        let drawn = (0..self.size()).map(|number| self.house(number).stream("S").compared_at());
+        drawn.filter(Option::is_some).count()
+    }
+
     /// Consumers of a server's stream as its group has them: names and states, in words.
     pub(super) fn consumer_states(&mut self, number: usize) -> Vec<String> {
         let live = self.house(number).stream("S");

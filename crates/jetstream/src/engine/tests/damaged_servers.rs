@@ -2,6 +2,7 @@
 
 use super::house::Heard;
 use super::meta_cluster::MetaCluster;
+use crate::engine::ReplicaRepairs;
 use myelin_disk::Disk;
 use myelin_stdx::sync::lock;
 
@@ -81,5 +82,6 @@ fn repairs_are_counted_and_told() {
         let server = format!(r#""stream":"S","server":"n{}""#, victim + 1);
         assert!(payload.contains(&kind) && payload.contains(&server), "{payload}");
     }
-    assert_eq!(cluster.house(victim).jetstream.damaged_and_repaired(), (1, 1));
+    let expected = ReplicaRepairs { damaged: 1, repaired: 1, disagreed: 0 };
+    assert_eq!(cluster.house(victim).jetstream.repairs(), expected);
 }

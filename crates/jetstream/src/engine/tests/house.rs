@@ -1,6 +1,9 @@
 //! JetStream without sockets and threads: one shard, a disk in memory, and a host that does nothing
 //! before it is told to.
 
+pub(super) use super::listeners::Heard;
+use super::listeners::{HeaderRecorder, Recorder, Subscriber};
+use crate::engine::GroupClock;
 use crate::engine::consumers::OwnStream;
 use crate::engine::host::PlacementFacts;
 use crate::engine::waits::block_on;
@@ -9,9 +12,7 @@ use crate::engine::{
     ServerLimits, Task, Timer,
 };
 use myelin_auth::AuthConfig;
-use myelin_broker::{
-    Account, AccountConfig, Binding, Broker, Level, Log, Service, ServiceBatch, ServiceShard, Shard,
-};
+use myelin_broker::{Account, AccountConfig, Binding, Broker, Level, Log, Service, Shard};
 use myelin_disk::Disk;
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
@@ -66,6 +67,11 @@ pub(super) struct TestHost {
     pub(super) are_reads_held: AtomicBool,
     /// By how much the clock that only goes forward is ahead of the process's.
     pub(super) ahead: Mutex<Duration>,
+    /// Whether it goes on from the time that somebody keeps, as a server does.
+    pub(super) keeps_time: AtomicBool,
+    kept: GroupClock,
+    /// How much faster the clock of the server goes than time does, in times: -1: it stands still.
+    pub(super) gain: AtomicI64,
     /// Where the process's clock stands, if it does.
     stands: Mutex<Option<Instant>>,
     /// Whether what waits for a disk is done when somebody says so, not where it is asked for.
@@ -101,6 +107,12 @@ impl TestHost {
         lock(&self.warnings).iter().filter(|line| line.contains(words)).count()
     }
 
+    /// Lets time pass for whoever looks at the time of day. Answers how late it is.
+    fn go_on(&self, time: Timestamp) -> Timestamp {
+        self.now.fetch_add(time * (1 + self.gain.load(Relaxed)), Relaxed);
+        self.now()
+    }
+
     /// Lets time pass for whoever looks at the clock that only goes forward.
     pub(super) fn sleep(&self, time: Duration) {
         *lock(&self.ahead) += time;
@@ -109,7 +121,17 @@ impl TestHost {
 
 impl Host for TestHost {
     fn now(&self) -> Timestamp {
+        self.kept.now(|| self.instant(), || self.time_of_day())
+    }
+
+    fn time_of_day(&self) -> Timestamp {
         BEGAN + self.now.load(Relaxed)
+    }
+
+    fn keep_time(&self, at: Instant, time: Timestamp) {
+        if self.keeps_time.load(Relaxed) {
+            self.kept.keep(at, time);
+        }
     }
 
     fn instant(&self) -> Instant {
@@ -211,52 +233,6 @@ impl Log for Silent {
     }
 
     fn write(&self, _: Level, _: fmt::Arguments<'_>) {}
-}
-
-/// Somebody who listens.
-struct Subscriber;
-
-impl Service for Subscriber {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        msgs.clear();
-    }
-}
-
-/// Somebody who listens and keeps the headers.
-struct HeaderRecorder(Arc<Mutex<Vec<String>>>);
-
-impl Service for HeaderRecorder {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
-        lock(&self.0).extend(headers);
-        msgs.clear();
-    }
-}
-
-/// A message that somebody has heard.
-#[derive(Debug)]
-pub(super) struct Heard {
-    pub(super) subject: String,
-    pub(super) reply: String,
-    pub(super) headers: String,
-    pub(super) payload: String,
-}
-
-/// Somebody who listens and keeps everything.
-struct Recorder(Arc<Mutex<Vec<Heard>>>);
-
-impl Service for Recorder {
-    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let heard = msgs.iter().map(|msg| Heard {
-            subject: text(msg.subject),
-            reply: text(msg.reply),
-            headers: text(msg.headers),
-            payload: text(msg.payload),
-        });
-        lock(&self.0).extend(heard);
-        msgs.clear();
-    }
 }
 
 /// JetStream without sockets and threads, for tests.
@@ -609,7 +585,7 @@ impl House {
 
     /// Lets time pass, has all alarms ring that are due then, and does nothing of what follows.
     pub(super) fn ring(&mut self, time: Timestamp) {
-        let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
+        let now = self.host.go_on(time);
         let due: Vec<_> = lock(&self.host.alarms).extract_if(.., |(at, _)| *at <= now).collect();
         due.iter().filter_map(|(_, timer)| timer.upgrade()).for_each(|timer| timer.fire());
     }
@@ -617,7 +593,7 @@ impl House {
     /// Lets time pass, and those alarms ring alone that wait for nothing: the others' thread waits
     /// for a disk.
     pub(super) fn ring_without_waiting(&mut self, time: Timestamp) {
-        let now = BEGAN + self.host.now.fetch_add(time, Relaxed) + time;
+        let now = self.host.go_on(time);
         let rings = |(at, timer): &mut (Timestamp, Weak<dyn Timer>)| {
             *at <= now && timer.upgrade().is_some_and(|timer| !timer.may_wait())
         };

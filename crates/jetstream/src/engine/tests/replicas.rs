@@ -1,6 +1,8 @@
 //! Streams on several servers that are one group: what is acknowledged is on a majority, and goes
 //! on when a server is gone.
 
+mod agreement;
+mod clocks;
 mod consumers;
 mod damaged;
 mod dead_letters;
