@@ -148,7 +148,7 @@ fn end_everywhere(always: bool, survivals: &[Option<Survival>]) {
         work(&mut house, 12);
         let now = house.host.now.load(Relaxed);
         house.end();
-        let left = survival.clone().map_or_else(|| disk.kill(), |survival| disk.power_cycle(survival));
+        let left = survival.map_or_else(|| disk.kill(), |survival| disk.power_cycle(survival));
         let mut house = on(&left, now, always);
         pass(&mut house, 5 * SECOND);
         work(&mut house, 24);
