@@ -75,7 +75,7 @@ impl Session {
                 true
             }
             Ok(Published::Refused(text)) => {
-                self.refuse_topic(&text);
+                self.refuse_topic(&text, now);
                 false
             }
             // A topic that has no subject does not come so far.
@@ -87,8 +87,9 @@ impl Session {
     }
 
     #[cold]
-    pub(super) fn refuse_topic(&self, text: &ErrorText) {
+    pub(super) fn refuse_topic(&self, text: &ErrorText, now: Instant) {
         self.log_sent(format_args!("-ERR {text}"));
+        self.note_refused(text, now);
         if let ErrorText::PublishViolation(subject) = text {
             self.log(LogLevel::Error, format_args!("Publish Violation - Subject {}", Quoted(subject)));
         }

@@ -168,6 +168,23 @@ fn permissions_are_asked_at_subscribe_at_publish_and_at_delivery() {
     }
 }
 
+/// Ours alone: the reference takes no notice of `refused`.
+#[test]
+fn refusals_are_shown_to_whoever_asks() {
+    let server = server("", RIGHTS);
+    let connect = super::peer::hello("few");
+    let connect =
+        myelin_mqtt::packet::ConnectPacket { user_name: Some("u"), password: Some(b"p"), ..connect };
+    let mut peer = Peer::enter(address(&server), &connect);
+    assert_eq!(peer.subscribe(&["no"]), [0x80]);
+    peer.publish("in/no", "mine");
+    peer.barrier();
+    let refused = &server.page("/connz?refused=1&mqtt_client=few")["connections"][0]["refused"];
+    let rules = [0, 1].map(|at| refused["last"][at]["denied_by"].as_str());
+    assert_eq!(rules, [None, Some("in.no")], "{refused}");
+    assert_eq!(refused["count"], 2);
+}
+
 const ACCOUNTS: &str = "accounts {
     A { jetstream: enabled, users: [{user: a, password: p}], exports: [{stream: \"out.>\"}, {service: \"ask\"}],
         mappings { \"from.*\": \"to.{{wildcard(1)}}\" } },

@@ -44,7 +44,7 @@ impl Session {
         let qos = packet.exchange.qos();
         let flags = u8::from(packet.dup) << 3 | (qos as u8) << 1 | u8::from(packet.retain);
         if let Exchange::ExactlyOnce(id) = packet.exchange {
-            if self.speaks_5() && !self.may_publish_to(shard, &subject) {
+            if self.speaks_5() && !self.may_publish_to(shard, &subject, now) {
                 return self.refuse_stored(shard, packet.exchange);
             }
             let Some(stored) = self.stored_mut() else { return };
@@ -76,11 +76,11 @@ impl Session {
     }
 
     /// Whether the client may publish there. If not, it is told in the log.
-    fn may_publish_to(&self, shard: &Shard, subject: &[u8]) -> bool {
+    fn may_publish_to(&self, shard: &Shard, subject: &[u8], now: Instant) -> bool {
         let SessionState::Ready(ready) = &self.state else { return false };
         let may = shard.may_publish(&ready.account, ready.permissions.as_ref(), subject);
         if !may {
-            self.refuse_topic(&ErrorText::PublishViolation(subject.into()));
+            self.refuse_topic(&ErrorText::PublishViolation(subject.into()), now);
         }
         may
     }
