@@ -167,22 +167,25 @@ impl MqttStores {
 
     /// Leaves the will of connection `cid`, which has ended, to the time when it is due, or to
     /// whoever takes up the session. Until then the session does not leave the store: by its record
-    /// the server hears of another one that does. False: another connection has it already.
+    /// the server hears of another one that does.
+    ///
+    /// # Errors
+    /// The will, if another connection has the session already.
     pub(crate) fn leave_will(
         &self,
         store: &Arc<MqttStore>,
         (cid, hash): (u64, &str),
         will: DelayedWill,
-    ) -> bool {
+    ) -> Result<(), DelayedWill> {
         let mut waiting = lock(&self.waiting);
         let inboxes = lock(&store.inboxes);
         let owns = inboxes.owners.get(hash) == Some(&cid);
-        let Some(inbox) = inboxes.by_cid.get(&cid).filter(|_| owns).cloned() else { return false };
+        let Some(inbox) = inboxes.by_cid.get(&cid).filter(|_| owns).cloned() else { return Err(will) };
         inbox.leave_will(will);
         drop(inboxes);
         let (store, hash) = (Arc::clone(store), hash.to_owned());
         waiting.insert(cid, WaitingWill { store, hash, inbox });
-        true
+        Ok(())
     }
 
     /// The will that connection `cid` has left, if it is due.

@@ -141,25 +141,17 @@ impl Session {
             (Some(will), Some(five)) => will.delay.min(Duration::from_secs(five.expiry.into())),
             _ => Duration::ZERO,
         };
-        let will = will.filter(|_| reason != CloseReason::DuplicateClientId || self.keeps_will(delay));
-        if let Some(will) = will {
-            let is_due = delay.is_zero() || reason == CloseReason::DuplicateClientId;
-            match is_due {
-                true => self.publish_will(shard, &will, now),
-                false => self.delay_will(will, now + delay),
-            }
+        // That of MQTT 3.1.1 is not published where another has taken the client's place, as by
+        // nats-server.
+        if let Some(will) = will.filter(|_| reason != CloseReason::DuplicateClientId || self.speaks_5()) {
+            let left = if delay.is_zero() { Some(will) } else { self.delay_will(will, now + delay) };
+            left.into_iter().for_each(|will| self.publish_will(shard, &will, now));
         }
         self.end_stored(shard, reason, now);
     }
 }
 
 impl Session {
-    /// Whether the will is published of a client whose place another has taken. That of MQTT 3.1.1
-    /// is not, as by nats-server; one with a delay is not, if the session goes on.
-    fn keeps_will(&self, delay: Duration) -> bool {
-        self.speaks_5() && (delay.is_zero() || self.is_followed_anew())
-    }
-
     fn publish_will(&mut self, shard: &mut Shard, will: &StoredWill, now: Instant) {
         self.begin_batch();
         let StoredWill { topic, payload, qos, nats, .. } = will;
@@ -170,11 +162,13 @@ impl Session {
         }
     }
 
-    /// Leaves the will to the time when it is due.
-    fn delay_will(&mut self, will: Box<StoredWill>, due: Instant) {
-        let SessionState::Ready(ready) = &self.state else { return };
-        let Some(mqtt) = &mut self.mqtt else { return };
-        let Some(stored) = &mqtt.stored else { return };
+    /// Leaves the will to the time when it is due, or to another connection that takes the
+    /// session's place, which may be under way. Answers the will where another one has it already
+    /// and begins anew, so that nothing goes on for which it would wait.
+    fn delay_will(&mut self, will: Box<StoredWill>, due: Instant) -> Option<Box<StoredWill>> {
+        let SessionState::Ready(ready) = &self.state else { return None };
+        let mqtt = self.mqtt.as_mut()?;
+        let stored = mqtt.stored.as_ref()?;
         let will = DelayedWill {
             will,
             due,
@@ -185,8 +179,12 @@ impl Session {
             node: stored.store.node.clone(),
         };
         let session = (self.conn.cid(), &*stored.hash);
-        if self.broker.registry.mqtt_stores.leave_will(&stored.store, session, will) {
-            mqtt.will_due = Some(due);
+        match self.broker.registry.mqtt_stores.leave_will(&stored.store, session, will) {
+            Ok(()) => {
+                mqtt.will_due = Some(due);
+                None
+            }
+            Err(delayed) => Some(delayed.will).filter(|_| stored.inbox.is_followed_anew()),
         }
     }
 

@@ -80,6 +80,33 @@ fn a_will_that_waits_is_not_published_if_its_session_goes_on_elsewhere() {
     assert_eq!(watcher.all_came(), []);
 }
 
+/// On two shards the first connection may end before the second one has its session.
+#[test]
+fn no_will_is_lost_however_close_its_session_begins_anew() {
+    const CLIENTS: usize = 8;
+    const TIMES: usize = 40;
+    let server = server("", "");
+    let at = address(&server);
+    let mut watcher = watcher(at);
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            scope.spawn(move || {
+                for time in 0..TIMES {
+                    let client_id = format!("{client}-{time}");
+                    let _first = with_will(at, &client_id, (1000, 1000), true);
+                    let (_second, is_present) = Peer::resume5(at, (&client_id, true), &[]);
+                    assert!(!is_present);
+                }
+            });
+        }
+    });
+    let mut topics: Vec<String> = (0..CLIENTS * TIMES).map(|_| watcher.take5().topic).collect();
+    topics.sort();
+    topics.dedup();
+    assert_eq!(topics.len(), CLIENTS * TIMES, "each once");
+    assert_eq!(watcher.all_came(), []);
+}
+
 #[test]
 fn a_client_whose_place_another_takes_leaves_its_will_unless_that_waits() {
     let server = server("", "");

@@ -261,11 +261,6 @@ impl Session {
         self.broker.unix_ms(now)
     }
 
-    /// Whether another connection of this server has taken the place of this one and begins anew.
-    pub(super) fn is_followed_anew(&self) -> bool {
-        self.stored().is_some_and(|stored| stored.inbox.is_followed_anew())
-    }
-
     fn unbind_stored(&mut self) {
         let Some(stored) = self.stored_mut() else { return };
         for binding in stored.bindings.iter_mut().filter_map(Option::take) {
