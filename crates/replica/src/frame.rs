@@ -199,13 +199,7 @@ impl PeerFrame {
         out.extend_from_slice(&[0; COUNTED_FROM]);
         out.extend_from_slice(&[kind, flags, 0, 0]);
         let nobody = GroupPlace { group: GroupId(0), epoch: 0 };
-        let place = match &self.body {
-            FrameBody::Raft(place, _)
-            | FrameBody::Rest(place, _)
-            | FrameBody::Log(place, _)
-            | FrameBody::State(place, _) => *place,
-            FrameBody::Ask(_) | FrameBody::Answer(_) | FrameBody::Time(_) => nobody,
-        };
+        let place = self.body.place().unwrap_or(nobody);
         out.extend_from_slice(&place.group.0.to_le_bytes());
         out.extend_from_slice(&place.epoch.to_le_bytes());
         out.extend_from_slice(&self.incarnation.to_le_bytes());
@@ -257,6 +251,16 @@ impl PeerFrame {
 }
 
 impl FrameBody {
+    /// The group that it is about, if it is about one.
+    fn place(&self) -> Option<GroupPlace> {
+        match self {
+            Self::Raft(place, _) | Self::Rest(place, _) | Self::Log(place, _) | Self::State(place, _) => {
+                Some(*place)
+            }
+            Self::Ask(_) | Self::Answer(_) | Self::Time(_) => None,
+        }
+    }
+
     fn kind_and_flags(&self) -> (u8, u8) {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         match self {
@@ -370,8 +374,7 @@ impl FrameParser<'_> {
         };
         let frame = PeerFrame { incarnation, known_life, body };
         // Whatever has no meaning here is zero.
-        let has_group = !matches!(frame.body, FrameBody::Ask(_) | FrameBody::Answer(_) | FrameBody::Time(_));
-        let is_sound = has_group || (place.group, place.epoch) == (GroupId(0), 0);
+        let is_sound = frame.body.place().is_some() || (place.group, place.epoch) == (GroupId(0), 0);
         (is_sound && frame.body.kind_and_flags() == (kind, flags)).then_some(frame)
     }
 

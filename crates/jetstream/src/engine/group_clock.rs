@@ -29,7 +29,7 @@ impl GroupClock {
     /// The time. Perf: one of the two clocks is asked, whether others keep this one or not.
     pub fn now(&self, instant: impl FnOnce() -> Instant, day: impl FnOnce() -> Timestamp) -> Timestamp {
         match (self.base.load(Relaxed), self.epoch.get()) {
-            (1.., Some(epoch)) => self.base.load(Relaxed).saturating_add(nanoseconds(*epoch, instant())),
+            (base @ 1.., Some(epoch)) => base.saturating_add(nanoseconds(*epoch, instant())),
             _ => day(),
         }
     }

@@ -51,11 +51,17 @@ pub(super) struct Agreement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Consequence {
     /// This replica is not as most are: it is to get what they have.
-    Replace { own: StateDigest, wanted: StateWord },
-    /// Another one is not, and was told.
-    Told(Peer, StateWord),
-    /// The leader here is not as most are: one of those is to lead.
-    HandOver(Peer, StateDigest),
+    Replace { own: StateDigest, wanted: StateDigest },
+    /// Another one is not as of this entry, and was told.
+    Told(Peer, u64),
+    /// The leader here is not as most are as of this entry: one of those is to lead.
+    HandOver(Peer, u64),
+}
+
+/// Word that says a state.
+pub(super) fn word_of(step: StateStep, state: StateDigest) -> StateWord {
+    let StateDigest { index, messages, others } = state;
+    StateWord { step, index, messages, others }
 }
 
 /// Judgement on what members have said so far.
@@ -85,7 +91,7 @@ fn judge(me: Peer, voters: usize, said: &BTreeMap<Peer, StateDigest>) -> Verdict
 impl Agreement {
     /// Compares the state as of an entry, which all others are asked for.
     pub(super) fn begin(&mut self, index: u64, others: &[Peer]) {
-        (self.compared, self.is_planned, self.own) = (index, false, None);
+        (self.compared, self.own) = (index, None);
         self.said.clear();
         self.suspects = std::mem::take(&mut self.differing);
         let word = StateWord { step: StateStep::Ask, index, messages: 0, others: 0 };
@@ -101,18 +107,17 @@ impl Agreement {
         match judge(me, voters.len(), &self.said) {
             Verdict::Unknown => {}
             Verdict::Others(peers) => {
-                let Some(&StateDigest { index, messages, others }) = self.said.get(&me) else { return };
-                let word = StateWord { step: StateStep::Differs, index, messages, others };
+                let Some(&own) = self.said.get(&me) else { return };
                 for peer in peers {
                     if self.differing.insert(peer) && self.suspects.contains(&peer) {
-                        self.words.push((peer, word));
-                        self.consequence = Some(Consequence::Told(peer, word));
+                        self.words.push((peer, word_of(StateStep::Differs, own)));
+                        self.consequence = Some(Consequence::Told(peer, own.index));
                     }
                 }
             }
             Verdict::Leader(peer) => {
                 if self.differing.insert(me) && self.suspects.contains(&me) {
-                    self.consequence = Some(Consequence::HandOver(peer, state));
+                    self.consequence = Some(Consequence::HandOver(peer, state.index));
                 }
             }
         }
@@ -130,10 +135,12 @@ impl Agreement {
     /// Plans the next comparison, if there is something to compare: `last` is the last entry of
     /// the log. Answers when it is to be.
     pub(super) fn plan(&mut self, last: u64) -> Option<Duration> {
-        let is_in_doubt = !self.is_planned && self.is_in_doubt();
-        let plans = !self.is_planned && (is_in_doubt || last > self.compared);
-        self.is_planned |= plans;
-        plans.then_some(if is_in_doubt { AGAIN_AFTER } else { CHECK_AFTER })
+        if self.is_planned {
+            return None;
+        }
+        let is_in_doubt = self.is_in_doubt();
+        self.is_planned = is_in_doubt || last > self.compared;
+        self.is_planned.then_some(if is_in_doubt { AGAIN_AFTER } else { CHECK_AFTER })
     }
 
     /// The comparison that was planned is due.

@@ -3,7 +3,7 @@
 //! say.
 
 use super::LiveStream;
-use super::agreement::Consequence;
+use super::agreement::{Consequence, word_of};
 use super::membership::JoinedMember;
 use crate::engine::groups::write_frame;
 use myelin_broker::Level;
@@ -36,43 +36,40 @@ impl JoinedMember {
         let consensus = self.member.consensus();
         let is_of_leader = consensus.leader() == Some(peer) && consensus.role() == RaftRole::Follower;
         let StateWord { step, index, messages, others } = word;
+        let state = StateDigest { index, messages, others };
         match step {
             StateStep::Ask if is_of_leader && !self.candidacy.is_damaged() => {
                 self.member.draw_state_at(index)
             }
-            StateStep::Drawn if consensus.role() == RaftRole::Leader => {
-                let voters = consensus.members().all_voters();
-                let state = StateDigest { index, messages, others };
-                self.agreement.hear((peer, state), (self.groups.me, &voters));
-            }
+            StateStep::Drawn if consensus.role() == RaftRole::Leader => self.hear_drawn(peer, state),
             StateStep::Differs if is_of_leader => {
-                let own = self.agreement.own.filter(|own| own.index == index);
-                let own = own.filter(|own| (own.messages, own.others) != (messages, others));
-                self.agreement.consequence = own.map(|own| Consequence::Replace { own, wanted: word });
+                let own = self.agreement.own.filter(|own| own.index == index && *own != state);
+                self.agreement.consequence = own.map(|own| Consequence::Replace { own, wanted: state });
             }
             StateStep::Ask | StateStep::Drawn | StateStep::Differs => {}
         }
     }
 
+    /// A member, this one or another, has said its state to this one, which leads.
+    fn hear_drawn(&mut self, peer: Peer, state: StateDigest) {
+        let voters = self.member.consensus().members().all_voters();
+        self.agreement.hear((peer, state), (self.groups.me, &voters));
+    }
+
     /// Takes what the stream has drawn, plans the next comparison, and writes what is to be said.
     fn advance_agreement(&mut self, out: &mut MessageBuf) {
-        let (consensus, me) = (self.member.consensus(), self.groups.me);
-        let (leads, leader, last) =
-            (consensus.role() == RaftRole::Leader, consensus.leader(), consensus.last().1);
+        let leads = self.member.consensus().role() == RaftRole::Leader;
         if let Some(state) = self.member.take_drawn_state() {
             self.agreement.own = Some(state);
-            let StateDigest { index, messages, others } = state;
             if leads {
-                let voters = self.member.consensus().members().all_voters();
-                self.agreement.hear((me, state), (me, &voters));
-            } else if let Some(leader) = leader {
-                let word = StateWord { step: StateStep::Drawn, index, messages, others };
-                self.agreement.words.push((leader, word));
+                self.hear_drawn(self.groups.me, state);
+            } else if let Some(leader) = self.member.consensus().leader() {
+                self.agreement.words.push((leader, word_of(StateStep::Drawn, state)));
             }
         }
         if !leads {
             self.agreement.follow();
-        } else if let Some(pause) = self.agreement.plan(last) {
+        } else if let Some(pause) = self.agreement.plan(self.member.consensus().last().1) {
             self.groups.compare_later(self.place.group, pause);
         }
         for (peer, word) in self.agreement.words.drain(..) {
@@ -108,12 +105,10 @@ impl LiveStream {
                 log(format_args!("has other {part} than most of its group as of entry {index}"));
                 self.note_disagreement();
             }
-            Consequence::Told(peer, word) => {
-                let index = word.index;
+            Consequence::Told(peer, index) => {
                 log(format_args!("is another one on server {peer} as of entry {index}, which gets it anew"));
             }
-            Consequence::HandOver(peer, state) => {
-                let index = state.index;
+            Consequence::HandOver(peer, index) => {
                 log(format_args!("is not as on most servers as of entry {index}: server {peer} is to lead"));
                 if let Some(me) = self.me.upgrade() {
                     self.scope.host.spawn_sync(Box::new(move || me.hand_over_to(Some(peer))));

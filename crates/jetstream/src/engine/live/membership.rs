@@ -494,6 +494,9 @@ impl JoinedMember {
 
     /// Writes down for others where its log ends, if they are to know.
     pub(super) fn answer_askers(&mut self, out: &mut MessageBuf) {
+        if self.askers.is_empty() {
+            return;
+        }
         let word = self.log();
         for peer in self.askers.drain(..) {
             write_frame(&self.groups, peer, FrameBody::Log(self.place, word), out);
