@@ -90,19 +90,19 @@ impl DeadLetterPolicy {
     /// # Errors
     /// Words for what of it cannot be followed.
     pub fn read(config: &ConsumerConfig) -> Result<Option<Self>, String> {
-        let mut keys = config.metadata.range(PREFIX.to_owned()..);
-        if !keys.next().is_some_and(|(key, _)| key.starts_with(PREFIX)) {
+        let own = config.metadata.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
+        let mut own = own.peekable();
+        if own.peek().is_none() {
             return Ok(None);
         }
         let (mut target, mut subject, mut on, mut backoff) = (None, SUBJECT, None, None);
-        for (key, value) in &config.metadata {
-            let Some(name) = key.strip_prefix(PREFIX) else { continue };
+        for (name, value) in own {
             match name {
                 "stream" => target = Some(value.as_str()),
                 "subject" => subject = value,
                 "on" => on = Some(ends(value)?),
                 "backoff" => backoff = Some(pauses(value, config)?),
-                _ => return Err(format!("{key}: there is no such key")),
+                _ => return Err(format!("{PREFIX}{name}: there is no such key")),
             }
         }
         let target = target.ok_or("myelin.dlq.stream is missing")?;

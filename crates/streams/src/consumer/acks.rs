@@ -228,10 +228,10 @@ impl ConsumerCore {
         if ack.delivery <= floor || ack.delivery.0 > self.deliverer.next_delivery {
             return;
         }
-        let Some(pending) = self.pending(ack.seq) else { return };
+        let Some((pending, redelivered)) = self.deliverer.state_handle.awaited(ack.seq) else { return };
         turn.effects.events.push(ConsumerEvent::Nak(answered(ack)));
         // Its own pause is left out where the client asks for another.
-        let pause = self.redelivery.pause(ack.seq, self.redelivered(ack.seq));
+        let pause = self.redelivery.pause(ack.seq, redelivered);
         let delay = match nak_delay(how.trim_ascii()) {
             Some(delay) => delay.saturating_sub(pause.unwrap_or(0)),
             None if pause.is_some_and(|pause| pause > 0) => 0,
@@ -248,22 +248,17 @@ impl ConsumerCore {
         let timestamp = turn.now.saturating_sub(wait).saturating_add(delay);
         self.touch(ack.seq, pending, timestamp);
         // With pauses that grow, or shrink, that is not in `delay` from now.
-        let wait = ack_wait(&self.deliverer.config, self.redelivered(ack.seq));
+        let wait = ack_wait(&self.deliverer.config, redelivered);
         self.redelivery.expect(timestamp.saturating_add(wait).saturating_add(pause.unwrap_or(0)));
     }
 
     /// A client needs more time.
     fn postpone(&mut self, seq: Seq, now: i64) {
-        if let Some(pending) = self.pending(seq) {
+        if let Some((pending, redelivered)) = self.deliverer.state_handle.awaited(seq) {
             self.touch(seq, pending, now);
-            let wait = ack_wait(&self.deliverer.config, self.redelivered(seq));
+            let wait = ack_wait(&self.deliverer.config, redelivered);
             self.redelivery.expect(now.saturating_add(wait));
         }
-    }
-
-    /// How often a message was delivered beyond the first time.
-    fn redelivered(&self, seq: Seq) -> u64 {
-        self.deliverer.state_handle.read(|state| state.redelivered().get(&seq).copied().unwrap_or(0))
     }
 
     fn touch(&mut self, seq: Seq, pending: Pending, timestamp: i64) {

@@ -13,7 +13,6 @@ use super::pacing::Pacer;
 use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::redelivery::Redelivery;
-use super::retry::RetryPauses;
 use super::state_handle::StateHandle;
 use super::stream_scan::{RETRY, Start, StreamScan, filter_of};
 use super::unacknowledged::forget_missing;
@@ -112,15 +111,6 @@ pub(super) struct Deliverer {
 pub(super) enum DeliveryMode {
     Pull(Pull),
     Push(Box<Push>),
-}
-
-/// Pauses of a consumer's own before messages come again.
-fn retry_of(
-    letters: Option<&DeadLetters>,
-    config: &ConsumerConfig,
-    created: Timestamp,
-) -> Option<RetryPauses> {
-    Some(RetryPauses::new(letters?.backoff()?, config, created))
 }
 
 /// How its state changes, as the store has it.
@@ -223,7 +213,7 @@ impl ConsumerCore {
         let interior = reader.removals().interior;
         let dead_letters = DeadLetters::of(&config, &stream, seed, &state_handle);
         let mut redelivery = Redelivery::default();
-        redelivery.follow(dead_letters.is_some(), retry_of(dead_letters.as_deref(), &config, created));
+        redelivery.follow(dead_letters.as_deref(), &config, created);
         if outstanding > 0 {
             // What was not acknowledged before a restart may be due.
             redelivery.expect(now);
@@ -329,8 +319,7 @@ impl ConsumerCore {
         if old.metadata != config.metadata || old.max_deliver != config.max_deliver {
             let state_handle = &self.deliverer.state_handle;
             self.dead_letters = DeadLetters::of(&config, stream, seed, state_handle);
-            let retry = retry_of(self.dead_letters.as_deref(), &config, self.created);
-            self.redelivery.follow(self.dead_letters.is_some(), retry);
+            self.redelivery.follow(self.dead_letters.as_deref(), &config, self.created);
         }
         if old.rate_limit_bps != config.rate_limit_bps {
             self.deliverer.pacer.update(&config, self.largest);

@@ -21,11 +21,7 @@ impl ConsumerCore {
         let Some(letters) = self.dead_letters.as_mut().filter(|letters| letters.takes(death)) else {
             return false;
         };
-        let found = self.deliverer.state_handle.read(|state| {
-            let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            state.pending().get(seq).map(|pending| (pending, redelivered))
-        });
-        let Some((pending, redelivered)) = found else { return false };
+        let Some((pending, redelivered)) = self.deliverer.state_handle.awaited(seq) else { return false };
         if Death::read(redelivered).is_some() {
             return true;
         }
@@ -70,14 +66,11 @@ impl ConsumerCore {
             if turn.effects.confirmations.bytes() >= SLICE {
                 break Some(DeliverOutcome::More);
             }
-            let found = self.deliverer.state_handle.read(|state| {
-                let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-                state.pending().get(seq).map(|pending| (redelivered, pending.timestamp))
-            });
-            let Some(delivered) = found else {
+            let Some((pending, redelivered)) = self.deliverer.state_handle.awaited(seq) else {
                 letters.forget(seq);
                 continue;
             };
+            let delivered = (redelivered, pending.timestamp);
             match self.scan.reader().get(seq, Wait::Forbidden, &mut buffer) {
                 Ok(Some(message)) => letters.publish(&message, delivered, turn.now, turn.effects),
                 Ok(None) => letters.forget(seq),
@@ -99,12 +92,9 @@ impl ConsumerCore {
         }
         let Some(letters) = &mut self.dead_letters else { return };
         let Some(seq) = letters.answered(msg, turn.now, turn.effects) else { return };
-        let pending = self.deliverer.state_handle.read(|state| {
-            let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            // One that is delivered anew, because the consumer was reset, is not settled by this.
-            Death::read(redelivered).and_then(|_| state.pending().get(seq))
-        });
-        if let Some(pending) = pending {
+        let awaited = self.deliverer.state_handle.awaited(seq);
+        // One that is delivered anew, because the consumer was reset, is not settled by this.
+        if let Some((pending, _)) = awaited.filter(|(_, redelivered)| Death::read(*redelivered).is_some()) {
             let ack = AckSubject { consumer: b"", deliveries: 1, seq, delivery: pending.delivery };
             self.settle_one(&ack, false, turn);
         }

@@ -8,7 +8,7 @@ use super::core::{ConsumerCore, Deliverer, DeliveryMode, TurnCtx};
 use super::effects::Effects;
 use super::held_effects::HeldTurn;
 use super::pull::{Supply, Taker};
-use super::redelivery::{ack_wait, shortest_ack_wait};
+use super::redelivery::{ack_wait, most_deliveries, shortest_ack_wait};
 use super::status::StatusMessage;
 use super::stream_scan::give_back;
 use myelin_jsapi::config::Retention;
@@ -236,18 +236,13 @@ impl ConsumerCore {
         // What was delivered in this turn is not in the record yet.
         self.deliverer.commit();
         let seq = self.redelivery.take()?;
-        let (pending, redelivered) = self
-            .deliverer
-            .state_handle
-            .read(|state| (state.pending().get(seq), state.redelivered().get(&seq).copied().unwrap_or(0)));
-        let pending = pending?;
+        let (pending, redelivered) = self.deliverer.state_handle.awaited(seq)?;
         if self.dead_letters.is_some() && Death::read(redelivered).is_some() {
             return None;
         }
         let redelivered = Death::redeliveries(redelivered);
         let deliveries = redelivered + 2;
-        let most = u64::try_from(self.deliverer.config.max_deliver).unwrap_or(0);
-        if most > 0 && deliveries > most {
+        if most_deliveries(&self.deliverer.config).is_some_and(|most| deliveries > most) {
             self.give_up((seq, pending), (deliveries - 1, deliveries), turn);
             self.deliverer.count_outstanding();
             return None;

@@ -3,7 +3,7 @@
 
 use super::core::{ConsumerCore, Deliverer, DeliveryMode, TurnCtx};
 use super::effects::ConsumerEvent;
-use super::redelivery::ack_wait;
+use super::redelivery::{ack_wait, most_deliveries};
 use myelin_store::consumer::{Death, Delta, Pending};
 use myelin_store::{Seq, Timestamp};
 
@@ -85,7 +85,7 @@ impl ConsumerCore {
         let found =
             deliverer.state_handle.read(|state| redelivery.scan_due(state, &deliverer.config, turn.now));
         // More often than may be: the record gives it up.
-        let count = u64::try_from(self.deliverer.config.max_deliver).unwrap_or(0) + 1;
+        let count = most_deliveries(&self.deliverer.config).unwrap_or(0) + 1;
         for (seq, pending, redelivered) in found.exhausted {
             self.give_up((seq, pending), (redelivered + 1, count), turn);
         }

@@ -4,6 +4,7 @@
 //! Owns the queue of those that wait for it, and when to look for more. It must never forget a
 //! message: what is not in the queue is found by the next look at what awaits its acknowledgement.
 
+use super::dead_letters::DeadLetters;
 use super::retry::RetryPauses;
 use super::send_delays::SendDelays;
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -74,10 +75,16 @@ pub(super) fn shortest_ack_wait(config: &ConsumerConfig) -> i64 {
 }
 
 impl Redelivery {
-    /// Keeps what is dead from coming again, if there are dead letters, and makes these pauses.
-    pub(super) fn follow(&mut self, has_dead_letters: bool, retry: Option<RetryPauses>) {
-        self.keeps_dead = has_dead_letters;
-        self.retry = retry.map(Box::new);
+    /// Keeps what is dead from coming again, if there are dead letters, and makes their pauses.
+    pub(super) fn follow(
+        &mut self,
+        letters: Option<&DeadLetters>,
+        config: &ConsumerConfig,
+        created: Timestamp,
+    ) {
+        self.keeps_dead = letters.is_some();
+        let backoff = letters.and_then(DeadLetters::backoff);
+        self.retry = backoff.map(|backoff| Box::new(RetryPauses::new(backoff, config, created)));
     }
 
     /// Pause of its own before a message comes again.
@@ -193,12 +200,20 @@ impl Redelivery {
         *self = Self { keeps_dead, retry, ..Self::default() };
     }
 
-    /// When a message that awaits its acknowledgement comes again.
-    fn due(&self, (seq, pending): (Seq, &Pending), redelivered: u64, config: &ConsumerConfig) -> Timestamp {
+    /// When a message that awaits its acknowledgement comes again; `None`: it is dead, and kept.
+    fn due(
+        &self,
+        (seq, pending): (Seq, &Pending),
+        redelivered: u64,
+        config: &ConsumerConfig,
+    ) -> Option<Timestamp> {
+        if self.keeps_dead && Death::read(redelivered).is_some() {
+            return None;
+        }
         let delay = self.send_delays.as_ref().map_or(0, |delays| delays.of(pending.timestamp));
         let pause = self.pause(seq, redelivered).unwrap_or(0);
         let wait = ack_wait(config, redelivered).saturating_add(pause);
-        pending.timestamp.saturating_add(delay).saturating_add(wait)
+        Some(pending.timestamp.saturating_add(delay).saturating_add(wait))
     }
 
     /// Messages that wait to be delivered again, in order.
@@ -220,8 +235,7 @@ impl Redelivery {
         let others = state.pending().iter().filter(|(seq, _)| !self.queued.contains_key(seq));
         let due = others.filter_map(|(seq, pending)| {
             let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            let is_kept = self.keeps_dead && Death::read(redelivered).is_some();
-            (!is_kept).then(|| self.due((seq, &pending), redelivered, config))
+            self.due((seq, &pending), redelivered, config)
         });
         due.min().filter(|due| *due < Timestamp::MAX)
     }
@@ -247,10 +261,7 @@ impl Redelivery {
                 continue;
             }
             let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-            let due = self.due((seq, &pending), redelivered, config);
-            if self.keeps_dead && Death::read(redelivered).is_some() {
-                continue;
-            }
+            let Some(due) = self.due((seq, &pending), redelivered, config) else { continue };
             if due > now {
                 next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
             } else if most.is_some_and(|most| redelivered.max(1) >= most) {

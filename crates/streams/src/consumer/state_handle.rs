@@ -1,7 +1,8 @@
 //! A consumer's state where it is kept: with those of all consumers of its stream.
 
 use myelin_stdx::sync::lock;
-use myelin_store::consumer::{Applied, ConsumerId, ConsumerState, Consumers, Delta};
+use myelin_store::Seq;
+use myelin_store::consumer::{Applied, ConsumerId, ConsumerState, Consumers, Delta, Pending};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One consumer of those that share a log. The lock is a leaf: it is held for a look or a change,
@@ -64,6 +65,14 @@ impl StateHandle {
             Some(state) => look(state),
             None => look(&ConsumerState::default()),
         }
+    }
+
+    /// A message that awaits its acknowledgement, and its count of redeliveries.
+    pub(super) fn awaited(&self, seq: Seq) -> Option<(Pending, u64)> {
+        self.read(|state| {
+            let pending = state.pending().get(seq)?;
+            Some((pending, state.redelivered().get(&seq).copied().unwrap_or(0)))
+        })
     }
 }
 

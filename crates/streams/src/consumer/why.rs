@@ -89,11 +89,8 @@ impl ConsumerCore {
         let most = most_deliveries(config);
         let mut buffer = Vec::new();
         for seq in self.redelivery.waiting() {
-            let delivered = deliverer.state_handle.read(|state| {
-                let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-                state.pending().get(seq).map(|_| redelivered + 1)
-            });
-            let Some(deliveries) = delivered.map(|delivered| delivered + 1) else { continue };
+            let Some((_, redelivered)) = deliverer.state_handle.awaited(seq) else { continue };
+            let deliveries = redelivered + 2;
             if most.is_some_and(|most| deliveries > most) {
                 outstanding = outstanding.saturating_sub(1);
                 continue;

@@ -42,6 +42,20 @@ async fn plan(admin: &Client, lost: usize) -> (Value, Vec<Value>) {
     .await
 }
 
+/// The answer to an order to go on with those that are left, once the meta leader sees so many
+/// servers lost.
+async fn recovered(admin: &Client, lost: usize) -> Value {
+    until("it is recovered", async || {
+        let (group, _) = plan(admin, lost).await;
+        let lost: Vec<&Value> = group["lost"].as_array()?.iter().map(|lost| &lost["name"]).collect();
+        let order = json!({ "account": "$G", "stream": "S", "lost": lost, "plan": group["plan"] });
+        let answer = request(admin, "$JS.API.MYELIN.RECOVER.STREAM", &order.to_string()).await?;
+        let answer: Value = serde_json::from_slice(&answer.payload).ok()?;
+        (answer["success"] == true).then_some(answer)
+    })
+    .await
+}
+
 /// Messages of the stream, once it has so many other replicas that are current.
 async fn messages(client: &Client, others: usize) -> Option<u64> {
     let info = request(client, "$JS.API.STREAM.INFO.S", "").await?;
@@ -134,15 +148,7 @@ async fn a_stream_is_recovered_whatever_was_tried_before() {
         (assigned.count() == 3 && group["lacks_majority"] == true).then_some(())
     })
     .await;
-    let done = until("it is recovered", async || {
-        let (group, _) = plan(&admin, 2).await;
-        let lost: Vec<&Value> = group["lost"].as_array()?.iter().map(|lost| &lost["name"]).collect();
-        let order = json!({ "account": "$G", "stream": "S", "lost": lost, "plan": group["plan"] });
-        let answer = request(&admin, "$JS.API.MYELIN.RECOVER.STREAM", &order.to_string()).await?;
-        let answer: Value = serde_json::from_slice(&answer.payload).ok()?;
-        (answer["success"] == true).then_some(answer)
-    })
-    .await;
+    let done = recovered(&admin, 2).await;
     assert_eq!(done["servers"], json!([trio.nodes[left].name]), "{done}");
     store_all(&client, "S", 20..30).await;
     until("three replicas", async || (messages(&client, 2).await? == 30).then_some(())).await;
@@ -184,15 +190,7 @@ async fn what_servers_that_were_given_up_have_of_before_counts_no_more() {
         names.payload.windows(5).any(|window| window == b"[\"S\"]").then_some(())
     })
     .await;
-    let done = until("it is recovered", async || {
-        let (group, _) = plan(&admin, 3).await;
-        let lost: Vec<&Value> = group["lost"].as_array()?.iter().map(|lost| &lost["name"]).collect();
-        let order = json!({ "account": "$G", "stream": "S", "lost": lost, "plan": group["plan"] });
-        let answer = request(&admin, "$JS.API.MYELIN.RECOVER.STREAM", &order.to_string()).await?;
-        let answer: Value = serde_json::from_slice(&answer.payload).ok()?;
-        (answer["success"] == true).then_some(answer)
-    })
-    .await;
+    let done = recovered(&admin, 3).await;
     assert_eq!(done["servers"].as_array().map(Vec::len), Some(2), "{done}");
     store_all(&client, "S", 100..105).await;
     lost.iter().for_each(|at| trio.start_node(*at));

@@ -112,13 +112,19 @@ fn what_a_client_terminates_moves_where_that_counts() {
     }
 }
 
-#[test]
-fn who_begins_anew_moves_what_was_not_settled() {
+/// A client has terminated the only message, and its dead letter has left.
+fn terminated() -> (Bench, Vec<Left>) {
     let mut bench = Bench::new(&stream(&["a"]), moving("both", 5));
     bench.ask(0, "1");
     answer_delivery(&mut bench, 0, "+TERM");
     bench.deliver();
-    let first = left(&mut bench);
+    let letters = left(&mut bench);
+    (bench, letters)
+}
+
+#[test]
+fn who_begins_anew_moves_what_was_not_settled() {
+    let (mut bench, first) = terminated();
     bench.turn(|core, turn| core.reopen("S", 9, turn.now));
     bench.deliver();
     let second = left(&mut bench);
@@ -177,11 +183,7 @@ fn a_refusal_is_told_once_and_tried_again_after_growing_pauses() {
 
 #[test]
 fn without_an_answer_it_is_published_again() {
-    let mut bench = Bench::new(&stream(&["a"]), moving("both", 5));
-    bench.ask(0, "1");
-    answer_delivery(&mut bench, 0, "+TERM");
-    bench.deliver();
-    let first = left(&mut bench);
+    let (mut bench, first) = terminated();
     let (second, pause) = wait(&mut bench);
     assert!(pause > 5_000, "{pause}");
     assert_eq!(first[0].subject, second[0].subject);
