@@ -1,13 +1,15 @@
 //! `myelin`: the command line. One verb per module, but `messages` for `pub`, `sub` and `request`,
 //! and `backup` for `restore`, too.
-//! Beside them: `screen` and `table` print, `settings` are flags of configurations, `pull` takes
-//! messages from consumers, `monitoring` asks for pages.
+//! Beside them: `screen` and `table` print, `settings` are flags of configurations, `buckets` what
+//! those of keys and of objects have in common, `pull` takes messages from consumers, `stored` reads
+//! one from the API, `monitoring` asks for pages.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
 
 mod backup;
 mod bench;
+mod buckets;
 mod cluster;
 mod complete;
 mod consumer;
@@ -22,6 +24,7 @@ mod screen;
 mod server;
 mod settings;
 mod store;
+mod stored;
 mod stream;
 mod table;
 mod why;

@@ -13,6 +13,11 @@ const STEP: Duration = Duration::from_millis(100);
 /// Characters between the brackets.
 const WIDTH: u64 = 40;
 
+/// Whether somebody would see a bar.
+pub(crate) fn is_seen(is_wanted: bool) -> bool {
+    is_wanted && std::io::stderr().is_terminal()
+}
+
 /// A line that shows how many bytes are done.
 #[derive(Debug)]
 pub(crate) struct ProgressBar {
@@ -27,9 +32,8 @@ pub(crate) struct ProgressBar {
 impl ProgressBar {
     /// A bar that is shown if that is wanted and there is a terminal.
     pub(crate) fn new(total: Option<u64>, is_wanted: bool) -> Self {
-        let is_seen = is_wanted && std::io::stderr().is_terminal();
         let began = Instant::now();
-        Self { total, done: 0, began, shown: is_seen.then_some(began) }
+        Self { total, done: 0, began, shown: is_seen(is_wanted).then_some(began) }
     }
 
     /// Counts bytes that are done.

@@ -136,21 +136,21 @@ impl<'a> ConsumerReader<'a> {
         }
     }
 
-    /// Everything that the consumer had when it was made, in order; `take` says whether to go on.
+    /// Takes everything that the consumer had when it was made, in order, and ends it.
     pub(crate) fn each(
-        &mut self,
-        mut take: impl FnMut(Pulled) -> Result<bool, BenchError>,
+        mut self,
+        mut take: impl FnMut(Pulled) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
-        let mut is_more = self.pending > 0;
-        while is_more {
+        let mut left = self.pending;
+        while left > 0 {
             let patience = Instant::now() + 2 * ROUND;
             let Some(pulled) = self.next(Some(patience))? else {
                 return Err(BenchError::Lost(format!("messages of stream {} do not come", self.stream)));
             };
-            let left = pulled.numbers.pending;
-            is_more = take(pulled)? && left > 0;
+            left = pulled.numbers.pending;
+            take(pulled)?;
         }
-        Ok(())
+        self.end()
     }
 
     fn ask(&mut self, deadline: Option<Instant>) -> Result<bool, BenchError> {

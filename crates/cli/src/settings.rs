@@ -217,24 +217,6 @@ impl<S: Settings> FromArgMatches for SettingFlags<S> {
     }
 }
 
-/// Buckets are compressed or not: there is one way to do it.
-pub(crate) fn compressed(config: &mut Value) {
-    if let Some(is_wanted) = config["compression"].as_bool() {
-        config["compression"] = if is_wanted { "s2" } else { "none" }.into();
-    }
-}
-
-/// Refuses names that no bucket may have, of keys or of objects.
-pub(crate) fn check_bucket(name: &str) -> Result<(), BenchError> {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    match !name.is_empty() && name.bytes().all(is_good) {
-        true => Ok(()),
-        false => {
-            Err(BenchError::Usage(format!("{name:?} is no name of a bucket: letters, digits, - and _ are")))
-        }
-    }
-}
-
 /// The configuration in a file: a JSON object, or one that has it as its `config`.
 pub(crate) fn in_file(file: &Path) -> Result<Value, BenchError> {
     let bad = |error: String| BenchError::Usage(format!("{}: {error}", file.display()));

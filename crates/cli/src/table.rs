@@ -94,12 +94,15 @@ pub(crate) fn period(value: &Value) -> String {
     value.as_u64().map_or_else(|| "-".into(), |nanos| human_time(Duration::from_nanos(nanos)))
 }
 
+/// A moment of an answer. Servers have the year 1 for none.
+fn time_in(value: &Value) -> Option<Timestamp> {
+    let time: Timestamp = value.as_str()?.parse().ok()?;
+    (time.as_second() > 0).then_some(time)
+}
+
 /// A moment of an answer, to the second and in local time; nothing for none.
 pub(crate) fn moment(value: &Value) -> String {
-    match value.as_str().and_then(|text| text.parse::<Timestamp>().ok()) {
-        Some(time) if time.as_second() > 0 => local(time),
-        _ => String::new(),
-    }
+    time_in(value).map_or_else(String::new, local)
 }
 
 /// A moment, to the second and in local time.
@@ -118,15 +121,15 @@ pub(crate) fn before(since: Duration) -> Value {
     myelin_stdx::rfc3339::of_system_time(start).into()
 }
 
+/// How long ago a moment of an answer was; `None` for none.
+pub(crate) fn passed(value: &Value) -> Option<Duration> {
+    let passed = Timestamp::now().duration_since(time_in(value)?);
+    Some(Duration::try_from(passed).unwrap_or_default())
+}
+
 /// How long ago a moment of an answer was; `never` for none.
 pub(crate) fn ago(value: &Value) -> String {
-    match value.as_str().and_then(|text| text.parse::<Timestamp>().ok()) {
-        Some(time) if time.as_second() > 0 => {
-            let passed = Timestamp::now().duration_since(time);
-            human_time(Duration::try_from(passed).unwrap_or_default())
-        }
-        _ => "never".into(),
-    }
+    passed(value).map_or_else(|| "never".into(), human_time)
 }
 
 #[cfg(test)]

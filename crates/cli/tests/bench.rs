@@ -155,18 +155,9 @@ fn what_has_moved_says_what_to_call_instead() {
 
 /// A server with a listener for MQTT, and where that is.
 fn start_mqtt() -> Option<(Server, String)> {
-    let (port, mqtt) = (servers::free_port(), servers::free_port());
-    let directory = tempfile::tempdir().unwrap();
-    let text = format!(
-        "server_name: bench\nlisten: \"127.0.0.1:{port}\"\nmqtt {{ listen: \"127.0.0.1:{mqtt}\" }}\n\
-         jetstream {{ store_dir: {:?} }}\n",
-        directory.path().join("streams").display()
-    );
-    let file = directory.path().join("server.conf");
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(servers::any()?);
-    command.arg("-c").arg(file);
-    let server = Server::run(command, port, directory, false);
+    let mqtt = servers::free_port();
+    let text = format!("server_name: bench\nmqtt {{ listen: \"127.0.0.1:{mqtt}\" }}\n");
+    let server = servers::configured(&servers::any()?, tempfile::tempdir().unwrap(), &text, false);
     let deadline = Instant::now() + servers::PATIENCE;
     while TcpStream::connect(("127.0.0.1", mqtt)).is_err() {
         assert!(Instant::now() < deadline, "nobody listens for MQTT");

@@ -257,8 +257,14 @@ fn told(what: &str, answer: &ReceivedMessage) -> Result<Value, BenchError> {
 pub fn answered(what: &str, payload: &[u8]) -> Result<Value, BenchError> {
     let answer: Value = serde_json::from_slice(payload)
         .map_err(|error| BenchError::Protocol(format!("the answer to {what}: {error}")))?;
+    granted(&answer)?;
+    Ok(answer)
+}
+
+/// Fails with [`BenchError::Refused`] where an API response, already read, holds an `error`.
+pub fn granted(answer: &Value) -> Result<(), BenchError> {
     match &answer["error"] {
-        Value::Null => Ok(answer),
+        Value::Null => Ok(()),
         error => {
             let text = error["description"].as_str().unwrap_or("unknown error");
             let (code, number) = (&error["code"], &error["err_code"]);

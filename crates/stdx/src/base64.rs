@@ -6,7 +6,13 @@ use crate::base_n::{self, BASE64};
 /// Writes bytes.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = base_n::encode(bytes, BASE64);
+    padded(bytes, BASE64)
+}
+
+/// Writes bytes in the digits of an alphabet of 64, with padding.
+#[must_use]
+pub fn padded(bytes: &[u8], alphabet: &[u8]) -> String {
+    let mut text = base_n::encode(bytes, alphabet);
     while !text.len().is_multiple_of(4) {
         text.push('=');
     }

@@ -191,31 +191,20 @@ fn is_as_here(
     if !is_same_state || !changed_settings(&info["config"], &description["config"]).is_empty() {
         return Ok(false);
     }
-    let mut seen = 0;
-    loop {
-        let page = admin.ask(&format!("CONSUMER.LIST.{name}"), &json!({ "offset": seen }))?;
-        let consumers = page["consumers"].as_array().cloned().unwrap_or_default();
-        for info in &consumers {
-            let pair = |name: &str| {
-                let number = |part: &str| info[name][part].as_u64().unwrap_or_default();
-                (number("consumer_seq"), number("stream_seq"))
-            };
-            let is_same =
-                contents.consumers.get(info["name"].as_str().unwrap_or_default()).is_some_and(|was| {
-                    was.delivered == pair("delivered")
-                        && was.ack_floor == pair("ack_floor")
-                        && Some(was.pending) == info["num_ack_pending"].as_u64()
-                        && changed_settings(&was.config, &info["config"]).is_empty()
-                });
-            if !is_same {
-                return Ok(false);
-            }
-        }
-        seen += consumers.len();
-        if consumers.is_empty() || seen as u64 >= page["total"].as_u64().unwrap_or_default() {
-            return Ok(seen == contents.consumers.len());
-        }
-    }
+    let consumers = admin.consumers("LIST", name)?;
+    let is_same = |info: &Value| {
+        let pair = |name: &str| {
+            let number = |part: &str| info[name][part].as_u64().unwrap_or_default();
+            (number("consumer_seq"), number("stream_seq"))
+        };
+        contents.consumers.get(info["name"].as_str().unwrap_or_default()).is_some_and(|was| {
+            was.delivered == pair("delivered")
+                && was.ack_floor == pair("ack_floor")
+                && Some(was.pending) == info["num_ack_pending"].as_u64()
+                && changed_settings(&was.config, &info["config"]).is_empty()
+        })
+    };
+    Ok(consumers.len() == contents.consumers.len() && consumers.iter().all(is_same))
 }
 
 /// Adds streams that were backed up before an interruption, and that the account has no longer:

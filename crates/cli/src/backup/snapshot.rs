@@ -25,14 +25,13 @@ const LAST_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Connections of one worker.
 pub(super) struct StreamTransfer {
-    target: Target,
     pub(super) admin: Admin,
     pieces: Connection,
 }
 
 impl StreamTransfer {
     pub(super) fn open(target: &Target) -> Result<Self, BenchError> {
-        Ok(Self { target: target.clone(), admin: Admin::open(target)?, pieces: target.connect()? })
+        Ok(Self { admin: Admin::open(target)?, pieces: target.connect()? })
     }
 
     /// Has a backup of the stream sent, and gives each piece to `piece`. Answers the server's
@@ -45,7 +44,7 @@ impl StreamTransfer {
         stream: &str,
         piece: &mut dyn FnMut(&[u8]) -> Result<(), BackupError>,
     ) -> Result<Value, BackupError> {
-        let inbox = self.target.inbox();
+        let inbox = self.pieces.new_inbox();
         let request = json!({ "deliver_subject": inbox, "chunk_size": CHUNK, "window_size": WINDOW });
         let answer = self.admin.ask(&format!("STREAM.SNAPSHOT.{stream}"), &request)?;
         // Both servers wait for somebody to listen, and send nothing before the answer.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use myelin_loadgen::admin::answered;
+use myelin_loadgen::admin::{answered, granted};
 use myelin_loadgen::connection::Connection;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::target_server::Target;
@@ -58,8 +58,8 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments) -> Result<(
     let body = json!({ "quorum_needed": quorum });
     for answer in gather(&mut connection, target, &format!("{}.META.RESCUE", target.api), &body)? {
         let server = answer["server"].as_str().unwrap_or_default().to_owned();
-        match answered("META.RESCUE", answer.to_string().as_bytes()) {
-            Ok(_) => say(&format_args!("{server}: {quorum} servers are enough")),
+        match granted(&answer) {
+            Ok(()) => say(&format_args!("{server}: {quorum} servers are enough")),
             Err(error) => say(&format_args!("{server}: {error}")),
         }
     }

@@ -1,6 +1,6 @@
 //! A stream whose group has lost its majority: `$JS.API.MYELIN.RECOVER`.
 
-use myelin_loadgen::admin::answered;
+use myelin_loadgen::admin::{answered, granted};
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::target_server::Target;
 use myelin_loadgen::units::grouped;
@@ -16,9 +16,7 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments, stream: &st
     let subject = |action: &str| format!("{}.MYELIN.RECOVER.{action}", target.api);
     let order = json!({ "account": account, "stream": stream });
     let answers = gather(&mut connection, target, &subject("PLAN"), &order)?;
-    for answer in &answers {
-        answered("MYELIN.RECOVER.PLAN", answer.to_string().as_bytes())?;
-    }
+    answers.iter().try_for_each(granted)?;
     let Some(group) = answers.iter().map(|answer| &answer["group"]).find(|group| !group.is_null()) else {
         let why = "no meta leader has answered. Use a user of the system account; where the meta group has lost its \
                    majority, too, recover that first: `myelin cluster recover`";

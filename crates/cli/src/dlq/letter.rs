@@ -1,9 +1,9 @@
 //! A dead letter as its stream has it: headers that say where it comes from, and its own.
 
-use myelin_loadgen::admin::Admin;
+use myelin_loadgen::admin::{Admin, answered};
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::target_server::Target;
-use myelin_stdx::base_n::{self, BASE64};
+use myelin_stdx::base64;
 use serde_json::{Value, json};
 
 /// Beginning of the keys of headers that say where a letter comes from.
@@ -114,6 +114,24 @@ impl Letters {
         Ok(())
     }
 
+    /// Publishes a message. Answers the sequence that a stream gives it.
+    pub(super) fn publish(
+        &mut self,
+        subject: &str,
+        headers: &str,
+        payload: &[u8],
+    ) -> Result<u64, BenchError> {
+        let patience = self.admin.timeout();
+        let answer = self.admin.connection().ask_within(subject, headers, payload, patience)?;
+        if answer.is_from_nobody() {
+            return Err(BenchError::Usage(format!("no stream takes {subject}")));
+        }
+        let stored = answered(subject, &answer.payload)?;
+        stored["seq"]
+            .as_u64()
+            .ok_or_else(|| BenchError::Usage(format!("who answers on {subject} is no stream")))
+    }
+
     /// Removes a letter.
     pub(super) fn remove(&mut self, seq: u64) -> Result<(), BenchError> {
         let body = json!({ "seq": seq, "no_erase": true });
@@ -124,8 +142,7 @@ impl Letters {
         let answer = self.admin.ask(&format!("STREAM.MSG.GET.{}", self.stream), body)?;
         let message = &answer["message"];
         let bytes = |key: &str| {
-            let text = message[key].as_str().unwrap_or_default().trim_end_matches('=');
-            base_n::decode(text, BASE64)
+            base64::decode(message[key].as_str().unwrap_or_default())
                 .ok_or_else(|| BenchError::Protocol(format!("{key} of message {}", message["seq"])))
         };
         let seq = message["seq"].as_u64().unwrap_or(0);

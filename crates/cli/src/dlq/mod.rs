@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: &DlqArguments) -> Result<(), BenchError> {
         DlqVerb::Edit { seq, headers, removed, body, subject, .. } => {
             let mut letter = letters.get(*seq)?;
             edit(&mut letter, headers, removed, (body.as_deref(), subject.as_deref()))?;
-            let seq = replay::replace(&target, &mut letters, &letter)?;
+            let seq = replay::replace(&mut letters, &letter)?;
             say(&format_args!("letter {} is {seq} now", letter.seq));
             Ok(())
         }
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &DlqArguments) -> Result<(), BenchError> {
             let chosen = choose(&mut letters, seqs, origin)?;
             let question = format!("Really publish {} messages again?", chosen.len());
             screen::confirm(*force, &question)?;
-            let replayed = replay::replay(&target, &mut letters, &chosen, (*rate, *keep))?;
+            let replayed = replay::replay(&mut letters, &chosen, (*rate, *keep))?;
             say(&format_args!("{} messages published again", grouped(replayed)));
             Ok(())
         }

@@ -4,10 +4,7 @@
 //! wherever this ends. Begun anew it goes on with the letters that are left.
 
 use super::letter::{Letter, Letters};
-use myelin_loadgen::admin::answered;
-use myelin_loadgen::connection::Connection;
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::target_server::Target;
 use std::time::{Duration, Instant};
 
 /// So often is it told how far a replay is.
@@ -16,19 +13,17 @@ const BETWEEN_LINES: Duration = Duration::from_secs(1);
 /// Publishes messages again in this order, so many in a second, and removes their letters unless
 /// they are to be kept. Answers how many there were.
 pub(super) fn replay(
-    target: &Target,
     letters: &mut Letters,
     seqs: &[u64],
     (rate, keeps): (u64, bool),
 ) -> Result<u64, BenchError> {
-    let mut connection = target.connect()?;
     let (began, mut told) = (Instant::now(), Instant::now());
     for (done, seq) in (0_u64..).zip(seqs) {
         if let Some(pause) = pause(rate, done, began.elapsed()) {
             std::thread::sleep(pause);
         }
         let step = letters.get(*seq).and_then(|letter| {
-            publish(&mut connection, target, (letter.fact("Subject"), &letter.original_headers()), &letter)?;
+            letters.publish(letter.fact("Subject"), &letter.original_headers(), &letter.payload)?;
             if keeps { Ok(()) } else { letters.remove(*seq) }
         });
         step.map_err(|error| {
@@ -50,29 +45,14 @@ fn pause(rate: u64, done: u64, elapsed: Duration) -> Option<Duration> {
 }
 
 /// Puts a changed letter in the place of the one that was read. Answers its sequence.
-pub(super) fn replace(target: &Target, letters: &mut Letters, letter: &Letter) -> Result<u64, BenchError> {
-    let mut connection = target.connect()?;
+pub(super) fn replace(letters: &mut Letters, letter: &Letter) -> Result<u64, BenchError> {
     let (stream, seq) = (letters.stream().to_owned(), letter.seq);
     // Somebody else may have changed it, or given it back.
     let guard = format!("Nats-Expected-Stream: {stream}\r\nNats-Expected-Last-Subject-Sequence: {seq}\r\n");
     let headers = letter.stored_headers() + &guard;
-    let stored = publish(&mut connection, target, (&letter.subject, &headers), letter)?;
+    let stored = letters.publish(&letter.subject, &headers, &letter.payload)?;
     letters.remove(seq)?;
     Ok(stored)
-}
-
-fn publish(
-    connection: &mut Connection,
-    target: &Target,
-    (subject, headers): (&str, &str),
-    letter: &Letter,
-) -> Result<u64, BenchError> {
-    let answer = connection.ask_within(subject, headers, &letter.payload, target.timeout)?;
-    if answer.is_from_nobody() {
-        return Err(BenchError::Usage(format!("no stream takes {subject}")));
-    }
-    let stored = answered(subject, &answer.payload)?;
-    stored["seq"].as_u64().ok_or_else(|| BenchError::Usage(format!("who answers on {subject} is no stream")))
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use myelin_loadgen::admin::Admin;
 use myelin_loadgen::connection::ReceivedMessage;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::target_server::API;
-use myelin_stdx::base64;
 use serde_json::{Value, json};
 
+use crate::buckets::check_bucket;
 use crate::pull::Pulled;
-use crate::settings::check_bucket;
-use crate::table::{moment_of, text};
+use crate::stored::ViewedMessage;
+use crate::table::moment_of;
 
 /// A bucket that is there.
 pub(super) struct KeyBucket {
@@ -121,16 +121,14 @@ impl KeyBucket {
 
     fn through_leader(&self, admin: &mut Admin, body: &Value) -> Result<Option<KeyValue>, BenchError> {
         let Some(answer) = admin.stored(&self.stream, body)? else { return Ok(None) };
-        let message = &answer["message"];
-        let bytes =
-            |name: &str| base64::decode(message[name].as_str().unwrap_or_default()).unwrap_or_default();
-        let header = ReceivedMessage { header: bytes("hdrs"), ..ReceivedMessage::default() };
+        let ViewedMessage { sequence, time, subject, header, payload } = ViewedMessage::of(&answer);
+        let header = ReceivedMessage { header, ..ReceivedMessage::default() };
         Ok(Some(KeyValue {
-            key: self.key_of(&text(&message["subject"])),
-            revision: message["seq"].as_u64().unwrap_or_default(),
-            created: text(&message["time"]).parse().unwrap_or_default(),
+            key: self.key_of(&subject),
+            revision: sequence,
+            created: time,
             operation: operation(&header),
-            value: bytes("data"),
+            value: payload,
         }))
     }
 

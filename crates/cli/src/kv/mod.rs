@@ -16,12 +16,13 @@ use myelin_loadgen::target_server::ConnectionFlags;
 use myelin_loadgen::units::Time;
 use serde_json::{Value, json};
 
+use crate::buckets::{self, check_bucket};
 use crate::kv::bucket::{KeyBucket, KeyValue, check_key};
 use crate::kv::settings::KeySettings;
 use crate::kv::watch::{KeyList, Watch};
 use crate::screen::{confirm, show, show_json, show_payload};
-use crate::settings::{SettingFlags, check_bucket};
-use crate::table::{Columns, ago, facts, limit, local, moment, number, period, size, text};
+use crate::settings::SettingFlags;
+use crate::table::{ago, facts, limit, local, moment, number, period, size, text};
 
 /// `myelin kv …`
 #[derive(Args, Debug)]
@@ -205,8 +206,19 @@ fn put(
     headers: &str,
 ) -> Result<(), BenchError> {
     let value = value_of(value)?;
-    KeyBucket::open(admin, bucket)?.write(admin, key, headers, &value)?;
-    show_payload(&value, false)?;
+    let bucket = KeyBucket::open(admin, bucket)?;
+    put_in(admin, &bucket, key, &value, headers)
+}
+
+fn put_in(
+    admin: &mut Admin,
+    bucket: &KeyBucket,
+    key: &str,
+    value: &[u8],
+    headers: &str,
+) -> Result<(), BenchError> {
+    bucket.write(admin, key, headers, value)?;
+    show_payload(value, false)?;
     show("\n")
 }
 
@@ -217,15 +229,16 @@ fn create(
     value: Option<&str>,
     ttl: Option<Time>,
 ) -> Result<(), BenchError> {
+    let bucket = KeyBucket::open(admin, bucket)?;
     // A key that has gone has a marker, which the value takes the place of.
-    let before = match KeyBucket::open(admin, bucket)?.last(admin, key)? {
+    let before = match bucket.last(admin, key)? {
         Some(there) if there.is_there() => {
             return Err(BenchError::Usage(format!("key exists, with revision {}", there.revision)));
         }
         Some(marker) => marker.revision,
         None => 0,
     };
-    put(admin, bucket, key, value, &(expected(before) + &lasting(ttl)))
+    put_in(admin, &bucket, key, &value_of(value)?, &(expected(before) + &lasting(ttl)))
 }
 
 /// Stores that a key has gone.
@@ -257,29 +270,18 @@ fn get(
 }
 
 fn buckets(admin: &mut Admin, is_names: bool, is_json: bool) -> Result<(), BenchError> {
-    let name = |info: &Value| text(&info["config"]["name"]).strip_prefix("KV_").map(str::to_owned);
-    let mut streams = admin.streams("LIST")?;
-    streams.retain(|info| name(info).is_some());
-    if is_json {
-        return show_json(&streams.into());
-    }
-    let names: Vec<Value> = streams.iter().filter_map(name).map(Value::from).collect();
-    if is_names {
-        return show(&crate::table::names(&names));
-    }
-    let mut columns = Columns::new(&["Bucket", "Created", "Size", "Values", "Last Update", "Description"]);
-    for (info, name) in streams.iter().zip(&names) {
+    let headings = ["Bucket", "Created", "Size", "Values", "Last Update", "Description"];
+    buckets::list(admin, "KV_", (is_names, is_json), &headings, |name, info| {
         let state = &info["state"];
-        columns.row([
-            text(name),
+        [
+            name,
             moment(&info["created"]),
             size(&state["bytes"]),
             number(&state["messages"]),
             ago(&state["last_ts"]),
             text(&info["config"]["description"]),
-        ]);
-    }
-    show(&columns.text_or("No buckets"))
+        ]
+    })
 }
 
 fn shown(admin: &mut Admin, bucket: &str, is_json: bool) -> Result<(), BenchError> {

@@ -4,7 +4,8 @@
 
 use serde_json::{Value, json};
 
-use crate::settings::{STORAGE, Setting, SettingFlags, Settings, Takes, compressed};
+use crate::buckets::{self, compressed};
+use crate::settings::{Setting, SettingFlags, Settings, Takes};
 
 /// The flags of `kv add`.
 #[derive(Debug)]
@@ -15,24 +16,14 @@ const DUPLICATES: u64 = 120_000_000_000;
 
 impl Settings for KeySettings {
     const TABLE: &'static [Setting] = &[
-        Setting {
-            flag: "description",
-            place: "description",
-            takes: Takes::Text,
-            help: "What the bucket is for",
-        },
+        buckets::DESCRIPTION,
         Setting {
             flag: "history",
             place: "max_msgs_per_subject",
             takes: Takes::Count,
             help: "Values of a key that are kept, up to 64",
         },
-        Setting {
-            flag: "storage",
-            place: "storage",
-            takes: Takes::Word(STORAGE),
-            help: "Where the data is kept",
-        },
+        buckets::KEPT_IN,
         Setting { flag: "ttl", place: "max_age", takes: Takes::Period, help: "How long values are kept" },
         Setting {
             flag: "marker-ttl",
@@ -46,37 +37,12 @@ impl Settings for KeySettings {
             takes: Takes::Size,
             help: "Bytes of the largest value",
         },
-        Setting {
-            flag: "max-bucket-size",
-            place: "max_bytes",
-            takes: Takes::Size,
-            help: "Bytes of the bucket",
-        },
-        Setting {
-            flag: "replicas",
-            place: "num_replicas",
-            takes: Takes::Count,
-            help: "Servers that have the data",
-        },
-        Setting {
-            flag: "tags",
-            place: "placement.tags",
-            takes: Takes::Texts,
-            help: "On servers with these tags",
-        },
-        Setting {
-            flag: "cluster",
-            place: "placement.cluster",
-            takes: Takes::Text,
-            help: "On servers of this cluster",
-        },
-        Setting {
-            flag: "compress",
-            place: "compression",
-            takes: Takes::Switch(true, "no-compress"),
-            help: "Compress the data",
-        },
-        Setting { flag: "metadata", place: "metadata", takes: Takes::Pairs, help: "Metadata" },
+        buckets::MAX_SIZE,
+        buckets::REPLICAS,
+        buckets::TAGS,
+        buckets::CLUSTER,
+        buckets::COMPRESS,
+        buckets::METADATA,
         Setting {
             flag: "republish-source",
             place: "republish.src",

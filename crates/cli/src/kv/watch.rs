@@ -5,11 +5,11 @@ use myelin_loadgen::admin::Admin;
 use myelin_loadgen::error::BenchError;
 use serde_json::{Value, json};
 
+use crate::buckets::check_bucket;
 use crate::kv::as_json;
 use crate::kv::bucket::{KeyBucket, KeyValue, check_pattern};
 use crate::pull::ConsumerReader;
 use crate::screen::{json_text, one_line, plain, show, show_json};
-use crate::settings::check_bucket;
 use crate::table::{Columns, local, names};
 
 /// Values that one request asks for.
@@ -130,12 +130,10 @@ fn all(
     is_wanted: impl Fn(&KeyValue) -> bool,
 ) -> Result<Vec<KeyValue>, BenchError> {
     let mut found = Vec::new();
-    let mut reader = ConsumerReader::looking(admin, &bucket.stream, config, BATCH)?;
-    reader.each(|pulled| {
+    ConsumerReader::looking(admin, &bucket.stream, config, BATCH)?.each(|pulled| {
         found.extend(Some(bucket.of_delivery(pulled)).filter(&is_wanted));
-        Ok(true)
+        Ok(())
     })?;
-    reader.end()?;
     Ok(found)
 }
 

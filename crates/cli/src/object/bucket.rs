@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use myelin_loadgen::admin::Admin;
 use myelin_loadgen::connection::ReceivedMessage;
 use myelin_loadgen::error::BenchError;
-use myelin_stdx::base_n::{self, BASE64_URL};
+use myelin_stdx::base_n::BASE64_URL;
+use myelin_stdx::base64;
 use serde_json::{Value, json};
 
+use crate::buckets::check_bucket;
 use crate::pull::{ConsumerReader, Pulled};
-use crate::settings::check_bucket;
 use crate::table::{moment_of, text};
 
 /// A message that takes the place of those before it on its subject.
@@ -54,9 +55,14 @@ impl ObjectBucket {
         format!("$O.{}.M.{}", self.name, padded(object.as_bytes()))
     }
 
+    /// Subject of all records.
+    pub(super) fn all_records(&self) -> String {
+        format!("$O.{}.M.>", self.name)
+    }
+
     /// All records, for each object the last.
     pub(super) fn records(&self, admin: &mut Admin) -> Result<Vec<ObjectRecord>, BenchError> {
-        self.read(admin, &format!("$O.{}.M.>", self.name))
+        self.read(admin, &self.all_records())
     }
 
     /// The record of one object, also of one that has gone.
@@ -65,13 +71,11 @@ impl ObjectBucket {
     }
 
     fn read(&self, admin: &mut Admin, filter: &str) -> Result<Vec<ObjectRecord>, BenchError> {
-        let mut reader = self.reader(admin, filter)?;
         let mut records = Vec::new();
-        reader.each(|pulled| {
+        self.reader(admin, filter)?.each(|pulled| {
             records.push(ObjectRecord::of(pulled)?);
-            Ok(true)
+            Ok(())
         })?;
-        reader.end()?;
         Ok(records)
     }
 
@@ -127,9 +131,5 @@ impl ObjectRecord {
 
 /// Bytes in the alphabet that subjects and digests have.
 pub(super) fn padded(bytes: &[u8]) -> String {
-    let mut text = base_n::encode(bytes, BASE64_URL);
-    while !text.len().is_multiple_of(4) {
-        text.push('=');
-    }
-    text
+    base64::padded(bytes, BASE64_URL)
 }

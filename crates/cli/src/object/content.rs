@@ -113,7 +113,7 @@ pub(super) fn read(
     let damaged = |what: String| BenchError::Lost(format!("object {:?}: {what}", record.name()));
     if number("chunks") > 0 {
         let config = json!({ "deliver_policy": "all", "filter_subject": bucket.content(record.id()?) });
-        let mut reader = ConsumerReader::looking(admin, &bucket.stream, &config, WINDOW)?;
+        let reader = ConsumerReader::looking(admin, &bucket.stream, &config, WINDOW)?;
         if reader.pending != number("chunks") {
             return Err(damaged(format!("{} of its {} pieces are there", reader.pending, number("chunks"))));
         }
@@ -122,10 +122,8 @@ pub(super) fn read(
             digest.update(&piece);
             size += piece.len() as u64;
             bar.advance(piece.len() as u64);
-            output.write_all(&piece).map_err(BenchError::io("writing the object"))?;
-            Ok(true)
+            output.write_all(&piece).map_err(BenchError::io("writing the object"))
         })?;
-        reader.end()?;
     }
     let found = digest.finalize();
     let stored = expected.strip_prefix("SHA-256=").map(|digest| digest.trim_end_matches('='));

@@ -21,12 +21,13 @@ use myelin_loadgen::token::unique;
 use myelin_loadgen::units::{Bytes, binary, human_time};
 use serde_json::{Value, json};
 
+use crate::buckets::{self, check_bucket};
 use crate::object::bucket::{ObjectBucket, ObjectRecord};
 use crate::object::content::{NewFile, StoredContent, file_name};
 use crate::object::settings::ObjectSettings;
 use crate::progress_bar::ProgressBar;
 use crate::screen::{confirm, one_line, show, show_json};
-use crate::settings::{SettingFlags, check_bucket};
+use crate::settings::SettingFlags;
 use crate::table::{Columns, ago, facts, limit, local, moment, number, period, size, text};
 
 /// Bytes of a piece where nothing else is said.
@@ -288,21 +289,21 @@ fn get(admin: &mut Admin, wanted: &GetObject) -> Result<(), BenchError> {
 
 fn remove(admin: &mut Admin, bucket: &str, object: &str) -> Result<(), BenchError> {
     let bucket = ObjectBucket::open(admin, bucket)?;
-    let ObjectRecord { value: mut record, stored } = there(admin, &bucket, object)?;
-    let id = ObjectRecord { value: record.clone(), stored }.id()?.to_owned();
+    let mut record = there(admin, &bucket, object)?;
+    let id = record.id()?.to_owned();
     for (key, value) in
         [("size", json!(0)), ("chunks", json!(0)), ("digest", json!("")), ("deleted", json!(true))]
     {
-        record[key] = value;
+        record.value[key] = value;
     }
-    bucket.publish(admin, &record)?;
+    bucket.publish(admin, &record.value)?;
     bucket.remove_content(admin, &id)?;
     show(&format!("Removed {} > {}\n", bucket.name, one_line(object)))
 }
 
 fn watch(admin: &mut Admin, bucket: &str, count: Option<u64>) -> Result<(), BenchError> {
     let bucket = ObjectBucket::open(admin, bucket)?;
-    let mut reader = bucket.reader(admin, &format!("$O.{}.M.>", bucket.name))?;
+    let mut reader = bucket.reader(admin, &bucket.all_records())?;
     for _ in 0..count.unwrap_or(u64::MAX) {
         let Some(pulled) = reader.next(None)? else { break };
         let record = ObjectRecord::of(pulled)?;
@@ -345,29 +346,11 @@ pub(crate) fn names(admin: &mut Admin, bucket: &str) -> Result<Vec<String>, Benc
 }
 
 fn buckets(admin: &mut Admin, is_names: bool, is_json: bool) -> Result<(), BenchError> {
-    let name = |info: &Value| text(&info["config"]["name"]).strip_prefix("OBJ_").map(str::to_owned);
-    let mut streams = admin.streams("LIST")?;
-    streams.retain(|info| name(info).is_some());
-    if is_json {
-        return show_json(&streams.into());
-    }
-    let names: Vec<Value> = streams.iter().filter_map(name).map(Value::from).collect();
-    if is_names {
-        return show(&crate::table::names(&names));
-    }
-    let mut columns = Columns::new(&["Bucket", "Created", "Size", "Last Update", "Description"]);
-    for (info, name) in streams.iter().zip(&names) {
-        let state = &info["state"];
-        let description = text(&info["config"]["description"]);
-        columns.row([
-            text(name),
-            moment(&info["created"]),
-            size(&state["bytes"]),
-            ago(&state["last_ts"]),
-            description,
-        ]);
-    }
-    show(&columns.text_or("No buckets"))
+    let headings = ["Bucket", "Created", "Size", "Last Update", "Description"];
+    buckets::list(admin, "OBJ_", (is_names, is_json), &headings, |name, info| {
+        let (state, description) = (&info["state"], text(&info["config"]["description"]));
+        [name, moment(&info["created"]), size(&state["bytes"]), ago(&state["last_ts"]), description]
+    })
 }
 
 fn shown(bucket: &ObjectBucket, is_json: bool) -> Result<(), BenchError> {

@@ -4,7 +4,8 @@
 
 use serde_json::{Value, json};
 
-use crate::settings::{STORAGE, Setting, SettingFlags, Settings, Takes, compressed};
+use crate::buckets::{self, compressed};
+use crate::settings::{Setting, SettingFlags, Settings, Takes};
 
 /// The flags of `object add`.
 #[derive(Debug)]
@@ -12,50 +13,15 @@ pub(super) struct ObjectSettings;
 
 impl Settings for ObjectSettings {
     const TABLE: &'static [Setting] = &[
-        Setting {
-            flag: "description",
-            place: "description",
-            takes: Takes::Text,
-            help: "What the bucket is for",
-        },
-        Setting {
-            flag: "storage",
-            place: "storage",
-            takes: Takes::Word(STORAGE),
-            help: "Where the data is kept",
-        },
+        buckets::DESCRIPTION,
+        buckets::KEPT_IN,
         Setting { flag: "ttl", place: "max_age", takes: Takes::Period, help: "How long objects are kept" },
-        Setting {
-            flag: "max-bucket-size",
-            place: "max_bytes",
-            takes: Takes::Size,
-            help: "Bytes of the bucket",
-        },
-        Setting {
-            flag: "replicas",
-            place: "num_replicas",
-            takes: Takes::Count,
-            help: "Servers that have the data",
-        },
-        Setting {
-            flag: "tags",
-            place: "placement.tags",
-            takes: Takes::Texts,
-            help: "On servers with these tags",
-        },
-        Setting {
-            flag: "cluster",
-            place: "placement.cluster",
-            takes: Takes::Text,
-            help: "On servers of this cluster",
-        },
-        Setting {
-            flag: "compress",
-            place: "compression",
-            takes: Takes::Switch(true, "no-compress"),
-            help: "Compress the data",
-        },
-        Setting { flag: "metadata", place: "metadata", takes: Takes::Pairs, help: "Metadata" },
+        buckets::MAX_SIZE,
+        buckets::REPLICAS,
+        buckets::TAGS,
+        buckets::CLUSTER,
+        buckets::COMPRESS,
+        buckets::METADATA,
     ];
 }
 

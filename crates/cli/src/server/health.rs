@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use jiff::Timestamp;
 use myelin_loadgen::admin::Admin;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::names;
@@ -18,7 +17,7 @@ use myelin_loadgen::units::{Time, human_time};
 use serde_json::Value;
 
 use crate::screen::one_line;
-use crate::table::text;
+use crate::table::{passed, text};
 
 /// `myelin server check connection`
 #[derive(Args, Debug)]
@@ -282,12 +281,8 @@ fn judge_consumer(check: &ConsumerCheck, info: &Value, findings: &mut Findings) 
         ("last delivery", "delivered", check.last_delivery_critical),
         ("last ack", "ack_floor", check.last_ack_critical),
     ] {
-        let last: Option<Timestamp> = info[place]["last_active"].as_str().and_then(|text| text.parse().ok());
-        match (last.filter(|last| last.as_second() > 0), bound) {
-            (Some(last), bound) => {
-                let passed = Duration::try_from(Timestamp::now().duration_since(last)).unwrap_or_default();
-                findings.longest(name, passed, None, bound.map(|Time(bound)| bound));
-            }
+        match (passed(&info[place]["last_active"]), bound) {
+            (Some(passed), bound) => findings.longest(name, passed, None, bound.map(|Time(bound)| bound)),
             (None, Some(_)) => findings.add(Severity::Critical, format!("no {name}")),
             (None, None) => {}
         }

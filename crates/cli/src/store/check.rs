@@ -8,7 +8,7 @@ use clap::Args;
 use myelin_disk::Disk;
 use myelin_store::verify::{self, Summary};
 
-use crate::progress_bar::ProgressBar;
+use crate::progress_bar::{ProgressBar, is_seen};
 use crate::screen::{say, say_json};
 use crate::store::json;
 use crate::store::place::{PlaceArguments, StorePlace};
@@ -30,8 +30,10 @@ pub(super) struct CheckArguments {
 /// Checks, and tells findings as they are made.
 pub(super) fn run(arguments: &CheckArguments) -> io::Result<ExitCode> {
     let StorePlace { disk, root, keys } = arguments.place.place()?;
-    let bar = ProgressBar::new(Some(bytes_below(&root)), !arguments.no_progress);
-    let bar = Arc::new(Mutex::new(bar));
+    let is_wanted = !arguments.no_progress;
+    // Without a bar nobody goes through all the files for their sizes.
+    let total = is_seen(is_wanted).then(|| bytes_below(&root));
+    let bar = Arc::new(Mutex::new(ProgressBar::new(total, is_wanted)));
     let disk: Arc<dyn Disk> = Arc::new(WatchedDisk { disk, bar: Arc::clone(&bar) });
     let summary = verify::check(&disk, &root, keys.as_ref(), &mut |finding| {
         clear(&bar);

@@ -8,11 +8,11 @@ use myelin_loadgen::admin::Admin;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::names;
 use myelin_loadgen::units::Time;
-use myelin_stdx::base64;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::screen::{header_lines, one_line, show, show_json, show_payload};
-use crate::table::{local, text};
+use crate::stored::ViewedMessage;
+use crate::table::local;
 
 /// `myelin stream get`
 #[derive(Args, Debug)]
@@ -50,15 +50,6 @@ pub(super) struct View {
     raw: bool,
 }
 
-/// A message as the API gives it.
-struct ViewedMessage {
-    sequence: u64,
-    time: Timestamp,
-    subject: String,
-    header: Vec<u8>,
-    payload: Vec<u8>,
-}
-
 pub(super) fn get(admin: &mut Admin, wanted: &MessageWanted) -> Result<(), BenchError> {
     let body = match (&wanted.last_for, wanted.id) {
         (Some(subject), _) => json!({ "last_by_subj": subject }),
@@ -69,7 +60,7 @@ pub(super) fn get(admin: &mut Admin, wanted: &MessageWanted) -> Result<(), Bench
         return show_json(&answer["message"]);
     }
     let message = ViewedMessage::of(&answer);
-    message.show_head(&wanted.stream)?;
+    show_head(&message, &wanted.stream)?;
     show_payload(&message.payload, false)?;
     show("\n")
 }
@@ -88,7 +79,7 @@ pub(super) fn view(admin: &mut Admin, wanted: &View) -> Result<(), BenchError> {
         let Some(message) = following(admin, &wanted.stream, next, subject)? else { return Ok(()) };
         next = message.sequence + 1;
         if !wanted.raw {
-            message.show_head(&wanted.stream)?;
+            show_head(&message, &wanted.stream)?;
         }
         show_payload(&message.payload, wanted.raw)?;
         show(if wanted.raw { "\n" } else { "\n\n" })?;
@@ -127,24 +118,9 @@ fn first_since(admin: &mut Admin, stream: &str, since: Duration) -> Result<u64, 
     Ok(low.max(1))
 }
 
-impl ViewedMessage {
-    fn of(answer: &Value) -> Self {
-        let message = &answer["message"];
-        let bytes =
-            |name: &str| base64::decode(message[name].as_str().unwrap_or_default()).unwrap_or_default();
-        Self {
-            sequence: message["seq"].as_u64().unwrap_or_default(),
-            time: text(&message["time"]).parse().unwrap_or_default(),
-            subject: text(&message["subject"]),
-            header: bytes("hdrs"),
-            payload: bytes("data"),
-        }
-    }
-
-    fn show_head(&self, stream: &str) -> Result<(), BenchError> {
-        let Self { sequence, time, subject, header, .. } = self;
-        let subject = one_line(subject);
-        show(&format!("[{sequence}] {stream} > {subject}, received {}\n", local(*time)))?;
-        show(&header_lines(header))
-    }
+fn show_head(message: &ViewedMessage, stream: &str) -> Result<(), BenchError> {
+    let ViewedMessage { sequence, time, subject, header, .. } = message;
+    let subject = one_line(subject);
+    show(&format!("[{sequence}] {stream} > {subject}, received {}\n", local(*time)))?;
+    show(&header_lines(header))
 }

@@ -143,3 +143,18 @@ pub(crate) fn bench(arguments: &[&str]) -> Command {
     command.arg("bench").args(arguments);
     command
 }
+
+/// A server with JetStream and this in its configuration, in this directory.
+pub(crate) fn configured(program: &Path, directory: TempDir, text: &str, is_tls_first: bool) -> Server {
+    let port = free_port();
+    let file = directory.path().join("server.conf");
+    let store = directory.path().join("store");
+    // A text may say more about the streams.
+    let streams = if text.contains("jetstream") { "" } else { "jetstream: enabled\n" };
+    let listen =
+        format!("listen: \"127.0.0.1:{port}\"\nstore_dir: {:?}\n{streams}", store.display().to_string());
+    std::fs::write(&file, listen + text).unwrap();
+    let mut command = Command::new(program);
+    command.arg("-c").arg(&file);
+    Server::run(command, port, directory, is_tls_first)
+}

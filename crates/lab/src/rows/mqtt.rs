@@ -137,8 +137,7 @@ fn sessions(load: MqttSessions, server: Server, system: &System) -> Result<Round
 /// Retained messages are published, and read by clients that come later: some, then all.
 fn retained(load: MqttRetained, server: &Server) -> Result<Round, BenchError> {
     load.publish(server.address())?;
-    server.meter().rest()?;
-    let before = server.meter().resident()?;
+    let before = server.meter().resident_at_rest()?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let some = milliseconds(load.read_some(server.address())?);
     let all = milliseconds(load.read_all(server.address())?);

@@ -15,6 +15,7 @@ use crate::mqtt::publisher::{self, MqttPublished, Script};
 use crate::mqtt::subscriber::Subscribers;
 use crate::pubsub::flow::{self, Delivery, Flow};
 use crate::pubsub::publisher::Until;
+use crate::pubsub::throughput::joined;
 use crate::token::unique;
 
 /// Bytes outstanding to all subscribers together. A server that sends each message by itself
@@ -43,6 +44,16 @@ pub enum Audience {
     Awake(usize),
     /// One session whose client is not there: messages are kept for it.
     Asleep,
+}
+
+impl Audience {
+    /// Connections that subscribe.
+    fn connections(self) -> usize {
+        match self {
+            Self::Awake(count) => count,
+            Self::Asleep => 0,
+        }
+    }
 }
 
 impl fmt::Display for MqttMessages {
@@ -103,21 +114,18 @@ impl MqttMessages {
             (0..self.publishers).map(|number| Script::new(&base, number, self.qos, self.size)).collect();
         let frame = scripts.first().map_or(0, Script::frame_len);
         let filter = [format!("{base}/+")];
-        let awake = match self.audience {
-            Audience::Awake(count) => count,
-            Audience::Asleep => {
-                let mut sleeper = MqttClient::connect(address, &base, false)?;
-                sleeper.subscribe(&filter, self.qos)?;
-                sleeper.leave()?;
-                0
-            }
-        };
+        if self.audience == Audience::Asleep {
+            let mut sleeper = MqttClient::connect(address, &base, false)?;
+            sleeper.subscribe(&filter, self.qos)?;
+            sleeper.leave()?;
+        }
         let subscribe = |number: usize| {
             let mut client = MqttClient::connect(address, &format!("{base}-s{number}"), true)?;
             client.subscribe(&filter, self.qos)?;
             Ok(client)
         };
-        let clients = (0..awake).map(subscribe).collect::<Result<Vec<_>, BenchError>>()?;
+        let clients =
+            (0..self.audience.connections()).map(subscribe).collect::<Result<Vec<_>, BenchError>>()?;
         let subscribers = Subscribers::new(clients, self.qos, frame)?;
         let connect = |number: usize| MqttClient::connect(address, &format!("{base}-p{number}"), true);
         let publishers = (0..self.publishers).map(connect).collect::<Result<Vec<_>, BenchError>>()?;
@@ -136,10 +144,7 @@ impl MqttMessages {
         until: Until,
         meters: &[Meter],
     ) -> Result<MqttOutcome, BenchError> {
-        let awake = match self.audience {
-            Audience::Awake(count) => count,
-            Audience::Asleep => 0,
-        };
+        let awake = self.audience.connections();
         let flow = Flow::new(Delivery::Each, awake, flow::window(awake, BACKLOG));
         let before = cpu_of(meters)?;
         let start = Instant::now();
@@ -181,8 +186,4 @@ impl MqttMessages {
 
 fn total(published: &[MqttPublished]) -> u64 {
     published.iter().map(|publisher| publisher.messages).sum()
-}
-
-fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
-    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -15,15 +15,13 @@ use crate::error::BenchError;
 use crate::mqtt::client::{LEVEL, MqttClient, ONE, encoded, unexpected};
 use crate::pubsub::flow::Flow;
 use crate::pubsub::publisher::Until;
+use crate::pubsub::request::new_latencies;
 
 /// Topics in rotation.
 const TOPICS: usize = 64;
 
 /// Bytes of a burst of QoS 0.
 const BURST: usize = 64 << 10;
-
-/// Nanoseconds; beyond our patience with a silent server.
-const LONGEST_LATENCY: u64 = 60_000_000_000;
 
 /// A message for each topic, encoded; all are of one length.
 #[derive(Debug)]
@@ -82,8 +80,7 @@ pub(crate) fn publish(
     until: Until,
     flow: &Flow,
 ) -> Result<MqttPublished, BenchError> {
-    let latencies = Histogram::new_with_max(LONGEST_LATENCY, 3).expect("a valid histogram");
-    let published = MqttPublished { messages: 0, latencies };
+    let published = MqttPublished { messages: 0, latencies: new_latencies() };
     match script.qos {
         Qos::AtMostOnce => unanswered(client, script, until, flow, published),
         Qos::AtLeastOnce | Qos::ExactlyOnce => {

@@ -8,6 +8,7 @@ use crate::error::BenchError;
 use crate::meter::{CpuTime, Meter, cpu_of};
 use crate::mqtt::Qos;
 use crate::mqtt::client::MqttClient;
+use crate::pubsub::throughput::joined;
 
 /// Clients that connect at the same time.
 const TOGETHER: usize = 8;
@@ -58,10 +59,7 @@ impl MqttSessions {
                 })
             };
             let sharing: Vec<_> = (0..TOGETHER.min(self.count)).map(share).collect();
-            let joined = |handle: thread::ScopedJoinHandle<'_, Result<Vec<MqttClient>, BenchError>>| {
-                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            sharing.into_iter().map(joined).collect::<Result<Vec<_>, BenchError>>()
+            sharing.into_iter().map(joined).collect::<Result<Vec<Vec<MqttClient>>, BenchError>>()
         })?;
         let elapsed = start.elapsed();
         let cpu = cpu_of(meter.as_slice())?.zip(before).map(|(after, before)| after.since(before));

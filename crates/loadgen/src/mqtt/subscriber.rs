@@ -7,21 +7,17 @@
 use std::time::Instant;
 
 use myelin_mqtt::packet::{AckPacket, ClientPacket, Exchange, Qos, ServerPacket};
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::connection::PATIENCE;
 use crate::error::BenchError;
 use crate::mqtt::client::{LEVEL, MqttClient, unexpected};
 use crate::pubsub::flow::Flow;
+use crate::pubsub::receiver::receive_all;
 
 const DISCARDED: usize = 1 << 20;
-
-/// How often a quiet subscriber looks whether the run has ended meanwhile.
-const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// All subscribers of a load.
 #[derive(Debug)]
@@ -62,31 +58,7 @@ impl Subscribers {
 
     /// Receives until the flow is complete; returns when the last delivery was there.
     pub(crate) fn receive(&mut self, flow: &Flow) -> Result<Instant, BenchError> {
-        let mut events = Vec::with_capacity(256);
-        let mut last = Instant::now();
-        while !flow.is_complete() {
-            if flow.has_failed() {
-                return Err(BenchError::Aborted);
-            }
-            events.clear();
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&GLANCE))
-                .map_err(BenchError::io("waiting for messages"))?;
-            for event in &events {
-                let number = event.data.u64() as usize;
-                let bytes = self.subscribers[number].take(&mut self.buffer)?;
-                flow.record(number, bytes);
-            }
-            match events.is_empty() {
-                false => last = Instant::now(),
-                true if last.elapsed() > PATIENCE => {
-                    let text = format!("nothing more arrives after {} bytes of messages", flow.arrived());
-                    return Err(BenchError::Lost(text));
-                }
-                true => {}
-            }
-            flow.wake_publishers();
-        }
-        Ok(last)
+        receive_all(&self.epoll, flow, |number| self.subscribers[number].take(&mut self.buffer))
     }
 
     /// Proves that everybody got as many bytes of messages as were published.

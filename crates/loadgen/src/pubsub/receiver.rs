@@ -76,33 +76,7 @@ impl Receivers {
 
     /// Receives until the flow is complete; returns when the last delivery was there.
     pub(crate) fn receive(&mut self, flow: &Flow) -> Result<Instant, BenchError> {
-        let mut events = Vec::with_capacity(256);
-        let mut last_delivery = Instant::now();
-        while !flow.is_complete() {
-            if flow.has_failed() {
-                return Err(BenchError::Aborted);
-            }
-            events.clear();
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&GLANCE))
-                .map_err(BenchError::io("waiting for messages"))?;
-            for event in &events {
-                let number = event.data.u64() as usize;
-                let total = self.receivers[number].take(&mut self.buffer)?;
-                flow.record(number, total);
-            }
-            match events.is_empty() {
-                false => last_delivery = Instant::now(),
-                true if last_delivery.elapsed() > PATIENCE => return Err(self.missing(flow)),
-                true => {}
-            }
-            flow.wake_publishers();
-        }
-        Ok(last_delivery)
-    }
-
-    fn missing(&self, flow: &Flow) -> BenchError {
-        let arrived = flow.arrived();
-        BenchError::Lost(format!("nothing more arrives after {arrived} bytes of messages"))
+        receive_all(&self.epoll, flow, |number| self.receivers[number].take(&mut self.buffer))
     }
 
     /// Proves that exactly `bytes` (of `messages` messages) arrived: a barrier on every connection,
@@ -142,6 +116,39 @@ impl Receivers {
             false => Err(BenchError::Lost(format!("verified {counts:?} of {messages} messages"))),
         }
     }
+}
+
+/// Reads what is ready until the flow is complete; returns when the last delivery was there.
+/// `take` does one read of a connection, by its number, and gives the bytes that it has by then.
+pub(crate) fn receive_all(
+    epoll: &OwnedFd,
+    flow: &Flow,
+    mut take: impl FnMut(usize) -> Result<u64, BenchError>,
+) -> Result<Instant, BenchError> {
+    let mut events = Vec::with_capacity(256);
+    let mut last_delivery = Instant::now();
+    while !flow.is_complete() {
+        if flow.has_failed() {
+            return Err(BenchError::Aborted);
+        }
+        events.clear();
+        epoll::wait(epoll, spare_capacity(&mut events), Some(&GLANCE))
+            .map_err(BenchError::io("waiting for messages"))?;
+        for event in &events {
+            let number = event.data.u64() as usize;
+            flow.record(number, take(number)?);
+        }
+        match events.is_empty() {
+            false => last_delivery = Instant::now(),
+            true if last_delivery.elapsed() > PATIENCE => {
+                let text = format!("nothing more arrives after {} bytes of messages", flow.arrived());
+                return Err(BenchError::Lost(text));
+            }
+            true => {}
+        }
+        flow.wake_publishers();
+    }
+    Ok(last_delivery)
 }
 
 /// Whether a surplus of bytes can be a few PINGs ("PING\r\n" is 6 bytes) of `receivers`

@@ -325,6 +325,7 @@ fn drive(
     })
 }
 
-fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+/// Result of a thread; its panic goes on here.
+pub(crate) fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
