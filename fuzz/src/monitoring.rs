@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use myelin_monitor::{
     AccountSnapshot, Closed, ConnSnapshot, Health, InterestSnapshot, LeafSnapshot, PageHeader, PageResponse,
-    Pages, QueueSnapshot, RefusedSnapshot, RouteSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource,
-    SubSnapshot, ThreadSnapshot,
+    Pages, QueueSnapshot, RouteSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, SubSnapshot,
+    ThreadSnapshot,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
@@ -130,10 +130,6 @@ impl SnapshotSource for Small {
 
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>> {
         cids.iter().map(|cid| (*cid, vec![sub(*cid)])).collect()
-    }
-
-    fn refusals_of(&self, _: &[u64]) -> HashMap<u64, RefusedSnapshot> {
-        HashMap::new()
     }
 
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {

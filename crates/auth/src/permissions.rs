@@ -168,17 +168,14 @@ impl Permissions {
     /// rule covers it: then no allow rule does.
     #[must_use]
     pub fn publish_denied_by(&self, subject: &[u8]) -> Option<String> {
-        let denies = |rule: &RuleSet| rule.covers(subject);
-        first_of(&self.publish.deny, RuleSet::of_patterns, denies)
+        self.publish.deny.first_about(subject, None)
     }
 
     /// The deny rule that refuses a subscription to `pattern`, as a member of `queue` if there is
     /// one, as it was written. `None` where no deny rule covers it: then no allow rule does.
     #[must_use]
     pub fn subscribe_denied_by(&self, pattern: &[u8], queue: Option<&[u8]>) -> Option<String> {
-        let of_queue =
-            |rule: &RuleSet| queue.and_then(|queue| rule.covers_queue(pattern, queue)) == Some(true);
-        first_of(&self.subscribe.deny, RuleSet::with_queues, |rule| rule.covers(pattern) || of_queue(rule))
+        self.subscribe.deny.first_about(pattern, queue)
     }
 
     /// The rules for publishing, as they were written.
@@ -198,16 +195,6 @@ impl Permissions {
     pub fn responses(&self) -> Option<ResponseRule> {
         self.responses
     }
-}
-
-/// The first rule of a set that does this on its own.
-fn first_of(
-    set: &RuleSet,
-    compile: fn(&[String]) -> Result<RuleSet, InvalidRule>,
-    does: impl Fn(&RuleSet) -> bool,
-) -> Option<String> {
-    let does = |text: &String| compile(std::slice::from_ref(text)).is_ok_and(|rule| does(&rule));
-    set.texts().into_iter().find(does)
 }
 
 impl Direction {

@@ -42,6 +42,16 @@ struct QueueRule {
     queue: Box<[u8]>,
 }
 
+impl QueueRule {
+    fn text(&self) -> String {
+        format!("{} {}", text(&self.pattern), text(&self.queue))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 impl RuleSet {
     /// One subject more, which is one.
     pub(crate) fn deny_also(&mut self, subject: &str) {
@@ -77,12 +87,21 @@ impl RuleSet {
 
     /// The rules as they were written, in the order of the alphabet.
     pub(crate) fn texts(&self) -> Vec<String> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let plain = self.literals.iter().chain(&self.wildcards).map(|pattern| text(pattern));
-        let queues = self.queues.iter().map(|rule| format!("{} {}", text(&rule.pattern), text(&rule.queue)));
-        let mut texts: Vec<_> = plain.chain(queues).collect();
+        let mut texts: Vec<_> = plain.chain(self.queues.iter().map(QueueRule::text)).collect();
         texts.sort_unstable();
         texts
+    }
+
+    /// The first rule in the order of the alphabet, as it was written, that speaks of `subject`: one
+    /// without queue, or one for `queue`.
+    pub(crate) fn first_about(&self, subject: &[u8], queue: Option<&[u8]>) -> Option<String> {
+        let wildcards = self.wildcards.iter().filter(|pattern| matches(pattern, subject));
+        let plain = self.literals.get(subject).into_iter().chain(wildcards).map(|pattern| text(pattern));
+        let queues = self.queues.iter().filter(|rule| {
+            matches(&rule.pattern, subject) && queue.is_some_and(|queue| queue_matches(&rule.queue, queue))
+        });
+        plain.chain(queues.map(QueueRule::text)).min()
     }
 
     fn add_pattern(&mut self, pattern: Box<[u8]>) {

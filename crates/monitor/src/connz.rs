@@ -15,8 +15,8 @@ use crate::snapshot::{ConnSnapshot, SnapshotSource, SubSnapshot};
 use crate::text::utc;
 use myelin_subject::overlaps;
 use options::ConnzOptions;
+use row::rows;
 pub(crate) use row::{ConnRow, link_row};
-use row::{ConnzRow, rows};
 
 pub(crate) fn answer(query: &Query, source: &dyn SnapshotSource) -> Result<PageResponse, BadQuery> {
     let options = ConnzOptions::read(query)?;
@@ -57,7 +57,7 @@ struct Connz<'a> {
     total: usize,
     offset: u64,
     limit: u64,
-    connections: Option<Vec<ConnzRow<'a>>>,
+    connections: Option<Vec<ConnRow<'a>>>,
 }
 
 impl Connz<'_> {

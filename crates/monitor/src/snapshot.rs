@@ -88,10 +88,6 @@ pub trait SnapshotSource: Send + Sync {
     /// be missing.
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>>;
 
-    /// Refusals by the permissions of these connections, open or closed, by connection id. One
-    /// without a refusal is missing.
-    fn refusals_of(&self, cids: &[u64]) -> HashMap<u64, RefusedSnapshot>;
-
     /// Hands every local subscription of one account, or of all, to `visit`.
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot));
 
@@ -492,6 +488,8 @@ pub struct ConnSnapshot {
     pub mqtt_client: String,
     /// The key of the trusted proxy that it came through; left out when empty.
     pub proxy_key: String,
+    /// Refusals by its permissions, if there were any; shown where they are asked for.
+    pub refused: Option<Box<RefusedSnapshot>>,
 }
 
 /// Publishes and subscriptions that the permissions of a connection have refused. Not in the

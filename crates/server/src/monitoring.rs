@@ -31,9 +31,9 @@ use myelin_mesh::gateway::Gateways;
 use myelin_mesh::leaf::{LeafNodes, LeafState};
 use myelin_monitor::{
     AccountSnapshot, Clocks, ClusterConfig, ConnSnapshot, GatewaysSnapshot, Health, InterestSnapshot,
-    LeafNodesConfig, LeafSnapshot, LinkCounts, PageHeader, Process, QueueSnapshot, RefusedSnapshot,
-    RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot,
-    ThreadSnapshot, Traffic, VarzSettings,
+    LeafNodesConfig, LeafSnapshot, LinkCounts, PageHeader, Process, QueueSnapshot, RouteSnapshot,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SubSnapshot, ThreadSnapshot, Traffic,
+    VarzSettings,
 };
 use myelin_monitor::{
     ClusterHealth, JetStreamAccount, JetStreamSnapshot, MetricsConfig, MostFigures, MqttConfig,
@@ -420,16 +420,6 @@ impl SnapshotSource for Monitor {
             found.extend(closed.map(|conn| (conn.cid, connections::subscriptions_of_closed(conn))));
         }
         found
-    }
-
-    fn refusals_of(&self, cids: &[u64]) -> HashMap<u64, RefusedSnapshot> {
-        let wanted: HashSet<u64> = cids.iter().copied().collect();
-        let (open, closed) = (self.broker.connections(), self.broker.closed_connections());
-        let closed = closed.iter().filter(|conn| wanted.contains(&conn.cid));
-        let closed = closed.filter_map(|conn| Some((conn.cid, connections::refusals(&conn.details)?)));
-        let open = open.iter().filter(|conn| wanted.contains(&conn.cid()));
-        let open = open.filter_map(|conn| Some((conn.cid(), conn.with_details(connections::refusals)?)));
-        closed.chain(open).collect()
     }
 
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {

@@ -22,12 +22,13 @@ pub(super) fn rows<'a>(
     options: &ConnzOptions,
     page_header: &PageHeader,
     source: &dyn SnapshotSource,
-) -> Vec<ConnzRow<'a>> {
-    let cids = || page.iter().map(|conn| conn.cid).collect::<Vec<_>>();
-    let mut refusals = if options.refused { source.refusals_of(&cids()) } else { HashMap::new() };
+) -> Vec<ConnRow<'a>> {
     let mut subscriptions = match options.subs {
         Subs::None => HashMap::new(),
-        Subs::Subjects | Subs::Detail => source.subscriptions_of(&cids()),
+        Subs::Subjects | Subs::Detail => {
+            let cids: Vec<u64> = page.iter().map(|conn| conn.cid).collect();
+            source.subscriptions_of(&cids)
+        }
     };
     page.iter()
         .map(|&conn| {
@@ -36,38 +37,36 @@ pub(super) fn rows<'a>(
             if options.auth {
                 row.show_identity(conn);
             }
-            ConnzRow { row, refused: refusals.remove(&conn.cid).map(RefusedRow::of) }
+            if options.refused {
+                row.refused = conn.refused.as_deref().map(RefusedRow::of);
+            }
+            row
         })
         .collect()
 }
 
-/// A connection, with what was asked for that the reference has not.
 #[derive(Serialize)]
-pub(super) struct ConnzRow<'a> {
-    #[serde(flatten)]
-    row: ConnRow<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<RefusedRow>,
-}
-
-#[derive(Serialize)]
-struct RefusedRow {
+struct RefusedRow<'a> {
     count: u64,
-    last: Vec<RefusalRow>,
+    last: Vec<RefusalRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct RefusalRow {
+struct RefusalRow<'a> {
     at: String,
-    error: String,
+    error: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    denied_by: Option<String>,
+    denied_by: Option<&'a str>,
 }
 
-impl RefusedRow {
-    fn of(refused: RefusedSnapshot) -> Self {
-        let row = |RefusalSnapshot { at, error, denied_by }| RefusalRow { at: utc(at), error, denied_by };
-        Self { count: refused.count, last: refused.last.into_iter().map(row).collect() }
+impl<'a> RefusedRow<'a> {
+    fn of(refused: &'a RefusedSnapshot) -> Self {
+        let row = |refusal: &'a RefusalSnapshot| RefusalRow {
+            at: utc(refusal.at),
+            error: &refusal.error,
+            denied_by: refusal.denied_by.as_deref(),
+        };
+        Self { count: refused.count, last: refused.last.iter().map(row).collect() }
     }
 }
 
@@ -136,6 +135,9 @@ pub(crate) struct ConnRow<'a> {
     mqtt_client: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<ConnProxy<'a>>,
+    /// Ours alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<RefusedRow<'a>>,
 }
 
 #[derive(Serialize)]
@@ -185,6 +187,7 @@ impl<'a> ConnRow<'a> {
             tags: &[],
             mqtt_client: &conn.mqtt_client,
             proxy: Some(&*conn.proxy_key).filter(|key| !key.is_empty()).map(|key| ConnProxy { key }),
+            refused: None,
         }
         .with_tls(conn)
         .with_claims_of_closed(conn)

@@ -6,8 +6,8 @@ use crate::snapshot::GatewaysSnapshot;
 use crate::snapshot::{
     AccountSnapshot, ClusterHealth, ConnSnapshot, Health, InterestSnapshot, JetStreamAccount,
     JetStreamSnapshot, MetricsConfig, MostFigures, PageHeader, QueueSnapshot, RaftGroupSnapshot,
-    RefusedSnapshot, RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamFigures,
-    StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
+    RuntimeSnapshot, ServerSnapshot, SnapshotSource, StoredAccount, StreamFigures, StreamParts,
+    StreamSnapshot, SubSnapshot, ThreadSnapshot,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use std::collections::HashMap;
@@ -58,10 +58,6 @@ impl SnapshotSource for Uncounted<'_> {
 
     fn subscriptions_of(&self, cids: &[u64]) -> HashMap<u64, Vec<SubSnapshot>> {
         self.0.subscriptions_of(cids)
-    }
-
-    fn refusals_of(&self, cids: &[u64]) -> HashMap<u64, RefusedSnapshot> {
-        self.0.refusals_of(cids)
     }
 
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {

@@ -9,9 +9,9 @@ use myelin_monitor::{
     AccountSnapshot, Clocks, Closed, ClusterConfig, ConnSnapshot, GatewayVarz, GatewaysSnapshot, Health,
     InterestSnapshot, JetStreamAccount, JetStreamSnapshot, LeafNodesConfig, LeafSnapshot, MetricsConfig,
     MostFigures, MqttConfig, PageHeader, PageResponse, Pages, Process, QueueSnapshot, RaftGroupSnapshot,
-    RefusalSnapshot, RefusedSnapshot, RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot,
-    SnapshotSource, StoredAccount, StreamFigures, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
-    Traffic, VarzLimits, VarzSettings, WebSocketConfig,
+    RouteSnapshot, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, StoredAccount,
+    StreamFigures, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot, Traffic, VarzLimits,
+    VarzSettings, WebSocketConfig,
 };
 use myelin_wire::peer::info::SubjectFilter;
 use serde_json::Value;
@@ -207,12 +207,6 @@ impl SnapshotSource for Fixed {
             found.entry(sub.cid).or_default().push(sub.clone());
         }
         found
-    }
-
-    fn refusals_of(&self, cids: &[u64]) -> HashMap<u64, RefusedSnapshot> {
-        let refusal = RefusalSnapshot { at: now(), error: "no".to_owned(), denied_by: None };
-        let refused = RefusedSnapshot { count: 2, last: vec![refusal] };
-        cids.first().map(|&cid| (cid, refused)).into_iter().collect()
     }
 
     fn visit_subscriptions(&self, account: Option<&str>, visit: &mut dyn FnMut(SubSnapshot)) {

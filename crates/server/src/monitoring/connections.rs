@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use myelin_auth::ConnectionType;
 use myelin_broker::{
-    AccessRefusal, ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, Subscription,
+    AccessRefusal, ClosedConn, ClosedSub, Conn, ConnDetails, Endpoint, PeerCertificate, RefusedAccess,
+    Subscription,
 };
 use myelin_mesh::LinkState;
 use myelin_mesh::leaf::LeafState;
@@ -46,6 +47,7 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         proxy_key: details.proxy.map(String::from).unwrap_or_default(),
         account: details.account,
         mqtt_client: details.mqtt_client.map(String::from).unwrap_or_default(),
+        refused: details.refused.map(|refused| Box::new(refusals(*refused))),
         ..ConnSnapshot::default()
     }
 }
@@ -120,15 +122,10 @@ pub(super) fn subscriptions_of_closed(conn: &ClosedConn) -> Vec<SubSnapshot> {
     conn.subs.iter().map(|sub| closed_subscription(sub, conn)).collect()
 }
 
-/// Refusals by the permissions of a connection, if there were any.
-pub(super) fn refusals(details: &ConnDetails) -> Option<RefusedSnapshot> {
-    let refused = details.refused.as_ref()?;
-    let last = refused.last.iter().map(|AccessRefusal { at, error, denied_by }| RefusalSnapshot {
-        at: timestamp(*at),
-        error: error.clone(),
-        denied_by: denied_by.clone(),
-    });
-    Some(RefusedSnapshot { count: refused.count, last: last.collect() })
+fn refusals(refused: RefusedAccess) -> RefusedSnapshot {
+    let refusal =
+        |AccessRefusal { at, error, denied_by }| RefusalSnapshot { at: timestamp(at), error, denied_by };
+    RefusedSnapshot { count: refused.count, last: refused.last.into_iter().map(refusal).collect() }
 }
 
 pub(super) fn subscription(sub: &Subscription, account: &str) -> SubSnapshot {
