@@ -43,13 +43,14 @@ pub use page::Pages;
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{
-    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, Clocks, Closed, ClusterAilment, ClusterHealth,
-    ConnSnapshot, ConsumerFigures, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot,
-    Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats,
-    JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, MetricsConfig, MostFigures, MqttConfig,
-    OcspPeerCache, PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup, RaftGroupSnapshot,
-    RaftPeer, RaftProgress, RefusalSnapshot, RefusedSnapshot, RemoteGatewayVarz, RuntimeSnapshot,
-    ServerIdentity, ServerSnapshot, SnapshotSource, SourceFigures, Standing, StorageAllowance, StoredAccount,
-    StoredStream, StreamFailure, StreamFigures, StreamParts, StreamSnapshot, SubSnapshot, ThreadSnapshot,
-    Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume, WebSocketConfig,
+    AccountClaims, AccountSnapshot, ApiStats, ClaimsIssue, ClientLibrary, Clocks, Closed, ClusterAilment,
+    ClusterHealth, ConnSnapshot, ConsumerFigures, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz,
+    GatewaysSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot,
+    JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, MetricsConfig, MostFigures,
+    MqttConfig, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup,
+    RaftGroupSnapshot, RaftPeer, RaftProgress, RefusalSnapshot, RefusedSnapshot, RemoteGatewayVarz,
+    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SourceFigures, Standing,
+    StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamFigures, StreamParts, StreamSnapshot,
+    SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume,
+    WebSocketConfig,
 };

@@ -468,12 +468,10 @@ pub struct ConnSnapshot {
     pub stalls: u64,
     /// How many subscriptions it has.
     pub subscriptions: u32,
-    /// CONNECT's `name`; left out when empty, as are `lang` and `version`.
+    /// CONNECT's `name`; left out when empty.
     pub name: String,
-    /// CONNECT's `lang`.
-    pub lang: String,
-    /// CONNECT's `version`.
-    pub version: String,
+    /// The client's library.
+    pub library: ClientLibrary,
     /// The user as shown with `auth=1`: a user name or nkey, `[REDACTED]` for a token, or empty.
     pub authorized_user: String,
     /// The account's name, always set for a client that has one.
@@ -490,6 +488,15 @@ pub struct ConnSnapshot {
     pub proxy_key: String,
     /// Refusals by its permissions, if there were any; shown where they are asked for.
     pub refused: Option<Box<RefusedSnapshot>>,
+}
+
+/// The library of a client, as its CONNECT names it; what is empty is left out.
+#[derive(Debug, Clone, Default)]
+pub struct ClientLibrary {
+    /// CONNECT's `lang`.
+    pub lang: String,
+    /// CONNECT's `version`.
+    pub version: String,
 }
 
 /// Publishes and subscriptions that the permissions of a connection have refused. Not in the

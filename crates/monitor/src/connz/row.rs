@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::connz::options::ConnzOptions;
 use crate::query::Subs;
 use crate::snapshot::{
-    ConnSnapshot, PageHeader, PeerCert, RefusalSnapshot, RefusedSnapshot, SnapshotSource, SubSnapshot,
+    ConnSnapshot, PageHeader, PeerCert, RefusalSnapshot, RefusedSnapshot, SnapshotSource, SubSnapshot, Tls,
 };
 use crate::subsz::SubDetail;
 use crate::text::{age, moment_in, round_trip, utc};
@@ -107,14 +107,8 @@ pub(crate) struct ConnRow<'a> {
     lang: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     version: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    tls_version: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    tls_cipher_suite: &'a str,
-    #[serde(skip_serializing_if = "<[PeerCert]>::is_empty")]
-    tls_peer_certs: &'a [PeerCert],
-    #[serde(skip_serializing_if = "is_false")]
-    tls_first: bool,
+    #[serde(flatten)]
+    tls: TlsRow<'a>,
     #[serde(skip_serializing_if = "str::is_empty")]
     authorized_user: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -140,9 +134,34 @@ pub(crate) struct ConnRow<'a> {
     refused: Option<RefusedRow<'a>>,
 }
 
+/// How a connection is encrypted; nothing of a plain one.
+#[derive(Default, Serialize)]
+struct TlsRow<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    tls_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    tls_cipher_suite: &'a str,
+    #[serde(skip_serializing_if = "<[PeerCert]>::is_empty")]
+    tls_peer_certs: &'a [PeerCert],
+    #[serde(skip_serializing_if = "is_false")]
+    tls_first: bool,
+}
+
 #[derive(Serialize)]
 struct ConnProxy<'a> {
     key: &'a str,
+}
+
+impl<'a> TlsRow<'a> {
+    /// The row without the certificates, which have to be asked for.
+    fn of(tls: &'a Tls) -> Self {
+        Self {
+            tls_version: &tls.version,
+            tls_cipher_suite: &tls.cipher_suite,
+            tls_peer_certs: &[],
+            tls_first: tls.first,
+        }
+    }
 }
 
 impl<'a> ConnRow<'a> {
@@ -171,12 +190,9 @@ impl<'a> ConnRow<'a> {
             stalls: conn.stalls,
             subscriptions: conn.subscriptions,
             name: &conn.name,
-            lang: &conn.lang,
-            version: &conn.version,
-            tls_version: "",
-            tls_cipher_suite: "",
-            tls_peer_certs: &[],
-            tls_first: false,
+            lang: &conn.library.lang,
+            version: &conn.library.version,
+            tls: conn.tls.as_ref().map(TlsRow::of).unwrap_or_default(),
             authorized_user: "",
             account: "",
             subscriptions_list: Vec::new(),
@@ -189,7 +205,6 @@ impl<'a> ConnRow<'a> {
             proxy: Some(&*conn.proxy_key).filter(|key| !key.is_empty()).map(|key| ConnProxy { key }),
             refused: None,
         }
-        .with_tls(conn)
         .with_claims_of_closed(conn)
     }
 
@@ -208,15 +223,6 @@ impl<'a> ConnRow<'a> {
             self.issuer_key = &claims.issuer_key;
             self.tags = &claims.tags;
         }
-    }
-
-    fn with_tls(mut self, conn: &'a ConnSnapshot) -> Self {
-        if let Some(tls) = &conn.tls {
-            self.tls_version = &tls.version;
-            self.tls_cipher_suite = &tls.cipher_suite;
-            self.tls_first = tls.first;
-        }
-        self
     }
 
     /// Compat: the details of a closed connection name its account, those of an open one do not.
@@ -241,7 +247,7 @@ impl<'a> ConnRow<'a> {
         if let Some(tls) = &conn.tls
             && conn.closed.is_none()
         {
-            self.tls_peer_certs = &tls.peer_certs;
+            self.tls.tls_peer_certs = &tls.peer_certs;
         }
         self.show_claims(conn);
         let is_default = conn.account == DEFAULT_ACCOUNT;

@@ -81,8 +81,8 @@ fn one_by_one(scrape: &mut Scrape<'_>, open: &[ConnSnapshot], begin: &str, moved
             ("name_tag", &conn.account_tag),
             ("account", account),
             ("account_id", account),
-            ("lang", &conn.lang),
-            ("version", &conn.version),
+            ("lang", &conn.library.lang),
+            ("version", &conn.library.version),
             ("tls_version", version),
             ("tls_cipher_suite", suite),
         ]);

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use myelin_monitor::{ConnSnapshot, SubSnapshot};
+use myelin_monitor::{ClientLibrary, ConnSnapshot, SubSnapshot};
 use serde_json::Value;
 
 use crate::fixture::{Fixed, client, gone, sub};
@@ -49,8 +49,7 @@ pub(crate) fn recorded(name: &str) -> Value {
 fn situation() -> Fixed {
     let one = ConnSnapshot {
         name: "<one>&".to_owned(),
-        lang: "rust".to_owned(),
-        version: "1.2.3".to_owned(),
+        library: ClientLibrary { lang: "rust".to_owned(), version: "1.2.3".to_owned() },
         subscriptions: 2,
         ..client(7)
     };

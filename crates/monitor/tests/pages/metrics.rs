@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use myelin_monitor::{
-    ConnSnapshot, ConsumerFigures, GatewaySnapshot, GatewaysSnapshot, Health, JetStreamAccount,
-    JetStreamSnapshot, JournalSnapshot, LeafSnapshot, MetaGroup, MetricsConfig, QueueSnapshot, RaftGroup,
-    RaftGroupSnapshot, RuntimeSnapshot, SourceFigures, StreamFigures, Tls,
+    ClientLibrary, ConnSnapshot, ConsumerFigures, GatewaySnapshot, GatewaysSnapshot, Health,
+    JetStreamAccount, JetStreamSnapshot, JournalSnapshot, LeafSnapshot, MetaGroup, MetricsConfig,
+    QueueSnapshot, RaftGroup, RaftGroupSnapshot, RuntimeSnapshot, SourceFigures, StreamFigures, Tls,
 };
 
 use serde_json::Value;
@@ -275,7 +275,8 @@ fn rows_are_bounded_and_what_is_left_out_is_said() {
 fn names_that_clients_choose_stay_in_their_quotes() {
     let hostile = "a\"} 1\nmyelin_panics_total{x=\"\\";
     let mut source = everything();
-    source.open = vec![ConnSnapshot { name: hostile.to_owned(), lang: hostile.to_owned(), ..client(7) }];
+    let library = ClientLibrary { lang: hostile.to_owned(), ..ClientLibrary::default() };
+    source.open = vec![ConnSnapshot { name: hostile.to_owned(), library, ..client(7) }];
     source.scraped.figures[0].name = hostile.to_owned();
     source.scraped.figures[0].consumers =
         vec![ConsumerFigures { description: hostile.to_owned(), ..consumer(hostile) }];

@@ -10,7 +10,7 @@ use crate::budget::StrangerBudget;
 use crate::listener::place;
 use crate::shard::{Mail, Mailbox};
 use crate::tls::TrustedCerts;
-use crate::websocket::Upgraded;
+use crate::websocket::{self, Upgraded};
 use bytes::Bytes;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
@@ -18,7 +18,6 @@ use hyper::header::{
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use jiff::Timestamp;
 use myelin_broker::ListenerInfo;
 use myelin_wire::websocket::upgrade::{Upgrade, UpgradeRules, negotiate};
 use rustls::ServerConnection;
@@ -101,29 +100,15 @@ impl Dashboard {
         if !is_part || !(self.parts.is_enabled)() {
             return None;
         }
-        let Some(name) = below.strip_prefix('/') else {
-            return Some(DashboardAnswer::Response(self.to_folder()));
+        let mut answer = match below.strip_prefix('/') {
+            None => DashboardAnswer::Response(self.to_folder()),
+            Some(myelin_dashboard::SOCKET) => self.socket(request),
+            Some(name) => DashboardAnswer::Response(file(request, name)),
         };
-        if name == myelin_dashboard::SOCKET {
-            return Some(self.socket(request));
+        if let DashboardAnswer::Response(response) = &mut answer {
+            protect(response);
         }
-        let mut response = match myelin_dashboard::asset(name) {
-            _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
-                let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
-                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-                response
-            }
-            None => plain(StatusCode::NOT_FOUND),
-            Some(_) if is_known(request) => tagged(StatusCode::NOT_MODIFIED, Body::empty()),
-            Some(asset) => {
-                let mut response = tagged(StatusCode::OK, Body::from(Bytes::from_static(asset.body)));
-                let content_type = HeaderValue::from_static(asset.content_type);
-                response.headers_mut().insert(CONTENT_TYPE, content_type);
-                response
-            }
-        };
-        protect(&mut response);
-        Some(DashboardAnswer::Response(response))
+        Some(answer)
     }
 
     /// To the page with a slash at its end: the addresses of its files are relative to that.
@@ -132,15 +117,12 @@ impl Dashboard {
         if let Ok(to) = HeaderValue::from_str(&format!("{}{PAGE}/", self.parts.base)) {
             response.headers_mut().insert(LOCATION, to);
         }
-        protect(&mut response);
         response
     }
 
     fn socket<B>(&self, request: &Request<B>) -> DashboardAnswer {
         if !(self.parts.takes_clients)() {
-            let mut response = plain(StatusCode::SERVICE_UNAVAILABLE);
-            protect(&mut response);
-            return DashboardAnswer::Response(response);
+            return DashboardAnswer::Response(plain(StatusCode::SERVICE_UNAVAILABLE));
         }
         match negotiate(&head(request), &self.rules) {
             // What a proxy says of the client is not believed: anybody may say it here.
@@ -148,12 +130,7 @@ impl Dashboard {
                 parsed(&upgrade.answer),
                 Box::new(Upgrade { client_ip: None, ..upgrade }),
             ),
-            Err(refusal) => {
-                let date = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-                let mut response = parsed(&refusal.answer(&date));
-                protect(&mut response);
-                DashboardAnswer::Response(response)
-            }
+            Err(refusal) => DashboardAnswer::Response(parsed(&refusal.answer(&websocket::date()))),
         }
     }
 
@@ -184,6 +161,24 @@ impl Dashboard {
             upgrade: *leaving.upgrade,
         };
         place(&self.parts.shards, Mail::Upgraded(Box::new(upgraded)));
+    }
+}
+
+/// Answer to a request for a file.
+fn file<B>(request: &Request<B>, name: &str) -> Response<Body> {
+    match myelin_dashboard::asset(name) {
+        _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            response
+        }
+        None => plain(StatusCode::NOT_FOUND),
+        Some(_) if is_known(request) => tagged(StatusCode::NOT_MODIFIED, Body::empty()),
+        Some(asset) => {
+            let mut response = tagged(StatusCode::OK, Body::from(Bytes::from_static(asset.body)));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+            response
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use myelin_broker::{
 };
 use myelin_mesh::LinkState;
 use myelin_mesh::leaf::LeafState;
-use myelin_monitor::{Closed, ConnSnapshot, JwtInfo, PeerCert, SubSnapshot, Tls};
+use myelin_monitor::{ClientLibrary, Closed, ConnSnapshot, JwtInfo, PeerCert, SubSnapshot, Tls};
 use myelin_monitor::{LeafSnapshot, RefusalSnapshot, RefusedSnapshot, RouteSnapshot};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,8 +33,7 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         start: timestamp(endpoint.start),
         rtt: details.rtt.unwrap_or_default(),
         name: details.name,
-        lang: details.lang,
-        version: details.version,
+        library: ClientLibrary { lang: details.lang, version: details.version },
         tls: details.tls.map(|tls| Tls {
             version: tls.version.to_owned(),
             cipher_suite: tls.cipher_suite,

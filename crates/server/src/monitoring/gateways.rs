@@ -5,8 +5,8 @@ use myelin_broker::{Broker, Conn};
 use myelin_conf::options::{ClusterOptions, GatewayOptions, RemoteGatewayOptions};
 use myelin_mesh::gateway::{GatewayState, Gateways};
 use myelin_monitor::{
-    ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot, RemoteGatewayVarz,
-    SubSnapshot,
+    ClientLibrary, ConnSnapshot, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz, GatewaysSnapshot,
+    RemoteGatewayVarz, SubSnapshot,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -39,8 +39,7 @@ fn of_link(link: &GatewayState) -> GatewaySnapshot {
     let conn = ConnSnapshot {
         kind: "Gateway",
         transport: "",
-        lang: String::new(),
-        version: String::new(),
+        library: ClientLibrary::default(),
         name: facts.server_id,
         rtt: facts.rtt.unwrap_or_default(),
         subscriptions: u32::try_from(facts.subscriptions).unwrap_or(u32::MAX),

@@ -153,6 +153,6 @@ async fn read_head(channel: &mut Channel, request: &mut Vec<u8>) -> Result<usize
 }
 
 /// Now, as HTTP writes it.
-fn date() -> String {
+pub(crate) fn date() -> String {
     Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }

@@ -8,6 +8,8 @@
 mod channel;
 mod handshake;
 
+pub(crate) use handshake::date;
+
 use crate::budget::StrangerBudget;
 use crate::listener::{Acceptor, bind, place};
 use crate::logging::Logger;

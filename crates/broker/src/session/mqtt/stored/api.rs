@@ -5,6 +5,7 @@ use myelin_mqtt::packet::ReasonCode;
 use myelin_mqtt::records::ConsumerRecord;
 use myelin_stdx::base64;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Codes of errors of the API.
 pub(super) const MESSAGE_NOT_FOUND: u32 = 10037;
@@ -25,6 +26,12 @@ pub(super) struct ApiFault {
     pub(super) err_code: u32,
     #[serde(default)]
     pub(super) description: String,
+}
+
+impl fmt::Display for ApiFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.description, self.err_code)
+    }
 }
 
 impl ApiFault {

@@ -193,7 +193,7 @@ impl Session {
             stored.record.since.remove(pattern);
             stored.record.opts.remove(pattern);
         }
-        self.log(LogLevel::Error, format_args!("MQTT storage: {} ({})", fault.description, fault.err_code));
+        self.log(LogLevel::Error, format_args!("MQTT storage: {fault}"));
         for AddedSub { pattern, .. } in &refused {
             self.forget_filter(shard, WantedSub::plain(pattern.as_bytes()));
         }
@@ -209,7 +209,7 @@ impl Session {
             // A client of MQTT 5 is told that it was not its fault.
             false => self.part_with(ReasonCode::ImplementationSpecific),
         }
-        self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code))
+        self.storage_failed(fault)
     }
 
     fn ask_for_position(&mut self, shard: &mut Shard, now: Instant) -> usize {

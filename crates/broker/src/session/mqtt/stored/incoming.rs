@@ -218,14 +218,11 @@ impl Session {
         }
         match outcome {
             Err(fault) if can_tell => {
-                let what = format_args!("MQTT storage: {} ({})", fault.description, fault.err_code);
-                self.log(LogLevel::Error, what);
+                self.log(LogLevel::Error, format_args!("MQTT storage: {fault}"));
                 self.acknowledge_stored(shard);
                 Ok(())
             }
-            Err(fault) => {
-                Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)))
-            }
+            Err(fault) => Err(self.storage_failed(fault)),
             _ => {
                 self.acknowledge_stored(shard);
                 Ok(())

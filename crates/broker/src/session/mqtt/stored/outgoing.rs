@@ -275,9 +275,7 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        if let Err(fault) = api::outcome(answer) {
-            return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
-        }
+        api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         if let Some(sent) = stored.in_flight.remove_received(id) {
             // It is on its way, and the exchange counts until the client has answered it.

@@ -51,10 +51,7 @@ impl Session {
             }
             // Released before.
             Ok(None) => self.released(shard, id, ReasonCode::PacketIdNotFound),
-            Err(fault) => {
-                let what = format_args!("{} ({})", fault.description, fault.err_code);
-                return Err(self.storage_failed(what));
-            }
+            Err(fault) => return Err(self.storage_failed(fault)),
         }
         self.go_on_releasing(shard, now);
         Ok(())
@@ -110,9 +107,7 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        if let Err(fault) = api::outcome(answer) {
-            return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
-        }
+        api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         stored.held.was_published(id);
         self.remove_published(shard, now);
@@ -142,10 +137,8 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        if ids.len() > 1
-            && let Err(fault) = api::outcome(answer)
-        {
-            return Err(self.storage_failed(format_args!("{} ({})", fault.description, fault.err_code)));
+        if ids.len() > 1 {
+            api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
         }
         ids.iter().for_each(|id| self.released(shard, *id, ReasonCode::Success));
         self.remove_published(shard, now);
