@@ -89,7 +89,8 @@ impl Letter {
         !self.fact("Subject").is_empty()
     }
 
-    /// Refuses a message that is no dead letter: a replay would publish it anywhere, and remove it.
+    /// Refuses a message that is no dead letter: a replay would publish it anywhere, and remove
+    /// it.
     fn checked(self, stream: &str) -> Result<Self, BenchError> {
         if self.is_one() {
             return Ok(self);

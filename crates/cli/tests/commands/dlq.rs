@@ -61,7 +61,7 @@ fn dead_letters_are_listed_shown_changed_and_given_back() {
         assert!(message.contains(&format!(r#""data":"{data}""#)), "in their order: {message}");
     }
 
-    // What is no dead letter stays where it is, also when it is named, and whatever its header says.
+    // What is no dead letter stays where it is, also when its sequence is named.
     ask("STREAM.CREATE.PLAIN", r#"{"name":"PLAIN","subjects":["p"]}"#);
     for header in ["Trace:7", "Myelin-DLQ-Subject: "] {
         run(&["request", "p", "mine", "--raw", "-H", header]);

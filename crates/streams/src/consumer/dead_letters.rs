@@ -46,8 +46,8 @@ pub(super) struct DeadLetters {
     replies: String,
     /// Dead messages that may be published.
     waiting: BTreeMap<Seq, DeadMessage>,
-    /// Those that were refused, until they may be published again: each for itself, as one that is
-    /// never taken must not come again with each other one that is.
+    /// Refused ones, until they may be published again: each for itself, as one that is never taken
+    /// must not come again with each other one that is.
     refused: BTreeMap<Seq, (DeadMessage, Timestamp)>,
     /// When the first of them may be: perhaps too early.
     next_retry: Option<Timestamp>,

@@ -122,7 +122,8 @@ impl ConsumerCore {
             return;
         }
         if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
-            // A client that works on what it got is using it; so does what comes again by itself.
+            // A client that works on what it got is using it, and so it is until a pause of its own
+            // is over.
             let newest = self.deliverer.state_handle.read(|state| {
                 let waits = state.pending().iter().map(|(seq, pending)| {
                     let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
