@@ -431,6 +431,8 @@ impl LiveStream {
                     self.scope.host.log(Level::Warn, line);
                 }
                 joined.last_said.has_failed = false;
+                // The order to compare may have come meanwhile, to nobody.
+                joined.agreement = Agreement::default();
                 // Some may have been told that its disk is full.
                 joined.tell_others();
             }
