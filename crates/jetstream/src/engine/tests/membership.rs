@@ -113,8 +113,8 @@ fn three_become_one() {
     wait_for(&mut cluster, 3, 3);
 }
 
-/// What a replica had confirmed that was removed is heard when another one is to come in its place,
-/// in the same life of its server: it counts for that one, which has nothing.
+/// An answer of a replica that was removed is heard when another one is to come in its place, in
+/// the same life of its server: it counts for that one, which has nothing.
 #[test]
 fn a_replica_that_comes_back_lacks_what_the_one_before_had_confirmed() {
     let mut cluster = cluster(3, 3);

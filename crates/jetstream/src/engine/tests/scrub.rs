@@ -116,7 +116,7 @@ fn a_stream_that_cannot_be_read_without_a_panic_has_no_other_one_wait() {
     assert_eq!(reads(), [1, 2]);
 }
 
-/// Whoever hears of damage, and ends with a panic.
+/// Listener to damage that ends with a panic.
 struct Panicking;
 
 impl MemberWatcher for Panicking {
