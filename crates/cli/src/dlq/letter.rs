@@ -14,65 +14,164 @@ const KEPT: &str = "Myelin-DLQ-Kept-";
 /// would remove what came since.
 const PAST: [&str; 4] = ["nats-msg-id", "nats-expected-", "nats-batch-", "nats-rollup"];
 
+/// So often a message is sought anew that was gone when it was read.
+const MISSES: u32 = 3;
+
+/// Header as it is stored: its line, and those that continue it, without the end of the last one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header(Vec<u8>);
+
+impl Header {
+    fn new(key: &str, value: &str) -> Self {
+        Self(format!("{key}: {value}").into_bytes())
+    }
+
+    /// Headers of a block, which begins with the line of its version.
+    fn read_all(block: &[u8]) -> Vec<Self> {
+        let mut headers: Vec<Self> = Vec::new();
+        for line in block.split(|byte| *byte == b'\n').skip(1) {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            match (line.first(), headers.last_mut()) {
+                (None, _) => {}
+                (Some(b' ' | b'\t'), Some(Self(last))) => {
+                    last.extend_from_slice(b"\r\n");
+                    last.extend_from_slice(line);
+                }
+                _ if line.contains(&b':') => headers.push(Self(line.to_vec())),
+                _ => {}
+            }
+        }
+        headers
+    }
+
+    fn colon(&self) -> usize {
+        self.0.iter().position(|byte| *byte == b':').unwrap_or(self.0.len())
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.0[..self.colon()]
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        self.0.get(self.colon() + 1..).unwrap_or_default().trim_ascii()
+    }
+
+    fn write(line: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(line);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 /// One dead letter.
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
     /// Sequence in the stream that has it.
     pub(super) seq: u64,
     pub(super) subject: String,
-    pub(super) headers: Vec<(String, String)>,
+    pub(super) headers: Vec<Header>,
     pub(super) payload: Vec<u8>,
 }
 
 impl Letter {
     pub(super) fn new(seq: u64, subject: &str, headers: &[u8], payload: Vec<u8>) -> Self {
-        let text = String::from_utf8_lossy(headers);
-        let lines = text.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
-        let headers = lines.map(|(key, value)| (key.to_owned(), value.trim_start().to_owned())).collect();
-        Self { seq, subject: subject.to_owned(), headers, payload }
+        Self { seq, subject: subject.to_owned(), headers: Header::read_all(headers), payload }
     }
 
     /// Value of one of the headers that begin with `Myelin-DLQ-`; empty where it is missing.
     pub(super) fn fact(&self, key: &str) -> &str {
-        let is = |name: &str| name.strip_prefix(ABOUT) == Some(key);
-        self.headers.iter().rfind(|(name, _)| is(name)).map_or("", |(_, value)| value)
+        let is = |header: &&Header| header.key().strip_prefix(ABOUT.as_bytes()) == Some(key.as_bytes());
+        let value = self.headers.iter().rfind(is).map_or(&b""[..], Header::value);
+        std::str::from_utf8(value).unwrap_or_default()
+    }
+
+    /// Whether it says where a replay publishes it: what does not is no dead letter.
+    pub(super) fn is_one(&self) -> bool {
+        !self.fact("Subject").is_empty()
+    }
+
+    /// Refuses a message that is no dead letter: a replay would publish it anywhere, and remove
+    /// it.
+    fn checked(self, stream: &str) -> Result<Self, BenchError> {
+        if self.is_one() {
+            return Ok(self);
+        }
+        let why = "it has no header Myelin-DLQ-Subject that says where it is from";
+        Err(BenchError::Usage(format!("message {} of {stream} is no dead letter: {why}", self.seq)))
     }
 
     /// Puts one header in the place of all with this key.
     pub(super) fn set(&mut self, key: &str, value: &str) {
-        let at = self.headers.iter().position(|(name, _)| name == key);
-        let at = at.unwrap_or_else(|| self.headers.iter().take_while(|(name, _)| !is_about(name)).count());
-        self.headers.retain(|(name, _)| name != key);
-        self.headers.insert(at.min(self.headers.len()), (key.to_owned(), value.to_owned()));
+        let at = self.headers.iter().position(|header| header.key() == key.as_bytes());
+        let at = at.unwrap_or_else(|| self.headers.iter().take_while(|one| !is_about(one.key())).count());
+        self.remove(key);
+        self.headers.insert(at.min(self.headers.len()), Header::new(key, value));
+    }
+
+    /// Leaves out the headers with this key.
+    pub(super) fn remove(&mut self, key: &str) {
+        self.headers.retain(|header| header.key() != key.as_bytes());
     }
 
     /// Lines of headers with which it is published again, as the message that it was.
-    pub(super) fn original_headers(&self) -> String {
-        let is_past = |key: &str| {
-            let key = key.to_ascii_lowercase();
-            PAST.iter().any(|beginning| key.starts_with(beginning))
-        };
-        let own = self.headers.iter().filter_map(|(key, value)| match key.strip_prefix(KEPT) {
-            Some(kept) if kept.starts_with(ABOUT) => None,
-            Some(kept) => Some((kept, value)),
-            None if is_about(key) => None,
-            None => Some((key.as_str(), value)),
+    pub(super) fn original_headers(&self) -> Vec<u8> {
+        let own = self.headers.iter().filter_map(|Header(line)| match line.strip_prefix(KEPT.as_bytes()) {
+            Some(kept) if is_about(kept) => None,
+            Some(kept) => Some(kept),
+            None if is_about(line) => None,
+            None => Some(&line[..]),
         });
-        let lines = own.filter(|(key, _)| !is_past(key)).map(|(key, value)| format!("{key}: {value}\r\n"));
+        let mut lines = Vec::new();
+        let is_past = |line: &[u8]| PAST.iter().any(|beginning| begins(line, beginning));
+        own.filter(|line| !is_past(line)).for_each(|line| Header::write(line, &mut lines));
         // A replay that is begun anew because its answer was lost is none.
-        lines.collect::<String>() + &format!("Nats-Msg-Id: replay:{}\r\n", self.subject)
+        Header::write(format!("Nats-Msg-Id: replay:{}", self.subject).as_bytes(), &mut lines);
+        lines
     }
 
     /// Lines of headers with which it is stored again as a letter.
-    pub(super) fn stored_headers(&self) -> String {
-        let acts = |key: &str| key.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("nats-"));
-        let stored = self.headers.iter().filter(|(key, _)| !acts(key));
-        stored.map(|(key, value)| format!("{key}: {value}\r\n")).collect()
+    pub(super) fn stored_headers(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        let stored = self.headers.iter().filter(|Header(line)| !begins(line, "nats-"));
+        stored.for_each(|Header(line)| Header::write(line, &mut lines));
+        lines
     }
 }
 
-fn is_about(key: &str) -> bool {
-    key.starts_with(ABOUT)
+fn is_about(line: &[u8]) -> bool {
+    line.starts_with(ABOUT.as_bytes())
+}
+
+fn begins(line: &[u8], beginning: &str) -> bool {
+    line.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+}
+
+/// Visits dead letters in the order of their stream, `last` at most, with `read`, which answers
+/// with the first message from a sequence on.
+fn walk(
+    (mut next, last): (u64, u64),
+    read: &mut dyn FnMut(u64) -> Result<Option<Letter>, BenchError>,
+    visit: &mut dyn FnMut(Letter) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let mut misses = 0;
+    while next <= last {
+        let Some(letter) = read(next)? else {
+            // One that was found and was gone before it was read: the one behind it is found now.
+            misses += 1;
+            if misses > MISSES {
+                break;
+            }
+            continue;
+        };
+        if letter.seq > last {
+            break;
+        }
+        (misses, next) = (0, letter.seq + 1);
+        // What is no dead letter is none of ours.
+        if letter.is_one() {
+            visit(letter)?;
+        }
+    }
+    Ok(())
 }
 
 /// Letters of one stream.
@@ -90,9 +189,10 @@ impl Letters {
         &self.stream
     }
 
-    /// Reads the letter with this sequence.
+    /// Reads the letter with this sequence. Refuses a message that is none.
     pub(super) fn get(&mut self, seq: u64) -> Result<Letter, BenchError> {
-        self.ask(&json!({ "seq": seq }))
+        let answer = self.admin.ask(&format!("STREAM.MSG.GET.{}", self.stream), &json!({ "seq": seq }))?;
+        read_letter(&answer)?.checked(&self.stream)
     }
 
     /// Visits all letters in the order of their stream.
@@ -101,24 +201,23 @@ impl Letters {
         visit: &mut dyn FnMut(Letter) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
         let state = self.admin.stream(&self.stream)?["state"].clone();
-        let (mut left, last) = (state["messages"].as_u64().unwrap_or(0), state["last_seq"].as_u64());
-        let mut next = state["first_seq"].as_u64().unwrap_or(1);
-        while left > 0 && Some(next) <= last {
-            let letter = self.ask(&json!({ "seq": next, "next_by_subj": ">" }))?;
-            (left, next) = (left - 1, letter.seq + 1);
-            // What is no dead letter is none of ours.
-            if !letter.fact("Subject").is_empty() {
-                visit(letter)?;
-            }
+        let number = |key: &str| state[key].as_u64();
+        if number("messages") == Some(0) {
+            return Ok(());
         }
-        Ok(())
+        let span = (number("first_seq").unwrap_or(1), number("last_seq").unwrap_or(0));
+        let mut read = |next| {
+            let stored = self.admin.stored(&self.stream, &json!({ "seq": next, "next_by_subj": ">" }))?;
+            stored.map(|answer| read_letter(&answer)).transpose()
+        };
+        walk(span, &mut read, visit)
     }
 
     /// Publishes a message. Answers the sequence that a stream gives it.
     pub(super) fn publish(
         &mut self,
         subject: &str,
-        headers: &str,
+        headers: &[u8],
         payload: &[u8],
     ) -> Result<u64, BenchError> {
         let patience = self.admin.timeout();
@@ -137,16 +236,57 @@ impl Letters {
         let body = json!({ "seq": seq, "no_erase": true });
         self.admin.ask(&format!("STREAM.MSG.DELETE.{}", self.stream), &body).map(drop)
     }
+}
 
-    fn ask(&mut self, body: &Value) -> Result<Letter, BenchError> {
-        let answer = self.admin.ask(&format!("STREAM.MSG.GET.{}", self.stream), body)?;
-        let message = &answer["message"];
-        let bytes = |key: &str| {
-            base64::decode(message[key].as_str().unwrap_or_default())
-                .ok_or_else(|| BenchError::Protocol(format!("{key} of message {}", message["seq"])))
+/// Reads a letter in an answer of the API.
+fn read_letter(answer: &Value) -> Result<Letter, BenchError> {
+    let message = &answer["message"];
+    let bytes = |key: &str| {
+        base64::decode(message[key].as_str().unwrap_or_default())
+            .ok_or_else(|| BenchError::Protocol(format!("{key} of message {}", message["seq"])))
+    };
+    let seq = message["seq"].as_u64().unwrap_or(0);
+    let subject = message["subject"].as_str().unwrap_or_default();
+    Ok(Letter::new(seq, subject, &bytes("hdrs")?, bytes("data")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_says_no_subject_is_no_dead_letter() {
+        for header in ["", "A: 1\r\n", "Myelin-DLQ-Subject: \r\n", "Myelin-DLQ-Subject:\r\n \t\r\n"] {
+            let headers = format!("NATS/1.0\r\n{header}\r\n");
+            let refused = Letter::new(7, "a", headers.as_bytes(), Vec::new()).checked("S");
+            let words = refused.expect_err("it is none").to_string();
+            assert!(words.starts_with("message 7 of S is no dead letter: "), "{words}");
+        }
+        let headers = b"NATS/1.0\r\nMyelin-DLQ-Subject: o.a\r\n\r\n";
+        assert!(Letter::new(7, "a", headers, Vec::new()).checked("S").is_ok());
+    }
+
+    #[test]
+    fn a_walk_goes_on_behind_letters_that_are_removed_meanwhile() {
+        let headers = b"NATS/1.0\r\nMyelin-DLQ-Subject: a\r\n\r\n";
+        let mut there: Vec<u64> = (1..=9).collect();
+        let mut calls = 0;
+        let mut read = |next| {
+            calls += 1;
+            let found = there.iter().position(|seq| *seq >= next);
+            if calls % 3 == 0 {
+                // It was found, and was gone before it was read.
+                found.map(|at| there.remove(at));
+                return Ok(None);
+            }
+            Ok(found.map(|at| Letter::new(there[at], "d", headers, Vec::new())))
         };
-        let seq = message["seq"].as_u64().unwrap_or(0);
-        let subject = message["subject"].as_str().unwrap_or_default();
-        Ok(Letter::new(seq, subject, &bytes("hdrs")?, bytes("data")?))
+        let mut seen = Vec::new();
+        walk((1, 9), &mut read, &mut |letter| {
+            seen.push(letter.seq);
+            Ok(())
+        })
+        .expect("it can be read");
+        assert_eq!(seen, [1, 2, 4, 5, 7, 8]);
     }
 }

@@ -5,6 +5,7 @@
 
 use super::letter::{Letter, Letters};
 use myelin_loadgen::error::BenchError;
+use myelin_loadgen::names;
 use std::time::{Duration, Instant};
 
 /// So often is it told how far a replay is.
@@ -23,7 +24,9 @@ pub(super) fn replay(
             std::thread::sleep(pause);
         }
         let step = letters.get(*seq).and_then(|letter| {
-            letters.publish(letter.fact("Subject"), &letter.original_headers(), &letter.payload)?;
+            let subject = letter.fact("Subject");
+            names::word("subject", subject)?;
+            letters.publish(subject, &letter.original_headers(), &letter.payload)?;
             if keeps { Ok(()) } else { letters.remove(*seq) }
         });
         step.map_err(|error| {
@@ -49,7 +52,7 @@ pub(super) fn replace(letters: &mut Letters, letter: &Letter) -> Result<u64, Ben
     let (stream, seq) = (letters.stream().to_owned(), letter.seq);
     // Somebody else may have changed it, or given it back.
     let guard = format!("Nats-Expected-Stream: {stream}\r\nNats-Expected-Last-Subject-Sequence: {seq}\r\n");
-    let headers = letter.stored_headers() + &guard;
+    let headers = [letter.stored_headers(), guard.into_bytes()].concat();
     let stored = letters.publish(&letter.subject, &headers, &letter.payload)?;
     letters.remove(seq)?;
     Ok(stored)

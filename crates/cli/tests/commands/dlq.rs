@@ -61,6 +61,18 @@ fn dead_letters_are_listed_shown_changed_and_given_back() {
         assert!(message.contains(&format!(r#""data":"{data}""#)), "in their order: {message}");
     }
 
+    // What is no dead letter stays where it is, also when its sequence is named.
+    ask("STREAM.CREATE.PLAIN", r#"{"name":"PLAIN","subjects":["p"]}"#);
+    for header in ["Trace:7", "Myelin-DLQ-Subject: "] {
+        run(&["request", "p", "mine", "--raw", "-H", header]);
+    }
+    for seq in ["1", "2"] {
+        let mut none = myelin(&["dlq", "replay", "PLAIN", seq, "--force", "-s", &url]);
+        assert!(fail(&mut none).contains("is no dead letter"));
+        let message = ask("STREAM.MSG.GET.PLAIN", &format!(r#"{{"seq":{seq}}}"#));
+        assert!(message.contains(r#""data":"bWluZQ==""#), "{message}");
+    }
+
     deliver_all();
     let deadline = Instant::now() + PATIENCE;
     while run(&["dlq", "list", "DEAD", "--json"]).lines().count() < 3 {

@@ -25,7 +25,7 @@ pub(in crate::engine) trait Scrubbed: Send + Sync {
     fn begin_pass(&self) -> bool;
 
     /// Reads on in its pass, about so many bytes, so that damage is found. Answers whether there is
-    /// more, and how many bytes it was. Only for threads that may wait.
+    /// more, and how many bytes it was. A panic ends the pass. Only for threads that may wait.
     fn read_on(&self, bytes: u64) -> (bool, u64);
 }
 
@@ -70,6 +70,7 @@ impl Scrubber {
 
     /// Reads a slice. Only for threads that may wait.
     fn read_slice(&self) {
+        let _end = SliceEnd(self);
         let mut left = SLICE;
         for _ in 0..STREAMS {
             let Some(next) = lock(&self.unread).streams.pop_front() else { break };
@@ -83,11 +84,20 @@ impl Scrubber {
                 break;
             }
         }
-        let mut unread = lock(&self.unread);
+    }
+}
+
+/// End of a slice, which has the next one read, whatever has ended this one: a stream that cannot
+/// be read without a panic is not read on, and others are.
+struct SliceEnd<'a>(&'a Scrubber);
+
+impl Drop for SliceEnd<'_> {
+    fn drop(&mut self) {
+        let mut unread = lock(&self.0.unread);
         unread.is_under_way = !unread.streams.is_empty();
         if unread.is_under_way {
             drop(unread);
-            self.arm();
+            self.0.arm();
         }
     }
 }

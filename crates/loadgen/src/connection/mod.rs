@@ -183,7 +183,7 @@ impl Connection {
     pub fn ask_within(
         &mut self,
         subject: &str,
-        headers: &str,
+        headers: impl AsRef<[u8]>,
         body: &[u8],
         patience: Duration,
     ) -> Result<ReceivedMessage, BenchError> {
@@ -340,17 +340,24 @@ fn unread_messages(pending: &[u8]) -> Result<&[u8], BenchError> {
 }
 
 /// Encodes a message; `headers` are lines with their ends, without the version.
-pub fn write_message(out: &mut Vec<u8>, subject: &str, reply: Option<&str>, headers: &str, payload: &[u8]) {
+pub fn write_message(
+    out: &mut Vec<u8>,
+    subject: &str,
+    reply: Option<&str>,
+    headers: impl AsRef<[u8]>,
+    payload: &[u8],
+) {
     let reply = reply.map_or_else(String::new, |reply| format!("{reply} "));
-    let head = match headers {
-        "" => format!("PUB {subject} {reply}{}\r\n", payload.len()),
+    match headers.as_ref() {
+        b"" => out.extend_from_slice(format!("PUB {subject} {reply}{}\r\n", payload.len()).as_bytes()),
         lines => {
-            let header = format!("NATS/1.0\r\n{lines}\r\n");
+            let header = [&b"NATS/1.0\r\n"[..], lines, b"\r\n"].concat();
             let whole = header.len() + payload.len();
-            format!("HPUB {subject} {reply}{} {whole}\r\n{header}", header.len())
+            let head = format!("HPUB {subject} {reply}{} {whole}\r\n", header.len());
+            out.extend_from_slice(head.as_bytes());
+            out.extend_from_slice(&header);
         }
-    };
-    out.extend_from_slice(head.as_bytes());
+    }
     out.extend_from_slice(payload);
     out.extend_from_slice(b"\r\n");
 }

@@ -229,6 +229,9 @@ impl ConsumerCore {
             return;
         }
         let Some((pending, redelivered)) = self.deliverer.state_handle.awaited(ack.seq) else { return };
+        if self.is_kept_dead(redelivered) {
+            return;
+        }
         turn.effects.events.push(ConsumerEvent::Nak(answered(ack)));
         // Its own pause is left out where the client asks for another.
         let pause = self.redelivery.pause(ack.seq, redelivered);
@@ -238,7 +241,7 @@ impl ConsumerCore {
             None => {
                 // Compat: one that cannot be read is none.
                 self.redelivery.add(ack.seq);
-                return self.note_exhausted(turn);
+                return self.note_exhausted(&[ack.seq], turn);
             }
         };
         self.redelivery.remove(ack.seq);

@@ -316,17 +316,21 @@ impl ConsumerCore {
         if filter_of(&old) != filter_of(&config) {
             self.scan.set_filter(filter_of(&config));
         }
-        if old.metadata != config.metadata || old.max_deliver != config.max_deliver {
+        let policy = DeadLetters::policy(&config);
+        if self.dead_letters.as_ref().map(|letters| &letters.policy) != policy.as_ref() {
             let state_handle = &self.deliverer.state_handle;
             self.dead_letters = DeadLetters::of(&config, stream, seed, state_handle);
-            self.redelivery.follow(self.dead_letters.as_deref(), &config, self.created);
         }
+        self.redelivery.follow(self.dead_letters.as_deref(), &config, self.created);
         if old.rate_limit_bps != config.rate_limit_bps {
             self.deliverer.pacer.update(&config, self.largest);
             self.held_until = None;
         }
         if old.deliver_subject != config.deliver_subject && self.deliverer.outstanding > 0 {
             self.redeliver_all(turn);
+        }
+        if let Some(letters) = &self.dead_letters {
+            self.redelivery.retain(|seq| !letters.has(seq));
         }
         if old.pause_until != config.pause_until {
             self.is_pause_reported = !self.is_paused(turn.now);

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 const WINDOW: usize = 1024;
 /// So long an answer may take.
 const PATIENCE: i64 = 5_000_000_000;
-/// Pause after a refusal, which doubles up to the longest.
+/// Pause after the first refusal, which doubles up to the longest.
 const RETRY: i64 = 250_000_000;
 const LONGEST_RETRY: i64 = 60_000_000_000;
 /// Error of a stream that has a message of the subject already.
@@ -37,15 +37,20 @@ const LOOKED_FOR: &str = "SEEN";
 
 /// Dead letters of one consumer.
 pub(super) struct DeadLetters {
-    policy: DeadLetterPolicy,
+    pub(super) policy: DeadLetterPolicy,
     stream: Box<str>,
     consumer: Box<str>,
     /// Their subject, but for that of the message.
     subject: String,
     /// Beginning of the subjects on which answers come.
     replies: String,
-    /// Dead messages that are not on their way, with what the client said.
-    waiting: BTreeMap<Seq, Box<str>>,
+    /// Dead messages that may be published.
+    waiting: BTreeMap<Seq, DeadMessage>,
+    /// Refused ones, until they may be published again: each for itself, as one that is never taken
+    /// must not come again with each other one that is.
+    refused: BTreeMap<Seq, (DeadMessage, Timestamp)>,
+    /// When the first of them may be: perhaps too early.
+    next_retry: Option<Timestamp>,
     on_their_way: BTreeMap<Seq, SentLetter>,
     /// When to look for answers that are late.
     patience: Option<Timestamp>,
@@ -57,11 +62,20 @@ pub(super) struct DeadLetters {
     refusal: String,
 }
 
+/// Dead message that is not moved yet.
+#[derive(Default)]
+struct DeadMessage {
+    /// Words of the client.
+    said: Box<str>,
+    /// Refusals of this one.
+    refusals: u32,
+}
+
 /// Dead letter that was published.
 struct SentLetter {
     at: Timestamp,
     subject: Vec<u8>,
-    said: Box<str>,
+    dead: DeadMessage,
 }
 
 /// Answer to a dead letter, or to a look for it.
@@ -95,7 +109,7 @@ impl DeadLetters {
         seed: u64,
         state_handle: &StateHandle,
     ) -> Option<Box<Self>> {
-        let policy = DeadLetterPolicy::read(config).ok().flatten()?;
+        let policy = Self::policy(config)?;
         let subject = policy.subject(stream, &config.name);
         let mut letters = Box::new(Self {
             policy,
@@ -104,6 +118,8 @@ impl DeadLetters {
             subject,
             replies: format!("{}.{seed:x}.", replies(stream, &config.name)),
             waiting: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            next_retry: None,
             on_their_way: BTreeMap::new(),
             patience: None,
             refusals: 0,
@@ -114,15 +130,22 @@ impl DeadLetters {
         Some(letters)
     }
 
+    /// Policy of a configuration; none where it cannot be followed.
+    pub(super) fn policy(config: &ConsumerConfig) -> Option<DeadLetterPolicy> {
+        DeadLetterPolicy::read(config).ok().flatten()
+    }
+
     fn load(&mut self, state: &ConsumerState) {
         let dead = state.redelivered().iter().filter(|(_, count)| Death::read(**count).is_some());
         let pending = dead.filter(|(seq, _)| state.pending().get(**seq).is_some());
-        self.waiting.extend(pending.map(|(seq, _)| (*seq, Box::default())));
+        self.waiting.extend(pending.map(|(seq, _)| (*seq, DeadMessage::default())));
     }
 
     /// Forgets what is dead: the consumer begins anew.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
+        self.refused.clear();
+        self.next_retry = None;
         self.on_their_way.clear();
         self.patience = None;
     }
@@ -142,7 +165,7 @@ impl DeadLetters {
 
     /// Has a dead message moved, of which a client has said this.
     pub(super) fn add(&mut self, seq: Seq, said: &str) {
-        self.waiting.insert(seq, said.into());
+        self.waiting.insert(seq, DeadMessage { said: said.into(), refusals: 0 });
     }
 
     /// The next one to be published, if one may be now.
@@ -159,23 +182,30 @@ impl DeadLetters {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.on_their_way.len()
+        self.waiting.len() + self.refused.len() + self.on_their_way.len()
+    }
+
+    /// Whether a message is one of them.
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        self.waiting.contains_key(&seq)
+            || self.refused.contains_key(&seq)
+            || self.on_their_way.contains_key(&seq)
     }
 
     /// How they stand.
     pub(super) fn why(&self) -> ConsumerCause {
-        let has_refused = self.refusals > 0;
+        let has_refused = self.refusals > 0 || !self.refused.is_empty();
         ConsumerCause::DeadLettersWait {
             messages: self.len() as u64,
             stream: self.policy.stream.clone(),
             refusal: has_refused.then(|| self.refusal.clone()),
-            retry_at: self.retry_at,
+            retry_at: self.retry_at.or(self.next_retry),
         }
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let retry_at = self.retry_at.filter(|_| !self.waiting.is_empty());
-        retry_at.into_iter().chain(self.patience).min()
+        [retry_at, self.next_retry, self.patience].into_iter().flatten().min()
     }
 
     /// With the time at which the message was stored: a sequence may come again, where a stream has
@@ -194,16 +224,19 @@ impl DeadLetters {
 
     /// Takes note that one was not taken. Tells of it once.
     pub(super) fn refused(&mut self, seq: Seq, why: &str, now: Timestamp, effects: &mut Effects) {
-        if let Some(sent) = self.on_their_way.remove(&seq) {
-            self.waiting.insert(seq, sent.said);
+        let sent = self.on_their_way.remove(&seq).map(|sent| sent.dead);
+        if let Some(mut dead) = sent.or_else(|| self.waiting.remove(&seq)) {
+            let at = now.saturating_add(pause(dead.refusals));
+            dead.refusals += 1;
+            self.refused.insert(seq, (dead, at));
+            self.next_retry = Some(self.next_retry.map_or(at, |next| next.min(at)));
         }
         if self.retry_at.is_some() {
             // With others of the same moment.
             return;
         }
-        let pause = RETRY.saturating_mul(1 << self.refusals.min(10)).min(LONGEST_RETRY);
+        self.retry_at = Some(now.saturating_add(pause(self.refusals)));
         self.refusals += 1;
-        self.retry_at = Some(now.saturating_add(pause));
         why.clone_into(&mut self.refusal);
         if self.refusals == 1 {
             let (stream, why) = (self.policy.stream.clone(), why.to_owned());
@@ -226,6 +259,11 @@ impl DeadLetters {
     pub(super) fn look_for_answers(&mut self, now: Timestamp, env: &dyn Env, effects: &mut Effects) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
+        }
+        if self.next_retry.is_some_and(|at| at <= now) {
+            let due = self.refused.extract_if(.., |_, (_, at)| *at <= now);
+            self.waiting.extend(due.map(|(seq, (dead, _))| (seq, dead)));
+            self.next_retry = self.refused.values().map(|(_, at)| *at).min();
         }
         if self.patience.is_none_or(|at| at > now) {
             return;
@@ -255,7 +293,7 @@ impl DeadLetters {
         effects: &mut Effects,
     ) {
         let seq = message.seq;
-        let said = self.waiting.remove(&seq).unwrap_or_default();
+        let dead = self.waiting.remove(&seq).unwrap_or_default();
         let subject = self.write_subject(message);
         let mut headers = Vec::with_capacity(message.headers.len() + 512);
         let letter = Letter {
@@ -265,7 +303,7 @@ impl DeadLetters {
             id: &subject,
             redelivered,
             last_delivered,
-            said: &said,
+            said: &dead.said,
             now,
         };
         write_headers(message, &letter, &mut headers);
@@ -277,7 +315,7 @@ impl DeadLetters {
             payload: message.payload,
             ..MessageRef::default()
         });
-        self.on_their_way.insert(seq, SentLetter { at: now, subject, said });
+        self.on_their_way.insert(seq, SentLetter { at: now, subject, dead });
         self.patience.get_or_insert(now.saturating_add(PATIENCE));
     }
 
@@ -314,6 +352,7 @@ impl DeadLetters {
         if answer.error.is_none() && !was_looked_for && answer.stream == self.policy.stream {
             // Also one that comes when nobody waits for it any more.
             self.waiting.remove(&seq);
+            self.refused.remove(&seq);
             return self.taken(seq, effects);
         }
         let sent = self.on_their_way.get(&seq)?;
@@ -331,6 +370,11 @@ impl DeadLetters {
         }
         None
     }
+}
+
+/// Pause after a refusal, behind so many others.
+fn pause(refusals: u32) -> i64 {
+    RETRY.saturating_mul(1 << refusals.min(10)).min(LONGEST_RETRY)
 }
 
 /// Where answers to the dead letters of a consumer come, but for the tokens that say to which.

@@ -5,9 +5,9 @@ use super::ack_subject::AckSubject;
 use super::core::{ConsumerCore, TurnCtx};
 use super::dead_letters::DeadLetters;
 use super::delivery::DeliverOutcome;
-use super::effects::ConsumerEvent;
+use super::effects::{AckedDelivery, ConsumerEvent};
 use super::redelivery::most_deliveries;
-use myelin_store::consumer::{Death, Delta};
+use myelin_store::consumer::{Death, Delta, Pending};
 use myelin_store::{ReadError, Seq, Wait};
 use myelin_wire::message_buf::MessageRef;
 
@@ -37,17 +37,23 @@ impl ConsumerCore {
     }
 
     /// Of what is to come again, has moved what was delivered as often as it may be.
-    pub(super) fn note_exhausted(&mut self, turn: &mut TurnCtx<'_>) {
-        let takes_exhausted = |letters: &DeadLetters| letters.takes(Death::Exhausted);
-        if !self.dead_letters.as_deref().is_some_and(takes_exhausted) {
-            return;
-        }
-        let Some(most) = most_deliveries(&self.deliverer.config) else { return };
-        let redelivery = &self.redelivery;
+    pub(super) fn note_all_exhausted(&mut self, turn: &mut TurnCtx<'_>) {
+        let waiting: Vec<Seq> = match self.most_before_death() {
+            Some(_) => self.redelivery.waiting().collect(),
+            None => return,
+        };
+        self.note_exhausted(&waiting, turn);
+    }
+
+    /// Of these messages, has moved what was delivered as often as it may be.
+    pub(super) fn note_exhausted(&mut self, seqs: &[Seq], turn: &mut TurnCtx<'_>) {
+        let Some(most) = self.most_before_death() else { return };
         let exhausted: Vec<(Seq, u64)> = self.deliverer.state_handle.read(|state| {
-            let deliveries = |seq: &Seq| state.redelivered().get(seq).copied().unwrap_or(0) + 1;
-            let waiting = redelivery.waiting().map(|seq| (seq, deliveries(&seq)));
-            waiting.filter(|(_, deliveries)| *deliveries >= most).collect()
+            let redelivered = |seq: &Seq| state.redelivered().get(seq).copied().unwrap_or(0);
+            let counts = seqs.iter().map(|seq| (*seq, redelivered(seq)));
+            let alive = counts.filter(|(_, redelivered)| Death::read(*redelivered).is_none());
+            let deliveries = alive.map(|(seq, redelivered)| (seq, redelivered + 1));
+            deliveries.filter(|(_, deliveries)| *deliveries >= most).collect()
         });
         for (seq, deliveries) in exhausted {
             if self.note_death(seq, Death::Exhausted, "") {
@@ -56,10 +62,33 @@ impl ConsumerCore {
         }
     }
 
+    /// After how many deliveries a message is dead, if it is moved then.
+    fn most_before_death(&self) -> Option<u64> {
+        let takes_exhausted = |letters: &&DeadLetters| letters.takes(Death::Exhausted);
+        self.dead_letters.as_deref().filter(takes_exhausted)?;
+        most_deliveries(&self.deliverer.config)
+    }
+
+    /// Whether this count of redeliveries is that of a message that awaits its move.
+    pub(super) fn is_kept_dead(&self, redelivered: u64) -> bool {
+        self.dead_letters.is_some() && Death::read(redelivered).is_some()
+    }
+
+    /// A dead message is damaged: it is told, and keeps nothing back.
+    fn lose_dead(&mut self, seq: Seq, (pending, redelivered): (Pending, u64), turn: &mut TurnCtx<'_>) {
+        let deliveries = Death::redeliveries(redelivered) + 1;
+        let lost = AckedDelivery { delivery: pending.delivery, seq, deliveries };
+        let why = "Dead message is damaged and was not moved".to_owned();
+        turn.effects.events.push(ConsumerEvent::Terminated(lost, why));
+        self.deliverer.state_handle.apply(Delta::Forget { seq });
+        self.deliverer.count_outstanding();
+    }
+
     /// Publishes dead letters. Answers how to go on, where there is more.
     pub(super) fn move_dead_letters(&mut self, turn: &mut TurnCtx<'_>) -> Option<DeliverOutcome> {
         let letters = self.dead_letters.as_mut()?;
         letters.look_for_answers(turn.now, turn.env, turn.effects);
+        let mut lost = Vec::new();
         let mut buffer = std::mem::take(&mut self.redelivery_buf);
         let outcome = loop {
             let Some(seq) = letters.next() else { break None };
@@ -75,6 +104,10 @@ impl ConsumerCore {
                 Ok(Some(message)) => letters.publish(&message, delivered, turn.now, turn.effects),
                 Ok(None) => letters.forget(seq),
                 Err(ReadError::WouldWait) => break Some(DeliverOutcome::Cold(seq)),
+                Err(ReadError::Damaged(_)) => {
+                    letters.forget(seq);
+                    lost.push((seq, (pending, redelivered)));
+                }
                 Err(error) => {
                     let why = format!("message {seq} cannot be read: {error}");
                     letters.refused(seq, &why, turn.now, turn.effects);
@@ -82,6 +115,7 @@ impl ConsumerCore {
             }
         };
         self.redelivery_buf = buffer;
+        lost.into_iter().for_each(|(seq, awaited)| self.lose_dead(seq, awaited, turn));
         outcome
     }
 

@@ -87,10 +87,11 @@ impl ConsumerCore {
         // More often than may be: the record gives it up.
         let count = most_deliveries(&self.deliverer.config).unwrap_or(0) + 1;
         for (seq, pending, redelivered) in found.exhausted {
-            self.give_up((seq, pending), (redelivered + 1, count), turn);
+            let deliveries = Death::redeliveries(redelivered) + 1;
+            self.give_up((seq, pending), (deliveries, count), turn);
         }
         self.deliverer.count_outstanding();
-        self.note_exhausted(turn);
+        self.note_all_exhausted(turn);
     }
 
     /// A message was delivered as often as it may be: it is moved, or the record gives it up with a
@@ -121,11 +122,14 @@ impl ConsumerCore {
             return;
         }
         if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
-            // A client that works on what it got is using it.
+            // A client that works on what it got is using it, and so it is until a pause of its own
+            // is over.
             let newest = self.deliverer.state_handle.read(|state| {
                 let waits = state.pending().iter().map(|(seq, pending)| {
                     let redelivered = state.redelivered().get(&seq).copied().unwrap_or(0);
-                    pending.timestamp.saturating_add(ack_wait(&self.deliverer.config, redelivered))
+                    let wait = ack_wait(&self.deliverer.config, redelivered);
+                    let pause = self.redelivery.pause(seq, redelivered).unwrap_or(0);
+                    pending.timestamp.saturating_add(wait).saturating_add(pause)
                 });
                 waits.max()
             });

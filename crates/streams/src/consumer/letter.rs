@@ -34,7 +34,8 @@ pub(super) fn write_headers(message: &Message<'_>, letter: &Letter<'_>, out: &mu
     let mut is_folded_after = false;
     for line in message.headers.split_inclusive(|&byte| byte == b'\n').skip(1) {
         let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
-        if line == b"\r\n" || (is_folded && !is_folded_after) {
+        // One of blanks, written again, would be the end of them.
+        if line.trim_ascii().is_empty() || (is_folded && !is_folded_after) {
             continue;
         }
         if !is_folded && is_renamed(line) {
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn headers_that_would_do_something_are_kept_under_another_name() {
         let headers = b"NATS/1.0\r\nA: 1\r\nNats-Msg-Id: x\r\nnats-ttl: 5s\r\n more\r\n\
-            Myelin-DLQ-Stream: T\r\nB: 2\r\n\r\n";
+             \t \r\n\nMyelin-DLQ-Stream: T\r\n \r\nB: 2\r\n\r\n";
         let message =
             Message { seq: 7, timestamp: 1, expires: None, subject: b"o.a", headers, payload: b"x" };
         let letter = Letter {

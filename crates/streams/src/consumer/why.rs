@@ -12,6 +12,7 @@ use super::pull::{Outlook, Pull, Supply};
 use super::push::Push;
 use super::redelivery::most_deliveries;
 use myelin_jsapi::api::why::{ConsumerCause, Holds};
+use myelin_store::consumer::Death;
 use myelin_store::{Message, ReadError, Seq, Timestamp, Wait};
 
 /// Messages that await their acknowledgement and are looked at one by one, at most.
@@ -90,7 +91,7 @@ impl ConsumerCore {
         let mut buffer = Vec::new();
         for seq in self.redelivery.waiting() {
             let Some((_, redelivered)) = deliverer.state_handle.awaited(seq) else { continue };
-            let deliveries = redelivered + 2;
+            let deliveries = Death::redeliveries(redelivered) + 2;
             if most.is_some_and(|most| deliveries > most) {
                 outstanding = outstanding.saturating_sub(1);
                 continue;

@@ -43,8 +43,8 @@ pub(super) struct Agreement {
     suspects: BTreeSet<Peer>,
     /// Words to be sent.
     pub(super) words: Vec<(Peer, StateWord)>,
-    /// To be seen to.
-    pub(super) consequence: Option<Consequence>,
+    /// To be seen to, in this order: several members may differ.
+    pub(super) consequences: Vec<Consequence>,
 }
 
 /// Step that a comparison leads to.
@@ -111,13 +111,13 @@ impl Agreement {
                 for peer in peers {
                     if self.differing.insert(peer) && self.suspects.contains(&peer) {
                         self.words.push((peer, word_of(StateStep::Differs, own)));
-                        self.consequence = Some(Consequence::Told(peer, own.index));
+                        self.consequences.push(Consequence::Told(peer, own.index));
                     }
                 }
             }
             Verdict::Leader(peer) => {
                 if self.differing.insert(me) && self.suspects.contains(&me) {
-                    self.consequence = Some(Consequence::HandOver(peer, state.index));
+                    self.consequences.push(Consequence::HandOver(peer, state.index));
                 }
             }
         }
@@ -202,5 +202,18 @@ mod tests {
         agreement.hear((b, state(1)), (a, &[a, b, c]));
         agreement.hear((c, state(2)), (a, &[a, b, c]));
         assert!(agreement.words.is_empty(), "it was not different in the one before");
+    }
+
+    #[test]
+    fn each_of_several_members_that_differ_is_told_of() {
+        let [a, b, c] = peers();
+        let [d, e] = ["server-D", "server-E"].map(|name| Peer::parse(name).expect("a name"));
+        let mut agreement = Agreement::default();
+        for _ in 1..=2 {
+            agreement.begin(7, &[b, c, d, e]);
+            let said = [(a, state(1)), (d, state(2)), (e, state(3)), (b, state(1)), (c, state(1))];
+            said.into_iter().for_each(|said| agreement.hear(said, (a, &[a, b, c, d, e])));
+        }
+        assert_eq!(agreement.consequences, [Consequence::Told(d, 7), Consequence::Told(e, 7)]);
     }
 }

@@ -74,7 +74,8 @@ impl Amnesia {
         Self { lost, ..Self::begun_anew(now) }
     }
 
-    /// Of a member in whose place another one was in this life, which has lost everything.
+    /// Of a member in whose place another one was, perhaps in this life, which has lost everything
+    /// or was removed.
     pub(super) fn begun_anew(now: Timestamp) -> Self {
         Self { has_begun_anew: true, ..Self::new(now) }
     }

@@ -44,7 +44,8 @@ impl JoinedMember {
             StateStep::Drawn if consensus.role() == RaftRole::Leader => self.hear_drawn(peer, state),
             StateStep::Differs if is_of_leader => {
                 let own = self.agreement.own.filter(|own| own.index == index && *own != state);
-                self.agreement.consequence = own.map(|own| Consequence::Replace { own, wanted: state });
+                let replace = own.map(|own| Consequence::Replace { own, wanted: state });
+                self.agreement.consequences.extend(replace);
             }
             StateStep::Ask | StateStep::Drawn | StateStep::Differs => {}
         }
@@ -89,7 +90,12 @@ impl LiveStream {
     /// the core.
     pub(super) fn look_at_agreement(&self, joined: &mut JoinedMember, out: &mut MessageBuf) {
         joined.advance_agreement(out);
-        let Some(consequence) = joined.agreement.consequence.take() else { return };
+        for consequence in joined.agreement.consequences.drain(..) {
+            self.see_to(consequence);
+        }
+    }
+
+    fn see_to(&self, consequence: Consequence) {
         let (account, name) = (self.scope.account.name(), &self.scope.name);
         let totals = self.reader().state().totals;
         let (first, last) = (totals.first_seq, totals.last_seq);

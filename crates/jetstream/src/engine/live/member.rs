@@ -56,6 +56,7 @@ impl LiveStream {
         }
         self.set_role(ReplicaRole::Follower);
         let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
+        let is_another = !has_log && vote.term > 0;
         // What is synced before it is confirmed is not lost.
         // What damage has taken it may have confirmed, whether it was synced or not.
         let is_damaged = self.is_damaged();
@@ -78,7 +79,7 @@ impl LiveStream {
             frames: groups.outbox(),
             start,
             lives: groups.lives(),
-            amnesia: is_amnesiac.then(|| self.begin_amnesia(lost, groups.uptime())),
+            amnesia: is_amnesiac.then(|| self.begin_amnesia(lost, is_another, groups.uptime())),
             candidacy: Candidacy::new(is_open, groups.is_aside(place.group), is_damaged),
             askers: Vec::new(),
             last_said: LastSaid { is_amnesiac, has_members: true, ..LastSaid::default() },
@@ -132,10 +133,12 @@ impl LiveStream {
         Ok(())
     }
 
-    /// `lost`: what another replica had confirmed in its place. `now`: since the server began.
-    fn begin_amnesia(&self, lost: LostEntries, now: myelin_store::Timestamp) -> Amnesia {
+    /// `lost`: what another replica had confirmed in its place. `is_another`: one without a log has
+    /// a vote, and may have been removed in this life; what that has confirmed counts as long as
+    /// its leader does not hear of this one. `now`: since the server began.
+    fn begin_amnesia(&self, lost: LostEntries, is_another: bool, now: myelin_store::Timestamp) -> Amnesia {
         match lost.last {
-            0 if self.membership.begins_anew.load(Acquire) => Amnesia::begun_anew(now),
+            0 if is_another || self.membership.begins_anew.load(Acquire) => Amnesia::begun_anew(now),
             0 => Amnesia::new(now),
             _ => Amnesia::behind(lost, now),
         }
@@ -431,6 +434,8 @@ impl LiveStream {
                     self.scope.host.log(Level::Warn, line);
                 }
                 joined.last_said.has_failed = false;
+                // The order to compare may have come meanwhile, to nobody.
+                joined.agreement = Agreement::default();
                 // Some may have been told that its disk is full.
                 joined.tell_others();
             }

@@ -423,8 +423,10 @@ impl JoinedMember {
         let (me, mine, now) = (self.groups.me, self.log(), self.groups.uptime());
         let is_open = self.is_open();
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
-        let others = self.member.consensus().members().all_voters().into_iter().filter(|&voter| voter != me);
-        self.askers.extend(others.filter(|&voter| amnesia.is_unknown_to(voter)));
+        let mut others = self.member.consensus().members().all_voters();
+        // Who leads may be none of those that its log knows.
+        others.extend(self.member.consensus().leader().filter(|leader| !others.contains(leader)));
+        self.askers.extend(others.into_iter().filter(|&one| one != me && amnesia.is_unknown_to(one)));
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() || !is_open {
             return Ok(());
         }

@@ -7,6 +7,10 @@ use crate::engine::scrub::Scrubbed;
 use myelin_stdx::sync::lock;
 use myelin_store::{Filter, Message, ReadError, Seq, Wait};
 
+/// Bytes that a damaged message counts for: whoever meets one reads, and does not know how long it
+/// was.
+const DAMAGED: u64 = 4096;
+
 impl LiveStream {
     /// The pass that is under way, or the last one.
     pub(in crate::engine) fn scrub_pass(&self) -> ScrubPass {
@@ -26,7 +30,10 @@ impl LiveStream {
                 Ok(Some(Message { subject, headers, payload, .. })) => {
                     bytes += (subject.len() + headers.len() + payload.len()) as u64;
                 }
-                Err(ReadError::Damaged(_)) => cursor.skip(cursor.position()),
+                Err(ReadError::Damaged(_)) => {
+                    bytes += DAMAGED;
+                    cursor.skip(cursor.position());
+                }
                 Ok(None) | Err(_) => return (None, bytes),
             }
         }
@@ -46,12 +53,26 @@ impl Scrubbed for LiveStream {
 
     fn read_on(&self, budget: u64) -> (bool, u64) {
         let Some(from) = self.scrub_pass().next.filter(|_| !self.is_gone()) else { return (false, 0) };
-        let (next, bytes) = self.read_from(from, budget);
-        let mut pass = lock(&self.health.pass);
-        (pass.next, pass.bytes) = (next, pass.bytes + bytes);
-        if next.is_none() {
-            pass.ended = self.scope.host.now();
+        let mut end = SliceOfPass { live: self, next: None, bytes: 0 };
+        (end.next, end.bytes) = self.read_from(from, budget);
+        (end.next.is_some(), end.bytes)
+    }
+}
+
+/// Slice of a pass, whose end says how far that is. One that ends with a panic ends the pass: the
+/// next one may begin.
+struct SliceOfPass<'a> {
+    live: &'a LiveStream,
+    next: Option<Seq>,
+    bytes: u64,
+}
+
+impl Drop for SliceOfPass<'_> {
+    fn drop(&mut self) {
+        let mut pass = lock(&self.live.health.pass);
+        (pass.next, pass.bytes) = (self.next, pass.bytes + self.bytes);
+        if self.next.is_none() {
+            pass.ended = self.live.scope.host.now();
         }
-        (next.is_some(), bytes)
     }
 }

@@ -2,9 +2,13 @@
 
 use super::house::Heard;
 use super::meta_cluster::MetaCluster;
+use crate::engine::groups::{GroupReplica, MemberEvent};
+use crate::engine::peer_id;
 use myelin_disk::faulty::DiskFault;
+use myelin_replica::{RaftMessage, RaftMessageKind, Status};
 use myelin_stdx::sync::lock;
 use std::io::ErrorKind;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 fn config(replicas: usize) -> String {
@@ -107,6 +111,51 @@ fn three_become_one() {
     wait_for(&mut cluster, 1, 3);
     ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
     wait_for(&mut cluster, 3, 3);
+}
+
+/// An answer of a replica that was removed is heard when another one is to come in its place, in
+/// the same life of its server: it counts for that one, which has nothing.
+#[test]
+fn a_replica_that_comes_back_lacks_what_the_one_before_had_confirmed() {
+    let mut cluster = cluster(3, 3);
+    // More than one message between servers has.
+    (0..5).for_each(|_| publish(&mut cluster, &"x".repeat(100_000)));
+    let leader = cluster.elect();
+    let victim = (leader + 1) % 3;
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(1));
+    wait_for(&mut cluster, 1, 5);
+    cluster.house(victim).host.is_busy.store(true, Relaxed);
+    ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+    let name = peer_id(&format!("n{}", victim + 1)).expect("a name");
+    let live = cluster.house(leader).stream("S");
+    let status = || live.group_status().expect("it is a member");
+    cluster.wait_until("a member", |_| status().members.iter().any(|member| member.peer == name));
+    let Status { term, last, .. } = status();
+    let (place, ..) = live.install_source(name).expect("it leads");
+    let late = RaftMessage {
+        kind: RaftMessageKind::AppendAnswer,
+        from: name,
+        to: peer_id(&format!("n{}", leader + 1)).expect("a name"),
+        term,
+        index: last,
+        log_term: 0,
+        commit: last,
+        commit_term: 0,
+        is_refused: false,
+        reject_hint: 0,
+        is_transfer: false,
+        entries: Vec::new(),
+    };
+    live.tell(MemberEvent::Message(place.epoch, 0, late));
+    live.serve_off_shard();
+    assert!(status().members.iter().any(|member| member.peer == name && member.matched == last));
+    cluster.house(victim).host.is_busy.store(false, Relaxed);
+    wait_for(&mut cluster, 3, 5);
+    publish(&mut cluster, "of three again");
+    wait_for(&mut cluster, 3, 6);
+    cluster.wait_until("all to remember", |cluster| {
+        !cluster.house(victim).stream("S").group_status().is_none_or(|status| status.is_amnesiac)
+    });
 }
 
 /// Messages and consumers of a stream alone are there when it is in a group.

@@ -1,11 +1,11 @@
 //! Dead messages move to another stream, and are settled when that has them.
 
 use super::turns::{Bench, SECOND, config, stream};
-use crate::consumer::{ConsumerCore, ConsumerEvent, DeadLetterNews};
+use crate::consumer::{ConsumerCore, ConsumerEvent, DeadLetterNews, DeliverOutcome};
 use myelin_jsapi::api::why::ConsumerCause;
 use myelin_jsapi::consumer::config::ConsumerConfig;
-use myelin_store::Seq;
-use myelin_store::consumer::Death;
+use myelin_store::consumer::{Death, DeliverySeq, Delta};
+use myelin_store::{Seq, Wait};
 use myelin_wire::message_buf::MessageRef;
 
 fn moving(on: &str, max_deliver: i64) -> ConsumerConfig {
@@ -229,4 +229,144 @@ fn a_client_may_ask_for_another_pause() {
     answer_delivery(&mut bench, 0, "-NAK 2s");
     assert_eq!(bench.ask(SECOND, "1"), [0; 0]);
     assert_eq!(bench.ask(2 * SECOND, "1"), [1]);
+}
+
+fn exhausted_news(bench: &mut Bench) -> Vec<(Seq, u64)> {
+    let events = bench.effects.events.drain(..);
+    let exhausted = events.filter_map(|event| match event {
+        ConsumerEvent::MaxDeliveries { seq, deliveries } => Some((seq, deliveries)),
+        _ => None,
+    });
+    exhausted.collect()
+}
+
+#[test]
+fn what_is_dead_is_not_wanted_again() {
+    let mut bench = Bench::new(&stream(&["a", "a"]), moving("both", 2));
+    bench.ask(0, "2");
+    bench.ask(2 * SECOND, "2");
+    bench.effects.events.clear();
+    answer_delivery(&mut bench, 0, "-NAK");
+    assert_eq!(exhausted_news(&mut bench), [(1, 2)]);
+    for late in ["-NAK", "-NAK", "-NAK 5s"] {
+        answer_delivery(&mut bench, 0, late);
+        assert_eq!(bench.core.redelivery.len(), 0, "{late}");
+        assert_eq!(bench.effects.events, [], "{late}");
+    }
+    let elsewhere = ConsumerConfig { deliver_subject: "elsewhere".into(), ..moving("both", 2) };
+    bench.turn(|core, turn| core.update(elsewhere.into(), "S", 1, turn));
+    let queued: Vec<Seq> = bench.core.redelivery.waiting().collect();
+    assert_eq!(queued, [2], "all come again but what is dead");
+    let why = bench.turn(ConsumerCore::why);
+    let dead = why.iter().find_map(|(_, cause)| match cause {
+        ConsumerCause::DeadLettersWait { messages, .. } => Some(*messages),
+        _ => None,
+    });
+    assert_eq!(dead, Some(1), "{why:?}");
+    assert!(why.iter().all(|(_, cause)| cause.word() != "redelivery_waits"), "the other is due: {why:?}");
+}
+
+#[test]
+fn deliveries_are_told_without_the_death_that_is_in_their_count() {
+    let mut bench = Bench::new(&stream(&["a"]), moving("both", 2));
+    bench.ask(0, "1");
+    answer_delivery(&mut bench, 0, "+TERM");
+    let plain = ConsumerConfig { max_deliver: 2, ..config() };
+    bench.turn(|core, turn| core.update(plain.into(), "S", 1, turn));
+    bench.effects.events.clear();
+    bench.now += 2 * SECOND;
+    bench.turn(ConsumerCore::due);
+    assert_eq!(exhausted_news(&mut bench), [(1, 1)]);
+}
+
+#[test]
+fn a_letter_that_is_never_taken_comes_again_after_pauses_of_its_own() {
+    let mut bench = Bench::new(&stream(&["a"; 40]), moving("both", 5));
+    bench.ask(0, "40");
+    let refusal = r#"{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum"}}"#;
+    let mut tries = 0;
+    for at in 0..40 {
+        answer_delivery(&mut bench, at, "+TERM");
+        bench.deliver();
+        for letter in left(&mut bench) {
+            let is_first = letter.subject.ends_with(".1");
+            tries += u32::from(is_first);
+            answer(&mut bench, &letter, if is_first { refusal } else { r#"{"stream":"D","seq":1}"# });
+            bench.now += SECOND / 10;
+        }
+        bench.now += SECOND / 10;
+        bench.turn(ConsumerCore::due);
+    }
+    assert_eq!(pending(&bench), [1], "the others are there");
+    assert!((3..7).contains(&tries), "after 0.25, 0.5, 1, 2 seconds and so on: {tries} tries in eight");
+    let why = bench.turn(ConsumerCore::why);
+    let waits = why.iter().find_map(|(_, cause)| match cause {
+        ConsumerCause::DeadLettersWait { refusal, retry_at, .. } => Some((refusal.clone(), *retry_at)),
+        _ => None,
+    });
+    let (refusal, retry_at) = waits.expect("it waits");
+    assert_eq!(refusal.as_deref(), Some("message size exceeds maximum (10054)"));
+    assert!(retry_at.is_some_and(|at| at > bench.now), "{retry_at:?}");
+}
+
+#[test]
+fn who_waits_for_its_own_pauses_is_used() {
+    let mut config = moving("both", 3);
+    config.metadata.insert("myelin.dlq.backoff".to_owned(), "min=40s,jitter=0".to_owned());
+    config.inactive_threshold = 5 * SECOND;
+    let mut bench = Bench::new(&stream(&["a"]), config);
+    assert_eq!(bench.ask(0, r#"{"batch":1,"no_wait":true}"#), [1]);
+    bench.now += 30 * SECOND;
+    // First it is seen until when it was used.
+    bench.turn(ConsumerCore::due);
+    bench.turn(ConsumerCore::due);
+    assert!(!bench.effects.is_over, "a message comes again, which would be forgotten with it");
+    bench.now += 20 * SECOND;
+    bench.turn(ConsumerCore::due);
+    assert!(bench.effects.is_over, "nobody has asked for it");
+}
+
+#[test]
+fn only_keys_of_dead_letters_begin_them_anew() {
+    let (mut bench, _) = terminated();
+    let with = |key: &str, value: &str| {
+        let mut config = ConsumerConfig { max_deliver: 7, ..moving("both", 7) };
+        config.metadata.insert(key.to_owned(), value.to_owned());
+        config
+    };
+    bench.turn(|core, turn| core.update(with("owner", "x").into(), "S", 2, turn));
+    bench.deliver();
+    assert_eq!(left(&mut bench).len(), 0, "it is on its way");
+    let other = with("myelin.dlq.stream", "E");
+    bench.turn(|core, turn| core.update(other.into(), "S", 3, turn));
+    bench.deliver();
+    assert_eq!(left(&mut bench).len(), 1, "another stream takes it");
+}
+
+#[test]
+fn a_dead_message_that_is_damaged_is_told_and_passed_over() {
+    const LOST: Seq = 5;
+    let (_store, stream) = super::left::stream_with_losses();
+    let mut bench = Bench::new(&stream, config());
+    let died = |delivery, seq| {
+        let (delivery, count, timestamp) = (DeliverySeq(delivery), Death::Terminated.count(1), SECOND);
+        Delta::Delivered { delivery, seq, count, timestamp }
+    };
+    bench.core.state_handle().apply_all(&[died(1, LOST), died(2, 9)]);
+    (bench.core.deliverer.next_delivery, bench.core.deliverer.outstanding) = (3, 2);
+    bench.turn(|core, turn| core.update(moving("both", 5).into(), "S", 1, turn));
+    let mut buffer = Vec::new();
+    for _ in 0..10 {
+        match bench.turn(ConsumerCore::deliver) {
+            DeliverOutcome::More => {}
+            DeliverOutcome::Cold(seq) => {
+                let _ = stream.reader().get(seq, Wait::Allowed, &mut buffer);
+            }
+            _ => break,
+        }
+    }
+    assert_eq!(seqs(&left(&mut bench)), [9]);
+    assert_eq!(pending(&bench), [9]);
+    let told = |event: &&ConsumerEvent| matches!(event, ConsumerEvent::Terminated(one, _) if one.seq == LOST);
+    assert_eq!(bench.effects.events.iter().filter(told).count(), 1, "{:?}", bench.effects.events);
 }

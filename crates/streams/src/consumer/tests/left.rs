@@ -118,7 +118,7 @@ fn segment_path(disk: &FaultyDisk, no: u64) -> PathBuf {
 }
 
 /// A stream that has lost the messages of its second segment, which cannot be read.
-fn stream_with_losses() -> (Store, Stream) {
+pub(super) fn stream_with_losses() -> (Store, Stream) {
     let disk = FaultyDisk::new(1);
     let (store, stream) = in_segments(&disk);
     let id = stream.id();

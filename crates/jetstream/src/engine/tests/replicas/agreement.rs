@@ -4,6 +4,7 @@
 use super::super::cluster::{Cluster, PLACE, peer};
 use super::super::house::stream;
 use super::consumers::{ask, consumer};
+use super::faults::break_disk;
 use super::installs::{assert_equal, publish};
 use crate::engine::groups::GroupReplica;
 use myelin_jsapi::config::StreamConfig;
@@ -118,4 +119,30 @@ fn replicas_that_are_well_are_never_found_different() {
         leader = cluster.elect();
     }
     assert!(is_compared >= 6, "only {is_compared}");
+}
+
+/// The order to compare comes while the stream has failed, and nobody hears it.
+#[test]
+fn a_leader_that_was_opened_anew_compares_again() {
+    let (mut cluster, first, second) = alike(stream("S"));
+    cluster.pass(MINUTE * 5 / 12);
+    assert_eq!(cluster.comparisons(), 0, "it is too early");
+    break_disk(&cluster, first);
+    publish(&mut cluster, first, 1);
+    cluster.pass(MINUTE / 6);
+    assert!(!cluster.leads(first), "{:?}", cluster.statuses());
+    cluster.disk(first).heal();
+    cluster.pass(MINUTE);
+    assert_equal(&mut cluster);
+    let other = cluster.elect();
+    if other != first {
+        cluster.house(other).stream("S").hand_over_to(Some(peer(first)));
+        cluster.settle();
+        cluster.pass(20);
+    }
+    assert_eq!(cluster.leader(), Some(first), "{:?}", cluster.statuses());
+    publish(&mut cluster, first, 1);
+    let before = cluster.house(second).stream("S").compared_at();
+    cluster.pass(MINUTE);
+    assert!(cluster.house(second).stream("S").compared_at() > before, "{before:?}");
 }

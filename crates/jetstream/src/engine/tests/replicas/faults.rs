@@ -235,7 +235,7 @@ fn a_server_in_which_something_waits_is_supported_still() {
     assert!(!cluster.house(slow).stream("S").lacks_quorum(), "others support it");
 }
 
-fn break_disk(cluster: &Cluster, number: usize) {
+pub(super) fn break_disk(cluster: &Cluster, number: usize) {
     let disk = cluster.disk(number);
     disk.fail_at(disk.points(), DiskFault::ErrorsFrom(ErrorKind::Other));
 }
