@@ -7,7 +7,7 @@ use super::dead_letters::DeadLetters;
 use super::delivery::DeliverOutcome;
 use super::effects::{AckedDelivery, ConsumerEvent};
 use super::redelivery::most_deliveries;
-use myelin_store::consumer::{Death, Delta, Pending};
+use myelin_store::consumer::{Death, DeliverySeq, Delta, Pending};
 use myelin_store::{ReadError, Seq, Wait};
 use myelin_wire::message_buf::MessageRef;
 
@@ -74,6 +74,19 @@ impl ConsumerCore {
         self.dead_letters.is_some() && Death::read(redelivered).is_some()
     }
 
+    /// Whether a message of the queue is dead and does not come again. Where nobody moves it any
+    /// more, because the metadata says so no longer, one that a client has terminated is settled.
+    pub(super) fn stays_dead(&mut self, seq: Seq, redelivered: u64, turn: &mut TurnCtx<'_>) -> bool {
+        match Death::read(redelivered) {
+            Some(_) if self.dead_letters.is_some() => true,
+            Some(Death::Terminated) => {
+                self.settle_one(&of_message(seq), false, turn);
+                true
+            }
+            Some(Death::Exhausted) | None => false,
+        }
+    }
+
     /// A dead message is damaged: it is told, and keeps nothing back.
     fn lose_dead(&mut self, seq: Seq, (pending, redelivered): (Pending, u64), turn: &mut TurnCtx<'_>) {
         let deliveries = Death::redeliveries(redelivered) + 1;
@@ -128,9 +141,13 @@ impl ConsumerCore {
         let Some(seq) = letters.answered(msg, turn.now, turn.effects) else { return };
         let awaited = self.deliverer.state_handle.awaited(seq);
         // One that is delivered anew, because the consumer was reset, is not settled by this.
-        if let Some((pending, _)) = awaited.filter(|(_, redelivered)| Death::read(*redelivered).is_some()) {
-            let ack = AckSubject { consumer: b"", deliveries: 1, seq, delivery: pending.delivery };
-            self.settle_one(&ack, false, turn);
+        if awaited.is_some_and(|(_, redelivered)| Death::read(redelivered).is_some()) {
+            self.settle_one(&of_message(seq), false, turn);
         }
     }
+}
+
+/// Acknowledgement of a message, whichever delivery of it was the last.
+fn of_message(seq: Seq) -> AckSubject<'static> {
+    AckSubject { consumer: b"", deliveries: 1, seq, delivery: DeliverySeq(0) }
 }

@@ -237,7 +237,7 @@ impl ConsumerCore {
         self.deliverer.commit();
         let seq = self.redelivery.take()?;
         let (pending, redelivered) = self.deliverer.state_handle.awaited(seq)?;
-        if self.dead_letters.is_some() && Death::read(redelivered).is_some() {
+        if self.stays_dead(seq, redelivered, turn) {
             return None;
         }
         let redelivered = Death::redeliveries(redelivered);

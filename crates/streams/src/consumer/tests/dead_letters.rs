@@ -203,6 +203,15 @@ fn without_the_metadata_what_was_dead_is_given_up() {
 }
 
 #[test]
+fn without_the_metadata_what_a_client_has_terminated_does_not_come_again() {
+    let (mut bench, _) = terminated();
+    let unlimited = ConsumerConfig { max_deliver: -1, ..config() };
+    bench.turn(|core, turn| core.update(unlimited.into(), "S", 1, turn));
+    assert_eq!(bench.ask(2 * SECOND, "1"), [0; 0]);
+    assert_eq!(pending(&bench), [0; 0], "it is settled");
+}
+
+#[test]
 fn messages_come_again_after_pauses_of_their_own() {
     let mut config = moving("both", 3);
     let backoff = "min=4s,factor=2,jitter=0".to_owned();
