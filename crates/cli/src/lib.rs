@@ -1,8 +1,8 @@
 //! `myelin`: the command line. One verb per module, but `messages` for `pub`, `sub` and `request`,
 //! and `backup` for `restore`, too.
 //! Beside them: `screen` and `table` print, `settings` are flags of configurations, `buckets` what
-//! those of keys and of objects have in common, `pull` takes messages from consumers, `stored` reads
-//! one from the API, `monitoring` asks for pages.
+//! those of keys and of objects have in common, `pull` takes messages from consumers, `stored`
+//! reads one from the API, `monitoring` asks for pages.
 //!
 //! This file owns the argument tree's root and the exit code, and never any work of its own. The
 //! tree is public for manual pages and completions, which are made of it (`dist/`).
@@ -125,8 +125,7 @@ fn done(result: Result<(), BenchError>) -> ExitCode {
 }
 
 fn failure(error: &BenchError) -> ExitCode {
-    eprintln!("myelin: error: {}", screen::plain(&error.to_string()));
-    ExitCode::FAILURE
+    ExitCode::from(screen::failure_status(error))
 }
 
 /// Moves connection flags in front of the verb behind everything, as in
