@@ -93,8 +93,8 @@ impl RuleSet {
         texts
     }
 
-    /// The first rule in the order of the alphabet, as it was written, that speaks of `subject`: one
-    /// without queue, or one for `queue`.
+    /// The first rule in the order of the alphabet, as it was written, that speaks of `subject`:
+    /// one without queue, or one for `queue`.
     pub(crate) fn first_about(&self, subject: &[u8], queue: Option<&[u8]>) -> Option<String> {
         let wildcards = self.wildcards.iter().filter(|pattern| matches(pattern, subject));
         let plain = self.literals.get(subject).into_iter().chain(wildcards).map(|pattern| text(pattern));
