@@ -11,9 +11,11 @@ use std::time::Duration;
 use clap::{Args, Command, Parser};
 use myelin_loadgen::admin::Admin;
 use myelin_loadgen::error::BenchError;
+use myelin_loadgen::names;
 use myelin_loadgen::target_server::{BARE, ConnectionFlags, VALUED};
 use serde_json::{Value, json};
 
+use crate::buckets::check_bucket;
 use crate::screen::show;
 use crate::table::text;
 
@@ -122,11 +124,21 @@ impl Line {
         };
         match (noun, self.wanted.as_deref()) {
             (_, Some("stream")) => Ok(strings(open()?.streams("NAMES")?)),
-            (_, Some("consumer")) => Ok(strings(open()?.consumers("NAMES", self.of("stream"))?)),
+            (_, Some("consumer")) => {
+                // What stands in a subject must not be more than a part of it.
+                names::stream(self.of("stream"))?;
+                Ok(strings(open()?.consumers("NAMES", self.of("stream"))?))
+            }
             (Some("kv"), Some("bucket")) => buckets("KV_"),
             (Some("object"), Some("bucket")) => buckets("OBJ_"),
-            (Some("kv"), Some("key")) => keys(&mut open()?, self.of("bucket")),
-            (Some("object"), Some("object")) => crate::object::names(&mut open()?, self.of("bucket")),
+            (Some("kv"), Some("key")) => {
+                check_bucket(self.of("bucket"))?;
+                keys(&mut open()?, self.of("bucket"))
+            }
+            (Some("object"), Some("object")) => {
+                check_bucket(self.of("bucket"))?;
+                crate::object::names(&mut open()?, self.of("bucket"))
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -180,6 +192,17 @@ mod tests {
         assert_eq!(line.verbs, ["consumer", "rm"]);
         assert_eq!(line.flags, ["-s", "h", "--user=u", "--context", "c"]);
         assert_eq!(line.of("stream"), "S");
+    }
+
+    #[test]
+    fn nothing_is_asked_about_a_word_that_is_no_name() {
+        for words in
+            [&["consumer", "info", "a b"][..], &["kv", "get", "a.b"], &["object", "get", "a\r\nPUB x"]]
+        {
+            let words = [&["myelin", "-s", "127.0.0.1:1"], words].concat();
+            let error = Line::read(&words.into_iter().map(str::to_owned).collect::<Vec<_>>()).names();
+            assert!(matches!(&error, Err(BenchError::Usage(text)) if text.contains("name")), "{error:?}");
+        }
     }
 
     #[test]

@@ -125,8 +125,7 @@ fn done(result: Result<(), BenchError>) -> ExitCode {
 }
 
 fn failure(error: &BenchError) -> ExitCode {
-    eprintln!("myelin: error: {}", screen::plain(&error.to_string()));
-    ExitCode::FAILURE
+    ExitCode::from(screen::failure_status(error))
 }
 
 /// Moves connection flags in front of the verb behind everything, as in

@@ -117,7 +117,7 @@ pub(crate) fn subscribe(arguments: &SubscribeArguments) -> Result<(), BenchError
         if !raw {
             let reply =
                 message.reply.as_ref().map_or_else(String::new, |reply| format!(" with reply {reply:?}"));
-            println!("[#{received}] Received on {:?}{reply}", message.subject);
+            screen::say(&format_args!("[#{received}] Received on {:?}{reply}", message.subject));
         }
         show(&message, *raw)?;
     }

@@ -21,6 +21,14 @@ const SID: u32 = 2;
 /// How long a request waits at most. A server that says nothing for twice as long is gone.
 const ROUND: Duration = Duration::from_secs(5);
 
+/// Statuses of requests that end because the consumer is led by another server from now on: the
+/// consumer itself goes on.
+const MOVED: [&str; 2] = ["Leadership Change", "Server Shutdown"];
+
+/// Longest time of a consumer without a leader, and the pause between two requests meanwhile.
+const ELECTED_WITHIN: Duration = Duration::from_secs(30);
+const BETWEEN_TRIES: Duration = Duration::from_millis(250);
+
 /// Messages that one request for a consumer's asks for: each is acknowledged before the next comes.
 const BATCH: u64 = 16;
 
@@ -41,6 +49,8 @@ pub(crate) struct ConsumerReader<'a> {
     wanted: u64,
     /// Messages of the last request that have not come.
     outstanding: u64,
+    /// Until when another leader is waited for, from the end of the last one to the next message.
+    led_again: Option<Instant>,
     /// Messages that came while something else was waited for.
     kept: VecDeque<ReceivedMessage>,
     /// Where the consumer is of this process alone: deliveries until now.
@@ -84,6 +94,7 @@ impl<'a> ConsumerReader<'a> {
             round: ROUND,
             wanted,
             outstanding: 0,
+            led_again: None,
             kept: VecDeque::new(),
             seen: None,
             pending: 0,
@@ -118,22 +129,51 @@ impl<'a> ConsumerReader<'a> {
             if self.outstanding == 0 && !self.ask(deadline)? {
                 return Ok(None);
             }
-            let Some(message) = self.receive(deadline)? else { return Ok(None) };
+            let Some(message) = self.receive(deadline)? else {
+                if self.outstanding == 0 {
+                    continue;
+                }
+                return Ok(None);
+            };
             match message.reply.as_deref().and_then(|reply| Delivery::read(reply.as_bytes())) {
                 Some(numbers) => {
                     self.outstanding = self.outstanding.saturating_sub(1);
                     self.wanted = self.wanted.saturating_sub(1);
+                    self.led_again = None;
                     self.count(&numbers)?;
                     return Ok(Some(Pulled { message, numbers }));
                 }
-                None => match message.status() {
-                    Some(404 | 408) => self.outstanding = 0,
-                    Some(503) => return Err(BenchError::NoResponder),
-                    Some(409 | 400) => return Err(BenchError::Refused(message.status_line())),
-                    _ => {}
-                },
+                None => self.ended(&message)?,
             }
         }
+    }
+
+    /// Takes a status: a request has ended, or the consumer.
+    fn ended(&mut self, status: &ReceivedMessage) -> Result<(), BenchError> {
+        let text = status.status_line();
+        let is_moved = || MOVED.iter().any(|words| text.contains(words));
+        match status.status() {
+            Some(404 | 408) => (self.outstanding, self.led_again) = (0, None),
+            Some(409) if is_moved() && self.led_again.is_none() => self.ask_next_leader(),
+            Some(code @ (409 | 503)) if self.is_led_soon() && (code == 503 || is_moved()) => {
+                self.outstanding = 0;
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            Some(503) => return Err(BenchError::NoResponder),
+            Some(409 | 400) => return Err(BenchError::Refused(text)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Has the request made again, for whoever leads the consumer next.
+    fn ask_next_leader(&mut self) {
+        self.outstanding = 0;
+        self.led_again.get_or_insert_with(|| Instant::now() + ELECTED_WITHIN);
+    }
+
+    fn is_led_soon(&self) -> bool {
+        self.led_again.is_some_and(|until| Instant::now() < until)
     }
 
     /// Takes everything that the consumer had when it was made, in order, and ends it.
@@ -169,7 +209,8 @@ impl<'a> ConsumerReader<'a> {
         Ok(true)
     }
 
-    /// The next message of the subscription, whatever it is about.
+    /// The next message of the subscription, whatever it is about. `None`, and nothing outstanding:
+    /// the server that had the request is gone.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<Option<ReceivedMessage>, BenchError> {
         if let Some(message) = self.kept.pop_front() {
             return Ok(Some(message));
@@ -177,12 +218,14 @@ impl<'a> ConsumerReader<'a> {
         // The server ends each request: nothing for longer than that is an end of another kind.
         let silence = Instant::now() + 2 * ROUND;
         let until = deadline.map_or(silence, |deadline| deadline.min(silence));
-        match self.admin.connection().receive_until(Some(until))? {
-            None if deadline.is_none_or(|deadline| deadline > until) => {
-                Err(BenchError::Lost(format!("consumer {} does not answer any more", self.name)))
+        let message = self.admin.connection().receive_until(Some(until))?;
+        if message.is_none() && deadline.is_none_or(|deadline| deadline > until) {
+            if self.led_again.is_some() && !self.is_led_soon() {
+                return Err(BenchError::Lost(format!("consumer {} does not answer any more", self.name)));
             }
-            message => Ok(message),
+            self.ask_next_leader();
         }
+        Ok(message)
     }
 
     fn count(&mut self, numbers: &Delivery) -> Result<(), BenchError> {

@@ -4,12 +4,16 @@
 //! Owns the standard output of the verbs that show what a server says.
 
 use std::fmt::Display;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::plain::is_hostile;
 pub(crate) use myelin_loadgen::plain::{one_line, plain};
 use serde_json::Value;
+
+/// Exit code where nobody reads the output any more: that of a program which the signal for it has
+/// ended, as shells show it.
+const UNREAD: u8 = 128 + 13;
 
 /// Prints text as it is: the caller has made it harmless.
 pub(crate) fn show(text: &str) -> Result<(), BenchError> {
@@ -35,12 +39,31 @@ pub(crate) fn json_text(json: &str) -> String {
 
 /// Prints a line, with whatever is in it.
 pub(crate) fn say(line: &impl Display) {
-    println!("{}", plain(&line.to_string()));
+    tell(&(plain(&line.to_string()) + "\n"));
 }
 
 /// Prints a value as JSON in one line.
 pub(crate) fn say_json(value: &Value) {
-    println!("{}", json_text(&value.to_string()));
+    tell(&(json_text(&value.to_string()) + "\n"));
+}
+
+/// Prints text as [`show`] does. The command ends where it cannot be printed.
+pub(crate) fn tell(text: &str) {
+    if let Err(error) = write(text.as_bytes()) {
+        std::process::exit(i32::from(failure_status(&error)));
+    }
+}
+
+/// Exit code of an error, which is told unless it is that nobody reads the output any more, as
+/// behind `| head`.
+pub(crate) fn failure_status(error: &BenchError) -> u8 {
+    if let BenchError::Io("printing" | "writing the object", error) = error
+        && error.kind() == ErrorKind::BrokenPipe
+    {
+        return UNREAD;
+    }
+    eprintln!("myelin: error: {}", plain(&error.to_string()));
+    1
 }
 
 /// Prints the bytes of a message: as they are where a program reads them, or where that is wanted.

@@ -26,7 +26,7 @@ const PORTS: std::ops::Range<u16> = 1800..9300;
 /// Signs before a port.
 const BEFORE_PORTS: [&str; 4] = [":", "-p ", "-m ", "port: "];
 /// Programs that pages use and that are not ours.
-const OTHERS: [&str; 2] = ["nats", "curl"];
+const OTHERS: [&str; 3] = ["nats", "nats-server", "curl"];
 
 /// A command of a page, and the lines that it says.
 struct Step {
@@ -172,6 +172,8 @@ impl Reader {
         let mut child = self.start(command, &output);
         let deadline = Instant::now() + PATIENCE;
         loop {
+            // One that was ended by another command stays in the way of who waits for it.
+            self.beside.iter_mut().for_each(|beside| drop(beside.try_wait()));
             let has_ended = child.try_wait().unwrap().is_some();
             let text = fs::read_to_string(&output).unwrap();
             let said: Vec<&str> = text.lines().collect();

@@ -3,7 +3,7 @@
 
 import { NoResponders, NotAllowed, TimedOut, json } from "./nats.js";
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor({ code, err_code, description }) {
     super(description || "The server has refused.");
     this.code = code;
@@ -105,28 +105,16 @@ export class Api {
     return rows;
   }
 
-  async names() {
-    const all = [];
-    for (;;) {
-      const page = await this.js("STREAM.NAMES", { offset: all.length });
-      const streams = page.streams ?? [];
-      all.push(...streams);
-      if (streams.length === 0 || all.length >= page.total) return all;
-    }
+  names() {
+    return pages((offset) => this.js("STREAM.NAMES", { offset }), "streams");
   }
 
   async stream(name, options) {
     return this.js(`STREAM.INFO.${name}`, options);
   }
 
-  async consumers(stream) {
-    const all = [];
-    for (;;) {
-      const page = await this.js(`CONSUMER.LIST.${stream}`, { offset: all.length });
-      const consumers = page.consumers ?? [];
-      all.push(...consumers);
-      if (consumers.length === 0 || all.length >= page.total) return all;
-    }
+  consumers(stream) {
+    return pages((offset) => this.js(`CONSUMER.LIST.${stream}`, { offset }), "consumers");
   }
 
   async consumer(stream, name) {
@@ -153,6 +141,11 @@ export class Api {
     }
   }
 
+  // Removes one message, as if it had been purged.
+  async remove(stream, seq) {
+    return this.js(`STREAM.MSG.DELETE.${stream}`, { seq, no_erase: true });
+  }
+
   // Age in seconds of the oldest message that a consumer has not delivered; 0 where there is none.
   async lag(info) {
     if (info.num_pending === 0) return 0;
@@ -161,6 +154,17 @@ export class Api {
     const first = await Promise.all(filters.slice(0, 8).map((filter) => this.message(info.stream_name, next, filter)));
     const times = first.filter(Boolean).map((message) => Date.parse(message.time));
     return times.length > 0 ? Math.max(0, (Date.parse(info.ts) - Math.min(...times)) / 1000) : 0;
+  }
+}
+
+// Rows under this key of all pages of an answer; `ask` gets the number of those before.
+export async function pages(ask, key) {
+  const all = [];
+  for (;;) {
+    const page = await ask(all.length);
+    const rows = page[key] ?? [];
+    all.push(...rows);
+    if (rows.length === 0 || all.length >= page.total) return all;
   }
 }
 
@@ -180,7 +184,7 @@ export function streamRow({ config, state, created, mirror, sources }) {
   };
 }
 
-export function fromBase64(text) {
+function fromBase64(text) {
   const binary = atob(text ?? "");
   return Uint8Array.from(binary, (letter) => letter.charCodeAt(0));
 }

@@ -6,6 +6,7 @@ import { Nats } from "./nats.js";
 import { accounts, account } from "./views/accounts.js";
 import { connection, connections } from "./views/connections.js";
 import { consumer } from "./views/consumer.js";
+import { holders, letter, letters } from "./views/letters.js";
 import { log } from "./views/log.js";
 import { overview } from "./views/overview.js";
 import { server } from "./views/server.js";
@@ -19,6 +20,7 @@ const VIEWS = [
   { name: "overview", title: "Overview", view: overview },
   { name: "connections", title: "Connections", view: connections, below: connection },
   { name: "streams", title: "Streams", view: streams, below: (context, name, kind, inner) => (kind === "consumers" && inner ? consumer(context, name, inner) : stream(context, name, kind)) },
+  { name: "letters", title: "Dead letters", view: holders, below: (context, name, seq) => (seq ? letter(context, name, seq) : letters(context, name)) },
   { name: "tail", title: "Tail", view: tail },
   { name: "accounts", title: "Accounts", view: accounts, below: account, operator: true },
   { name: "server", title: "Server", view: server, operator: true },
@@ -33,6 +35,8 @@ let current = null;
 let timer = null;
 let credentials = null;
 let pause = FIRST_PAUSE;
+// The view whose answers are awaited.
+let asking = null;
 const shell = {};
 
 function route() {
@@ -133,8 +137,11 @@ function show() {
   const [name = "overview", ...rest] = route();
   const found = VIEWS.find((view) => view.name === name && (!view.operator || context.isOperator));
   shell.links.forEach((link) => {
-    if (link.getAttribute("href") === `#/${name}`) link.setAttribute("aria-current", "page");
+    const isCurrent = link.getAttribute("href") === `#/${name}`;
+    if (isCurrent) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
+    // On a phone there is not room for all.
+    if (isCurrent) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   const make = rest.length > 0 ? found?.below : found?.view;
   if (!make) {
@@ -147,21 +154,32 @@ function show() {
   const title = view.title ?? found.title;
   document.title = `${title} – ${context.info.server_name || "Myelin"}`;
   view.problem = h("p", { class: "problem", role: "alert", hidden: true });
+  view.again = () => refresh(view);
   set(shell.main, h("div", { class: "heading" }, view.back && h("a", { class: "back", href: view.back.href }, `← ${view.back.text}`), put(h("h1", {}, title), [view.mark]), view.actions), view.problem, view.node);
   window.scrollTo(0, 0);
   refresh(view);
 }
 
+// Asks for what a view shows, now and at intervals. There is one such chain: who wants it anew while
+// answers are awaited has it asked again behind them.
 async function refresh(view) {
+  if (view !== current) return;
+  view.isOutdated = true;
+  if (asking === view) return;
   clearTimeout(timer);
-  try {
-    await view.refresh?.();
-    view.problem.hidden = true;
-  } catch (error) {
-    if (view !== current) return;
-    say(view.problem, error.message);
-    view.problem.hidden = false;
+  timer = null;
+  asking = view;
+  while (view.isOutdated && view === current) {
+    view.isOutdated = false;
+    try {
+      await view.refresh?.();
+      view.problem.hidden = true;
+    } catch (error) {
+      say(view.problem, error.message);
+      view.problem.hidden = false;
+    }
   }
+  if (asking === view) asking = null;
   if (view !== current || !view.interval) return;
   timer = setTimeout(() => {
     timer = null;
@@ -172,7 +190,7 @@ async function refresh(view) {
 
 window.addEventListener("hashchange", show);
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && current && timer === null) refresh(current);
+  if (!document.hidden && current && timer === null && asking !== current) refresh(current);
 });
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, textarea, select, dialog");

@@ -76,6 +76,17 @@ export function badge(text, kind) {
   return h("span", { class: `badge ${kind ?? ""}` }, text);
 }
 
+// One figure, with a word about it below.
+export function tile(name, value, note, kind) {
+  return h("div", { class: `tile ${kind ?? ""}` }, h("span", { class: "tile-name" }, name), h("span", { class: "tile-value" }, value), note && h("span", { class: "tile-note" }, note));
+}
+
+// How a replica stands to its leader.
+export function standing(replica) {
+  if (replica.offline) return badge("offline", "bad");
+  return replica.current ? badge("current", "good") : badge("behind", "warn");
+}
+
 // Words for where there is nothing, with what to do about it.
 export function empty(title, text) {
   return h("div", { class: "empty" }, h("p", {}, title), text && h("p", { class: "muted" }, text));

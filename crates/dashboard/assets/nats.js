@@ -238,7 +238,8 @@ export class Nats {
     }
   }
 
-  publish(subject, data = "", { reply = "", headers = [] } = {}) {
+  // `isBinary`: a letter of the headers is a byte, whatever it means.
+  publish(subject, data = "", { reply = "", headers = [], isBinary = false } = {}) {
     checkSubject(subject);
     const body = typeof data === "string" ? encoder.encode(data) : data;
     if (headers.length === 0) {
@@ -246,7 +247,8 @@ export class Nats {
       return;
     }
     const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join("");
-    const head = encoder.encode(`NATS/1.0\r\n${lines}\r\n`);
+    const block = `NATS/1.0\r\n${lines}\r\n`;
+    const head = isBinary ? Uint8Array.from(block, (letter) => letter.charCodeAt(0)) : encoder.encode(block);
     const sizes = `${head.length} ${head.length + body.length}`;
     this.send(`HPUB ${subject} ${reply ? `${reply} ` : ""}${sizes}\r\n`, head, body, "\r\n");
   }
@@ -262,22 +264,22 @@ export class Nats {
   }
 
   // One answer, within `timeout` milliseconds.
-  request(subject, data, { timeout = 8000, headers } = {}) {
-    return this.ask(subject, data, headers, timeout, (message, { done }) => done(message));
+  request(subject, data, { timeout = 8000, headers, isBinary } = {}) {
+    return this.ask(subject, data, { headers, isBinary }, timeout, (message, { done }) => done(message));
   }
 
   // Answers of all who have some: until none has come for `quiet` milliseconds.
   requestMany(subject, data, { quiet = 300, timeout = 4000 } = {}) {
     const all = [];
     let timer;
-    return this.ask(subject, data, undefined, timeout, (message, { done }) => {
+    return this.ask(subject, data, {}, timeout, (message, { done }) => {
       all.push(message);
       clearTimeout(timer);
       timer = setTimeout(() => done(all), quiet);
     }, () => all);
   }
 
-  ask(subject, data, headers, timeout, take, late) {
+  ask(subject, data, more, timeout, take, late) {
     if (!this.isOpen) return Promise.reject(new Error("There is no connection to the server."));
     if (this.denied.has(subject)) return Promise.reject(new NotAllowed(this.denied.get(subject)));
     const reply = `${this.inbox}.${this.nextReply++}`;
@@ -297,7 +299,7 @@ export class Nats {
         take: (message) => take(message, { done: (value) => end(resolve, value) }),
         fail: (error) => end(reject, error),
       });
-      this.publish(subject, data, { reply, headers });
+      this.publish(subject, data, { reply, ...more });
     });
   }
 }

@@ -65,12 +65,14 @@ pub const ASSETS: &[Asset] = assets! {
     "chart.js", "chart.js", SCRIPT;
     "dom.js", "dom.js", SCRIPT;
     "format.js", "format.js", SCRIPT;
+    "letter.js", "letter.js", SCRIPT;
     "nats.js", "nats.js", SCRIPT;
     "nkeys.js", "nkeys.js", SCRIPT;
     "table.js", "table.js", SCRIPT;
     "views/accounts.js", "views/accounts.js", SCRIPT;
     "views/connections.js", "views/connections.js", SCRIPT;
     "views/consumer.js", "views/consumer.js", SCRIPT;
+    "views/letters.js", "views/letters.js", SCRIPT;
     "views/log.js", "views/log.js", SCRIPT;
     "views/overview.js", "views/overview.js", SCRIPT;
     "views/server.js", "views/server.js", SCRIPT;

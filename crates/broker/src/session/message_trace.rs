@@ -135,7 +135,9 @@ impl Session {
             return if asked.is_only { TraceDecision::Dropped } else { TraceDecision::Plain };
         }
         if !shard.may_publish(&ready.account, ready.permissions.as_ref(), &destination) {
-            self.stage_error(shard, &ErrorText::PublishViolation((&destination[..]).into()));
+            let text = ErrorText::PublishViolation((&destination[..]).into());
+            self.stage_error(shard, &text);
+            self.note_refused(&text, now);
             self.log(Level::Error, format_args!("Publish Violation - Subject {}", Quoted(&destination)));
             return TraceDecision::Dropped;
         }

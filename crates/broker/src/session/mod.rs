@@ -525,7 +525,8 @@ impl Session {
             ErrorText::PublishViolation(subject) | ErrorText::ReplyViolation(subject) => {
                 permissions.and_then(|permissions| permissions.publish_denied_by(subject))
             }
-            ErrorText::SubscriptionViolation(subject, queue) => {
+            ErrorText::SubscriptionViolation(subject, queue)
+            | ErrorText::SubscriptionRevoked { subject, queue, .. } => {
                 permissions.and_then(|permissions| permissions.subscribe_denied_by(subject, queue.as_deref()))
             }
             _ => return,

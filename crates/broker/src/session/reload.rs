@@ -187,7 +187,7 @@ impl Session {
         if !is_same {
             ready.permissions.clone_from(&permissions);
             self.conn.set_rights(Self::rights_of(permissions.as_ref(), now));
-            self.prune(shard, permissions.as_deref());
+            self.prune(shard, permissions.as_deref(), now);
         }
     }
 
@@ -244,13 +244,13 @@ impl Session {
         }
         ready.permissions.clone_from(&identity.permissions);
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
-        self.prune(shard, identity.permissions.as_deref());
+        self.prune(shard, identity.permissions.as_deref(), now);
         SessionStatus::Continue
     }
 
     /// Ends the subscriptions that `permissions` forbid, and outdates the routes of the others,
     /// which may have new rules for deliveries.
-    fn prune(&mut self, shard: &mut Shard, permissions: Option<&Permissions>) {
+    fn prune(&mut self, shard: &mut Shard, permissions: Option<&Permissions>, now: Instant) {
         let SessionState::Ready(ready) = &self.state else { return };
         shard.apply_counts();
         for sub in self.conn.subscriptions() {
@@ -259,6 +259,7 @@ impl Session {
             } else if ready.account.end(&sub, Some(&mut *shard)) {
                 let text = revoked(&sub);
                 shard.stage_error(&self.conn, &text);
+                self.note_refused(&text, now);
                 self.log_removed(&sub, &self.conn);
             }
         }

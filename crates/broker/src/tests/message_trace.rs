@@ -316,8 +316,11 @@ fn a_trace_goes_nowhere_where_its_publisher_must_not_publish() {
             let mut p = net.peer_as(0, &login("p"));
             p.hpub("a", &format!("Nats-Trace-Dest: {destination}\r\n{more}"), "m");
             net.flush_all();
-            let said = format!("-ERR 'Permissions Violation for Publish to \"{destination}\"'\r\n");
-            assert_eq!(p.received(), said);
+            let error = format!("Permissions Violation for Publish to \"{destination}\"");
+            assert_eq!(p.received(), format!("-ERR '{error}'\r\n"));
+            let noted = p.conn().details().refused.expect("a refusal like any other").last;
+            let denied_by = (destination == "ok.no").then(|| "ok.no".to_owned());
+            assert_eq!((noted.len(), &noted[0].error, &noted[0].denied_by), (1, &error, &denied_by));
             assert_eq!(w.received(), "", "nobody gets the message either");
         }
         // Nor by a message that is refused itself.

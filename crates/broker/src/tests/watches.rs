@@ -161,6 +161,9 @@ fn a_subscription_that_new_permissions_forbid_is_told() {
     net.broker.set_auth_and_accounts(net.broker.stage_auth_and_accounts(auth, &accounts).unwrap());
     peer.refresh();
     assert_eq!(observer.seen(), ENDED);
+    let refused = peer.conn().details().refused.expect("whoever asks why is told, too");
+    assert_eq!((refused.count, &refused.last[0].denied_by), (1, &None));
+    assert_eq!(refused.last[0].error, "Permissions Violation for Subscription to \"x\" (sid \"1\")");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use myelin_loadgen::units::{binary, log};
@@ -72,17 +73,15 @@ impl TransferProgress {
             eprint!("\r\x1b[K");
         }
         say(&line);
-        let _ = std::io::stdout().flush();
     }
 
     /// Shows how far `work` is while it is done.
     pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let shown = scope.spawn(|| self.show());
-            let done = work();
-            self.is_over.store(true, SeqCst);
-            shown.thread().unpark();
-            done
+            // Work that panics is over, too: the scope waits for the thread.
+            let _over = Over { progress: self, shown: shown.thread().clone() };
+            work()
         })
     }
 
@@ -125,9 +124,36 @@ impl TransferProgress {
     }
 }
 
+/// Ends the thread that shows progress, however the work ends.
+struct Over<'a> {
+    progress: &'a TransferProgress,
+    shown: Thread,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.progress.is_over.store(true, SeqCst);
+        self.shown.unpark();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_that_panics_is_over() {
+        let flags = ProgressFlags { no_progress: true, json: true };
+        let progress = TransferProgress::new("Backing up", (1, 1), &flags);
+        let (send, receive) = channel();
+        std::thread::spawn(move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| progress.during(|| panic!("in the work"))));
+            send.send(ended.is_err())
+        });
+        assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(true));
+    }
 
     #[test]
     fn a_bar_shows_streams_and_bytes() {

@@ -18,6 +18,8 @@ use myelin_loadgen::target_server::greeting::Greeting;
 use myelin_loadgen::target_server::{ConnectionFlags, Target};
 use myelin_loadgen::units::{Bytes, Time};
 
+use crate::screen::tell;
+
 pub(crate) const HELP: &str = "\
 Measure how long messages take at a fixed rate.
 
@@ -169,10 +171,10 @@ impl Measure {
         let mut results = Results::new(environment, vec![system], Vec::new());
         for settings in self.runs(server) {
             let row = self.row(&settings)?;
-            print!("{}", terminal::row(&row));
+            tell(&terminal::row(&row));
             results.rows.push(row);
             let null = null::of(&settings)?;
-            println!("  driver alone, {null}");
+            tell(&format!("  driver alone, {null}\n"));
             results.environment.note(&format!("driver alone, {}", settings.load()), null);
         }
         self.reports.write(&results)

@@ -14,6 +14,8 @@ use myelin_loadgen::mqtt::{Qos, idle};
 use myelin_loadgen::pubsub::publisher::Until;
 use myelin_loadgen::units::{Bytes, grouped};
 
+use crate::screen::tell;
+
 /// The port of servers of MQTT where nothing else is said.
 const SERVER: &str = "localhost:1883";
 
@@ -117,7 +119,7 @@ pub(crate) fn run(arguments: &MqttArguments) -> Result<(), BenchError> {
         Load::Idle { count } => {
             let meter = meter.ok_or_else(|| BenchError::Usage("--server-pid is needed".into()))?;
             let each = idle::memory_per_connection(server, meter, *count)?;
-            println!("{} idle connections ~ server memory {each:.0} B each", grouped(*count as u64));
+            tell(&format!("{} idle connections ~ server memory {each:.0} B each\n", grouped(*count as u64)));
             Ok(())
         }
     }
@@ -133,7 +135,7 @@ fn messages(
     server: &Address,
     meter: Option<Meter>,
 ) -> Result<(), BenchError> {
-    println!("{load}, {} messages:", grouped(count));
+    tell(&format!("{load}, {} messages:\n", grouped(count)));
     let outcome = load.run(server, Until::Messages(count), meter)?;
     let mut line = format!(" {} msgs/sec", grouped(outcome.rate() as u64));
     for (name, quantile) in [("P50", 0.5), ("P99", 0.99), ("P99.9", 0.999)] {
@@ -141,7 +143,7 @@ fn messages(
             line.push_str(&format!(" ~ {name}: {latency:.1}us"));
         }
     }
-    println!("{line}{}", server_cpu(outcome.cpu, count));
+    tell(&format!("{line}{}\n", server_cpu(outcome.cpu, count)));
     Ok(())
 }
 
@@ -162,10 +164,14 @@ fn sessions(
     let made = load.make(server, leaving, meter)?;
     let count = load.count as u64;
     let cpu = server_cpu(made.cpu, count);
-    println!("{} sessions/sec, {} filters each{cpu}", grouped(made.rate(load.count) as u64), load.filters);
+    tell(&format!(
+        "{} sessions/sec, {} filters each{cpu}\n",
+        grouped(made.rate(load.count) as u64),
+        load.filters
+    ));
     if let Some((meter, before)) = meter.zip(before) {
         let each = meter.resident_at_rest()?.saturating_sub(before) as f64 / count as f64;
-        println!(" server memory {each:.0} B each");
+        tell(&format!(" server memory {each:.0} B each\n"));
     }
     Ok(())
 }
@@ -174,10 +180,13 @@ fn retained(load: MqttRetained, server: &Address, meter: Option<Meter>) -> Resul
     load.publish(server)?;
     let before = meter.map(Meter::resident_at_rest).transpose()?;
     let (some, all) = (load.read_some(server)?, load.read_all(server)?);
-    println!("{} retained messages: 1,000 in {some:.1?}, all in {all:.1?}", grouped(load.count as u64));
+    tell(&format!(
+        "{} retained messages: 1,000 in {some:.1?}, all in {all:.1?}\n",
+        grouped(load.count as u64)
+    ));
     if let Some((meter, before)) = meter.zip(before) {
         let (before, most) = (before >> 20, meter.most_resident()? >> 20);
-        println!(" server memory {before} MiB before they were read, at most {most} MiB");
+        tell(&format!(" server memory {before} MiB before they were read, at most {most} MiB\n"));
     }
     Ok(())
 }

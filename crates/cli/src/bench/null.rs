@@ -5,6 +5,8 @@ use myelin_loadgen::error::BenchError;
 use myelin_loadgen::units::{Bytes, grouped};
 use myelin_loadgen::workloads::null::{Cost, costs};
 
+use crate::screen::tell;
+
 /// `bench null`
 #[derive(Args, Debug)]
 pub(crate) struct NullArguments {
@@ -20,9 +22,12 @@ pub(crate) struct NullArguments {
 pub(crate) fn run(arguments: &NullArguments) -> Result<(), BenchError> {
     let NullArguments { msgs, size } = arguments;
     let size = usize::try_from(size.0).unwrap_or(usize::MAX).min(1 << 26);
-    println!("The driver against a server that does nothing, {} messages of {size} B:", grouped(*msgs));
+    tell(&format!(
+        "The driver against a server that does nothing, {} messages of {size} B:\n",
+        grouped(*msgs)
+    ));
     for Cost { role, rate, cpu } in costs(*msgs, size)? {
-        println!(" {role:<20} {:>12} msgs/sec ~ client CPU {cpu:.3}us/msg", grouped(rate));
+        tell(&format!(" {role:<20} {:>12} msgs/sec ~ client CPU {cpu:.3}us/msg\n", grouped(rate)));
     }
     Ok(())
 }

@@ -54,6 +54,7 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments) -> Result<(
     if !is_wanted(arguments)? {
         return Ok(());
     }
+    let mut connection = target.connect()?;
     let quorum = left.len() / 2 + 1;
     let body = json!({ "quorum_needed": quorum });
     for answer in gather(&mut connection, target, &format!("{}.META.RESCUE", target.api), &body)? {

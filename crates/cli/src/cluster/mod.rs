@@ -8,7 +8,7 @@
 mod meta;
 mod stream;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -17,6 +17,8 @@ use myelin_loadgen::error::BenchError;
 use myelin_loadgen::names;
 use myelin_loadgen::target_server::{ConnectionFlags, Target};
 use serde_json::Value;
+
+use crate::screen::show;
 
 /// How long servers may take to say what they have, after the first has.
 const GATHERED: Duration = Duration::from_millis(500);
@@ -64,7 +66,8 @@ pub(crate) fn run(arguments: &ClusterArguments) -> Result<(), BenchError> {
     }
 }
 
-/// Goes on only if somebody wants that; `Ok(false)`: it was a dry run.
+/// Goes on only if somebody wants that; `Ok(false)`: it was a dry run. A connection that has waited
+/// for that person may have ended meanwhile: take another.
 fn is_wanted(arguments: &RecoverArguments) -> Result<bool, BenchError> {
     if arguments.dry_run || arguments.yes {
         return Ok(arguments.yes);
@@ -74,13 +77,9 @@ fn is_wanted(arguments: &RecoverArguments) -> Result<bool, BenchError> {
             "nothing was done: nobody is there to ask; look at the plan and use --yes".into(),
         ));
     }
-    print!("\nType `recover` to go on: ");
+    show("\nType `recover` to go on: ")?;
     let mut answer = String::new();
-    let mut ask = || {
-        std::io::stdout().flush()?;
-        std::io::stdin().lock().read_line(&mut answer)
-    };
-    ask().map_err(BenchError::io("asking"))?;
+    std::io::stdin().lock().read_line(&mut answer).map_err(BenchError::io("asking"))?;
     match answer.trim() {
         "recover" => Ok(true),
         _ => Err(BenchError::Usage("nothing was done".into())),

@@ -30,6 +30,7 @@ pub(super) fn recover(target: &Target, arguments: &RecoverArguments, stream: &st
     if !is_wanted(arguments)? {
         return Ok(());
     }
+    let mut connection = target.connect()?;
     let order = json!({
         "account": account, "stream": stream, "lost": listed(&group["lost"]), "plan": group["plan"],
     });

@@ -8,6 +8,7 @@ mod settings;
 mod watch;
 
 use std::io::{IsTerminal, Read};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use myelin_loadgen::admin::Admin;
@@ -181,9 +182,11 @@ fn expected(revision: u64) -> String {
     format!("Nats-Expected-Last-Subject-Sequence: {revision}\r\n")
 }
 
-/// Header of a message that is kept so long.
+/// Header of a message that is kept so long, or longer: servers count whole seconds, and cut a part
+/// of one.
 fn lasting(ttl: Option<Time>) -> String {
-    ttl.map_or_else(String::new, |Time(ttl)| format!("Nats-TTL: {}s\r\n", ttl.as_secs()))
+    let seconds = |ttl: Duration| ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+    ttl.map_or_else(String::new, |Time(ttl)| format!("Nats-TTL: {}s\r\n", seconds(ttl)))
 }
 
 fn value_of(value: Option<&str>) -> Result<Vec<u8>, BenchError> {
@@ -321,4 +324,16 @@ fn as_json(found: &KeyValue) -> Value {
         Err(_) => shown["value_base64"] = myelin_stdx::base64::encode(&found.value).into(),
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_goes_before_its_time() {
+        let header = |millis| lasting(Some(Time(Duration::from_millis(millis))));
+        assert_eq!([2000, 1001, 500].map(header), [2, 2, 1].map(|s| format!("Nats-TTL: {s}s\r\n")));
+        assert_eq!(lasting(None), "");
+    }
 }

@@ -4,7 +4,7 @@
 //! content by an id that each has anew.
 
 use jiff::Timestamp;
-use myelin_loadgen::admin::Admin;
+use myelin_loadgen::admin::{Admin, answered};
 use myelin_loadgen::connection::ReceivedMessage;
 use myelin_loadgen::error::BenchError;
 use myelin_stdx::base_n::BASE64_URL;
@@ -90,15 +90,47 @@ impl ObjectBucket {
     }
 
     /// Stores the record of an object.
-    pub(super) fn publish(&self, admin: &mut Admin, record: &Value) -> Result<(), BenchError> {
+    pub(super) fn publish(&self, admin: &mut Admin, record: &Value) -> Result<(), Unrecorded> {
         let subject = self.record(&text(&record["name"]));
-        admin.publish(&subject, ROLLUP, record.to_string().as_bytes()).map(drop)
+        let answer = admin.request(&subject, ROLLUP, record.to_string().as_bytes());
+        stored(&subject, &answer.map_err(Unrecorded::Unknown)?)
     }
 
     /// Removes the content with this id.
     pub(super) fn remove_content(&self, admin: &mut Admin, id: &str) -> Result<(), BenchError> {
         admin.purge(&self.stream, &json!({ "filter": self.content(id) })).map(drop)
     }
+}
+
+/// Outcome of a record that no stream says it has stored.
+#[derive(Debug)]
+pub(super) enum Unrecorded {
+    /// Refusal by the stream, or by a server without it: the record is not stored.
+    Refused(BenchError),
+    /// Loss of the answer, or one that leaves it open: the record may be stored.
+    Unknown(BenchError),
+}
+
+impl From<Unrecorded> for BenchError {
+    fn from((Unrecorded::Refused(error) | Unrecorded::Unknown(error)): Unrecorded) -> Self {
+        error
+    }
+}
+
+/// Whether a stream says that it has stored a message.
+fn stored(subject: &str, answer: &ReceivedMessage) -> Result<(), Unrecorded> {
+    if answer.is_from_nobody() {
+        let words = format!("no stream takes messages on {subject:?}");
+        return Err(Unrecorded::Refused(BenchError::Refused(words)));
+    }
+    answered(subject, &answer.payload).map(drop).map_err(|error| {
+        let answer: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+        // Codes from 500 on speak of the server, which may have begun with it.
+        match answer["error"]["code"].as_u64() {
+            Some(400..500) => Unrecorded::Refused(error),
+            _ => Unrecorded::Unknown(error),
+        }
+    })
 }
 
 impl ObjectRecord {
@@ -132,4 +164,23 @@ impl ObjectRecord {
 /// Bytes in the alphabet that subjects and digests have.
 pub(super) fn padded(bytes: &[u8]) -> String {
     base64::padded(bytes, BASE64_URL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_says_that_nothing_is_stored() {
+        let of = |payload: &str| {
+            let answer = ReceivedMessage { payload: payload.into(), ..ReceivedMessage::default() };
+            stored("x", &answer)
+        };
+        assert!(of(r#"{"stream":"OBJ_B","seq":1}"#).is_ok());
+        let refused = of(r#"{"error":{"code":400,"err_code":10054,"description":"too large"}}"#);
+        assert!(matches!(refused, Err(Unrecorded::Refused(_))));
+        let away = of(r#"{"error":{"code":503,"err_code":10008,"description":"no leader"}}"#);
+        assert!(matches!(away, Err(Unrecorded::Unknown(_))));
+        assert!(matches!(of("cut of"), Err(Unrecorded::Unknown(_))));
+    }
 }

@@ -22,7 +22,7 @@ use myelin_loadgen::units::{Bytes, binary, human_time};
 use serde_json::{Value, json};
 
 use crate::buckets::{self, check_bucket};
-use crate::object::bucket::{ObjectBucket, ObjectRecord};
+use crate::object::bucket::{ObjectBucket, ObjectRecord, Unrecorded};
 use crate::object::content::{NewFile, StoredContent, file_name};
 use crate::object::settings::ObjectSettings;
 use crate::progress_bar::ProgressBar;
@@ -204,19 +204,23 @@ fn put(admin: &mut Admin, wanted: &PutObject) -> Result<(), BenchError> {
     let largest = admin.connection().max_payload() as u64;
     let chunk = wanted.chunk_size.map_or(CHUNK, |Bytes(chunk)| chunk).min(largest);
     let id = unique(22);
-    let stored = content::store(admin, &bucket.content(&id), &mut *input, chunk as usize, &mut bar).and_then(
-        |stored| {
-            let record = recorded(wanted, &name, &id, chunk, &stored)?;
-            bucket.publish(admin, &record).map(|()| record)
-        },
-    );
+    let stored = content::store(admin, &bucket.content(&id), &mut *input, chunk as usize, &mut bar);
     drop(bar);
-    let record = match stored {
+    let record = stored.and_then(|stored| recorded(wanted, &name, &id, chunk, &stored));
+    let record = record.map_err(Unrecorded::Refused);
+    let record = match record.and_then(|record| bucket.publish(admin, &record).map(|()| record)) {
         Ok(record) => record,
-        Err(error) => {
+        Err(Unrecorded::Refused(error)) => {
             // What nobody knows of would stay for ever; the error is what is to be told.
             let _ = bucket.remove_content(admin, &id);
             return Err(error);
+        }
+        Err(Unrecorded::Unknown(error)) => {
+            let (stream, content) = (&bucket.stream, bucket.content(&id));
+            return Err(BenchError::Usage(format!(
+                "{error}\nThe object may be stored or not: look with `myelin object info`. If it is not, \
+                 `myelin stream purge {stream} --subject {content}` removes its content"
+            )));
         }
     };
     if let Some(before) = before {

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use myelin_loadgen::units::Time;
 
 use crate::monitoring;
-use crate::screen::plain;
+use crate::screen::{plain, say};
 use crate::server::health::{self, ConnectionCheck, ConsumerCheck, StreamCheck};
 
 /// Exit code where the server says that it is not well, or says nothing.
@@ -62,11 +62,11 @@ pub(super) fn run(check: &CheckArguments) -> ExitCode {
     };
     match ask(check, page) {
         Ok((true, body)) => {
-            println!("OK {}", plain(&body));
+            say(&format_args!("OK {body}"));
             ExitCode::SUCCESS
         }
         Ok((false, body)) => {
-            println!("CRITICAL {}", plain(&body));
+            say(&format_args!("CRITICAL {body}"));
             ExitCode::from(CRITICAL)
         }
         Err(error) => {

@@ -16,7 +16,7 @@ use myelin_loadgen::target_server::ConnectionFlags;
 use myelin_loadgen::units::{Time, human_time};
 use serde_json::Value;
 
-use crate::screen::one_line;
+use crate::screen::{one_line, say};
 use crate::table::{passed, text};
 
 /// `myelin server check connection`
@@ -187,7 +187,7 @@ fn verdict(name: &str, check: impl FnOnce(&mut Findings) -> Result<(), BenchErro
         findings.add(Severity::Critical, error.to_string());
     }
     let severity = findings.severity();
-    println!("{}", findings.line(name));
+    say(&findings.line(name));
     ExitCode::from(severity as u8)
 }
 

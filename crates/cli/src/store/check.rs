@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &CheckArguments) -> io::Result<ExitCode> {
     if arguments.json {
         say_json(&json::summary(&summary))
     } else {
-        println!("{}", sentence(&summary))
+        say(&sentence(&summary));
     }
     Ok(if summary.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &RepairArguments) -> io::Result<ExitCode> {
     if arguments.json {
         say_json(&json::repaired(&summary, arguments.apply));
     } else {
-        println!("{}", verdict(&summary, arguments.apply));
+        say(&verdict(&summary, arguments.apply));
     }
     if !arguments.apply {
         return Ok(if summary.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -72,7 +72,7 @@ pub(super) fn run(arguments: &RepairArguments) -> io::Result<ExitCode> {
     if arguments.json {
         say_json(&json::summary(&checked));
     } else {
-        println!("checked afterwards: {}", sentence(&checked));
+        say(&format_args!("checked afterwards: {}", sentence(&checked)));
     }
     let is_whole = summary.is_whole() && checked.is_sound();
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

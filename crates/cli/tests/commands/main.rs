@@ -7,11 +7,14 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy sees tests only in functions marked as such")]
 
+mod api;
 mod backup;
 mod buckets;
 mod cluster;
 mod dlq;
+mod leaders;
 mod paths;
+mod pipes;
 mod secure;
 mod server;
 #[path = "../servers/mod.rs"]

@@ -79,7 +79,7 @@ fn connections_are_listed_without_a_terminal() {
 }
 
 /// The two ends of a terminal of this many columns and lines.
-fn terminal(columns: u16, lines: u16) -> (File, OwnedFd) {
+pub(crate) fn terminal(columns: u16, lines: u16) -> (File, OwnedFd) {
     let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&person).unwrap();
     unlockpt(&person).unwrap();
@@ -91,7 +91,7 @@ fn terminal(columns: u16, lines: u16) -> (File, OwnedFd) {
 }
 
 /// Pieces of what a terminal shows, as they come.
-fn shown_on(mut terminal: File) -> Receiver<String> {
+pub(crate) fn shown_on(mut terminal: File) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
@@ -105,7 +105,7 @@ fn shown_on(mut terminal: File) -> Receiver<String> {
 }
 
 #[track_caller]
-fn wait_for(shown: &Receiver<String>, text: &str) {
+pub(crate) fn wait_for(shown: &Receiver<String>, text: &str) {
     let (deadline, mut seen) = (Instant::now() + PATIENCE, String::new());
     while !seen.contains(text) {
         let left = deadline.saturating_duration_since(Instant::now());

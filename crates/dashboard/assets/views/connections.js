@@ -1,6 +1,6 @@
 // Connections: of the account, or of the server for operators; open ones and those that have left.
 
-import { path } from "../api.js";
+import { pages, path } from "../api.js";
 import { badge, button, confirm, empty, facts, h, panel, set, toast } from "../dom.js";
 import { ago, bytes, clock, count, duration, seconds, short } from "../format.js";
 import { Table } from "../table.js";
@@ -16,13 +16,7 @@ async function load({ api, isOperator }, state) {
     const servers = await api.ofAccount("CONNZ", options);
     return servers.flatMap((one) => (one.connections ?? []).map((conn) => ({ ...conn, server: one.server?.name })));
   }
-  const all = [];
-  for (;;) {
-    const page = await api.ofServer("CONNZ", { ...options, offset: all.length });
-    const found = page.connections ?? [];
-    all.push(...found);
-    if (found.length === 0 || all.length >= page.total) return all;
-  }
+  return pages((offset) => api.ofServer("CONNZ", { ...options, offset }), "connections");
 }
 
 function kind(conn) {
@@ -64,7 +58,7 @@ export function connections(context) {
     h("input", { type: "radio", name: "state", checked: name === state, onchange: () => {
       state = name;
       set(place, tables[state].node);
-      refresh();
+      view.again();
     } }), name)));
 
   async function refresh() {

@@ -2,13 +2,10 @@
 
 import { path } from "../api.js";
 import { Chart, Rates } from "../chart.js";
-import { badge, facts, h, panel, set } from "../dom.js";
+import { badge, facts, h, panel, set, tile } from "../dom.js";
 import { ago, clock, count, limit, moment, nanoseconds, seconds, short } from "../format.js";
+import { HOLDER } from "../letter.js";
 import { causes, replicas } from "./stream.js";
-
-function tile(name, value, note, kind) {
-  return h("div", { class: `tile ${kind ?? ""}` }, h("span", { class: "tile-name" }, name), h("span", { class: "tile-value" }, value), note && h("span", { class: "tile-note" }, note));
-}
 
 export function consumer({ api }, stream, name) {
   const rates = new Rates();
@@ -43,6 +40,7 @@ export function consumer({ api }, stream, name) {
         ["Filter", filters.length > 0 ? filters.map((filter) => badge(filter, "mono")) : "everything"],
         ["Acknowledgement", `${config.ack_policy}, within ${nanoseconds(config.ack_wait)}`], ["Deliveries of a message", limit(config.max_deliver)],
         ["Delivered", `${count(info.delivered.stream_seq)}, ${ago(info.delivered.last_active)}`], ["Acknowledged up to", `${count(info.ack_floor.stream_seq)}, ${ago(info.ack_floor.last_active)}`],
+        config.metadata?.[HOLDER] && ["Dead letters", ["go to ", h("a", { href: path("letters", config.metadata[HOLDER]) }, config.metadata[HOLDER])]],
         ["Made", clock(info.created)], moment(config.pause_until) && ["Paused until", clock(config.pause_until)],
       ])),
       replicas(info.cluster));

@@ -1,15 +1,11 @@
 // What is going on, in figures that move: of the server for operators, of the account for others.
 
 import { meter, Chart, Rates } from "../chart.js";
-import { badge, empty, facts, h, panel, set } from "../dom.js";
+import { badge, empty, facts, h, panel, set, tile } from "../dom.js";
 import { ago, bytes, count, limit, nanoseconds, seconds, short } from "../format.js";
 
 const perSecond = (value) => `${short(value)}/s`;
 const bytesPerSecond = (value) => `${bytes(value)}/s`;
-
-function tile(name, value, note, kind) {
-  return h("div", { class: `tile ${kind ?? ""}` }, h("span", { class: "tile-name" }, name), h("span", { class: "tile-value" }, value), note && h("span", { class: "tile-note" }, note));
-}
 
 export function overview(context) {
   return context.isOperator ? ofServer(context) : ofAccount(context);
@@ -19,7 +15,13 @@ function charts(more) {
   const messages = new Chart("Messages", ["in", "out"], perSecond);
   const volume = new Chart("Bytes", ["in", "out"], bytesPerSecond, true);
   const nodes = [messages, volume, ...more].map((chart) => chart.node);
-  return { messages, volume, node: h("div", { class: "charts" }, nodes) };
+  // Rates of messages in and out, and of bytes; nothing the first time.
+  const push = (rates) => {
+    if (!rates) return;
+    messages.push(rates.slice(0, 2));
+    volume.push(rates.slice(2));
+  };
+  return { push, node: h("div", { class: "charts" }, nodes) };
 }
 
 function ofServer({ api }) {
@@ -35,10 +37,7 @@ function ofServer({ api }) {
       api.ofServer("VARZ"), api.ofServer("HEALTHZ"), api.ofServer("JSZ").catch(() => null),
     ]);
     const now = rates.of([varz.in_msgs, varz.out_msgs, varz.in_bytes, varz.out_bytes]);
-    if (now) {
-      lines.messages.push(now.slice(0, 2));
-      lines.volume.push(now.slice(2));
-    }
+    lines.push(now);
     cpu.push([varz.cpu]);
     memory.push([varz.mem]);
     const isWell = health.status === "ok";
@@ -86,10 +85,7 @@ function ofAccount({ api, user, info, nats }) {
     const own = (servers ?? []).flatMap((one) => one.account_statz ?? []);
     const sum = (pick) => own.reduce((all, one) => all + (pick(one) ?? 0), 0);
     const now = servers && rates.of([sum((one) => one.received?.msgs), sum((one) => one.sent?.msgs), sum((one) => one.received?.bytes), sum((one) => one.sent?.bytes)]);
-    if (now) {
-      lines.messages.push(now.slice(0, 2));
-      lines.volume.push(now.slice(2));
-    }
+    lines.push(now);
     lines.node.hidden = !servers;
     nats.ping();
     set(tiles,

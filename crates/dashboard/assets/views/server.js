@@ -1,6 +1,6 @@
 // The server among others, for operators: health, routes, leaf nodes, gateways, its cluster.
 
-import { badge, facts, h, panel, set } from "../dom.js";
+import { badge, facts, h, panel, set, standing } from "../dom.js";
 import { ago, bytes, count, duration, seconds } from "../format.js";
 
 function rows(heads, lines) {
@@ -33,7 +33,7 @@ export function server({ api }) {
       ])),
       meta && panel("Cluster of JetStream", facts([
         ["Leader", meta.leader || badge("none", "bad")], ["Servers", count(meta.cluster_size)],
-        ...(meta.replicas ?? []).map((one) => [one.name, badge(one.offline ? "offline" : one.current ? "current" : "behind", one.offline ? "bad" : one.current ? "good" : "warn")]),
+        ...(meta.replicas ?? []).map((one) => [one.name, standing(one)]),
       ])),
       panel("Monitoring", requests.length > 0 ? facts(requests.slice(0, 8).map(([page, times]) => [h("code", {}, page), `asked ${count(times)} times`])) : h("p", { class: "muted" }, "No page was asked for.")),
       servers.length > 1 && wide("Servers", servers, [["Name", ""], ["Cluster", ""], ["Version", ""], ["Connections", "number"], ["Messages in", "number"], ["CPU", "number"], ["Memory", "number"], ["Slow", "number"], ["Up", "number"]],

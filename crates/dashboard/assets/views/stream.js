@@ -3,7 +3,7 @@
 
 import { path } from "../api.js";
 import { meter, Chart, Rates } from "../chart.js";
-import { badge, button, confirm, empty, facts, field, h, panel, problem, say, set, toast } from "../dom.js";
+import { badge, button, confirm, empty, facts, field, h, panel, problem, say, set, standing, toast } from "../dom.js";
 import { ago, bytes, clock, count, limit, nanoseconds, payload, preview, seconds, short } from "../format.js";
 import { json, parseHeaders } from "../nats.js";
 import { Table } from "../table.js";
@@ -27,7 +27,7 @@ export function causes(answer) {
 export function replicas(cluster) {
   if (!cluster?.name && !cluster?.replicas) return null;
   const rows = (cluster.replicas ?? []).map((one) => [one.name, [
-    badge(one.offline ? "offline" : one.current ? "current" : "behind", one.offline ? "bad" : one.current ? "good" : "warn"),
+    standing(one),
     one.lag ? ` ${count(one.lag)} behind` : "", ` heard ${nanoseconds(one.active)} ago`]]);
   return panel("Replicas", facts([["Leader", cluster.leader || badge("none", "bad")], ["Cluster", cluster.name], ...rows]));
 }

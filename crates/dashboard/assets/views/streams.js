@@ -56,6 +56,7 @@ export function streams({ api, isOperator }) {
     rows = rows.filter((row) => !gone.has(row.name)).map((row) => now.get(row.name) ?? row);
     return table.update(rows);
   }
-  const again = button("Load again", () => { rows = null; load(); }, "quiet");
-  return { node: h("div", {}, table.node), actions: again, refresh, interval: 3000 };
+  const again = button("Load again", () => { rows = null; view.again(); }, "quiet");
+  const view = { node: h("div", {}, table.node), actions: again, refresh, interval: 3000 };
+  return view;
 }

@@ -3,6 +3,7 @@
 mod browser;
 mod devtools;
 mod files;
+mod letters;
 mod socket;
 
 use crate::jetstream::Home;

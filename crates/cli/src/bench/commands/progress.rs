@@ -5,12 +5,14 @@
 //! others move.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use myelin_loadgen::client_pool::Board;
+
+use crate::screen::tell;
 
 const WIDTH: usize = 80;
 
@@ -39,8 +41,7 @@ impl<'a> Progress<'a> {
         }
         let draw = move |is_first: bool| {
             let up = if is_first { String::new() } else { format!("\x1b[{}A", self.totals.len()) };
-            print!("{up}{}", self.bars());
-            let _ = std::io::stdout().flush();
+            tell(&format!("{up}{}", self.bars()));
         };
         scope.spawn(move || {
             draw(true);
@@ -54,7 +55,7 @@ impl<'a> Progress<'a> {
     /// The bars as they end, where they were not moved.
     pub(crate) fn finish(self) {
         if !std::io::stdout().is_terminal() {
-            print!("{}", self.bars());
+            tell(&self.bars());
         }
     }
 

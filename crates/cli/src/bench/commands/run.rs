@@ -18,6 +18,7 @@ use myelin_loadgen::workloads::{Part, split};
 
 use crate::bench::commands::arguments::{Common, Throttle};
 use crate::bench::commands::progress::Progress;
+use crate::screen::tell;
 
 /// Which benchmark it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,19 +197,19 @@ impl<'a> BenchmarkRun<'a> {
 
     fn print(&self, outcome: &PoolOutcome, server: Option<CpuTime>) -> Result<(), BenchError> {
         let PoolOutcome { samples, cpu } = outcome;
-        print!("{}", sample::report(self.kind.label, samples));
+        tell(&sample::report(self.kind.label, samples));
         let messages = samples.iter().map(|sample| sample.messages).sum::<u64>().max(1) as f64;
         let per_message = |time: Duration| time.as_secs_f64() * 1e6 / messages;
         log(&format!("Client CPU: {:.3}s ~ {:.3}us/msg", cpu.as_secs_f64(), per_message(*cpu)));
         if let Some(server) = server {
             let doubt = if server.is_doubtful() { " (doubtful: schedstat and stat differ)" } else { "" };
             let (time, each) = (server.scheduled.as_secs_f64(), per_message(server.scheduled));
-            println!(" server CPU {time:.3}s ~ {each:.3}us/msg{doubt}");
+            tell(&format!(" server CPU {time:.3}s ~ {each:.3}us/msg{doubt}\n"));
         }
         if let Some(file) = &self.common.csv {
             let text = sample::csv(&unique(22), self.kind.prefix, samples);
             std::fs::write(file, text).map_err(BenchError::io("writing the CSV"))?;
-            println!("Saved metric data in csv file {}", file.display());
+            tell(&format!("Saved metric data in csv file {}\n", file.display()));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::devtools::Browser;
 use super::socket::{request, sign_in};
-use super::{ACCOUNTS, pages, start};
+use super::{ACCOUNTS, letters, pages, start};
 use crate::jetstream::Home;
 use crate::process::Server;
 use crate::websocket::peer::Peer;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Markup that would run a script, if it were taken for markup.
-const HOSTILE: &str = "<img src=x onerror=window.pwned=1>";
+pub(super) const HOSTILE: &str = "<img src=x onerror=window.pwned=1>";
 
 /// A page of the dashboard, signed in as this user.
-fn page(server: &Server, user: &str) -> Option<Browser> {
+pub(super) fn page(server: &Server, user: &str) -> Option<Browser> {
     let mut browser = Browser::start()?;
     browser.size(1280, 800, false);
     browser.open(&format!("http://{}/ui/", pages(server)));
@@ -28,18 +28,18 @@ fn enter(browser: &mut Browser, user: &str, password: &str) {
     browser.press("Sign in");
 }
 
-fn go(browser: &mut Browser, path: &str) {
+pub(super) fn go(browser: &mut Browser, path: &str) {
     browser.script(&format!("location.hash = {}", json!(path)));
 }
 
-fn api(peer: &mut Peer, operation: &str, body: &Value) -> Value {
+pub(super) fn api(peer: &mut Peer, operation: &str, body: &Value) -> Value {
     let answer = request(peer, &format!("$JS.API.{operation}"), body).expect("an answer");
     assert!(answer.get("error").is_none(), "{operation}: {answer}");
     answer
 }
 
 /// Nothing has gone wrong in the page, and nothing was fetched from elsewhere.
-fn is_clean(browser: &mut Browser, server: &Server) {
+pub(super) fn is_clean(browser: &mut Browser, server: &Server) {
     assert_eq!(browser.script("String(window.pwned)"), "undefined");
     assert_eq!(browser.script("document.querySelectorAll('main img, main script').length"), 0);
     assert_eq!(browser.faults, Vec::<String>::new());
@@ -50,7 +50,7 @@ fn is_clean(browser: &mut Browser, server: &Server) {
     assert!(browser.asked_for.iter().all(is_here), "{:?}", browser.asked_for);
 }
 
-fn is_not_wider_than_the_screen(browser: &mut Browser) {
+pub(super) fn is_not_wider_than_the_screen(browser: &mut Browser) {
     let wider = browser.script("document.documentElement.scrollWidth - innerWidth");
     assert!(wider.as_i64().is_some_and(|wider| wider <= 0), "by {wider}: {}", browser.text());
 }
@@ -239,6 +239,53 @@ fn it_works_by_keyboard_and_on_a_phone_with_many_streams() {
     is_clean(&mut browser, &server);
 }
 
+/// Views ask by one chain of questions, also where somebody comes back while answers are awaited,
+/// and what fails beside it is told in the same place.
+#[test]
+fn a_view_asks_by_one_chain_and_tells_what_fails() {
+    let home = Home::new();
+    let server = start(&home, ACCOUNTS);
+    let mut ann = sign_in(&server, "ann");
+    api(&mut ann, "STREAM.CREATE.ORDERS", &json!({ "name": "ORDERS", "subjects": ["orders.*"] }));
+    let Some(mut browser) = page(&server, "ann") else { return };
+    // What is sent because somebody looks again while the first question is being sent.
+    browser.script(
+        "window.send = WebSocket.prototype.send; window.within = 0; window.again = 0;
+         WebSocket.prototype.send = function (data) {
+             if (window.within === 1) window.again += 1;
+             if (window.within === 0 && location.hash === '#/streams/ORDERS') {
+                 window.within = 1;
+                 document.dispatchEvent(new Event('visibilitychange'));
+                 window.within = 2;
+             }
+             return window.send.call(this, data);
+         }; 0",
+    );
+    go(&mut browser, "/streams/ORDERS");
+    browser.wait_for("Sequences");
+    assert_eq!(browser.script("[window.within, window.again]"), json!([2, 0]));
+
+    let cut = "WebSocket.prototype.send = function (data) {
+        if (new TextDecoder().decode(data).startsWith('PUB')) throw new Error('cut off');
+        return window.send.call(this, data);
+    }; 0";
+    let whole = "WebSocket.prototype.send = window.send; 0";
+    browser.script(whole);
+    go(&mut browser, "/streams");
+    browser.wait_for("ORDERS");
+    browser.script(cut);
+    browser.press("Load again");
+    browser.wait("document.querySelector('main > .problem')?.innerText === 'cut off'");
+    browser.script(whole);
+    go(&mut browser, "/connections");
+    browser.wait("document.querySelector('.counted')?.innerText > ''");
+    browser.script(cut);
+    browser.script("document.querySelectorAll('input[name=state]')[1].click()");
+    browser.wait("document.querySelector('main > .problem')?.innerText === 'cut off'");
+    browser.script(whole);
+    is_clean(&mut browser, &server);
+}
+
 /// Writes the pictures of `docs/dashboard.md` anew, where that is asked for.
 #[test]
 fn pictures_of_the_documentation() {
@@ -286,4 +333,10 @@ fn pictures_of_the_documentation() {
     go(&mut browser, "/streams/ORDERS/messages");
     browser.wait("document.querySelector('details.message')");
     browser.picture(&folder.join("dashboard-messages-phone.png"));
+    letters::fill(&mut ann);
+    browser.size(1120, 560, false);
+    browser.scheme("dark");
+    go(&mut browser, "/letters/DEAD");
+    browser.wait_for("no such customer");
+    browser.picture(&folder.join("dashboard-letters-dark.png"));
 }
