@@ -2,6 +2,7 @@
 
 use myelin_loadgen::admin::{Admin, answered};
 use myelin_loadgen::error::BenchError;
+use myelin_loadgen::names;
 use myelin_loadgen::target_server::Target;
 use myelin_stdx::base64;
 use serde_json::{Value, json};
@@ -89,6 +90,18 @@ impl Letter {
         !self.fact("Subject").is_empty()
     }
 
+    /// Subject on which a replay publishes it. Who may write to the stream of letters must not have
+    /// whoever replays them ask the server for something: such subjects are refused.
+    pub(super) fn origin(&self) -> Result<&str, BenchError> {
+        let subject = self.fact("Subject");
+        names::word("subject", subject)?;
+        if asks_server(subject) {
+            let why = "is no subject of a message: it asks the server for something";
+            return Err(BenchError::Usage(format!("{subject} {why}")));
+        }
+        Ok(subject)
+    }
+
     /// Refuses a message that is no dead letter: a replay would publish it anywhere, and remove
     /// it.
     fn checked(self, stream: &str) -> Result<Self, BenchError> {
@@ -135,6 +148,18 @@ impl Letter {
         stored.for_each(|Header(line)| Header::write(line, &mut lines));
         lines
     }
+}
+
+/// Whether a subject is one of the server's API, of acknowledgements or of the system account's
+/// requests.
+fn asks_server(subject: &str) -> bool {
+    let mut tokens = subject.split('.');
+    matches!(
+        (tokens.next(), tokens.next(), tokens.next()),
+        (Some("$SYS"), Some("REQ"), _)
+            | (Some("$JS"), Some("ACK" | "API" | "FC" | "SNAPSHOT"), _)
+            | (Some("$JS"), _, Some("API"))
+    )
 }
 
 fn is_about(line: &[u8]) -> bool {
@@ -264,6 +289,26 @@ mod tests {
         }
         let headers = b"NATS/1.0\r\nMyelin-DLQ-Subject: o.a\r\n\r\n";
         assert!(Letter::new(7, "a", headers, Vec::new()).checked("S").is_ok());
+    }
+
+    #[test]
+    fn a_letter_that_asks_the_server_is_not_replayed() {
+        let origin = |subject: &str| {
+            let headers = format!("NATS/1.0\r\nMyelin-DLQ-Subject: {subject}\r\n\r\n");
+            Letter::new(7, "a", headers.as_bytes(), Vec::new()).origin().map(str::to_owned)
+        };
+        for subject in [
+            "$JS.API.STREAM.DELETE.S",
+            "$JS.hub.API.INFO",
+            "$JS.ACK.S.c.1",
+            "$JS.FC.S",
+            "$SYS.REQ.SERVER.PING",
+        ] {
+            assert!(origin(subject).is_err(), "{subject}");
+        }
+        for subject in ["o.a", "$KV.B.k", "$JS.EVENT.ADVISORY.x", "$SYSTEM.REQ", "$O.B.M.x"] {
+            assert_eq!(origin(subject).ok().as_deref(), Some(subject));
+        }
     }
 
     #[test]

@@ -150,6 +150,8 @@ pub(crate) fn run(arguments: &DlqArguments) -> Result<(), BenchError> {
             let chosen = choose(&mut letters, seqs, origin)?;
             let question = format!("Really publish {} messages again?", chosen.len());
             screen::confirm(*force, &question)?;
+            // The answer may have taken long, and a connection on which nobody answers ends.
+            letters = Letters::open(&target, stream)?;
             let replayed = replay::replay(&mut letters, &chosen, (*rate, *keep))?;
             say(&format_args!("{} messages published again", grouped(replayed)));
             Ok(())
@@ -280,6 +282,7 @@ fn purge(
     }
     let chosen = choose(letters, &[], origin)?;
     screen::confirm(is_forced, &format!("Really remove {} letters of stream {stream}?", chosen.len()))?;
+    *letters = Letters::open(target, &stream)?;
     chosen.iter().try_for_each(|seq| letters.remove(*seq))?;
     say(&format_args!("{} letters removed from stream {stream}", grouped(chosen.len() as u64)));
     Ok(())

@@ -5,7 +5,6 @@
 
 use super::letter::{Letter, Letters};
 use myelin_loadgen::error::BenchError;
-use myelin_loadgen::names;
 use std::time::{Duration, Instant};
 
 /// So often is it told how far a replay is.
@@ -24,9 +23,7 @@ pub(super) fn replay(
             std::thread::sleep(pause);
         }
         let step = letters.get(*seq).and_then(|letter| {
-            let subject = letter.fact("Subject");
-            names::word("subject", subject)?;
-            letters.publish(subject, &letter.original_headers(), &letter.payload)?;
+            letters.publish(letter.origin()?, &letter.original_headers(), &letter.payload)?;
             if keeps { Ok(()) } else { letters.remove(*seq) }
         });
         step.map_err(|error| {
