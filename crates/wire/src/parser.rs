@@ -140,34 +140,52 @@ pub fn next<'a>(buf: &'a [u8], limits: &ParserLimits) -> Result<Parsed<'a>, Pars
 #[inline(always)]
 pub fn plain_publish<'a>(buf: &'a [u8], limits: &ParserLimits) -> Option<(Pub<'a>, usize)> {
     let line = buf.strip_prefix(b"PUB ")?;
-    let subject = word_len(line)?;
-    let mut tail = subject + 1;
-    let mut reply: &[u8] = &[];
-    let first = tail;
-    let (mut total, mut digits) = leading_number(&line[tail..]);
-    if *line.get(tail + digits)? != b'\r' {
-        let len = word_len(&line[tail..])?;
-        reply = &line[tail..tail + len];
-        tail += len + 1;
-        (total, digits) = leading_number(&line[tail..]);
+    let (subject, first) = cut_word(line, up_to_blank(line)?)?;
+    let (mut tail, mut reply): (&[u8], &[u8]) = (first, &[]);
+    let (mut total, mut rest) = cut_number(tail);
+    if *rest.first()? != b'\r' {
+        (reply, tail) = cut_word(tail, up_to_far_blank(tail)?)?;
+        (total, rest) = cut_number(tail);
     }
-    let line_len = tail + digits;
-    let body = line_len + 2;
-    let end = body + total as usize + 2;
+    let (digits, line_len) = (tail.len() - rest.len(), line.len() - rest.len());
+    let (body, behind) = rest.strip_prefix(b"\r\n")?.split_at_checked(total as usize)?;
+    let behind = behind.strip_prefix(b"\r\n")?;
     let fits = line_len <= limits.max_control_line && limits.max_payload.is_none_or(|max| total <= max);
-    let fits = fits && SIZE_DIGITS.contains(&digits);
-    if !fits || line.get(line_len..body)? != b"\r\n" || line.get(end - 2..end)? != b"\r\n" {
+    if !fits || !SIZE_DIGITS.contains(&digits) {
         return None;
     }
     let message = Pub {
-        subject: &line[..subject],
+        subject,
         reply,
         header_len: 0,
-        body: &line[body..end - 2],
-        digits: (&[], &line[tail..line_len]),
-        tail: &line[first..end],
+        body,
+        digits: (&[], tail.get(..digits)?),
+        tail: first.get(..first.len() - behind.len())?,
     };
-    Some((message, end + 4))
+    Some((message, buf.len() - behind.len()))
+}
+
+/// The word of this length in front of a single blank, and what stands behind that, unless the word
+/// is empty or another control character ends it.
+#[inline(always)]
+fn cut_word(line: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+    let (word, rest) = line.split_at_checked(len)?;
+    match rest {
+        [b' ', rest @ ..] if len > 0 => Some((word, rest)),
+        _ => None,
+    }
+}
+
+/// The number at the front, which means something if it has [`SIZE_DIGITS`], and what stands
+/// behind it.
+#[inline(always)]
+fn cut_number(mut line: &[u8]) -> (u32, &[u8]) {
+    let mut number = 0_u32;
+    while let [digit @ b'0'..=b'9', rest @ ..] = line {
+        number = number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'));
+        line = rest;
+    }
+    (number, line)
 }
 
 /// Length of the word in front of a single blank, unless it is empty or holds another control
@@ -180,22 +198,38 @@ pub(crate) fn word_len(line: &[u8]) -> Option<usize> {
 
 /// How many bytes stand in front of the first that is a blank or a control character.
 ///
-/// Perf: eight bytes at a time; subjects and inboxes have 10 to 40.
+/// Perf: eight bytes at a time; subjects have 10 to 40. What is left is cut shorter instead of
+/// counting where it begins: so no bound is checked twice.
 #[inline(always)]
 pub(crate) fn up_to_blank(line: &[u8]) -> Option<usize> {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    let mut at = 0;
-    while let Some(eight) = line[at..].first_chunk::<8>() {
+    let mut rest = line;
+    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
         let eight = u64::from_le_bytes(*eight);
         // The lowest bit that is set stands in the first byte below 0x21: what is borrowed goes
         // upwards only.
         let low = eight.wrapping_sub(EACH * 0x21) & !eight & (EACH * 0x80);
         if low != 0 {
-            return Some(at + low.trailing_zeros() as usize / 8);
+            return Some(line.len() - rest.len() + low.trailing_zeros() as usize / 8);
         }
-        at += 8;
+        rest = behind;
     }
-    line[at..].iter().position(|b| *b <= b' ').map(|len| at + len)
+    rest.iter().position(|b| *b <= b' ').map(|len| line.len() - rest.len() + len)
+}
+
+/// The same, where it will be many.
+///
+/// Perf: sixteen bytes at a time, by one comparison of a vector; replies have 38 and more.
+#[inline(always)]
+fn up_to_far_blank(line: &[u8]) -> Option<usize> {
+    let mut rest = line;
+    while let Some((sixteen, behind)) = rest.split_first_chunk::<16>() {
+        if sixteen.iter().fold(false, |has, b| has | (*b <= b' ')) {
+            break;
+        }
+        rest = behind;
+    }
+    Some(line.len() - rest.len() + up_to_blank(rest)?)
 }
 
 /// The number at the front, which means something if it has [`SIZE_DIGITS`], and how many it has.
