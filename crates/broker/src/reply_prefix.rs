@@ -4,7 +4,7 @@
 //! Clients acknowledge deliveries by `$JS.ACK.<stream>.<consumer>.<deliveries>.…` (or with two
 //! tokens more in front of the stream) and answer flow control by `$JS.FC.…`: the prefix is five
 //! tokens long. They answer requests from other accounts by `_R_.<account>.<request>`: two tokens.
-//! Whoever asks awaits answers, and acknowledgements of what is published to a stream, in an inbox:
+//! Clients await answers, and acknowledgements of what they publish to streams, in an inbox:
 //! `_INBOX.<client>.<request>` (clients may choose another first token that begins so, and put more
 //! in between), of which all tokens but the last are the prefix. One route serves a prefix as long
 //! as no subscription of the account inspects what follows it.
@@ -47,7 +47,7 @@ impl ReplyKind {
 /// Tokens that answers to consumers have in common if they go the same way.
 const TOKENS: usize = 5;
 
-/// What the first token of an inbox begins with.
+/// Beginning of the first token of an inbox.
 const INBOX: &[u8] = b"_INBOX";
 
 /// Counters that the prefixes of inboxes share.
@@ -57,10 +57,10 @@ const BREADTH: usize = 64;
 /// replies.
 #[derive(Default)]
 pub(crate) struct SuffixInspectors {
-    /// Of each kind; of inboxes, those that look behind more than one prefix.
+    /// Inspectors of each kind; of inboxes, those that look behind more than one prefix.
     kinds: [AtomicUsize; 3],
-    /// Those that look behind one prefix of inboxes: clients that make a subscription for each
-    /// request do no harm to others. In all, and by hashes of the prefixes. Made for the first.
+    /// Inspectors of one prefix of inboxes: clients that make a subscription for each request do no
+    /// harm to others. All of them, and by hashes of the prefixes. Made for the first.
     inboxes: AtomicUsize,
     by_prefix: OnceLock<Box<[AtomicUsize; BREADTH]>>,
 }
@@ -81,7 +81,7 @@ impl SuffixInspectors {
         self.for_each_of(pattern, |counter| _ = counter.fetch_add(1, Relaxed));
     }
 
-    /// The opposite, for a pattern that is in no index any more.
+    /// Counts a pattern out that is in no index any more.
     pub(crate) fn has_gone(&self, pattern: &[u8]) {
         self.for_each_of(pattern, |counter| {
             let before = counter.fetch_sub(1, Relaxed);

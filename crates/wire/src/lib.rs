@@ -29,6 +29,7 @@ pub mod message_trace;
 pub mod ocsp;
 pub mod parser;
 pub mod peer;
+mod plain_publish;
 pub mod proxy;
 pub mod s2;
 pub mod websocket;

@@ -246,7 +246,7 @@ impl GatewayEnd {
         lock(&self.optimistic).by_name.get(account).is_none_or(|account| account.sends(subject))
     }
 
-    /// Whether that is so of any subject.
+    /// Whether messages of any subject go there although nobody has said that they are wanted.
     pub(crate) fn sends_some_anyway(&self, account: &str) -> bool {
         let sends_some = |accounts: &OptimisticAccounts| {
             accounts.by_name.get(account).is_none_or(OptimisticAccount::sends_some)

@@ -121,7 +121,7 @@ struct RouteName<'a> {
 }
 
 /// Place of a route in the cache, whether it is there or not.
-struct Place<'a> {
+struct CachePlace<'a> {
     name: RouteName<'a>,
     key: RouteKey,
     hash: u64,
@@ -413,7 +413,7 @@ impl Routes {
 
     /// The place of the route with a name.
     #[inline(always)]
-    fn place<'n>(&self, scope: RouteScope<'_>, name: RouteName<'n>) -> Place<'n> {
+    fn place<'n>(&self, scope: RouteScope<'_>, name: RouteName<'n>) -> CachePlace<'n> {
         let key = scope.key(&name);
         let mut hasher = self.hasher.build_hasher();
         hasher.write(name.text);
@@ -423,12 +423,12 @@ impl Routes {
             Some(bucket) => bucket.find(hash, key, name.text),
             None => None,
         };
-        Place { name, key, hash, bucket: at, way }
+        CachePlace { name, key, hash, bucket: at, way }
     }
 
     /// A route that is not there or no longer true: into the cache on its second touch.
     #[inline(never)]
-    fn build(&mut self, scope: RouteScope<'_>, place: &Place<'_>, cohorts: &mut Cohorts) -> &mut Route {
+    fn build(&mut self, scope: RouteScope<'_>, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> &mut Route {
         self.counts.misses += 1;
         let subject = place.name.text;
         if self.admits(place) {
@@ -440,7 +440,12 @@ impl Routes {
     }
 
     /// A route that is to be kept, unless it is too dear.
-    fn build_kept(&mut self, scope: RouteScope<'_>, place: &Place<'_>, cohorts: &mut Cohorts) -> &mut Route {
+    fn build_kept(
+        &mut self,
+        scope: RouteScope<'_>,
+        place: &CachePlace<'_>,
+        cohorts: &mut Cohorts,
+    ) -> &mut Route {
         let way = self.make_room(place, cohorts);
         let mut route = Box::new(Route::empty());
         build(&mut route, &mut self.matched, scope, place.name.text, Some(cohorts));
@@ -454,7 +459,7 @@ impl Routes {
     }
 
     /// Whether a route that is not there, or outdated, is to be kept.
-    fn admits(&mut self, place: &Place<'_>) -> bool {
+    fn admits(&mut self, place: &CachePlace<'_>) -> bool {
         let is_short = place.name.text.len() <= LONGEST_CACHED;
         is_short && self.has_cache() && self.buckets[place.bucket].admits(place.way, place.hash)
     }
@@ -468,7 +473,7 @@ impl Routes {
     }
 
     /// Empties a way of a bucket for another route.
-    fn make_room(&mut self, place: &Place<'_>, cohorts: &mut Cohorts) -> usize {
+    fn make_room(&mut self, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> usize {
         let bucket = &mut self.buckets[place.bucket];
         let way = place.way.unwrap_or_else(|| {
             let way = bucket.next;
@@ -483,7 +488,7 @@ impl Routes {
     }
 
     /// Puts a route into an empty way.
-    fn keep(&mut self, mut route: Box<Route>, place: &Place<'_>, way: usize) -> &mut Route {
+    fn keep(&mut self, mut route: Box<Route>, place: &CachePlace<'_>, way: usize) -> &mut Route {
         let at = place.bucket;
         route.is_fleeting = false;
         route.place = (at as u32, way as u32);

@@ -26,7 +26,8 @@ pub(super) fn linked(
     denied(net, account, (role, dialler), cluster, LeafDenials::default())
 }
 
-/// The same, where some subjects are not sent, or not taken.
+/// A link with a leaf node or a hub that is not sent some subjects, or from which some are not
+/// taken.
 pub(super) fn denied(
     net: &Net,
     account: &str,

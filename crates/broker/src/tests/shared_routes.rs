@@ -77,8 +77,7 @@ fn who_looks_behind_one_inbox_does_no_harm_to_others() {
     assert!(net.broker.account("$G").unwrap().suffix_inspectors.is_empty());
 }
 
-/// What a server gets over a link, and names that do not return, are not shared: they are cached
-/// as other subjects are.
+/// Replies that another server wants share no route: they are cached by their subjects, as others.
 #[test]
 fn what_cannot_be_shared_is_cached_by_its_subject() {
     let net = Net::new();
@@ -112,7 +111,7 @@ fn hear(net: &Net, link: &mut Link, said: &str) {
     net.flush_all();
 }
 
-/// Who publishes a message.
+/// Publisher of a message.
 #[derive(Debug, Clone, Copy)]
 enum By {
     /// One of the clients.
@@ -140,7 +139,7 @@ enum Step {
         leaf: bool,
         pattern: String,
     },
-    /// It does not want the last that it wanted any more.
+    /// The last that it wanted is not wanted any more.
     Unwant {
         leaf: bool,
     },

@@ -13,7 +13,7 @@
 //! routes built and forgotten for each answer: 2,000 instructions (rows `js-async` and `request` of
 //! docs/count.md).
 
-use super::{Matching, Place, Route, RouteName, RouteScope, Routes, fill, is_current, seek};
+use super::{CachePlace, Matching, Route, RouteName, RouteScope, Routes, fill, is_current, seek};
 use crate::shard::cohort::Cohorts;
 use crate::shard::remote::is_for_nobody;
 use crate::shard::rules::{access, may_receive_all};
@@ -21,7 +21,7 @@ use crate::shard::targets::{ClientTarget, RouteTarget, render_head};
 use crate::subscription::Subscription;
 use std::sync::Arc;
 
-/// What is in front of the subject in a head, and what is around the sid.
+/// Bytes in front of the subject in a head, and around the sid.
 const HMSG: usize = b"HMSG ".len();
 const BLANKS: usize = 2;
 
@@ -79,7 +79,7 @@ impl Routes {
         &mut self,
         scope: RouteScope<'_>,
         subject: &[u8],
-        prefix: &Place<'_>,
+        prefix: &CachePlace<'_>,
         cohorts: &mut Cohorts,
     ) -> &mut Route {
         let own = self.place(scope, RouteName { text: subject, is_prefix: false });
@@ -116,7 +116,7 @@ impl Routes {
         &mut self,
         scope: RouteScope<'_>,
         subject: &[u8],
-        prefix: &Place<'_>,
+        prefix: &CachePlace<'_>,
     ) -> Option<&mut Route> {
         if self.has_current(scope, prefix) {
             let route = self.buckets[prefix.bucket].ways[prefix.way?].as_deref_mut()?;
@@ -143,7 +143,7 @@ impl Routes {
     }
 
     /// Whether a current route is there.
-    fn has_current(&self, scope: RouteScope<'_>, place: &Place<'_>) -> bool {
+    fn has_current(&self, scope: RouteScope<'_>, place: &CachePlace<'_>) -> bool {
         let route = place.way.and_then(|way| self.buckets[place.bucket].ways[way].as_deref());
         let stamps = route.and_then(|route| route.stamp.as_ref());
         stamps.is_some_and(|stamps| is_current(scope.account, stamps))
