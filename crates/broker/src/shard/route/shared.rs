@@ -9,9 +9,8 @@
 //!
 //! Where it is not the same each subject has a route of its own, which is looked for second.
 //!
-//! Perf: a publisher with one acknowledgement for each message, or a client that asks, had two
-//! routes built and forgotten for each answer: 2,000 instructions (rows `js-async` and `request` of
-//! docs/count.md).
+//! Perf: for a publisher with one acknowledgement for each message, or a client that asks, a route
+//! was built and forgotten for each answer: 3,300 instructions (docs/performance.md).
 
 use super::{CachePlace, Matching, Route, RouteName, RouteScope, Routes, fill, is_current, seek};
 use crate::shard::cohort::Cohorts;
