@@ -170,9 +170,8 @@ pub(crate) fn inspects_suffix(pattern: &[u8], reply_kind: ReplyKind) -> bool {
 /// Inboxes with one prefix have as many tokens: only who names the last one looks at it.
 fn inspects_inbox_suffix(pattern: &[u8]) -> bool {
     let may_match = pattern.starts_with(INBOX) || pattern.starts_with(b"*.");
-    let last = pattern.rsplit(|byte| *byte == b'.').next();
     let has_three_tokens = || pattern.iter().filter(|byte| **byte == b'.').nth(1).is_some();
-    may_match && !matches!(last, Some(b"*" | b">")) && has_three_tokens()
+    may_match && !matches!(pattern, [.., b'.', b'*' | b'>']) && has_three_tokens()
 }
 
 /// Answers of this kind have three tokens: only who names the third one looks at it.

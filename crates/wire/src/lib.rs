@@ -29,7 +29,6 @@ pub mod message_trace;
 pub mod ocsp;
 pub mod parser;
 pub mod peer;
-mod plain_publish;
 pub mod proxy;
 pub mod s2;
 pub mod websocket;

@@ -13,8 +13,6 @@
 //! vanishes when a read ends behind it), and the tail of a `PING` line counts against the control
 //! line limit.
 
-pub use crate::plain_publish::plain_publish;
-
 /// Limits of a connection that the parser needs to know.
 #[derive(Debug, Clone, Copy)]
 pub struct ParserLimits {
@@ -133,6 +131,45 @@ pub fn next<'a>(buf: &'a [u8], limits: &ParserLimits) -> Result<Parsed<'a>, Pars
     }
 }
 
+/// The publish at the front of `buf` and its length, if it is whole, within the limits and spaced
+/// as clients space it: `PUB subject [reply] size CRLF`. Whatever else stands there is for
+/// [`next`], which says the same of such a publish (a property test holds that).
+///
+/// Perf: nearly all operations of a busy connection; row `pub-16` costs half of what it does
+/// through the general path.
+#[inline(always)]
+pub fn plain_publish<'a>(buf: &'a [u8], limits: &ParserLimits) -> Option<(Pub<'a>, usize)> {
+    let line = buf.strip_prefix(b"PUB ")?;
+    let subject = word_len(line)?;
+    let mut tail = subject + 1;
+    let mut reply: &[u8] = &[];
+    let first = tail;
+    let (mut total, mut digits) = leading_number(&line[tail..]);
+    if *line.get(tail + digits)? != b'\r' {
+        let len = word_len(&line[tail..])?;
+        reply = &line[tail..tail + len];
+        tail += len + 1;
+        (total, digits) = leading_number(&line[tail..]);
+    }
+    let line_len = tail + digits;
+    let body = line_len + 2;
+    let end = body + total as usize + 2;
+    let fits = line_len <= limits.max_control_line && limits.max_payload.is_none_or(|max| total <= max);
+    let fits = fits && SIZE_DIGITS.contains(&digits);
+    if !fits || line.get(line_len..body)? != b"\r\n" || line.get(end - 2..end)? != b"\r\n" {
+        return None;
+    }
+    let message = Pub {
+        subject: &line[..subject],
+        reply,
+        header_len: 0,
+        body: &line[body..end - 2],
+        digits: (&[], &line[tail..line_len]),
+        tail: &line[first..end],
+    };
+    Some((message, end + 4))
+}
+
 /// Length of the word in front of a single blank, unless it is empty or holds another control
 /// character.
 #[inline(always)]
@@ -143,23 +180,22 @@ pub(crate) fn word_len(line: &[u8]) -> Option<usize> {
 
 /// How many bytes stand in front of the first that is a blank or a control character.
 ///
-/// Perf: eight bytes at a time; subjects have 10 to 40. What is left is cut shorter instead of
-/// counting where it begins: so no bound is checked twice.
+/// Perf: eight bytes at a time; subjects and inboxes have 10 to 40.
 #[inline(always)]
 pub(crate) fn up_to_blank(line: &[u8]) -> Option<usize> {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
-    let mut rest = line;
-    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+    let mut at = 0;
+    while let Some(eight) = line[at..].first_chunk::<8>() {
         let eight = u64::from_le_bytes(*eight);
         // The lowest bit that is set stands in the first byte below 0x21: what is borrowed goes
         // upwards only.
         let low = eight.wrapping_sub(EACH * 0x21) & !eight & (EACH * 0x80);
         if low != 0 {
-            return Some(line.len() - rest.len() + low.trailing_zeros() as usize / 8);
+            return Some(at + low.trailing_zeros() as usize / 8);
         }
-        rest = behind;
+        at += 8;
     }
-    rest.iter().position(|b| *b <= b' ').map(|len| line.len() - rest.len() + len)
+    line[at..].iter().position(|b| *b <= b' ').map(|len| at + len)
 }
 
 /// The number at the front, which means something if it has [`SIZE_DIGITS`], and how many it has.
