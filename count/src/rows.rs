@@ -23,7 +23,7 @@ pub(crate) struct Row {
 }
 
 /// All of them, in the order in which they are printed.
-pub(crate) const ROWS: [Row; 18] = [
+pub(crate) const ROWS: [Row; 19] = [
     Row { name: "pub", about: "16 bytes that nobody subscribes to", run: publish },
     Row { name: "1:1", about: "16 bytes to one subscriber", run: |server, n| fan_out(server, n, 1) },
     Row { name: "1:64", about: "16 bytes to 64 subscribers", run: |server, n| fan_out(server, n, 64) },
@@ -37,6 +37,7 @@ pub(crate) const ROWS: [Row; 18] = [
     Row { name: "told", about: "a subscription of a server to which this one joins", run: told },
     Row { name: "js-mem", about: "128 bytes stored in memory and acknowledged", run: js_memory },
     Row { name: "js-file", about: "128 bytes stored in a file and acknowledged", run: js_file },
+    Row { name: "js-async", about: "js-file, each reply once", run: js_async },
     Row { name: "js-limit", about: "the same at max_msgs 1,000, each subject once", run: js_limit },
     Row { name: "js-push", about: "js-file, pushed to a consumer that acknowledges nothing", run: js_push },
     Row { name: "js-pull", about: "js-file, pulled 64 at a time and acknowledged one by one", run: js_pull },
@@ -200,6 +201,11 @@ fn js_memory(server: &mut Embedded, messages: usize) {
 fn js_file(server: &mut Embedded, messages: usize) {
     let mut publisher = stream(server, ",\"storage\":\"file\"");
     store(server, &mut publisher, messages, SUBJECTS, in_turn);
+}
+
+fn js_async(server: &mut Embedded, messages: usize) {
+    let mut publisher = stream(server, ",\"storage\":\"file\"");
+    store(server, &mut publisher, messages, messages, |n| in_turn(n % SUBJECTS));
 }
 
 fn js_limit(server: &mut Embedded, messages: usize) {

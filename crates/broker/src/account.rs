@@ -9,7 +9,7 @@ use crate::imports::{AccountConfig, AccountLimits, ImportsAndExports};
 use crate::link::announced::Announced;
 use crate::link::interest_part::RemoteChange;
 use crate::link::remote_sub::{RemoteSub, SoughtSub};
-use crate::reply_prefix::{self, ReplyKind};
+use crate::reply_prefix::{ReplyKind, SuffixInspectors};
 use crate::service::{Binding, Reach, Service, ServiceMember, ServiceShard, ServiceTarget, Watcher};
 use crate::subscription::Subscription;
 use crate::watch::{Watch, Watches};
@@ -37,9 +37,7 @@ pub struct Account {
     /// Interest that other servers are told of.
     pub(crate) announced: Announced,
     watches: Arc<Watches<dyn Watcher>>,
-    /// Subscriptions and bindings that [look behind](crate::reply_prefix::inspects_suffix) the
-    /// prefix of replies, of each kind.
-    suffix_inspectors: [AtomicUsize; 2],
+    pub(crate) suffix_inspectors: SuffixInspectors,
     connections: AtomicUsize,
     leaf_nodes: AtomicUsize,
     pub(crate) elsewhere: ConnectionsElsewhere,
@@ -193,7 +191,7 @@ impl Account {
     /// Puts a receiver into the index; whoever watches is to be [told](Self::notify_watches).
     pub(crate) fn place(&self, subject: &[u8], receiver: ServiceTarget) -> Arc<Binding> {
         let binding = Arc::new(Binding::new(subject, receiver));
-        self.comes(subject);
+        self.suffix_inspectors.comes(subject);
         self.services.insert(Arc::clone(&binding));
         self.count_service(&binding);
         binding
@@ -275,7 +273,7 @@ impl Account {
         let (subject, mut made) = (sought.subject(), None);
         let remote = self.remote.get_or_init(|| Box::new(Interest::without_stamps()));
         let known = remote.find_or_insert(sought, || {
-            self.comes(subject);
+            self.suffix_inspectors.comes(subject);
             Arc::clone(made.insert(make()))
         });
         if let Some(known) = known {
@@ -449,7 +447,7 @@ impl Account {
 
     /// Puts a subscription into the index; whoever watches is to be [told](Self::notify_watches).
     pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
-        self.comes(sub.subject());
+        self.suffix_inspectors.comes(sub.subject());
         sub.counted().comes();
         self.interest.insert(Arc::clone(sub));
         self.count(sub);
@@ -531,31 +529,18 @@ impl Account {
         }
     }
 
-    /// Whether one route serves all replies of a kind with the same
+    /// Whether one route serves all replies with this
     /// [prefix](crate::reply_prefix::shared_prefix). An index in which that changes has other
     /// stamps before it does, and a route was built with stamps that were read before this is
     /// asked.
     #[inline]
-    pub(crate) fn routes_by_prefix(&self, reply_kind: ReplyKind) -> bool {
-        self.suffix_inspectors[reply_kind as usize].load(Relaxed) == 0
-    }
-
-    /// Counted before it is in the index, so that nobody who finds the index with it misses it
-    /// here.
-    fn comes(&self, pattern: &[u8]) {
-        for reply_kind in ReplyKind::ALL {
-            if reply_prefix::inspects_suffix(pattern, reply_kind) {
-                self.suffix_inspectors[reply_kind as usize].fetch_add(1, Relaxed);
-            }
-        }
+    pub(crate) fn routes_by_prefix(&self, prefix: &[u8], reply_kind: ReplyKind) -> bool {
+        self.suffix_inspectors.leave_alone(prefix, reply_kind)
     }
 
     fn has_gone(&self, pattern: &[u8], removed: bool) {
-        for reply_kind in ReplyKind::ALL {
-            if removed && reply_prefix::inspects_suffix(pattern, reply_kind) {
-                let before = self.suffix_inspectors[reply_kind as usize].fetch_sub(1, Relaxed);
-                debug_assert!(before > 0, "what goes was counted when it came");
-            }
+        if removed {
+            self.suffix_inspectors.has_gone(pattern);
         }
     }
 

@@ -91,8 +91,12 @@ impl OptimisticAccount {
         self.mode.unwrap_or(InterestMode::Optimistic)
     }
 
+    fn sends_some(&self) -> bool {
+        !self.is_unwanted && self.mode() != InterestMode::InterestOnly
+    }
+
     fn sends(&self, subject: &[u8]) -> bool {
-        !self.is_unwanted && self.mode() != InterestMode::InterestOnly && !self.unwanted.contains(subject)
+        self.sends_some() && !self.unwanted.contains(subject)
     }
 }
 
@@ -240,6 +244,14 @@ impl GatewayEnd {
             return false;
         }
         lock(&self.optimistic).by_name.get(account).is_none_or(|account| account.sends(subject))
+    }
+
+    /// Whether messages of any subject go there although nobody has said that they are wanted.
+    pub(crate) fn sends_some_anyway(&self, account: &str) -> bool {
+        let sends_some = |accounts: &OptimisticAccounts| {
+            accounts.by_name.get(account).is_none_or(OptimisticAccount::sends_some)
+        };
+        !self.tells_all && self.is_outbound() && sends_some(&lock(&self.optimistic))
     }
 
     /// How far accounts are whose interest the other side tells.

@@ -243,6 +243,28 @@ impl RemoteTargets {
     }
 }
 
+/// Whether no other server gets `subject`, and what it gets is not asked of each subject.
+pub(super) fn is_for_nobody(
+    account: &Account,
+    subject: &[u8],
+    matched: &mut Matched<Arc<RemoteSub>>,
+    via: Via,
+) -> bool {
+    if matches!(via, Via::Route | Via::Import) && !account.announced.has_leafs() {
+        return true;
+    }
+    account.collect_remote(subject, matched);
+    let sends_some =
+        |conn: &Arc<Conn>| conn.gateway().is_some_and(|gateway| gateway.sends_some_anyway(account.name()));
+    let is_optimistic = || {
+        let gateways = account.announced.gateways();
+        gateways.is_some_and(|gateways| gateways.outbound().iter().any(sends_some))
+    };
+    let is_wanted = !matched.is_empty() || is_optimistic();
+    matched.clear();
+    !is_wanted
+}
+
 /// Links to clusters of older servers, which say what they do not want.
 fn optimistic_links(account: &Account, subject: &[u8], via: Via) -> SmallVec<[Arc<Conn>; 2]> {
     let is_passed_on = matches!(via, Via::Here | Via::Leaf | Via::Hub);

@@ -8,7 +8,9 @@
 //!
 //! Perf: the cache has two places for each hash and admits a subject on its second touch, so that a
 //! flood of subjects that never return costs a lookup each and evicts nothing (rows "100,000
-//! subjects"). Answers to consumers, which never return either, share routes ([`reply_prefix`]).
+//! subjects"). Replies, which never return either, share routes ([`shared`]).
+
+mod shared;
 
 use super::cohort::Cohorts;
 use super::mqtt_targets::MqttTargets;
@@ -49,6 +51,9 @@ const LONGEST_CACHED: usize = 512;
 const BUDGET: usize = 64 * 1024 * 1024;
 const DEAREST: usize = BUDGET / 8;
 
+/// Bytes of a head beside the subject, about.
+const EACH_HEAD: usize = 16;
+
 /// Publisher as far as routes depend on it.
 #[derive(Clone, Copy)]
 pub(super) struct RouteScope<'a> {
@@ -78,7 +83,9 @@ impl RouteScope<'_> {
     fn name<'n>(&self, subject: &'n [u8]) -> RouteName<'n> {
         match reply_prefix::shared_prefix(subject) {
             // Mappings may look behind it.
-            Some((text, reply_kind)) if !self.is_mapped && self.account.routes_by_prefix(reply_kind) => {
+            Some((text, reply_kind))
+                if !self.is_mapped && self.account.routes_by_prefix(text, reply_kind) =>
+            {
                 RouteName { text, is_prefix: true }
             }
             _ => RouteName { text: subject, is_prefix: false },
@@ -111,6 +118,16 @@ struct RouteName<'a> {
     /// The text is not a subject but the [prefix](reply_prefix::shared_prefix) of many: the route
     /// is for all of them.
     is_prefix: bool,
+}
+
+/// Place of a route in the cache, whether it is there or not.
+struct CachePlace<'a> {
+    name: RouteName<'a>,
+    key: RouteKey,
+    hash: u64,
+    bucket: usize,
+    /// The way that has it, current or not.
+    way: Option<usize>,
 }
 
 /// Route: what a subject leads to, for one account and one set of permissions.
@@ -218,14 +235,16 @@ impl Route {
             RouteTarget::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
             RouteTarget::Mqtt(mqtt) => mqtt.cost(),
         };
+        let members = self.groups.iter().map(SmallVec::len).sum::<usize>();
+        let receivers = self.targets.len() + members;
         size_of::<Self>()
             + self.name.len()
             + self.mapped.len()
-            + self.heads.len()
+            + receivers * (self.name.len() + EACH_HEAD)
             + self.remote.as_ref().map_or(0, |remote| remote.cost())
             + self.targets.len() * size_of::<RouteTarget>()
             + self.targets.iter().map(subs).sum::<usize>()
-            + self.groups.iter().map(|group| group.len() * size_of::<ClientTarget>()).sum::<usize>()
+            + members * size_of::<ClientTarget>()
     }
 
     /// Subscriptions that it leads to.
@@ -361,83 +380,88 @@ impl Routes {
         subject: &[u8],
         cohorts: &mut Cohorts,
     ) -> &mut Route {
-        let name = scope.name(subject);
-        let key = scope.key(&name);
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(name.text);
-        let hash = (hasher.finish() ^ key.salt()) | 1;
-        let at = (hash >> 8) as usize & (BUCKETS - 1);
-        let found = match self.buckets.get(at) {
-            Some(bucket) => bucket.find(hash, key, name.text),
-            None => None,
-        };
-        if let Some(way) = found
-            && let Some(route) = &self.buckets[at].ways[way]
+        let place = self.place(scope, scope.name(subject));
+        if let Some(way) = place.way
+            && let Some(route) = &self.buckets[place.bucket].ways[way]
             && route.stamp.as_ref().is_some_and(|stamps| is_current(scope.account, stamps))
         {
             // Looked up again because the borrow checker does not see that this returns.
-            let route = self.buckets[at].ways[way].as_deref_mut().expect("it was there a line ago");
-            if name.is_prefix && scope.permissions.is_some() {
-                // Permissions may look behind it.
-                route.access = access(scope, subject);
+            let route = self.buckets[place.bucket].ways[way].as_deref_mut();
+            let route = route.expect("it was there a line ago");
+            if place.name.is_prefix {
+                route.serve(scope, subject);
             }
             return route;
         }
-        self.build(scope, (subject, name), hash, (at, found), cohorts)
+        match place.name.is_prefix {
+            true => self.build_shared(scope, subject, &place, cohorts),
+            false => self.build(scope, &place, cohorts),
+        }
     }
 
     /// The route of `subject`, if it is in the cache and current.
     #[inline(always)]
     pub(super) fn cached(&mut self, scope: RouteScope<'_>, subject: &[u8]) -> Option<&mut Route> {
-        debug_assert!(scope.permissions.is_none(), "permissions may look behind a prefix");
-        let name = scope.name(subject);
-        let key = scope.key(&name);
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(name.text);
-        let hash = (hasher.finish() ^ key.salt()) | 1;
-        let bucket = self.buckets.get_mut((hash >> 8) as usize & (BUCKETS - 1))?;
-        let way = bucket.find(hash, key, name.text)?;
-        let route = bucket.ways[way].as_deref_mut()?;
+        let place = self.place(scope, scope.name(subject));
+        if place.name.is_prefix {
+            return self.cached_shared(scope, subject, &place);
+        }
+        let route = self.buckets.get_mut(place.bucket)?.ways[place.way?].as_deref_mut()?;
         let stamps = route.stamp.as_ref()?;
         if is_current(scope.account, stamps) { Some(route) } else { None }
     }
 
+    /// The place of the route with a name.
+    #[inline(always)]
+    fn place<'n>(&self, scope: RouteScope<'_>, name: RouteName<'n>) -> CachePlace<'n> {
+        let key = scope.key(&name);
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(name.text);
+        let hash = (hasher.finish() ^ key.salt()) | 1;
+        let at = (hash >> 8) as usize & (BUCKETS - 1);
+        let way = match self.buckets.get(at) {
+            Some(bucket) => bucket.find(hash, key, name.text),
+            None => None,
+        };
+        CachePlace { name, key, hash, bucket: at, way }
+    }
+
     /// A route that is not there or no longer true: into the cache on its second touch.
     #[inline(never)]
-    fn build(
-        &mut self,
-        scope: RouteScope<'_>,
-        (subject, name): (&[u8], RouteName<'_>),
-        hash: u64,
-        (at, found): (usize, Option<usize>),
-        cohorts: &mut Cohorts,
-    ) -> &mut Route {
+    fn build(&mut self, scope: RouteScope<'_>, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> &mut Route {
         self.counts.misses += 1;
-        let is_short = name.text.len() <= LONGEST_CACHED;
-        let is_kept = is_short && self.has_cache() && self.buckets[at].admits(found, hash);
-        if is_kept && !name.is_prefix {
-            let way = self.make_room(at, found, cohorts);
-            let mut route = Box::new(Route::empty());
-            build(&mut route, &mut self.matched, scope, subject, Some(cohorts));
-            if route.cost() <= DEAREST {
-                return self.keep(route, hash, (at, way));
-            }
-            // Too dear to keep: used once, like any route of a subject that does not return.
-            self.fleeting.forget(cohorts);
-            self.fleeting = *route;
-            return &mut self.fleeting;
+        let subject = place.name.text;
+        if self.admits(place) {
+            return self.build_kept(scope, place, cohorts);
         }
         self.fleeting.forget(cohorts);
-        let has_clients = build(&mut self.fleeting, &mut self.matched, scope, subject, None);
-        // What clients get names the subject, and deny rules may look behind what it begins with.
-        if !is_kept || has_clients || !scope.name(subject).is_prefix {
-            return &mut self.fleeting;
+        build(&mut self.fleeting, &mut self.matched, scope, subject, None);
+        &mut self.fleeting
+    }
+
+    /// A route that is to be kept, unless it is too dear.
+    fn build_kept(
+        &mut self,
+        scope: RouteScope<'_>,
+        place: &CachePlace<'_>,
+        cohorts: &mut Cohorts,
+    ) -> &mut Route {
+        let way = self.make_room(place, cohorts);
+        let mut route = Box::new(Route::empty());
+        build(&mut route, &mut self.matched, scope, place.name.text, Some(cohorts));
+        if route.cost() <= DEAREST {
+            return self.keep(route, place, way);
         }
-        let way = self.make_room(at, found, cohorts);
-        let mut route = Box::new(std::mem::replace(&mut self.fleeting, Route::empty()));
-        route.key = scope.key(&name);
-        route.name.truncate(name.text.len());
-        self.keep(route, hash, (at, way))
+        // Too dear to keep: used once, like any route of a subject that does not return.
+        self.fleeting.forget(cohorts);
+        self.fleeting = *route;
+        &mut self.fleeting
+    }
+
+    /// Whether a route that is not there, or outdated, is to be kept.
+    fn admits(&mut self, place: &CachePlace<'_>) -> bool {
+        let is_short = place.name.text.len() <= LONGEST_CACHED;
+        is_short && self.has_cache() && self.buckets[place.bucket].admits(place.way, place.hash)
     }
 
     /// Whether there is a cache, which is made once it pays.
@@ -449,14 +473,14 @@ impl Routes {
     }
 
     /// Empties a way of a bucket for another route.
-    fn make_room(&mut self, at: usize, found: Option<usize>, cohorts: &mut Cohorts) -> usize {
-        let bucket = &mut self.buckets[at];
-        let way = found.unwrap_or_else(|| {
+    fn make_room(&mut self, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> usize {
+        let bucket = &mut self.buckets[place.bucket];
+        let way = place.way.unwrap_or_else(|| {
             let way = bucket.next;
             bucket.next = (way + 1) % WAYS;
             way
         });
-        self.drop_route(at, way, cohorts);
+        self.drop_route(place.bucket, way, cohorts);
         while self.held > BUDGET {
             self.sweep_bucket(cohorts, |_| true);
         }
@@ -464,10 +488,11 @@ impl Routes {
     }
 
     /// Puts a route into an empty way.
-    fn keep(&mut self, mut route: Box<Route>, hash: u64, (at, way): (usize, usize)) -> &mut Route {
+    fn keep(&mut self, mut route: Box<Route>, place: &CachePlace<'_>, way: usize) -> &mut Route {
+        let at = place.bucket;
         route.is_fleeting = false;
         route.place = (at as u32, way as u32);
-        route.hash = hash;
+        route.hash = place.hash;
         debug_assert!(self.buckets[at].ways[way].is_none(), "a route takes an empty way");
         debug_assert!(route.uncounted == 0, "a route begins without deliveries");
         self.held += route.cost();
@@ -549,15 +574,25 @@ struct Matching {
     remote: Matched<Arc<RemoteSub>>,
 }
 
-/// Fills a forgotten route. Answers whether any client or other server wants the subject, even if
-/// the client must not receive it.
+/// Fills a forgotten route.
 fn build(
+    route: &mut Route,
+    matching: &mut Matching,
+    scope: RouteScope<'_>,
+    subject: &[u8],
+    cohorts: Option<&mut Cohorts>,
+) {
+    seek(route, matching, scope, subject);
+    fill(route, &mut matching.clients, scope, cohorts);
+}
+
+/// Fills a forgotten route with all but clients, which are sought only.
+fn seek(
     route: &mut Route,
     Matching { clients: matched, services, remote }: &mut Matching,
     scope: RouteScope<'_>,
     subject: &[u8],
-    cohorts: Option<&mut Cohorts>,
-) -> bool {
+) {
     route.key = scope.key(&RouteName { text: subject, is_prefix: false });
     route.account = Some(Arc::clone(scope.account));
     route.permissions = scope.permissions.cloned();
@@ -582,7 +617,17 @@ fn build(
         leave_to_shadows(route.remote.as_deref_mut(), matched, services);
     }
     take_services(route, services);
-    let has_clients = !matched.is_empty() || route.remote.is_some();
+}
+
+/// Moves the clients that were found into the route.
+fn fill(
+    route: &mut Route,
+    matched: &mut Matched<Arc<Subscription>>,
+    scope: RouteScope<'_>,
+    mut cohorts: Option<&mut Cohorts>,
+) {
+    let Route { name, targets, heads, .. } = &mut *route;
+    let subject = name.as_slice();
     let takes = |sub: &Arc<Subscription>| may_receive(sub, subject, scope.is_imported);
     let mut mqtt = Vec::new();
     let plain = matched.plain.drain(..).filter(takes).filter_map(|sub| {
@@ -592,8 +637,6 @@ fn build(
         mqtt.push(sub);
         None
     });
-    let (targets, heads) = (&mut route.targets, &mut route.heads);
-    let mut cohorts = cohorts;
     match cohorts.as_deref_mut() {
         Some(cohorts) => share((targets, heads), subject, plain, cohorts),
         None => targets.extend(plain.map(|sub| RouteTarget::Client(deliver_to(heads, subject, sub)))),
@@ -602,22 +645,16 @@ fn build(
         let found = MqttTargets::of(mqtt, subject, cohorts).into_iter();
         targets.extend(found.map(|mqtt| RouteTarget::Mqtt(Box::new(mqtt))));
     }
-    take_groups(route, matched, subject, takes);
+    take_groups(route, matched, scope.is_imported);
     matched.clear();
-    has_clients
 }
 
 /// Moves the members of queue groups that may receive the subject into the route.
 #[inline]
-fn take_groups(
-    route: &mut Route,
-    matched: &mut Matched<Arc<Subscription>>,
-    subject: &[u8],
-    takes: impl Fn(&Arc<Subscription>) -> bool,
-) {
+fn take_groups(route: &mut Route, matched: &mut Matched<Arc<Subscription>>, is_imported: bool) {
     for group in &mut matched.queues {
-        let heads = &mut route.heads;
-        let members = group.members.drain(..).filter(&takes);
+        let Route { name: subject, heads, .. } = &mut *route;
+        let members = group.members.drain(..).filter(|sub| may_receive(sub, subject, is_imported));
         let members: SmallVec<_> = members.map(|sub| deliver_to(heads, subject, sub)).collect();
         let Some(queue) = members.first().and_then(|first: &ClientTarget| first.sub.queue()) else {
             continue;

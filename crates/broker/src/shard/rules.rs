@@ -81,6 +81,13 @@ pub(super) fn may_receive(sub: &Subscription, subject: &[u8], is_imported: bool)
     }
 }
 
+/// Whether a subscription may receive each subject that its pattern matches, and sees it as it is.
+pub(super) fn may_receive_all(sub: &Subscription) -> bool {
+    let rights = || sub.conn().rights();
+    sub.import().is_none()
+        && rights().is_none_or(|rights| !rights.permissions.needs_delivery_filter(sub.subject()))
+}
+
 /// Whether a subscription would receive a subject if no rule denied it.
 pub(super) fn is_denied(sub: &Subscription, subject: &[u8], is_imported: bool) -> bool {
     let Some(import) = sub.import() else { return !is_permitted(sub, subject) };

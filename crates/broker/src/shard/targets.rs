@@ -45,7 +45,8 @@ pub(super) fn deliver_to(heads: &mut Vec<u8>, subject: &[u8], sub: Arc<Subscript
     ClientTarget { sub, head, careful }
 }
 
-fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
+/// Appends a head and answers where it is.
+pub(super) fn render_head(heads: &mut Vec<u8>, subject: &[u8], sid: &[u8]) -> Range<u32> {
     let start = heads.len() as u32;
     encode::head(heads, subject, sid);
     start..heads.len() as u32

@@ -579,3 +579,16 @@ fn the_nearest_cluster_serves_a_queue_group() {
     far[0].link.end(CloseReason::ReadError).run();
     assert_eq!(served(&far[1..], [30, 20, 0]), [0, 1]);
 }
+
+#[test]
+fn replies_to_an_inbox_go_where_others_of_its_replies_are_not_wanted() {
+    let net = net();
+    let mut outbound = Wire::gateway(&net, "A", GatewaySide::Outbound, false);
+    outbound.says(&net, "RS- $G _INBOX.abc.1\r\n");
+    let mut client = net.peer(0);
+    for _ in 0..3 {
+        client.send("PUB _INBOX.abc.1 1\r\nx\r\n");
+    }
+    client.send("PUB _INBOX.abc.2 1\r\nx\r\n");
+    assert_eq!(outbound.got(&net, "RMSG"), ["RMSG $G _INBOX.abc.2 1"]);
+}

@@ -23,13 +23,25 @@ pub(super) fn linked(
     (role, dialler): (LeafRole, LeafDialler),
     cluster: &str,
 ) -> (Link, FakeSink) {
+    denied(net, account, (role, dialler), cluster, LeafDenials::default())
+}
+
+/// A link with a leaf node or a hub that is not sent some subjects, or from which some are not
+/// taken.
+pub(super) fn denied(
+    net: &Net,
+    account: &str,
+    (role, dialler): (LeafRole, LeafDialler),
+    cluster: &str,
+    denials: LeafDenials,
+) -> (Link, FakeSink) {
     net.broker.form_leaf_nodes();
     let sink = FakeSink::default();
     let endpoint = Endpoint { peer: ([127, 0, 0, 1], 5).into(), start: SystemTime::UNIX_EPOCH };
     let conn = net.broker.connect_leaf(endpoint, Box::new(sink.clone()), false);
     let mut link = Link::new(&net.broker, &conn);
     let account = net.broker.account(account).expect("it is configured");
-    let permissions = LeafPermissions::new(dialler, None, LeafDenials::default()).expect("there are none");
+    let permissions = LeafPermissions::new(dialler, None, denials).expect("they are well formed");
     let terms = LeafTerms { role, is_isolated: false, cluster: cluster.to_owned(), permissions };
     link.begin_leaf(&account, terms, true).run();
     (link, sink)

@@ -32,6 +32,7 @@ mod rights;
 mod script;
 mod seeded;
 mod services;
+mod shared_routes;
 mod sink;
 mod timers;
 mod twin;

@@ -2,7 +2,6 @@
 
 use super::net::{Net, Peer, login, permissions, user};
 use crate::account::Account;
-use crate::reply_prefix::ReplyKind;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use myelin_subject::matches;
@@ -85,7 +84,7 @@ fn a_client_gets_the_acknowledgements_that_it_asks_for() {
         publish(&net, &mut peer, &acks(5..10));
         assert_eq!(received(&listener), [""; 0], "{pattern}");
     }
-    assert!(account.routes_by_prefix(ReplyKind::Deliveries));
+    assert!(account.suffix_inspectors.is_empty());
     assert_eq!(recorder.taken().len(), 5 + 7 * 10);
     account.unbind(&binding);
     publish(&net, &mut peer, &acks(0..5));
@@ -204,7 +203,7 @@ fn play(steps: Vec<Step>) {
         account.unbind(&binding);
     }
     listener.leave();
-    assert!(account.routes_by_prefix(ReplyKind::Deliveries));
+    assert!(account.suffix_inspectors.is_empty());
 }
 
 proptest! {
