@@ -72,9 +72,9 @@ impl RouteScope<'_> {
     #[inline(always)]
     fn key(&self, name: &RouteName<'_>) -> RouteKey {
         let permissions = self.permissions.map_or(0, |p| Arc::as_ptr(p).addr());
-        let [shared_prefix, mapped, imported] =
-            [name.is_prefix, self.is_mapped, self.is_imported].map(u32::from);
-        let kind = (self.via as u32) << 3 | shared_prefix << 2 | mapped << 1 | imported;
+        let [mapped, imported] = [self.is_mapped, self.is_imported].map(u32::from);
+        let prefix = u32::from(name.is_prefix) * RouteKey::PREFIX;
+        let kind = (self.via as u32) << 3 | prefix | mapped << 1 | imported;
         RouteKey { account: self.account.id, kind, permissions }
     }
 
@@ -84,7 +84,9 @@ impl RouteScope<'_> {
         match reply_prefix::shared_prefix(subject) {
             // Mappings may look behind it.
             Some((text, reply_kind))
-                if !self.is_mapped && self.account.routes_by_prefix(text, reply_kind) =>
+                if subject.len() <= LONGEST_CACHED
+                    && !self.is_mapped
+                    && self.account.routes_by_prefix(text, reply_kind) =>
             {
                 RouteName { text, is_prefix: true }
             }
@@ -103,6 +105,14 @@ struct RouteKey {
 }
 
 impl RouteKey {
+    /// Bit of `kind`.
+    const PREFIX: u32 = 1 << 2;
+
+    /// Whether the name is a prefix.
+    fn is_prefix(&self) -> bool {
+        self.kind & Self::PREFIX != 0
+    }
+
     /// Spreads equal subjects of different accounts and users; what is not told apart by it is by
     /// the key.
     #[inline(always)]
@@ -186,6 +196,7 @@ impl Route {
 
     /// The subject, where the route is for one.
     pub(super) fn subject(&self) -> &[u8] {
+        debug_assert!(!self.key.is_prefix(), "a route of many subjects has none");
         &self.name
     }
 
@@ -235,12 +246,22 @@ impl Route {
             RouteTarget::Cohort(shared) => shared.subs.len() * size_of::<Arc<Subscription>>(),
             RouteTarget::Mqtt(mqtt) => mqtt.cost(),
         };
+        let sid = |target: &RouteTarget| match target {
+            RouteTarget::Client(one) => one.sub.sid().len(),
+            RouteTarget::Cohort(shared) => shared.subs.first().map_or(0, |sub| sub.sid().len()),
+            RouteTarget::Mqtt(_) => 0,
+        };
         let members = self.groups.iter().map(SmallVec::len).sum::<usize>();
         let receivers = self.targets.len() + members;
+        let sids = self.targets.iter().map(sid).sum::<usize>()
+            + self.groups.iter().flatten().map(|one| one.sub.sid().len()).sum::<usize>();
+        // The heads of a prefix are those of its longest subject, perhaps.
+        let shown = if self.key.is_prefix() { LONGEST_CACHED } else { self.name.len() };
         size_of::<Self>()
             + self.name.len()
             + self.mapped.len()
-            + receivers * (self.name.len() + EACH_HEAD)
+            + receivers * (shown + EACH_HEAD)
+            + sids
             + self.remote.as_ref().map_or(0, |remote| remote.cost())
             + self.targets.len() * size_of::<RouteTarget>()
             + self.targets.iter().map(subs).sum::<usize>()
@@ -446,8 +467,7 @@ impl Routes {
         place: &CachePlace<'_>,
         cohorts: &mut Cohorts,
     ) -> &mut Route {
-        let way = self.make_room(place, cohorts);
-        let mut route = Box::new(Route::empty());
+        let (way, mut route) = self.make_room(place, cohorts);
         build(&mut route, &mut self.matched, scope, place.name.text, Some(cohorts));
         if route.cost() <= DEAREST {
             return self.keep(route, place, way);
@@ -472,19 +492,20 @@ impl Routes {
         !self.buckets.is_empty()
     }
 
-    /// Empties a way of a bucket for another route.
-    fn make_room(&mut self, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> usize {
+    /// Empties a way of a bucket for another route. Answers which one, and with a forgotten route to
+    /// be filled: that which was there, or a new one.
+    fn make_room(&mut self, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> (usize, Box<Route>) {
         let bucket = &mut self.buckets[place.bucket];
         let way = place.way.unwrap_or_else(|| {
             let way = bucket.next;
             bucket.next = (way + 1) % WAYS;
             way
         });
-        self.drop_route(place.bucket, way, cohorts);
+        let route = self.drop_route(place.bucket, way, cohorts);
         while self.held > BUDGET {
             self.sweep_bucket(cohorts, |_| true);
         }
-        way
+        (way, route.unwrap_or_else(|| Box::new(Route::empty())))
     }
 
     /// Puts a route into an empty way.
@@ -503,16 +524,17 @@ impl Routes {
         self.buckets[at].ways[way].insert(route)
     }
 
-    fn drop_route(&mut self, at: usize, way: usize, cohorts: &mut Cohorts) {
-        if let Some(mut route) = self.buckets[at].ways[way].take() {
-            debug_assert!(route.place == (at as u32, way as u32), "a route knows its place");
-            debug_assert!(self.held >= route.cost(), "a route costs the same when it goes");
-            debug_assert!(self.counts.cached > 0, "what goes was counted when it came");
-            self.held -= route.cost();
-            self.counts.cached -= 1;
-            self.counts.fanout -= route.fanout();
-            route.forget(cohorts);
-        }
+    /// Takes a route out of a way. Answers with it, forgotten.
+    fn drop_route(&mut self, at: usize, way: usize, cohorts: &mut Cohorts) -> Option<Box<Route>> {
+        let mut route = self.buckets[at].ways[way].take()?;
+        debug_assert!(route.place == (at as u32, way as u32), "a route knows its place");
+        debug_assert!(self.held >= route.cost(), "a route costs the same when it goes");
+        debug_assert!(self.counts.cached > 0, "what goes was counted when it came");
+        self.held -= route.cost();
+        self.counts.cached -= 1;
+        self.counts.fanout -= route.fanout();
+        route.forget(cohorts);
+        Some(route)
     }
 
     /// Looks at a few buckets and drops routes that are no longer true, so that connections which

@@ -24,6 +24,9 @@ use std::sync::Arc;
 const HMSG: usize = b"HMSG ".len();
 const BLANKS: usize = 2;
 
+/// Bytes that heads may have room for beyond what they need.
+const SPARE: usize = 1024;
+
 /// Receivers that a route may have: for each of them a head is made for each message.
 const MOST_RECEIVERS: usize = 8;
 
@@ -102,10 +105,16 @@ impl Routes {
         if !is_alike {
             return &mut self.fleeting;
         }
-        let way = self.make_room(prefix, cohorts);
-        let mut route = Box::new(std::mem::replace(&mut self.fleeting, Route::empty()));
+        let (way, mut route) = self.make_room(prefix, cohorts);
+        std::mem::swap(&mut *route, &mut self.fleeting);
+        self.fleeting.is_fleeting = true;
         route.key = prefix.key;
         route.name.truncate(prefix.name.text.len());
+        // The fleeting one may have had many receivers.
+        route.heads.shrink_to(SPARE);
+        route.targets.shrink_to(MOST_RECEIVERS);
+        route.groups.shrink_to(MOST_RECEIVERS);
+        route.mapped.shrink_to_fit();
         self.keep(route, prefix, way)
     }
 
