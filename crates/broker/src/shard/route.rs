@@ -10,6 +10,7 @@
 //! flood of subjects that never return costs a lookup each and evicts nothing (rows "100,000
 //! subjects"). Replies, which never return either, share routes ([`shared`]).
 
+mod key;
 mod shared;
 
 use super::cohort::Cohorts;
@@ -28,6 +29,7 @@ use crate::service::{Binding, ServiceTarget};
 use crate::subscription::Subscription;
 use crate::traffic::RouteCounts;
 use foldhash::fast::FixedState;
+use key::{RouteKey, RouteName};
 use myelin_auth::Permissions;
 use myelin_stdx::equal::equal;
 use myelin_subject::{EpochStamp, Matched};
@@ -93,41 +95,6 @@ impl RouteScope<'_> {
             _ => RouteName { text: subject, is_prefix: false },
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct RouteKey {
-    account: u32,
-    /// How the message has come, whether the name is a prefix, mappings apply, the message is
-    /// imported.
-    kind: u32,
-    permissions: usize,
-}
-
-impl RouteKey {
-    /// Bit of `kind`.
-    const PREFIX: u32 = 1 << 2;
-
-    /// Whether the name is a prefix.
-    fn is_prefix(&self) -> bool {
-        self.kind & Self::PREFIX != 0
-    }
-
-    /// Spreads equal subjects of different accounts and users; what is not told apart by it is by
-    /// the key.
-    #[inline(always)]
-    fn salt(&self) -> u64 {
-        (u64::from(self.account) ^ self.permissions as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-/// Under which text a route is in the cache.
-#[derive(Clone, Copy)]
-struct RouteName<'a> {
-    text: &'a [u8],
-    /// The text is not a subject but the [prefix](reply_prefix::shared_prefix) of many: the route
-    /// is for all of them.
-    is_prefix: bool,
 }
 
 /// Place of a route in the cache, whether it is there or not.
@@ -492,8 +459,8 @@ impl Routes {
         !self.buckets.is_empty()
     }
 
-    /// Empties a way of a bucket for another route. Answers which one, and with a forgotten route to
-    /// be filled: that which was there, or a new one.
+    /// Empties a way of a bucket for another route. Answers which one, and with a forgotten route
+    /// to be filled: that which was there, or a new one.
     fn make_room(&mut self, place: &CachePlace<'_>, cohorts: &mut Cohorts) -> (usize, Box<Route>) {
         let bucket = &mut self.buckets[place.bucket];
         let way = place.way.unwrap_or_else(|| {

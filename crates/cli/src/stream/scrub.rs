@@ -38,6 +38,13 @@ pub(super) fn run(admin: &mut Admin, stream: &str, waits: bool) -> Result<(), Be
         })?;
     }
     passes.iter().for_each(|pass| say(&line(pass)));
+    match passes.iter().filter(|pass| is_stopped(pass)).count() {
+        0 => {}
+        count => {
+            let why = "could not read all of it";
+            return Err(BenchError::Usage(format!("{count} of {} servers {why}", passes.len())));
+        }
+    }
     match passes.iter().filter(|pass| lost(pass) > 0 && pass["is_repaired"] != true).count() {
         0 => Ok(()),
         count => Err(BenchError::Usage(format!("{count} of {} servers lack messages", passes.len()))),
@@ -73,6 +80,11 @@ fn is_under_way(pass: &Value) -> bool {
     pass["under_way"] == true
 }
 
+/// Whether the pass ended before it was through.
+fn is_stopped(pass: &Value) -> bool {
+    pass["is_stopped"] == true
+}
+
 fn lost(pass: &Value) -> u64 {
     pass["lost_messages"].as_u64().unwrap_or(0)
 }
@@ -81,9 +93,10 @@ fn lost(pass: &Value) -> u64 {
 fn line(pass: &Value) -> String {
     let server = pass["server"].as_str().unwrap_or_default();
     let read = binary(pass["bytes"].as_u64().unwrap_or(0) as f64);
-    let how_far = match is_under_way(pass) {
-        true => format!("{} % read ({read})", pass["percent"]),
-        false => format!("all read ({read})"),
+    let how_far = match (is_under_way(pass), is_stopped(pass)) {
+        (true, _) => format!("{} % read ({read})", pass["percent"]),
+        (false, true) => format!("only {} % could be read ({read})", pass["percent"]),
+        (false, false) => format!("all read ({read})"),
     };
     let found = match (pass["is_repaired"] == true, lost(pass)) {
         (true, _) => "damaged, and gets all from another server".to_owned(),
@@ -120,6 +133,9 @@ mod tests {
         let mut pass = json!({ "server": "n1", "under_way": true, "percent": 7, "bytes": 2048 });
         assert_eq!(line(&pass), "n1: 7 % read (2.0 KiB), whole");
         pass["under_way"] = false.into();
+        pass["is_stopped"] = true.into();
+        assert_eq!(line(&pass), "n1: only 7 % could be read (2.0 KiB), whole");
+        pass["is_stopped"] = false.into();
         pass["lost_messages"] = 3.into();
         assert_eq!(line(&pass), "n1: all read (2.0 KiB), 3 messages lost");
         pass["is_repaired"] = true.into();

@@ -29,6 +29,9 @@ pub struct ReplicaScrub {
     pub under_way: bool,
     /// How much of the sequences it has passed, of 100.
     pub percent: u64,
+    /// Whether the pass ended before it was through, because the rest could not be read.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_stopped: bool,
     /// Bytes of messages that it has read.
     pub bytes: u64,
     /// When the pass began; Go's zero time: there was none since the server began.

@@ -56,6 +56,8 @@ pub(super) struct DeadLetters {
     patience: Option<Timestamp>,
     /// Refusals since one was taken.
     refusals: u32,
+    /// Whether it was told that they are refused, and not yet that all are taken.
+    is_told: bool,
     /// Nothing is published before.
     retry_at: Option<Timestamp>,
     /// Words of the last refusal.
@@ -123,6 +125,7 @@ impl DeadLetters {
             on_their_way: BTreeMap::new(),
             patience: None,
             refusals: 0,
+            is_told: false,
             retry_at: None,
             refusal: String::new(),
         });
@@ -199,7 +202,7 @@ impl DeadLetters {
             messages: self.len() as u64,
             stream: self.policy.stream.clone(),
             refusal: has_refused.then(|| self.refusal.clone()),
-            retry_at: self.retry_at.or(self.next_retry),
+            retry_at: self.retry_at.filter(|_| !self.waiting.is_empty()).or(self.next_retry),
         }
     }
 
@@ -238,17 +241,17 @@ impl DeadLetters {
         self.retry_at = Some(now.saturating_add(pause(self.refusals)));
         self.refusals += 1;
         why.clone_into(&mut self.refusal);
-        if self.refusals == 1 {
+        if !std::mem::replace(&mut self.is_told, true) {
             let (stream, why) = (self.policy.stream.clone(), why.to_owned());
             effects.events.push(ConsumerEvent::DeadLetters(DeadLetterNews::Refused { stream, why }));
         }
     }
 
-    /// Takes note that one was taken. Tells that they are again, if they were not.
+    /// Takes note that one was taken. Tells that all are again, if some were not.
     fn taken(&mut self, seq: Seq, effects: &mut Effects) -> Option<Seq> {
         self.on_their_way.remove(&seq);
-        self.retry_at = None;
-        if std::mem::take(&mut self.refusals) > 0 {
+        (self.retry_at, self.refusals) = (None, 0);
+        if self.refused.is_empty() && std::mem::take(&mut self.is_told) {
             let stream = self.policy.stream.clone();
             effects.events.push(ConsumerEvent::DeadLetters(DeadLetterNews::Taken { stream }));
         }
@@ -263,7 +266,9 @@ impl DeadLetters {
         if self.next_retry.is_some_and(|at| at <= now) {
             let due = self.refused.extract_if(.., |_, (_, at)| *at <= now);
             self.waiting.extend(due.map(|(seq, (dead, _))| (seq, dead)));
-            self.next_retry = self.refused.values().map(|(_, at)| *at).min();
+            // Seldom: each look goes through all of them.
+            let soonest = now.saturating_add(RETRY / 5);
+            self.next_retry = self.refused.values().map(|(_, at)| (*at).max(soonest)).min();
         }
         if self.patience.is_none_or(|at| at > now) {
             return;

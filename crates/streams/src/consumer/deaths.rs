@@ -13,6 +13,8 @@ use myelin_wire::message_buf::MessageRef;
 
 /// Bytes of dead letters that one turn publishes.
 const SLICE: usize = 128 * 1024;
+/// Damaged ones that one turn gives up.
+const MOST_LOST: usize = 1024;
 
 impl ConsumerCore {
     /// Notes that the deliveries of a message are over, and has it moved. False: it awaits no
@@ -76,15 +78,21 @@ impl ConsumerCore {
 
     /// Whether a message of the queue is dead and does not come again. Where nobody moves it any
     /// more, because the metadata says so no longer, one that a client has terminated is settled.
+    /// One that is exhausted comes again if there is no limit any more.
     pub(super) fn stays_dead(&mut self, seq: Seq, redelivered: u64, turn: &mut TurnCtx<'_>) -> bool {
         match Death::read(redelivered) {
             Some(_) if self.dead_letters.is_some() => true,
             Some(Death::Terminated) => {
-                self.settle_one(&of_message(seq), false, turn);
+                self.settle_terminated(&[seq], turn);
                 true
             }
             Some(Death::Exhausted) | None => false,
         }
+    }
+
+    /// Settles messages that a client has terminated and nobody moves any more.
+    pub(super) fn settle_terminated(&mut self, seqs: &[Seq], turn: &mut TurnCtx<'_>) {
+        seqs.iter().for_each(|&seq| self.settle_one(&of_message(seq), false, turn));
     }
 
     /// A dead message is damaged: it is told, and keeps nothing back.
@@ -105,10 +113,13 @@ impl ConsumerCore {
         let mut buffer = std::mem::take(&mut self.redelivery_buf);
         let outcome = loop {
             let Some(seq) = letters.next() else { break None };
-            if turn.effects.confirmations.bytes() >= SLICE {
+            if turn.effects.confirmations.bytes() >= SLICE || lost.len() >= MOST_LOST {
                 break Some(DeliverOutcome::More);
             }
-            let Some((pending, redelivered)) = self.deliverer.state_handle.awaited(seq) else {
+            // Its sequence may have been given to another message, which is alive.
+            let awaited = self.deliverer.state_handle.awaited(seq);
+            let dead = awaited.filter(|(_, redelivered)| Death::read(*redelivered).is_some());
+            let Some((pending, redelivered)) = dead else {
                 letters.forget(seq);
                 continue;
             };

@@ -91,6 +91,9 @@ impl ConsumerCore {
             self.give_up((seq, pending), (deliveries, count), turn);
         }
         self.deliverer.count_outstanding();
+        if self.dead_letters.is_none() {
+            self.settle_terminated(&found.terminated, turn);
+        }
         self.note_all_exhausted(turn);
     }
 

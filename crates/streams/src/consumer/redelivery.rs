@@ -46,6 +46,9 @@ pub(super) struct Redelivery {
 pub(super) struct DueScan {
     /// Messages that were delivered as often as they may be.
     pub(super) exhausted: Vec<(Seq, Pending, u64)>,
+    /// Messages that a client has terminated and that were to move elsewhere, where nothing limits
+    /// deliveries.
+    pub(super) terminated: Vec<Seq>,
     /// Whether messages came into the queue.
     pub(super) is_more_due: bool,
 }
@@ -264,6 +267,8 @@ impl Redelivery {
             let Some(due) = self.due((seq, &pending), redelivered, config) else { continue };
             if due > now {
                 next = Some(next.map_or(due, |next: Timestamp| next.min(due)));
+            } else if most.is_none() && Death::read(redelivered) == Some(Death::Terminated) {
+                found.terminated.push(seq);
             } else if most.is_some_and(|most| redelivered.max(1) >= most) {
                 found.exhausted.push((seq, pending, redelivered));
             } else {

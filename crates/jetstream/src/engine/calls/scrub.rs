@@ -31,7 +31,7 @@ impl Call {
         }
         let (pass, totals) = (stream.scrub_pass(), stream.reader().state().totals);
         let up_to = |seq: u64| seq.saturating_sub(totals.first_seq);
-        let percent = match pass.next {
+        let percent = match pass.next.or(pass.stopped_at) {
             Some(next) => reasons::percent(up_to(next), up_to(totals.last_seq + 1)).min(99),
             None => 100,
         };
@@ -43,6 +43,7 @@ impl Call {
             server,
             under_way: pass.next.is_some(),
             percent,
+            is_stopped: pass.stopped_at.is_some(),
             bytes: pass.bytes,
             began: pass.began,
             ended: pass.ended,

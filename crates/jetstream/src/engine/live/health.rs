@@ -25,6 +25,8 @@ const DOUBLINGS: usize = 3;
 pub(in crate::engine) struct ScrubPass {
     /// The sequence that is read next, while it is under way.
     pub(in crate::engine) next: Option<Seq>,
+    /// The sequence at which it ended, where it could not be read on from there.
+    pub(in crate::engine) stopped_at: Option<Seq>,
     /// Bytes that were read.
     pub(in crate::engine) bytes: u64,
     /// When it began; 0: there was none since the server began.

@@ -17,12 +17,11 @@ impl LiveStream {
         *lock(&self.health.pass)
     }
 
-    /// Reads from a sequence on. Answers where to go on, if there is more, and how many bytes it
-    /// was. What is damaged the cursor reports.
-    fn read_from(&self, from: Seq, budget: u64) -> (Option<Seq>, u64) {
+    /// Reads from a sequence on. What is damaged the cursor reports.
+    fn read_from(&self, from: Seq, budget: u64) -> SliceEnd {
         if self.is_damaged() && self.reader().is_mended() {
             // It gets all of it anew.
-            return (None, 0);
+            return SliceEnd::Through(0);
         }
         let (mut cursor, mut bytes) = (self.reader().cursor(Filter::All, from), 0);
         while bytes < budget {
@@ -34,10 +33,11 @@ impl LiveStream {
                     bytes += DAMAGED;
                     cursor.skip(cursor.position());
                 }
-                Ok(None) | Err(_) => return (None, bytes),
+                Ok(None) => return SliceEnd::Through(bytes),
+                Err(_) => return SliceEnd::Stopped(cursor.position(), bytes),
             }
         }
-        (Some(cursor.position()), bytes)
+        SliceEnd::More(cursor.position(), bytes)
     }
 }
 
@@ -53,25 +53,43 @@ impl Scrubbed for LiveStream {
 
     fn read_on(&self, budget: u64) -> (bool, u64) {
         let Some(from) = self.scrub_pass().next.filter(|_| !self.is_gone()) else { return (false, 0) };
-        let mut end = SliceOfPass { live: self, next: None, bytes: 0 };
-        (end.next, end.bytes) = self.read_from(from, budget);
-        (end.next.is_some(), end.bytes)
+        let mut slice = SliceOfPass { live: self, end: SliceEnd::Stopped(from, 0) };
+        slice.end = self.read_from(from, budget);
+        match slice.end {
+            SliceEnd::More(_, bytes) => (true, bytes),
+            SliceEnd::Through(bytes) | SliceEnd::Stopped(_, bytes) => (false, bytes),
+        }
     }
+}
+
+/// How far a slice has come, with the bytes that were read.
+#[derive(Clone, Copy)]
+enum SliceEnd {
+    /// Goes on here.
+    More(Seq, u64),
+    /// Everything is read.
+    Through(u64),
+    /// From here on it cannot be read.
+    Stopped(Seq, u64),
 }
 
 /// Slice of a pass, whose end says how far that is. One that ends with a panic ends the pass: the
 /// next one may begin.
 struct SliceOfPass<'a> {
     live: &'a LiveStream,
-    next: Option<Seq>,
-    bytes: u64,
+    end: SliceEnd,
 }
 
 impl Drop for SliceOfPass<'_> {
     fn drop(&mut self) {
+        let (next, stopped_at, bytes) = match self.end {
+            SliceEnd::More(next, bytes) => (Some(next), None, bytes),
+            SliceEnd::Through(bytes) => (None, None, bytes),
+            SliceEnd::Stopped(at, bytes) => (None, Some(at), bytes),
+        };
         let mut pass = lock(&self.live.health.pass);
-        (pass.next, pass.bytes) = (self.next, pass.bytes + self.bytes);
-        if self.next.is_none() {
+        (pass.next, pass.stopped_at, pass.bytes) = (next, stopped_at, pass.bytes + bytes);
+        if next.is_none() {
             pass.ended = self.live.scope.host.now();
         }
     }

@@ -145,7 +145,9 @@ fn a_pass_that_ends_with_a_panic_is_over_and_another_one_may_begin() {
     cluster.house(victim).host.has_sync_thread.store(false, Relaxed);
     assert!(live.begin_pass() && !live.begin_pass());
     assert!(catch_unwind(AssertUnwindSafe(|| live.read_on(u64::MAX))).is_err());
-    assert!(live.scrub_pass().ended > 0 && live.begin_pass());
+    let pass = live.scrub_pass();
+    assert!(pass.ended > 0 && pass.stopped_at == Some(1), "{pass:?}");
+    assert!(live.begin_pass());
 }
 
 #[test]
