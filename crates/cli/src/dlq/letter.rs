@@ -62,8 +62,8 @@ impl Header {
     }
 }
 
-/// Lines of a block. They end at CRLF, as the server has it: one that a lone LF ended would be given
-/// back as one that acts, and has not acted before.
+/// Lines of a block. They end at CRLF, as the server has it: what stands behind a lone LF has not
+/// acted as a header, and must not when it is given back.
 fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(block);
     std::iter::from_fn(move || {
@@ -231,8 +231,8 @@ impl Letters {
         read_letter(&answer)?.checked(&self.stream)
     }
 
-    /// Visits all letters in the order of their stream. Answers how many messages that had when this
-    /// began.
+    /// Visits all letters in the order of their stream. Answers how many messages that had when
+    /// this began.
     pub(super) fn each(
         &mut self,
         visit: &mut dyn FnMut(Letter) -> Result<(), BenchError>,

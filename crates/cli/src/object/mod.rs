@@ -226,8 +226,8 @@ fn put(admin: &mut Admin, wanted: &PutObject) -> Result<(), BenchError> {
     show(&description(&bucket.name, &ObjectRecord { value: record, stored: jiff::Timestamp::now() }))
 }
 
-/// Error where nobody knows whether an object is stored: which content is to be removed then, the new
-/// one or that of the object before it.
+/// Error where nobody knows whether an object is stored: which content is to be removed then, the
+/// new one or that of the object before it.
 fn unknown(error: &BenchError, stream: &str, content: &str, former: Option<&str>) -> BenchError {
     let purge = |content| format!("`myelin stream purge {stream} --subject {content}`");
     let former = former.map_or_else(String::new, |former| {
