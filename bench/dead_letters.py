@@ -93,7 +93,10 @@ def measure(process, count):
         if moved and began is None:
             began, before, cpu = time.time(), moved, spent(process)
         time.sleep(0.02)
-    seconds, cpu, rest = time.time() - began, spent(process) - cpu, count - before
+    rest = count - before
+    if began is None or rest == 0:
+        sys.exit("too few messages to measure")
+    seconds, cpu = time.time() - began, spent(process) - cpu
     print(f"{rest} moved in {seconds:.2f} s: {rest / seconds:,.0f} a second, {1e6 * cpu / rest:.2f} us of the processor each")
 
 

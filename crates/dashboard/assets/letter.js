@@ -14,7 +14,7 @@ const KEPT = `${ABOUT}Kept-`;
 const PAST = /^nats-(msg-id|expected-|batch-|rollup)/i;
 // Subjects that ask the server for something: whoever may write to the stream with the letters must
 // not have it asked by whoever replays them.
-const REQUEST = /^\$(SYS\.REQ|JS\.(ACK|FC|SNAPSHOT|([^.]+\.)?API))(\.|$)/;
+const REQUEST = /^\$(SYS\.REQ|JS\.(ACK|DLQ|FC|SNAPSHOT|([^.]+\.)?API))(\.|$)/;
 // Requests for messages that are under way together.
 const AT_ONCE = 16;
 
@@ -22,16 +22,23 @@ const AT_ONCE = 16;
 const letters = (bytes) => Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
 const words = (text) => new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0)));
 
+// Of letters which are bytes: blanks of other alphabets are none.
+const trimmed = (text) => text.replace(/^[ \t\r\n\f]+|[ \t\r\n\f]+$/g, "");
+
+// A letter of which the subject is not that of a message: it would stop each replay at the same place.
+export class Forged extends Error {}
+
 export class Letter {
   constructor({ seq, subject, headers, data }) {
     Object.assign(this, { seq, subject, data });
-    const lines = letters(headers).split("\r\n").slice(1).filter((line) => line.includes(":"));
-    this.headers = lines.map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).replace(/^[ \t]+/, "")]);
+    // A line that begins with a blank continues the one before. Values keep the blanks around them.
+    const lines = letters(headers).split(/\r\n(?![ \t])/).slice(1).filter((line) => line.split("\r\n", 1)[0].includes(":"));
+    this.headers = lines.map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)]);
   }
 
   // A header that begins with Myelin-DLQ-; empty where it is missing.
   fact(key) {
-    return words(this.headers.findLast(([name]) => name === ABOUT + key)?.[1] ?? "");
+    return words(trimmed(this.headers.findLast(([name]) => name === ABOUT + key)?.[1] ?? ""));
   }
 
   // Whether it is one: other messages of the stream have no subject to go back to.
@@ -41,7 +48,7 @@ export class Letter {
 
   // Headers that are not about its death, as people read them.
   get own() {
-    return this.headers.filter(([name]) => !name.startsWith(ABOUT) || name.startsWith(KEPT)).map(([name, value]) => [words(name), words(value)]);
+    return this.headers.filter(([name]) => !name.startsWith(ABOUT) || name.startsWith(KEPT)).map(([name, value]) => [words(name), words(trimmed(value))]);
   }
 
   // Headers with which it is published again, as the message that it was.
@@ -49,7 +56,7 @@ export class Letter {
     const named = this.headers.map(([name, value]) => [name.startsWith(KEPT) ? name.slice(KEPT.length) : name, value]);
     const own = named.filter(([name]) => !name.startsWith(ABOUT) && !PAST.test(name));
     // A replay that is begun anew because its answer was lost is none.
-    return [...own, ["Nats-Msg-Id", letters(new TextEncoder().encode(`replay:${this.subject}`))]];
+    return [...own, ["Nats-Msg-Id", letters(new TextEncoder().encode(` replay:${this.subject}`))]];
   }
 }
 
@@ -80,7 +87,8 @@ export async function replay({ api, nats }, stream, seq) {
   const letter = await find(api, stream, seq);
   const subject = letter.fact("Subject");
   if (!letter.isLetter) throw new Error(`Message ${seq} is no dead letter: it has no ${ABOUT}Subject.`);
-  if (REQUEST.test(subject)) throw new Error(`Letter ${seq} would ask the server for something: ${subject}.`);
+  if (REQUEST.test(subject)) throw new Forged(`Letter ${seq} would ask the server for something: ${subject}.`);
+  if (/[\s\p{Cc}]/u.test(subject)) throw new Forged(`The subject of letter ${seq} has blanks.`);
   let answer;
   try {
     answer = json(await nats.request(subject, letter.data, { headers: letter.original(), isBinary: true }));

@@ -238,7 +238,8 @@ export class Nats {
     }
   }
 
-  // `isBinary`: a letter of the headers is a byte, whatever it means.
+  // `isBinary`: a letter of the headers is a byte, whatever it means, and values begin right behind
+  // the colon.
   publish(subject, data = "", { reply = "", headers = [], isBinary = false } = {}) {
     checkSubject(subject);
     const body = typeof data === "string" ? encoder.encode(data) : data;
@@ -246,7 +247,7 @@ export class Nats {
       this.send(`PUB ${subject} ${reply ? `${reply} ` : ""}${body.length}\r\n`, body, "\r\n");
       return;
     }
-    const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join("");
+    const lines = headers.map(([name, value]) => `${name}:${isBinary ? "" : " "}${value}\r\n`).join("");
     const block = `NATS/1.0\r\n${lines}\r\n`;
     const head = isBinary ? Uint8Array.from(block, (letter) => letter.charCodeAt(0)) : encoder.encode(block);
     const sizes = `${head.length} ${head.length + body.length}`;

@@ -30,8 +30,7 @@ impl Header {
     /// Headers of a block, which begins with the line of its version.
     fn read_all(block: &[u8]) -> Vec<Self> {
         let mut headers: Vec<Self> = Vec::new();
-        for line in block.split(|byte| *byte == b'\n').skip(1) {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+        for line in lines(block).skip(1) {
             match (line.first(), headers.last_mut()) {
                 (None, _) => {}
                 (Some(b' ' | b'\t'), Some(Self(last))) => {
@@ -61,6 +60,18 @@ impl Header {
         out.extend_from_slice(line);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Lines of a block. They end at CRLF, as the server has it: what stands behind a lone LF has not
+/// acted as a header, and must not when it is given back.
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(block);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let end = text.windows(2).position(|two| two == b"\r\n");
+        rest = end.map(|end| &text[end + 2..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
 }
 
 /// One dead letter.
@@ -150,14 +161,14 @@ impl Letter {
     }
 }
 
-/// Whether a subject is one of the server's API, of acknowledgements or of the system account's
-/// requests.
+/// Whether a subject is one of the server's API, of acknowledgements, of answers about dead letters
+/// or of the system account's requests.
 fn asks_server(subject: &str) -> bool {
     let mut tokens = subject.split('.');
     matches!(
         (tokens.next(), tokens.next(), tokens.next()),
         (Some("$SYS"), Some("REQ"), _)
-            | (Some("$JS"), Some("ACK" | "API" | "FC" | "SNAPSHOT"), _)
+            | (Some("$JS"), Some("ACK" | "API" | "DLQ" | "FC" | "SNAPSHOT"), _)
             | (Some("$JS"), _, Some("API"))
     )
 }
@@ -220,22 +231,25 @@ impl Letters {
         read_letter(&answer)?.checked(&self.stream)
     }
 
-    /// Visits all letters in the order of their stream.
+    /// Visits all letters in the order of their stream. Answers how many messages that had when
+    /// this began.
     pub(super) fn each(
         &mut self,
         visit: &mut dyn FnMut(Letter) -> Result<(), BenchError>,
-    ) -> Result<(), BenchError> {
+    ) -> Result<u64, BenchError> {
         let state = self.admin.stream(&self.stream)?["state"].clone();
         let number = |key: &str| state[key].as_u64();
-        if number("messages") == Some(0) {
-            return Ok(());
+        let messages = number("messages").unwrap_or(0);
+        if messages == 0 {
+            return Ok(0);
         }
         let span = (number("first_seq").unwrap_or(1), number("last_seq").unwrap_or(0));
         let mut read = |next| {
             let stored = self.admin.stored(&self.stream, &json!({ "seq": next, "next_by_subj": ">" }))?;
             stored.map(|answer| read_letter(&answer)).transpose()
         };
-        walk(span, &mut read, visit)
+        walk(span, &mut read, visit)?;
+        Ok(messages)
     }
 
     /// Publishes a message. Answers the sequence that a stream gives it.
@@ -260,6 +274,11 @@ impl Letters {
     pub(super) fn remove(&mut self, seq: u64) -> Result<(), BenchError> {
         let body = json!({ "seq": seq, "no_erase": true });
         self.admin.ask(&format!("STREAM.MSG.DELETE.{}", self.stream), &body).map(drop)
+    }
+
+    /// Removes all messages up to this one, it too. Answers how many there were.
+    pub(super) fn remove_up_to(&mut self, seq: u64) -> Result<u64, BenchError> {
+        self.admin.purge(&self.stream, &json!({ "seq": seq.saturating_add(1) }))
     }
 }
 
@@ -301,6 +320,7 @@ mod tests {
             "$JS.API.STREAM.DELETE.S",
             "$JS.hub.API.INFO",
             "$JS.ACK.S.c.1",
+            "$JS.DLQ.S.c.1.7",
             "$JS.FC.S",
             "$SYS.REQ.SERVER.PING",
         ] {

@@ -9,7 +9,6 @@ mod replay;
 
 use clap::{Args, Subcommand};
 use letter::{Header, Letter, Letters};
-use myelin_loadgen::admin::Admin;
 use myelin_loadgen::client_pool::message_writer::header_lines;
 use myelin_loadgen::error::BenchError;
 use myelin_loadgen::names;
@@ -116,10 +115,6 @@ struct LetterOrigin {
 }
 
 impl LetterOrigin {
-    fn is_any(&self) -> bool {
-        self.from_stream.is_none() && self.from_consumer.is_none() && self.reason.is_none()
-    }
-
     fn covers(&self, letter: &Letter) -> bool {
         let is =
             |wanted: &Option<String>, key| wanted.as_ref().is_none_or(|wanted| wanted == letter.fact(key));
@@ -147,7 +142,7 @@ pub(crate) fn run(arguments: &DlqArguments) -> Result<(), BenchError> {
             Ok(())
         }
         DlqVerb::Replay { seqs, origin, rate, keep, force, .. } => {
-            let chosen = choose(&mut letters, seqs, origin)?;
+            let (chosen, _) = choose(&mut letters, seqs, origin)?;
             let question = format!("Really publish {} messages again?", chosen.len());
             screen::confirm(*force, &question)?;
             // The answer may have taken long, and a connection on which nobody answers ends.
@@ -247,8 +242,13 @@ fn edit(
     Ok(())
 }
 
-/// Letters that are meant, in the order in which their messages were in their streams.
-fn choose(letters: &mut Letters, seqs: &[u64], origin: &LetterOrigin) -> Result<Vec<u64>, BenchError> {
+/// Letters that are meant, in the order in which their messages were in their streams, and whether
+/// the stream had nothing else.
+fn choose(
+    letters: &mut Letters,
+    seqs: &[u64],
+    origin: &LetterOrigin,
+) -> Result<(Vec<u64>, bool), BenchError> {
     let mut chosen = Vec::new();
     let mut add = |letter: Letter| {
         if origin.covers(&letter) {
@@ -257,14 +257,13 @@ fn choose(letters: &mut Letters, seqs: &[u64], origin: &LetterOrigin) -> Result<
         }
         Ok(())
     };
-    if seqs.is_empty() {
-        letters.each(&mut add)?;
-    }
+    let messages = if seqs.is_empty() { Some(letters.each(&mut add)?) } else { None };
     for seq in seqs {
         add(letters.get(*seq)?)?;
     }
     chosen.sort();
-    Ok(chosen.into_iter().map(|(.., seq)| seq).collect())
+    let is_all = messages == Some(chosen.len() as u64);
+    Ok((chosen.into_iter().map(|(.., seq)| seq).collect(), is_all))
 }
 
 fn purge(
@@ -274,17 +273,18 @@ fn purge(
     is_forced: bool,
 ) -> Result<(), BenchError> {
     let stream = letters.stream().to_owned();
-    if origin.is_any() {
-        screen::confirm(is_forced, &format!("Really remove all letters of stream {stream}?"))?;
-        let purged = Admin::open(target)?.purge(&stream, &json!({}))?;
-        say(&format_args!("{} letters removed from stream {stream}", grouped(purged)));
-        return Ok(());
-    }
-    let chosen = choose(letters, &[], origin)?;
+    let (chosen, is_all) = choose(letters, &[], origin)?;
     screen::confirm(is_forced, &format!("Really remove {} letters of stream {stream}?", chosen.len()))?;
     *letters = Letters::open(target, &stream)?;
-    chosen.iter().try_for_each(|seq| letters.remove(*seq))?;
-    say(&format_args!("{} letters removed from stream {stream}", grouped(chosen.len() as u64)));
+    let removed = match chosen.iter().max() {
+        // What comes meanwhile stays, and so does what is no letter.
+        Some(last) if is_all => letters.remove_up_to(*last)?,
+        _ => {
+            chosen.iter().try_for_each(|seq| letters.remove(*seq))?;
+            chosen.len() as u64
+        }
+    };
+    say(&format_args!("{} letters removed from stream {stream}", grouped(removed)));
     Ok(())
 }
 
@@ -315,10 +315,10 @@ mod tests {
         let expected = "A: 1\r\nNats-TTL: 5s\r\nNats-Msg-Id: replay:dlq.ORDERS.billing.1.12\r\n";
         assert_eq!(text(&letter().original_headers()), expected);
         let own =
-            b"NATS/1.0\r\nA:\xff\xfe  x \r\n folded: 1\r\nMyelin-DLQ-Kept-Nats-X:\xff\r\nB\xff: 2\r\n\r\n";
+            b"NATS/1.0\r\nA:\xff\xfe  x \r\n folded: 1\r\nMyelin-DLQ-Kept-Nats-X:\xff\r\nB\xff: 2\nNats-Rollup: all\r\n\r\n";
         let bytes = Letter::new(7, "dlq.1", own, Vec::new());
         let expected =
-            b"A:\xff\xfe  x \r\n folded: 1\r\nNats-X:\xff\r\nB\xff: 2\r\nNats-Msg-Id: replay:dlq.1\r\n";
+            b"A:\xff\xfe  x \r\n folded: 1\r\nNats-X:\xff\r\nB\xff: 2\nNats-Rollup: all\r\nNats-Msg-Id: replay:dlq.1\r\n";
         assert_eq!(bytes.original_headers(), expected, "byte for byte");
     }
 

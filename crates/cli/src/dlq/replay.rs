@@ -4,6 +4,7 @@
 //! wherever this ends. Begun anew it goes on with the letters that are left.
 
 use super::letter::{Letter, Letters};
+use crate::screen::plain;
 use myelin_loadgen::error::BenchError;
 use std::time::{Duration, Instant};
 
@@ -11,31 +12,55 @@ use std::time::{Duration, Instant};
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
 /// Publishes messages again in this order, so many in a second, and removes their letters unless
-/// they are to be kept. Answers how many there were.
+/// they are to be kept. Answers how many there were. A letter of which the subject is not that of a
+/// message is passed over: it would stop each replay at the same place. That fails at the end.
 pub(super) fn replay(
     letters: &mut Letters,
     seqs: &[u64],
     (rate, keeps): (u64, bool),
 ) -> Result<u64, BenchError> {
     let (began, mut told) = (Instant::now(), Instant::now());
-    for (done, seq) in (0_u64..).zip(seqs) {
+    let (mut done, mut passed) = (0_u64, 0_u64);
+    for seq in seqs {
         if let Some(pause) = pause(rate, done, began.elapsed()) {
             std::thread::sleep(pause);
         }
-        let step = letters.get(*seq).and_then(|letter| {
-            letters.publish(letter.origin()?, &letter.original_headers(), &letter.payload)?;
-            if keeps { Ok(()) } else { letters.remove(*seq) }
-        });
-        step.map_err(|error| {
+        let step = letters.get(*seq).and_then(|letter| give_back(letters, &letter, keeps));
+        let is_done = step.map_err(|error| {
             let left = seqs.len() as u64 - done;
             BenchError::Usage(format!("letter {seq}: {error}; published again: {done}, left: {left}"))
         })?;
+        if is_done {
+            done += 1;
+        } else {
+            passed += 1;
+        }
         if told.elapsed() >= BETWEEN_LINES {
             told = Instant::now();
-            eprintln!("{} of {} messages", done + 1, seqs.len());
+            eprintln!("{done} of {} messages", seqs.len());
         }
     }
-    Ok(seqs.len() as u64)
+    if passed == 0 {
+        return Ok(done);
+    }
+    Err(BenchError::Usage(format!("published again: {done}, passed over: {passed}")))
+}
+
+/// Publishes one message again, and removes its letter unless that is to be kept. Answers whether
+/// its subject is that of a message.
+fn give_back(letters: &mut Letters, letter: &Letter, keeps: bool) -> Result<bool, BenchError> {
+    let subject = match letter.origin() {
+        Ok(subject) => subject,
+        Err(error) => {
+            eprintln!("letter {} is passed over: {}", letter.seq, plain(&error.to_string()));
+            return Ok(false);
+        }
+    };
+    letters.publish(subject, &letter.original_headers(), &letter.payload)?;
+    if !keeps {
+        letters.remove(letter.seq)?;
+    }
+    Ok(true)
 }
 
 /// How long to wait before the next one, where so many were published in this time.

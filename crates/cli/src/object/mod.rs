@@ -216,17 +216,28 @@ fn put(admin: &mut Admin, wanted: &PutObject) -> Result<(), BenchError> {
             return Err(error);
         }
         Err(Unrecorded::Unknown(error)) => {
-            let (stream, content) = (&bucket.stream, bucket.content(&id));
-            return Err(BenchError::Usage(format!(
-                "{error}\nThe object may be stored or not: look with `myelin object info`. If it is not, \
-                 `myelin stream purge {stream} --subject {content}` removes its content"
-            )));
+            let former = before.as_ref().and_then(|before| before.id().ok()).map(|id| bucket.content(id));
+            return Err(unknown(&error, &bucket.stream, &bucket.content(&id), former.as_deref()));
         }
     };
     if let Some(before) = before {
         bucket.remove_content(admin, before.id()?)?;
     }
     show(&description(&bucket.name, &ObjectRecord { value: record, stored: jiff::Timestamp::now() }))
+}
+
+/// Error where nobody knows whether an object is stored: which content is to be removed then, the
+/// new one or that of the object before it.
+fn unknown(error: &BenchError, stream: &str, content: &str, former: Option<&str>) -> BenchError {
+    let purge = |content| format!("`myelin stream purge {stream} --subject {content}`");
+    let former = former.map_or_else(String::new, |former| {
+        format!("; if it is, {} removes that of the object before", purge(former))
+    });
+    BenchError::Usage(format!(
+        "{error}\nThe object may be stored or not: look with `myelin object info`. If it is not, {} removes \
+         its content{former}",
+        purge(content)
+    ))
 }
 
 /// The file, or the standard input, and how long it is as far as that is known.
@@ -392,4 +403,20 @@ fn description(bucket: &str, record: &ObjectRecord) -> String {
         ("Chunks", number(&value["chunks"])),
         ("Digest", text(&value["digest"])),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_know_what_is_stored_is_told_which_content_to_remove() {
+        let said = |former| unknown(&BenchError::Usage("no answer".into()), "OBJ_B", "$O.B.C.new", former);
+        let new = "no answer\nThe object may be stored or not: look with `myelin object info`. If it is not, \
+            `myelin stream purge OBJ_B --subject $O.B.C.new` removes its content";
+        assert_eq!(said(None).to_string(), new);
+        let both =
+            "; if it is, `myelin stream purge OBJ_B --subject $O.B.C.old` removes that of the object before";
+        assert_eq!(said(Some("$O.B.C.old")).to_string(), format!("{new}{both}"));
+    }
 }

@@ -82,3 +82,30 @@ fn dead_letters_are_listed_shown_changed_and_given_back() {
     assert_eq!(purged, "0 letters removed from stream DEAD\n");
     assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "3 letters removed from stream DEAD\n");
 }
+
+#[test]
+fn forged_letters_are_passed_over_and_what_is_no_letter_stays() {
+    let Some(program) = beside() else { return };
+    let server = Server::with_streams(&program, &[]);
+    let url = server.url();
+    let run = |arguments: &[&str]| succeed(&mut myelin(&[arguments, &["-s", &url]].concat()));
+    run(&["request", "$JS.API.STREAM.CREATE.DEAD", DEAD, "--raw"]);
+    run(&["request", "$JS.API.STREAM.CREATE.ORDERS", ORDERS, "--raw"]);
+    for (n, subject) in (1..).zip(["o.a", "$JS.DLQ.S.c.1.7", "o.b"]) {
+        let sequence = format!("Myelin-DLQ-Sequence:{n}");
+        let subject = format!("Myelin-DLQ-Subject:{subject}");
+        run(&["request", &format!("dlq.{n}"), "body", "--raw", "-H", &sequence, "-H", &subject]);
+    }
+    let said = fail(&mut myelin(&["dlq", "replay", "DEAD", "--force", "-s", &url]));
+    assert!(said.contains("letter 2 is passed over: $JS.DLQ.S.c.1.7 is no subject of a message"), "{said}");
+    assert!(said.contains("published again: 2, passed over: 1"), "{said}");
+    let stored = run(&["request", "$JS.API.STREAM.MSG.GET.ORDERS", r#"{"seq":2}"#, "--raw"]);
+    assert!(stored.contains(r#""subject":"o.b""#), "{stored}");
+    assert!(run(&["dlq", "list", "DEAD"]).starts_with("#2 "));
+
+    run(&["request", "dlq.4", "mine", "--raw"]);
+    assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "1 letters removed from stream DEAD\n");
+    assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "0 letters removed from stream DEAD\n");
+    let left = run(&["request", "$JS.API.STREAM.MSG.GET.DEAD", r#"{"seq":4}"#, "--raw"]);
+    assert!(left.contains(r#""data":"bWluZQ==""#), "{left}");
+}

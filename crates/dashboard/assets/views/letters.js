@@ -3,7 +3,7 @@
 import { path } from "../api.js";
 import { badge, button, confirm, facts, field, h, panel, say, set, toast } from "../dom.js";
 import { ago, bytes, clock, count, moment, payload } from "../format.js";
-import { HOLDER, each, find, replay } from "../letter.js";
+import { Forged, HOLDER, each, find, replay } from "../letter.js";
 import { NotAllowed } from "../nats.js";
 import { Table } from "../table.js";
 
@@ -90,7 +90,6 @@ function choice() {
   const wanted = () => [["Stream", stream], ["Consumer", consumer], ["Reason", reason]].map(([key, { value }]) => [key, value.trim()]).filter(([, value]) => value);
   return {
     fields: [field("Only from stream", stream), field("Only of consumers named", consumer), field("Only for the reason", reason)],
-    isAll: () => wanted().length === 0,
     covers: (letter) => wanted().every(([key, value]) => letter.fact(key) === value),
   };
 }
@@ -101,8 +100,9 @@ export function letters(context, name) {
   let seen = null;
   let most = SHOWN;
   let running = null;
+  let isLeft = false;
   const status = h("p", { role: "status" });
-  const stop = button("Stop", () => { running.isStopped = true; });
+  const stop = button("Stop", () => { if (running) running.isStopped = true; });
   const progress = h("div", { class: "line", hidden: true }, status, stop);
   const more = button("More", () => { most += SHOWN; seen = null; view.again(); }, "quiet");
   const table = new Table({
@@ -134,34 +134,56 @@ export function letters(context, name) {
       more.hidden = found.length < most;
     }
     table.update(rows, more.hidden ? rows.length : state.messages);
-    actions.hidden = Boolean(running) || state.messages === 0;
+    actions.hidden = Boolean(running) || rows.length === 0;
   }
 
-  // All letters that are meant, in the order in which their messages were in their streams.
-  async function chosen(covers) {
+  // All letters that are meant, in the order in which their messages were in their streams, and
+  // whether the stream had nothing else.
+  async function chosen(covers, mine) {
     const { state } = await api.stream(name);
     const all = [];
-    await each(api, name, state, (found) => { all.push(...found.filter(covers).map(summary)); });
-    return all.sort((a, b) => (a.stream < b.stream ? -1 : a.stream > b.stream ? 1 : a.sequence - b.sequence || a.seq - b.seq)).map((row) => row.seq);
+    await each(api, name, state, (found) => {
+      all.push(...found.filter(covers).map(summary));
+      return !mine.isStopped;
+    });
+    all.sort((a, b) => (a.stream < b.stream ? -1 : a.stream > b.stream ? 1 : a.sequence - b.sequence || a.seq - b.seq));
+    return { seqs: all.map((row) => row.seq), isAll: all.length > 0 && all.length === state.messages };
   }
 
-  // Does something with one letter after the other, until it fails or somebody stops it.
-  async function through(seqs, rate, done, step) {
-    running = { isStopped: false };
+  // Does something with one letter after the other, until it fails, or somebody stops it or leaves the
+  // page; or with all up to the last of them at once (`together`), where the stream had nothing else.
+  // Those whose subject is not that of a message are passed over.
+  async function through(covers, rate, done, step, together) {
+    if (isLeft) toast(`No letters ${done}: their page was left.`, "bad");
+    if (isLeft || running) return;
+    const mine = running = { isStopped: false };
     actions.hidden = true;
     progress.hidden = false;
-    const [mine, began] = [running, performance.now()];
-    let at = 0;
+    say(status, "Reads the letters");
+    let seqs = [];
+    let [did, passed] = [0, 0];
     try {
-      for (; at < seqs.length && !mine.isStopped; at += 1) {
-        say(status, `${count(at)} of ${count(seqs.length)} ${done}`);
-        const early = rate > 0 ? began + (at * 1000) / rate - performance.now() : 0;
+      const found = await chosen(covers, mine);
+      const isTogether = together && found.isAll && !mine.isStopped;
+      seqs = found.seqs;
+      if (isTogether) did = await together(seqs.reduce((last, seq) => Math.max(last, seq)));
+      const began = performance.now();
+      for (const seq of isTogether ? [] : seqs) {
+        say(status, `${count(did)} of ${count(seqs.length)} ${done}`);
+        const early = rate > 0 ? began + (did * 1000) / rate - performance.now() : 0;
         if (early > 0) await new Promise((resolve) => { setTimeout(resolve, early); });
-        if (!mine.isStopped) await step(seqs[at]);
+        if (mine.isStopped) break;
+        try {
+          await step(seq);
+          did += 1;
+        } catch (error) {
+          if (!(error instanceof Forged)) throw error;
+          passed += 1;
+        }
       }
-      toast(`${count(at)} letters ${done}.`);
+      toast(`${count(did)} letters ${done}.${passed > 0 ? ` ${count(passed)} passed over: their subjects are not those of messages.` : ""}`, passed > 0 ? "bad" : "");
     } catch (error) {
-      toast(`${error.message} ${count(at)} letters ${done}, ${count(seqs.length - at)} are left.`, "bad");
+      toast(`${error.message} ${count(did)} letters ${done}, ${count(seqs.length - did)} are left.`, "bad");
     } finally {
       progress.hidden = true;
       running = null;
@@ -175,25 +197,23 @@ export function letters(context, name) {
     const rate = h("input", { type: "number", min: 1, placeholder: "as fast as they are taken" });
     const body = h("div", {}, h("p", {}, "Messages are published again on their own subjects, in their order: all consumers of their streams get them. A letter goes when its stream says that it has the message."), among.fields, field("Messages in a second", rate));
     if (!await confirm({ title: "Replay the dead letters?", action: "Replay", body })) return;
-    await attempt(async () => through(await chosen(among.covers), Number(rate.value), "published again", (seq) => replay(context, name, seq)));
+    await through(among.covers, Number(rate.value), "published again", (seq) => replay(context, name, seq));
   }
 
   async function purge() {
     const among = choice();
     const body = h("div", {}, h("p", {}, "Letters are removed for good. Nobody gets their messages any more."), among.fields);
     if (!await confirm({ title: "Purge the dead letters?", word: name, action: "Purge", body })) return;
-    await attempt(async () => {
-      if (!among.isAll()) return through(await chosen(among.covers), 0, "removed", (seq) => api.remove(name, seq));
-      const { purged } = await api.js(`STREAM.PURGE.${name}`, {});
-      toast(`${count(purged)} letters removed.`);
-      return view.again();
-    });
+    await through(among.covers, 0, "removed", (seq) => api.remove(name, seq), async (last) => (await api.js(`STREAM.PURGE.${name}`, { seq: last + 1 })).purged);
   }
   const actions = h("span", { class: "line", hidden: true }, button("Replay all…", replayAll), button("Purge…", purge, "danger"));
   const view = {
     title: name, back: { href: path("letters"), text: "Dead letters" }, actions, node: h("div", {}, progress, table.node, more), refresh, interval: 3000,
     // A replay ends with the page that shows it: begun anew it goes on with what is left.
-    stop: () => { if (running) running.isStopped = true; },
+    stop: () => {
+      isLeft = true;
+      if (running) running.isStopped = true;
+    },
   };
   return view;
 }
@@ -220,12 +240,14 @@ export function letter(context, name, number) {
   const seq = Number(number);
   const body = h("div", {});
   let subject = "";
+  let isLeft = false;
 
   async function leave(told, what) {
     await attempt(async () => {
       await what();
       toast(told);
-      location.hash = path("letters", name);
+      // Unless somebody has gone elsewhere meanwhile.
+      if (!isLeft) location.hash = path("letters", name);
     });
   }
 
@@ -260,5 +282,5 @@ export function letter(context, name, number) {
       found.own.length > 0 && h("section", { class: "panel span" }, h("h2", {}, "Headers"), h("pre", { class: "headers" }, found.own.map(([key, value]) => `${key}: ${value}`).join("\n"))),
       h("section", { class: "panel span" }, h("h2", {}, "Payload"), h("pre", { class: `payload ${shown.kind}` }, shown.text || "(empty)"))));
   }
-  return { title: `Letter ${seq}`, back: { href: path("letters", name), text: name }, actions, node: body, refresh };
+  return { title: `Letter ${seq}`, back: { href: path("letters", name), text: name }, actions, node: body, refresh, stop: () => { isLeft = true; } };
 }

@@ -95,7 +95,8 @@ fn dead_letters_are_found_shown_and_given_back() {
     make_streams(&mut ann);
     let Some(mut browser) = page(&server, "ann") else { return };
     for (subject, payload) in [("orders.b", "one"), ("orders.a", "{\"two\":2}"), ("orders.b", "three")] {
-        let headers = format!("Trace: \u{e9} 7\r\nNats-Msg-Id: {}\r\n", &payload[..3]);
+        let id = &payload[..3];
+        let headers = format!("Trace: \u{e9} 7\r\nFold:\t1\r\n more: 2\r\nNats-Msg-Id: {id}\r\n");
         publish(&mut ann, subject, &headers, payload);
     }
     let _taker = take_all(&server);
@@ -122,17 +123,39 @@ fn dead_letters_are_found_shown_and_given_back() {
     let (headers, payload) = stored(&mut ann, "ORDERS", 4);
     assert_eq!(payload, "{\"two\":2}");
     assert!(
-        headers.starts_with("NATS/1.0\r\nTrace: \u{e9} 7\r\nNats-Msg-Id: replay:dlq.ORDERS.billing."),
+        headers.starts_with(
+            "NATS/1.0\r\nTrace: \u{e9} 7\r\nFold:\t1\r\n more: 2\r\nNats-Msg-Id: replay:dlq.ORDERS.billing."
+        ),
         "{headers}"
     );
     assert!(!headers.contains("Myelin-DLQ") && !headers.contains("{\"t"), "{headers}");
     is_clean(&mut browser, &server);
 
+    // The dialog outlives its page, and does nothing then.
+    browser.press("Replay all…");
+    browser.wait("document.querySelector('dialog')");
+    go(&mut browser, "/letters");
+    browser.wait_for("ORDERS › billing");
+    browser.key("Enter", 13);
+    browser.wait_for("No letters published again: their page was left.");
+    assert_eq!(messages(&mut ann, "DEAD"), 2);
+    go(&mut browser, "/letters/DEAD");
+
+    // Stopped in a pause.
+    browser.press("Replay all…");
+    browser.wait("document.querySelector('dialog')");
+    browser.fill("dialog input[type=number]", "0.3");
+    browser.script("document.querySelector('dialog form').noValidate = true");
+    browser.key("Enter", 13);
+    browser.wait_for("1 of 2 published again");
+    browser.press("Stop");
+    browser.wait_for("1 letters published again.");
+    assert_eq!(messages(&mut ann, "DEAD"), 1);
+
     // The rest, in the order of their stream.
     browser.press("Replay all…");
     browser.wait("document.querySelector('dialog')");
     browser.key("Enter", 13);
-    browser.wait_for("2 letters published again.");
     browser.wait_for("This stream has no dead letters.");
     assert_eq!(messages(&mut ann, "DEAD"), 0);
     assert_eq!([5, 6].map(|seq| stored(&mut ann, "ORDERS", seq).1), ["one", "three"]);
@@ -149,7 +172,7 @@ fn what_cannot_be_given_back_stays() {
     publish(&mut ann, "dlq.x", "A: 1\r\n", "no letter");
     letter(&mut ann, (1, "orders.c"), HOSTILE);
     letter(&mut ann, (2, "nowhere.at.all"), "");
-    letter(&mut ann, (3, "$JS.API.STREAM.DELETE.ORDERS"), "");
+    letter(&mut ann, (0, "$JS.API.STREAM.DELETE.ORDERS"), "first");
     go(&mut browser, "/letters/DEAD/1");
     browser.wait_for("This message is no dead letter");
     assert_eq!(browser.script("document.querySelector('.heading .line').hidden"), true);
@@ -160,6 +183,12 @@ fn what_cannot_be_given_back_stays() {
     browser.wait("document.querySelector('dialog')");
     browser.key("Enter", 13);
     browser.wait_for("No stream takes nowhere.at.all. 1 letters published again, 2 are left.");
+    assert_eq!((messages(&mut ann, "ORDERS"), messages(&mut ann, "DEAD")), (json!(1), json!(3)));
+    browser.press("Replay all…");
+    browser.wait("document.querySelector('dialog')");
+    browser.script("document.querySelector('dialog select').value = 'terminated'");
+    browser.script("document.querySelector('dialog form').requestSubmit()");
+    browser.wait_for("0 letters published again. 1 passed over: their subjects are not those of messages.");
     assert_eq!((messages(&mut ann, "ORDERS"), messages(&mut ann, "DEAD")), (json!(1), json!(3)));
     go(&mut browser, "/letters/DEAD/4");
     browser.press("Replay…");
@@ -182,13 +211,24 @@ fn what_cannot_be_given_back_stays() {
     browser.wait_for("stream not found");
     go(&mut browser, "/letters/DEAD");
     wait_for_letters(&mut browser, 2);
+    // What is no letter stays, and nothing is to be done about it.
     browser.press("Purge…");
     is_not_wider_than_the_screen(&mut browser);
     let is_ready = "!document.querySelector('dialog button[type=submit]').disabled";
     assert_eq!(browser.script(is_ready), false);
     browser.fill("dialog form > .field input", "DEAD");
     browser.key("Enter", 13);
-    browser.wait_for("3 letters removed.");
+    browser.wait_for("2 letters removed.");
+    assert_eq!(messages(&mut ann, "DEAD"), 1);
+    browser.wait_for("This stream has no dead letters.");
+    assert_eq!(browser.script("document.querySelector('.heading .line').hidden"), true);
+    api(&mut ann, "STREAM.MSG.DELETE.DEAD", &json!({ "seq": 1 }));
+    letter(&mut ann, (6, "orders.e"), "");
+    wait_for_letters(&mut browser, 1);
+    browser.press("Purge…");
+    browser.fill("dialog form > .field input", "DEAD");
+    browser.key("Enter", 13);
+    browser.wait_for("1 letters removed.");
     assert_eq!(messages(&mut ann, "DEAD"), 0);
     is_clean(&mut browser, &server);
 }
