@@ -16,6 +16,7 @@ mod retained;
 mod retained5;
 mod sessions;
 mod sessions5;
+mod shares5;
 mod stored;
 mod stored5;
 mod subscriptions5;
