@@ -20,9 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// Time for which answers about shares are awaited.
-const UPKEEP: Duration = Duration::from_secs(30);
-
 /// How MQTT's sessions and messages are stored.
 #[derive(Debug, Clone)]
 pub struct MqttStorage {
@@ -200,14 +197,19 @@ impl MqttStores {
         Ok(())
     }
 
-    /// Notes where answers about shares are awaited. Those that have not come in time are not
-    /// awaited any more.
-    pub(crate) fn await_upkeep(&self, account: &Arc<Account>, binding: &Arc<Binding>, now: Instant) {
+    /// Notes until when answers about shares are awaited at `binding`. Those that have not come in
+    /// time are not awaited any more.
+    pub(crate) fn await_upkeep(
+        &self,
+        account: &Arc<Account>,
+        binding: &Arc<Binding>,
+        (now, until): (Instant, Instant),
+    ) {
         let (account, binding) = (Arc::clone(account), Arc::clone(binding));
         let mut upkeeps = lock(&self.upkeeps);
         let (late, mut awaited): (Vec<_>, _) =
             std::mem::take(&mut *upkeeps).into_iter().partition(|upkeep| upkeep.until <= now);
-        awaited.push(AwaitedUpkeep { account, binding, until: now + UPKEEP });
+        awaited.push(AwaitedUpkeep { account, binding, until });
         *upkeeps = awaited;
         drop(upkeeps);
         // One that has had all its answers is not there any more, and stays so.

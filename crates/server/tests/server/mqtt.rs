@@ -5,7 +5,9 @@
 
 mod connections5;
 mod deliveries;
+mod filters;
 mod hostile;
+mod leafs;
 mod lives;
 mod login;
 mod messages5;

@@ -5,8 +5,7 @@ use super::{OpOutcome, Session};
 use crate::mqtt5_client::Wishes;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    Properties, Property, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId,
-    UnsubscribePacket,
+    Properties, Property, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId, UnsubscribePacket,
 };
 use myelin_mqtt::records::SubscriptionRecord;
 use myelin_mqtt::topic;

@@ -6,6 +6,7 @@ use super::stored::Asking;
 use super::{address, cluster, server};
 use crate::eventually;
 use crate::process::Server;
+use crate::raw::Raw;
 use myelin_mqtt::packet::{
     AckPacket, ClientPacket, ConnectPacket, Property, Qos, ReasonCode, SubscribeOptions,
 };
@@ -236,6 +237,22 @@ fn a_share_is_one_subscription_among_others() {
 }
 
 #[test]
+fn members_for_which_nothing_is_stored_are_a_group_of_their_own() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut one = member(at, "1", Qos::AtLeastOnce, &[]);
+    let mut two = member(at, "2", Qos::AtMostOnce, &[]);
+    let mut raw = Raw::connect(&server);
+    raw.send("SUB jobs.> g 1\r\n");
+    raw.barrier();
+    publish(at, 0..50, 1);
+    assert_eq!(numbers(&take_all(&mut [&mut one], 50)[0]), (0..50).collect::<Vec<_>>());
+    let (of_nats, came) = (raw.barrier().len(), all(&mut two));
+    assert!(came.iter().all(|came| came.qos == 0), "{came:?}");
+    assert_eq!(of_nats + came.len(), 50, "{of_nats} of them to the NATS client");
+}
+
+#[test]
 fn what_a_client_refuses_goes_to_nobody() {
     let server = server("", "");
     let at = address(&server);
@@ -307,6 +324,8 @@ fn a_share_is_refused_where_nothing_can_be_stored() {
     let mut peer = Peer::enter(address(&server), &connect);
     assert_eq!(peer.subscribe_with(&[("own", Qos::AtLeastOnce)]), [1]);
     assert_eq!(peer.subscribe_with(&[(JOBS, Qos::AtLeastOnce), ("now", Qos::AtMostOnce)]), [0x83, 0]);
+    let mut asking = Asking::login(&server, r#","user":"u","pass":"p""#);
+    eventually("it is no member", || asking.last("$MQTT_sess", "$MQTT.sess.$share.>").1.is_empty());
     assert_eq!(peer.unsubscribe5(&[JOBS, "own", "now"]), [0x11, 0, 0]);
     assert_eq!(peer.subscribe_with(&[(JOBS, Qos::AtLeastOnce)]), [1]);
 }

@@ -193,7 +193,7 @@ impl Session {
         fault: &ApiFault,
         now: Instant,
     ) -> Step {
-        if self.refuse_added(shard, step, fault) {
+        if self.refuse_added(shard, step, fault, now) {
             return self.step_answered(shard, now);
         }
         match fault.err_code == api::WRONG_SEQUENCE && self.may_open_again() {
@@ -204,7 +204,7 @@ impl Session {
 
     /// Takes back the subscriptions of a SUBSCRIBE for which there can be no consumer, by limits
     /// for example. False: it was another change that failed, or another step.
-    fn refuse_added(&mut self, shard: &mut Shard, step: ChangeStep, fault: &ApiFault) -> bool {
+    fn refuse_added(&mut self, shard: &mut Shard, step: ChangeStep, fault: &ApiFault, now: Instant) -> bool {
         let Some(stored) = self.stored_mut() else { return false };
         let Some(change) = &mut stored.change else { return false };
         let of_shares = change.may_refuse_shares(step);
@@ -231,7 +231,7 @@ impl Session {
             stored.record.opts.remove(pattern);
         }
         self.log_storage_fault(fault);
-        self.refuse_shares(shard, &refused);
+        self.refuse_shares(shard, &refused, now);
         for AddedSub { pattern, .. } in refused.iter().filter(|sub| !sub.is_shared) {
             self.forget_filter(shard, WantedSub::plain(pattern.as_bytes()));
         }
@@ -287,8 +287,10 @@ impl Session {
             [Some(pattern.as_str()), above].into_iter().flatten()
         });
         let prefix = streams::MESSAGES.subject_prefix;
-        let filters: Vec<_> =
-            cover(with_above.chain(own.as_deref())).into_iter().map(|pattern| format!("{prefix}{pattern}")).collect();
+        let filters: Vec<_> = cover(with_above.chain(own.as_deref()))
+            .into_iter()
+            .map(|pattern| format!("{prefix}{pattern}"))
+            .collect();
         let name = streams::MESSAGES.name;
         let before = stored.reader().cloned();
         let Some(before) = before.filter(|_| !filters.is_empty()) else {
@@ -435,7 +437,7 @@ impl Session {
             self.read_retained(shard, sub, now);
         }
         self.bind_consumers();
-        self.settle_shares(change.shares);
+        self.settle_shares(change.shares, now);
         self.pull_shares(shard, now);
         Ok(())
     }

@@ -244,7 +244,7 @@ impl Session {
     /// Ends the stored half: what is in flight is delivered to whoever comes next, and of a clean
     /// session nothing stays. What another connection has taken over is that one's.
     pub(super) fn end_stored(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
-        self.unbind_stored();
+        self.unbind_stored(now);
         let expiry = self.five().map(|five| five.expiry);
         let Some(stored) = self.stored_mut() else { return };
         let before = stored.record.expiry;
@@ -278,13 +278,13 @@ impl Session {
         self.broker.unix_ms(now)
     }
 
-    fn unbind_stored(&mut self) {
+    fn unbind_stored(&mut self, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
         for binding in stored.sources.bindings.iter_mut().filter_map(Option::take) {
             stored.store.account().unbind(&binding);
         }
         for joined in std::mem::take(&mut stored.sources.shares.joined).into_values() {
-            stored.store.account().unbind(&joined.binding);
+            self.end_pull(joined, now);
         }
     }
 }

@@ -60,9 +60,8 @@ fn share_of<'m>(msg: &MessageRef<'m>) -> Option<&'m str> {
 /// Has a message wait, unless it does already.
 pub(super) fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery<'_>) {
     let is_it = |other: MessageRef<'_>| {
-        ConsumerDelivery::of(other.reply).is_some_and(|other| {
-            (other.consumer, other.sequence) == (delivery.consumer, delivery.sequence)
-        })
+        ConsumerDelivery::of(other.reply)
+            .is_some_and(|other| (other.consumer, other.sequence) == (delivery.consumer, delivery.sequence))
     };
     if delivery.times == 1 || !held.iter().any(is_it) {
         held.push(*msg);
@@ -154,7 +153,9 @@ impl Session {
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
-        stored.in_flight.insert(id, Sent { sequence, is_shared: false, qos, reply, is_received: false, size });
+        stored
+            .in_flight
+            .insert(id, Sent { sequence, is_shared: false, qos, reply, is_received: false, size });
     }
 
     /// Properties of a stored message, for a client of MQTT 5: of version 3.1.1 it has none.

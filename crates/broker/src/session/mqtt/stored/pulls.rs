@@ -4,12 +4,14 @@
 //! (when it has waited for [`EXPIRES`], when the consumer has moved or is gone); one that gets no
 //! word is given up a little later.
 
-use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, hold, packet_id};
-use super::shares::{JoinedShare, Pull};
-use super::state::{Matter, Sent, StoredSession, Step};
 use super::api;
+use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, hold, packet_id};
+use super::shares::{JoinedShare, Pull, PullStage};
+use super::state::{Matter, Sent, Step, StoredSession};
+use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
-use crate::service::Service;
+use crate::service::{Binding, Service, ServiceShard};
+use crate::service_batch::ServiceBatch;
 use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::headers::{self, TimeLeft};
@@ -18,7 +20,7 @@ use myelin_mqtt::records::MessageMark;
 use myelin_mqtt::{shares as names, streams, topic};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Messages that a session has of its shares at most: what one has, the others do not get.
@@ -31,7 +33,7 @@ const EXPIRES: Duration = Duration::from_secs(15);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Time after which a consumer that has moved, or is gone, is asked for and asked again.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl StoredSession {
     /// Messages for which the session asks now.
@@ -84,7 +86,7 @@ impl Session {
         let Some(joined) = shares.joined.get_mut(share) else { return };
         shares.last_pull += 1;
         let (number, until) = (shares.last_pull, now + EXPIRES + GRACE);
-        joined.pull = Some(Pull { number, left: wanted as u64, until });
+        joined.pull = Some(Pull { number, left: wanted as u64, stage: PullStage::Waits, until });
         let reply = format!("{}{number}", joined.inbox);
         let name = names::consumer_name(share);
         let subject = stored.storage.api(&format!("CONSUMER.MSG.NEXT.{}.{name}", streams::MESSAGES.name));
@@ -97,8 +99,14 @@ impl Session {
     pub(super) fn pulls_due(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
         let is_due = |joined: &&mut JoinedShare| joined.pull.is_some_and(|pull| pull.until <= now);
-        let due = stored.sources.shares.joined.values_mut().filter(is_due);
-        if due.map(|joined| joined.pull = None).count() > 0 {
+        let mut are_lost = false;
+        for joined in stored.sources.shares.joined.values_mut().filter(is_due) {
+            joined.pull = joined.pull.filter(|pull| pull.stage != PullStage::Mended);
+            if let Some(pull) = &mut joined.pull {
+                (pull.stage, pull.until, are_lost) = (PullStage::Mended, now + PAUSE, true);
+            }
+        }
+        if are_lost {
             self.look_after_shares(shard, false, now);
         }
         self.pull_shares(shard, now);
@@ -117,7 +125,7 @@ impl Session {
         if let Some(pull) = joined.pull.as_mut().filter(|pull| pull.number == number) {
             match status.starts_with(b"408 ") {
                 true => joined.pull = None,
-                false => (pull.left, pull.until) = (0, now + PAUSE),
+                false => (pull.stage, pull.until) = (PullStage::Refused, now + PAUSE),
             }
         }
         true
@@ -181,6 +189,25 @@ impl Session {
         }
     }
 
+    /// Ends a request with its share: the consumer drops it when it sees that nobody listens. Where
+    /// somebody listens to everything, it does not, and what comes is given back.
+    pub(super) fn end_pull(&self, joined: JoinedShare, now: Instant) {
+        let Some(stored) = self.stored() else { return };
+        let account = stored.store.account();
+        account.unbind(&joined.binding);
+        let Some(pull) = joined.pull.filter(|pull| pull.stage == PullStage::Waits) else { return };
+        let subject = format!("{}{}", joined.inbox, pull.number);
+        if !account.has_interest(subject.as_bytes()) {
+            return;
+        }
+        let (account_of, binding) = (Arc::clone(account), OnceLock::new());
+        let leftover = Arc::new(Leftover { account: account_of, since: now, binding });
+        let service: Arc<dyn Service> = Arc::<Leftover>::clone(&leftover);
+        let binding = account.bind(subject.as_bytes(), service);
+        let binding = leftover.binding.get_or_init(|| binding);
+        self.broker.registry.mqtt_stores.await_upkeep(account, binding, (now, pull.until));
+    }
+
     /// Counts a message that has come for a request.
     pub(super) fn count_pulled(&mut self, share: &str) {
         let Some(stored) = self.stored_mut() else { return };
@@ -220,5 +247,29 @@ impl Session {
             self.tell_consumer(shard, reply, AGAIN_LATER, now);
         }
         Ok(())
+    }
+}
+
+/// What a request brings whose session does not want it any more.
+struct Leftover {
+    account: Arc<Account>,
+    /// When the session has left it.
+    since: Instant,
+    binding: OnceLock<Arc<Binding>>,
+}
+
+impl Service for Leftover {
+    fn serve(&self, batch: &mut ServiceBatch, shard: &mut ServiceShard) {
+        let mut msgs = shard.spare_buf();
+        for msg in batch.iter() {
+            if ConsumerDelivery::of(msg.reply).is_some() {
+                msgs.push(MessageRef { subject: msg.reply, payload: AGAIN, ..MessageRef::default() });
+            } else if let Some(binding) = self.binding.get() {
+                // The request has ended.
+                self.account.unbind(binding);
+            }
+        }
+        shard.send(&self.account, &mut msgs, self.since);
+        shard.keep_buf(msgs);
     }
 }

@@ -56,8 +56,20 @@ pub(super) struct Pull {
     pub(super) number: u64,
     /// Messages that it may still bring.
     pub(super) left: u64,
-    /// When it is given up.
+    pub(super) stage: PullStage,
+    /// When the stage is over.
     pub(super) until: Instant,
+}
+
+/// Stage of a request, in order; behind the last one there is another request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PullStage {
+    /// It waits for messages.
+    Waits,
+    /// The consumer has ended it, and may be gone.
+    Refused,
+    /// The consumer is being made, if it is not there.
+    Mended,
 }
 
 /// A share that a change joins or leaves.
@@ -146,7 +158,12 @@ impl StoredSession {
 
 impl Session {
     /// The change by which the session joins a share.
-    pub(super) fn join_share(&self, filter: &str, options: SubscriptionRecord, was_member: bool) -> ShareChange {
+    pub(super) fn join_share(
+        &self,
+        filter: &str,
+        options: SubscriptionRecord,
+        was_member: bool,
+    ) -> ShareChange {
         let qos = Qos::new(options.qos).unwrap_or_default();
         ShareChange { joins: Some((qos, options)), was_member, ..self.leave_share(filter) }
     }
@@ -200,13 +217,7 @@ impl Session {
         count
     }
 
-    pub(super) fn members_came(
-        &mut self,
-        shard: &mut Shard,
-        at: usize,
-        answer: &[u8],
-        now: Instant,
-    ) -> Step {
+    pub(super) fn members_came(&mut self, shard: &mut Shard, at: usize, answer: &[u8], now: Instant) -> Step {
         let members = match api::read(answer).and_then(api::MembersAnswer::subjects) {
             Ok(members) => members,
             Err(fault) => return self.step_failed(shard, ChangeStep::Members, &fault, now),
@@ -236,9 +247,8 @@ impl Session {
     /// theirs.
     pub(super) fn ask_for_desertion(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) else { return 0 };
-        let is_deserted = |share: &&ShareChange| {
-            share.others.is_empty() && (share.joins.is_none() || !share.was_member)
-        };
+        let is_deserted =
+            |share: &&ShareChange| share.others.is_empty() && (share.joins.is_none() || !share.was_member);
         let deserted = change.shares.iter().filter(is_deserted);
         let removals = deserted.map(|share| (removal_request(&share.share), String::new()));
         let mut requests: Vec<_> = removals.collect();
@@ -251,9 +261,10 @@ impl Session {
 
     pub(super) fn ask_for_shares(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let Some(stored) = self.stored() else { return 0 };
-        let wanted = stored.share_changes().iter().filter(|change| {
-            change.joins.is_some() || !change.others.is_empty()
-        });
+        let wanted = stored
+            .share_changes()
+            .iter()
+            .filter(|change| change.joins.is_some() || !change.others.is_empty());
         let requests: Vec<_> = wanted
             .map(|change| {
                 let own = change.joins.map(|_| stored.share_expiry());
@@ -268,7 +279,7 @@ impl Session {
     }
 
     /// Takes back the shares of a SUBSCRIBE that cannot be stored.
-    pub(super) fn refuse_shares(&mut self, shard: &mut Shard, refused: &[AddedSub]) {
+    pub(super) fn refuse_shares(&mut self, shard: &mut Shard, refused: &[AddedSub], now: Instant) {
         for AddedSub { pattern, .. } in refused.iter().filter(|sub| sub.is_shared) {
             let Some(stored) = self.stored_mut() else { return };
             stored.record.shared.remove(pattern);
@@ -276,19 +287,22 @@ impl Session {
             if let Some(change) = &mut stored.change {
                 change.shares.retain(|change| change.share != share);
             }
-            self.end_share(&share);
+            // It may stand there already.
+            let (request, body) = leave_request(&stored.storage, &share, &stored.hash);
+            self.tell_api(shard, &request, body.as_bytes(), now);
+            self.end_share(&share, now);
             self.forget_again(shard, pattern);
         }
     }
 
     /// Takes in what shares bring, and ends what those have brought that the session has left.
-    pub(super) fn settle_shares(&mut self, changes: Vec<ShareChange>) {
+    pub(super) fn settle_shares(&mut self, changes: Vec<ShareChange>, now: Instant) {
         let unique = self.broker.unique_id();
         for ShareChange { share, pattern, joins, .. } in changes {
             let Some(stored) = self.stored_mut() else { return };
             let joined = stored.sources.shares.joined.get_mut(&share);
             match (joins, joined) {
-                (None, _) => self.end_share(&share),
+                (None, _) => self.end_share(&share, now),
                 (Some((qos, options)), Some(joined)) => (joined.qos, joined.options) = (qos, options),
                 (Some((qos, options)), None) => {
                     let inbox = format!("{}{unique}.{share}.", streams::DELIVER_PREFIX);
@@ -302,10 +316,10 @@ impl Session {
     }
 
     /// Listens no more for what a share brings.
-    fn end_share(&mut self, share: &str) {
+    fn end_share(&mut self, share: &str, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
         if let Some(joined) = stored.sources.shares.joined.remove(share) {
-            stored.store.account().unbind(&joined.binding);
+            self.end_pull(joined, now);
         }
     }
 

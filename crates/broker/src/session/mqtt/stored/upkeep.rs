@@ -14,12 +14,15 @@ use myelin_mqtt::{shares, streams};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Kinds of answers, as their subjects say them: the session's membership is removed, and the
 /// members of the share are known.
 const LEFT: &str = "left";
 const MEMBERS: &str = "members";
+
+/// Time for which answers are awaited.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Upkeep of the shares of a session, until all answers have come.
 struct Upkeep {
@@ -30,6 +33,7 @@ struct Upkeep {
     /// Beginning of the subjects on which answers come.
     answers: String,
     binding: OnceLock<Arc<Binding>>,
+    since: Instant,
     /// Shares that wait for an answer.
     missing: AtomicUsize,
 }
@@ -54,12 +58,13 @@ impl Session {
             storage: Arc::clone(&stored.storage),
             binding: OnceLock::new(),
             account: Arc::clone(&account),
+            since: now,
             shares,
         });
         let service: Arc<dyn Service> = Arc::<Upkeep>::clone(&upkeep);
         let binding = account.bind(format!("{}>", upkeep.answers).as_bytes(), service);
         let binding = upkeep.binding.get_or_init(|| binding);
-        self.broker.registry.mqtt_stores.await_upkeep(&account, binding, now);
+        self.broker.registry.mqtt_stores.await_upkeep(&account, binding, (now, now + PATIENCE));
         let mut msgs = shard.spare_buf();
         for (at, (share, _)) in upkeep.shares.iter().enumerate() {
             if leaves {
@@ -119,7 +124,7 @@ impl Service for Upkeep {
                 self.account.unbind(binding);
             }
         }
-        shard.send(&self.account, &mut msgs, Instant::now());
+        shard.send(&self.account, &mut msgs, self.since);
         shard.keep_buf(msgs);
     }
 }
