@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the consumer that all members read | [`streams::MESSAGES`], [`consumer_name`] |
 //! | each session that is a member, with its expiry | [`streams::SESSIONS`], [`member_subject`] |
-//! | a message of QoS 2 that is one member's from then on | [`streams::MESSAGES`], [`own_subject`] |
+//! | a message of QoS 2 that is one member's | [`streams::MESSAGES`], [`own_subject`] |
 
 use crate::records::{ConsumerRecord, FOR_EVER, session_hash};
 use crate::streams;

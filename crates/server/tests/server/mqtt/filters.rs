@@ -50,7 +50,7 @@ fn nothing_is_lost_or_comes_twice_however_many_filters_there_are() {
     assert!(!peer.resume(&lasting("many")));
     let (mut had, mut round) = (0, 0);
     for count in [63, 64, 65, 1000, 65, 64] {
-        // What is on its way while the filters change, to the first and the last of those that stay.
+        // On its way while the filters change, to the first and the last of those that stay.
         let stays = had.min(count).max(1) - 1;
         let mut wanted = Vec::new();
         let mut publish = |numbers: &[usize], wanted: &mut Vec<String>| {

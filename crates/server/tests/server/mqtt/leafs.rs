@@ -29,7 +29,7 @@ fn leaf(port: u16) -> Server {
     Setup::default().flags(&["-DV"]).config(&config).start()
 }
 
-/// What comes, of which everything is acknowledged.
+/// Takes what comes, and acknowledges it.
 fn take(peer: &mut Peer, count: usize) -> Vec<String> {
     let mut texts: Vec<_> = (0..count)
         .map(|_| {

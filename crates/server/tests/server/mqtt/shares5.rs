@@ -26,7 +26,7 @@ fn member(at: SocketAddr, client_id: &str, qos: Qos, properties: &[Property<'_>]
     peer
 }
 
-/// Whoever publishes, as fast as the server acknowledges.
+/// Publishes numbers, as fast as the server acknowledges.
 fn publish(at: SocketAddr, numbers: impl IntoIterator<Item = u32>, qos: u8) {
     let mut publisher = Peer::connect5(at, "publisher");
     for number in numbers {

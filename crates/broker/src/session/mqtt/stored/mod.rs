@@ -18,6 +18,7 @@ mod outgoing;
 mod pulls;
 mod releases;
 mod retained;
+mod share_state;
 mod shares;
 pub(super) mod state;
 mod upkeep;

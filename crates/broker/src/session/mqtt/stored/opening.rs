@@ -2,7 +2,7 @@
 //! for a new one.
 
 use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
-use super::shares::ShareChange;
+use super::share_state::ShareChange;
 use super::state::{Change, ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
 use crate::session::mqtt::options5::{WantedSub, wishes};
@@ -198,9 +198,7 @@ impl Session {
         }
         if !is_present {
             self.remove_all_held(true);
-            let stored_shares = before.shared.iter().filter(|(_, options)| options.qos > 0);
-            let left: Vec<_> = stored_shares.map(|(filter, _)| self.leave_share(filter)).collect();
-            self.change_shares(left);
+            self.leave_all(&before);
             return Ok(());
         }
         (stored.acks.may_hold, stored.held.inherits) = (true, true);
@@ -231,6 +229,13 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the shares of the session before, which has ended.
+    fn leave_all(&mut self, before: &SessionRecord) {
+        let stored = before.shared.iter().filter(|(_, options)| options.qos > 0);
+        let left: Vec<_> = stored.map(|(filter, _)| self.leave_share(filter)).collect();
+        self.change_shares(left);
     }
 
     fn change_shares(&mut self, shares: Vec<ShareChange>) {

@@ -6,7 +6,7 @@
 
 use super::api;
 use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, hold, packet_id};
-use super::shares::{JoinedShare, Pull, PullStage};
+use super::share_state::{JoinedShare, PullStage, SharePull};
 use super::state::{Matter, Sent, Step, StoredSession};
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
@@ -81,13 +81,15 @@ impl Session {
     }
 
     fn pull_share(&mut self, shard: &mut Shard, share: &str, wanted: usize, now: Instant) {
+        debug_assert!((1..=WINDOW).contains(&wanted), "a request is for some messages");
         let Some(stored) = self.stored_mut() else { return };
         let shares = &mut stored.sources.shares;
         let Some(joined) = shares.joined.get_mut(share) else { return };
         shares.last_pull += 1;
         let (number, until) = (shares.last_pull, now + EXPIRES + GRACE);
-        joined.pull = Some(Pull { number, left: wanted as u64, stage: PullStage::Waits, until });
+        joined.pull = Some(SharePull { number, left: wanted as u64, stage: PullStage::Waits, until });
         let reply = format!("{}{number}", joined.inbox);
+        debug_assert!(number > 0, "requests are counted from 1");
         let name = names::consumer_name(share);
         let subject = stored.storage.api(&format!("CONSUMER.MSG.NEXT.{}.{name}", streams::MESSAGES.name));
         let body = format!(r#"{{"batch":{wanted},"expires":{}}}"#, EXPIRES.as_nanos());
@@ -250,7 +252,7 @@ impl Session {
     }
 }
 
-/// What a request brings whose session does not want it any more.
+/// Rest of what a request brings whose session does not want it any more.
 struct Leftover {
     account: Arc<Account>,
     /// When the session has left it.

@@ -15,10 +15,10 @@
 //! do this at the same time, a consumer that is wanted may be removed: its members make it again.
 
 use super::api::{self, ApiFault};
+use super::share_state::{JoinedShare, ShareChange};
 use super::state::{AddedSub, Change, ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::log::Level as LogLevel;
 use crate::mqtt_storage::MqttStorage;
-use crate::service::Binding;
 use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::packet::Qos;
@@ -26,70 +26,8 @@ use myelin_mqtt::records::{ConsumerRecord, FOR_EVER, LEVEL_ABOVE_SUFFIX, Subscri
 use myelin_mqtt::shares::{self, Member};
 use myelin_mqtt::{headers, streams, topic};
 use myelin_wire::message_buf::MessageRef;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Shares by their hashes.
-#[derive(Default)]
-pub(in crate::session::mqtt) struct Shares {
-    pub(super) joined: BTreeMap<String, JoinedShare>,
-    /// Number of the last pull.
-    pub(super) last_pull: u64,
-}
-
-/// A share whose messages come.
-pub(super) struct JoinedShare {
-    /// Pattern of its filter.
-    pub(super) pattern: String,
-    pub(super) qos: Qos,
-    pub(super) options: SubscriptionRecord,
-    /// Where pulled messages come, in front of the number of the pull.
-    pub(super) inbox: String,
-    pub(super) binding: Arc<Binding>,
-    pub(super) pull: Option<Pull>,
-}
-
-/// A request for messages of a share.
-#[derive(Clone, Copy)]
-pub(super) struct Pull {
-    pub(super) number: u64,
-    /// Messages that it may still bring.
-    pub(super) left: u64,
-    pub(super) stage: PullStage,
-    /// When the stage is over.
-    pub(super) until: Instant,
-}
-
-/// Stage of a request, in order; behind the last one there is another request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PullStage {
-    /// It waits for messages.
-    Waits,
-    /// The consumer has ended it, and may be gone.
-    Refused,
-    /// The consumer is being made, if it is not there.
-    Mended,
-}
-
-/// A share that a change joins or leaves.
-pub(in crate::session::mqtt) struct ShareChange {
-    pub(super) share: String,
-    pub(super) pattern: String,
-    /// `None`: the session leaves.
-    pub(super) joins: Option<(Qos, SubscriptionRecord)>,
-    /// Whether it was a member before.
-    pub(super) was_member: bool,
-    /// Expiries of the others.
-    pub(super) others: Vec<u32>,
-}
-
-impl ShareChange {
-    /// Name of the share, and its pattern.
-    pub(super) fn named(&self) -> (&str, &str) {
-        (&self.share, &self.pattern)
-    }
-}
 
 /// Request that makes the consumer of a share, or adapts it to members with these expiries.
 pub(super) fn consumer_request(
@@ -317,6 +255,7 @@ impl Session {
 
     /// Listens no more for what a share brings.
     fn end_share(&mut self, share: &str, now: Instant) {
+        debug_assert!(!share.is_empty(), "every share has a name");
         let Some(stored) = self.stored_mut() else { return };
         if let Some(joined) = stored.sources.shares.joined.remove(share) {
             self.end_pull(joined, now);

@@ -1,7 +1,7 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
-use super::shares::{ShareChange, Shares};
+use super::share_state::{ShareChange, Shares};
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
