@@ -78,6 +78,15 @@ pub(crate) struct MqttStores {
     by_account: Mutex<HashMap<Box<str>, Arc<MqttStore>>>,
     /// Wills that wait, by the numbers of their connections.
     waiting: Mutex<HashMap<u64, WaitingWill>>,
+    /// Where answers are awaited about shares of sessions that may have ended.
+    upkeeps: Mutex<Vec<AwaitedUpkeep>>,
+}
+
+/// Answers about shares that are awaited.
+struct AwaitedUpkeep {
+    account: Arc<Account>,
+    binding: Arc<Binding>,
+    until: Instant,
 }
 
 /// A will that waits, in the inbox of a session that has ended.
@@ -186,6 +195,25 @@ impl MqttStores {
         let (store, hash) = (Arc::clone(store), hash.to_owned());
         waiting.insert(cid, WaitingWill { store, hash, inbox });
         Ok(())
+    }
+
+    /// Notes until when answers about shares are awaited at `binding`. Those that have not come in
+    /// time are not awaited any more.
+    pub(crate) fn await_upkeep(
+        &self,
+        account: &Arc<Account>,
+        binding: &Arc<Binding>,
+        (now, until): (Instant, Instant),
+    ) {
+        let (account, binding) = (Arc::clone(account), Arc::clone(binding));
+        let mut upkeeps = lock(&self.upkeeps);
+        let (late, mut awaited): (Vec<_>, _) =
+            std::mem::take(&mut *upkeeps).into_iter().partition(|upkeep| upkeep.until <= now);
+        awaited.push(AwaitedUpkeep { account, binding, until });
+        *upkeeps = awaited;
+        drop(upkeeps);
+        // One that has had all its answers is not there any more, and stays so.
+        late.iter().for_each(|upkeep| upkeep.account.unbind(&upkeep.binding));
     }
 
     /// The will that connection `cid` has left, if it is due.

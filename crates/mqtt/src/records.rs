@@ -99,6 +99,9 @@ pub struct SubscriptionRecord {
     /// Messages keep the retain flag that they were published with.
     #[serde(skip_serializing_if = "json::is_false")]
     pub as_published: bool,
+    /// QoS of a subscription that shares messages with others.
+    #[serde(skip_serializing_if = "json::is_zero")]
+    pub qos: u8,
 }
 
 /// Key of the one consumer that reads for all subscriptions of a session: no pattern has a blank.
@@ -128,6 +131,8 @@ pub struct ConsumerRecord {
     pub replay_policy: String,
     #[serde(skip_serializing_if = "json::is_zero")]
     pub max_ack_pending: i64,
+    #[serde(skip_serializing_if = "json::is_zero")]
+    pub max_waiting: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub deliver_subject: String,
     /// Nanoseconds.
@@ -606,7 +611,7 @@ mod tests {
     #[test]
     fn sessions_of_mqtt_5_have_an_end_and_options() {
         let mut record = SessionRecord { id: "5".into(), expiry: Some(30), ..SessionRecord::default() };
-        let options = SubscriptionRecord { id: 7, no_local: true, as_published: false };
+        let options = SubscriptionRecord { id: 7, no_local: true, ..SubscriptionRecord::default() };
         record.set_options("a.>", options);
         record.set_options("b", SubscriptionRecord::default());
         record.shared.insert("$share/g/c".into(), SubscriptionRecord::default());

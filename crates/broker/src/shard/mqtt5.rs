@@ -153,6 +153,11 @@ impl Fanout<'_> {
         if is_reserved(sub.original(), &subject) {
             return false;
         }
+        // Members of a share get it from where it is stored; the others are a group of their own.
+        if sub.leaves_stored() && self.is_stored() {
+            sub.uncount();
+            return false;
+        }
         let receiver = Receiver5::of(smallvec![Arc::clone(sub)]);
         let name = (&*subject, Lifecycle::of_subject(&subject));
         self.with_message5(name, |fanout, message| fanout.receiver5::<LOGGED>(&receiver, message))

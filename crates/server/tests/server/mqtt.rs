@@ -5,7 +5,9 @@
 
 mod connections5;
 mod deliveries;
+mod filters;
 mod hostile;
+mod leafs;
 mod lives;
 mod login;
 mod messages5;
@@ -16,6 +18,7 @@ mod retained;
 mod retained5;
 mod sessions;
 mod sessions5;
+mod shares5;
 mod stored;
 mod stored5;
 mod subscriptions5;

@@ -5,8 +5,7 @@ use super::{OpOutcome, Session};
 use crate::mqtt5_client::Wishes;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    Properties, Property, Qos, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId,
-    UnsubscribePacket,
+    Properties, Property, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId, UnsubscribePacket,
 };
 use myelin_mqtt::records::SubscriptionRecord;
 use myelin_mqtt::topic;
@@ -47,12 +46,12 @@ fn subscription_id(properties: Properties<'_>) -> Option<SubscriptionId> {
 /// Options of a subscription, as they are stored.
 fn options_of(id: Option<SubscriptionId>, options: SubscribeOptions) -> SubscriptionRecord {
     let SubscribeOptions { no_local, retain_as_published: as_published, .. } = options;
-    SubscriptionRecord { id: id.map_or(0, SubscriptionId::get), no_local, as_published }
+    SubscriptionRecord { id: id.map_or(0, SubscriptionId::get), no_local, as_published, qos: 0 }
 }
 
 /// Wishes of a subscription with these options.
 pub(super) fn wishes(options: SubscriptionRecord) -> Wishes {
-    let SubscriptionRecord { id, no_local, as_published } = options;
+    let SubscriptionRecord { id, no_local, as_published, .. } = options;
     Wishes { id: SubscriptionId::new(id), no_local, as_published }
 }
 
@@ -82,20 +81,19 @@ impl Session {
         let (mut subject, number) = (Vec::new(), subscription_id(packet.properties));
         for (filter, options) in packet.filters.iter() {
             subject.clear();
-            let (mut is_shared, stored_options) = (false, options_of(number, options));
+            let (mut is_shared, mut stored_options) = (false, options_of(number, options));
             let listens = self.subscription_of(filter, &mut subject).and_then(|mut wanted| {
                 wanted.wishes = wishes(stored_options);
                 is_shared = wanted.queue.is_some();
                 self.listen(shard, wanted, now)
             });
-            // Members of a group get what is published now.
-            let most = if is_shared { Qos::AtMostOnce } else { self.most_qos() };
-            let qos = options.max_qos.min(most);
+            let qos = options.max_qos.min(self.most_qos());
             codes.push(listens.map_or_else(|reason| reason as u8, |()| qos as u8));
             if listens.is_ok() {
                 let name = if is_shared { filter.as_bytes().to_vec() } else { std::mem::take(&mut subject) };
                 let pattern = String::from_utf8(name).unwrap_or_default();
                 let handling = options.retain_handling;
+                stored_options.qos = if is_shared { qos as u8 } else { 0 };
                 granted.push(AddedSub { pattern, qos, is_shared, handling, options: stored_options });
             }
         }
@@ -146,6 +144,13 @@ impl Session {
         wanted.is_ok_and(|wanted| {
             self.listen(shard, WantedSub { wishes: wishes(options), ..wanted }, now).is_ok()
         })
+    }
+
+    /// Pattern of the filter of a share.
+    pub(super) fn shared_pattern(&self, filter: &str) -> Option<String> {
+        let mut subject = Vec::new();
+        self.subscription_of(filter, &mut subject).ok()?;
+        String::from_utf8(subject).ok()
     }
 
     /// The subscription that a filter is, without wishes. Its subject is written into `out`.

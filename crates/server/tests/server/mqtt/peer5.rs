@@ -166,8 +166,13 @@ impl Peer {
 
     /// The next message.
     pub(super) fn came5(&mut self) -> Came {
+        self.publish_or_ping().expect("a message")
+    }
+
+    /// The next message, or nothing where an answer to PINGREQ is next.
+    pub(super) fn publish_or_ping(&mut self) -> Option<Came> {
         let came = self.with_packet(|packet| match packet {
-            ServerPacket::Publish(publish) => Came {
+            ServerPacket::Publish(publish) => Some(Came {
                 topic: publish.topic.to_owned(),
                 payload: String::from_utf8_lossy(publish.payload).into_owned(),
                 properties: shown(publish.properties),
@@ -175,7 +180,8 @@ impl Peer {
                 dup: publish.dup,
                 retain: publish.retain,
                 number: publish.exchange.packet_id().map_or(0, PacketId::get),
-            },
+            }),
+            ServerPacket::PingResp => None,
             other => panic!("{other:?}"),
         });
         came.expect("the connection is open")

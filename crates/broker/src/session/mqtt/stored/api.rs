@@ -5,6 +5,7 @@ use myelin_mqtt::packet::ReasonCode;
 use myelin_mqtt::records::ConsumerRecord;
 use myelin_stdx::base64;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Codes of errors of the API.
@@ -109,6 +110,26 @@ impl ConsumerAnswer {
             Some(fault) if fault.err_code == CONSUMER_NOT_FOUND => Ok(None),
             Some(fault) => Err(fault),
         }
+    }
+}
+
+/// Answer about the subjects of a stream that match.
+#[derive(Debug, Deserialize)]
+pub(super) struct MembersAnswer {
+    error: Option<ApiFault>,
+    #[serde(default)]
+    state: MatchingSubjects,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct MatchingSubjects {
+    #[serde(default)]
+    subjects: BTreeMap<String, u64>,
+}
+
+impl MembersAnswer {
+    pub(super) fn subjects(self) -> Result<Vec<String>, ApiFault> {
+        self.error.map_or_else(|| Ok(self.state.subjects.into_keys().collect()), Err)
     }
 }
 

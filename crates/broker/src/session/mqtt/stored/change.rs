@@ -15,7 +15,7 @@ use myelin_mqtt::packet::{
     PacketId, Properties, Qos, ReasonCode, RetainHandling, ServerPacket, SubAckPacket, UnsubAckPacket,
 };
 use myelin_mqtt::records::{ConsumerRecord, LEVEL_ABOVE_SUFFIX, READER};
-use myelin_mqtt::{streams, topic};
+use myelin_mqtt::{shares, streams, topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageRef;
 use std::sync::Arc;
@@ -34,11 +34,13 @@ impl Session {
         now: Instant,
     ) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
-        let mut is_new = false;
+        let (mut is_new, mut shares) = (false, Vec::new());
         for sub in &mut granted {
             let AddedSub { pattern, qos, is_shared, options, .. } = &*sub;
             if *is_shared {
-                is_new |= stored.record.shared.insert(pattern.clone(), *options) != Some(*options);
+                let before = stored.record.shared.insert(pattern.clone(), *options);
+                is_new |= before != Some(*options);
+                shares.push((pattern.clone(), *options, before.is_some_and(|before| before.qos > 0)));
                 sub.handling = RetainHandling::DontSend;
                 continue;
             }
@@ -58,6 +60,14 @@ impl Session {
         for sub in granted.iter().filter(|sub| !sub.is_shared) {
             self.leave_stored(sub.pattern.as_bytes(), sub.is_read());
         }
+        for (filter, options, was_member) in shares {
+            self.leave_shared(&filter, options.qos > 0);
+            match options.qos > 0 {
+                true => change.shares.push(self.join_share(&filter, options, was_member)),
+                false if was_member => change.shares.push(self.leave_share(&filter)),
+                false => {}
+            }
+        }
         change.added = granted;
         self.begin_change(shard, change, now)
     }
@@ -72,22 +82,30 @@ impl Session {
     ) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let mut change = Change::new(ChangeStep::Position, ChangeAck::Unsubscribe(id, codes));
+        let mut left = Vec::new();
         for pattern in patterns {
-            let was_there = stored.record.subs.remove(pattern).is_some()
-                || stored.record.shared.remove(pattern).is_some();
+            let shared = stored.record.shared.remove(pattern);
+            left.extend(shared.filter(|options| options.qos > 0).map(|_| pattern));
+            let was_there = stored.record.subs.remove(pattern).is_some() || shared.is_some();
             change.writes |= was_there && !stored.record.clean;
             stored.record.since.remove(pattern);
             stored.record.opts.remove(pattern);
         }
+        change.shares = left.into_iter().map(|filter| self.leave_share(filter)).collect();
         self.begin_change(shard, change, now)
     }
 
     /// Says of a subscription whether what is stored comes to it by the session's consumer.
     pub(super) fn leave_stored(&self, pattern: &[u8], leaves: bool) {
-        let Some(stored) = self.stored() else { return };
         let above = topic::level_above(pattern);
         let above = above.map(|above| [above, LEVEL_ABOVE_SUFFIX.as_bytes()].concat());
-        for sid in [Some(pattern.to_vec()), above].into_iter().flatten() {
+        self.leave_stored_by([Some(pattern.to_vec()), above].into_iter().flatten(), leaves);
+    }
+
+    /// Says it of the subscriptions of these names.
+    pub(super) fn leave_stored_by(&self, sids: impl IntoIterator<Item = Vec<u8>>, leaves: bool) {
+        let Some(stored) = self.stored() else { return };
+        for sid in sids {
             if let Some(sub) = self.conn.subscription(&sid)
                 && sub.leaves_stored() != leaves
             {
@@ -119,6 +137,10 @@ impl Session {
                 ChangeStep::Position => self.ask_for_position(shard, now),
                 ChangeStep::PubRels => self.ask_for_pubrels(shard, now),
                 ChangeStep::Reader => self.ask_for_reader(shard, now),
+                ChangeStep::Membership => self.ask_for_membership(shard, now),
+                ChangeStep::Members => self.ask_for_members(shard, now),
+                ChangeStep::Desertion => self.ask_for_desertion(shard, now),
+                ChangeStep::Shares => self.ask_for_shares(shard, now),
                 ChangeStep::Removal => self.ask_for_removal(shard, now),
                 ChangeStep::Write => self.write_record(shard, now),
                 ChangeStep::Done => return self.change_done(shard, now),
@@ -151,6 +173,7 @@ impl Session {
             ChangeStep::Record => self.take_record(shard, answer, now),
             ChangeStep::Position => self.take_position(answer),
             ChangeStep::Reader | ChangeStep::PubRels => api::outcome(answer).map(drop),
+            ChangeStep::Membership | ChangeStep::Shares => api::outcome(answer).map(drop),
             ChangeStep::Write => self.record_written(answer),
             ChangeStep::Streams => api::outcome(answer).map(drop),
             // What is gone already is gone.
@@ -158,34 +181,48 @@ impl Session {
         };
         match taken {
             Ok(()) => self.step_answered(shard, now),
-            Err(fault) if self.refuse_added(shard, step, &fault) => self.step_answered(shard, now),
-            Err(fault) if fault.err_code == api::WRONG_SEQUENCE && self.may_open_again() => {
-                self.open_again(shard, now)
-            }
-            Err(fault) => Err(self.change_failed(shard, &fault)),
+            Err(fault) => self.step_failed(shard, step, &fault, now),
+        }
+    }
+
+    /// A step was answered with an error.
+    pub(super) fn step_failed(
+        &mut self,
+        shard: &mut Shard,
+        step: ChangeStep,
+        fault: &ApiFault,
+        now: Instant,
+    ) -> Step {
+        if self.refuse_added(shard, step, fault, now) {
+            return self.step_answered(shard, now);
+        }
+        match fault.err_code == api::WRONG_SEQUENCE && self.may_open_again() {
+            true => self.open_again(shard, now),
+            false => Err(self.change_failed(shard, fault)),
         }
     }
 
     /// Takes back the subscriptions of a SUBSCRIBE for which there can be no consumer, by limits
     /// for example. False: it was another change that failed, or another step.
-    fn refuse_added(&mut self, shard: &mut Shard, step: ChangeStep, fault: &ApiFault) -> bool {
+    fn refuse_added(&mut self, shard: &mut Shard, step: ChangeStep, fault: &ApiFault, now: Instant) -> bool {
         let Some(stored) = self.stored_mut() else { return false };
         let Some(change) = &mut stored.change else { return false };
+        let of_shares = change.may_refuse_shares(step);
         let ChangeAck::Subscribe(_, codes) = &mut change.ack else { return false };
         let failure = if stored.record.expiry.is_some() { fault.reason() as u8 } else { FAILURE };
-        if !matches!(step, ChangeStep::PubRels | ChangeStep::Reader) {
+        if !of_shares && !matches!(step, ChangeStep::PubRels | ChangeStep::Reader) {
             return false;
         }
         let is_stored = |code: &&mut u8| **code == 1 || **code == 2;
         codes.iter_mut().filter(is_stored).for_each(|code| *code = failure);
         let added = std::mem::take(&mut change.added);
-        let (refused, left): (Vec<_>, _) = added.into_iter().partition(AddedSub::is_read);
+        let (refused, left): (Vec<_>, _) = added.into_iter().partition(AddedSub::is_stored);
         change.added = left;
         // One that was never bound was never there; another one keeps what it can, and is asked for
         // the rest at the next change.
-        if step == ChangeStep::PubRels && stored.bindings[0].is_none() {
+        if step == ChangeStep::PubRels && stored.sources.bindings[0].is_none() {
             stored.record.pubrel = None;
-        } else if step == ChangeStep::Reader && stored.bindings[READER_BINDING].is_none() {
+        } else if step == ChangeStep::Reader && stored.sources.bindings[READER_BINDING].is_none() {
             stored.record.cons.remove(READER);
         }
         for AddedSub { pattern, .. } in &refused {
@@ -193,8 +230,9 @@ impl Session {
             stored.record.since.remove(pattern);
             stored.record.opts.remove(pattern);
         }
-        self.log(LogLevel::Error, format_args!("MQTT storage: {fault}"));
-        for AddedSub { pattern, .. } in &refused {
+        self.log_storage_fault(fault);
+        self.refuse_shares(shard, &refused, now);
+        for AddedSub { pattern, .. } in refused.iter().filter(|sub| !sub.is_shared) {
             self.forget_filter(shard, WantedSub::plain(pattern.as_bytes()));
         }
         true
@@ -242,20 +280,23 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return 0 };
         let revives = stored.change.as_ref().is_some_and(|change| change.revives);
         let read = stored.record.subs.iter().filter(|(_, qos)| **qos > 0).map(|(pattern, _)| pattern);
+        let own = stored.has_own_messages().then(|| shares::own_pattern(&stored.hash));
         let with_above = read.flat_map(|pattern| {
             let above = topic::level_above(pattern.as_bytes());
             let above = above.and_then(|above| std::str::from_utf8(above).ok());
             [Some(pattern.as_str()), above].into_iter().flatten()
         });
         let prefix = streams::MESSAGES.subject_prefix;
-        let filters: Vec<_> =
-            cover(with_above).into_iter().map(|pattern| format!("{prefix}{pattern}")).collect();
+        let filters: Vec<_> = cover(with_above.chain(own.as_deref()))
+            .into_iter()
+            .map(|pattern| format!("{prefix}{pattern}"))
+            .collect();
         let name = streams::MESSAGES.name;
         let before = stored.reader().cloned();
         let Some(before) = before.filter(|_| !filters.is_empty()) else {
             if filters.is_empty() {
                 let Some(Some(reader)) = stored.record.cons.remove(READER) else { return 0 };
-                if let Some(binding) = stored.bindings[READER_BINDING].take() {
+                if let Some(binding) = stored.sources.bindings[READER_BINDING].take() {
                     stored.store.account().unbind(&binding);
                 }
                 let request = format!("CONSUMER.DELETE.{name}.{}", reader.durable_name);
@@ -301,7 +342,8 @@ impl Session {
         let unique = self.broker.unique_id();
         let Some(stored) = self.stored_mut() else { return 0 };
         let Some(change) = &stored.change else { return 0 };
-        let is_wanted = stored.record.subs.values().any(|qos| *qos == Qos::ExactlyOnce as u8);
+        let is_wanted = stored.has_own_messages()
+            || stored.record.subs.values().any(|qos| *qos == Qos::ExactlyOnce as u8);
         let consumer = match &stored.record.pubrel {
             Some(consumer) if change.revives => {
                 ConsumerRecord { inactive_threshold: stored.inactive_threshold(), ..consumer.clone() }
@@ -332,7 +374,7 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return };
         let consumers = [stored.record.pubrel.as_ref(), stored.reader()];
         let subjects = consumers.map(|consumer| consumer.map(|consumer| consumer.deliver_subject.clone()));
-        for (binding, subject) in stored.bindings.iter_mut().zip(subjects) {
+        for (binding, subject) in stored.sources.bindings.iter_mut().zip(subjects) {
             if let (None, Some(subject)) = (&binding, subject) {
                 let inbox = Arc::clone(&stored.inbox);
                 *binding = Some(stored.store.account().bind(subject.as_bytes(), inbox));
@@ -395,6 +437,8 @@ impl Session {
             self.read_retained(shard, sub, now);
         }
         self.bind_consumers();
+        self.settle_shares(change.shares, now);
+        self.pull_shares(shard, now);
         Ok(())
     }
 }

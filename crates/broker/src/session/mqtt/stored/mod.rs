@@ -6,7 +6,8 @@
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
 //! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
 //! the session come from one consumer (`outgoing.rs`), retained ones are read when somebody
-//! subscribes (`retained.rs`). Requests and what is read of answers: `api.rs`.
+//! subscribes (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
+//! Requests and what is read of answers: `api.rs`.
 
 mod api;
 mod change;
@@ -14,9 +15,13 @@ mod held;
 mod incoming;
 mod opening;
 mod outgoing;
+mod pulls;
 mod releases;
 mod retained;
+mod share_state;
+mod shares;
 pub(super) mod state;
+mod upkeep;
 
 use crate::account::Account;
 use crate::log::Level as LogLevel;
@@ -79,6 +84,7 @@ impl Session {
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
         let step = self.take_msgs(shard, &msgs, now);
         self.send_waiting_retained(shard, now);
+        self.pull_shares(shard, now);
         status(step)
     }
 
@@ -107,6 +113,11 @@ impl Session {
 
     /// When JetStream has to have answered, or is asked again.
     pub(super) fn storage_deadline(&self) -> Option<Instant> {
+        let pulls = self.stored().and_then(StoredSession::pull_deadline);
+        self.answer_deadline().into_iter().chain(pulls).min()
+    }
+
+    fn answer_deadline(&self) -> Option<Instant> {
         let stored = self.stored()?;
         let (_, (asked, awaited)) = stored.awaited.first_key_value()?;
         let patience = match awaited {
@@ -120,6 +131,10 @@ impl Session {
     /// has a leader: for streams it is asked again. Streams may also be gone: whoever comes next
     /// makes them.
     pub(super) fn storage_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        if self.answer_deadline().is_none_or(|due| now < due) {
+            self.pulls_due(shard, now);
+            return SessionStatus::Continue;
+        }
         let Some(stored) = self.stored_mut() else { return SessionStatus::Continue };
         let patience = stored.storage.api_timeout;
         if stored.change.as_ref().is_some_and(|change| change.may_ask_again(now, patience)) {
@@ -208,6 +223,8 @@ impl Session {
             Matter::HeldRead(id) => self.held_read(shard, id, msg.payload, now),
             Matter::Released(id) => self.released_stored(shard, id, msg.payload, now),
             Matter::HeldRemoved(ids) => self.held_removed(shard, &ids, msg.payload, now),
+            Matter::Members(at) => self.members_came(shard, at, msg.payload, now),
+            Matter::Assigned(reply) => self.assigned(shard, &reply, msg.payload, now),
             Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
             Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;
@@ -228,7 +245,7 @@ impl Session {
     /// Ends the stored half: what is in flight is delivered to whoever comes next, and of a clean
     /// session nothing stays. What another connection has taken over is that one's.
     pub(super) fn end_stored(&mut self, shard: &mut Shard, reason: CloseReason, now: Instant) {
-        self.unbind_stored();
+        self.unbind_stored(now);
         let expiry = self.five().map(|five| five.expiry);
         let Some(stored) = self.stored_mut() else { return };
         let before = stored.record.expiry;
@@ -241,6 +258,7 @@ impl Session {
         };
         if stored.record.clean {
             self.forget_record(shard, now);
+            self.look_after_shares(shard, true, now);
         } else if expiry.is_some() {
             self.write_end(shard, before, now);
         }
@@ -261,10 +279,13 @@ impl Session {
         self.broker.unix_ms(now)
     }
 
-    fn unbind_stored(&mut self) {
+    fn unbind_stored(&mut self, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
-        for binding in stored.bindings.iter_mut().filter_map(Option::take) {
+        for binding in stored.sources.bindings.iter_mut().filter_map(Option::take) {
             stored.store.account().unbind(&binding);
+        }
+        for joined in std::mem::take(&mut stored.sources.shares.joined).into_values() {
+            self.end_pull(joined, now);
         }
     }
 }

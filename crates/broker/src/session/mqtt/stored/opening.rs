@@ -2,6 +2,7 @@
 //! for a new one.
 
 use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
+use super::share_state::ShareChange;
 use super::state::{Change, ChangeAck, ChangeStep, Matter, Step, StoredSession};
 use crate::session::Session;
 use crate::session::mqtt::options5::{WantedSub, wishes};
@@ -197,6 +198,7 @@ impl Session {
         }
         if !is_present {
             self.remove_all_held(true);
+            self.leave_all(&before);
             return Ok(());
         }
         (stored.acks.may_hold, stored.held.inherits) = (true, true);
@@ -219,10 +221,27 @@ impl Session {
             if self.join_again(shard, &filter, options, now)
                 && let Some(stored) = self.stored_mut()
             {
-                stored.record.shared.insert(filter, options);
+                stored.record.shared.insert(filter.clone(), options);
+                if options.qos > 0 {
+                    self.leave_shared(&filter, true);
+                    self.change_shares(vec![self.join_share(&filter, options, true)]);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Leaves the shares of the session before, which has ended.
+    fn leave_all(&mut self, before: &SessionRecord) {
+        let stored = before.shared.iter().filter(|(_, options)| options.qos > 0);
+        let left: Vec<_> = stored.map(|(filter, _)| self.leave_share(filter)).collect();
+        self.change_shares(left);
+    }
+
+    fn change_shares(&mut self, shares: Vec<ShareChange>) {
+        if let Some(change) = self.stored_mut().and_then(|stored| stored.change.as_mut()) {
+            change.shares.extend(shares);
+        }
     }
 
     /// Whether a CONNECT may be begun anew whose record has changed while it was under way: the end
@@ -315,6 +334,7 @@ impl Session {
         let (subject, payload) = (stored.subject(), stored.record.encode());
         let (subject, headers) = (subject.as_bytes(), &headers[..]);
         self.tell(shard, MessageRef { subject, headers, payload: &payload, ..MessageRef::default() }, now);
+        self.write_memberships(shard, before, now);
     }
 
     /// Tells the session's consumers how long they outlive its connection.

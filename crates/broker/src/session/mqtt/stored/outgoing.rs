@@ -6,7 +6,7 @@
 //! comes again, also after a restart: a client knows a message of QoS 2 by it.
 
 use super::api;
-use super::state::{InFlight, Matter, Sent, Step};
+use super::state::{InFlight, Matter, PubRels, Sent, Step};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
 use crate::shard::{Mqtt5Packet, Shard};
@@ -16,24 +16,25 @@ use myelin_mqtt::packet::{
     ReasonCode, ServerPacket, SubscriptionId,
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
-use myelin_mqtt::{streams, topic};
+use myelin_mqtt::{shares, streams, topic};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
-const ACK: &[u8] = b"+ACK";
-const AGAIN: &[u8] = b"-NAK";
-const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
+pub(super) const ACK: &[u8] = b"+ACK";
+pub(super) const AGAIN: &[u8] = b"-NAK";
+pub(super) const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
 /// Delivery of a consumer, as its reply says.
-struct ConsumerDelivery {
-    times: u64,
-    sequence: u64,
+pub(super) struct ConsumerDelivery<'a> {
+    pub(super) consumer: &'a str,
+    pub(super) times: u64,
+    pub(super) sequence: u64,
 }
 
-impl ConsumerDelivery {
+impl<'a> ConsumerDelivery<'a> {
     /// Compat: replies name a domain and an account, or not.
-    fn of(reply: &[u8]) -> Option<Self> {
+    pub(super) fn of(reply: &'a [u8]) -> Option<Self> {
         let tokens: Vec<&str> = std::str::from_utf8(reply).ok()?.split('.').collect();
         let at = match tokens.len() {
             9 => 4,
@@ -41,20 +42,26 @@ impl ConsumerDelivery {
             _ => return None,
         };
         let number = |at: usize| tokens.get(at)?.parse().ok();
-        Some(Self { times: number(at)?, sequence: number(at + 1)? })
+        Some(Self { consumer: tokens.get(at - 1)?, times: number(at)?, sequence: number(at + 1)? })
     }
 }
 
 /// Packet identifier of the message with this sequence.
-fn packet_id(sequence: u64) -> PacketId {
+pub(super) fn packet_id(sequence: u64) -> PacketId {
     let number = u16::try_from(sequence.wrapping_sub(1) % u64::from(u16::MAX)).unwrap_or_default();
     PacketId::new(number + 1).unwrap_or(PacketId::MIN)
 }
 
+/// The share that has brought a message.
+fn share_of<'m>(msg: &MessageRef<'m>) -> Option<&'m str> {
+    shares::share_of_consumer(ConsumerDelivery::of(msg.reply)?.consumer)
+}
+
 /// Has a message wait, unless it does already.
-fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery) {
+pub(super) fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery<'_>) {
     let is_it = |other: MessageRef<'_>| {
-        ConsumerDelivery::of(other.reply).is_some_and(|other| other.sequence == delivery.sequence)
+        ConsumerDelivery::of(other.reply)
+            .is_some_and(|other| (other.consumer, other.sequence) == (delivery.consumer, delivery.sequence))
     };
     if delivery.times == 1 || !held.iter().any(is_it) {
         held.push(*msg);
@@ -65,7 +72,11 @@ impl Session {
     /// A consumer has delivered something.
     pub(super) fn stored_delivery(&mut self, shard: &mut Shard, msg: &MessageRef<'_>, now: Instant) -> Step {
         if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
-            self.deliver_stored(shard, subject, msg, now);
+            if let Some(share) = share_of(msg) {
+                self.count_pulled(share);
+            }
+            self.deliver_message(shard, subject, msg, now);
+        } else if self.pull_ended(msg, now) {
         } else if let Some(id) = pubrel_id(msg.headers).and_then(PacketId::new) {
             let Some(stored) = self.stored_mut() else { return Ok(()) };
             stored.pubrels.insert(id, msg.reply.into());
@@ -78,19 +89,33 @@ impl Session {
         Ok(())
     }
 
+    /// Delivers a message of a share or of the session's own consumer.
+    fn deliver_message(&mut self, shard: &mut Shard, subject: &[u8], msg: &MessageRef<'_>, now: Instant) {
+        match share_of(msg) {
+            Some(share) => self.deliver_shared(shard, share, (subject, msg), now),
+            None => self.deliver_stored(shard, subject, msg, now),
+        }
+    }
+
     fn deliver_stored(&mut self, shard: &mut Shard, subject: &[u8], msg: &MessageRef<'_>, now: Instant) {
         let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
         let (speaks_5, left) = (self.speaks_5(), headers::time_left(msg.headers, self.unix_ms(now)));
         let Some(stored) = self.stored_mut() else { return };
         let is_own = headers::publisher(msg.headers) == Some(stored.hash.as_bytes());
-        let wanted = stored.wanted(subject, delivery.sequence, is_own);
+        let (subject, wanted) = match shares::own_message(subject) {
+            // One that a share has brought.
+            Some((session, share, subject)) => {
+                (subject, Some(stored.wanted_of_share(share)).filter(|_| session == stored.hash))
+            }
+            None => (subject, stored.wanted(subject, delivery.sequence, is_own)),
+        };
         let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
         let id = packet_id(delivery.sequence);
         // MQTT 5 sends nothing twice to one connection, and nobody a message that has come.
         if let Some(sent) = stored.in_flight.sent.get_mut(&id)
-            && sent.sequence == delivery.sequence
+            && (sent.sequence, sent.is_shared) == (delivery.sequence, false)
             && (sent.is_received || speaks_5)
         {
             sent.reply = msg.reply.into();
@@ -104,7 +129,7 @@ impl Session {
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
         let mut is_again = delivery.times > 1;
         match stored.in_flight.sent.get_mut(&id) {
-            Some(sent) if sent.sequence == delivery.sequence => {
+            Some(sent) if (sent.sequence, sent.is_shared) == (delivery.sequence, false) => {
                 sent.reply = msg.reply.into();
                 is_again = true;
             }
@@ -128,7 +153,9 @@ impl Session {
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
-        stored.in_flight.insert(id, Sent { sequence, qos, reply, is_received: false, size });
+        stored
+            .in_flight
+            .insert(id, Sent { sequence, is_shared: false, qos, reply, is_received: false, size });
     }
 
     /// Properties of a stored message, for a client of MQTT 5: of version 3.1.1 it has none.
@@ -193,7 +220,8 @@ impl Session {
         let in_flight = &stored.in_flight.sent;
         let is_free = |id: &PacketId| !in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
         let id = (1..=u16::MAX).rev().filter_map(PacketId::new).find(is_free)?;
-        let sent = Sent { sequence: 0, qos, reply: Box::default(), is_received: false, size: 0 };
+        let (sequence, reply) = (0, Box::default());
+        let sent = Sent { sequence, is_shared: false, qos, reply, is_received: false, size: 0 };
         stored.in_flight.insert(id, sent);
         Some(id)
     }
@@ -216,9 +244,10 @@ impl Session {
         let most = shard.settings().max_backlog();
         let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };
         let held = stored.in_flight.take_held(most);
+        self.pull_shares(shard, now);
         for msg in held.iter() {
             if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
-                self.deliver_stored(shard, subject, &msg, now);
+                self.deliver_message(shard, subject, &msg, now);
             }
         }
     }
@@ -295,7 +324,7 @@ impl Session {
         }
     }
 
-    fn tell_consumer(&self, shard: &mut Shard, reply: &[u8], what: &[u8], now: Instant) {
+    pub(super) fn tell_consumer(&self, shard: &mut Shard, reply: &[u8], what: &[u8], now: Instant) {
         if !reply.is_empty() {
             self.tell(shard, MessageRef { subject: reply, payload: what, ..MessageRef::default() }, now);
         }
@@ -306,19 +335,27 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return };
         let InFlight { sent, held, .. } = std::mem::take(&mut stored.in_flight);
         let pubrels = std::mem::take(&mut stored.pubrels);
-        if stored.record.clean {
-            return;
-        }
+        // Of a session that ends, only what others may get instead.
+        let is_clean = stored.record.clean;
+        let pubrels = if is_clean { PubRels::default() } else { pubrels };
         // In the order in which they were stored.
-        let mut sent: Vec<_> = sent.into_values().map(|sent| (sent.sequence, sent.reply)).collect();
+        let is_given_back = |sent: &Sent| !is_clean || sent.is_shared;
+        let sent = sent.into_values().filter(is_given_back);
+        let mut sent: Vec<_> = sent.map(|sent| (sent.sequence, sent.reply)).collect();
         sent.sort_unstable();
         for reply in pubrels.into_values().chain(sent.into_iter().map(|(_, reply)| reply)) {
             self.tell_consumer(shard, &reply, AGAIN, now);
         }
         // These were not sent.
         let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
-        for msg in held.iter().chain(inbox.iter()).filter(|msg| ConsumerDelivery::of(msg.reply).is_some()) {
+        let is_given_back = |msg: &MessageRef<'_>| {
+            ConsumerDelivery::of(msg.reply).is_some() && (!is_clean || share_of(msg).is_some())
+        };
+        for msg in held.iter().chain(inbox.iter()).filter(is_given_back) {
             self.tell_consumer(shard, msg.reply, AGAIN, now);
+        }
+        if is_clean {
+            return;
         }
         self.log(LogLevel::Debug, format_args!("Session is stored"));
     }

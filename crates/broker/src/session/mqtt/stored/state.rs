@@ -1,13 +1,14 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
+use super::share_state::{ShareChange, Shares};
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
 use myelin_mqtt::packet::{Exchange, PacketId, PropertyBuf, Qos, ReasonCode, RetainHandling, SubscriptionId};
 use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, SubscriptionRecord, session_hash};
 use myelin_mqtt::streams::MqttStream;
-use myelin_mqtt::topic;
+use myelin_mqtt::{shares, topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageBuf;
 use smallvec::SmallVec;
@@ -36,8 +37,15 @@ pub(in crate::session::mqtt) struct StoredSession {
     pub(in crate::session::mqtt) in_flight: InFlight,
     pub(in crate::session::mqtt) waiting: WaitingRetained,
     pub(in crate::session::mqtt) pubrels: PubRels,
+    pub(in crate::session::mqtt) sources: Sources,
+}
+
+/// Where messages come from that are stored for the session.
+#[derive(Default)]
+pub(in crate::session::mqtt) struct Sources {
     /// Where PUBRELs are delivered to, and stored messages.
     pub(in crate::session::mqtt) bindings: [Option<Arc<Binding>>; 2],
+    pub(in crate::session::mqtt) shares: Shares,
 }
 
 /// Matter that an answer is about.
@@ -62,6 +70,10 @@ pub(in crate::session::mqtt) enum Matter {
     Released(PacketId),
     /// Messages of releases are removed.
     HeldRemoved(Vec<PacketId>),
+    /// The members of a share of the change that is under way, by its place.
+    Members(usize),
+    /// A message of a share is stored for this session alone; where that is said.
+    Assigned(Box<[u8]>),
     /// A PUBREL is stored.
     PubRel(PacketId),
     /// A retained message, or the end of them.
@@ -88,6 +100,14 @@ pub(in crate::session::mqtt) enum ChangeStep {
     PubRels,
     /// The consumer of messages reads what is subscribed to.
     Reader,
+    /// The shares that the session has joined or left know it.
+    Membership,
+    /// The members of these shares are known.
+    Members,
+    /// Consumers of shares that nobody has any more are removed.
+    Desertion,
+    /// The consumers of the shares are there.
+    Shares,
     /// Consumers that the session does not have any more are removed.
     Removal,
     /// The record is written.
@@ -127,6 +147,11 @@ impl AddedSub {
     pub(in crate::session::mqtt) fn is_read(&self) -> bool {
         self.qos > Qos::AtMostOnce && !self.is_shared
     }
+
+    /// Whether it is not there where nothing can be stored for it.
+    pub(in crate::session::mqtt) fn is_stored(&self) -> bool {
+        self.qos > Qos::AtMostOnce
+    }
 }
 
 /// A change that is under way.
@@ -138,6 +163,10 @@ pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) ack: ChangeAck,
     /// Subscriptions of this change.
     pub(in crate::session::mqtt) added: Vec<AddedSub>,
+    /// Shares that the session joins or leaves.
+    pub(in crate::session::mqtt) shares: Vec<ShareChange>,
+    /// Requests that remove records of memberships that do not hold any more, with their bodies.
+    pub(in crate::session::mqtt) stale_members: Vec<(String, String)>,
     /// Requests that remove consumers.
     pub(in crate::session::mqtt) removals: Vec<String>,
     /// Whether messages of QoS 2 are held for the client, as far as that is asked.
@@ -164,6 +193,8 @@ impl Change {
             missing: 0,
             ack,
             added: Vec::new(),
+            shares: Vec::new(),
+            stale_members: Vec::new(),
             removals: Vec::new(),
             has_held: false,
             removes_held: false,
@@ -200,7 +231,11 @@ impl ChangeStep {
             Self::Floors => Self::Position,
             Self::Position => Self::PubRels,
             Self::PubRels => Self::Reader,
-            Self::Reader => Self::Removal,
+            Self::Reader => Self::Membership,
+            Self::Membership => Self::Members,
+            Self::Members => Self::Desertion,
+            Self::Desertion => Self::Shares,
+            Self::Shares => Self::Removal,
             Self::Removal => Self::Write,
             Self::Write | Self::Done => Self::Done,
         }
@@ -272,6 +307,8 @@ pub(in crate::session::mqtt) type PubRels = BTreeMap<PacketId, Box<[u8]>>;
 pub(in crate::session::mqtt) struct Sent {
     /// Sequence in the stream of messages; 0: a retained message.
     pub(in crate::session::mqtt) sequence: u64,
+    /// Whether it came by a share: the session may have the same message for itself, too.
+    pub(in crate::session::mqtt) is_shared: bool,
     pub(in crate::session::mqtt) qos: Qos,
     /// Where it is acknowledged; empty: nowhere.
     pub(in crate::session::mqtt) reply: Box<[u8]>,
@@ -407,7 +444,7 @@ impl StoredSession {
             in_flight: InFlight { receive_max: terms.receive_max, ..InFlight::default() },
             waiting: WaitingRetained::default(),
             pubrels: PubRels::default(),
-            bindings: [None, None],
+            sources: Sources::default(),
         }
     }
 
@@ -419,6 +456,15 @@ impl StoredSession {
     /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
     pub(in crate::session::mqtt) fn has_sent_all(&self) -> bool {
         self.in_flight.sent.len() + self.pubrels.len() >= usize::from(self.in_flight.receive_max)
+    }
+
+    /// Wishes of the share by which a message has become this session's.
+    pub(in crate::session::mqtt) fn wanted_of_share(&self, share: &str) -> WantedMessage {
+        let named = self.record.shared.iter().find(|(filter, _)| shares::share_hash(filter) == share);
+        // One that the client has left meanwhile brings what it was given to the end.
+        let options = named.map(|(_, options)| *options).unwrap_or_default();
+        let ids = SubscriptionId::new(options.id).into_iter().collect();
+        WantedMessage { qos: Qos::ExactlyOnce, ids, as_published: options.as_published }
     }
 
     /// Wishes of the subscriptions that read a message: that match its subject, and began before

@@ -1,0 +1,277 @@
+//! Messages of shares (`shares.rs`): a session asks for as many as its client takes.
+//!
+//! Compat: none, the reference has no shares. A request ends with its messages, or with a status
+//! (when it has waited for [`EXPIRES`], when the consumer has moved or is gone); one that gets no
+//! word is given up a little later.
+
+use super::api;
+use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, hold, packet_id};
+use super::share_state::{JoinedShare, PullStage, SharePull};
+use super::state::{Matter, Sent, Step, StoredSession};
+use crate::account::Account;
+use crate::mqtt_inbox::MqttInbox;
+use crate::service::{Binding, Service, ServiceShard};
+use crate::service_batch::ServiceBatch;
+use crate::session::Session;
+use crate::shard::Shard;
+use myelin_mqtt::headers::{self, TimeLeft};
+use myelin_mqtt::packet::{Exchange, PacketId, Qos, SubscriptionId};
+use myelin_mqtt::records::MessageMark;
+use myelin_mqtt::{shares as names, streams, topic};
+use myelin_wire::header;
+use myelin_wire::message_buf::MessageRef;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Messages that a session has of its shares at most: what one has, the others do not get.
+const WINDOW: usize = 64;
+
+/// Time that a request waits for messages.
+const EXPIRES: Duration = Duration::from_secs(15);
+
+/// Time after that in which the consumer is to have said so.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Time after which a consumer that has moved, or is gone, is asked for and asked again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl StoredSession {
+    /// Messages for which the session asks now.
+    fn wanted_of_shares(&self, most_bytes: usize) -> usize {
+        let window = WINDOW.min(usize::from(self.in_flight.receive_max));
+        let used = self.in_flight.sent.len() + self.pubrels.len();
+        let free = window.saturating_sub(used);
+        // Not one request for each message.
+        if self.in_flight.is_full(most_bytes) || free * 2 < window { 0 } else { free }
+    }
+
+    /// When the first of the requests is given up.
+    pub(super) fn pull_deadline(&self) -> Option<Instant> {
+        self.sources.shares.joined.values().filter_map(|joined| Some(joined.pull?.until)).min()
+    }
+
+    /// Where the client has this message of a share already.
+    fn in_flight_of_share(&mut self, delivery: &ConsumerDelivery<'_>) -> Option<&mut Sent> {
+        let is_it = |sent: &Sent| {
+            let is_same = sent.is_shared && sent.sequence == delivery.sequence;
+            is_same && ConsumerDelivery::of(&sent.reply).is_some_and(|of| of.consumer == delivery.consumer)
+        };
+        self.in_flight.sent.values_mut().find(|sent| is_it(sent))
+    }
+}
+
+impl Session {
+    /// Asks the shares for messages, as far as the client takes some.
+    pub(super) fn pull_shares(&mut self, shard: &mut Shard, now: Instant) {
+        let most = shard.settings().max_backlog();
+        loop {
+            let Some(stored) = self.stored() else { return };
+            let mut idle = stored.sources.shares.joined.iter().filter(|(_, joined)| joined.pull.is_none());
+            let Some((share, wanted)) =
+                idle.next().map(|(share, _)| (share.clone(), stored.wanted_of_shares(most)))
+            else {
+                return;
+            };
+            let inbox: Arc<dyn Service> = Arc::<MqttInbox>::clone(&stored.inbox);
+            if wanted == 0 || shard.is_behind(&self.conn, &inbox) {
+                return;
+            }
+            self.pull_share(shard, &share, wanted, now);
+        }
+    }
+
+    fn pull_share(&mut self, shard: &mut Shard, share: &str, wanted: usize, now: Instant) {
+        debug_assert!((1..=WINDOW).contains(&wanted), "a request is for some messages");
+        let Some(stored) = self.stored_mut() else { return };
+        let shares = &mut stored.sources.shares;
+        let Some(joined) = shares.joined.get_mut(share) else { return };
+        shares.last_pull += 1;
+        let (number, until) = (shares.last_pull, now + EXPIRES + GRACE);
+        joined.pull = Some(SharePull { number, left: wanted as u64, stage: PullStage::Waits, until });
+        let reply = format!("{}{number}", joined.inbox);
+        debug_assert!(number > 0, "requests are counted from 1");
+        let name = names::consumer_name(share);
+        let subject = stored.storage.api(&format!("CONSUMER.MSG.NEXT.{}.{name}", streams::MESSAGES.name));
+        let body = format!(r#"{{"batch":{wanted},"expires":{}}}"#, EXPIRES.as_nanos());
+        let (subject, reply, payload) = (subject.as_bytes(), reply.as_bytes(), body.as_bytes());
+        self.tell(shard, MessageRef { subject, reply, payload, ..MessageRef::default() }, now);
+    }
+
+    /// Gives up requests that have got no word: the consumer may be gone.
+    pub(super) fn pulls_due(&mut self, shard: &mut Shard, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        let is_due = |joined: &&mut JoinedShare| joined.pull.is_some_and(|pull| pull.until <= now);
+        let mut are_lost = false;
+        for joined in stored.sources.shares.joined.values_mut().filter(is_due) {
+            joined.pull = joined.pull.filter(|pull| pull.stage != PullStage::Mended);
+            if let Some(pull) = &mut joined.pull {
+                (pull.stage, pull.until, are_lost) = (PullStage::Mended, now + PAUSE, true);
+            }
+        }
+        if are_lost {
+            self.look_after_shares(shard, false, now);
+        }
+        self.pull_shares(shard, now);
+    }
+
+    /// The status that ends a request. False: it is none.
+    pub(super) fn pull_ended(&mut self, msg: &MessageRef<'_>, now: Instant) -> bool {
+        let Some(status) = msg.headers.strip_prefix(b"NATS/1.0 ") else { return false };
+        let Some(stored) = self.stored_mut() else { return false };
+        let number = |joined: &JoinedShare| -> Option<u64> {
+            std::str::from_utf8(msg.subject.strip_prefix(joined.inbox.as_bytes())?).ok()?.parse().ok()
+        };
+        let mut joined = stored.sources.shares.joined.values_mut();
+        let ended = joined.find_map(|joined| Some((number(joined)?, joined)));
+        let Some((number, joined)) = ended else { return false };
+        if let Some(pull) = joined.pull.as_mut().filter(|pull| pull.number == number) {
+            match status.starts_with(b"408 ") {
+                true => joined.pull = None,
+                false => (pull.stage, pull.until) = (PullStage::Refused, now + PAUSE),
+            }
+        }
+        true
+    }
+
+    /// A share has brought a message.
+    pub(super) fn deliver_shared(
+        &mut self,
+        shard: &mut Shard,
+        share: &str,
+        (subject, msg): (&[u8], &MessageRef<'_>),
+        now: Instant,
+    ) {
+        let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
+        let left = headers::time_left(msg.headers, self.unix_ms(now));
+        let may_get = self.may_get(subject);
+        let Some(stored) = self.stored_mut() else { return };
+        let Some(joined) = stored.sources.shares.joined.get(share) else {
+            // The client has left it.
+            return self.tell_consumer(shard, msg.reply, AGAIN, now);
+        };
+        let (granted, options, pattern) = (joined.qos, joined.options, joined.pattern.as_bytes());
+        let is_reserved = subject.first() == Some(&b'$') && topic::leaves_out_dollar(pattern);
+        if is_reserved || left == TimeLeft::Expired || !may_get {
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        }
+        let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
+        if published.min(granted) == Qos::ExactlyOnce {
+            return self.assign(shard, (share, subject, delivery.sequence), msg, now);
+        }
+        // One that comes for the first time is not looked for.
+        if delivery.times > 1
+            && let Some(sent) = stored.in_flight_of_share(&delivery)
+        {
+            sent.reply = msg.reply.into();
+            return;
+        }
+        let most = shard.settings().max_backlog();
+        if stored.in_flight.is_full(most) || stored.has_sent_all() {
+            return hold(&mut stored.in_flight.held, msg, &delivery);
+        }
+        let id = packet_id(delivery.sequence);
+        let is_free = !stored.in_flight.sent.contains_key(&id) && !stored.pubrels.contains_key(&id);
+        let (qos, size) = (Qos::AtLeastOnce, msg.payload.len());
+        let id: Option<PacketId> = if is_free { Some(id) } else { self.spare_packet_id(qos) };
+        let Some(id) = id else { return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now) };
+        let flags = (false, options.as_published && headers::is_retained(msg.headers));
+        let number = SubscriptionId::new(options.id);
+        let properties = self.properties(msg.headers, left, number.as_slice());
+        let exchange = Exchange::AtLeastOnce(id);
+        let is_sent = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
+        let Some(stored) = self.stored_mut() else { return };
+        if is_sent {
+            let (sequence, reply) = (delivery.sequence, msg.reply.into());
+            let sent = Sent { sequence, is_shared: true, qos, reply, is_received: false, size };
+            stored.in_flight.insert(id, sent);
+        } else {
+            // The client takes no packet as long as that.
+            stored.in_flight.remove(id);
+            self.tell_consumer(shard, msg.reply, ACK, now);
+        }
+    }
+
+    /// Ends a request with its share: the consumer drops it when it sees that nobody listens. Where
+    /// somebody listens to everything, it does not, and what comes is given back.
+    pub(super) fn end_pull(&self, joined: JoinedShare, now: Instant) {
+        let Some(stored) = self.stored() else { return };
+        let account = stored.store.account();
+        account.unbind(&joined.binding);
+        let Some(pull) = joined.pull.filter(|pull| pull.stage == PullStage::Waits) else { return };
+        let subject = format!("{}{}", joined.inbox, pull.number);
+        if !account.has_interest(subject.as_bytes()) {
+            return;
+        }
+        let (account_of, binding) = (Arc::clone(account), OnceLock::new());
+        let leftover = Arc::new(Leftover { account: account_of, since: now, binding });
+        let service: Arc<dyn Service> = Arc::<Leftover>::clone(&leftover);
+        let binding = account.bind(subject.as_bytes(), service);
+        let binding = leftover.binding.get_or_init(|| binding);
+        self.broker.registry.mqtt_stores.await_upkeep(account, binding, (now, pull.until));
+    }
+
+    /// Counts a message that has come for a request.
+    pub(super) fn count_pulled(&mut self, share: &str) {
+        let Some(stored) = self.stored_mut() else { return };
+        let joined = stored.sources.shares.joined.get_mut(share);
+        if let Some(joined) = joined
+            && let Some(pull) = &mut joined.pull
+        {
+            pull.left = pull.left.saturating_sub(1);
+            if pull.left == 0 {
+                joined.pull = None;
+            }
+        }
+    }
+
+    /// Has a message stored for this session alone. One that another one has already is not stored
+    /// again, by its id.
+    fn assign(
+        &mut self,
+        shard: &mut Shard,
+        (share, subject, sequence): (&str, &[u8], u64),
+        msg: &MessageRef<'_>,
+        now: Instant,
+    ) {
+        let Some(stored) = self.stored() else { return };
+        let to = names::own_subject(&stored.hash, share, subject);
+        let mut block = Vec::new();
+        header::replace(&mut block, msg.headers, b"Nats-Msg-Id", format!("{share}-{sequence}").as_bytes());
+        let own = MessageRef { subject: &to, headers: &block, payload: msg.payload, ..MessageRef::default() };
+        self.ask(shard, own, Matter::Assigned(msg.reply.into()), now);
+    }
+
+    pub(super) fn assigned(&mut self, shard: &mut Shard, reply: &[u8], answer: &[u8], now: Instant) -> Step {
+        let outcome = api::outcome(answer);
+        outcome.iter().for_each(|_| self.tell_consumer(shard, reply, ACK, now));
+        if let Err(fault) = outcome {
+            self.log_storage_fault(&fault);
+            self.tell_consumer(shard, reply, AGAIN_LATER, now);
+        }
+        Ok(())
+    }
+}
+
+/// Rest of what a request brings whose session does not want it any more.
+struct Leftover {
+    account: Arc<Account>,
+    /// When the session has left it.
+    since: Instant,
+    binding: OnceLock<Arc<Binding>>,
+}
+
+impl Service for Leftover {
+    fn serve(&self, batch: &mut ServiceBatch, shard: &mut ServiceShard) {
+        let mut msgs = shard.spare_buf();
+        for msg in batch.iter() {
+            if ConsumerDelivery::of(msg.reply).is_some() {
+                msgs.push(MessageRef { subject: msg.reply, payload: AGAIN, ..MessageRef::default() });
+            } else if let Some(binding) = self.binding.get() {
+                // The request has ended.
+                self.account.unbind(binding);
+            }
+        }
+        shard.send(&self.account, &mut msgs, self.since);
+        shard.keep_buf(msgs);
+    }
+}

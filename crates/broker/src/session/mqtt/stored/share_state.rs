@@ -1,0 +1,69 @@
+//! State of the shares of a session: plain data.
+
+use crate::service::Binding;
+use myelin_mqtt::packet::Qos;
+use myelin_mqtt::records::SubscriptionRecord;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Shares by their hashes.
+#[derive(Default)]
+pub(in crate::session::mqtt) struct Shares {
+    pub(in crate::session::mqtt) joined: BTreeMap<String, JoinedShare>,
+    /// Number of the last pull.
+    pub(in crate::session::mqtt) last_pull: u64,
+}
+
+/// A share whose messages come.
+pub(in crate::session::mqtt) struct JoinedShare {
+    /// Pattern of its filter.
+    pub(in crate::session::mqtt) pattern: String,
+    pub(in crate::session::mqtt) qos: Qos,
+    pub(in crate::session::mqtt) options: SubscriptionRecord,
+    /// Where pulled messages come, in front of the number of the pull.
+    pub(in crate::session::mqtt) inbox: String,
+    pub(in crate::session::mqtt) binding: Arc<Binding>,
+    pub(in crate::session::mqtt) pull: Option<SharePull>,
+}
+
+/// A request for messages of a share.
+#[derive(Clone, Copy)]
+pub(in crate::session::mqtt) struct SharePull {
+    pub(in crate::session::mqtt) number: u64,
+    /// Messages that it may still bring.
+    pub(in crate::session::mqtt) left: u64,
+    pub(in crate::session::mqtt) stage: PullStage,
+    /// When the stage is over.
+    pub(in crate::session::mqtt) until: Instant,
+}
+
+/// Stage of a request, in order; behind the last one there is another request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::session::mqtt) enum PullStage {
+    /// Waiting for messages.
+    Waits,
+    /// Ended by the consumer, which may be gone.
+    Refused,
+    /// The consumer is being made, if it is not there.
+    Mended,
+}
+
+/// A share that a change joins or leaves.
+pub(in crate::session::mqtt) struct ShareChange {
+    pub(in crate::session::mqtt) share: String,
+    pub(in crate::session::mqtt) pattern: String,
+    /// `None`: the session leaves.
+    pub(in crate::session::mqtt) joins: Option<(Qos, SubscriptionRecord)>,
+    /// Whether it was a member before.
+    pub(in crate::session::mqtt) was_member: bool,
+    /// Expiries of the others.
+    pub(in crate::session::mqtt) others: Vec<u32>,
+}
+
+impl ShareChange {
+    /// Name of the share, and its pattern.
+    pub(in crate::session::mqtt) fn named(&self) -> (&str, &str) {
+        (&self.share, &self.pattern)
+    }
+}
