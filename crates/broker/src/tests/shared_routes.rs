@@ -335,6 +335,8 @@ impl World {
             for line in peer.received().lines().filter(|line| *line != "x") {
                 match line.split(' ').collect::<Vec<_>>()[..] {
                     ["MSG", subject, sid, _] if !sid.starts_with('p') => {
+                        // A member in the account that imports sees another subject.
+                        let subject = subject.replacen("in.a.", "_INBOX.a.", 1);
                         all.push(format!("group {} gets {subject}", &sid[..1]));
                     }
                     _ => all.push(format!("{client} gets {line}")),
