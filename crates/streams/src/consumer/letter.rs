@@ -32,16 +32,16 @@ pub(super) struct Letter<'a> {
 pub(super) fn write_headers(message: &Message<'_>, letter: &Letter<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"NATS/1.0\r\n");
     let mut is_folded_after = false;
-    for line in message.headers.split_inclusive(|&byte| byte == b'\n').skip(1) {
+    for line in lines(message.headers).skip(1) {
         let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
-        // One of blanks, written again, would be the end of them.
+        // One of blanks is the end of them to some readers.
         if line.trim_ascii().is_empty() || (is_folded && !is_folded_after) {
             continue;
         }
         if !is_folded && is_renamed(line) {
             out.extend_from_slice(KEPT);
         }
-        out.extend_from_slice(line.trim_ascii_end());
+        out.extend_from_slice(line);
         out.extend_from_slice(b"\r\n");
         is_folded_after = true;
     }
@@ -72,6 +72,18 @@ pub(super) fn write_headers(message: &Message<'_>, letter: &Letter<'_>, out: &mu
     out.extend_from_slice(b"\r\n");
 }
 
+/// Lines of a block. They end at CRLF, as readers of the server have it: what stands behind a lone
+/// LF is part of a value, and stays one.
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(block);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let end = text.windows(2).position(|two| two == b"\r\n");
+        rest = end.map(|end| &text[end + 2..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
 fn is_renamed(line: &[u8]) -> bool {
     let name = line.trim_ascii_start();
     RENAMED.iter().any(|prefix| {
@@ -87,7 +99,7 @@ mod tests {
     #[test]
     fn headers_that_would_do_something_are_kept_under_another_name() {
         let headers = b"NATS/1.0\r\nA: 1\r\nNats-Msg-Id: x\r\nnats-ttl: 5s\r\n more\r\n\
-             \t \r\n\nMyelin-DLQ-Stream: T\r\n \r\nB: 2\r\n\r\n";
+             \t \r\nMyelin-DLQ-Stream: T\r\n \r\nB: 2\nNats-Rollup: all \r\n\r\n";
         let message =
             Message { seq: 7, timestamp: 1, expires: None, subject: b"o.a", headers, payload: b"x" };
         let letter = Letter {
@@ -103,7 +115,7 @@ mod tests {
         let mut out = Vec::new();
         write_headers(&message, &letter, &mut out);
         let kept = "NATS/1.0\r\nA: 1\r\nMyelin-DLQ-Kept-Nats-Msg-Id: x\r\nMyelin-DLQ-Kept-nats-ttl: 5s\r\n more\r\n\
-            Myelin-DLQ-Kept-Myelin-DLQ-Stream: T\r\nB: 2\r\nMyelin-DLQ-Stream: S\r\n";
+            Myelin-DLQ-Kept-Myelin-DLQ-Stream: T\r\nB: 2\nNats-Rollup: all \r\nMyelin-DLQ-Stream: S\r\n";
         assert!(out.starts_with(kept.as_bytes()), "{}", String::from_utf8_lossy(&out));
         let value = |key: &str| {
             String::from_utf8_lossy(header::get(&out, key.as_bytes()).unwrap_or(b"")).into_owned()
