@@ -291,7 +291,9 @@ impl World {
         let Some(model) = self.streams.get(stream).filter(|model| !model.is_damaged) else { return Ok(()) };
         let Some(least) = least.filter(|least| seq.is_none_or(|seq| seq < *least)) else { return Ok(()) };
         let id = model.given[&least];
-        let may_go = model.publications.get(&id).is_none_or(|one| one.may_go);
+        // What a later message has evicted stays missing when that one is forgotten.
+        let is_gone = |one: &Publication| one.may_go || one.missing.is_some();
+        let may_go = model.publications.get(&id).is_none_or(is_gone);
         if may_go || self.trouble.is_there() || model.over_limits(now, has_jumped).contains(&id) {
             return Ok(());
         }
