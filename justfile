@@ -30,15 +30,15 @@ loom:
 # One fuzz target under libFuzzer until it finds something (needs nightly and cargo-fuzz): just fuzz session
 fuzz NAME *ARGS:
     mkdir -p fuzz/corpus/{{NAME}}
-    cargo +nightly fuzz run {{NAME}} fuzz/corpus/{{NAME}} fuzz/seeds/{{NAME}} {{ARGS}}
+    cargo +nightly fuzz run --fuzz-dir fuzz/libfuzzer {{NAME}} fuzz/corpus/{{NAME}} fuzz/seeds/{{NAME}} {{ARGS}}
 
 # Every fuzz target for a few seconds, on stable
 fuzz-smoke:
-    cargo test --manifest-path fuzz/Cargo.toml --target-dir target
+    cargo test --workspace --test smoke
 
 # Every fuzz target for two minutes with leak detection, a line each in docs/fuzz-ledger.tsv: just fuzz-nightly -s 60 session
 fuzz-nightly *ARGS:
-    bash fuzz/nightly.sh {{ARGS}}
+    bash fuzz/libfuzzer/nightly.sh {{ARGS}}
 
 # What takes hours, before an issue ends (deep crash enumeration, models, clusters, fuzzing, soak, conformance): just nightly crash models
 nightly *ARGS:
@@ -96,7 +96,7 @@ damage *ARGS:
 
 fmt:
     cargo fmt --all
-    cargo fmt --manifest-path fuzz/Cargo.toml
+    cargo fmt --manifest-path fuzz/libfuzzer/Cargo.toml
 
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

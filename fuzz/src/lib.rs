@@ -1,11 +1,11 @@
 //! Hostile input for every room that reads bytes from outside.
 //!
 //! One function per target: it takes any bytes and panics when a promise is broken. The same
-//! functions run three ways: under libFuzzer
-//! (`cargo +nightly fuzz run NAME fuzz/corpus/NAME fuzz/seeds/NAME`), over given files on stable
-//! (`cargo run --bin NAME -- FILE…`, to replay a find), and as the short smoke run of CI
-//! (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the clock
-//! for a decision, so that a find can be replayed. The first two look for memory that inputs leave.
+//! functions run three ways: under libFuzzer (`just fuzz NAME`), over given files on stable
+//! (`cargo run --bin NAME -- FILE…` in `libfuzzer/`, to replay a find), and as the short smoke run
+//! of CI (`tests/smoke.rs`). What they promise is written at the head of each file; none reads the
+//! clock for a decision, so that a find can be replayed. The first two look for memory that inputs
+//! leave.
 
 mod acknowledgement;
 mod api_json;

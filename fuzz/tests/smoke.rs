@@ -2,14 +2,14 @@
 //!
 //! Deterministic for a seed, which is printed. `MYELIN_FUZZ_SEED` and `MYELIN_FUZZ_CASES` change
 //! the seed and the count. A find is written to `artifacts/NAME/`, and
-//! `cargo run --bin NAME -- FILE` replays it.
+//! `cargo run --bin NAME -- FILE` in `libfuzzer/` replays it.
 
 use myelin_stdx::rng::Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const SEED: u64 = 20_261_120;
-const CASES: u64 = 20_000;
+const CASES: u64 = 8_000;
 /// Longer inputs are cut: they take time and find little.
 const LONGEST: usize = 1024;
 
@@ -301,7 +301,9 @@ impl Drop for Witness<'_> {
         let file = folder.join("smoke");
         let kept = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, self.bytes));
         match kept {
-            Ok(()) => eprintln!("replay: cargo run --bin {} -- {}", self.name, file.display()),
+            Ok(()) => {
+                eprintln!("replay: cd fuzz/libfuzzer; cargo run --bin {} -- {}", self.name, file.display())
+            }
             Err(error) => eprintln!("cannot keep it in {}: {error}", file.display()),
         }
     }

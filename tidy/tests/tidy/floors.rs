@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with those of ours that it depends on, tests aside.
-const FLOORS: [(&str, &[&str]); 28] = [
+const FLOORS: [(&str, &[&str]); 29] = [
     ("auth", &["stdx", "subject", "wire"]),
     ("broker", &["auth", "mqtt", "stdx", "subject", "wire"]),
     ("cli", &["disk", "loadgen", "natsfiles", "stdx", "store", "streams"]),
@@ -16,6 +16,26 @@ const FLOORS: [(&str, &[&str]); 28] = [
     ("dashboard", &[]),
     ("disk", &["stdx"]),
     ("dist", &["cli", "conf", "stdx"]),
+    (
+        "fuzz",
+        &[
+            "auth",
+            "broker",
+            "conf",
+            "disk",
+            "jsapi",
+            "mesh",
+            "monitor",
+            "mqtt",
+            "natsfiles",
+            "replica",
+            "stdx",
+            "store",
+            "streams",
+            "subject",
+            "wire",
+        ],
+    ),
     ("jetstream", &["broker", "disk", "jsapi", "replica", "stdx", "store", "streams", "subject", "wire"]),
     ("jsapi", &["stdx", "subject", "wire"]),
     ("lab", &["disk", "loadgen", "stdx", "store"]),

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Every fuzz target in turn for some time, with leak detection on: a line each in docs/fuzz-ledger.tsv.
 #
-#   fuzz/nightly.sh [-s SECONDS] [-j JOBS] [TARGET…]     120 seconds (or MYELIN_FUZZ_SECONDS), one at a time (or
-#                                                        MYELIN_FUZZ_JOBS), all targets
+#   fuzz/libfuzzer/nightly.sh [-s SECONDS] [-j JOBS] [TARGET…]     120 seconds (or MYELIN_FUZZ_SECONDS), one at a time (or
+#                                                                  MYELIN_FUZZ_JOBS), all targets
 #
 # A target ends with its first finding, and the next one begins; the exit code is that there was one. Needs nightly and
 # cargo-fuzz. No sanitizer: nothing of ours is `unsafe`, and src/leaks.rs finds leaks at less cost, so that more inputs are
 # tried. (`just fuzz NAME` runs with AddressSanitizer and LeakSanitizer.) What was found stays in fuzz/corpus/ for the next run.
 set -euo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/.."
 ledger=../docs/fuzz-ledger.tsv
 seconds=${MYELIN_FUZZ_SECONDS:-120}
 jobs=${MYELIN_FUZZ_JOBS:-1}
@@ -55,13 +55,13 @@ run_target() {
 }
 
 triple=$(rustc +nightly -vV | sed -n 's/^host: //p')
-programs=target/nightly/$triple/release
+programs=libfuzzer/target/nightly/$triple/release
 commit=$(git rev-parse --short=8 HEAD)
 git diff --quiet HEAD -- .. ":!$ledger" || commit+=+
 # A folder of its own: programs with other flags must not be taken for these.
-RUSTC_WRAPPER=$PWD/rustc-ours.sh cargo +nightly fuzz build --sanitizer none --target-dir target/nightly
+RUSTC_WRAPPER=$PWD/libfuzzer/rustc-ours.sh cargo +nightly fuzz build --fuzz-dir libfuzzer --sanitizer none --target-dir libfuzzer/target/nightly
 [ -s "$ledger" ] || printf '#date\tcommit\ttarget\texecutions\tseconds\tcpu\texec/s\tedges\tfindings\n' >"$ledger"
-[ $# -gt 0 ] || mapfile -t < <(sed -n 's/^myelin_fuzz::target!(myelin_fuzz::\(.*\));/\1/p' fuzz_targets/*.rs)
+[ $# -gt 0 ] || mapfile -t < <(sed -n 's/^myelin_fuzz::target!(myelin_fuzz::\(.*\));/\1/p' libfuzzer/fuzz_targets/*.rs)
 [ $# -gt 0 ] || set -- "${MAPFILE[@]}"
 
 running=0
