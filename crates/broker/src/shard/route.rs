@@ -11,6 +11,7 @@
 //! subjects"). Replies, which never return either, share routes ([`shared`]).
 
 mod key;
+mod room;
 mod shared;
 
 use super::cohort::Cohorts;
@@ -422,6 +423,10 @@ impl Routes {
         if self.admits(place) {
             return self.build_kept(scope, place, cohorts);
         }
+        debug_assert!(
+            self.fleeting.is_fleeting,
+            "deliveries of a route that is not kept are counted at once"
+        );
         self.fleeting.forget(cohorts);
         build(&mut self.fleeting, &mut self.matched, scope, subject, None);
         &mut self.fleeting
@@ -442,7 +447,15 @@ impl Routes {
         // Too dear to keep: used once, like any route of a subject that does not return.
         self.fleeting.forget(cohorts);
         self.fleeting = *route;
+        self.fleeting.is_fleeting = true;
         &mut self.fleeting
+    }
+
+    /// What the cache counts, and what its routes have reserved.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> (usize, usize) {
+        let ways = self.buckets.iter().flat_map(|bucket| bucket.ways.iter().flatten());
+        (self.held, ways.map(|route| route.reserved()).sum())
     }
 
     /// Whether a route that is not there, or outdated, is to be kept.
@@ -478,6 +491,7 @@ impl Routes {
     /// Puts a route into an empty way.
     fn keep(&mut self, mut route: Box<Route>, place: &CachePlace<'_>, way: usize) -> &mut Route {
         let at = place.bucket;
+        route.give_back();
         route.is_fleeting = false;
         route.place = (at as u32, way as u32);
         route.hash = place.hash;

@@ -29,6 +29,7 @@ mod remembered;
 mod reply_prefix;
 mod responders;
 mod rights;
+mod route_memory;
 mod script;
 mod seeded;
 mod services;

@@ -25,10 +25,10 @@ const HMSG: usize = b"HMSG ".len();
 const BLANKS: usize = 2;
 
 /// Bytes that heads may have room for beyond what they need.
-const SPARE: usize = 1024;
+pub(super) const SPARE: usize = 1024;
 
 /// Receivers that a route may have: for each of them a head is made for each message.
-const MOST_RECEIVERS: usize = 8;
+pub(super) const MOST_RECEIVERS: usize = 8;
 
 impl Route {
     /// Makes the route of a prefix that of `subject`, which begins with it.
@@ -110,11 +110,6 @@ impl Routes {
         self.fleeting.is_fleeting = true;
         route.key = prefix.key;
         route.name.truncate(prefix.name.text.len());
-        // The fleeting one may have had many receivers.
-        route.heads.shrink_to(SPARE);
-        route.targets.shrink_to(MOST_RECEIVERS);
-        route.groups.shrink_to(MOST_RECEIVERS);
-        route.mapped.shrink_to_fit();
         self.keep(route, prefix, way)
     }
 
