@@ -373,6 +373,7 @@ impl Changes<'_> {
         self.live("reconnect_error_reports", |o| o.logging.reconnect_error_reports);
         self.operators();
         self.quiet("metrics", |o| o.monitoring.metrics.clone());
+        self.quiet("otlp", |o| o.monitoring.otlp.clone());
         self.quiet("dashboard", |o| o.monitoring.dashboard);
         self.quiet("tags", |o| o.identity.tags.clone());
         self.quiet("metadata", |o| o.identity.metadata.clone());

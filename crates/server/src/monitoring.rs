@@ -19,6 +19,7 @@ use crate::http::RequestCounts;
 use crate::jetstream::Current;
 use crate::logging::Logger;
 use crate::ocsp::OcspCache;
+use crate::otlp::{self, PushPlan, Pushes};
 use crate::process::{self, Meter};
 use crate::supervise::{self, SupervisedPart};
 use configured::Configured;
@@ -75,6 +76,7 @@ pub(crate) struct Monitor {
     /// The gateway and its port.
     gateways: OnceLock<(Arc<Gateways>, u16)>,
     queues: WatchedQueues,
+    pushes: Arc<Pushes>,
 }
 
 impl Monitor {
@@ -101,6 +103,7 @@ impl Monitor {
             leaf_nodes: OnceLock::new(),
             gateways: OnceLock::new(),
             queues: WatchedQueues::default(),
+            pushes: Arc::new(Pushes::new(push_plan(loaded))),
         })
     }
 
@@ -114,6 +117,13 @@ impl Monitor {
         let configured = Arc::new(Configured::new(loaded, Timestamp::now()));
         *write_lock(&self.configured) = configured;
         self.log.keep_recent(self.has_dashboard());
+        self.pushes.follow(push_plan(loaded));
+    }
+
+    /// Pushes metrics from now on, whenever the configuration says where to. To be called inside
+    /// the control runtime.
+    pub(crate) fn start_pushes(self: &Arc<Self>) {
+        otlp::start(&self.pushes, Arc::clone(self) as _, &self.log);
     }
 
     /// Whether clients may connect: the server has begun, and is not in lame duck mode.
@@ -291,6 +301,13 @@ impl Monitor {
             subscriptions: self.subscriptions() as u32,
         }
     }
+}
+
+/// Where metrics are to be pushed, with the maxima of the block `metrics`, or their defaults.
+fn push_plan(loaded: &Loaded) -> Option<PushPlan> {
+    let monitoring = &loaded.options.monitoring;
+    let options = monitoring.otlp.clone()?;
+    Some(PushPlan { options, metrics: figures::configured(&monitoring.metrics.clone().unwrap_or_default()) })
 }
 
 /// Connections of each kind that did not read fast enough.
@@ -570,6 +587,7 @@ impl SnapshotSource for Monitor {
             replicas_damaged: repairs.damaged,
             replicas_disagreed: repairs.disagreed,
             replicas_repaired: repairs.repaired,
+            pushes: self.pushes.counts(),
             ..process::runtime()
         }
     }

@@ -1,6 +1,7 @@
 //! The HTTP endpoint that answers `/varz` and its sisters.
 
 use super::field::{Diagnostics, Field, Read, read_block};
+use super::otlp::OtlpOptions;
 use super::server::{Listen, Port};
 use super::table::BlockKind;
 use crate::path;
@@ -23,6 +24,8 @@ pub struct MonitoringOptions {
     pub metrics: Option<MetricsOptions>,
     /// The dashboard is served at `/ui`.
     pub dashboard: bool,
+    /// Where metrics are pushed to; `None` pushes nothing.
+    pub otlp: Option<OtlpOptions>,
 }
 
 impl Default for MonitoringOptions {
@@ -34,6 +37,7 @@ impl Default for MonitoringOptions {
             base_path: "/".to_owned(),
             metrics: None,
             dashboard: false,
+            otlp: None,
         }
     }
 }
@@ -116,6 +120,7 @@ impl MonitoringOptions {
             "http_base_path" => self.base_path = path::clean(&format!("/{}", field.text()?)),
             "metrics" => self.metrics = MetricsOptions::read(field, report)?,
             "dashboard" => self.dashboard = field.boolean()?,
+            "otlp" => self.otlp = OtlpOptions::read(field, report)?,
             _ => return Ok(false),
         }
         Ok(true)

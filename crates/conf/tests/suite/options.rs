@@ -400,3 +400,42 @@ fn mqtt_speaks_both_versions_unless_it_is_told_not_to() {
         assert!(read(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn metrics_are_pushed_where_an_endpoint_is_named() {
+    let otlp = |text: &str| options(text).monitoring.otlp;
+    assert_eq!(otlp(""), None);
+    assert_eq!(otlp("otlp {}"), None);
+    assert_eq!(otlp("otlp { endpoint: \"\", interval: \"5s\" }"), None);
+    let found = otlp("otlp { endpoint: \"http://[::1]:4318/a\" }").expect("an endpoint");
+    assert_eq!(
+        (found.endpoint.host(), found.endpoint.port(), &*found.endpoint.rest),
+        ("::1", Some("4318"), "/a")
+    );
+    assert_eq!((found.interval.as_secs(), found.timeout.as_secs()), (60, 10));
+    let all = "otlp { endpoint: \"https://h\", interval: \"100ms\", timeout: \"2s\", \
+               headers { Authorization: \"Bearer hidden\" }, resource { \"deployment.environment\": prod }, tls {} }";
+    let found = otlp(all).expect("an endpoint");
+    assert_eq!(found.headers["authorization"].reveal(), "Bearer hidden");
+    assert_eq!(found.resource["deployment.environment"], "prod");
+    assert_eq!((found.interval.as_millis(), found.timeout.as_secs()), (100, 2));
+    assert!(found.tls.is_some() && !format!("{found:?}").contains("hidden"));
+    for (wrong, complaint) in [
+        ("endpoint: \"h:4318\"", "it must begin with http:// or https://"),
+        ("endpoint: \"grpc://h:4317\"", "it must begin with http:// or https://"),
+        ("endpoint: \"http://u:hidden@h\"", "a login belongs into a header"),
+        ("endpoint: \"http:///v1\"", "it has no host"),
+        ("endpoint: \"http://h:70000\"", "the port is too large"),
+        ("endpoint: \"http://h/a?b\"", "its path must be plain and without a query"),
+        ("interval: \"99ms\"", "otlp interval must be at least 100ms"),
+        ("timeout: \"0s\"", "otlp timeout must be at least 1ns"),
+        ("headers { \"a b\": x }", "\"a b\" cannot be the name of a header"),
+        ("headers { Content-Length: \"1\" }", "header \"Content-Length\" is the request's own"),
+        ("headers { a: \"hidden\\nb: c\" }", "the value of header \"a\" is not plain text"),
+        ("resource { a: 1 }", "field \"a\" must be a string"),
+        ("endpoints: x", "unknown field \"endpoints\""),
+    ] {
+        let found = complaints(&format!("otlp {{ {wrong} }}"));
+        assert!(found.contains(complaint) && !found.contains("hidden"), "{wrong}: {found}");
+    }
+}

@@ -120,6 +120,22 @@ impl Labels {
         Self(Arc::new(text))
     }
 
+    /// Names with their values, as they were given.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+        let mut rest = Some(self.0.beginning.as_str());
+        std::iter::from_fn(move || {
+            let text = rest.take()?;
+            // Names have no equals sign.
+            let Some((name, value)) = text.split_once("=\"") else {
+                return Some((text, Cow::Borrowed(self.0.last.as_str())));
+            };
+            let (value, length) = unescaped(value);
+            // Behind a quoted value there is always a comma, and the next name.
+            rest = text.get(name.len() + 2 + length + 2..);
+            Some((name, Cow::Owned(value)))
+        })
+    }
+
     /// Bytes of their text, about.
     fn size(&self) -> usize {
         self.0.beginning.len() + self.0.last.len()
@@ -135,6 +151,23 @@ fn push_escaped(text: &mut String, value: &str) {
             _ => text.push(char),
         }
     }
+}
+
+/// The value at the beginning of a text, up to the quotation mark that ends it, and how many bytes
+/// it takes there.
+fn unescaped(text: &str) -> (String, usize) {
+    let (mut value, mut chars) = (String::new(), text.char_indices());
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return (value, at),
+            '\\' => match chars.next() {
+                Some((_, 'n')) => value.push('\n'),
+                other => value.extend(other.map(|(_, char)| char)),
+            },
+            char => value.push(char),
+        }
+    }
+    (value, text.len())
 }
 
 impl EncodeLabelSet for Labels {
@@ -196,6 +229,24 @@ impl Family {
         Ok(())
     }
 
+    /// Name of its samples.
+    pub(super) fn sample_name(&self) -> Cow<'_, str> {
+        if self.is_counter() { format!("{}_total", self.name).into() } else { (&*self.name).into() }
+    }
+
+    pub(super) fn help(&self) -> &str {
+        &self.help
+    }
+
+    /// Whether its samples only grow, from the start of the server on.
+    pub(super) fn is_counter(&self) -> bool {
+        self.kind == MetricType::Counter
+    }
+
+    pub(super) fn samples(&self) -> &[(Labels, Number)] {
+        &self.samples
+    }
+
     /// Bytes of its text, about.
     fn size(&self) -> usize {
         let line = |(labels, _): &(Labels, Number)| self.name.len() + labels.size() + 32;
@@ -242,6 +293,11 @@ impl Exposition {
         self.0.iter().any(|family| family.name == name)
     }
 
+    /// All families that have samples.
+    pub(super) fn families(&self) -> impl Iterator<Item = &Family> {
+        self.0.iter().filter(|family| !family.samples.is_empty())
+    }
+
     /// The text.
     pub(super) fn into_text(self) -> String {
         let mut text = String::with_capacity(self.0.iter().map(Family::size).sum());
@@ -255,7 +311,7 @@ impl Exposition {
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for family in self.0.iter().filter(|family| !family.samples.is_empty()) {
+        for family in self.families() {
             family.encode(encoder.encode_descriptor(&family.name, &family.help, None, family.kind)?)?;
         }
         Ok(())
@@ -275,6 +331,9 @@ mod tests {
         let escaped = "a\\\"} 1\\nx{y=\\\"\\\\";
         let line = format!("one{{first=\"{escaped}\",middle=\"{escaped}\",last=\"{escaped}\"}} 7\n");
         assert_eq!(text.into_text(), format!("# HELP one One\n# TYPE one gauge\n{line}# EOF\n"));
+        let pairs: Vec<_> = labels.pairs().map(|(name, value)| (name, value.into_owned())).collect();
+        let pair = |name| (name, hostile.to_owned());
+        assert_eq!(pairs, [pair("first"), pair("middle"), pair("last")]);
     }
 
     #[test]

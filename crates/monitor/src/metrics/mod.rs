@@ -6,11 +6,15 @@
 //! four counters of `connz` are gauges, for OpenMetrics wants another name of a counter. Beside
 //! them stand ours, which begin with `myelin_`. Whatever has a row for each of many things is
 //! bounded, and `myelin_metrics_left_out` says by how much.
+//!
+//! The same figures are made into requests of OTLP ([`otlp_requests`]), which the server sends where
+//! its configuration names a collector.
 
 mod clients;
 mod exposition;
 mod jetstream;
 mod links;
+mod otlp;
 mod own;
 mod pages;
 mod scrape;
@@ -24,6 +28,8 @@ use myelin_stdx::sync::lock;
 use crate::request::Uncounted;
 use crate::response::PageResponse;
 use crate::snapshot::{MetricsConfig, SnapshotSource};
+pub use otlp::{OtlpRequests, otlp_requests};
+
 use exposition::{Exposition, Family, Labels};
 use scrape::Scrape;
 
@@ -76,6 +82,10 @@ pub(crate) fn answer(last: &LastScrape, source: &dyn SnapshotSource) -> PageResp
 }
 
 fn text(config: MetricsConfig, source: &dyn SnapshotSource) -> String {
+    collect(config, source).into_text()
+}
+
+fn collect(config: MetricsConfig, source: &dyn SnapshotSource) -> Exposition {
     let header = source.page_header();
     let server = Labels::new("server_id", &header.server_id);
     let mut scrape =
@@ -91,7 +101,7 @@ fn text(config: MetricsConfig, source: &dyn SnapshotSource) -> String {
         left_out.add(&scrape.server.and([("of", of)]), *count);
     }
     scrape.out.push(left_out);
-    scrape.out.into_text()
+    scrape.out
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub(super) fn add(scrape: &mut Scrape<'_>) {
         repairs(scrape, &runtime);
     }
     certificates(scrape, &server);
+    pushes(scrape, &runtime);
 }
 
 fn build(scrape: &mut Scrape<'_>) {
@@ -182,6 +183,15 @@ fn certificates(scrape: &mut Scrape<'_>, server: &ServerSnapshot) {
     for (listener, end) in listeners {
         let labels: Labels = scrape.server.and([("listener", listener)]);
         family.add(&labels, end.map(|end| end.duration_since(scrape.header.now).as_secs_f64()));
+    }
+    scrape.out.push(family);
+}
+
+/// Pushes to a collector, where there is one.
+fn pushes(scrape: &mut Scrape<'_>, runtime: &RuntimeSnapshot) {
+    let mut family = Family::counter("myelin_otlp_pushes", "Pushes of metrics to a collector, by result");
+    for (result, count) in ["ok", "failed"].into_iter().zip(runtime.pushes.into_iter().flatten()) {
+        family.add(&scrape.server.and([("result", result)]), count);
     }
     scrape.out.push(family);
 }

@@ -51,4 +51,7 @@ pub struct RuntimeSnapshot {
     pub replicas_disagreed: u64,
     /// Replicas among both that have got all from another server.
     pub replicas_repaired: u64,
+    /// Pushes of metrics since the start that a collector took, and those that failed; `None` where
+    /// nothing is pushed.
+    pub pushes: Option<[u64; 2]>,
 }

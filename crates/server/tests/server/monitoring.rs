@@ -6,6 +6,7 @@
 //! passes and says so.
 
 mod metrics;
+mod otlp;
 mod pair;
 mod requests;
 #[path = "../../../monitor/tests/pages/shape.rs"]

@@ -7,7 +7,7 @@ use super::{OptionEntry, blocks};
 const HEAD: &str = "\
 # Configuration
 
-The options of the configuration file, which are those of nats-server 2.15.2, and `metrics` and `dashboard`, which are Myelin's own. This
+The options of the configuration file, which are those of nats-server 2.15.2, and `metrics`, `otlp` and `dashboard`, which are Myelin's own. This
 page is printed from the table in
 `crates/conf/src/options/table/` (`MYELIN_RECORD=1 cargo test -p myelin-conf --test suite page`).
 

@@ -164,3 +164,34 @@ pub(super) static METRICS: BlockTable = BlockTable {
         OptionEntry::new(&["max_consumers"], "number", "10000", "Consumers that are shown.").live(),
     ],
 };
+
+pub(super) static OTLP: BlockTable = BlockTable {
+    title: "otlp",
+    entries: &[
+        OptionEntry::new(
+            &["endpoint"],
+            "URL",
+            "",
+            "`http://` or `https://`, with a port and a path if need be; `/v1/metrics` is appended. Without it nothing is pushed.",
+        )
+        .live(),
+        OptionEntry::new(&["interval"], "duration", "60s", "Time between two pushes, 100ms or more.").live(),
+        OptionEntry::new(
+            &["timeout"],
+            "duration",
+            "10s",
+            "Time for one request, from its connection to its answer.",
+        )
+        .live(),
+        OptionEntry::new(&["headers"], "block", "", "Headers of every request, such as a token.").live(),
+        OptionEntry::new(
+            &["resource"],
+            "block",
+            "",
+            "Attributes of the resource, beside `service.name`, `service.version` and `service.instance.id` or in their place.",
+        )
+        .live(),
+        OptionEntry::new(&["tls"], "block", "", "TLS for `https`; without it the system's authorities count.")
+            .live(),
+    ],
+};

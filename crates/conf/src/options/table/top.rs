@@ -100,6 +100,13 @@ pub(super) static TOP: BlockTable = BlockTable {
         )
         .live(),
         OptionEntry::new(
+            &["otlp"],
+            "block",
+            "",
+            "Push [metrics](monitoring.md#push) to a collector by OTLP. An option of Myelin's own.",
+        )
+        .live(),
+        OptionEntry::new(
             &["dashboard"],
             "boolean",
             "false",

@@ -31,6 +31,7 @@ pub(in crate::options) enum TlsUse {
     WebSocket,
     Mqtt,
     Resolver,
+    Otlp,
 }
 
 impl TlsUse {

@@ -1,9 +1,10 @@
 //! Panics in the parts that serve monitoring.
 
 use super::{Stage, knock};
+use crate::eventually;
 use crate::process::Setup;
 
-pub(super) const CASES: &[&str] = &["monitoring", "http", "pages", "meter"];
+pub(super) const CASES: &[&str] = &["otlp", "monitoring", "http", "pages", "meter"];
 
 #[test]
 fn pages_are_served_after_a_panic_in_any_part() {
@@ -17,5 +18,19 @@ fn pages_are_served_after_a_panic_in_any_part() {
     }
     stage.strike("meter", |_| {});
     assert_eq!(stage.panics(), 4);
+    stage.serves();
+}
+
+#[test]
+fn metrics_are_pushed_when_that_has_panicked() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let config = format!("otlp {{ endpoint: \"http://{address}\", interval: \"100ms\" }}");
+    let stage = Stage::start(Setup::default().config(&config));
+    stage.strike("otlp", |_| {});
+    // Whoever was there before is passed over.
+    listener.set_nonblocking(true).expect("a listener");
+    while listener.accept().is_ok() {}
+    eventually("another push", || listener.accept().is_ok());
     stage.serves();
 }

@@ -1,0 +1,171 @@
+//! Requests to a collector: a POST of JSON each, on a connection of its own, and in time.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use myelin_conf::options::OtlpOptions;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// The longest answer that is read.
+const LONGEST: usize = 64 * 1024;
+
+/// Most characters of a collector's own words in a line of the log.
+const MOST_WORDS: usize = 200;
+
+/// A collector, ready to be sent requests.
+pub(super) struct Target {
+    host: String,
+    port: u16,
+    /// Path without a slash at its end; empty for none.
+    base: String,
+    headers: HeaderMap,
+    patience: Duration,
+    /// `None` sends in the clear.
+    tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl Target {
+    /// Reads the files of `tls`, or the system's authorities.
+    ///
+    /// # Errors
+    /// When those files are no good.
+    pub(super) fn new(options: &OtlpOptions) -> Result<Self, String> {
+        let url = &options.endpoint;
+        let is_secure = url.scheme == "https";
+        let tls =
+            if is_secure { Some(Arc::new(crate::tls::outbound_config(options.tls.as_ref())?)) } else { None };
+        let port = url.port().and_then(|port| port.parse().ok());
+        let mut target = Self {
+            host: url.host().to_owned(),
+            port: port.unwrap_or(if is_secure { 443 } else { 80 }),
+            base: url.rest.trim_end_matches('/').to_owned(),
+            headers: HeaderMap::new(),
+            patience: options.timeout,
+            tls,
+        };
+        for (name, value) in &options.headers {
+            let unfit = || format!("header {name} cannot be sent");
+            let header = hyper::header::HeaderName::from_bytes(name.as_bytes()).map_err(|_| unfit())?;
+            let mut value = hyper::header::HeaderValue::from_str(value.reveal()).map_err(|_| unfit())?;
+            value.set_sensitive(true);
+            target.headers.insert(header, value);
+        }
+        Ok(target)
+    }
+
+    /// Sends a body, and waits until the collector has taken all of it.
+    ///
+    /// # Errors
+    /// Why it has not, in words that are the same as long as the reason is.
+    pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> Result<(), String> {
+        let late = || Err("no answer within the timeout".to_owned());
+        timeout(self.patience, self.send(path, body)).await.unwrap_or_else(|_| late())
+    }
+
+    async fn send(&self, path: &str, body: Vec<u8>) -> Result<(), String> {
+        let mut request = Request::post(format!("{}{path}", self.base))
+            .header(HOST, crate::os_error::with_port(&self.host, self.port))
+            .header(USER_AGENT, concat!("myelin-server/", env!("CARGO_PKG_VERSION")))
+            .header(CONTENT_TYPE, "application/json")
+            .header(CONNECTION, "close")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| error.to_string())?;
+        request.headers_mut().extend(self.headers.clone());
+        let connecting = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = connecting.map_err(|error| crate::os_error::words(&error))?;
+        let Some(tls) = &self.tls else { return exchange(stream, request).await };
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
+        let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
+        exchange(stream.map_err(|error| format!("tls: {error}"))?, request).await
+    }
+}
+
+/// One request and its answer. The connection is closed when this is dropped.
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let words = |error: hyper::Error| error.to_string();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
+    let serving = async {
+        // Its end is heard of by the request, or by the answer that is being read.
+        let _ = connection.await;
+        pending::<Infallible>().await
+    };
+    let asking = async {
+        let response = sender.send_request(request).await.map_err(words)?;
+        verdict(response).await
+    };
+    tokio::select! {
+        outcome = asking => outcome,
+        never = serving => match never {},
+    }
+}
+
+/// Whether the collector has taken everything.
+async fn verdict(response: Response<hyper::body::Incoming>) -> Result<(), String> {
+    let status = response.status();
+    if !status.is_success() {
+        return Err(answered(status));
+    }
+    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body = body.map_err(|error| format!("no whole answer: {error}"))?.to_bytes();
+    // An answer that is no JSON rejects nothing.
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    rejection(&answer).map_or(Ok(()), Err)
+}
+
+fn answered(status: StatusCode) -> String {
+    format!("the collector answered {status}")
+}
+
+/// Reason why a part was not taken, if so.
+fn rejection(answer: &Value) -> Option<String> {
+    let partial = answer.get("partialSuccess")?;
+    let rejected = &partial["rejectedDataPoints"];
+    // Whole numbers of 64 bits are texts.
+    let rejected = rejected.as_str().and_then(|text| text.parse().ok()).or_else(|| rejected.as_u64());
+    let rejected = rejected.filter(|rejected| *rejected > 0)?;
+    let words = partial["errorMessage"].as_str().unwrap_or_default();
+    let words: String = words.chars().filter(|char| !char.is_control()).take(MOST_WORDS).collect();
+    Some(format!("the collector rejected {rejected} samples: {words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_part_that_was_rejected_is_a_failure() {
+        for (answer, expected) in [
+            (json!({}), None),
+            (json!(null), None),
+            (json!({"partialSuccess": {}}), None),
+            (json!({"partialSuccess": {"rejectedDataPoints": "0", "errorMessage": "a hint"}}), None),
+            (
+                json!({"partialSuccess": {"rejectedDataPoints": "12", "errorMessage": "too\n old"}}),
+                Some("the collector rejected 12 samples: too old"),
+            ),
+            (
+                json!({"partialSuccess": {"rejectedDataPoints": 3}}),
+                Some("the collector rejected 3 samples: "),
+            ),
+        ] {
+            assert_eq!(rejection(&answer).as_deref(), expected, "{answer}");
+        }
+    }
+}
