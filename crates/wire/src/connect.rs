@@ -27,8 +27,8 @@ pub struct Connect {
     pub new_account: bool,
 }
 
-/// Credentials of a client: the fields of CONNECT that say who it is, and signatures of the nonce in
-/// INFO, by itself and by its proxy. What it has not said is empty.
+/// Credentials of a client: the fields of CONNECT that say who it is, and signatures of the nonce
+/// in INFO, by itself and by its proxy. What it has not said is empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // As above.
 pub struct ConnectCredentials {

@@ -201,8 +201,7 @@ impl Session {
             self.leave_all(&before);
             return Ok(());
         }
-        stored.acks.may_hold = true;
-        stored.held.get_or_insert_default().inherits = true;
+        (stored.acks.may_hold, stored.held.get_or_insert_default().inherits) = (true, true);
         change.ack = ChangeAck::Connect { is_present };
         change.revives = true;
         let reader = before.cons.into_iter().find(|(key, _)| key == READER);
