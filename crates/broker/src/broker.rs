@@ -510,7 +510,7 @@ impl Broker {
         // Compat: a hub has no name there.
         let mut details = conn.details();
         if conn.leaf().is_some_and(|leaf| !leaf.is_accepted) {
-            details.name.clear();
+            details.name = Box::default();
         }
         let record = ClosedConn {
             cid: conn.cid(),

@@ -186,7 +186,7 @@ impl Conn {
     pub(crate) fn websocket_origin(&self) -> Option<&WebSocketOrigin> {
         match &self.origin {
             Origin::WebSocket(websocket_origin) => Some(websocket_origin),
-            Origin::Mqtt(mqtt) => mqtt.websocket.as_ref(),
+            Origin::Mqtt(mqtt) => mqtt.websocket.as_deref(),
             Origin::Client | Origin::Link(_) => None,
         }
     }
@@ -512,5 +512,16 @@ impl Drop for Conn {
     /// A slot is free again only when no shard can hold anything staged for it.
     fn drop(&mut self) {
         self.commons.slots.release(self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each connection has one, with two counts in front of it: a class of sizes of the allocator.
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Conn>() + 16 <= 640, "{}", size_of::<Conn>());
     }
 }

@@ -58,11 +58,11 @@ impl RefusedAccess {
 #[derive(Debug, Clone, Default)]
 pub struct ConnDetails {
     /// CONNECT's `name`.
-    pub name: String,
+    pub name: Box<str>,
     /// CONNECT's `lang`.
-    pub lang: String,
+    pub lang: Box<str>,
     /// CONNECT's `version`.
-    pub version: String,
+    pub version: Box<str>,
     /// User that logged in; never a secret.
     pub user: Option<String>,
     /// Key of the issuer of a login with an nkey or a token.

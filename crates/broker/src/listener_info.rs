@@ -53,11 +53,15 @@ impl WebSocketOrigin {
     /// Puts cookies where CONNECT says nothing.
     pub(crate) fn complete(&self, connect: &mut Connect) {
         let Cookies { jwt, user, pass, token } = &self.cookies;
+        if [jwt, user, pass, token].into_iter().all(Option::is_none) {
+            return;
+        }
+        let credentials = connect.credentials.get_or_insert_default();
         let fields = [
-            (&mut connect.jwt, jwt),
-            (&mut connect.user, user),
-            (&mut connect.pass, pass),
-            (&mut connect.auth_token, token),
+            (&mut credentials.jwt, jwt),
+            (&mut credentials.user, user),
+            (&mut credentials.pass, pass),
+            (&mut credentials.auth_token, token),
         ];
         for (field, cookie) in fields {
             if let Some(cookie) = cookie.as_ref().filter(|_| field.is_empty()) {
@@ -84,6 +88,7 @@ impl WebSocketOrigin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_wire::connect::ConnectCredentials;
 
     #[test]
     fn cookies_stand_for_what_is_left_out() {
@@ -101,9 +106,11 @@ mod tests {
             client_ip: None,
             tls: None,
         };
-        let mut connect = Connect { pass: "own".to_owned(), ..Connect::default() };
+        let own = ConnectCredentials { pass: "own".to_owned(), ..ConnectCredentials::default() };
+        let mut connect = Connect { credentials: Some(Box::new(own)), ..Connect::default() };
         websocket_origin.complete(&mut connect);
-        assert_eq!((connect.jwt.as_str(), connect.user.as_str()), ("j", "u"));
-        assert_eq!((connect.pass.as_str(), connect.auth_token.as_str()), ("own", ""));
+        let credentials = connect.credentials.unwrap();
+        assert_eq!((credentials.jwt.as_str(), credentials.user.as_str()), ("j", "u"));
+        assert_eq!((credentials.pass.as_str(), credentials.auth_token.as_str()), ("own", ""));
     }
 }

@@ -352,7 +352,7 @@ impl Service for MessageTrace {
 }
 
 fn name_of(conn: &Conn) -> String {
-    conn.with_details(|details| details.name.clone())
+    conn.with_details(|details| details.name.to_string())
 }
 
 fn account_of(conn: &Conn) -> String {

@@ -25,8 +25,8 @@ pub struct MqttTerms {
 pub struct MqttOrigin {
     /// Terms as they were when the connection was accepted.
     pub terms: MqttTerms,
-    /// Where it came over WebSocket.
-    pub websocket: Option<WebSocketOrigin>,
+    /// Where it came over WebSocket. Boxed: an idle connection must stay small.
+    pub websocket: Option<Box<WebSocketOrigin>>,
     /// Part of a client that speaks MQTT 5 which deliveries have to know, once it has sent CONNECT.
     five: OnceLock<Box<Mqtt5Client>>,
 }
@@ -34,7 +34,7 @@ pub struct MqttOrigin {
 impl MqttOrigin {
     /// Origin of a connection of a listener with these terms.
     pub fn new(terms: MqttTerms, websocket: Option<WebSocketOrigin>) -> Self {
-        Self { terms, websocket, five: OnceLock::new() }
+        Self { terms, websocket: websocket.map(Box::new), five: OnceLock::new() }
     }
 
     /// The client, if it speaks MQTT 5.
@@ -59,5 +59,16 @@ impl MqttOrigin {
             Some(websocket) => format!("{} - mid_ws:{cid}", websocket.peer_name(peer)),
             None => format!("{peer} - mid:{cid}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each connection of MQTT has one.
+    #[test]
+    fn an_origin_is_small() {
+        assert!(size_of::<MqttOrigin>() <= 64, "{}", size_of::<MqttOrigin>());
     }
 }

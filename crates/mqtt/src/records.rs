@@ -58,12 +58,12 @@ pub struct SessionRecord {
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub subs: BTreeMap<String, u8>,
     /// Consumers of subscriptions of QoS 1 and 2, by their patterns; that of the level above `#`
-    /// has ` fwc` behind its subject. A null is nobody's.
+    /// has ` fwc` behind its subject. A null is nobody's. Boxed: a map has room for eleven at once.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
-    pub cons: BTreeMap<String, Option<ConsumerRecord>>,
+    pub cons: BTreeMap<String, Option<Box<ConsumerRecord>>>,
     /// Consumer of PUBRELs, once there was a subscription of QoS 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pubrel: Option<ConsumerRecord>,
+    pub pubrel: Option<Box<ConsumerRecord>>,
     /// Last sequence of [`streams::MESSAGES`] before each subscription that was added to a reader
     /// that was there. nats-server knows no such field.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "BTreeMap::is_empty")]
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!((record.id.as_str(), record.clean), ("dev-1", false));
         assert_eq!(record.subs["two.<b>&c"], 2);
         let hash = session_hash(&record.id);
-        assert_eq!(record.pubrel, Some(ConsumerRecord::of_pubrels(&hash)));
+        assert_eq!(record.pubrel, Some(Box::new(ConsumerRecord::of_pubrels(&hash))));
         let consumer =
             ConsumerRecord::of_subscription(&hash, "one", "6rZYzUwgqhFOqzcaDNpMyo", "6rZYzUwgqhFOqzcaDNpMww");
         assert_eq!(record.cons[&format!("one{LEVEL_ABOVE_SUFFIX}")], Some(consumer));

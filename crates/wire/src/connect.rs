@@ -17,25 +17,26 @@ pub struct Connect {
     pub headers: bool,
     pub no_responders: bool,
     pub protocol: i64,
-    pub name: String,
-    pub lang: String,
-    pub version: String,
-    pub user: String,
-    pub pass: String,
-    pub auth_token: String,
-    pub jwt: String,
-    pub nkey: String,
-    /// Boxed: few clients sign, and an idle connection must stay small.
-    pub signatures: Option<Box<Signatures>>,
+    pub name: Box<str>,
+    pub lang: Box<str>,
+    pub version: Box<str>,
+    /// Boxed: many clients show none, and an idle connection must stay small.
+    pub credentials: Option<Box<ConnectCredentials>>,
     /// `account` is not empty.
     pub names_account: bool,
     pub new_account: bool,
 }
 
-/// Signatures of the nonce in INFO, by the client and by its proxy.
+/// Credentials of a client: the fields of CONNECT that say who it is, and signatures of the nonce
+/// in INFO, by itself and by its proxy. What it has not said is empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // As above.
-pub struct Signatures {
+pub struct ConnectCredentials {
+    pub user: String,
+    pub pass: String,
+    pub auth_token: String,
+    pub jwt: String,
+    pub nkey: String,
     pub sig: String,
     pub proxy_sig: String,
 }
@@ -51,15 +52,10 @@ impl Default for Connect {
             headers: false,
             no_responders: false,
             protocol: 0,
-            name: String::new(),
-            lang: String::new(),
-            version: String::new(),
-            user: String::new(),
-            pass: String::new(),
-            auth_token: String::new(),
-            jwt: String::new(),
-            nkey: String::new(),
-            signatures: None,
+            name: Box::default(),
+            lang: Box::default(),
+            version: Box::default(),
+            credentials: None,
             names_account: false,
             new_account: false,
         }
@@ -72,23 +68,30 @@ impl Default for Connect {
 pub struct BadConnect;
 
 impl Connect {
-    /// The client's own signature; empty for none.
-    pub fn sig(&self) -> &str {
-        self.signatures.as_ref().map_or("", |signatures| &signatures.sig)
+    /// One of the credentials; empty for none.
+    pub fn credential(&self, of: impl FnOnce(&ConnectCredentials) -> &String) -> &str {
+        self.credentials.as_deref().map_or("", |credentials| of(credentials))
     }
 
-    /// Signature of the proxy that has forwarded the connection; empty for none.
-    pub fn proxy_sig(&self) -> &str {
-        self.signatures.as_ref().map_or("", |signatures| &signatures.proxy_sig)
+    /// Name of the user; empty for none.
+    pub fn user(&self) -> &str {
+        self.credential(|credentials| &credentials.user)
     }
 
-    fn sign<'de, A: MapAccess<'de>>(
+    /// The user's public key; empty for none.
+    pub fn nkey(&self) -> &str {
+        self.credential(|credentials| &credentials.nkey)
+    }
+
+    fn show<'de, A: MapAccess<'de>>(
         &mut self,
         fields: &mut A,
-        of: fn(&mut Signatures) -> &mut String,
+        of: fn(&mut ConnectCredentials) -> &mut String,
     ) -> Result<(), A::Error> {
-        if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
-            *of(self.signatures.get_or_insert_default()) = text;
+        if let Some(Text(text)) = fields.next_value::<Option<Text>>()?
+            && (self.credentials.is_some() || !text.is_empty())
+        {
+            *of(self.credentials.get_or_insert_default()) = text;
         }
         Ok(())
     }
@@ -120,13 +123,13 @@ impl Connect {
             "name" => set_text(&mut self.name, fields),
             "lang" => set_text(&mut self.lang, fields),
             "version" => set_text(&mut self.version, fields),
-            "user" => set_text(&mut self.user, fields),
-            "pass" => set_text(&mut self.pass, fields),
-            "auth_token" => set_text(&mut self.auth_token, fields),
-            "jwt" => set_text(&mut self.jwt, fields),
-            "nkey" => set_text(&mut self.nkey, fields),
-            "sig" => self.sign(fields, |signatures| &mut signatures.sig),
-            "proxy_sig" => self.sign(fields, |signatures| &mut signatures.proxy_sig),
+            "user" => self.show(fields, |credentials| &mut credentials.user),
+            "pass" => self.show(fields, |credentials| &mut credentials.pass),
+            "auth_token" => self.show(fields, |credentials| &mut credentials.auth_token),
+            "jwt" => self.show(fields, |credentials| &mut credentials.jwt),
+            "nkey" => self.show(fields, |credentials| &mut credentials.nkey),
+            "sig" => self.show(fields, |credentials| &mut credentials.sig),
+            "proxy_sig" => self.show(fields, |credentials| &mut credentials.proxy_sig),
             "account" => {
                 if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
                     self.names_account = !text.is_empty();
@@ -165,9 +168,9 @@ fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(field: &mut T, fields: &mut 
     Ok(())
 }
 
-fn set_text<'de, A: MapAccess<'de>>(field: &mut String, fields: &mut A) -> Result<(), A::Error> {
+fn set_text<'de, A: MapAccess<'de>>(field: &mut Box<str>, fields: &mut A) -> Result<(), A::Error> {
     if let Some(Text(text)) = fields.next_value::<Option<Text>>()? {
-        *field = text;
+        *field = text.into();
     }
     Ok(())
 }
@@ -214,14 +217,25 @@ mod tests {
         let mut c = Connect::default();
         c.read(br#"{"user":"a","verbose":false}"#).unwrap();
         c.read(br#"{"verbose":true}"#).unwrap();
-        assert_eq!((c.user.as_str(), c.verbose), ("a", true));
+        assert_eq!((c.user(), c.verbose), ("a", true));
+        c.read(br#"{"user":""}"#).unwrap();
+        assert_eq!(c.user(), "");
+    }
+
+    /// Most of a session's state before it has subscriptions.
+    #[test]
+    fn who_shows_no_credentials_is_small() {
+        assert!(size_of::<Connect>() <= 72, "{}", size_of::<Connect>());
+        let mut c = Connect::default();
+        c.read(br#"{"name":"app","user":"","pass":"","auth_token":""}"#).unwrap();
+        assert!(c.credentials.is_none());
     }
 
     #[test]
     fn what_is_not_utf_8_is_replaced() {
         let mut c = Connect::default();
         c.read(b"{\"name\":\"a\xff\"}").unwrap();
-        assert_eq!(c.name, "a\u{fffd}");
+        assert_eq!(&*c.name, "a\u{fffd}");
         c.read(br#"{"lang":"\ud800","x":1e999}"#).unwrap();
         assert!(c.lang.contains('\u{fffd}'));
     }

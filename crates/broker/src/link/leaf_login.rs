@@ -128,8 +128,8 @@ impl Link {
     /// a key.
     pub fn leaf_introduced(&self, name: &str, version: &str, user: &str) {
         self.conn.update_details(|details| {
-            name.clone_into(&mut details.name);
-            version.clone_into(&mut details.version);
+            details.name = name.into();
+            details.version = version.into();
             details.user = (!user.is_empty()).then(|| user.to_owned());
         });
     }
@@ -138,7 +138,7 @@ impl Link {
     pub fn leaf_logged_in(&mut self, version: &str, account: &Arc<Account>, identity: &Identity) {
         self.limit_leaf(identity.claims.as_deref(), identity.callout_grant.as_deref());
         self.conn.update_details(|details| {
-            version.clone_into(&mut details.version);
+            details.version = version.into();
             account.name().clone_into(&mut details.account);
             details.user.clone_from(&identity.user);
             details.issuer_key.clone_from(&identity.issuer_key);

@@ -274,7 +274,11 @@ impl Session {
     }
 
     fn service_account(&self) -> Option<Arc<Account>> {
-        service_account(&self.broker, self.auth.at(self.conn.via()), &self.connect.jwt)
+        service_account(
+            &self.broker,
+            self.auth.at(self.conn.via()),
+            self.connect.credential(|given| &given.jwt),
+        )
     }
 
     pub(super) fn connect(&mut self, shard: &mut Shard, json: &[u8], now: Instant) -> OpOutcome {
@@ -338,9 +342,9 @@ impl Session {
         let tls = self.conn.with_details(|details| details.tls.as_deref().map(TlsDetails::for_callout));
         ClientInfo {
             id: self.conn.cid(),
-            name: self.connect.name.clone(),
-            lang: self.connect.lang.clone(),
-            version: self.connect.version.clone(),
+            name: self.connect.name.to_string(),
+            lang: self.connect.lang.to_string(),
+            version: self.connect.version.to_string(),
             protocol: self.connect.protocol,
             tls,
         }
@@ -361,13 +365,13 @@ impl Session {
         let (user, attempts) = certificate.find(users, via);
         attempts.iter().for_each(|attempt| self.log(Level::Debug, format_args!("{attempt}")));
         let Some(user) = user else { return };
-        if !self.connect.user.is_empty() {
-            let name = Quoted(self.connect.user.as_bytes());
+        if !self.connect.user().is_empty() {
+            let name = Quoted(self.connect.user().as_bytes());
             let what = format_args!("User {name} found in connect proto, but user required from cert");
             self.broker.log().write(Level::Warn, what);
         }
         let name = user.name.clone();
-        self.connect.user = name;
+        self.connect.credentials.get_or_insert_default().user = name;
     }
 
     /// Nonce that INFO asks to be signed; empty where nothing is.
@@ -659,9 +663,9 @@ pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
 
 /// Compat: the user is who the client says it is, also when that turns out to be wrong.
 fn describe(details: &mut ConnDetails, connect: &Connect) {
-    let named = [&connect.nkey, &connect.user].into_iter().find(|name| !name.is_empty());
-    let token = || (!connect.auth_token.is_empty()).then(|| "[REDACTED]".to_owned());
-    details.user = named.cloned().or_else(token);
+    let named = [connect.nkey(), connect.user()].into_iter().find(|name| !name.is_empty());
+    let has_token = !connect.credential(|given| &given.auth_token).is_empty();
+    details.user = named.or(has_token.then_some("[REDACTED]")).map(str::to_owned);
     details.name.clone_from(&connect.name);
     details.lang.clone_from(&connect.lang);
     details.version.clone_from(&connect.version);
@@ -669,19 +673,19 @@ fn describe(details: &mut ConnDetails, connect: &Connect) {
 
 /// `speaks_mqtt`: the password may be a user's token then.
 fn credentials(connect: &Connect, config: &AuthConfig, speaks_mqtt: bool) -> Credentials {
+    let Some(shown) = connect.credentials.as_deref() else { return Credentials::default() };
     let given = |s: &String| (!s.is_empty()).then(|| s.clone());
-    let in_password = speaks_mqtt && connect.jwt.is_empty() && myelin_auth::jwt::user(&connect.pass).is_ok();
-    let token = if in_password { &connect.pass } else { &connect.jwt };
-    let signed = |s: &str| (!s.is_empty()).then(|| s.to_owned());
+    let in_password = speaks_mqtt && shown.jwt.is_empty() && myelin_auth::jwt::user(&shown.pass).is_ok();
+    let token = if in_password { &shown.pass } else { &shown.jwt };
     Credentials {
-        user: given(&connect.user),
-        pass: given(&connect.pass).map(Secret::new),
-        token: given(&connect.auth_token).map(Secret::new),
+        user: given(&shown.user),
+        pass: given(&shown.pass).map(Secret::new),
+        token: given(&shown.auth_token).map(Secret::new),
         // Compat: outside operator mode a JWT is thrown away unread.
         jwt: given(token).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
-        nkey: given(&connect.nkey),
-        sig: signed(connect.sig()),
-        proxy_signature: signed(connect.proxy_sig()),
+        nkey: given(&shown.nkey),
+        sig: given(&shown.sig),
+        proxy_signature: given(&shown.proxy_sig),
         certificate: None,
     }
 }

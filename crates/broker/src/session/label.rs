@@ -21,10 +21,10 @@ pub(super) enum Login<'a> {
 impl<'a> Login<'a> {
     /// `admitted` is whom the client was let in as: what one without credentials stands for.
     pub(super) fn of(connect: &'a Connect, admitted: Option<Login<'a>>) -> Self {
-        match (connect.nkey.as_str(), connect.user.as_str()) {
+        match (connect.nkey(), connect.user()) {
             ("", "") => match admitted {
                 Some(login @ Self::Jwt(_)) => login,
-                _ if !connect.auth_token.is_empty() => Self::Token,
+                _ if !connect.credential(|given| &given.auth_token).is_empty() => Self::Token,
                 admitted => admitted.unwrap_or(Self::Nobody),
             },
             ("", user) => Self::User(user),
@@ -64,7 +64,7 @@ impl<'a> Login<'a> {
 /// Text behind the client id in every line from CONNECT on, with a dash in front of each part.
 pub(super) fn label(connect: &Connect, account: &str, login: Login<'_>) -> String {
     let version = if connect.version.is_empty() { String::new() } else { format!("v{}", connect.version) };
-    let said = [version.as_str(), &connect.lang, &connect.name];
+    let said = [version.as_str(), &*connect.lang, &*connect.name];
     let said: Vec<_> = said.into_iter().filter(|part| !part.is_empty()).collect();
     let mut label = String::new();
     if !said.is_empty() {

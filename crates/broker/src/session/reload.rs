@@ -199,7 +199,7 @@ impl Session {
             return false;
         }
         let Method::Users(users) = &auth.at(self.conn.via()).method else { return false };
-        let (key, name) = (&self.connect.nkey, &self.connect.user);
+        let (key, name) = (self.connect.nkey(), self.connect.user());
         if !key.is_empty() && users.have_nkeys() {
             return users.by_nkey(key).is_none_or(|user| user.account.as_str() != account);
         }

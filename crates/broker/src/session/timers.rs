@@ -167,6 +167,8 @@ impl Session {
         let interval = ping_interval(shard.settings(), &self.conn);
         self.timers.ping = now + interval;
         if self.mqtt.is_some() {
+            // Nothing is asked of the client: its keep alive is its own.
+            self.rest();
             return SessionStatus::Continue;
         }
         let SessionState::Ready(ready) = &self.state else { return SessionStatus::Continue };

@@ -179,7 +179,7 @@ fn an_ended_connection_is_remembered() {
         peer.leave();
     }
     let closed = net.broker.closed_connections();
-    assert_eq!(closed.iter().map(|c| c.details.name.as_str()).collect::<Vec<_>>(), ["n2", "n3"]);
+    assert_eq!(closed.iter().map(|c| &*c.details.name).collect::<Vec<_>>(), ["n2", "n3"]);
     assert_eq!((closed[0].received, closed[0].sent, closed[0].subscriptions), ((1, 2), (1, 2), 1));
 }
 

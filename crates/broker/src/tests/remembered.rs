@@ -93,7 +93,7 @@ fn a_stranger_is_remembered_by_what_it_said() {
     let closed = net.broker.closed_connections();
     let details = &closed[0].details;
     assert_eq!(closed[0].reason, CloseReason::AuthenticationFailure);
-    assert_eq!((details.name.as_str(), details.lang.as_str(), details.version.as_str()), ("n", "l", "v"));
+    assert_eq!((&*details.name, &*details.lang, &*details.version), ("n", "l", "v"));
     assert_eq!((details.user.as_deref(), details.account.as_str()), (Some("a"), ""));
 }
 

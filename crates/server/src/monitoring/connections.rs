@@ -32,8 +32,8 @@ fn snapshot(cid: u64, via: ConnectionType, endpoint: &Endpoint, details: ConnDet
         port: endpoint.peer.port(),
         start: timestamp(endpoint.start),
         rtt: details.rtt.unwrap_or_default(),
-        name: details.name,
-        library: ClientLibrary { lang: details.lang, version: details.version },
+        name: details.name.into(),
+        library: ClientLibrary { lang: details.lang.into(), version: details.version.into() },
         tls: details.tls.map(|tls| Tls {
             version: tls.version.to_owned(),
             cipher_suite: tls.cipher_suite,

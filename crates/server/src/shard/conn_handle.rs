@@ -24,8 +24,8 @@ pub(super) type Links = HashMap<u64, Rc<ConnHandle>>;
 pub(super) enum ConnNotice {
     /// End with the reason that the connection holds.
     Kicked,
-    /// The credentials were checked.
-    Authenticated(Result<Identity, Reject>),
+    /// The credentials were checked. Boxed: the task of an idle connection has room for a notice.
+    Authenticated(Box<Result<Identity, Reject>>),
     /// Tell the client the new INFO.
     Announce,
     /// Tell this client to look for another server.
@@ -61,7 +61,7 @@ pub(super) struct ConnHandle {
     refresh: Cell<bool>,
     due: Cell<bool>,
     mqtt_inbox: Cell<bool>,
-    authenticated: RefCell<Option<Result<Identity, Reject>>>,
+    authenticated: RefCell<Option<Box<Result<Identity, Reject>>>>,
     ended: Notify,
     is_over: Cell<bool>,
     over: Notify,
@@ -124,7 +124,7 @@ impl ConnHandle {
     }
 
     pub(super) fn authenticated(&self, outcome: Result<Identity, Reject>) {
-        *self.authenticated.borrow_mut() = Some(outcome);
+        *self.authenticated.borrow_mut() = Some(Box::new(outcome));
         self.wake();
     }
 

@@ -577,7 +577,7 @@ impl ConnTask {
                 ConnNotice::Kicked => self.session.kicked(&mut shard),
                 ConnNotice::Authenticated(outcome) => {
                     self.paused = false;
-                    match self.session.authenticated(&mut shard, outcome, Instant::now()) {
+                    match self.session.authenticated(&mut shard, *outcome, Instant::now()) {
                         // By rules that may have been replaced meanwhile.
                         SessionStatus::Continue => self.refresh(&mut shard),
                         close @ SessionStatus::Close(_) => close,

@@ -9,7 +9,7 @@ use crate::session::{OpOutcome, SessionState, SessionStatus};
 use crate::shard::{MqttPublish, Shard};
 use myelin_mqtt::packet::{ConnectPacket, ProtocolLevel, ReasonCode, Will};
 use myelin_mqtt::records::session_hash;
-use myelin_wire::connect::Connect;
+use myelin_wire::connect::{Connect, ConnectCredentials};
 use myelin_wire::error::{CloseReason, Quoted};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -36,17 +36,9 @@ impl Session {
         if self.logs_protocol {
             self.log_packet(connect_line(packet, &client_id, keep_alive));
         }
-        let password = packet.password.map(String::from_utf8_lossy).unwrap_or_default();
-        self.connect = Connect {
-            verbose: false,
-            pedantic: false,
-            headers: true,
-            user: packet.user_name.unwrap_or_default().to_owned(),
-            // Compat: what may be a token is also taken for one.
-            auth_token: password.clone().into_owned(),
-            pass: password.into_owned(),
-            ..Connect::default()
-        };
+        let credentials = credentials_of(packet).map(Box::new);
+        self.connect =
+            Connect { verbose: false, pedantic: false, headers: true, credentials, ..Connect::default() };
         self.conn.update_details(|details| details.mqtt_client = Some(client_id.clone()));
         self.describe_client();
         let terms = match packet.level {
@@ -192,6 +184,17 @@ impl Session {
     pub fn will_due(&self) -> Option<Instant> {
         self.mqtt.as_deref()?.will_due
     }
+}
+
+/// Credentials in a CONNECT; `None` where there are none.
+fn credentials_of(packet: &ConnectPacket<'_>) -> Option<ConnectCredentials> {
+    let user = packet.user_name.unwrap_or_default().to_owned();
+    let pass = packet.password.map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+    if user.is_empty() && pass.is_empty() {
+        return None;
+    }
+    // Compat: what may be a token is also taken for one.
+    Some(ConnectCredentials { user, auth_token: pass.clone(), pass, ..ConnectCredentials::default() })
 }
 
 /// A will, for the end.

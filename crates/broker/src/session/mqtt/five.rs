@@ -10,6 +10,7 @@ use myelin_mqtt::packet::{
     ConnAckPacket, ConnectPacket, DisconnectPacket, PacketLimits, Properties, Property, PropertyBuf, Qos,
     ReasonCode, ServerPacket,
 };
+use myelin_wire::connect::ConnectCredentials;
 use myelin_wire::error::CloseReason;
 use std::fmt::Display;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -149,7 +150,8 @@ impl Session {
 
     /// Reason in the CONNACK of a client that is not let in.
     fn refusal(&self, why: CloseReason) -> ReasonCode {
-        let shows_credentials = !self.connect.user.is_empty() || !self.connect.pass.is_empty();
+        let is_given = |of: fn(&ConnectCredentials) -> &String| !self.connect.credential(of).is_empty();
+        let shows_credentials = is_given(|given| &given.user) || is_given(|given| &given.pass);
         match why {
             CloseReason::AuthenticationFailure if shows_credentials => ReasonCode::BadUserNameOrPassword,
             CloseReason::MaximumAccountConnections | CloseReason::MaximumConnections => {

@@ -17,5 +17,5 @@ fn an_idle_connection_is_small() {
     fn size_of_future<F: Future>(_: fn(ConnTask, SessionStatus, Option<Box<Preamble>>) -> F) -> usize {
         std::mem::size_of::<F>()
     }
-    assert!(size_of_future(serve) <= 1152, "{}", size_of_future(serve));
+    assert!(size_of_future(serve) <= 560, "{}", size_of_future(serve));
 }

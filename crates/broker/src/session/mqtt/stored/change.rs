@@ -332,7 +332,7 @@ impl Session {
         let request = format!("CONSUMER.CREATE.{}.{}", streams::MESSAGES.name, reader.durable_name);
         let body = api::consumer(streams::MESSAGES.name, &reader);
         if let Some(stored) = self.stored_mut() {
-            stored.record.cons.insert(READER.to_owned(), Some(reader));
+            stored.record.cons.insert(READER.to_owned(), Some(Box::new(reader)));
         }
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::Reader), now);
         1
@@ -346,7 +346,7 @@ impl Session {
             || stored.record.subs.values().any(|qos| *qos == Qos::ExactlyOnce as u8);
         let consumer = match &stored.record.pubrel {
             Some(consumer) if change.revives => {
-                ConsumerRecord { inactive_threshold: stored.inactive_threshold(), ..consumer.clone() }
+                ConsumerRecord { inactive_threshold: stored.inactive_threshold(), ..(**consumer).clone() }
             }
             None if is_wanted => {
                 let consumer = ConsumerRecord::of_pubrels(&stored.hash);
@@ -362,7 +362,7 @@ impl Session {
         let request = format!("CONSUMER.CREATE.{}.{}", streams::OUT.name, consumer.durable_name);
         let body = api::consumer(streams::OUT.name, &consumer);
         if let Some(stored) = self.stored_mut() {
-            let is_new = stored.record.pubrel.replace(consumer).is_none();
+            let is_new = stored.record.pubrel.replace(Box::new(consumer)).is_none();
             stored.change.iter_mut().for_each(|change| change.writes |= is_new);
         }
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::PubRels), now);
@@ -372,7 +372,7 @@ impl Session {
     /// Has what the consumers deliver come, once the client knows of its session: PUBRELs first.
     fn bind_consumers(&mut self) {
         let Some(stored) = self.stored_mut() else { return };
-        let consumers = [stored.record.pubrel.as_ref(), stored.reader()];
+        let consumers = [stored.record.pubrel.as_deref(), stored.reader()];
         let subjects = consumers.map(|consumer| consumer.map(|consumer| consumer.deliver_subject.clone()));
         for (binding, subject) in stored.sources.bindings.iter_mut().zip(subjects) {
             if let (None, Some(subject)) = (&binding, subject) {
@@ -439,6 +439,7 @@ impl Session {
         self.bind_consumers();
         self.settle_shares(change.shares, now);
         self.pull_shares(shard, now);
+        self.rest();
         Ok(())
     }
 }

@@ -149,7 +149,7 @@ impl Session {
         mark.write(None, &lines, &mut headers);
         let Some(stored) = self.stored_mut() else { return };
         stored.acks.may_hold = true;
-        stored.held.hold(id, &headers, payload);
+        stored.held.get_or_insert_default().hold(id, &headers, payload);
         let subject = subject.as_bytes();
         let msg = MessageRef { subject, headers: &headers, payload, ..MessageRef::default() };
         self.ask(shard, msg, Matter::Stored(ack), now);
@@ -202,8 +202,8 @@ impl Session {
         };
         let outcome = api::outcome(answer);
         match (held, &outcome) {
-            (Some(id), Ok(sequence)) => stored.held.stored(id, *sequence),
-            (Some(id), Err(_)) => stored.held.not_stored(id),
+            (Some(id), Ok(sequence)) => stored.held.get_or_insert_default().stored(id, *sequence),
+            (Some(id), Err(_)) => stored.held.get_or_insert_default().not_stored(id),
             (None, _) => {}
         }
         // One that is held and comes again is refused by the stream, which has it.

@@ -152,6 +152,13 @@ impl Session {
         SessionStatus::Close(self.change_failed(shard, &fault))
     }
 
+    /// Gives back memory that only a busy session needs.
+    pub(in crate::session) fn rest(&mut self) {
+        if let Some(stored) = self.stored_mut() {
+            stored.rest();
+        }
+    }
+
     fn storage_failed(&self, what: impl Display) -> CloseReason {
         self.log(LogLevel::Error, format_args!("MQTT storage: {what}"));
         CloseReason::ProtocolViolation
@@ -234,7 +241,10 @@ impl Session {
                         stored.awaited.insert(number, (now, Matter::Retained(read)));
                     }
                     RetainedCame::Slice => {}
-                    RetainedCame::End => stored.reading = stored.reading.saturating_sub(1),
+                    RetainedCame::End => {
+                        stored.reading = stored.reading.saturating_sub(1);
+                        stored.rest();
+                    }
                 }
                 Ok(())
             }

@@ -201,7 +201,7 @@ impl Session {
             self.leave_all(&before);
             return Ok(());
         }
-        (stored.acks.may_hold, stored.held.inherits) = (true, true);
+        (stored.acks.may_hold, stored.held.get_or_insert_default().inherits) = (true, true);
         change.ack = ChangeAck::Connect { is_present };
         change.revives = true;
         let reader = before.cons.into_iter().find(|(key, _)| key == READER);
@@ -342,8 +342,8 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return };
         let threshold = stored.inactive_threshold();
         let consumers = [
-            (streams::MESSAGES, stored.record.cons.get_mut(READER).and_then(Option::as_mut)),
-            (streams::OUT, stored.record.pubrel.as_mut()),
+            (streams::MESSAGES, stored.record.cons.get_mut(READER).and_then(Option::as_deref_mut)),
+            (streams::OUT, stored.record.pubrel.as_deref_mut()),
         ];
         let mut requests = Vec::new();
         for (stream, consumer) in consumers {

@@ -123,7 +123,7 @@ impl Session {
         }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return hold(&mut stored.in_flight.held, msg, &delivery);
+            return hold(stored.in_flight.held.get_or_insert_default(), msg, &delivery);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
@@ -334,6 +334,7 @@ impl Session {
     pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
         let InFlight { sent, held, .. } = std::mem::take(&mut stored.in_flight);
+        let held = held.map(|held| *held).unwrap_or_default();
         let pubrels = std::mem::take(&mut stored.pubrels);
         // Of a session that ends, only what others may get instead.
         let is_clean = stored.record.clean;

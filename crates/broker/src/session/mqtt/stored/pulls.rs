@@ -167,7 +167,7 @@ impl Session {
         }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return hold(&mut stored.in_flight.held, msg, &delivery);
+            return hold(stored.in_flight.held.get_or_insert_default(), msg, &delivery);
         }
         let id = packet_id(delivery.sequence);
         let is_free = !stored.in_flight.sent.contains_key(&id) && !stored.pubrels.contains_key(&id);

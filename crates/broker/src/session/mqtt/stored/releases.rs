@@ -23,13 +23,14 @@ impl Session {
     pub(in crate::session::mqtt) fn release(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
         self.log_step("PUBREL", id);
         let Some(stored) = self.stored_mut() else { return };
-        stored.held.release(id);
+        stored.held.get_or_insert_default().release(id);
         self.go_on_releasing(shard, now);
     }
 
     /// Publishes what is released, up to a message that has to be read.
     fn go_on_releasing(&mut self, shard: &mut Shard, now: Instant) {
-        while let Some(next) = self.stored_mut().and_then(|stored| stored.held.next()) {
+        while let Some(next) = self.stored_mut().and_then(|stored| stored.held.get_or_insert_default().next())
+        {
             match next {
                 NextRelease::Publish(id, held) => self.publish_held(shard, id, &held, now),
                 NextRelease::Read(id) => {
@@ -46,7 +47,7 @@ impl Session {
         match api::read(answer).and_then(MessageAnswer::message) {
             Ok(Some(message)) => {
                 let Some(stored) = self.stored_mut() else { return Ok(()) };
-                stored.held.was_read(id, message.sequence);
+                stored.held.get_or_insert_default().was_read(id, message.sequence);
                 self.publish_held(shard, id, &message, now);
             }
             // Released before.
@@ -61,7 +62,7 @@ impl Session {
         if !self.store_released(shard, id, held, now)
             && let Some(stored) = self.stored_mut()
         {
-            stored.held.was_published(id);
+            stored.held.get_or_insert_default().was_published(id);
         }
     }
 
@@ -109,14 +110,16 @@ impl Session {
     ) -> Step {
         api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
-        stored.held.was_published(id);
+        stored.held.get_or_insert_default().was_published(id);
         self.remove_published(shard, now);
         Ok(())
     }
 
     /// Removes what is published, as much at once as can be.
     fn remove_published(&mut self, shard: &mut Shard, now: Instant) {
-        while let Some(removal) = self.stored_mut().and_then(|stored| stored.held.removal()) {
+        while let Some(removal) =
+            self.stored_mut().and_then(|stored| stored.held.get_or_insert_default().removal())
+        {
             let HeldRemoval { ids, which } = removal;
             let (verb, body) = match which {
                 RemovedSequences::One(sequence) => ("MSG.DELETE", api::remove(sequence)),
@@ -148,7 +151,7 @@ impl Session {
     /// The release is over.
     fn released(&mut self, shard: &mut Shard, id: PacketId, reason: ReasonCode) {
         let Some(stored) = self.stored_mut() else { return };
-        stored.held.was_released(id);
+        stored.held.get_or_insert_default().was_released(id);
         self.five_mut().into_iter().for_each(|five| _ = five.unreleased.remove(&id));
         let ack = AckPacket { reason, ..AckPacket::success(id) };
         self.answer(shard, &ServerPacket::PubComp(ack), format_args!("PUBCOMP pi={id}"));

@@ -3,7 +3,9 @@
 //! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
 //! are more, it is walked through instead. Nothing more is read while much waits for the client.
 
-use super::state::{AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession};
+use super::state::{
+    AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, WaitingRetained,
+};
 use crate::log::Level as LogLevel;
 use crate::mqtt_inbox::MqttInbox;
 use crate::service::Service;
@@ -93,10 +95,9 @@ impl Session {
                 let last = number(b"Nats-Last-Sequence").unwrap_or_default();
                 if number(b"Nats-Num-Pending").is_some_and(|pending| pending > 0) {
                     let is_behind = self.is_client_behind(shard);
-                    if let Some(stored) =
-                        self.stored_mut().filter(|stored| is_behind || !stored.waiting.messages.is_empty())
+                    if let Some(stored) = self.stored_mut().filter(|stored| is_behind || stored.has_waiting())
                     {
-                        stored.waiting.reads.push((read, last + 1));
+                        stored.waiting.get_or_insert_default().reads.push((read, last + 1));
                         return Ok(RetainedCame::End);
                     }
                     self.read_retained_from(shard, read, last + 1, now);
@@ -143,10 +144,11 @@ impl Session {
         let qos = message.qos().min(read.qos);
         let properties = self.properties(msg.headers, left, read.id.as_slice());
         let Some(stored) = self.stored_mut() else { return };
-        let waits = stored.has_sent_all() || !stored.waiting.messages.is_empty();
+        let waits = stored.has_sent_all() || stored.has_waiting();
         if qos > Qos::AtMostOnce && waits {
             let (subject, payload) = (subject.into(), (*message.payload).into());
-            return stored.waiting.messages.push_back(RetainedWait { subject, payload, qos, properties });
+            let message = RetainedWait { subject, payload, qos, properties };
+            return stored.waiting.get_or_insert_default().messages.push_back(message);
         }
         self.send_retained(shard, (subject, &message.payload), qos, &properties);
     }
@@ -156,17 +158,17 @@ impl Session {
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
         while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
             && let Some(RetainedWait { subject, payload, qos, properties }) =
-                stored.waiting.messages.pop_front()
+                stored.waiting.as_mut().and_then(|waiting| waiting.messages.pop_front())
         {
             self.send_retained(shard, (&subject, &payload), qos, &properties);
         }
-        let can_go_on =
-            |stored: &StoredSession| stored.waiting.messages.is_empty() && !stored.waiting.reads.is_empty();
-        if !self.stored().is_some_and(can_go_on) || self.is_client_behind(shard) {
+        let waiting = self.stored().and_then(|stored| stored.waiting.as_deref());
+        let can_go_on = |waiting: &WaitingRetained| waiting.messages.is_empty() && !waiting.reads.is_empty();
+        if !waiting.is_some_and(can_go_on) || self.is_client_behind(shard) {
             return;
         }
         let Some(stored) = self.stored_mut() else { return };
-        let reads = std::mem::take(&mut stored.waiting.reads);
+        let reads = stored.waiting.take().map(|waiting| waiting.reads).unwrap_or_default();
         stored.reading += reads.len();
         for (read, seq) in reads {
             self.read_retained_from(shard, read, seq, now);

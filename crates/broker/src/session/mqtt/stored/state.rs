@@ -33,9 +33,10 @@ pub(in crate::session::mqtt) struct StoredSession {
     /// Reads of retained messages that are under way: these come before what the client asks next.
     pub(in crate::session::mqtt) reading: usize,
     pub(in crate::session::mqtt) acks: MqttAcks,
-    pub(in crate::session::mqtt) held: HeldMessages,
+    /// Boxed like the next but one: most sessions never have any.
+    pub(in crate::session::mqtt) held: Option<Box<HeldMessages>>,
     pub(in crate::session::mqtt) in_flight: InFlight,
-    pub(in crate::session::mqtt) waiting: WaitingRetained,
+    pub(in crate::session::mqtt) waiting: Option<Box<WaitingRetained>>,
     pub(in crate::session::mqtt) pubrels: PubRels,
     pub(in crate::session::mqtt) sources: Sources,
 }
@@ -297,7 +298,7 @@ pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) bytes: usize,
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
     /// cut off for what it asked for.
-    pub(in crate::session::mqtt) held: MessageBuf,
+    pub(in crate::session::mqtt) held: Option<Box<MessageBuf>>,
 }
 
 /// PUBRELs that the client has not answered, with where that is to be said.
@@ -339,12 +340,13 @@ impl InFlight {
 
     /// Whether a message has to wait.
     pub(in crate::session::mqtt) fn is_full(&self, most: usize) -> bool {
-        self.bytes >= most || !self.held.is_empty()
+        self.bytes >= most || self.held.as_ref().is_some_and(|held| !held.is_empty())
     }
 
     /// Messages that have waited long enough.
     pub(in crate::session::mqtt) fn take_held(&mut self, most: usize) -> MessageBuf {
-        if self.bytes < most / 2 { std::mem::take(&mut self.held) } else { MessageBuf::default() }
+        let held = if self.bytes < most / 2 { self.held.take() } else { None };
+        held.map(|held| *held).unwrap_or_default()
     }
 }
 
@@ -440,17 +442,38 @@ impl StoredSession {
             change: None,
             reading: 0,
             acks: MqttAcks::default(),
-            held: HeldMessages::default(),
+            held: None,
             in_flight: InFlight { receive_max: terms.receive_max, ..InFlight::default() },
-            waiting: WaitingRetained::default(),
+            waiting: None,
             pubrels: PubRels::default(),
             sources: Sources::default(),
         }
     }
 
+    /// Gives back memory that only a busy session needs: an emptied map keeps room for eleven.
+    pub(in crate::session::mqtt) fn rest(&mut self) {
+        if self.awaited.is_empty() {
+            self.awaited = BTreeMap::new();
+        }
+        if self.in_flight.sent.is_empty() {
+            self.in_flight.sent = BTreeMap::new();
+        }
+        if self.pubrels.is_empty() {
+            self.pubrels = PubRels::new();
+        }
+        if self.acks.waiting.is_empty() {
+            self.acks.waiting = VecDeque::new();
+        }
+    }
+
+    /// Whether retained messages wait until the client has acknowledged others.
+    pub(in crate::session::mqtt) fn has_waiting(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| !waiting.messages.is_empty())
+    }
+
     /// The consumer that reads for all subscriptions.
     pub(in crate::session::mqtt) fn reader(&self) -> Option<&ConsumerRecord> {
-        self.record.cons.get(READER)?.as_ref()
+        self.record.cons.get(READER)?.as_deref()
     }
 
     /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
@@ -498,5 +521,20 @@ impl StoredSession {
             all.ids.extend(SubscriptionId::new(options.id).filter(|id| !all.ids.contains(id)));
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each connection of MQTT has one, however little it does.
+    #[test]
+    fn a_session_that_does_nothing_is_small() {
+        assert!(size_of::<StoredSession>() <= 488, "{}", size_of::<StoredSession>());
+        // Maps keep room for eleven.
+        assert!(size_of::<Option<Box<ConsumerRecord>>>() <= 8);
+        let acks = MqttAcks::default();
+        assert_eq!((acks.waiting.capacity(), size_of_val(&acks)), (0, 48));
     }
 }
