@@ -5,7 +5,7 @@
 //! Go's lax rules (bytes that are not UTF-8, lone surrogates, great depth) the twin has no opinion
 //! on.
 
-use myelin_wire::connect::Connect;
+use myelin_wire::connect::{Connect, ConnectCredentials};
 use serde_json::Value;
 
 use crate::document::Document;
@@ -30,12 +30,17 @@ impl Document {
             Self::Object(fields) => fields,
             Self::Other => return None,
         };
+        let (mut credentials, mut has_shown) = (ConnectCredentials::default(), false);
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
             let name = name.to_ascii_lowercase();
             if let Some(field) = truth(&mut connect, &name) {
                 *field = value.as_bool()?;
             } else if let Some(field) = text(&mut connect, &name) {
+                *field = value.as_str()?.into();
+            } else if let Some(field) = credential(&mut credentials, &name) {
                 *field = value.as_str()?.to_owned();
+                // They stay from the first one on that says something.
+                has_shown |= !field.is_empty();
             } else if name == "account" {
                 connect.names_account = !value.as_str()?.is_empty();
             } else if name == "protocol" {
@@ -44,6 +49,7 @@ impl Document {
                 return None;
             }
         }
+        connect.credentials = has_shown.then(|| Box::new(credentials));
         Some(connect)
     }
 }
@@ -70,18 +76,24 @@ fn truth<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut bool> {
     }
 }
 
-fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut String> {
+fn text<'a>(connect: &'a mut Connect, name: &str) -> Option<&'a mut Box<str>> {
     match name {
         "name" => Some(&mut connect.name),
         "lang" => Some(&mut connect.lang),
         "version" => Some(&mut connect.version),
-        "user" => Some(&mut connect.user),
-        "pass" => Some(&mut connect.pass),
-        "auth_token" => Some(&mut connect.auth_token),
-        "jwt" => Some(&mut connect.jwt),
-        "nkey" => Some(&mut connect.nkey),
-        "sig" => Some(&mut connect.signatures.get_or_insert_default().sig),
-        "proxy_sig" => Some(&mut connect.signatures.get_or_insert_default().proxy_sig),
+        _ => None,
+    }
+}
+
+fn credential<'a>(credentials: &'a mut ConnectCredentials, name: &str) -> Option<&'a mut String> {
+    match name {
+        "user" => Some(&mut credentials.user),
+        "pass" => Some(&mut credentials.pass),
+        "auth_token" => Some(&mut credentials.auth_token),
+        "jwt" => Some(&mut credentials.jwt),
+        "nkey" => Some(&mut credentials.nkey),
+        "sig" => Some(&mut credentials.sig),
+        "proxy_sig" => Some(&mut credentials.proxy_sig),
         _ => None,
     }
 }

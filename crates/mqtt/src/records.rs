@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(record.pubrel, Some(Box::new(ConsumerRecord::of_pubrels(&hash))));
         let consumer =
             ConsumerRecord::of_subscription(&hash, "one", "6rZYzUwgqhFOqzcaDNpMyo", "6rZYzUwgqhFOqzcaDNpMww");
-        assert_eq!(record.cons[&format!("one{LEVEL_ABOVE_SUFFIX}")], Some(consumer));
+        assert_eq!(record.cons[&format!("one{LEVEL_ABOVE_SUFFIX}")], Some(Box::new(consumer)));
     }
 
     #[test]
@@ -639,7 +639,7 @@ mod tests {
             let hash = session_hash(&id);
             let consumer = |(pattern, name): (String, String)| {
                 let consumer = ConsumerRecord::of_subscription(&hash, &pattern, &name, &name);
-                (pattern, Some(consumer))
+                (pattern, Some(Box::new(consumer)))
             };
             let cons = names.into_iter().map(consumer).collect();
             let record = SessionRecord { origin: hash.clone(), id, clean, subs, cons, ..Default::default() };

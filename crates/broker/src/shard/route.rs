@@ -451,7 +451,7 @@ impl Routes {
         &mut self.fleeting
     }
 
-    /// What the cache counts, and what its routes have reserved.
+    /// Bytes that the cache counts, and those that its routes have reserved.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> (usize, usize) {
         let ways = self.buckets.iter().flat_map(|bucket| bucket.ways.iter().flatten());

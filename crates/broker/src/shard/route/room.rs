@@ -1,6 +1,6 @@
-//! Memory of cached routes. A route is made in the memory of the one whose place it takes, which may
-//! have had thousands of receivers: what it does not need of that it gives back, as the cache's
-//! budget counts what routes have, not what they have reserved.
+//! Memory of cached routes. A route is made in the memory of the one whose place it takes, which
+//! may have had thousands of receivers: it gives back what it does not need of that, as the
+//! cache's budget counts what routes have, not what they have reserved.
 
 use super::Route;
 use super::shared::{MOST_RECEIVERS, SPARE};
