@@ -176,7 +176,6 @@ impl Server {
         let permits = Permits::new(process::cores());
         let shards = start_shards(&broker, control.handle(), &client_tls, &permits)?;
         let monitor = Monitor::new(&loaded, Arc::clone(&broker), Arc::clone(log), Meter::start());
-        monitor.start_pushes();
         monitor.set_ocsp(ocsp.cache());
         let monitoring = pages::start(options, (monitor_tls.as_ref(), &permits), (&monitor, &shards), log)
             .map_err(StartError::new)?;

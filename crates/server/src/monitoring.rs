@@ -80,7 +80,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// To be called inside the control runtime, which keeps `meter` going.
+    /// To be called inside the control runtime, which keeps `meter` going and pushes metrics.
     pub(crate) fn new(loaded: &Loaded, broker: Arc<Broker>, log: Arc<Logger>, meter: Meter) -> Arc<Self> {
         let meter = Arc::new(meter);
         let measured = Arc::clone(&meter);
@@ -89,7 +89,7 @@ impl Monitor {
         });
         let start = Timestamp::now();
         log.keep_recent(loaded.options.monitoring.dashboard);
-        Arc::new(Self {
+        let monitor = Arc::new(Self {
             configured: RwLock::new(Arc::new(Configured::new(loaded, start))),
             broker,
             log,
@@ -104,7 +104,9 @@ impl Monitor {
             gateways: OnceLock::new(),
             queues: WatchedQueues::default(),
             pushes: Arc::new(Pushes::new(push_plan(loaded))),
-        })
+        });
+        otlp::start(&monitor.pushes, Arc::clone(&monitor) as _, &monitor.log);
+        monitor
     }
 
     /// Shows a queue between threads from now on.
@@ -118,12 +120,6 @@ impl Monitor {
         *write_lock(&self.configured) = configured;
         self.log.keep_recent(self.has_dashboard());
         self.pushes.follow(push_plan(loaded));
-    }
-
-    /// Pushes metrics from now on, whenever the configuration says where to. To be called inside
-    /// the control runtime.
-    pub(crate) fn start_pushes(self: &Arc<Self>) {
-        otlp::start(&self.pushes, Arc::clone(self) as _, &self.log);
     }
 
     /// Whether clients may connect: the server has begun, and is not in lame duck mode.

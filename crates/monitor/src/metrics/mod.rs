@@ -7,8 +7,8 @@
 //! them stand ours, which begin with `myelin_`. Whatever has a row for each of many things is
 //! bounded, and `myelin_metrics_left_out` says by how much.
 //!
-//! The same figures are made into requests of OTLP ([`otlp_requests`]), which the server sends where
-//! its configuration names a collector.
+//! The same figures are made into requests of OTLP ([`otlp_requests`]), which the server sends
+//! where its configuration names a collector.
 
 mod clients;
 mod exposition;

@@ -90,7 +90,7 @@ impl Iterator for OtlpRequests {
         }
         let attributes = self.resource.iter().map(|(name, value)| Attribute::new(name, value.into()));
         let scope = Scope { name: SERVICE, version: myelin_stdx::VERSION };
-        let request = Request {
+        let request = OtlpRequest {
             resource_metrics: [ResourceMetrics {
                 resource: Resource { attributes: attributes.collect() },
                 scope_metrics: [ScopeMetrics { scope, metrics }],
@@ -103,7 +103,7 @@ impl Iterator for OtlpRequests {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+struct OtlpRequest<'a> {
     resource_metrics: [ResourceMetrics<'a>; 1],
 }
 
@@ -153,7 +153,7 @@ impl<'a> Metric<'a> {
         let [start, now] = times;
         let start = family.is_counter().then_some(start.as_str());
         let point = |(labels, value): &'a (Labels, Number)| {
-            let value = Value::of(*value)?;
+            let value = PointValue::of(*value)?;
             Some(Point {
                 attributes: Attributes(labels),
                 start_time_unix_nano: start,
@@ -179,18 +179,18 @@ struct Point<'a> {
     start_time_unix_nano: Option<&'a str>,
     time_unix_nano: &'a str,
     #[serde(flatten)]
-    value: Value,
+    value: PointValue,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Value {
+enum PointValue {
     /// A signed number of 64 bits, as a text.
     AsInt(String),
     AsDouble(f64),
 }
 
-impl Value {
+impl PointValue {
     /// `None` for what JSON has no number for.
     fn of(number: Number) -> Option<Self> {
         match number {

@@ -12,7 +12,6 @@ use crate::supervise::{self, SupervisedPart};
 use client::Target;
 use myelin_conf::options::OtlpOptions;
 use myelin_monitor::{MetricsConfig, OtlpRequests, SnapshotSource, otlp_requests};
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::watch;
@@ -71,10 +70,10 @@ pub(crate) fn start(pushes: &Arc<Pushes>, source: Source, log: &Arc<Logger>) {
 /// Pushes by the plan in force until the server ends.
 async fn run(pushes: &Pushes, source: &Source, log: &Logger) {
     let mut plans = pushes.plan.subscribe();
-    let (mut told, mut next) = (Told::default(), None);
+    let (mut told, mut next) = (PushFailures::default(), None);
     loop {
         let Some(plan) = plans.borrow_and_update().clone() else {
-            (told, next) = (Told::default(), None);
+            (told, next) = (PushFailures::default(), None);
             if plans.changed().await.is_err() {
                 return;
             }
@@ -93,7 +92,7 @@ async fn run(pushes: &Pushes, source: &Source, log: &Logger) {
 async fn push_by(
     plan: &Arc<PushPlan>,
     (pushes, source, log): (&Pushes, &Source, &Logger),
-    told: &mut Told,
+    told: &mut PushFailures,
     next: &mut Option<Instant>,
 ) {
     let mut target = None;
@@ -111,8 +110,8 @@ async fn push_by(
     }
 }
 
-/// Sends all figures of this moment, request by request. Without a target this makes one: the files
-/// that it needs may be there by now.
+/// Sends all figures of this moment, request by request. Without a target this makes one: the
+/// files that it needs may be there by now.
 async fn push(plan: &Arc<PushPlan>, target: &mut Option<Target>, source: &Source) -> Result<(), String> {
     let (plan, source) = (Arc::clone(plan), Arc::clone(source));
     let target = match target {
@@ -144,7 +143,7 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 
 /// Failures as the log was told them: the same one is told once.
 #[derive(Debug, Default)]
-struct Told {
+struct PushFailures {
     url: String,
     /// Reason of the last push, if it failed.
     failure: Option<String>,
@@ -152,7 +151,7 @@ struct Told {
     failures: u64,
 }
 
-impl Told {
+impl PushFailures {
     /// Begins anew if this is another URL.
     fn begin(&mut self, url: &str, log: &Logger) {
         if self.url != url {
@@ -173,20 +172,13 @@ impl Told {
             }
             Ok(()) => {
                 if self.failure.take().is_some() {
-                    let failures = Counted(std::mem::take(&mut self.failures));
-                    log.info(format_args!("OTLP: metrics are pushed to {url} again, after {failures}"));
+                    let failures = std::mem::take(&mut self.failures);
+                    let s = if failures == 1 { "" } else { "s" };
+                    log.info(format_args!(
+                        "OTLP: metrics are pushed to {url} again, after {failures} failure{s}"
+                    ));
                 }
             }
         }
-    }
-}
-
-/// Number of failures in words.
-struct Counted(u64);
-
-impl Display for Counted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let s = if self.0 == 1 { "" } else { "s" };
-        write!(f, "{} failure{s}", self.0)
     }
 }

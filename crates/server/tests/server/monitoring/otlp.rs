@@ -1,5 +1,5 @@
-//! Metrics pushed to a collector by OTLP: nothing without an endpoint, the figures of `/metrics`, and
-//! a collector that refuses, fails, hangs or comes back.
+//! Metrics pushed to a collector by OTLP: nothing without an endpoint, the figures of `/metrics`,
+//! and a collector that refuses, fails, hangs or comes back.
 
 use crate::eventually;
 use crate::process::{Server, Setup};
