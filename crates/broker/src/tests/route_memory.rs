@@ -1,4 +1,4 @@
-//! What cached routes keep in memory.
+//! Memory of cached routes: what one that takes the place of another gives back, and what is counted.
 
 use super::net::{Net, Peer};
 
