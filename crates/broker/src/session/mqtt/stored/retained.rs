@@ -1,9 +1,13 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
 //!
 //! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
-//! are more, it is walked through instead. Nothing more is read while much waits for the client.
+//! are more, it is walked through instead. Nothing more is read while much waits for the client, and
+//! no two subscriptions read at once: what waits for a client is no more than one slice, however
+//! many filters it has subscribed to.
 
-use super::state::{AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession};
+use super::state::{
+    AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession, WaitingRetained,
+};
 use crate::log::Level as LogLevel;
 use crate::mqtt_inbox::MqttInbox;
 use crate::service::Service;
@@ -43,16 +47,17 @@ struct ReadRequest<'a> {
 }
 
 impl Session {
-    /// Reads what is retained for a subscription and the level above it.
-    pub(super) fn read_retained(&mut self, shard: &mut Shard, sub: &AddedSub, now: Instant) {
+    /// Has what is retained for a subscription, and for the level above it, read in its turn.
+    pub(super) fn await_retained(&mut self, sub: &AddedSub) {
         let (pattern, qos, id) = (sub.pattern.as_str(), sub.qos, SubscriptionId::new(sub.options.id));
         let above = topic::level_above(pattern.as_bytes());
         let above = above.and_then(|above| std::str::from_utf8(above).ok());
         for pattern in [Some(pattern), above].into_iter().flatten() {
-            self.stored_mut().into_iter().for_each(|stored| stored.reading += 1);
             let way = if pattern == ALL { RetainedWay::Walk } else { RetainedWay::Index };
             let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos, id, way });
-            self.read_retained_from(shard, read, 1, now);
+            if let Some(stored) = self.stored_mut() {
+                stored.waiting.reads.push_back((read, 1));
+            }
         }
     }
 
@@ -96,7 +101,7 @@ impl Session {
                     if let Some(stored) =
                         self.stored_mut().filter(|stored| is_behind || !stored.waiting.messages.is_empty())
                     {
-                        stored.waiting.reads.push((read, last + 1));
+                        stored.waiting.reads.push_front((read, last + 1));
                         return Ok(RetainedCame::End);
                     }
                     self.read_retained_from(shard, read, last + 1, now);
@@ -152,7 +157,7 @@ impl Session {
     }
 
     /// Sends retained messages that have waited, as many as the client takes, and goes on to read
-    /// others behind the last one.
+    /// others behind the last one, for one subscription at a time.
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
         while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
             && let Some(RetainedWait { subject, payload, qos, properties }) =
@@ -160,17 +165,17 @@ impl Session {
         {
             self.send_retained(shard, (&subject, &payload), qos, &properties);
         }
-        let can_go_on =
-            |stored: &StoredSession| stored.waiting.messages.is_empty() && !stored.waiting.reads.is_empty();
+        let can_go_on = |stored: &StoredSession| {
+            let WaitingRetained { messages, reads } = &stored.waiting;
+            stored.reading == 0 && messages.is_empty() && !reads.is_empty()
+        };
         if !self.stored().is_some_and(can_go_on) || self.is_client_behind(shard) {
             return;
         }
         let Some(stored) = self.stored_mut() else { return };
-        let reads = std::mem::take(&mut stored.waiting.reads);
-        stored.reading += reads.len();
-        for (read, seq) in reads {
-            self.read_retained_from(shard, read, seq, now);
-        }
+        let Some((read, seq)) = stored.waiting.reads.pop_front() else { return };
+        stored.reading += 1;
+        self.read_retained_from(shard, read, seq, now);
     }
 
     /// Whether so much waits for the client that nothing more is read for it. If so, the session's
