@@ -157,6 +157,13 @@ impl Session {
         CloseReason::ProtocolViolation
     }
 
+    /// Ends the connection for what JetStream has refused. A client of MQTT 5 is told that it was
+    /// not its fault.
+    fn refused_by_storage(&mut self, fault: &ApiFault) -> CloseReason {
+        self.part_with(fault.reason());
+        self.storage_failed(fault)
+    }
+
     fn stored(&self) -> Option<&StoredSession> {
         self.mqtt.as_deref()?.stored.as_deref()
     }

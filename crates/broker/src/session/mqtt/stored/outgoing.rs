@@ -304,7 +304,7 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
+        api::outcome(answer).map_err(|fault| self.refused_by_storage(&fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         if let Some(sent) = stored.in_flight.remove_received(id) {
             // It is on its way, and the exchange counts until the client has answered it.

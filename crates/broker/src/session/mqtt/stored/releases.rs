@@ -51,7 +51,7 @@ impl Session {
             }
             // Released before.
             Ok(None) => self.released(shard, id, ReasonCode::PacketIdNotFound),
-            Err(fault) => return Err(self.storage_failed(fault)),
+            Err(fault) => return Err(self.refused_by_storage(&fault)),
         }
         self.go_on_releasing(shard, now);
         Ok(())
@@ -107,7 +107,7 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
+        api::outcome(answer).map_err(|fault| self.refused_by_storage(&fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         stored.held.was_published(id);
         self.remove_published(shard, now);
@@ -138,7 +138,7 @@ impl Session {
         now: Instant,
     ) -> Step {
         if ids.len() > 1 {
-            api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
+            api::outcome(answer).map_err(|fault| self.refused_by_storage(&fault))?;
         }
         ids.iter().for_each(|id| self.released(shard, *id, ReasonCode::Success));
         self.remove_published(shard, now);

@@ -14,7 +14,7 @@ use crate::service::Service;
 use crate::session::Session;
 use crate::shard::Shard;
 use myelin_mqtt::headers::{self, TimeLeft};
-use myelin_mqtt::packet::{Exchange, PropertyBuf, Qos, SubscriptionId};
+use myelin_mqtt::packet::{Exchange, PropertyBuf, Qos, ReasonCode, SubscriptionId};
 use myelin_mqtt::records::RetainedMessage;
 use myelin_mqtt::{streams, topic};
 use myelin_wire::error::CloseReason;
@@ -117,6 +117,7 @@ impl Session {
             Some(status) => {
                 let line = status.split(|byte| *byte == b'\r').next().unwrap_or_default();
                 let line = String::from_utf8_lossy(line);
+                self.part_with(ReasonCode::ImplementationSpecific);
                 return Err(self.storage_failed(format_args!("retained messages: {line}")));
             }
         }
