@@ -24,7 +24,8 @@ pub(super) const UNACKNOWLEDGED: u64 = 0;
 impl Session {
     /// Whether so much waits for JetStream that the client has to.
     pub(super) fn has_asked_much(&self) -> bool {
-        self.stored().is_some_and(|stored| stored.awaited.len() >= MOST_AWAITED)
+        self.stored()
+            .is_some_and(|stored| stored.awaited.len() >= MOST_AWAITED || stored.held.releases_much())
     }
 
     /// Publishes a message that is stored.
