@@ -83,7 +83,7 @@ impl Session {
         let msgs = stored.inbox.take();
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
         let step = self.take_msgs(shard, &msgs, now);
-        self.send_waiting_retained(shard, now);
+        self.deliver_held(shard, now);
         self.pull_shares(shard, now);
         status(step)
     }

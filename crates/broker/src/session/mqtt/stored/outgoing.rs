@@ -9,7 +9,7 @@ use super::api;
 use super::state::{InFlight, Matter, PubRels, Sent, Step};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
-use crate::shard::{Mqtt5Packet, Shard};
+use crate::shard::{Mqtt5Packet, Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader, Qos,
@@ -147,9 +147,11 @@ impl Session {
             if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) };
         let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
         let properties = self.properties(msg.headers, left, &wanted.ids);
-        if !self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties) {
+        match self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties) {
+            StagedPublish::Staged => {}
+            StagedPublish::Dropped => return self.hold_dropped(shard, msg, &delivery),
             // The client takes no packet as long as that.
-            return self.tell_consumer(shard, msg.reply, ACK, now);
+            StagedPublish::NotTaken => return self.tell_consumer(shard, msg.reply, ACK, now),
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
@@ -177,8 +179,7 @@ impl Session {
         ready.permissions.as_ref().is_none_or(|permissions| permissions.can_deliver(subject, None))
     }
 
-    /// Sends a message to the client; `(is_again, is_retained)` are its flags. False: the client
-    /// takes no such packet, or there is none.
+    /// Sends a message to the client; `(is_again, is_retained)` are its flags.
     pub(super) fn send_publish(
         &self,
         shard: &mut Shard,
@@ -186,23 +187,21 @@ impl Session {
         exchange: Exchange,
         (is_again, is_retained): (bool, bool),
         properties: &PropertyBuf,
-    ) -> bool {
-        if let Some(client) = self.conn.mqtt5() {
+    ) -> StagedPublish {
+        let staged = if let Some(client) = self.conn.mqtt5() {
             let packet = Mqtt5Packet { subject, payload: payload.len(), exchange, is_again, is_retained };
-            if !shard.stage_mqtt5_publish((&self.conn, client), packet, payload, properties.clone()) {
-                return false;
-            }
+            shard.stage_mqtt5_publish((&self.conn, client), packet, payload, properties.clone())
         } else {
             let (level, none) = (ProtocolLevel::V3, Properties::EMPTY);
             let Some(header) = PublishHeader::new(level, exchange, subject, none, payload.len()) else {
-                return false;
+                return StagedPublish::NotTaken;
             };
             let header = header.flagged(is_again, is_retained);
             let mut head = Vec::with_capacity(header.header_len());
             header.write(&mut head);
-            shard.stage_mqtt_publish(&self.conn, &head, payload);
-        }
-        if self.logs_protocol {
+            shard.stage_mqtt_publish(&self.conn, &head, payload)
+        };
+        if staged == StagedPublish::Staged && self.logs_protocol {
             let mut name = Vec::new();
             topic::subject_to_topic(subject, &mut name);
             let (name, qos, size) = (String::from_utf8_lossy(&name), exchange.qos() as u8, payload.len());
@@ -211,7 +210,28 @@ impl Session {
                 "PUBLISH {name} dup={is_again} QoS={qos} retain={is_retained} size={size}{id}"
             ));
         }
-        true
+        staged
+    }
+
+    /// Has a message wait that the client would have lost: it is too far behind.
+    pub(super) fn hold_dropped(
+        &mut self,
+        shard: &mut Shard,
+        msg: &MessageRef<'_>,
+        delivery: &ConsumerDelivery<'_>,
+    ) {
+        self.await_client(shard);
+        if let Some(stored) = self.stored_mut() {
+            hold(&mut stored.in_flight.held, msg, delivery);
+        }
+    }
+
+    /// Has the session's inbox woken when the client is not behind any more.
+    pub(super) fn await_client(&self, shard: &mut Shard) {
+        if !self.is_client_behind(shard) && self.conn.close_requested().is_none() {
+            // It has caught up meanwhile.
+            self.conn.sink().has_mqtt_mail(&self.conn);
+        }
     }
 
     /// A number for a message that is not stored for this session.
@@ -239,7 +259,7 @@ impl Session {
     }
 
     /// Sends what has waited for acknowledgements.
-    fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
+    pub(super) fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
         self.send_waiting_retained(shard, now);
         let most = shard.settings().max_backlog();
         let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };

@@ -13,7 +13,7 @@ use crate::mqtt_inbox::MqttInbox;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::shard::{Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{Exchange, PacketId, Qos, SubscriptionId};
 use myelin_mqtt::records::MessageMark;
@@ -178,16 +178,19 @@ impl Session {
         let number = SubscriptionId::new(options.id);
         let properties = self.properties(msg.headers, left, number.as_slice());
         let exchange = Exchange::AtLeastOnce(id);
-        let is_sent = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
+        let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
         let Some(stored) = self.stored_mut() else { return };
-        if is_sent {
+        if staged == StagedPublish::Staged {
             let (sequence, reply) = (delivery.sequence, msg.reply.into());
             let sent = Sent { sequence, is_shared: true, qos, reply, is_received: false, size };
             stored.in_flight.insert(id, sent);
-        } else {
+            return;
+        }
+        stored.in_flight.remove(id);
+        match staged {
+            StagedPublish::Dropped => self.hold_dropped(shard, msg, &delivery),
             // The client takes no packet as long as that.
-            stored.in_flight.remove(id);
-            self.tell_consumer(shard, msg.reply, ACK, now);
+            _ => self.tell_consumer(shard, msg.reply, ACK, now),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::log::Level as LogLevel;
 use crate::mqtt_inbox::MqttInbox;
 use crate::service::Service;
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::shard::{Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{Exchange, PropertyBuf, Qos, ReasonCode, SubscriptionId};
 use myelin_mqtt::records::RetainedMessage;
@@ -150,21 +150,29 @@ impl Session {
         let properties = self.properties(msg.headers, left, read.id.as_slice());
         let Some(stored) = self.stored_mut() else { return };
         let waits = stored.has_sent_all() || !stored.waiting.messages.is_empty();
-        if qos > Qos::AtMostOnce && waits {
+        let has_to_wait = qos > Qos::AtMostOnce && waits;
+        if has_to_wait || !self.send_retained(shard, (subject, &message.payload), qos, &properties) {
             let (subject, payload) = (subject.into(), (*message.payload).into());
-            return stored.waiting.messages.push_back(RetainedWait { subject, payload, qos, properties });
+            let waiting = RetainedWait { subject, payload, qos, properties };
+            if let Some(stored) = self.stored_mut() {
+                stored.waiting.messages.push_back(waiting);
+            }
         }
-        self.send_retained(shard, (subject, &message.payload), qos, &properties);
     }
 
     /// Sends retained messages that have waited, as many as the client takes, and goes on to read
     /// others behind the last one, for one subscription at a time.
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
         while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
-            && let Some(RetainedWait { subject, payload, qos, properties }) =
-                stored.waiting.messages.pop_front()
+            && let Some(next) = stored.waiting.messages.pop_front()
         {
-            self.send_retained(shard, (&subject, &payload), qos, &properties);
+            let RetainedWait { subject, payload, qos, properties } = &next;
+            if !self.send_retained(shard, (subject, payload), *qos, properties) {
+                if let Some(stored) = self.stored_mut() {
+                    stored.waiting.messages.push_front(next);
+                }
+                return;
+            }
         }
         let can_go_on = |stored: &StoredSession| {
             let WaitingRetained { messages, reads } = &stored.waiting;
@@ -181,28 +189,36 @@ impl Session {
 
     /// Whether so much waits for the client that nothing more is read for it. If so, the session's
     /// inbox is woken when that has changed.
-    fn is_client_behind(&self, shard: &mut Shard) -> bool {
+    pub(super) fn is_client_behind(&self, shard: &mut Shard) -> bool {
         let Some(stored) = self.stored() else { return false };
         let inbox: Arc<dyn Service> = Arc::<MqttInbox>::clone(&stored.inbox);
         shard.is_behind(&self.conn, &inbox)
     }
 
+    /// Sends a retained message. False: the client is too far behind and gets it later.
     fn send_retained(
         &mut self,
         shard: &mut Shard,
         (subject, payload): (&[u8], &[u8]),
         qos: Qos,
         properties: &PropertyBuf,
-    ) {
+    ) -> bool {
         let id = if qos > Qos::AtMostOnce { self.spare_packet_id(qos) } else { None };
         let exchange = match (id, qos) {
             (Some(id), Qos::ExactlyOnce) => Exchange::ExactlyOnce(id),
             (Some(id), _) => Exchange::AtLeastOnce(id),
             (None, _) => Exchange::AtMostOnce,
         };
-        let is_sent = self.send_publish(shard, (subject, payload), exchange, (false, true), properties);
-        if let (false, Some(id), Some(stored)) = (is_sent, id, self.stored_mut()) {
+        let staged = self.send_publish(shard, (subject, payload), exchange, (false, true), properties);
+        if staged != StagedPublish::Staged
+            && let (Some(id), Some(stored)) = (id, self.stored_mut())
+        {
             stored.in_flight.remove(id);
         }
+        let is_done = staged != StagedPublish::Dropped;
+        if !is_done {
+            self.await_client(shard);
+        }
+        is_done
     }
 }
