@@ -179,6 +179,11 @@ pub(super) fn last_of(subject: &str) -> Vec<u8> {
     myelin_wire::json::compact(&LastOf { last_by_subj: subject })
 }
 
+/// Body of a request for the message at a sequence.
+pub(super) fn at(sequence: u64) -> Vec<u8> {
+    format!(r#"{{"seq":{sequence}}}"#).into_bytes()
+}
+
 /// Body of a request to remove a message.
 pub(super) fn remove(sequence: u64) -> String {
     format!(r#"{{"seq":{sequence},"no_erase":true}}"#)

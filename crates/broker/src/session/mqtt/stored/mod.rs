@@ -5,8 +5,8 @@
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
 //! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
-//! the session come from one consumer (`outgoing.rs`), retained ones are read when somebody
-//! subscribes (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
+//! the session come from one consumer (`outgoing.rs`), and wait where the client takes no more
+//! (`postponed.rs`); retained ones are read when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
 
 mod api;
@@ -15,6 +15,7 @@ mod held;
 mod incoming;
 mod opening;
 mod outgoing;
+mod postponed;
 mod pulls;
 mod releases;
 mod retained;
@@ -232,6 +233,7 @@ impl Session {
             Matter::HeldRemoved(ids) => self.held_removed(shard, &ids, msg.payload, now),
             Matter::Members(at) => self.members_came(shard, at, msg.payload, now),
             Matter::Assigned(reply) => self.assigned(shard, &reply, msg.payload, now),
+            Matter::Postponed => self.postponed_read(shard, msg.payload, now),
             Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
             Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;

@@ -17,7 +17,7 @@ use myelin_mqtt::packet::{
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{shares, streams, topic};
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageRef;
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -55,17 +55,6 @@ pub(super) fn packet_id(sequence: u64) -> PacketId {
 /// The share that has brought a message.
 fn share_of<'m>(msg: &MessageRef<'m>) -> Option<&'m str> {
     shares::share_of_consumer(ConsumerDelivery::of(msg.reply)?.consumer)
-}
-
-/// Has a message wait, unless it does already.
-pub(super) fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery<'_>) {
-    let is_it = |other: MessageRef<'_>| {
-        ConsumerDelivery::of(other.reply)
-            .is_some_and(|other| (other.consumer, other.sequence) == (delivery.consumer, delivery.sequence))
-    };
-    if delivery.times == 1 || !held.iter().any(is_it) {
-        held.push(*msg);
-    }
 }
 
 impl Session {
@@ -123,7 +112,7 @@ impl Session {
         }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return hold(&mut stored.in_flight.held, msg, &delivery);
+            return stored.in_flight.hold(msg, &delivery, most);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
@@ -221,8 +210,9 @@ impl Session {
         delivery: &ConsumerDelivery<'_>,
     ) {
         self.await_client(shard);
+        let most = shard.settings().max_backlog();
         if let Some(stored) = self.stored_mut() {
-            hold(&mut stored.in_flight.held, msg, delivery);
+            stored.in_flight.hold(msg, delivery, most);
         }
     }
 
@@ -263,13 +253,15 @@ impl Session {
         self.send_waiting_retained(shard, now);
         let most = shard.settings().max_backlog();
         let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };
-        let held = stored.in_flight.take_held(most);
-        self.pull_shares(shard, now);
+        let held = stored.in_flight.begin_drain(most);
         for msg in held.iter() {
             if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
                 self.deliver_message(shard, subject, &msg, now);
             }
         }
+        self.stored_mut().into_iter().for_each(|stored| stored.in_flight.end_drain());
+        self.pull_shares(shard, now);
+        self.read_postponed(shard, now);
     }
 
     /// The client has a message of QoS 2. Its PUBREL comes when it is stored that the message is
@@ -353,7 +345,8 @@ impl Session {
     /// Has what is in flight delivered again at once to whoever is the client next.
     pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
-        let InFlight { sent, held, .. } = std::mem::take(&mut stored.in_flight);
+        let held = stored.in_flight.take_waiting();
+        let InFlight { sent, .. } = std::mem::take(&mut stored.in_flight);
         let pubrels = std::mem::take(&mut stored.pubrels);
         // Of a session that ends, only what others may get instead.
         let is_clean = stored.record.clean;

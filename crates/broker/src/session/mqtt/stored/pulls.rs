@@ -5,7 +5,7 @@
 //! word is given up a little later.
 
 use super::api;
-use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, hold, packet_id};
+use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, packet_id};
 use super::share_state::{JoinedShare, PullStage, SharePull};
 use super::state::{Matter, Sent, Step, StoredSession};
 use crate::account::Account;
@@ -167,7 +167,7 @@ impl Session {
         }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return hold(&mut stored.in_flight.held, msg, &delivery);
+            return stored.in_flight.hold(msg, &delivery, most);
         }
         let id = packet_id(delivery.sequence);
         let is_free = !stored.in_flight.sent.contains_key(&id) && !stored.pubrels.contains_key(&id);

@@ -1,6 +1,7 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
+use super::postponed::Postponed;
 use super::share_state::{ShareChange, Shares};
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
@@ -75,6 +76,8 @@ pub(in crate::session::mqtt) enum Matter {
     Members(usize),
     /// A message of a share is stored for this session alone; where that is said.
     Assigned(Box<[u8]>),
+    /// A message that has waited for the client.
+    Postponed,
     /// A PUBREL is stored.
     PubRel(PacketId),
     /// A retained message, or the end of them.
@@ -299,6 +302,8 @@ pub(in crate::session::mqtt) struct InFlight {
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
     /// cut off for what it asked for.
     pub(in crate::session::mqtt) held: MessageBuf,
+    /// Messages behind these.
+    pub(in crate::session::mqtt) postponed: Postponed,
 }
 
 /// PUBRELs that the client has not answered, with where that is to be said.
@@ -336,16 +341,6 @@ impl InFlight {
     pub(in crate::session::mqtt) fn remove_received(&mut self, id: PacketId) -> Option<Sent> {
         self.sent.get(&id).filter(|sent| sent.is_received)?;
         self.remove(id)
-    }
-
-    /// Whether a message has to wait.
-    pub(in crate::session::mqtt) fn is_full(&self, most: usize) -> bool {
-        self.bytes >= most || !self.held.is_empty()
-    }
-
-    /// Messages that have waited long enough.
-    pub(in crate::session::mqtt) fn take_held(&mut self, most: usize) -> MessageBuf {
-        if self.bytes < most / 2 { std::mem::take(&mut self.held) } else { MessageBuf::default() }
     }
 }
 
