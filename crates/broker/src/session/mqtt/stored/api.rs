@@ -56,6 +56,9 @@ pub(super) struct PublishAnswer {
     pub(super) error: Option<ApiFault>,
     #[serde(default)]
     pub(super) seq: u64,
+    /// The stream has had it before.
+    #[serde(default)]
+    duplicate: bool,
 }
 
 /// Answer about a message.
@@ -149,6 +152,13 @@ pub(super) fn read<'a, A: Deserialize<'a>>(answer: &'a [u8]) -> Result<A, ApiFau
 pub(super) fn outcome(answer: &[u8]) -> Result<u64, ApiFault> {
     let outcome: PublishAnswer = read(answer)?;
     outcome.error.map_or(Ok(outcome.seq), Err)
+}
+
+/// Reads the answer to a publish with an id. `None`: the stream had one of that id.
+pub(super) fn stored_at(answer: &[u8]) -> Result<Option<u64>, ApiFault> {
+    let answer: PublishAnswer = read(answer)?;
+    let sequence = Some(answer.seq).filter(|_| !answer.duplicate);
+    answer.error.map_or(Ok(sequence), Err)
 }
 
 impl MessageAnswer {

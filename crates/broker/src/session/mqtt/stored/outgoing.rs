@@ -61,8 +61,9 @@ impl Session {
     /// A consumer has delivered something.
     pub(super) fn stored_delivery(&mut self, shard: &mut Shard, msg: &MessageRef<'_>, now: Instant) -> Step {
         if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
-            if let Some(share) = share_of(msg) {
-                self.count_pulled(share);
+            match share_of(msg) {
+                Some(share) => self.count_pulled(share),
+                None => self.count_own(subject, msg),
             }
             self.deliver_message(shard, subject, msg, now);
         } else if self.pull_ended(msg, now) {

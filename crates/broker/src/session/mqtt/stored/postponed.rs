@@ -136,7 +136,8 @@ mod tests {
     /// Holds a message where a hundred bytes may wait: one message.
     fn hold(in_flight: &mut InFlight, sequence: u64, times: u64) {
         let reply = reply(sequence, times);
-        let msg = MessageRef { subject: b"s", reply: reply.as_bytes(), payload: &[0; 10], ..MessageRef::default() };
+        let msg =
+            MessageRef { subject: b"s", reply: reply.as_bytes(), payload: &[0; 10], ..MessageRef::default() };
         let delivery = ConsumerDelivery::of(reply.as_bytes()).unwrap();
         in_flight.hold(&msg, &delivery, 100);
     }
