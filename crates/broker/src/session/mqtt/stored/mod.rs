@@ -82,6 +82,10 @@ impl Session {
     pub fn take_mqtt_inbox(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         let Some(stored) = self.stored() else { return SessionStatus::Continue };
         let msgs = stored.inbox.take();
+        if self.awaits_storage() {
+            // It was not listened to: its time begins now.
+            self.timers.heard(now);
+        }
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
         let step = self.take_msgs(shard, &msgs, now);
         self.deliver_held(shard, now);
