@@ -138,7 +138,7 @@ fn what_is_said_in_jail_is_thrown_away() {
     assert_eq!(second.barrier(), []);
 }
 
-/// A filter as often as a packet holds it: what is retained is read for one of them at a time.
+/// A filter as often as a packet holds it: what is retained is read for few of them at a time.
 #[test]
 fn a_subscribe_of_many_filters_costs_little() {
     let server = server("", "");

@@ -2,8 +2,8 @@
 //!
 //! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
 //! are more, it is walked through instead. Nothing more is read while much waits for the client, and
-//! no two subscriptions read at once: what waits for a client is no more than one slice, however
-//! many filters it has subscribed to.
+//! few subscriptions read at once: what waits for a client is no more than a slice for each of
+//! these, however many filters it has subscribed to.
 
 use super::state::{
     AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession, WaitingRetained,
@@ -30,6 +30,9 @@ use std::time::Instant;
 /// Perf: behind each slice the stream counts what is left, which takes it milliseconds among a
 /// million messages.
 const AT_ONCE: u32 = 8192;
+
+/// Reads of one session that are under way at once: each of them may bring as much as may wait.
+const READS_AT_ONCE: usize = 8;
 
 /// Everything.
 const ALL: &str = ">";
@@ -161,7 +164,7 @@ impl Session {
     }
 
     /// Sends retained messages that have waited, as many as the client takes, and goes on to read
-    /// others behind the last one, for one subscription at a time.
+    /// others behind the last one.
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
         while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
             && let Some(next) = stored.waiting.messages.pop_front()
@@ -176,15 +179,18 @@ impl Session {
         }
         let can_go_on = |stored: &StoredSession| {
             let WaitingRetained { messages, reads } = &stored.waiting;
-            stored.reading == 0 && messages.is_empty() && !reads.is_empty()
+            stored.reading < READS_AT_ONCE && messages.is_empty() && !reads.is_empty()
         };
         if !self.stored().is_some_and(can_go_on) || self.is_client_behind(shard) {
             return;
         }
         let Some(stored) = self.stored_mut() else { return };
-        let Some((read, seq)) = stored.waiting.reads.pop_front() else { return };
-        stored.reading += 1;
-        self.read_retained_from(shard, read, seq, now);
+        let reads = &mut stored.waiting.reads;
+        let begun: Vec<_> = reads.drain(..reads.len().min(READS_AT_ONCE - stored.reading)).collect();
+        stored.reading += begun.len();
+        for (read, seq) in begun {
+            self.read_retained_from(shard, read, seq, now);
+        }
     }
 
     /// Whether so much waits for the client that nothing more is read for it. If so, the session's

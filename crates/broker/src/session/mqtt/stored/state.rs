@@ -31,8 +31,7 @@ pub(in crate::session::mqtt) struct StoredSession {
     pub(in crate::session::mqtt) last_request: u64,
     pub(in crate::session::mqtt) awaited: BTreeMap<u64, (Instant, Matter)>,
     pub(in crate::session::mqtt) change: Option<Box<Change>>,
-    /// Reads of retained messages that are under way, one at most: it comes before what the client
-    /// asks next.
+    /// Reads of retained messages that are under way: these come before what the client asks next.
     pub(in crate::session::mqtt) reading: usize,
     pub(in crate::session::mqtt) acks: MqttAcks,
     pub(in crate::session::mqtt) held: HeldMessages,
@@ -366,7 +365,7 @@ pub(in crate::session::mqtt) enum RetainedWay {
 #[derive(Default)]
 pub(in crate::session::mqtt) struct WaitingRetained {
     pub(in crate::session::mqtt) messages: VecDeque<RetainedWait>,
-    /// Reads that begin or go on, one after the other, when these are gone and the client is not
+    /// Reads that begin or go on, a few at once, when these are gone and the client is not
     /// behind, with the sequences at which they do.
     pub(in crate::session::mqtt) reads: VecDeque<(Box<RetainedRead>, u64)>,
 }
