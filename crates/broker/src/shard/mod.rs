@@ -55,7 +55,7 @@ use std::time::Instant;
 pub use congestion::AwaitedReceiver;
 pub(crate) use fanout::{PubMessage, Published, Publisher};
 pub use latency::LatencyEvent;
-pub(crate) use mqtt::MqttPublish;
+pub(crate) use mqtt::{MqttPublish, StagedPublish};
 pub(crate) use mqtt5::Mqtt5Packet;
 use pool::Pool;
 use route::{Routes, Touched};

@@ -69,14 +69,32 @@ impl Shard {
     }
 }
 
+/// Fate of a message for one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StagedPublish {
+    /// It is on its way.
+    Staged,
+    /// The client is too far behind, or its connection is ending: it does not get the message now.
+    Dropped,
+    /// The client takes no such packet, or there is none.
+    NotTaken,
+}
+
 impl Shard {
     /// Stages a message for one client that speaks MQTT: the head of its PUBLISH, and its payload.
-    pub(crate) fn stage_mqtt_publish(&mut self, conn: &Arc<Conn>, head: &[u8], payload: &[u8]) {
+    pub(crate) fn stage_mqtt_publish(
+        &mut self,
+        conn: &Arc<Conn>,
+        head: &[u8],
+        payload: &[u8],
+    ) -> StagedPublish {
         let parts = FrameParts { head, tail: payload, shared_tail: None, payload: payload.len() };
         let placed = self.staging.frame(conn, parts, &mut self.pool, &self.settings);
         if placed.stalled {
-            self.count_stall(u64::from(placed.dropped));
+            // What is dropped here is sent later.
+            self.count_stall(0);
         }
+        if placed.dropped { StagedPublish::Dropped } else { StagedPublish::Staged }
     }
 }
 

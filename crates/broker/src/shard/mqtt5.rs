@@ -7,7 +7,7 @@
 
 use super::Shard;
 use super::fanout::Fanout;
-use super::mqtt::{MqttFrame, shared_payload};
+use super::mqtt::{MqttFrame, StagedPublish, shared_payload};
 use super::mqtt_targets::{MqttForm, MqttTargets, Receiver5, is_reserved, seen_subject};
 use crate::conn::Conn;
 use crate::mqtt_message::HEADER_LEN;
@@ -85,22 +85,22 @@ impl Mqtt5Packet<'_> {
 }
 
 impl Shard {
-    /// Stages a message for one client. False: it takes no such packet, or there is none.
+    /// Stages a message for one client.
     pub(crate) fn stage_mqtt5_publish(
         &mut self,
         (conn, client): (&Arc<Conn>, &Mqtt5Client),
         packet: Mqtt5Packet<'_>,
         payload: &[u8],
         properties: PropertyBuf,
-    ) -> bool {
+    ) -> StagedPublish {
         let mut head = Vec::new();
         let written = packet.write_for((client, self.staging.shard()), properties, &mut head);
-        let Some(alias) = written else { return false };
-        self.stage_mqtt_publish(conn, &head, payload);
-        if matches!(alias, AliasUse::Tell(_)) {
+        let Some(alias) = written else { return StagedPublish::NotTaken };
+        let staged = self.stage_mqtt_publish(conn, &head, payload);
+        if staged == StagedPublish::Staged && matches!(alias, AliasUse::Tell(_)) {
             client.told(packet.subject);
         }
-        true
+        staged
     }
 }
 

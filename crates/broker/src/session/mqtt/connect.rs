@@ -15,8 +15,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A client that is told to send something every so many seconds is missed after half as many more.
-const PATIENCE: f64 = 1.5;
+/// Time without a packet after which a client is missed that says it sends one every so many
+/// seconds: half as many more.
+fn patience(keep_alive: u16) -> Option<Duration> {
+    (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1500))
+}
 
 impl Session {
     pub(super) fn connect_packet(
@@ -30,9 +33,7 @@ impl Session {
             id => id.into(),
         };
         self.conn.set_label(&format!(" - {}", Quoted(client_id.as_bytes())));
-        let keep_alive = (packet.keep_alive > 0)
-            .then(|| Duration::from_secs_f64(f64::from(packet.keep_alive) * PATIENCE).as_secs())
-            .map(Duration::from_secs);
+        let keep_alive = patience(packet.keep_alive);
         if self.logs_protocol {
             self.log_packet(connect_line(packet, &client_id, keep_alive));
         }
@@ -96,6 +97,8 @@ impl Session {
     pub(in crate::session) fn mqtt_deadline(&self) -> Option<Instant> {
         let mqtt = self.mqtt.as_deref()?;
         let own = match mqtt.stage {
+            // Nobody listens to it.
+            MqttStage::Connected if self.awaits_storage() => None,
             MqttStage::Jailed(until) => Some(until),
             MqttStage::Connected => mqtt.keep_alive.map(|patience| self.timers.last_heard + patience),
             MqttStage::AwaitConnect | MqttStage::Connecting | MqttStage::Opening => None,
@@ -226,4 +229,15 @@ fn connect_line(packet: &ConnectPacket<'_>, client_id: &str, keep_alive: Option<
         line.push_str(" password=****");
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_missed_after_half_as_long_again() {
+        let millis = |keep_alive| patience(keep_alive).map(|time| time.as_millis());
+        assert_eq!([0, 1, 2, 3].map(millis), [None, Some(1500), Some(3000), Some(4500)]);
+    }
 }

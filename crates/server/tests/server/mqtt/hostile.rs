@@ -4,11 +4,13 @@
 //! (2026-05, in `login.rs`), the path of a protocol that is off (2026-27, in
 //! `websocket/hostile.rs`), another's client id (2026-06: accounts have their own, in `lives.rs`).
 
-use super::peer::{Peer, hello};
+use super::peer::{Peer, hello, id, lasting};
+use super::stored::Asking;
 use super::{address, server, servers};
 use crate::process::Server;
 use crate::raw::Raw;
-use myelin_mqtt::packet::{ConnectPacket, ReasonCode};
+use myelin_mqtt::packet::{AckPacket, ClientPacket, ConnectPacket, Property, ProtocolLevel, Qos, ReasonCode};
+use std::num::NonZeroU16;
 
 const LOGIN: &str = "authorization { user: a, password: p, timeout: 30 }";
 const MIB: u64 = 1 << 20;
@@ -134,4 +136,84 @@ fn what_is_said_in_jail_is_thrown_away() {
     third.send_bytes(&bytes);
     assert_eq!(third.rest(), b"");
     assert_eq!(second.barrier(), []);
+}
+
+/// A filter as often as a packet holds it: what is retained is read for few of them at a time.
+#[test]
+fn a_subscribe_of_many_filters_costs_little() {
+    let server = server("", "");
+    let at = address(&server);
+    Peer::connect5(at, "p").send5(("a", &"x".repeat(256 * 1024)), (1, true), &[]);
+    let (mut peer, _) = Peer::resume5(at, ("many", true), &[Property::ReceiveMaximum(NonZeroU16::MIN)]);
+    peer.barrier();
+    let before = server.memory();
+    let filters = [("a", Qos::AtLeastOnce); 400];
+    assert_eq!(peer.subscribe_with(&filters), [1; 400]);
+    let first = peer.came5();
+    // It is heard again when what could be read for it was read.
+    assert_eq!(peer.all_came(), []);
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 40 * MIB, "{grown}");
+    peer.puback(first.number);
+    for _ in 0..20 {
+        let came = peer.came5();
+        assert_eq!((came.payload.len(), came.retain), (256 * 1024, true));
+        peer.puback(came.number);
+    }
+}
+
+/// Each release looks at those that are under way.
+#[test]
+fn whoever_releases_too_much_at_once_has_to_wait() {
+    let server = server("", "");
+    let mut peer = Peer::connect(address(&server), "releases");
+    let mut bytes = Vec::new();
+    for number in 1..=3000 {
+        ClientPacket::PubRel(AckPacket::success(id(number))).encode(ProtocolLevel::V3, &mut bytes);
+    }
+    ClientPacket::PingReq.encode(ProtocolLevel::V3, &mut bytes);
+    peer.send_bytes(&bytes);
+    let came: Vec<_> = (0..=3000).map(|_| peer.came()).collect();
+    let at = came.iter().position(|(text, _)| text == "PINGRESP");
+    assert!(at.is_some_and(|at| at >= 1900), "{at:?}");
+    let numbers = came.iter().filter(|(text, _)| text == "PUBCOMP").map(|(_, number)| *number);
+    assert!(numbers.eq(1..=3000));
+}
+
+/// What its consumer has delivered to a session does not wait in memory.
+#[test]
+fn large_messages_wait_in_the_stream() {
+    const COUNT: usize = 160;
+    let server = server("", "");
+    let at = address(&server);
+    let mut sub = Peer::dial(at);
+    sub.resume(&lasting("sub"));
+    sub.subscribe_with(&[("large/+", Qos::AtLeastOnce)]);
+    sub.disconnect();
+    sub.rest();
+    let mut publisher = Peer::connect(at, "p");
+    let payload = |number: usize| format!("{number} {}", "x".repeat(512 * 1024));
+    (0..COUNT).for_each(|number| publisher.publish_1("large/x", &payload(number)));
+    let before = server.memory();
+    let mut sub = Peer::dial(at);
+    assert!(sub.resume(&lasting("sub")));
+    let mut asking = Asking::new(&server);
+    let name = asking.ask("CONSUMER.NAMES.$MQTT_msgs", "")["consumers"][0].as_str().expect("one").to_owned();
+    crate::eventually("all are delivered to the session", || {
+        let info = asking.ask(&format!("CONSUMER.INFO.$MQTT_msgs.{name}"), "");
+        info["num_ack_pending"] == COUNT && sub.barrier().len() < COUNT
+    });
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 40 * MIB, "{grown}");
+    drop(sub);
+    let mut sub = Peer::dial(at);
+    assert!(sub.resume(&lasting("sub")));
+    // They come in order, each once.
+    for number in 0..COUNT {
+        let (text, id) = sub.came();
+        assert!(text.starts_with(&format!("PUBLISH large/x {number} x")), "{number}: {}", &text[..40]);
+        sub.puback(id);
+    }
+    assert_eq!(sub.all_came(), []);
+    crate::eventually("nothing is left", || asking.messages("$MQTT_msgs") == 0);
 }

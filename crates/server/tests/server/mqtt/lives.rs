@@ -1,11 +1,14 @@
 //! Lives of connections: keep alive, wills, client ids that are fought over, what operators see.
 
-use super::peer::{Peer, hello, will};
+use super::peer::{Peer, hello, id, will};
 use super::{address, config, server, servers};
 use crate::eventually;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
-use myelin_mqtt::packet::{ConnectPacket, ReasonCode};
+use myelin_mqtt::packet::{
+    ClientPacket, ConnectPacket, Properties, Qos, ReasonCode, ServerPacket, SubscribeFilters,
+    SubscribeOptions, SubscribePacket,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -27,7 +30,7 @@ fn a_client_that_is_silent_for_too_long_is_gone() {
         let begin = Instant::now();
         peer.barrier();
         assert_eq!(peer.rest(), b"");
-        // One and a half times, in whole seconds.
+        // One and a half times; in whole seconds at nats-server.
         assert!(begin.elapsed() >= Duration::from_millis(950), "{:?}", begin.elapsed());
         assert_eq!(watcher.message().shown(), ("gone", "silent"));
         server.wait_for_close("Read Error");
@@ -283,4 +286,44 @@ fn an_id_is_given_to_who_has_none() {
             Some(ReasonCode::ClientIdNotValid)
         );
     }
+}
+
+/// The time of a client does not run while the server itself waits for JetStream.
+#[test]
+fn who_is_not_listened_to_is_not_missed() {
+    let server = server("js_domain: slow\njs_api_timeout: 25s", "");
+    let at = address(&server);
+    let (let_go, gate) = std::sync::mpsc::channel();
+    // Another name of the API, which is slow with consumers.
+    let mut api = Raw::connect(&server);
+    api.subscribe("$JS.slow.API.>", 1);
+    api.barrier();
+    std::thread::spawn(move || {
+        loop {
+            let asked = api.message();
+            let (to, reply) = (asked.subject.replacen(".slow", "", 1), asked.reply.unwrap_or_default());
+            let is_slow = to.contains("CONSUMER.CREATE");
+            if is_slow && gate.recv().is_err() {
+                return;
+            }
+            let body = String::from_utf8(asked.body).expect("JSON");
+            api.send(&format!("PUB {to} {reply} {}\r\n{body}\r\n", body.len()));
+            if is_slow {
+                return;
+            }
+        }
+    });
+    let mut waits = Peer::enter(at, &ConnectPacket { keep_alive: 1, ..hello("waits") });
+    let mut silent = Peer::enter(at, &ConnectPacket { keep_alive: 1, ..hello("silent") });
+    let mut raw = Vec::new();
+    let options = SubscribeOptions { max_qos: Qos::AtLeastOnce, ..SubscribeOptions::default() };
+    SubscribeFilters::push("a", options, &mut raw);
+    let (properties, filters) = (Properties::EMPTY, SubscribeFilters::of(&raw));
+    let packet = SubscribePacket { packet_id: id(1), properties, filters };
+    waits.send(&ClientPacket::Subscribe(packet));
+    waits.send(&ClientPacket::PingReq);
+    silent.barrier();
+    assert_eq!(silent.rest(), b"", "its time has passed");
+    let_go.send(()).expect("it waits");
+    assert_eq!(waits.with_packet(|packet| matches!(packet, ServerPacket::SubAck(_))), Some(true));
 }

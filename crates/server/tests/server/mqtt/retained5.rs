@@ -1,11 +1,14 @@
 //! Retained messages of MQTT 5: properties, expiry, and who wants them when.
 
-use super::peer::Peer;
+use super::peer::{Peer, id, message};
 use super::stored::Asking;
 use super::{address, server};
 use crate::eventually;
 use crate::raw::Raw;
-use myelin_mqtt::packet::{Property, Qos, RetainHandling, SubscribeOptions};
+use myelin_mqtt::packet::{
+    AckPacket, ClientPacket, Exchange, Property, PublishPacket, Qos, ReasonCode, RetainHandling,
+    SubscribeOptions,
+};
 
 fn handling(retain_handling: RetainHandling) -> SubscribeOptions {
     SubscribeOptions { max_qos: Qos::ExactlyOnce, retain_handling, ..SubscribeOptions::default() }
@@ -104,4 +107,42 @@ fn the_retain_flag_comes_as_published_to_who_wants_it() {
     raw.barrier();
     five.send5(("a", "5"), (0, true), &[]);
     assert_eq!(raw.message().text(), "NATS/1.0\r\nNmqtt-Pub:0\r\nNmqtt-Retain: 1\r\n\r\n5");
+}
+
+#[test]
+fn a_client_goes_on_whose_message_cannot_be_retained() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut three = Peer::connect(at, "3");
+    three.retain("first", "x");
+    let mut asking = Asking::new(&server);
+    let mut full = |stream: &str| {
+        let mut config = asking.ask(&format!("STREAM.INFO.{stream}"), "")["config"].clone();
+        (config["max_msgs"], config["discard"]) = (1.into(), "new".into());
+        let updated = asking.ask(&format!("STREAM.UPDATE.{stream}"), &config.to_string());
+        assert!(updated["error"].is_null(), "{updated}");
+    };
+    full("$MQTT_rmsgs");
+    let unretained = message("second", b"x");
+    three.send(&ClientPacket::Publish(PublishPacket { retain: true, ..unretained }));
+    let log = server.wait_for_log("MQTT storage: ");
+    assert!(log.contains("(10077)"), "{log}");
+    assert_eq!(three.all_came(), []);
+    // One of QoS 2 is released.
+    let mut five = Peer::connect5(at, "5");
+    assert_eq!(five.send5(("second", "x"), (0, true), &[]), ReasonCode::Success);
+    assert_eq!(five.send5(("second", "x"), (2, true), &[]), ReasonCode::Success);
+    assert_eq!(five.all_came(), []);
+    // A release that cannot be stored is not the client's fault.
+    let (mut keeps, _) = Peer::resume5(at, ("keeps", true), &[Property::SessionExpiry(1000)]);
+    assert_eq!(keeps.subscribe5(&[("kept", handling(RetainHandling::DontSend))], None), [2]);
+    keeps.quit5(&[]);
+    full("$MQTT_msgs");
+    assert_eq!(five.send5(("kept", "1"), (2, false), &[]), ReasonCode::Success);
+    let exchange = Exchange::ExactlyOnce(id(9));
+    let (answer, _) =
+        five.exchange5(&ClientPacket::Publish(PublishPacket { exchange, ..message("kept", b"2") }));
+    assert_eq!(answer, "PUBREC");
+    five.send(&ClientPacket::PubRel(AckPacket::success(id(9))));
+    assert_eq!(five.parting().0, ReasonCode::QuotaExceeded);
 }

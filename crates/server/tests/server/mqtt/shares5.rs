@@ -329,3 +329,56 @@ fn a_share_is_refused_where_nothing_can_be_stored() {
     assert_eq!(peer.unsubscribe5(&[JOBS, "own", "now"]), [0x11, 0, 0]);
     assert_eq!(peer.subscribe_with(&[(JOBS, Qos::AtLeastOnce)]), [1]);
 }
+
+/// A session asks all its shares together for no more than its client takes, and what it cannot
+/// send goes to others at once.
+#[test]
+fn a_member_of_many_shares_keeps_nothing_from_others() {
+    let server = server("ack_wait: \"5m\"", "");
+    let at = address(&server);
+    let filters = ["1", "2", "3", "4", "5"].map(|group| format!("$share/{group}/jobs/#"));
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let filters: Vec<_> = filters.iter().map(|filter| (filter.as_str(), qos)).collect();
+        let codes = vec![qos as u8; filters.len()];
+        let (mut slow, _) = Peer::resume5(at, ("slow", true), &[Property::ReceiveMaximum(NonZeroU16::MIN)]);
+        assert_eq!(slow.subscribe_with(&filters), codes);
+        publish(at, 0..1, 2);
+        let first = slow.came5();
+        let (mut fast, _) = Peer::resume5(at, ("fast", true), &[Property::ReceiveMaximum(NonZeroU16::MIN)]);
+        assert_eq!(fast.subscribe_with(&filters), codes);
+        for _ in 0..4 {
+            let came = fast.take5();
+            assert_eq!((&*came.payload, came.qos), ("0", qos as u8));
+        }
+        assert!(all(&mut slow).is_empty());
+        // It gets what comes when it is done.
+        assert_eq!(first.payload, "0");
+        fast.quit5(&[]);
+        slow.quit5(&[]);
+        eventually("nothing is left", || consumers(&server) == 0);
+    }
+}
+
+/// A member whose client answers nothing takes as many of QoS 2 as are on their way to it.
+#[test]
+fn a_stuck_member_leaves_the_rest_to_others() {
+    let server = server("max_ack_pending: 5\nack_wait: \"5m\"", "");
+    let at = address(&server);
+    let mut stuck = member(at, "stuck", Qos::ExactlyOnce, &[LONG]);
+    publish(at, 0..60, 2);
+    let mut came = Vec::new();
+    eventually("it has what it takes", || {
+        came.extend(all(&mut stuck));
+        came.len() == 5
+    });
+    let one = Property::ReceiveMaximum(NonZeroU16::MIN);
+    let mut second = member(at, "second", Qos::ExactlyOnce, &[one]);
+    let rest: Vec<_> = (0..40).map(|_| second.take5()).collect();
+    assert_eq!(numbers(&[came, rest].concat()), (0..45).collect::<Vec<_>>());
+    let mut asking = Asking::new(&server);
+    let names = asking.ask("CONSUMER.NAMES.$MQTT_msgs", "")["consumers"].clone();
+    let of_share = |name: &&serde_json::Value| name.as_str().is_some_and(|name| name.contains("SHARE"));
+    let name = names.as_array().expect("names").iter().find(of_share).expect("the share's");
+    let info = asking.ask(&format!("CONSUMER.INFO.$MQTT_msgs.{}", name.as_str().expect("text")), "");
+    assert_eq!(info["config"]["max_ack_pending"], -1, "{info}");
+}

@@ -170,3 +170,45 @@ fn a_member_of_a_group_is_one_again_when_its_session_goes_on() {
     publisher.send5(("a", "x"), (1, false), &[]);
     assert_eq!(sub.all_came(), []);
 }
+
+/// Without a pause for publishers a client that is far behind loses messages; none that is stored.
+#[test]
+fn a_client_that_is_far_behind_loses_nothing_that_is_stored() {
+    let around = "no_fast_producer_stall: true\nmax_pending: 1MB\nmax_payload: 64KB\nwrite_deadline: 60s";
+    let server = server("", around);
+    let at = address(&server);
+    let (mut sub, _) = Peer::resume5(at, ("behind", true), &[Property::TopicAliasMaximum(5)]);
+    assert_eq!(sub.subscribe5(&[("sure", SURE)], None), [2]);
+    assert_eq!(sub.listen5(&["flood"]), [0]);
+    let mut publisher = Peer::connect5(at, "p");
+    let payload = "x".repeat(60_000);
+    let pending = || {
+        let page = server.page("/connz?mqtt_client=behind");
+        page["connections"][0]["pending_bytes"].as_u64().expect("a number")
+    };
+    eventually("it is far behind", || {
+        publisher.publish5("flood", &payload, &[]);
+        publisher.barrier();
+        pending() > 800_000
+    });
+    for number in 0..3 {
+        assert_eq!(publisher.send5(("sure", &number.to_string()), (1, false), &[]), ReasonCode::Success);
+    }
+    let mut asking = Asking::new(&server);
+    let name = asking.ask("CONSUMER.NAMES.$MQTT_msgs", "")["consumers"][0].as_str().expect("one").to_owned();
+    eventually("they are delivered to the session", || {
+        asking.ask(&format!("CONSUMER.INFO.$MQTT_msgs.{name}"), "")["num_ack_pending"] == 3
+    });
+    assert!(pending() > 800_000, "it has read nothing");
+    publisher.barrier();
+    let mut sure = Vec::new();
+    while sure.len() < 3 {
+        let came = sub.came5();
+        if came.qos > 0 {
+            sub.puback(came.number);
+            sure.push((came.topic, came.payload, came.dup));
+        }
+    }
+    let expected = [("sure", "0"), ("", "1"), ("", "2")];
+    assert_eq!(sure, expected.map(|(topic, number)| (topic.to_owned(), number.to_owned(), false)));
+}

@@ -56,6 +56,9 @@ pub(super) struct PublishAnswer {
     pub(super) error: Option<ApiFault>,
     #[serde(default)]
     pub(super) seq: u64,
+    /// The stream has had it before.
+    #[serde(default)]
+    duplicate: bool,
 }
 
 /// Answer about a message.
@@ -151,6 +154,13 @@ pub(super) fn outcome(answer: &[u8]) -> Result<u64, ApiFault> {
     outcome.error.map_or(Ok(outcome.seq), Err)
 }
 
+/// Reads the answer to a publish with an id. `None`: the stream had one of that id.
+pub(super) fn stored_at(answer: &[u8]) -> Result<Option<u64>, ApiFault> {
+    let answer: PublishAnswer = read(answer)?;
+    let sequence = Some(answer.seq).filter(|_| !answer.duplicate);
+    answer.error.map_or(Ok(sequence), Err)
+}
+
 impl MessageAnswer {
     /// The message. `None`: there is none.
     pub(super) fn message(self) -> Result<Option<StoredMessage>, ApiFault> {
@@ -177,6 +187,11 @@ pub(super) fn last_of(subject: &str) -> Vec<u8> {
         last_by_subj: &'a str,
     }
     myelin_wire::json::compact(&LastOf { last_by_subj: subject })
+}
+
+/// Body of a request for the message at a sequence.
+pub(super) fn at(sequence: u64) -> Vec<u8> {
+    format!(r#"{{"seq":{sequence}}}"#).into_bytes()
 }
 
 /// Body of a request to remove a message.

@@ -434,8 +434,9 @@ impl Session {
             }
         }
         for sub in change.added.iter().filter(|sub| sub.handling != RetainHandling::DontSend) {
-            self.read_retained(shard, sub, now);
+            self.await_retained(sub);
         }
+        self.send_waiting_retained(shard, now);
         self.bind_consumers();
         self.settle_shares(change.shares, now);
         self.pull_shares(shard, now);

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Bytes of messages that are kept in memory. Others are read from the stream.
 const MOST_KEPT: usize = 128 * 1024;
 
+/// Releases that may be under way before the client has to wait: each one looks at the others.
+const MOST_RELEASES: usize = 1024;
+
 /// Messages of one session that are held or being released.
 #[derive(Default)]
 pub(in crate::session::mqtt) struct HeldMessages {
@@ -117,6 +120,11 @@ impl HeldMessages {
         let message = self.messages.remove(&id)?;
         self.kept -= message.size();
         Some(message)
+    }
+
+    /// Whether so much is being released that the client has to wait.
+    pub(super) fn releases_much(&self) -> bool {
+        self.releases.len() >= MOST_RELEASES
     }
 
     /// Adds a release. One that comes again while it is under way is answered with it.
@@ -283,6 +291,18 @@ mod tests {
         held.was_read(id(1), 5);
         assert_eq!(publish(&mut held, 1), [20]);
         assert!(held.next().is_none(), "the first is released once");
+    }
+
+    #[test]
+    fn the_client_waits_while_much_is_released() {
+        let mut held = HeldMessages::default();
+        let most = u16::try_from(MOST_RELEASES).unwrap();
+        release(&mut held, &(1..most).collect::<Vec<_>>());
+        assert!(!held.releases_much());
+        release(&mut held, &[1, most]);
+        assert!(held.releases_much());
+        released(&mut held, &[7]);
+        assert!(!held.releases_much());
     }
 
     #[test]

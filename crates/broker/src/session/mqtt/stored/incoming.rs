@@ -24,7 +24,10 @@ pub(super) const UNACKNOWLEDGED: u64 = 0;
 impl Session {
     /// Whether so much waits for JetStream that the client has to.
     pub(super) fn has_asked_much(&self) -> bool {
-        self.stored().is_some_and(|stored| stored.awaited.len() >= MOST_AWAITED)
+        self.stored().is_some_and(|stored| {
+            stored.awaited.len() >= MOST_AWAITED
+                || stored.held.as_ref().is_some_and(|held| held.releases_much())
+        })
     }
 
     /// Publishes a message that is stored.
@@ -209,7 +212,8 @@ impl Session {
         // One that is held and comes again is refused by the stream, which has it.
         let outcome =
             outcome.or_else(|fault| if held.is_some() && fault.is_kept_first() { Ok(0) } else { Err(fault) });
-        let can_tell = speaks_5 && pending.is_some();
+        // Nobody waits for what is retained with QoS 0, or by a release: it is told in the log.
+        let goes_on = speaks_5 || pending.is_none();
         if let Some(pending) = pending {
             pending.missing = pending.missing.saturating_sub(1);
             if let Err(fault) = &outcome {
@@ -217,12 +221,12 @@ impl Session {
             }
         }
         match outcome {
-            Err(fault) if can_tell => {
+            Err(fault) if goes_on => {
                 self.log(LogLevel::Error, format_args!("MQTT storage: {fault}"));
                 self.acknowledge_stored(shard);
                 Ok(())
             }
-            Err(fault) => Err(self.storage_failed(fault)),
+            Err(fault) => Err(self.refused_by_storage(&fault)),
             _ => {
                 self.acknowledge_stored(shard);
                 Ok(())

@@ -5,8 +5,8 @@
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
 //! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
-//! the session come from one consumer (`outgoing.rs`), retained ones are read when somebody
-//! subscribes (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
+//! the session come from one consumer (`outgoing.rs`), and wait where the client takes no more
+//! (`postponed.rs`); retained ones are read when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
 
 mod api;
@@ -15,6 +15,7 @@ mod held;
 mod incoming;
 mod opening;
 mod outgoing;
+mod postponed;
 mod pulls;
 mod releases;
 mod retained;
@@ -81,9 +82,13 @@ impl Session {
     pub fn take_mqtt_inbox(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         let Some(stored) = self.stored() else { return SessionStatus::Continue };
         let msgs = stored.inbox.take();
+        if self.awaits_storage() {
+            // It was not listened to: its time begins now.
+            self.timers.heard(now);
+        }
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
         let step = self.take_msgs(shard, &msgs, now);
-        self.send_waiting_retained(shard, now);
+        self.deliver_held(shard, now);
         self.pull_shares(shard, now);
         status(step)
     }
@@ -164,6 +169,13 @@ impl Session {
         CloseReason::ProtocolViolation
     }
 
+    /// Ends the connection for what JetStream has refused. A client of MQTT 5 is told that it was
+    /// not its fault.
+    fn refused_by_storage(&mut self, fault: &ApiFault) -> CloseReason {
+        self.part_with(fault.reason());
+        self.storage_failed(fault)
+    }
+
     fn stored(&self) -> Option<&StoredSession> {
         self.mqtt.as_deref()?.stored.as_deref()
     }
@@ -232,6 +244,7 @@ impl Session {
             Matter::HeldRemoved(ids) => self.held_removed(shard, &ids, msg.payload, now),
             Matter::Members(at) => self.members_came(shard, at, msg.payload, now),
             Matter::Assigned(reply) => self.assigned(shard, &reply, msg.payload, now),
+            Matter::Postponed => self.postponed_read(shard, msg.payload, now),
             Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
             Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;

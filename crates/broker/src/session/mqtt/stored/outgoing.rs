@@ -9,7 +9,7 @@ use super::api;
 use super::state::{InFlight, Matter, PubRels, Sent, Step};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
-use crate::shard::{Mqtt5Packet, Shard};
+use crate::shard::{Mqtt5Packet, Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader, Qos,
@@ -17,7 +17,7 @@ use myelin_mqtt::packet::{
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{shares, streams, topic};
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageRef;
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -57,23 +57,13 @@ fn share_of<'m>(msg: &MessageRef<'m>) -> Option<&'m str> {
     shares::share_of_consumer(ConsumerDelivery::of(msg.reply)?.consumer)
 }
 
-/// Has a message wait, unless it does already.
-pub(super) fn hold(held: &mut MessageBuf, msg: &MessageRef<'_>, delivery: &ConsumerDelivery<'_>) {
-    let is_it = |other: MessageRef<'_>| {
-        ConsumerDelivery::of(other.reply)
-            .is_some_and(|other| (other.consumer, other.sequence) == (delivery.consumer, delivery.sequence))
-    };
-    if delivery.times == 1 || !held.iter().any(is_it) {
-        held.push(*msg);
-    }
-}
-
 impl Session {
     /// A consumer has delivered something.
     pub(super) fn stored_delivery(&mut self, shard: &mut Shard, msg: &MessageRef<'_>, now: Instant) -> Step {
         if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
-            if let Some(share) = share_of(msg) {
-                self.count_pulled(share);
+            match share_of(msg) {
+                Some(share) => self.count_pulled(share),
+                None => self.count_own(subject, msg),
             }
             self.deliver_message(shard, subject, msg, now);
         } else if self.pull_ended(msg, now) {
@@ -123,7 +113,7 @@ impl Session {
         }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return hold(stored.in_flight.held.get_or_insert_default(), msg, &delivery);
+            return stored.in_flight.hold(msg, &delivery, most);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
@@ -147,9 +137,11 @@ impl Session {
             if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) };
         let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
         let properties = self.properties(msg.headers, left, &wanted.ids);
-        if !self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties) {
+        match self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties) {
+            StagedPublish::Staged => {}
+            StagedPublish::Dropped => return self.hold_dropped(shard, msg, &delivery),
             // The client takes no packet as long as that.
-            return self.tell_consumer(shard, msg.reply, ACK, now);
+            StagedPublish::NotTaken => return self.tell_consumer(shard, msg.reply, ACK, now),
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
@@ -177,8 +169,7 @@ impl Session {
         ready.permissions.as_ref().is_none_or(|permissions| permissions.can_deliver(subject, None))
     }
 
-    /// Sends a message to the client; `(is_again, is_retained)` are its flags. False: the client
-    /// takes no such packet, or there is none.
+    /// Sends a message to the client; `(is_again, is_retained)` are its flags.
     pub(super) fn send_publish(
         &self,
         shard: &mut Shard,
@@ -186,23 +177,21 @@ impl Session {
         exchange: Exchange,
         (is_again, is_retained): (bool, bool),
         properties: &PropertyBuf,
-    ) -> bool {
-        if let Some(client) = self.conn.mqtt5() {
+    ) -> StagedPublish {
+        let staged = if let Some(client) = self.conn.mqtt5() {
             let packet = Mqtt5Packet { subject, payload: payload.len(), exchange, is_again, is_retained };
-            if !shard.stage_mqtt5_publish((&self.conn, client), packet, payload, properties.clone()) {
-                return false;
-            }
+            shard.stage_mqtt5_publish((&self.conn, client), packet, payload, properties.clone())
         } else {
             let (level, none) = (ProtocolLevel::V3, Properties::EMPTY);
             let Some(header) = PublishHeader::new(level, exchange, subject, none, payload.len()) else {
-                return false;
+                return StagedPublish::NotTaken;
             };
             let header = header.flagged(is_again, is_retained);
             let mut head = Vec::with_capacity(header.header_len());
             header.write(&mut head);
-            shard.stage_mqtt_publish(&self.conn, &head, payload);
-        }
-        if self.logs_protocol {
+            shard.stage_mqtt_publish(&self.conn, &head, payload)
+        };
+        if staged == StagedPublish::Staged && self.logs_protocol {
             let mut name = Vec::new();
             topic::subject_to_topic(subject, &mut name);
             let (name, qos, size) = (String::from_utf8_lossy(&name), exchange.qos() as u8, payload.len());
@@ -211,7 +200,29 @@ impl Session {
                 "PUBLISH {name} dup={is_again} QoS={qos} retain={is_retained} size={size}{id}"
             ));
         }
-        true
+        staged
+    }
+
+    /// Has a message wait that the client would have lost: it is too far behind.
+    pub(super) fn hold_dropped(
+        &mut self,
+        shard: &mut Shard,
+        msg: &MessageRef<'_>,
+        delivery: &ConsumerDelivery<'_>,
+    ) {
+        self.await_client(shard);
+        let most = shard.settings().max_backlog();
+        if let Some(stored) = self.stored_mut() {
+            stored.in_flight.hold(msg, delivery, most);
+        }
+    }
+
+    /// Has the session's inbox woken when the client is not behind any more.
+    pub(super) fn await_client(&self, shard: &mut Shard) {
+        if !self.is_client_behind(shard) && self.conn.close_requested().is_none() {
+            // It has caught up meanwhile.
+            self.conn.sink().has_mqtt_mail(&self.conn);
+        }
     }
 
     /// A number for a message that is not stored for this session.
@@ -239,17 +250,19 @@ impl Session {
     }
 
     /// Sends what has waited for acknowledgements.
-    fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
+    pub(super) fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
         self.send_waiting_retained(shard, now);
         let most = shard.settings().max_backlog();
         let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };
-        let held = stored.in_flight.take_held(most);
-        self.pull_shares(shard, now);
+        let held = stored.in_flight.begin_drain(most);
         for msg in held.iter() {
             if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
                 self.deliver_message(shard, subject, &msg, now);
             }
         }
+        self.stored_mut().into_iter().for_each(|stored| stored.in_flight.end_drain());
+        self.pull_shares(shard, now);
+        self.read_postponed(shard, now);
     }
 
     /// The client has a message of QoS 2. Its PUBREL comes when it is stored that the message is
@@ -304,7 +317,7 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
+        api::outcome(answer).map_err(|fault| self.refused_by_storage(&fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         if let Some(sent) = stored.in_flight.remove_received(id) {
             // It is on its way, and the exchange counts until the client has answered it.
@@ -333,8 +346,8 @@ impl Session {
     /// Has what is in flight delivered again at once to whoever is the client next.
     pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
-        let InFlight { sent, held, .. } = std::mem::take(&mut stored.in_flight);
-        let held = held.map(|held| *held).unwrap_or_default();
+        let held = stored.in_flight.take_waiting();
+        let InFlight { sent, .. } = std::mem::take(&mut stored.in_flight);
         let pubrels = std::mem::take(&mut stored.pubrels);
         // Of a session that ends, only what others may get instead.
         let is_clean = stored.record.clean;

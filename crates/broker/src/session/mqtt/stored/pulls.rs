@@ -5,15 +5,15 @@
 //! word is given up a little later.
 
 use super::api;
-use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, hold, packet_id};
-use super::share_state::{JoinedShare, PullStage, SharePull};
+use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, packet_id};
+use super::share_state::{JoinedShare, PullStage, SharePull, Shares};
 use super::state::{Matter, Sent, Step, StoredSession};
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::shard::{Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{Exchange, PacketId, Qos, SubscriptionId};
 use myelin_mqtt::records::MessageMark;
@@ -36,18 +36,43 @@ const GRACE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl StoredSession {
-    /// Messages for which the session asks now.
+    /// Messages for which the session asks one of its shares now. All of them may bring something,
+    /// if only one message each: which one has some is not known.
     fn wanted_of_shares(&self, most_bytes: usize) -> usize {
-        let window = WINDOW.min(usize::from(self.in_flight.receive_max));
-        let used = self.in_flight.sent.len() + self.pubrels.len();
-        let free = window.saturating_sub(used);
+        let joined = &self.sources.shares.joined;
+        let of_reader = usize::from(self.storage.max_ack_pending).max(1);
+        let window = WINDOW.min(usize::from(self.in_flight.receive_max)).min(of_reader);
+        let free = window.saturating_sub(self.used_by_messages());
         // Not one request for each message.
-        if self.in_flight.is_full(most_bytes) || free * 2 < window { 0 } else { free }
+        if self.in_flight.is_full(most_bytes) || free * 2 < window {
+            return 0;
+        }
+        let waits = |pull: &SharePull| pull.stage == PullStage::Waits;
+        let pulls = joined.values().filter_map(|joined| joined.pull.filter(waits));
+        let asked: u64 = pulls.map(|pull| pull.left).sum();
+        let left = free.saturating_sub(usize::try_from(asked).unwrap_or(usize::MAX));
+        (window / joined.len().max(1)).min(left).max(1)
     }
 
-    /// When the first of the requests is given up.
+    /// Messages that the client has not acknowledged, or is about to get.
+    fn used_by_messages(&self) -> usize {
+        let Shares { assigning, coming, .. } = &self.sources.shares;
+        self.in_flight.sent.len() + self.pubrels.len() + assigning + coming.len()
+    }
+
+    /// Whether a message of a share goes back to it, for others: the client takes no more, and
+    /// nothing was asked for behind it, so it does not come back at once.
+    fn gives_back(&self, share: &str) -> bool {
+        let joined = self.sources.shares.joined.get(share);
+        let is_full = self.used_by_messages() >= usize::from(self.in_flight.receive_max);
+        is_full && joined.is_some_and(|joined| joined.pull.is_none())
+    }
+
+    /// When the first of the requests is given up, or what was to come from the session's consumer.
     pub(super) fn pull_deadline(&self) -> Option<Instant> {
-        self.sources.shares.joined.values().filter_map(|joined| Some(joined.pull?.until)).min()
+        let Shares { joined, coming, .. } = &self.sources.shares;
+        let pulls = joined.values().filter_map(|joined| Some(joined.pull?.until));
+        pulls.chain(coming.values().copied()).min()
     }
 
     /// Where the client has this message of a share already.
@@ -101,6 +126,7 @@ impl Session {
     pub(super) fn pulls_due(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
         let is_due = |joined: &&mut JoinedShare| joined.pull.is_some_and(|pull| pull.until <= now);
+        stored.sources.shares.coming.retain(|_, until| now < *until);
         let mut are_lost = false;
         for joined in stored.sources.shares.joined.values_mut().filter(is_due) {
             joined.pull = joined.pull.filter(|pull| pull.stage != PullStage::Mended);
@@ -156,6 +182,9 @@ impl Session {
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         if published.min(granted) == Qos::ExactlyOnce {
+            if stored.gives_back(share) {
+                return self.tell_consumer(shard, msg.reply, AGAIN, now);
+            }
             return self.assign(shard, (share, subject, delivery.sequence), msg, now);
         }
         // One that comes for the first time is not looked for.
@@ -165,9 +194,12 @@ impl Session {
             sent.reply = msg.reply.into();
             return;
         }
+        if stored.gives_back(share) {
+            return self.tell_consumer(shard, msg.reply, AGAIN, now);
+        }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return hold(stored.in_flight.held.get_or_insert_default(), msg, &delivery);
+            return stored.in_flight.hold(msg, &delivery, most);
         }
         let id = packet_id(delivery.sequence);
         let is_free = !stored.in_flight.sent.contains_key(&id) && !stored.pubrels.contains_key(&id);
@@ -178,16 +210,19 @@ impl Session {
         let number = SubscriptionId::new(options.id);
         let properties = self.properties(msg.headers, left, number.as_slice());
         let exchange = Exchange::AtLeastOnce(id);
-        let is_sent = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
+        let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
         let Some(stored) = self.stored_mut() else { return };
-        if is_sent {
+        if staged == StagedPublish::Staged {
             let (sequence, reply) = (delivery.sequence, msg.reply.into());
             let sent = Sent { sequence, is_shared: true, qos, reply, is_received: false, size };
             stored.in_flight.insert(id, sent);
-        } else {
+            return;
+        }
+        stored.in_flight.remove(id);
+        match staged {
+            StagedPublish::Dropped => self.hold_dropped(shard, msg, &delivery),
             // The client takes no packet as long as that.
-            stored.in_flight.remove(id);
-            self.tell_consumer(shard, msg.reply, ACK, now);
+            _ => self.tell_consumer(shard, msg.reply, ACK, now),
         }
     }
 
@@ -208,6 +243,16 @@ impl Session {
         let binding = account.bind(subject.as_bytes(), service);
         let binding = leftover.binding.get_or_init(|| binding);
         self.broker.registry.mqtt_stores.await_upkeep(account, binding, (now, pull.until));
+    }
+
+    /// Counts a message that has come from the session's consumer, if it is from a share.
+    pub(super) fn count_own(&mut self, subject: &[u8], msg: &MessageRef<'_>) {
+        if names::own_message(subject).is_some()
+            && let Some(delivery) = ConsumerDelivery::of(msg.reply)
+            && let Some(stored) = self.stored_mut()
+        {
+            stored.sources.shares.own_came(delivery.sequence);
+        }
     }
 
     /// Counts a message that has come for a request.
@@ -233,7 +278,8 @@ impl Session {
         msg: &MessageRef<'_>,
         now: Instant,
     ) {
-        let Some(stored) = self.stored() else { return };
+        let Some(stored) = self.stored_mut() else { return };
+        stored.sources.shares.assigning += 1;
         let to = names::own_subject(&stored.hash, share, subject);
         let mut block = Vec::new();
         header::replace(&mut block, msg.headers, b"Nats-Msg-Id", format!("{share}-{sequence}").as_bytes());
@@ -242,7 +288,14 @@ impl Session {
     }
 
     pub(super) fn assigned(&mut self, shard: &mut Shard, reply: &[u8], answer: &[u8], now: Instant) -> Step {
-        let outcome = api::outcome(answer);
+        let outcome = api::stored_at(answer);
+        if let Some(stored) = self.stored_mut() {
+            let shares = &mut stored.sources.shares;
+            shares.assigning = shares.assigning.saturating_sub(1);
+            if let Ok(Some(sequence)) = outcome {
+                shares.await_own(sequence, now + EXPIRES);
+            }
+        }
         outcome.iter().for_each(|_| self.tell_consumer(shard, reply, ACK, now));
         if let Err(fault) = outcome {
             self.log_storage_fault(&fault);

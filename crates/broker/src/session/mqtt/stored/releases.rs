@@ -52,7 +52,7 @@ impl Session {
             }
             // Released before.
             Ok(None) => self.released(shard, id, ReasonCode::PacketIdNotFound),
-            Err(fault) => return Err(self.storage_failed(fault)),
+            Err(fault) => return Err(self.refused_by_storage(&fault)),
         }
         self.go_on_releasing(shard, now);
         Ok(())
@@ -108,7 +108,7 @@ impl Session {
         answer: &[u8],
         now: Instant,
     ) -> Step {
-        api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
+        api::outcome(answer).map_err(|fault| self.refused_by_storage(&fault))?;
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         stored.held.get_or_insert_default().was_published(id);
         self.remove_published(shard, now);
@@ -141,7 +141,7 @@ impl Session {
         now: Instant,
     ) -> Step {
         if ids.len() > 1 {
-            api::outcome(answer).map_err(|fault| self.storage_failed(fault))?;
+            api::outcome(answer).map_err(|fault| self.refused_by_storage(&fault))?;
         }
         ids.iter().for_each(|id| self.released(shard, *id, ReasonCode::Success));
         self.remove_published(shard, now);

@@ -1,18 +1,20 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
 //!
 //! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
-//! are more, it is walked through instead. Nothing more is read while much waits for the client.
+//! are more, it is walked through instead. Nothing more is read while much waits for the client, and
+//! few subscriptions read at once: what waits for a client is no more than a slice for each of
+//! these, however many filters it has subscribed to.
 
 use super::state::{
-    AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, WaitingRetained,
+    AddedSub, Matter, RetainedCame, RetainedRead, RetainedWait, RetainedWay, StoredSession, WaitingRetained,
 };
 use crate::log::Level as LogLevel;
 use crate::mqtt_inbox::MqttInbox;
 use crate::service::Service;
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::shard::{Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
-use myelin_mqtt::packet::{Exchange, PropertyBuf, Qos, SubscriptionId};
+use myelin_mqtt::packet::{Exchange, PropertyBuf, Qos, ReasonCode, SubscriptionId};
 use myelin_mqtt::records::RetainedMessage;
 use myelin_mqtt::{streams, topic};
 use myelin_wire::error::CloseReason;
@@ -28,6 +30,9 @@ use std::time::Instant;
 /// Perf: behind each slice the stream counts what is left, which takes it milliseconds among a
 /// million messages.
 const AT_ONCE: u32 = 8192;
+
+/// Reads of one session that are under way at once: each of them may bring as much as may wait.
+const READS_AT_ONCE: usize = 8;
 
 /// Everything.
 const ALL: &str = ">";
@@ -45,16 +50,17 @@ struct ReadRequest<'a> {
 }
 
 impl Session {
-    /// Reads what is retained for a subscription and the level above it.
-    pub(super) fn read_retained(&mut self, shard: &mut Shard, sub: &AddedSub, now: Instant) {
+    /// Has what is retained for a subscription, and for the level above it, read in its turn.
+    pub(super) fn await_retained(&mut self, sub: &AddedSub) {
         let (pattern, qos, id) = (sub.pattern.as_str(), sub.qos, SubscriptionId::new(sub.options.id));
         let above = topic::level_above(pattern.as_bytes());
         let above = above.and_then(|above| std::str::from_utf8(above).ok());
         for pattern in [Some(pattern), above].into_iter().flatten() {
-            self.stored_mut().into_iter().for_each(|stored| stored.reading += 1);
             let way = if pattern == ALL { RetainedWay::Walk } else { RetainedWay::Index };
             let read = Box::new(RetainedRead { pattern: pattern.to_owned(), qos, id, way });
-            self.read_retained_from(shard, read, 1, now);
+            if let Some(stored) = self.stored_mut() {
+                stored.waiting.get_or_insert_default().reads.push_back((read, 1));
+            }
         }
     }
 
@@ -97,7 +103,7 @@ impl Session {
                     let is_behind = self.is_client_behind(shard);
                     if let Some(stored) = self.stored_mut().filter(|stored| is_behind || stored.has_waiting())
                     {
-                        stored.waiting.get_or_insert_default().reads.push((read, last + 1));
+                        stored.waiting.get_or_insert_default().reads.push_front((read, last + 1));
                         return Ok(RetainedCame::End);
                     }
                     self.read_retained_from(shard, read, last + 1, now);
@@ -113,6 +119,7 @@ impl Session {
             Some(status) => {
                 let line = status.split(|byte| *byte == b'\r').next().unwrap_or_default();
                 let line = String::from_utf8_lossy(line);
+                self.part_with(ReasonCode::ImplementationSpecific);
                 return Err(self.storage_failed(format_args!("retained messages: {line}")));
             }
         }
@@ -145,60 +152,84 @@ impl Session {
         let properties = self.properties(msg.headers, left, read.id.as_slice());
         let Some(stored) = self.stored_mut() else { return };
         let waits = stored.has_sent_all() || stored.has_waiting();
-        if qos > Qos::AtMostOnce && waits {
+        let has_to_wait = qos > Qos::AtMostOnce && waits;
+        if has_to_wait || !self.send_retained(shard, (subject, &message.payload), qos, &properties) {
             let (subject, payload) = (subject.into(), (*message.payload).into());
-            let message = RetainedWait { subject, payload, qos, properties };
-            return stored.waiting.get_or_insert_default().messages.push_back(message);
+            let waiting = RetainedWait { subject, payload, qos, properties };
+            if let Some(stored) = self.stored_mut() {
+                stored.waiting.get_or_insert_default().messages.push_back(waiting);
+            }
         }
-        self.send_retained(shard, (subject, &message.payload), qos, &properties);
     }
 
     /// Sends retained messages that have waited, as many as the client takes, and goes on to read
     /// others behind the last one.
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
         while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
-            && let Some(RetainedWait { subject, payload, qos, properties }) =
-                stored.waiting.as_mut().and_then(|waiting| waiting.messages.pop_front())
+            && let Some(next) = stored.waiting.as_mut().and_then(|waiting| waiting.messages.pop_front())
         {
-            self.send_retained(shard, (&subject, &payload), qos, &properties);
+            let RetainedWait { subject, payload, qos, properties } = &next;
+            if !self.send_retained(shard, (subject, payload), *qos, properties) {
+                if let Some(stored) = self.stored_mut() {
+                    stored.waiting.get_or_insert_default().messages.push_front(next);
+                }
+                return;
+            }
         }
-        let waiting = self.stored().and_then(|stored| stored.waiting.as_deref());
-        let can_go_on = |waiting: &WaitingRetained| waiting.messages.is_empty() && !waiting.reads.is_empty();
-        if !waiting.is_some_and(can_go_on) || self.is_client_behind(shard) {
+        let can_go_on = |stored: &StoredSession| {
+            let waits = |WaitingRetained { messages, reads }: &WaitingRetained| {
+                messages.is_empty() && !reads.is_empty()
+            };
+            stored.reading < READS_AT_ONCE && stored.waiting.as_deref().is_some_and(waits)
+        };
+        if !self.stored().is_some_and(can_go_on) || self.is_client_behind(shard) {
             return;
         }
         let Some(stored) = self.stored_mut() else { return };
-        let reads = stored.waiting.take().map(|waiting| waiting.reads).unwrap_or_default();
-        stored.reading += reads.len();
-        for (read, seq) in reads {
+        let Some(waiting) = &mut stored.waiting else { return };
+        let most = waiting.reads.len().min(READS_AT_ONCE - stored.reading);
+        let begun: Vec<_> = waiting.reads.drain(..most).collect();
+        if waiting.reads.is_empty() {
+            stored.waiting = None;
+        }
+        stored.reading += begun.len();
+        for (read, seq) in begun {
             self.read_retained_from(shard, read, seq, now);
         }
     }
 
     /// Whether so much waits for the client that nothing more is read for it. If so, the session's
     /// inbox is woken when that has changed.
-    fn is_client_behind(&self, shard: &mut Shard) -> bool {
+    pub(super) fn is_client_behind(&self, shard: &mut Shard) -> bool {
         let Some(stored) = self.stored() else { return false };
         let inbox: Arc<dyn Service> = Arc::<MqttInbox>::clone(&stored.inbox);
         shard.is_behind(&self.conn, &inbox)
     }
 
+    /// Sends a retained message. False: the client is too far behind and gets it later.
     fn send_retained(
         &mut self,
         shard: &mut Shard,
         (subject, payload): (&[u8], &[u8]),
         qos: Qos,
         properties: &PropertyBuf,
-    ) {
+    ) -> bool {
         let id = if qos > Qos::AtMostOnce { self.spare_packet_id(qos) } else { None };
         let exchange = match (id, qos) {
             (Some(id), Qos::ExactlyOnce) => Exchange::ExactlyOnce(id),
             (Some(id), _) => Exchange::AtLeastOnce(id),
             (None, _) => Exchange::AtMostOnce,
         };
-        let is_sent = self.send_publish(shard, (subject, payload), exchange, (false, true), properties);
-        if let (false, Some(id), Some(stored)) = (is_sent, id, self.stored_mut()) {
+        let staged = self.send_publish(shard, (subject, payload), exchange, (false, true), properties);
+        if staged != StagedPublish::Staged
+            && let (Some(id), Some(stored)) = (id, self.stored_mut())
+        {
             stored.in_flight.remove(id);
         }
+        let is_done = staged != StagedPublish::Dropped;
+        if !is_done {
+            self.await_client(shard);
+        }
+        is_done
     }
 }

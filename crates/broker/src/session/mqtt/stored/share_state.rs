@@ -13,6 +13,29 @@ pub(in crate::session::mqtt) struct Shares {
     pub(in crate::session::mqtt) joined: BTreeMap<String, JoinedShare>,
     /// Number of the last pull.
     pub(in crate::session::mqtt) last_pull: u64,
+    /// Messages that are being stored for the session alone.
+    pub(in crate::session::mqtt) assigning: usize,
+    /// Messages that are, by their sequences, and are awaited from the session's consumer until
+    /// then.
+    pub(in crate::session::mqtt) coming: BTreeMap<u64, Instant>,
+    /// Sequence of the last one that has come from there.
+    last_own: u64,
+}
+
+impl Shares {
+    /// Awaits a message that is stored for the session alone, unless it has come.
+    pub(in crate::session::mqtt) fn await_own(&mut self, sequence: u64, until: Instant) {
+        if sequence > self.last_own {
+            self.coming.insert(sequence, until);
+        }
+    }
+
+    /// A message that is the session's alone has come: in their order, but for those that come
+    /// again.
+    pub(in crate::session::mqtt) fn own_came(&mut self, sequence: u64) {
+        self.last_own = self.last_own.max(sequence);
+        self.coming.retain(|awaited, _| *awaited > sequence);
+    }
 }
 
 /// A share whose messages come.
@@ -65,5 +88,23 @@ impl ShareChange {
     /// Name of the share, and its pattern.
     pub(in crate::session::mqtt) fn named(&self) -> (&str, &str) {
         (&self.share, &self.pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_assigned_is_awaited_until_it_comes() {
+        let (mut shares, now) = (Shares::default(), Instant::now());
+        shares.own_came(4);
+        [3, 5, 7, 9].into_iter().for_each(|sequence| shares.await_own(sequence, now));
+        assert!(shares.coming.keys().eq(&[5, 7, 9]));
+        // One that comes again.
+        shares.own_came(3);
+        assert!(shares.coming.keys().eq(&[5, 7, 9]));
+        shares.own_came(7);
+        assert!(shares.coming.keys().eq(&[9]));
     }
 }

@@ -45,7 +45,8 @@ pub(super) fn consumer_request(
         limit if own == 0 => limit,
         limit => own.min(limit),
     };
-    let consumer = ConsumerRecord { inactive_threshold, ..consumer };
+    // Each member has its own bound: those that are stuck do not stop the others.
+    let consumer = ConsumerRecord { inactive_threshold, max_ack_pending: -1, ..consumer };
     let stream = streams::MESSAGES.name;
     let request = format!("CONSUMER.CREATE.{stream}.{}", consumer.durable_name);
     (request, api::consumer(stream, &consumer))

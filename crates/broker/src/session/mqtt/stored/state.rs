@@ -1,6 +1,7 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
+use super::postponed::Backlog;
 use super::share_state::{ShareChange, Shares};
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
@@ -10,7 +11,6 @@ use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, SubscriptionRe
 use myelin_mqtt::streams::MqttStream;
 use myelin_mqtt::{shares, topic};
 use myelin_wire::error::CloseReason;
-use myelin_wire::message_buf::MessageBuf;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -75,6 +75,8 @@ pub(in crate::session::mqtt) enum Matter {
     Members(usize),
     /// A message of a share is stored for this session alone; where that is said.
     Assigned(Box<[u8]>),
+    /// A message that has waited for the client.
+    Postponed,
     /// A PUBREL is stored.
     PubRel(PacketId),
     /// A retained message, or the end of them.
@@ -298,7 +300,7 @@ pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) bytes: usize,
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
     /// cut off for what it asked for.
-    pub(in crate::session::mqtt) held: Option<Box<MessageBuf>>,
+    pub(in crate::session::mqtt) backlog: Option<Box<Backlog>>,
 }
 
 /// PUBRELs that the client has not answered, with where that is to be said.
@@ -337,17 +339,6 @@ impl InFlight {
         self.sent.get(&id).filter(|sent| sent.is_received)?;
         self.remove(id)
     }
-
-    /// Whether a message has to wait.
-    pub(in crate::session::mqtt) fn is_full(&self, most: usize) -> bool {
-        self.bytes >= most || self.held.as_ref().is_some_and(|held| !held.is_empty())
-    }
-
-    /// Messages that have waited long enough.
-    pub(in crate::session::mqtt) fn take_held(&mut self, most: usize) -> MessageBuf {
-        let held = if self.bytes < most / 2 { self.held.take() } else { None };
-        held.map(|held| *held).unwrap_or_default()
-    }
 }
 
 /// A read for one subscription.
@@ -372,9 +363,9 @@ pub(in crate::session::mqtt) enum RetainedWay {
 #[derive(Default)]
 pub(in crate::session::mqtt) struct WaitingRetained {
     pub(in crate::session::mqtt) messages: VecDeque<RetainedWait>,
-    /// Reads that go on when these are gone and the client is not behind, with the sequences at
-    /// which they do.
-    pub(in crate::session::mqtt) reads: Vec<(Box<RetainedRead>, u64)>,
+    /// Reads that begin or go on, a few at once, when these are gone and the client is not
+    /// behind, with the sequences at which they do.
+    pub(in crate::session::mqtt) reads: VecDeque<(Box<RetainedRead>, u64)>,
 }
 
 /// A retained message that waits.
