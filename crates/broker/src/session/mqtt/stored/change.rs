@@ -68,6 +68,7 @@ impl Session {
                 false => {}
             }
         }
+        self.end_left_shares(&change.shares, now);
         change.added = granted;
         self.begin_change(shard, change, now)
     }
@@ -92,6 +93,7 @@ impl Session {
             stored.record.opts.remove(pattern);
         }
         change.shares = left.into_iter().map(|filter| self.leave_share(filter)).collect();
+        self.end_left_shares(&change.shares, now);
         self.begin_change(shard, change, now)
     }
 
@@ -280,7 +282,7 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return 0 };
         let revives = stored.change.as_ref().is_some_and(|change| change.revives);
         let read = stored.record.subs.iter().filter(|(_, qos)| **qos > 0).map(|(pattern, _)| pattern);
-        let own = stored.has_own_messages().then(|| shares::own_pattern(&stored.hash));
+        let own = stored.reads_own_messages().then(|| shares::own_pattern(&stored.hash));
         let with_above = read.flat_map(|pattern| {
             let above = topic::level_above(pattern.as_bytes());
             let above = above.and_then(|above| std::str::from_utf8(above).ok());
