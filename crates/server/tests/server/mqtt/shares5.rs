@@ -386,6 +386,28 @@ fn what_was_begun_with_qos_2_is_brought_to_its_end() {
     }
 }
 
+#[test]
+fn the_consumer_of_members_that_work_long_is_in_use() {
+    let server = server("ack_wait: 1s, consumer_inactive_threshold: 2s", "");
+    let at = address(&server);
+    let one = Property::ReceiveMaximum(NonZeroU16::MIN);
+    let mut peer = member(at, "1", Qos::AtLeastOnce, &[one]);
+    publish(at, 0..5, 1);
+    let first = peer.came5();
+    // One that nobody uses, with more time.
+    let mut asking = Asking::new(&server);
+    let config = r#"{"name":"idle","durable_name":"idle","ack_policy":"explicit","filter_subject":"none",
+        "inactive_threshold":6000000000}"#;
+    let body = format!(r#"{{"stream_name":"$MQTT_out","config":{config}}}"#);
+    let made = asking.ask("CONSUMER.CREATE.$MQTT_out.idle", &body);
+    assert!(made["error"].is_null(), "{made}");
+    eventually("its time is over", || !asking.ask("CONSUMER.INFO.$MQTT_out.idle", "")["error"].is_null());
+    assert_eq!(consumers(&server), 1);
+    peer.puback(first.number);
+    let took = take_all(&mut [&mut peer], 4);
+    assert_eq!(numbers(&took[0]), [1, 2, 3, 4]);
+}
+
 impl Peer {
     /// UNSUBSCRIBE, whose answer comes among messages.
     fn ask_to_leave(&mut self, filter: &str) {

@@ -255,7 +255,8 @@ impl Session {
                     let inbox = format!("{}{unique}.{share}.", streams::DELIVER_PREFIX);
                     let service = Arc::clone(&stored.inbox);
                     let binding = stored.store.account().bind(format!("{inbox}*").as_bytes(), service);
-                    let joined = JoinedShare { pattern, qos, options, inbox, binding, pull: None };
+                    let joined =
+                        JoinedShare { pattern, qos, options, inbox, binding, pull: None, asked: now };
                     stored.sources.shares.joined.insert(share, joined);
                 }
             }
