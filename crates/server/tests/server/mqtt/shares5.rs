@@ -408,6 +408,32 @@ fn the_consumer_of_members_that_work_long_is_in_use() {
     assert_eq!(numbers(&took[0]), [1, 2, 3, 4]);
 }
 
+#[test]
+fn whoever_begins_anew_leaves_the_shares_of_a_clean_session() {
+    let server = server("", "");
+    let at = address(&server);
+    let _before = member(at, "1", Qos::AtLeastOnce, &[]);
+    let (_after, is_present) = Peer::resume5(at, ("1", true), &[]);
+    assert!(!is_present);
+    assert!(Asking::new(&server).last("$MQTT_sess", "$MQTT.sess.$share.>").1.is_empty());
+    assert_eq!(consumers(&server), 0);
+}
+
+#[test]
+fn of_a_share_that_is_named_twice_the_last_counts() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut peer = Peer::connect5(at, "1");
+    let twice = [(JOBS, Qos::AtLeastOnce), (JOBS, Qos::AtMostOnce)];
+    assert_eq!(peer.subscribe_with(&twice), [1, 0]);
+    assert_eq!(consumers(&server), 0);
+    publish(at, 0..1, 1);
+    assert_eq!(all(&mut peer).iter().map(|came| came.qos).collect::<Vec<_>>(), [0]);
+    let twice = [(JOBS, Qos::AtMostOnce), (JOBS, Qos::AtLeastOnce)];
+    assert_eq!(peer.subscribe_with(&twice), [0, 1]);
+    assert_eq!(consumers(&server), 1);
+}
+
 impl Peer {
     /// UNSUBSCRIBE, whose answer comes among messages.
     fn ask_to_leave(&mut self, filter: &str) {
