@@ -363,7 +363,7 @@ fn a_member_that_leaves_takes_no_message_with_it() {
     assert_eq!(took, (0..600).collect::<Vec<_>>());
 }
 
-/// What is a member's already comes also when it has left the share and its connection.
+/// Messages that are a member's already come also when it has left the share and its connection.
 #[test]
 fn what_was_begun_with_qos_2_is_brought_to_its_end() {
     let server = server("", "");

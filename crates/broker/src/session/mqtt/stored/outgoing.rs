@@ -114,7 +114,7 @@ impl Session {
         };
         let id = packet_id(delivery.sequence);
         let has_to_wait = stored.in_flight.is_full(shard.settings().max_backlog()) || stored.has_sent_all();
-        // MQTT 5 sends nothing twice to a connection, nobody what has come, or may have come by then.
+        // Nothing is sent twice with MQTT 5, and to nobody what has come, or may have by then.
         if let Some(sent) = stored.in_flight.sent.get_mut(&id)
             && (sent.sequence, sent.is_shared) == (delivery.sequence, false)
             && (sent.is_received || speaks_5 || has_to_wait)

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// asked in vain: one that is not used is removed, with all that waits for the client.
 const SIGN_OF_USE: Duration = Duration::from_secs(15);
 
-/// Such a request, for no more bytes than any message has.
+/// Body of that request, for no more bytes than any message has.
 const IN_VAIN: &[u8] = br#"{"batch":1,"max_bytes":1,"expires":1000000000}"#;
 
 impl StoredSession {
