@@ -1,11 +1,13 @@
 //! Sessions that last: what is delivered to whom, how often, and after what.
 
-use super::peer::{Peer, hello, lasting, publish_1};
+use super::peer::{Peer, hello, id, lasting, publish_1};
 use super::stored::Asking;
 use super::{address, cluster, server, servers};
 use crate::eventually;
 use crate::process::Server;
-use myelin_mqtt::packet::{ConnectPacket, Qos};
+use myelin_mqtt::packet::{
+    AckPacket, ClientPacket, ConnectPacket, DisconnectPacket, Properties, ProtocolLevel, Qos, ReasonCode,
+};
 use myelin_mqtt::records::session_hash;
 use serde_json::{Value, json};
 
@@ -393,4 +395,67 @@ fn qos_2_may_be_downgraded() {
         Peer::connect(address(server), "pub").publish_2("d", "x");
         assert_eq!(sub.came().0, "PUBLISH d x q1");
     }
+}
+
+#[test]
+fn a_message_that_has_come_does_not_come_to_whoever_leaves_behind_its_pubrec() {
+    let server = server("", "");
+    let (mut sub, _) = resume(&server, "sub");
+    sub.subscribe_with(&[("two", Qos::ExactlyOnce)]);
+    Peer::connect(address(&server), "pub").publish_2("two", "once");
+    let (text, number) = sub.came();
+    assert_eq!(text, "PUBLISH two once q2");
+    // Both come at once.
+    let bye = DisconnectPacket { reason: ReasonCode::Success, properties: Properties::EMPTY };
+    let mut bytes = Vec::new();
+    for packet in [ClientPacket::PubRec(AckPacket::success(id(number))), ClientPacket::Disconnect(bye)] {
+        packet.encode(ProtocolLevel::V3, &mut bytes);
+    }
+    sub.send_bytes(&bytes);
+    sub.rest();
+    let (mut sub, is_present) = resume(&server, "sub");
+    assert!(is_present);
+    assert_eq!(sub.came(), ("PUBREL".to_owned(), number));
+    sub.pubcomp(number);
+    let mut asking = Asking::new(&server);
+    eventually("nothing is left", || {
+        assert_eq!(sub.all_came(), []);
+        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
+    });
+}
+
+/// Large messages wait until others are acknowledged: those are asked for again meanwhile.
+#[test]
+fn large_messages_of_qos_2_come_once_to_a_client_that_is_slow() {
+    let server = server("ack_wait: 2s", "");
+    let (mut sub, _) = resume(&server, "sub");
+    sub.subscribe_with(&[("large", Qos::ExactlyOnce)]);
+    let mut publisher = Peer::connect(address(&server), "pub");
+    let payload = |number: u32| format!("{number:03}{}", "x".repeat(100_000));
+    (0..20).for_each(|number| publisher.publish_2("large", &payload(number)));
+    let mut came = sub.all_came();
+    assert!((1..20).contains(&came.len()), "{} at once", came.len());
+    let mut asking = Asking::new(&server);
+    let names = asking.ask("CONSUMER.NAMES.$MQTT_msgs", "")["consumers"].clone();
+    let info = format!("CONSUMER.INFO.$MQTT_msgs.{}", names[0].as_str().expect("a name"));
+    eventually("they are asked for again", || {
+        asking.ask(&info, "")["num_redelivered"].as_u64() >= Some(came.len() as u64)
+    });
+    // What the client has begun, and how often it has taken each for new.
+    let (mut begun, mut taken) = (std::collections::BTreeSet::new(), vec![0; 20]);
+    eventually("all are taken", || {
+        came.append(&mut sub.all_came());
+        for (text, number) in came.drain(..) {
+            if text == "PUBREL" {
+                begun.remove(&number);
+                sub.pubcomp(number);
+                continue;
+            }
+            let place = text["PUBLISH large ".len()..][..3].parse::<usize>().expect("a number");
+            taken[place] += usize::from(begun.insert(number));
+            sub.pubrec(number);
+        }
+        begun.is_empty() && asking.messages("$MQTT_msgs") == 0
+    });
+    assert_eq!(taken, vec![1; 20]);
 }

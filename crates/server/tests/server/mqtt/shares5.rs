@@ -8,7 +8,8 @@ use crate::eventually;
 use crate::process::Server;
 use crate::raw::Raw;
 use myelin_mqtt::packet::{
-    AckPacket, ClientPacket, ConnectPacket, Property, Qos, ReasonCode, SubscribeOptions,
+    AckPacket, ClientPacket, ConnectPacket, Properties, Property, Qos, ReasonCode, ServerPacket,
+    SubscribeFilters, SubscribeOptions, SubscribePacket, UnsubscribeFilters, UnsubscribePacket,
 };
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -381,4 +382,152 @@ fn a_stuck_member_leaves_the_rest_to_others() {
     let name = names.as_array().expect("names").iter().find(of_share).expect("the share's");
     let info = asking.ask(&format!("CONSUMER.INFO.$MQTT_msgs.{}", name.as_str().expect("text")), "");
     assert_eq!(info["config"]["max_ack_pending"], -1, "{info}");
+}
+
+/// Members leave while messages come: each of these goes to somebody who stays.
+#[test]
+fn a_member_that_leaves_takes_no_message_with_it() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut stays = member(at, "stays", Qos::ExactlyOnce, &[]);
+    let mut took = Vec::new();
+    std::thread::scope(|scope| {
+        let publisher = scope.spawn(move || publish(at, 0..600, 2));
+        // By an UNSUBSCRIBE, and by less QoS.
+        let mut leaves = member(at, "leaves", Qos::ExactlyOnce, &[LONG]);
+        let mut turn = 0;
+        while !publisher.is_finished() {
+            turn += 1;
+            if turn % 2 == 0 {
+                leaves.ask_to_leave(JOBS);
+            } else {
+                leaves.ask_for(JOBS, if turn % 4 == 1 { Qos::AtLeastOnce } else { Qos::ExactlyOnce });
+            }
+            took.extend(leaves.finish_all());
+            took.extend(stays.finish_all());
+        }
+        eventually("all have come", || {
+            took.extend(leaves.finish_all());
+            took.extend(stays.finish_all());
+            took.len() >= 600
+        });
+    });
+    took.sort_unstable();
+    assert_eq!(took, (0..600).collect::<Vec<_>>());
+}
+
+/// Messages that are a member's already come also when it has left the share and its connection.
+#[test]
+fn what_was_begun_with_qos_2_is_brought_to_its_end() {
+    let server = server("", "");
+    let at = address(&server);
+    for leaves in [true, false] {
+        let mut peer = member(at, "1", Qos::ExactlyOnce, &[LONG]);
+        publish(at, 0..1, 2);
+        let first = peer.came5();
+        match leaves {
+            true => assert_eq!(peer.unsubscribe5(&[JOBS]), [0]),
+            false => assert_eq!(peer.subscribe_with(&[(JOBS, Qos::AtLeastOnce)]), [1]),
+        }
+        peer.quit5(&[]);
+        let (mut peer, is_present) = Peer::resume5(at, ("1", false), &[LONG]);
+        assert!(is_present);
+        let again = peer.take5();
+        assert_eq!((again.number, &*again.payload, again.qos), (first.number, "0", 2));
+        peer.quit5(&[Property::SessionExpiry(0)]);
+        eventually("nothing is left", || consumers(&server) == 0);
+    }
+}
+
+#[test]
+fn the_consumer_of_members_that_work_long_is_in_use() {
+    let server = server("ack_wait: 1s, consumer_inactive_threshold: 2s", "");
+    let at = address(&server);
+    let one = Property::ReceiveMaximum(NonZeroU16::MIN);
+    let mut peer = member(at, "1", Qos::AtLeastOnce, &[one]);
+    publish(at, 0..5, 1);
+    let first = peer.came5();
+    // One that nobody uses, with more time.
+    let mut asking = Asking::new(&server);
+    let config = r#"{"name":"idle","durable_name":"idle","ack_policy":"explicit","filter_subject":"none",
+        "inactive_threshold":6000000000}"#;
+    let body = format!(r#"{{"stream_name":"$MQTT_out","config":{config}}}"#);
+    let made = asking.ask("CONSUMER.CREATE.$MQTT_out.idle", &body);
+    assert!(made["error"].is_null(), "{made}");
+    eventually("its time is over", || !asking.ask("CONSUMER.INFO.$MQTT_out.idle", "")["error"].is_null());
+    assert_eq!(consumers(&server), 1);
+    peer.puback(first.number);
+    let took = take_all(&mut [&mut peer], 4);
+    assert_eq!(numbers(&took[0]), [1, 2, 3, 4]);
+}
+
+#[test]
+fn whoever_begins_anew_leaves_the_shares_of_a_clean_session() {
+    let server = server("", "");
+    let at = address(&server);
+    let _before = member(at, "1", Qos::AtLeastOnce, &[]);
+    let (_after, is_present) = Peer::resume5(at, ("1", true), &[]);
+    assert!(!is_present);
+    assert!(Asking::new(&server).last("$MQTT_sess", "$MQTT.sess.$share.>").1.is_empty());
+    assert_eq!(consumers(&server), 0);
+}
+
+#[test]
+fn of_a_share_that_is_named_twice_the_last_counts() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut peer = Peer::connect5(at, "1");
+    let twice = [(JOBS, Qos::AtLeastOnce), (JOBS, Qos::AtMostOnce)];
+    assert_eq!(peer.subscribe_with(&twice), [1, 0]);
+    assert_eq!(consumers(&server), 0);
+    publish(at, 0..1, 1);
+    assert_eq!(all(&mut peer).iter().map(|came| came.qos).collect::<Vec<_>>(), [0]);
+    let twice = [(JOBS, Qos::AtMostOnce), (JOBS, Qos::AtLeastOnce)];
+    assert_eq!(peer.subscribe_with(&twice), [0, 1]);
+    assert_eq!(consumers(&server), 1);
+}
+
+impl Peer {
+    /// UNSUBSCRIBE, whose answer comes among messages.
+    fn ask_to_leave(&mut self, filter: &str) {
+        let mut raw = Vec::new();
+        UnsubscribeFilters::push(filter, &mut raw);
+        let (properties, filters) = (Properties::EMPTY, UnsubscribeFilters::of(&raw));
+        self.send(&ClientPacket::Unsubscribe(UnsubscribePacket { packet_id: id(2), properties, filters }));
+    }
+
+    /// SUBSCRIBE, whose answer comes among messages.
+    fn ask_for(&mut self, filter: &str, max_qos: Qos) {
+        let mut raw = Vec::new();
+        SubscribeFilters::push(filter, SubscribeOptions { max_qos, ..SubscribeOptions::default() }, &mut raw);
+        let (properties, filters) = (Properties::EMPTY, SubscribeFilters::of(&raw));
+        self.send(&ClientPacket::Subscribe(SubscribePacket { packet_id: id(1), properties, filters }));
+    }
+
+    /// Answers what comes before the answer to a PINGREQ; the numbers in messages.
+    fn finish_all(&mut self) -> Vec<u32> {
+        let mut came = Vec::new();
+        self.send(&ClientPacket::PingReq);
+        loop {
+            let answer = self.with_packet(|packet| match packet {
+                ServerPacket::Publish(publish) => {
+                    came.push(std::str::from_utf8(publish.payload).expect("text").parse().expect("a number"));
+                    let id = publish.exchange.packet_id().expect("it is stored");
+                    let ack = AckPacket::success(id);
+                    let is_twice = publish.exchange.qos() == Qos::ExactlyOnce;
+                    Some(Some(if is_twice { ClientPacket::PubRec(ack) } else { ClientPacket::PubAck(ack) }))
+                }
+                ServerPacket::PubRel(ack) => {
+                    Some(Some(ClientPacket::PubComp(AckPacket::success(ack.packet_id))))
+                }
+                ServerPacket::SubAck(_) | ServerPacket::UnsubAck(_) => Some(None),
+                ServerPacket::PingResp => None,
+                other => panic!("{other:?}"),
+            });
+            match answer.expect("the connection is open") {
+                Some(answer) => answer.iter().for_each(|answer| self.send(answer)),
+                None => return came,
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ use myelin_mqtt::cover::cover;
 use myelin_mqtt::packet::{
     PacketId, Properties, Qos, ReasonCode, RetainHandling, ServerPacket, SubAckPacket, UnsubAckPacket,
 };
-use myelin_mqtt::records::{ConsumerRecord, LEVEL_ABOVE_SUFFIX, READER};
+use myelin_mqtt::records::{ConsumerRecord, LEVEL_ABOVE_SUFFIX, READER, SubscriptionRecord};
 use myelin_mqtt::{shares, streams, topic};
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageRef;
@@ -34,13 +34,18 @@ impl Session {
         now: Instant,
     ) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
-        let (mut is_new, mut shares) = (false, Vec::new());
+        let (mut is_new, mut shares) = (false, Vec::<(String, SubscriptionRecord, bool)>::new());
         for sub in &mut granted {
             let AddedSub { pattern, qos, is_shared, options, .. } = &*sub;
             if *is_shared {
                 let before = stored.record.shared.insert(pattern.clone(), *options);
                 is_new |= before != Some(*options);
-                shares.push((pattern.clone(), *options, before.is_some_and(|before| before.qos > 0)));
+                let was_member = before.is_some_and(|before| before.qos > 0);
+                // Of one that is named twice, the last counts.
+                match shares.iter_mut().find(|(filter, ..)| filter == pattern) {
+                    Some((_, last, _)) => *last = *options,
+                    None => shares.push((pattern.clone(), *options, was_member)),
+                }
                 sub.handling = RetainHandling::DontSend;
                 continue;
             }
@@ -68,6 +73,9 @@ impl Session {
                 false => {}
             }
         }
+        // Whoever begins anew, also after a crash, leaves the shares that the record names.
+        change.writes |= is_new && !change.shares.is_empty();
+        self.end_left_shares(&change.shares, now);
         change.added = granted;
         self.begin_change(shard, change, now)
     }
@@ -92,6 +100,8 @@ impl Session {
             stored.record.opts.remove(pattern);
         }
         change.shares = left.into_iter().map(|filter| self.leave_share(filter)).collect();
+        change.writes |= !change.shares.is_empty();
+        self.end_left_shares(&change.shares, now);
         self.begin_change(shard, change, now)
     }
 
@@ -280,7 +290,7 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return 0 };
         let revives = stored.change.as_ref().is_some_and(|change| change.revives);
         let read = stored.record.subs.iter().filter(|(_, qos)| **qos > 0).map(|(pattern, _)| pattern);
-        let own = stored.has_own_messages().then(|| shares::own_pattern(&stored.hash));
+        let own = stored.reads_own_messages().then(|| shares::own_pattern(&stored.hash));
         let with_above = read.flat_map(|pattern| {
             let above = topic::level_above(pattern.as_bytes());
             let above = above.and_then(|above| std::str::from_utf8(above).ok());

@@ -103,17 +103,17 @@ impl Session {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
         let id = packet_id(delivery.sequence);
-        // MQTT 5 sends nothing twice to one connection, and nobody a message that has come.
+        let has_to_wait = stored.in_flight.is_full(shard.settings().max_backlog()) || stored.has_sent_all();
+        // Nothing is sent twice with MQTT 5, and to nobody what has come, or may have by then.
         if let Some(sent) = stored.in_flight.sent.get_mut(&id)
             && (sent.sequence, sent.is_shared) == (delivery.sequence, false)
-            && (sent.is_received || speaks_5)
+            && (sent.is_received || speaks_5 || has_to_wait)
         {
             sent.reply = msg.reply.into();
             return;
         }
-        let most = shard.settings().max_backlog();
-        if stored.in_flight.is_full(most) || stored.has_sent_all() {
-            return stored.in_flight.hold(msg, &delivery, most);
+        if has_to_wait {
+            return stored.in_flight.hold(msg, &delivery, shard.settings().max_backlog());
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
@@ -355,11 +355,12 @@ impl Session {
         // In the order in which they were stored.
         let is_given_back = |sent: &Sent| !is_clean || sent.is_shared;
         let sent = sent.into_values().filter(is_given_back);
-        let mut sent: Vec<_> = sent.map(|sent| (sent.sequence, sent.reply)).collect();
+        // What the client has does not come again: the PUBREL is on its way to the stream.
+        let what = |sent: &Sent| if sent.is_received { ACK } else { AGAIN };
+        let mut sent: Vec<_> = sent.map(|sent| (sent.sequence, what(&sent), sent.reply)).collect();
         sent.sort_unstable();
-        for reply in pubrels.into_values().chain(sent.into_iter().map(|(_, reply)| reply)) {
-            self.tell_consumer(shard, &reply, AGAIN, now);
-        }
+        pubrels.values().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
+        sent.iter().for_each(|(_, what, reply)| self.tell_consumer(shard, reply, what, now));
         // These were not sent.
         let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
         let is_given_back = |msg: &MessageRef<'_>| {

@@ -35,6 +35,13 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Time after which a consumer that has moved, or is gone, is asked for and asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Time after which a consumer that is asked for nothing, because the client has enough to do, is
+/// asked in vain: one that is not used is removed, with all that waits for the client.
+const SIGN_OF_USE: Duration = Duration::from_secs(15);
+
+/// Body of that request, for no more bytes than any message has.
+const IN_VAIN: &[u8] = br#"{"batch":1,"max_bytes":1,"expires":1000000000}"#;
+
 impl StoredSession {
     /// Messages for which the session asks one of its shares now. All of them may bring something,
     /// if only one message each: which one has some is not known.
@@ -70,9 +77,16 @@ impl StoredSession {
 
     /// When the first of the requests is given up, or what was to come from the session's consumer.
     pub(super) fn pull_deadline(&self) -> Option<Instant> {
+        let pause = self.sign_of_use();
+        let due = |joined: &JoinedShare| joined.pull.map_or(joined.asked + pause, |pull| pull.until);
         let Shares { joined, coming, .. } = &self.sources.shares;
-        let pulls = joined.values().filter_map(|joined| Some(joined.pull?.until));
-        pulls.chain(coming.values().copied()).min()
+        joined.values().map(due).chain(coming.values().copied()).min()
+    }
+
+    /// Time after which a share that is asked for nothing gets a sign that it is used.
+    fn sign_of_use(&self) -> Duration {
+        let limit = self.storage.consumer_inactive_threshold.filter(|limit| !limit.is_zero());
+        limit.map_or(SIGN_OF_USE, |limit| SIGN_OF_USE.min(limit / 4))
     }
 
     /// Where the client has this message of a share already.
@@ -112,6 +126,7 @@ impl Session {
         let Some(joined) = shares.joined.get_mut(share) else { return };
         shares.last_pull += 1;
         let (number, until) = (shares.last_pull, now + EXPIRES + GRACE);
+        joined.asked = now;
         joined.pull = Some(SharePull { number, left: wanted as u64, stage: PullStage::Waits, until });
         let reply = format!("{}{number}", joined.inbox);
         debug_assert!(number > 0, "requests are counted from 1");
@@ -138,6 +153,27 @@ impl Session {
             self.look_after_shares(shard, false, now);
         }
         self.pull_shares(shard, now);
+        self.show_use(shard, now);
+    }
+
+    /// Shows shares that they are used, of which the client wants nothing for the time being.
+    fn show_use(&mut self, shard: &mut Shard, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        let pause = stored.sign_of_use();
+        let is_due = |joined: &JoinedShare| joined.pull.is_none() && joined.asked + pause <= now;
+        let joined = stored.sources.shares.joined.iter_mut().filter(|(_, joined)| is_due(joined));
+        let mut requests = Vec::new();
+        for (share, joined) in joined {
+            joined.asked = now;
+            let name = names::consumer_name(share);
+            let request = format!("CONSUMER.MSG.NEXT.{}.{name}", streams::MESSAGES.name);
+            // Requests are counted from 1: the status of this one ends none.
+            requests.push((stored.storage.api(&request), format!("{}0", joined.inbox)));
+        }
+        for (subject, reply) in &requests {
+            let (subject, reply) = (subject.as_bytes(), reply.as_bytes());
+            self.tell(shard, MessageRef { subject, reply, payload: IN_VAIN, ..MessageRef::default() }, now);
+        }
     }
 
     /// The status that ends a request. False: it is none.

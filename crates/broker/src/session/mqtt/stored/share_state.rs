@@ -48,6 +48,8 @@ pub(in crate::session::mqtt) struct JoinedShare {
     pub(in crate::session::mqtt) inbox: String,
     pub(in crate::session::mqtt) binding: Arc<Binding>,
     pub(in crate::session::mqtt) pull: Option<SharePull>,
+    /// When its consumer was last asked for something.
+    pub(in crate::session::mqtt) asked: Instant,
 }
 
 /// A request for messages of a share.

@@ -85,6 +85,15 @@ impl StoredSession {
         self.record.shared.values().any(|options| options.qos == Qos::ExactlyOnce as u8)
     }
 
+    /// Whether the reader reads such messages: also those of a share that the session has left, or
+    /// has with less QoS, go to their ends.
+    pub(super) fn reads_own_messages(&self) -> bool {
+        let own = shares::own_pattern(&self.hash);
+        let is_own = |filter: &String| filter.strip_prefix(streams::MESSAGES.subject_prefix) == Some(&own);
+        self.has_own_messages()
+            || self.reader().is_some_and(|reader| reader.filter_subjects.iter().any(is_own))
+    }
+
     fn member_subject(&self, share: &str, expiry: u32) -> String {
         let member = Member { session: &self.hash, expiry };
         shares::member_subject(&self.storage.domain_token(), share, member)
@@ -247,7 +256,8 @@ impl Session {
                     let inbox = format!("{}{unique}.{share}.", streams::DELIVER_PREFIX);
                     let service = Arc::clone(&stored.inbox);
                     let binding = stored.store.account().bind(format!("{inbox}*").as_bytes(), service);
-                    let joined = JoinedShare { pattern, qos, options, inbox, binding, pull: None };
+                    let joined =
+                        JoinedShare { pattern, qos, options, inbox, binding, pull: None, asked: now };
                     stored.sources.shares.joined.insert(share, joined);
                 }
             }
@@ -261,6 +271,14 @@ impl Session {
         if let Some(joined) = stored.sources.shares.joined.remove(share) {
             self.end_pull(joined, now);
         }
+    }
+
+    /// Listens no more for what shares bring that a change leaves: from now on it is for others.
+    pub(super) fn end_left_shares(&mut self, changes: &[ShareChange], now: Instant) {
+        changes
+            .iter()
+            .filter(|change| change.joins.is_none())
+            .for_each(|left| self.end_share(&left.share, now));
     }
 
     /// Writes that the session is a member for as long as it outlives its connection; `before` is
