@@ -72,7 +72,7 @@ impl Shard {
 /// Fate of a message for one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StagedPublish {
-    /// It is on its way.
+    /// On its way to the client.
     Staged,
     /// The client is too far behind, or its connection is ending: it does not get the message now.
     Dropped,

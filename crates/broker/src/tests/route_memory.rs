@@ -1,4 +1,4 @@
-//! Memory of cached routes: what one that takes the place of another gives back, and what is counted.
+//! Memory of cached routes: what one that takes the place of another gives back.
 
 use super::net::{Net, Peer};
 

@@ -6,11 +6,13 @@
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
 //! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
 //! the session come from one consumer (`outgoing.rs`), and wait where the client takes no more
-//! (`postponed.rs`); retained ones are read when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
+//! (`waiting.rs`, `postponed.rs`); retained ones are read when somebody subscribes
+//! (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
 
 mod api;
 mod change;
+mod delivery;
 mod held;
 mod incoming;
 mod opening;
@@ -23,6 +25,7 @@ mod share_state;
 mod shares;
 pub(super) mod state;
 mod upkeep;
+mod waiting;
 
 use crate::account::Account;
 use crate::log::Level as LogLevel;

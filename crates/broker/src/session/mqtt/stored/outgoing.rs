@@ -6,6 +6,7 @@
 //! comes again, also after a restart: a client knows a message of QoS 2 by it.
 
 use super::api;
+use super::delivery::ConsumerDelivery;
 use super::state::{InFlight, Matter, PubRels, Sent, Step};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
@@ -25,31 +26,14 @@ pub(super) const ACK: &[u8] = b"+ACK";
 pub(super) const AGAIN: &[u8] = b"-NAK";
 pub(super) const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
-/// Delivery of a consumer, as its reply says.
-pub(super) struct ConsumerDelivery<'a> {
-    pub(super) consumer: &'a str,
-    pub(super) times: u64,
-    pub(super) sequence: u64,
-}
-
-impl<'a> ConsumerDelivery<'a> {
-    /// Compat: replies name a domain and an account, or not.
-    pub(super) fn of(reply: &'a [u8]) -> Option<Self> {
-        let tokens: Vec<&str> = std::str::from_utf8(reply).ok()?.split('.').collect();
-        let at = match tokens.len() {
-            9 => 4,
-            11.. => 6,
-            _ => return None,
-        };
-        let number = |at: usize| tokens.get(at)?.parse().ok();
-        Some(Self { consumer: tokens.get(at - 1)?, times: number(at)?, sequence: number(at + 1)? })
-    }
-}
-
 /// Packet identifier of the message with this sequence.
 pub(super) fn packet_id(sequence: u64) -> PacketId {
     let number = u16::try_from(sequence.wrapping_sub(1) % u64::from(u16::MAX)).unwrap_or_default();
     PacketId::new(number + 1).unwrap_or(PacketId::MIN)
+}
+
+fn exchange_of(qos: Qos, id: PacketId) -> Exchange {
+    if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) }
 }
 
 /// The share that has brought a message.
@@ -133,15 +117,12 @@ impl Session {
         if !self.may_get(subject) {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         }
-        let exchange =
-            if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) };
+        let exchange = exchange_of(qos, id);
         let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
         let properties = self.properties(msg.headers, left, &wanted.ids);
-        match self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties) {
-            StagedPublish::Staged => {}
-            StagedPublish::Dropped => return self.hold_dropped(shard, msg, &delivery),
-            // The client takes no packet as long as that.
-            StagedPublish::NotTaken => return self.tell_consumer(shard, msg.reply, ACK, now),
+        let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
+        if staged != StagedPublish::Staged {
+            return self.not_sent(shard, staged, (msg, &delivery), now);
         }
         let Some(stored) = self.stored_mut() else { return };
         let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
@@ -203,13 +184,18 @@ impl Session {
         staged
     }
 
-    /// Has a message wait that the client would have lost: it is too far behind.
-    pub(super) fn hold_dropped(
+    /// Has a message wait that the client would have lost, so far behind is it; ends one that is
+    /// no packet for it.
+    pub(super) fn not_sent(
         &mut self,
         shard: &mut Shard,
-        msg: &MessageRef<'_>,
-        delivery: &ConsumerDelivery<'_>,
+        staged: StagedPublish,
+        (msg, delivery): (&MessageRef<'_>, &ConsumerDelivery<'_>),
+        now: Instant,
     ) {
+        if staged == StagedPublish::NotTaken {
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        }
         self.await_client(shard);
         let most = shard.settings().max_backlog();
         if let Some(stored) = self.stored_mut() {

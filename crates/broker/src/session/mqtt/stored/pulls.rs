@@ -5,7 +5,8 @@
 //! word is given up a little later.
 
 use super::api;
-use super::outgoing::{ACK, AGAIN, AGAIN_LATER, ConsumerDelivery, packet_id};
+use super::delivery::ConsumerDelivery;
+use super::outgoing::{ACK, AGAIN, AGAIN_LATER, packet_id};
 use super::share_state::{JoinedShare, PullStage, SharePull, Shares};
 use super::state::{Matter, Sent, Step, StoredSession};
 use crate::account::Account;
@@ -248,18 +249,13 @@ impl Session {
         let exchange = Exchange::AtLeastOnce(id);
         let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
         let Some(stored) = self.stored_mut() else { return };
-        if staged == StagedPublish::Staged {
-            let (sequence, reply) = (delivery.sequence, msg.reply.into());
-            let sent = Sent { sequence, is_shared: true, qos, reply, is_received: false, size };
-            stored.in_flight.insert(id, sent);
-            return;
+        if staged != StagedPublish::Staged {
+            stored.in_flight.remove(id);
+            return self.not_sent(shard, staged, (msg, &delivery), now);
         }
-        stored.in_flight.remove(id);
-        match staged {
-            StagedPublish::Dropped => self.hold_dropped(shard, msg, &delivery),
-            // The client takes no packet as long as that.
-            _ => self.tell_consumer(shard, msg.reply, ACK, now),
-        }
+        let (sequence, reply) = (delivery.sequence, msg.reply.into());
+        let sent = Sent { sequence, is_shared: true, qos, reply, is_received: false, size };
+        stored.in_flight.insert(id, sent);
     }
 
     /// Ends a request with its share: the consumer drops it when it sees that nobody listens. Where

@@ -1,8 +1,8 @@
 //! Retained messages, for those who subscribe: read by their subjects, many at once.
 //!
 //! A stream finds the last messages of up to 1024 subjects by its index of subjects. Where there
-//! are more, it is walked through instead. Nothing more is read while much waits for the client, and
-//! few subscriptions read at once: what waits for a client is no more than a slice for each of
+//! are more, it is walked through instead. Nothing more is read while much waits for the client,
+//! and few subscriptions read at once: what waits for a client is no more than a slice for each of
 //! these, however many filters it has subscribed to.
 
 use super::state::{

@@ -1,8 +1,8 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
-use super::postponed::Backlog;
 use super::share_state::{ShareChange, Shares};
+use super::waiting::WaitingMessages;
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
@@ -300,7 +300,7 @@ pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) bytes: usize,
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
     /// cut off for what it asked for.
-    pub(in crate::session::mqtt) backlog: Option<Box<Backlog>>,
+    pub(in crate::session::mqtt) waiting: Option<Box<WaitingMessages>>,
 }
 
 /// PUBRELs that the client has not answered, with where that is to be said.
