@@ -7,7 +7,7 @@
 use super::api;
 use super::delivery::ConsumerDelivery;
 use super::outgoing::{ACK, AGAIN, AGAIN_LATER, packet_id};
-use super::share_state::{JoinedShare, PullStage, SharePull, Shares};
+use super::share_state::{JoinedShare, PullStage, SharePull};
 use super::state::{Matter, Sent, Step, StoredSession};
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
@@ -64,8 +64,7 @@ impl StoredSession {
 
     /// Messages that the client has not acknowledged, or is about to get.
     fn used_by_messages(&self) -> usize {
-        let Shares { assigning, coming, .. } = &self.sources.shares;
-        self.in_flight.sent.len() + self.pubrels.len() + assigning + coming.len()
+        self.in_flight.sent.len() + self.pubrels.len() + self.sources.shares.count_own()
     }
 
     /// Whether a message of a share goes back to it, for others: the client takes no more, and
@@ -80,8 +79,8 @@ impl StoredSession {
     pub(super) fn pull_deadline(&self) -> Option<Instant> {
         let pause = self.sign_of_use();
         let due = |joined: &JoinedShare| joined.pull.map_or(joined.asked + pause, |pull| pull.until);
-        let Shares { joined, coming, .. } = &self.sources.shares;
-        joined.values().map(due).chain(coming.values().copied()).min()
+        let shares = &self.sources.shares;
+        shares.joined.values().map(due).chain(shares.awaited_until()).min()
     }
 
     /// Time after which a share that is asked for nothing gets a sign that it is used.
@@ -142,7 +141,7 @@ impl Session {
     pub(super) fn pulls_due(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
         let is_due = |joined: &&mut JoinedShare| joined.pull.is_some_and(|pull| pull.until <= now);
-        stored.sources.shares.coming.retain(|_, until| now < *until);
+        stored.sources.shares.give_up_own(now);
         let mut are_lost = false;
         for joined in stored.sources.shares.joined.values_mut().filter(is_due) {
             joined.pull = joined.pull.filter(|pull| pull.stage != PullStage::Mended);
@@ -311,7 +310,7 @@ impl Session {
         now: Instant,
     ) {
         let Some(stored) = self.stored_mut() else { return };
-        stored.sources.shares.assigning += 1;
+        stored.sources.shares.begin_assignment();
         let to = names::own_subject(&stored.hash, share, subject);
         let mut block = Vec::new();
         header::replace(&mut block, msg.headers, b"Nats-Msg-Id", format!("{share}-{sequence}").as_bytes());
@@ -323,7 +322,7 @@ impl Session {
         let outcome = api::stored_at(answer);
         if let Some(stored) = self.stored_mut() {
             let shares = &mut stored.sources.shares;
-            shares.assigning = shares.assigning.saturating_sub(1);
+            shares.end_assignment();
             if let Ok(Some(sequence)) = outcome {
                 shares.await_own(sequence, now + EXPIRES);
             }

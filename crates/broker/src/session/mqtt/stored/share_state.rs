@@ -13,28 +13,64 @@ pub(in crate::session::mqtt) struct Shares {
     pub(in crate::session::mqtt) joined: BTreeMap<String, JoinedShare>,
     /// Number of the last pull.
     pub(in crate::session::mqtt) last_pull: u64,
-    /// Messages that are being stored for the session alone.
-    pub(in crate::session::mqtt) assigning: usize,
-    /// Messages that are, by their sequences, and are awaited from the session's consumer until
-    /// then.
-    pub(in crate::session::mqtt) coming: BTreeMap<u64, Instant>,
+    /// Messages of shares that are stored for the session alone. Boxed: few sessions have any.
+    own: Option<Box<OwnMessages>>,
+}
+
+/// Messages of shares that are stored for one session.
+#[derive(Default)]
+struct OwnMessages {
+    /// Count of those that are being stored.
+    assigning: usize,
+    /// Those that are, by their sequences, and are awaited from the session's consumer until then.
+    coming: BTreeMap<u64, Instant>,
     /// Sequence of the last one that has come from there.
-    last_own: u64,
+    last: u64,
 }
 
 impl Shares {
+    /// A message is being stored for the session alone.
+    pub(in crate::session::mqtt) fn begin_assignment(&mut self) {
+        self.own.get_or_insert_default().assigning += 1;
+    }
+
+    pub(in crate::session::mqtt) fn end_assignment(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.assigning = own.assigning.saturating_sub(1);
+        }
+    }
+
     /// Awaits a message that is stored for the session alone, unless it has come.
     pub(in crate::session::mqtt) fn await_own(&mut self, sequence: u64, until: Instant) {
-        if sequence > self.last_own {
-            self.coming.insert(sequence, until);
+        let own = self.own.get_or_insert_default();
+        if sequence > own.last {
+            own.coming.insert(sequence, until);
         }
     }
 
     /// A message that is the session's alone has come: in their order, but for those that come
     /// again.
     pub(in crate::session::mqtt) fn own_came(&mut self, sequence: u64) {
-        self.last_own = self.last_own.max(sequence);
-        self.coming.retain(|awaited, _| *awaited > sequence);
+        let own = self.own.get_or_insert_default();
+        own.last = own.last.max(sequence);
+        own.coming.retain(|awaited, _| *awaited > sequence);
+    }
+
+    /// Messages that are being stored for the session alone, or are to come to it.
+    pub(in crate::session::mqtt) fn count_own(&self) -> usize {
+        self.own.as_ref().map_or(0, |own| own.assigning + own.coming.len())
+    }
+
+    /// Times until which they are awaited.
+    pub(in crate::session::mqtt) fn awaited_until(&self) -> impl Iterator<Item = Instant> + '_ {
+        self.own.iter().flat_map(|own| own.coming.values().copied())
+    }
+
+    /// Awaits nothing any more whose time is over.
+    pub(in crate::session::mqtt) fn give_up_own(&mut self, now: Instant) {
+        if let Some(own) = &mut self.own {
+            own.coming.retain(|_, until| now < *until);
+        }
     }
 }
 
@@ -102,11 +138,11 @@ mod tests {
         let (mut shares, now) = (Shares::default(), Instant::now());
         shares.own_came(4);
         [3, 5, 7, 9].into_iter().for_each(|sequence| shares.await_own(sequence, now));
-        assert!(shares.coming.keys().eq(&[5, 7, 9]));
+        assert_eq!(shares.count_own(), 3);
         // One that comes again.
         shares.own_came(3);
-        assert!(shares.coming.keys().eq(&[5, 7, 9]));
+        assert_eq!(shares.count_own(), 3);
         shares.own_came(7);
-        assert!(shares.coming.keys().eq(&[9]));
+        assert_eq!(shares.count_own(), 1);
     }
 }
