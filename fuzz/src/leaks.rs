@@ -22,7 +22,7 @@ const MOST: usize = 2 << 30;
 /// Runs `body` over `data`, and again where bytes are left behind.
 ///
 /// # Panics
-/// When each run leaves bytes behind, or one allocates more than [`MOST`].
+/// When each run leaves bytes behind, or one allocates more than `MOST`.
 pub fn watched(body: fn(&[u8]), data: &[u8]) {
     let mut left = 0;
     for _ in 0..RUNS {

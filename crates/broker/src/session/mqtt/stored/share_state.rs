@@ -22,7 +22,7 @@ pub(in crate::session::mqtt) struct Shares {
 struct OwnMessages {
     /// Count of those that are being stored.
     assigning: usize,
-    /// Those that are, by their sequences, and are awaited from the session's consumer until then.
+    /// Sequences of stored ones, which are awaited from the session's consumer until then.
     coming: BTreeMap<u64, Instant>,
     /// Sequence of the last one that has come from there.
     last: u64,
