@@ -12,12 +12,10 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use myelin_conf::options::OtlpOptions;
-use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 * 1024;
@@ -87,9 +85,7 @@ impl Target {
         let connecting = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = connecting.map_err(|error| crate::os_error::words(&error))?;
         let Some(tls) = &self.tls else { return exchange(stream, request).await };
-        let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-        let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
-        exchange(stream.map_err(|error| format!("tls: {error}"))?, request).await
+        exchange(crate::tls::secure(stream, &self.host, tls).await?, request).await
     }
 }
 

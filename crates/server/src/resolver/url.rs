@@ -122,7 +122,7 @@ impl RequestUrl {
             format!("dial tcp {place}: connect: {}", myelin_stdx::os_error::words(&error))
         })?;
         if self.is_secure {
-            self.ask(secured(stream, &self.host, tls).await?).await
+            self.ask(crate::tls::secure(stream, &self.host, tls).await?).await
         } else {
             self.ask(stream).await
         }
@@ -153,17 +153,6 @@ impl RequestUrl {
 /// Value of a header for a user and a password.
 fn basic(login: &str) -> String {
     format!("Basic {}", base64::encode(login.as_bytes()))
-}
-
-/// TLS as `resolver_tls` has it, else with the system's authorities.
-async fn secured(
-    stream: TcpStream,
-    host: &str,
-    tls: &Arc<rustls::ClientConfig>,
-) -> Result<tokio_rustls::client::TlsStream<TcpStream>, String> {
-    let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::clone(tls));
-    connector.connect(name, stream).await.map_err(|error| format!("tls: {error}"))
 }
 
 #[cfg(test)]

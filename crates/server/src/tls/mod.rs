@@ -36,7 +36,7 @@ pub(crate) use clients::{ClientOffer, ClientTls, NO_HANDSHAKE, details, words};
 use files::{Authorities, CertifiedKeys};
 pub(crate) use leaf::{HubTls, LeafOffer};
 pub(crate) use links::{LINK_TIMEOUT, LinkOffer, LinkTls, agreed, is_about_names, peer_certificate};
-pub(crate) use outbound::outbound_config;
+pub(crate) use outbound::{outbound_config, secure};
 pub(crate) use peer::{issuer, subject};
 pub(crate) use refused::take_refused;
 use resolver::Certificates;

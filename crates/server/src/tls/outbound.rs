@@ -14,6 +14,9 @@ use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// With nothing configured: the system's authorities, and no certificate of our own.
 ///
@@ -22,6 +25,20 @@ use std::sync::Arc;
 pub(crate) fn outbound_config(options: Option<&TlsOptions>) -> Result<ClientConfig, String> {
     let default = TlsOptions::default();
     config(options.unwrap_or(&default), None)
+}
+
+/// Speaks TLS on a connection to this host.
+///
+/// # Errors
+/// When the host has no name that a certificate could have, or does not prove to be it.
+pub(crate) async fn secure(
+    stream: TcpStream,
+    host: &str,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsStream<TcpStream>, String> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(Arc::clone(config));
+    connector.connect(name, stream).await.map_err(|error| format!("tls: {error}"))
 }
 
 /// For other servers: who is dialled has to show a proof where this server shows one itself.

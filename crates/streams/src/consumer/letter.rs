@@ -3,6 +3,7 @@
 //! A header that would do something to the stream that takes the dead letter, as all of NATS's may,
 //! is kept under another name, so that a replay gives it back.
 
+use crate::stream::header_edit::{content, lines};
 use myelin_jsapi::json::rfc3339;
 use myelin_store::consumer::Death;
 use myelin_store::{Message, Timestamp};
@@ -32,7 +33,8 @@ pub(super) struct Letter<'a> {
 pub(super) fn write_headers(message: &Message<'_>, letter: &Letter<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"NATS/1.0\r\n");
     let mut is_folded_after = false;
-    for line in lines(message.headers).skip(1) {
+    // They end at CRLF: what stands behind a lone LF is part of a value, and stays one.
+    for line in lines(message.headers).skip(1).map(content) {
         let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
         // One of blanks is the end of them to some readers.
         if line.trim_ascii().is_empty() || (is_folded && !is_folded_after) {
@@ -70,18 +72,6 @@ pub(super) fn write_headers(message: &Message<'_>, letter: &Letter<'_>, out: &mu
     add("Nats-Expected-Stream", letter.target.as_bytes());
     add("Nats-Expected-Last-Subject-Sequence", b"0");
     out.extend_from_slice(b"\r\n");
-}
-
-/// Lines of a block. They end at CRLF, as readers of the server have it: what stands behind a lone
-/// LF is part of a value, and stays one.
-fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(block);
-    std::iter::from_fn(move || {
-        let text = rest.take()?;
-        let end = text.windows(2).position(|two| two == b"\r\n");
-        rest = end.map(|end| &text[end + 2..]);
-        Some(&text[..end.unwrap_or(text.len())])
-    })
 }
 
 fn is_renamed(line: &[u8]) -> bool {

@@ -55,8 +55,8 @@ pub(super) fn write_line(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The lines with what ends them.
-fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// Lines of a block, with what ends them: CRLF, as for readers of headers.
+pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = block;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -69,7 +69,8 @@ fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn content(line: &[u8]) -> &[u8] {
+/// A line without what ends it.
+pub(crate) fn content(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r\n").unwrap_or(line)
 }
 

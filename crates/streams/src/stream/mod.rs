@@ -23,7 +23,7 @@ mod effects;
 mod flush;
 mod follow;
 mod group_consumers;
-mod header_edit;
+pub(crate) mod header_edit;
 mod interest;
 mod interest_cleanup;
 mod last_msg;

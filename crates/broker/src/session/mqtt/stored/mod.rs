@@ -92,7 +92,6 @@ impl Session {
         self.logs_protocol = self.broker.log().enabled(LogLevel::Trace);
         let step = self.take_msgs(shard, &msgs, now);
         self.deliver_held(shard, now);
-        self.pull_shares(shard, now);
         status(step)
     }
 
