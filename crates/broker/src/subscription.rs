@@ -120,7 +120,7 @@ impl Subscription {
         self.original().leaves_stored.load(Relaxed)
     }
 
-    /// Routes must be [built anew](crate::account::Account::touch) after that.
+    /// Routes that know it must be [built anew](crate::account::Account::touch) after that.
     pub(crate) fn set_leaves_stored(&self, leaves: bool) {
         self.leaves_stored.store(leaves, Relaxed);
     }

@@ -15,6 +15,16 @@ const SYSTEM_QUEUE: &[u8] = b"_sys_";
 /// How often an account's limit is reported.
 const LIMIT_REPORT: Duration = Duration::from_secs(2);
 
+/// A subscription that a client asks for.
+#[derive(Clone, Copy)]
+pub(super) struct SubRequest<'a> {
+    pub(super) subject: &'a [u8],
+    pub(super) queue: Option<&'a [u8]>,
+    pub(super) sid: &'a [u8],
+    /// What [`Subscription::leaves_stored`] says from its first message on.
+    pub(super) leaves_stored: bool,
+}
+
 impl Session {
     /// The subscription is visible to every publish that is parsed later, on any shard, before the
     /// next operation of this connection.
@@ -26,7 +36,8 @@ impl Session {
         sid: &[u8],
         now: Instant,
     ) {
-        match self.add_subscription(shard, subject, queue, sid, now) {
+        let wanted = SubRequest { subject, queue, sid, leaves_stored: false };
+        match self.add_subscription(shard, wanted, now) {
             Ok(()) => self.stage_ok(shard),
             Err(text) => self.refuse_subscription(shard, &text, sid, now),
         }
@@ -39,11 +50,10 @@ impl Session {
     pub(super) fn add_subscription(
         &self,
         shard: &mut Shard,
-        subject: &[u8],
-        queue: Option<&[u8]>,
-        sid: &[u8],
+        wanted: SubRequest<'_>,
         now: Instant,
     ) -> Result<(), ErrorText> {
+        let SubRequest { subject, queue, sid, leaves_stored } = wanted;
         let SessionState::Ready(ready) = &self.state else { return Ok(()) };
         self.may_subscribe(shard, subject, queue)?;
         if self.conn.subscription(sid).is_some() {
@@ -56,6 +66,7 @@ impl Session {
             ready.account.filter(&self.conn);
         }
         let sub = Arc::new(Subscription::new(Arc::clone(&self.conn), subject, queue, sid));
+        sub.set_leaves_stored(leaves_stored);
         self.conn.remember(Arc::clone(&sub));
         ready.account.subscribed_at(now);
         ready.account.subscribe(&sub, shard);

@@ -5,7 +5,8 @@ use super::{OpOutcome, Session};
 use crate::mqtt5_client::Wishes;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{
-    Properties, Property, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId, UnsubscribePacket,
+    Properties, Property, Qos, ReasonCode, SubscribeOptions, SubscribePacket, SubscriptionId,
+    UnsubscribePacket,
 };
 use myelin_mqtt::records::SubscriptionRecord;
 use myelin_mqtt::topic;
@@ -26,12 +27,15 @@ pub(super) struct WantedSub<'a> {
     pub(super) queue: Option<&'a [u8]>,
     pub(super) sid: &'a [u8],
     pub(super) wishes: Wishes,
+    /// Whether a new one leaves to the session's consumers what is stored. One that is there
+    /// already stays as it is.
+    pub(super) leaves_stored: bool,
 }
 
 impl<'a> WantedSub<'a> {
     /// A subscription of MQTT 3.1.1, whose name is its subject.
     pub(super) fn plain(pattern: &'a [u8]) -> Self {
-        Self { pattern, queue: None, sid: pattern, wishes: Wishes::default() }
+        Self { pattern, queue: None, sid: pattern, wishes: Wishes::default(), leaves_stored: false }
     }
 }
 
@@ -82,12 +86,12 @@ impl Session {
         for (filter, options) in packet.filters.iter() {
             subject.clear();
             let (mut is_shared, mut stored_options) = (false, options_of(number, options));
+            let qos = options.max_qos.min(self.most_qos());
             let listens = self.subscription_of(filter, &mut subject).and_then(|mut wanted| {
-                wanted.wishes = wishes(stored_options);
+                (wanted.wishes, wanted.leaves_stored) = (wishes(stored_options), qos > Qos::AtMostOnce);
                 is_shared = wanted.queue.is_some();
                 self.listen(shard, wanted, now)
             });
-            let qos = options.max_qos.min(self.most_qos());
             codes.push(listens.map_or_else(|reason| reason as u8, |()| qos as u8));
             if listens.is_ok() {
                 let name = if is_shared { filter.as_bytes().to_vec() } else { std::mem::take(&mut subject) };
@@ -142,7 +146,8 @@ impl Session {
         let mut subject = Vec::new();
         let wanted = self.subscription_of(filter, &mut subject);
         wanted.is_ok_and(|wanted| {
-            self.listen(shard, WantedSub { wishes: wishes(options), ..wanted }, now).is_ok()
+            let leaves_stored = options.qos > 0;
+            self.listen(shard, WantedSub { wishes: wishes(options), leaves_stored, ..wanted }, now).is_ok()
         })
     }
 
@@ -166,7 +171,7 @@ impl Session {
         let queue = split.group.map(str::as_bytes);
         // No subject is the filter of a group.
         let sid = if queue.is_some() { filter.as_bytes() } else { &out[..] };
-        Ok(WantedSub { pattern: out, queue, sid, wishes: Wishes::default() })
+        Ok(WantedSub { pattern: out, queue, sid, wishes: Wishes::default(), leaves_stored: false })
     }
 
     /// Remembers the wishes of a subscription before messages come by it; answers whether they

@@ -6,6 +6,7 @@ use super::{OpOutcome, Session};
 use crate::log::Level as LogLevel;
 use crate::mqtt5_client::Wishes;
 use crate::session::SessionState;
+use crate::session::subscribe::SubRequest;
 use crate::shard::Shard;
 use myelin_mqtt::packet::{PacketId, Qos, ReasonCode, SubscribePacket, UnsubscribePacket};
 use myelin_mqtt::records::LEVEL_ABOVE_SUFFIX;
@@ -37,9 +38,10 @@ impl Session {
             let mut subject = Vec::new();
             let is_valid = self.subject_of(filter, &mut subject);
             let pattern = String::from_utf8(subject).unwrap_or_default();
-            let wanted = WantedSub::plain(pattern.as_bytes());
-            let is_granted = is_valid && self.listen(shard, wanted, now).is_ok();
             let qos = options.max_qos.min(self.most_qos());
+            let wanted =
+                WantedSub { leaves_stored: qos > Qos::AtMostOnce, ..WantedSub::plain(pattern.as_bytes()) };
+            let is_granted = is_valid && self.listen(shard, wanted, now).is_ok();
             codes.push(if is_granted { qos as u8 } else { FAILURE });
             if is_granted {
                 granted.push(AddedSub::plain(pattern, qos));
@@ -103,10 +105,11 @@ impl Session {
     }
 
     fn listen_once(&self, shard: &mut Shard, wanted: WantedSub<'_>, now: Instant) -> Result<(), ReasonCode> {
-        let WantedSub { pattern, queue, sid, wishes } = wanted;
+        let WantedSub { pattern, queue, sid, wishes, leaves_stored } = wanted;
         let before = self.conn.subscription(sid);
         let are_new = self.set_wishes(sid, wishes);
-        let added = self.add_subscription(shard, pattern, queue, sid, now);
+        let request = SubRequest { subject: pattern, queue, sid, leaves_stored };
+        let added = self.add_subscription(shard, request, now);
         if let Err(text) = &added {
             self.refuse_subscription(shard, text, sid, now);
             if before.is_none() {

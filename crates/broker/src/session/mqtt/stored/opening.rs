@@ -209,7 +209,8 @@ impl Session {
         (stored.record.pubrel, stored.record.since) = (before.pubrel, before.since);
         for (pattern, qos) in before.subs {
             let options = before.opts.get(&pattern).copied().unwrap_or_default();
-            let wanted = WantedSub { wishes: wishes(options), ..WantedSub::plain(pattern.as_bytes()) };
+            let wanted = WantedSub::plain(pattern.as_bytes());
+            let wanted = WantedSub { wishes: wishes(options), leaves_stored: qos > 0, ..wanted };
             let is_allowed = Qos::new(qos).is_some() && self.listen(shard, wanted, now).is_ok();
             if is_allowed && let Some(stored) = self.stored_mut() {
                 stored.record.subs.insert(pattern.clone(), qos);
