@@ -12,10 +12,7 @@ impl Mesh {
         self.state().is_lame_duck = true;
         let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
         let line = info.line();
-        self.links()
-            .iter()
-            .filter(|link| link.facts().account.is_none())
-            .for_each(|link| link.conn().say(&line));
+        self.links().iter().filter(|link| link.facts().account.is_none()).for_each(|link| link.tell(&line));
     }
 
     /// Tells clients and leaf nodes which servers there are; answers whether that is news for

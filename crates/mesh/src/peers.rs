@@ -93,12 +93,31 @@ pub struct LinkState {
     /// Name of the other server's cluster, where that is another one.
     foreign: OnceLock<String>,
     facts: Mutex<LinkFacts>,
+    /// What waits to be told until this server has said who it is; `None` from then on.
+    untold: Mutex<Option<Vec<u8>>>,
 }
 
 impl LinkState {
     pub(crate) fn new(conn: &Arc<Conn>, sought: Option<String>, facts: LinkFacts) -> Arc<Self> {
         let (foreign, facts) = (OnceLock::new(), Mutex::new(facts));
-        Arc::new(Self { conn: Arc::clone(conn), sought, foreign, facts })
+        let untold = Mutex::new(Some(Vec::new()));
+        Arc::new(Self { conn: Arc::clone(conn), sought, foreign, facts, untold })
+    }
+
+    /// Tells the other side something, behind the INFO by which this server says who it is: the
+    /// first INFO that comes is taken for that, whomever it is about.
+    pub(crate) fn tell(&self, line: &[u8]) {
+        let mut untold = lock(&self.untold);
+        match &mut *untold {
+            Some(untold) => untold.extend_from_slice(line),
+            None => self.conn.say(line),
+        }
+    }
+
+    /// This server has said who it is.
+    pub(crate) fn is_introduced(&self) {
+        let mut untold = lock(&self.untold);
+        untold.take().iter().filter(|lines| !lines.is_empty()).for_each(|lines| self.conn.say(lines));
     }
 
     pub(crate) fn sought(&self) -> Option<&str> {
@@ -585,7 +604,7 @@ impl Mesh {
             let mode = gossip::mode_for(making, facts.is_explicit);
             let gossip_mode = mode.number();
             let told = PeerInfo { nonce: String::new(), gossip_mode, myelin: None, ..info.clone() };
-            other.conn.say(&told.line());
+            other.tell(&told.line());
         }
     }
 

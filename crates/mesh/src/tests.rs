@@ -281,6 +281,30 @@ fn two_servers_agree_on_the_places_of_a_pool() {
 }
 
 #[test]
+fn a_server_says_who_it_is_before_it_says_anything_else() {
+    let mut a = Node::new("A", "C", false, 3);
+    let (mut session, kept) = a.open(LinkSide::Dialled(dial(None)), Instant::now());
+    let (begun, has_begun) = channel();
+    let (go_on, goes_on) = channel();
+    *a.notes.gate.lock().unwrap() = Some(Gate { begun, goes_on });
+    let info = PeerInfo { route_pool_size: 3, headers: true, ..a.mesh.config().info.clone() };
+    let info = PeerInfo { id: "NB".into(), name: "B".into(), ..info }.line();
+    let mesh = Arc::clone(&a.mesh);
+    std::thread::scope(|scope| {
+        // The link has its place when clients are told of the other server.
+        scope.spawn(move || {
+            has_begun.recv().unwrap();
+            mesh.enter_lame_duck();
+            go_on.send(()).unwrap();
+        });
+        assert_eq!(told(&mut a, &mut session, str::from_utf8(&info).unwrap()), None);
+    });
+    let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    let infos: Vec<_> = said.lines().filter(|line| line.starts_with("INFO ")).collect();
+    assert_eq!(infos.iter().map(|line| line.contains("\"ldm\":true")).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
 fn a_server_without_a_pool_has_one_link_for_all() {
     for sizes in [[0, 3], [3, 0], [0, 0]] {
         let [mut a, mut b] = [Node::new("A", "C", false, sizes[0]), Node::new("B", "C", false, sizes[1])];

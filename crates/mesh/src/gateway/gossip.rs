@@ -107,7 +107,7 @@ impl Gateways {
         let linked = self.outbound();
         for remote in linked.iter().filter_map(|linked| linked.remote()) {
             if let Some(line) = gossip_line(&id, "", remote) {
-                link.conn().say(&line);
+                link.tell(&line);
             }
         }
     }
@@ -221,7 +221,7 @@ impl Mesh {
         for link in self.links() {
             let facts = link.facts();
             if facts.account.is_none() && told.insert(facts.remote_id) {
-                link.conn().say(line);
+                link.tell(line);
             }
         }
     }

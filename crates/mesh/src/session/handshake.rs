@@ -206,6 +206,7 @@ impl LinkSession {
         if self.holds_info_back() {
             self.say_info(entered.place);
         }
+        self.known.is_introduced();
         self.limits.max_line = LONGEST_LINE;
         self.limits.max_payload = LARGEST;
         self.limits.is_dedicated = account.is_some();
