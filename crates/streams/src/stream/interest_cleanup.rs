@@ -129,6 +129,8 @@ impl StreamCore {
             // What could not be removed a moment ago waits for its time, and so does what comes
             // behind it.
             if self.cleanup.next_removal_at.is_none_or(|at| at <= now) {
+                // A panic on the way must not leave them without a time.
+                self.cleanup.next_removal_at = Some(now);
                 self.remove_settled(Wait::Forbidden, now);
             }
         }

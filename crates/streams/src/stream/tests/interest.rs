@@ -2,6 +2,7 @@
 //! reference.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use myelin_store::{Seq, Wait};
@@ -19,6 +20,8 @@ pub(super) struct Consumers {
     cleanup: Mutex<BTreeSet<Seq>>,
     /// Messages that another stream has still to copy.
     uncopied: Mutex<BTreeSet<Seq>>,
+    /// The next who asks what another stream has still to copy panics.
+    panics: AtomicBool,
 }
 
 impl Consumers {
@@ -41,6 +44,10 @@ impl Consumers {
         *self.uncopied.lock().unwrap() = seqs.into_iter().collect();
     }
 
+    pub(super) fn panic_once(&self) {
+        self.panics.store(true, Relaxed);
+    }
+
     pub(super) fn settle(&self, seqs: impl IntoIterator<Item = Seq>) {
         self.cleanup.lock().unwrap().extend(seqs);
     }
@@ -57,6 +64,7 @@ impl Interest for Consumers {
     }
 
     fn is_to_be_copied(&self, _: &[u8], seq: Seq) -> bool {
+        assert!(!self.panics.swap(false, Relaxed), "planned");
         self.uncopied.lock().unwrap().contains(&seq)
     }
 

@@ -1,5 +1,6 @@
 //! Messages that go because their consumers have settled them, or are gone.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use myelin_disk::faulty::FaultyDisk;
@@ -48,6 +49,18 @@ impl Bench {
         let refs: Vec<_> = subjects.iter().map(|subject| msg(subject, "")).collect();
         (0..rounds).for_each(|_| drop(self.msgs(&refs)));
     }
+}
+
+#[test]
+fn a_panic_while_settled_messages_go_leaves_them_to_the_next_slice() {
+    let (mut bench, consumers) = with(Retention::WorkQueue, &[">"]);
+    bench.fill(&["a"], 3);
+    consumers.panic_once();
+    let acknowledged = catch_unwind(AssertUnwindSafe(|| bench.acknowledge(&consumers, &[1, 2])));
+    assert!(acknowledged.is_err());
+    assert!(bench.core.next_due().is_some_and(|at| at <= bench.now), "they have a time");
+    pass(&mut bench, 0);
+    assert_eq!(bench.stored(), [3]);
 }
 
 #[test]
