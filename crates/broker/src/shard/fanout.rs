@@ -225,8 +225,10 @@ impl Shard {
         if !route.services.is_empty() {
             let mut imported = SmallVec::<[ServiceTarget; 1]>::new();
             let msg = message.msg();
+            let is_passed_on = from.is_passed_on();
             for receiver in &route.services {
                 match receiver {
+                    beside if is_passed_on && beside.queue().is_none() => {}
                     ServiceTarget::Service(service) if from.trace.is_none() => {
                         self.queue.push(service, msg, from.conn);
                         outcome.delivered = true;
@@ -403,6 +405,9 @@ impl Fanout<'_> {
     /// The loop for a message from another server, which has chosen queue groups.
     #[inline(never)]
     fn run_routed<const LOGGED: bool>(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
+        if self.from.is_passed_on() {
+            return self.run_passed_on::<LOGGED>(route, queues, rng);
+        }
         for target in &route.targets {
             match target {
                 RouteTarget::Client(delivery) => self.client::<LOGGED>(route, delivery),
@@ -429,6 +434,18 @@ impl Fanout<'_> {
         let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng);
         if let Some(remote) = &route.remote {
             self.remote_beside::<LOGGED>(route, remote, &passed);
+        }
+    }
+
+    /// The loop for a message that no member of its groups took on the server that was chosen.
+    #[cold]
+    #[inline(never)]
+    fn run_passed_on<const LOGGED: bool>(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
+        for group in &route.groups {
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if queue.is_some_and(|queue| queues.contains(queue)) {
+                self.queue_group::<LOGGED>(route, group, rng);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
 use bytes::Bytes;
 use myelin_wire::peer::gateway::MappedReply;
-use myelin_wire::peer::parser::{QueueNames, Routed};
+use myelin_wire::peer::parser::{PASSED_ON, QueueNames, Routed};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,6 +41,13 @@ impl<'a> Publisher<'a> {
             Source::Route { queues, .. } => Some(queues),
             _ => None,
         }
+    }
+
+    /// Whether the server of the cluster that was chosen for its groups passes it on to this one:
+    /// who wants it beside them has got it.
+    #[inline(always)]
+    pub(super) fn is_passed_on(&self) -> bool {
+        self.routed().is_some_and(|queues| queues.contains(PASSED_ON))
     }
 
     /// Whether imports were applied where it was published.

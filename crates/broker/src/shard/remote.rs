@@ -23,6 +23,7 @@ use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::{Matched, Subscribed};
 use myelin_wire::encode;
+use myelin_wire::peer::parser::PASSED_ON;
 use myelin_wire::peer::{encode as peer, leaf};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -457,8 +458,9 @@ impl Fanout<'_> {
     /// have no member here, to leaf nodes and servers that have one. Answers over which links: who
     /// else wants the message behind them has it with that.
     ///
-    /// Compat: who wants the message on another server of the cluster beside the groups gets it
-    /// again, as from the reference; a link over which nobody does is preferred.
+    /// That happens once: else a message that no member takes would go round for ever. Compat: who
+    /// wants it on a nats-server beside the groups gets it again, as from the reference; a link over
+    /// which nobody does is preferred.
     pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>, rng: &mut Rng) -> Passed {
         let mut groups = groups.peekable();
         if groups.peek().is_some() { self.pass_on_for(groups, rng) } else { Passed::new() }
@@ -499,6 +501,7 @@ impl Fanout<'_> {
             let mine = chosen.iter().filter(|(link, _)| *link == at as u32);
             let mut names = mine.map(|(_, group)| &*remote.groups[*group as usize].name).peekable();
             if names.peek().is_some() {
+                let names = names.chain(link.conn.leaf().is_none().then_some(PASSED_ON));
                 let head = &remote.heads[link.head.start as usize..link.head.end as usize];
                 self.stage_remote(&link.conn, head, names, address);
                 passed.push(Arc::clone(&link.conn));

@@ -12,6 +12,7 @@ mod lives;
 mod login;
 mod messages5;
 mod packets;
+mod passed_on;
 mod peer;
 mod peer5;
 mod retained;
@@ -82,13 +83,16 @@ fn servers(block: &str, around: &str) -> Vec<Stored> {
 
 /// Two servers of a cluster, and the folders of their streams.
 fn cluster() -> [(Server, TempDir); 2] {
-    let ports = [free_port(), free_port()];
-    [0, 1].map(|at| {
-        let cluster = format!(
-            "cluster {{ name: C, host: \"127.0.0.1\", port: {}, routes: [\"nats://127.0.0.1:{}\"] }}",
-            ports[at],
-            ports[1 - at]
-        );
+    cluster_of()
+}
+
+/// Servers of a cluster, and the folders of their streams.
+fn cluster_of<const N: usize>() -> [(Server, TempDir); N] {
+    let ports: [u16; N] = std::array::from_fn(|_| free_port());
+    let routes = ports.map(|port| format!("\"nats://127.0.0.1:{port}\"")).join(", ");
+    std::array::from_fn(|at| {
+        let port = ports[at];
+        let cluster = format!("cluster {{ name: C, host: \"127.0.0.1\", port: {port}, routes: [{routes}] }}");
         let store = tempfile::tempdir().expect("a temporary folder");
         let config = config("", &cluster, &store).replace("server_name: m", &format!("server_name: m{at}"));
         (Setup::default().config(&config).start(), store)

@@ -65,6 +65,11 @@ pub struct Routed<'a> {
     pub tail: &'a [u8],
 }
 
+/// Word among the names of queue groups by which a server says that it passes a message on: it was
+/// chosen for the groups, and no member there took the message. Who else wants it has it already.
+/// Other servers take it for a group that they do not have.
+pub const PASSED_ON: &[u8] = b"_myelin.passed_on_";
+
 /// Names of queue groups, as they stand in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueNames<'a>(&'a [u8]);
