@@ -16,6 +16,7 @@ use crate::cluster::Cluster;
 use crate::elsewhere::ConnectionCount;
 use crate::imports::{self, AccountConfig};
 use crate::log::Level;
+use crate::sought_accounts::SoughtAccounts;
 use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_subject::WeightedDestination;
@@ -54,6 +55,7 @@ pub struct JwtAccounts {
     /// Held while a token is read and put into force, so that of two the later wins everywhere.
     changing: Mutex<()>,
     observer: OnceLock<Observer>,
+    sought: SoughtAccounts,
     next_id: AtomicU32,
 }
 
@@ -102,6 +104,7 @@ impl JwtAccounts {
             turns: Mutex::default(),
             changing: Mutex::default(),
             observer: OnceLock::new(),
+            sought: SoughtAccounts::default(),
             next_id: AtomicU32::new(FIRST_ID),
         }
     }
@@ -121,6 +124,19 @@ impl JwtAccounts {
     /// Tells `observer` of every change from now on. There is one.
     pub fn observe(&self, observer: impl Fn(&Arc<Account>, Option<&TrustedAccount>) + Send + Sync + 'static) {
         let _ = self.observer.set(Box::new(observer));
+    }
+
+    /// Accounts whose tokens are to be found before anybody of them comes.
+    pub fn sought(&self) -> &SoughtAccounts {
+        &self.sought
+    }
+
+    /// Has the token of an account found soon, where it is not there: other servers have something
+    /// of it. Nothing to do where nobody [seeks](SoughtAccounts::begin).
+    pub fn seek(&self, key: &str) {
+        if self.sought.has_begun() && self.entry(key).is_none() {
+            self.sought.add(key);
+        }
     }
 
     /// Account with this key as its token in force has it.

@@ -79,6 +79,7 @@ mod service_batch;
 mod session;
 mod settings;
 mod shard;
+mod sought_accounts;
 mod subscription;
 mod traffic;
 mod unguessable;

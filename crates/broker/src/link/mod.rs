@@ -112,6 +112,9 @@ const LARGEST_BACKLOG: usize = 1024 * 1024;
 /// Memory of an account that is not there yet, about.
 const EACH_ACCOUNT: usize = 8 * 1024;
 
+/// Beginning of the subjects that servers with JetStream listen to in each account that may use it.
+const JETSTREAM_API: &[u8] = b"$JS.API.";
+
 /// A link, owned by one shard: what its other side is interested in, and where messages from it go.
 pub struct Link {
     conn: Arc<Conn>,
@@ -266,6 +269,9 @@ impl Link {
         }
         if self.conn.gateway().is_none() {
             self.young.subscribed(&account);
+        }
+        if interest.subject.starts_with(JETSTREAM_API) {
+            self.broker.trusted().into_iter().for_each(|trusted| trusted.seek(account.name()));
         }
         let taken = self.interest.add(&account, interest);
         self.told = Some(account);

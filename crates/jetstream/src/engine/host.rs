@@ -142,6 +142,10 @@ pub trait Host: Send + Sync {
         Vec::new()
     }
 
+    /// An account has streams in the cluster and is not known here: has it
+    /// [enabled](super::JetStream::enable) when it can be found.
+    fn seek_account(&self, _name: &str) {}
+
     /// Facts by which streams are placed; what is free is for JetStream to say.
     fn placement_facts(&self) -> PlacementFacts {
         PlacementFacts::default()

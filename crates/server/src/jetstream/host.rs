@@ -408,6 +408,10 @@ impl Host for Threads {
         self.broker.other_clusters()
     }
 
+    fn seek_account(&self, name: &str) {
+        self.broker.trusted().into_iter().for_each(|trusted| trusted.seek(name));
+    }
+
     fn placement_facts(&self) -> PlacementFacts {
         let facts = self.placement.get().cloned().unwrap_or_default();
         PlacementFacts { tags: self.broker.labels().tags.clone(), ..facts }

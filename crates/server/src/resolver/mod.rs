@@ -6,6 +6,7 @@
 mod claims;
 mod directory;
 mod peers;
+mod sought;
 mod url;
 
 use crate::logging::Logger;
@@ -181,6 +182,10 @@ pub(crate) fn start(
     running.announce(log);
     running.expire_files(control);
     refresh_activations(broker, control);
+    let has_others = options.cluster.listener.port.is_some() || crate::gateway::name(options).is_some();
+    if options.jetstream.enabled && has_others {
+        sought::find_accounts(broker, control);
+    }
     Ok(Some(running))
 }
 

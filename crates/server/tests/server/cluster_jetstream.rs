@@ -12,6 +12,7 @@ mod operators;
 mod probes;
 mod recovery;
 mod servers;
+mod tokens;
 
 use crate::PATIENCE;
 use crate::client::plain;

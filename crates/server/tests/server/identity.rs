@@ -44,7 +44,7 @@ impl Issued {
     }
 
     /// A configuration with these accounts in memory.
-    fn memory(&self, accounts: &[&str]) -> String {
+    pub(crate) fn memory(&self, accounts: &[&str]) -> String {
         let line = |(key, token): &(&str, &str)| format!("@key:A:{key}@: \"@{token}@\"\n");
         let pairs = accounts.iter().map(|account| account.split_once('=').unwrap_or((account, account)));
         let lines: String = pairs.map(|pair| line(&pair)).collect();
@@ -54,7 +54,7 @@ impl Issued {
     }
 
     /// A credentials file as `nsc` writes it.
-    fn credentials(&self, token: &str, key: &str) -> String {
+    pub(crate) fn credentials(&self, token: &str, key: &str) -> String {
         self.text(&format!(
             "-----BEGIN NATS USER JWT-----\n@{token}@\n------END NATS USER JWT------\n\n\
              -----BEGIN USER NKEY SEED-----\n@seed:{key}@\n------END USER NKEY SEED------\n"

@@ -156,7 +156,9 @@ impl Meta {
     /// Does what an assignment says, behind a change of its stream that goes on.
     pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
         // An account that is not here yet: its streams are made when it is.
-        let Some(account) = jetstream.account(&seen.assignment.key.account) else { return };
+        let Some(account) = jetstream.account(&seen.assignment.key.account) else {
+            return jetstream.host.seek_account(&seen.assignment.key.account);
+        };
         let Some(seen) = self.faults.changing.pass(seen) else { return };
         let SeenAssignment { assignment, is_new, first, made } = &seen;
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));

@@ -13,6 +13,7 @@ pub(super) const CASES: &[&str] = &[
     "sys-pages",
     "activations",
     "bootstrap",
+    "sought-accounts",
     "token-files",
     "resolver-client",
     "ocsp-client",
@@ -58,11 +59,14 @@ fn tokens_are_looked_after_when_that_has_panicked() {
         format!("s user by A:sys for U:s {BEARER}"),
     ]);
     let folder = tempfile::tempdir().expect("a temporary folder");
+    let streams = tempfile::tempdir().expect("a temporary folder");
     let config = format!(
-        "operator: \"@op@\"\nsystem_account: @key:A:sys@\nresolver {{ type: full, dir: {:?} }}\n",
-        folder.path()
+        "operator: \"@op@\"\nsystem_account: @key:A:sys@\nresolver {{ type: full, dir: {:?} }}\n\
+         server_name: s\njetstream {{ store_dir: {:?} }}\ncluster {{ name: C, listen: \"127.0.0.1:-1\", routes: [\"nats://127.0.0.1:1\"] }}\n",
+        folder.path(),
+        streams.path()
     );
-    let parts = ["activations", "bootstrap", "token-files"];
+    let parts = ["activations", "bootstrap", "sought-accounts", "token-files"];
     let stage = Stage::start_struck(Setup::default().config(&text(&ids, &config)), &parts);
     for part in parts {
         stage.server.wait_for_log(&format!("Panic in {part} (thread "));
