@@ -489,7 +489,7 @@ fn of_a_share_that_is_named_twice_the_last_counts() {
 
 impl Peer {
     /// UNSUBSCRIBE, whose answer comes among messages.
-    fn ask_to_leave(&mut self, filter: &str) {
+    pub(super) fn ask_to_leave(&mut self, filter: &str) {
         let mut raw = Vec::new();
         UnsubscribeFilters::push(filter, &mut raw);
         let (properties, filters) = (Properties::EMPTY, UnsubscribeFilters::of(&raw));
@@ -497,7 +497,7 @@ impl Peer {
     }
 
     /// SUBSCRIBE, whose answer comes among messages.
-    fn ask_for(&mut self, filter: &str, max_qos: Qos) {
+    pub(super) fn ask_for(&mut self, filter: &str, max_qos: Qos) {
         let mut raw = Vec::new();
         SubscribeFilters::push(filter, SubscribeOptions { max_qos, ..SubscribeOptions::default() }, &mut raw);
         let (properties, filters) = (Properties::EMPTY, SubscribeFilters::of(&raw));
@@ -505,7 +505,7 @@ impl Peer {
     }
 
     /// Answers what comes before the answer to a PINGREQ; the numbers in messages.
-    fn finish_all(&mut self) -> Vec<u32> {
+    pub(super) fn finish_all(&mut self) -> Vec<u32> {
         let mut came = Vec::new();
         self.send(&ClientPacket::PingReq);
         loop {
