@@ -416,6 +416,31 @@ fn a_member_that_leaves_takes_no_message_with_it() {
     assert_eq!(took, (0..600).collect::<Vec<_>>());
 }
 
+/// Members whose sessions end with their connections leave while messages are on their way: what
+/// was not sent to them goes to others.
+#[test]
+fn what_was_not_sent_to_a_session_that_ends_goes_to_other_members() {
+    let server = server("ack_wait: 5s", "");
+    let at = address(&server);
+    member(at, "stays", Qos::ExactlyOnce, &[LONG]).quit5(&[]);
+    publish(at, 0..300, 2);
+    let mut took = Vec::new();
+    for turn in 0..12 {
+        let few = Property::ReceiveMaximum(NonZeroU16::new(20).expect("not zero"));
+        let mut ends = member(at, &format!("ends{turn}"), Qos::ExactlyOnce, &[few]);
+        (0..turn % 4).for_each(|_| took.extend(numbers(&all(&mut ends))));
+        took.extend(ends.end());
+    }
+    let (mut stays, is_present) = Peer::resume5(at, ("stays", false), &[LONG]);
+    assert!(is_present);
+    eventually("all have come", || {
+        took.extend(stays.finish_all());
+        took.len() >= 300
+    });
+    took.sort_unstable();
+    assert_eq!(took, (0..300).collect::<Vec<_>>());
+}
+
 /// Messages that are a member's already come also when it has left the share and its connection.
 #[test]
 fn what_was_begun_with_qos_2_is_brought_to_its_end() {
@@ -502,6 +527,21 @@ impl Peer {
         SubscribeFilters::push(filter, SubscribeOptions { max_qos, ..SubscribeOptions::default() }, &mut raw);
         let (properties, filters) = (Properties::EMPTY, SubscribeFilters::of(&raw));
         self.send(&ClientPacket::Subscribe(SubscribePacket { packet_id: id(1), properties, filters }));
+    }
+
+    /// Ends the session, and says what comes before the end of the connection; nothing is answered.
+    fn end(&mut self) -> Vec<u32> {
+        let mut came = Vec::new();
+        self.disconnect();
+        while let Some(number) = self.with_packet(|packet| match packet {
+            ServerPacket::Publish(publish) => {
+                Some(std::str::from_utf8(publish.payload).expect("text").parse::<u32>().expect("a number"))
+            }
+            _ => None,
+        }) {
+            came.extend(number);
+        }
+        came
     }
 
     /// Answers what comes before the answer to a PINGREQ; the numbers in messages.

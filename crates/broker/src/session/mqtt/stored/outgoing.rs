@@ -27,12 +27,12 @@ pub(super) const AGAIN: &[u8] = b"-NAK";
 pub(super) const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
 /// Packet identifier of the message with this sequence.
-pub(super) fn packet_id(sequence: u64) -> PacketId {
+fn packet_id(sequence: u64) -> PacketId {
     let number = u16::try_from(sequence.wrapping_sub(1) % u64::from(u16::MAX)).unwrap_or_default();
     PacketId::new(number + 1).unwrap_or(PacketId::MIN)
 }
 
-fn exchange_of(qos: Qos, id: PacketId) -> Exchange {
+pub(super) fn exchange_of(qos: Qos, id: PacketId) -> Exchange {
     if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) }
 }
 
@@ -341,8 +341,10 @@ impl Session {
         // In the order in which they were stored.
         let is_given_back = |sent: &Sent| !is_clean || sent.is_shared;
         let sent = sent.into_values().filter(is_given_back);
-        // What the client has does not come again: the PUBREL is on its way to the stream.
-        let what = |sent: &Sent| if sent.is_received { ACK } else { AGAIN };
+        // What the client has does not come again: the PUBREL is on its way to the stream. Nor does
+        // another member of a share get what this one may have.
+        let is_over = |sent: &Sent| sent.is_received || (sent.is_shared && sent.qos == Qos::ExactlyOnce);
+        let what = |sent: &Sent| if is_over(sent) { ACK } else { AGAIN };
         let mut sent: Vec<_> = sent.map(|sent| (sent.sequence, what(&sent), sent.reply)).collect();
         sent.sort_unstable();
         pubrels.values().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
