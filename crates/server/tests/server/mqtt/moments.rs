@@ -1,11 +1,42 @@
 //! Moments between two steps: a subscription that begins, a client that leaves before it is
 //! answered, an acknowledgement that is lost.
 
-use super::peer::{Peer, id};
+use super::peer::{Peer, id, lasting, message};
+use super::peer5::hello5;
+use super::stored::Asking;
 use super::{address, server};
+use crate::eventually;
 use myelin_mqtt::packet::{
-    ClientPacket, Properties, Qos, RetainHandling, SubscribeFilters, SubscribeOptions, SubscribePacket,
+    AckPacket, ClientPacket, ConnectPacket, DisconnectPacket, Exchange, Properties, Property, ProtocolLevel,
+    PublishPacket, Qos, ReasonCode, RetainHandling, SubscribeFilters, SubscribeOptions, SubscribePacket,
 };
+use myelin_mqtt::records::session_hash;
+use serde_json::json;
+
+/// Packets of MQTT 3.1.1 in one segment.
+fn together(packets: &[ClientPacket<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    packets.iter().for_each(|packet| packet.encode(ProtocolLevel::V3, &mut bytes));
+    bytes
+}
+
+fn held(number: u16, payload: &str) -> ClientPacket<'_> {
+    let exchange = Exchange::ExactlyOnce(id(number));
+    ClientPacket::Publish(PublishPacket { exchange, ..message("two", payload.as_bytes()) })
+}
+
+/// Connects with a session of MQTT 3.1.1 that lasts.
+fn resume(server: &crate::process::Server, client_id: &str) -> Peer {
+    let mut peer = Peer::dial(address(server));
+    peer.resume(&lasting(client_id));
+    peer
+}
+
+/// Name of the one consumer of stored messages.
+fn reader(asking: &mut Asking) -> String {
+    let names = asking.ask("CONSUMER.NAMES.$MQTT_msgs", "")["consumers"].clone();
+    names[0].as_str().expect("a name").to_owned()
+}
 
 /// A message that comes by the session's consumer does not come live, too, on whatever shard its
 /// publisher is.
@@ -44,3 +75,33 @@ fn no_message_of_qos_1_comes_with_qos_0_while_its_subscription_begins() {
         }
     });
 }
+
+/// A message that a PUBREL has stored is not held any more, whoever hears of it.
+#[test]
+fn what_is_released_by_a_publisher_that_leaves_is_not_held_any_more() {
+    let server = server("", "");
+    let mut sub = Peer::connect5(address(&server), "sub");
+    assert_eq!(sub.subscribe_with(&[("two", Qos::AtLeastOnce)]), [1]);
+    let mut asking = Asking::new(&server);
+    for _ in 0..5 {
+        let mut peer = resume(&server, "pub");
+        for number in 1..=3 {
+            assert_eq!(peer.exchange(&held(number, &number.to_string())), ("PUBREC", number));
+        }
+        let release = |number| ClientPacket::PubRel(AckPacket::success(id(number)));
+        let (reason, properties) = (ReasonCode::Success, Properties::EMPTY);
+        let bye = ClientPacket::Disconnect(DisconnectPacket { reason, properties });
+        peer.send_bytes(&together(&[release(1), release(2), bye]));
+        peer.rest();
+        assert_eq!([sub.take5(), sub.take5()].map(|came| came.payload), ["1", "2"]);
+        eventually("what is released is not held", || asking.messages("$MQTT_qos2in") == 1);
+        assert_eq!(asking.last("$MQTT_qos2in", "$MQTT.qos2.in.pub.*").1, "3");
+        // The client says it again.
+        let mut peer = resume(&server, "pub");
+        (1..=3).for_each(|number| assert_eq!(peer.exchange(&release(number)), ("PUBCOMP", number)));
+        assert_eq!(sub.take5().payload, "3");
+        assert_eq!(sub.all_came(), []);
+        assert_eq!(asking.messages("$MQTT_qos2in"), 0);
+    }
+}
+

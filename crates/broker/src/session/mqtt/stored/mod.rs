@@ -4,7 +4,7 @@
 //! is in its inbox; its shard waits for nothing. What changes the session itself (`change.rs`:
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
-//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
+//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`, `ended.rs`). Messages that are stored for
 //! the session come from one consumer (`outgoing.rs`), and wait where the client takes no more
 //! (`waiting.rs`, `postponed.rs`); retained ones are read when somebody subscribes
 //! (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
@@ -13,6 +13,7 @@
 mod api;
 mod change;
 mod delivery;
+mod ended;
 mod held;
 mod incoming;
 mod opening;
@@ -277,17 +278,24 @@ impl Session {
         if let Some(seconds) = expiry {
             (stored.record.expiry, stored.record.clean) = (expiry, seconds == 0);
         }
-        self.give_back_in_flight(shard, now);
-        let Some(stored) = self.stored().filter(|_| reason != CloseReason::DuplicateClientId) else {
-            return self.leave_store();
-        };
+        let releases = self.end_releases(shard, now);
+        let came = self.give_back_in_flight(shard, now);
+        self.end_record(shard, (reason, before), now);
+        self.leave_store();
+        releases.into_iter().for_each(|releases| releases.take(shard, &came));
+    }
+
+    /// Removes what a session leaves that ends, or says when it does; `before` is the expiry that
+    /// its consumers know.
+    fn end_record(&mut self, shard: &mut Shard, (reason, before): (CloseReason, Option<u32>), now: Instant) {
+        let is_left = reason != CloseReason::DuplicateClientId;
+        let Some(stored) = self.stored().filter(|_| is_left) else { return };
         if stored.record.clean {
             self.forget_record(shard, now);
             self.look_after_shares(shard, true, now);
-        } else if expiry.is_some() {
+        } else if self.speaks_5() {
             self.write_end(shard, before, now);
         }
-        self.leave_store();
     }
 
     /// A will that waits keeps the inbox: by it the server knows of whoever takes the session up.

@@ -18,7 +18,7 @@ use myelin_mqtt::packet::{
 };
 use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
 use myelin_mqtt::{shares, streams, topic};
-use myelin_wire::message_buf::MessageRef;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -330,8 +330,9 @@ impl Session {
     }
 
     /// Has what is in flight delivered again at once to whoever is the client next.
-    pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
-        let Some(stored) = self.stored_mut() else { return };
+    /// Answers the rest of what has come to the session.
+    pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) -> MessageBuf {
+        let Some(stored) = self.stored_mut() else { return MessageBuf::default() };
         let held = stored.in_flight.take_waiting();
         let InFlight { sent, .. } = std::mem::take(&mut stored.in_flight);
         let pubrels = std::mem::take(&mut stored.pubrels);
@@ -350,17 +351,17 @@ impl Session {
         pubrels.values().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
         sent.iter().for_each(|(_, what, reply)| self.tell_consumer(shard, reply, what, now));
         // These were not sent.
-        let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
+        let inbox = self.stored().map(|stored| stored.inbox.take()).unwrap_or_default();
         let is_given_back = |msg: &MessageRef<'_>| {
             ConsumerDelivery::of(msg.reply).is_some() && (!is_clean || share_of(msg).is_some())
         };
         for msg in held.iter().chain(inbox.iter()).filter(is_given_back) {
             self.tell_consumer(shard, msg.reply, AGAIN, now);
         }
-        if is_clean {
-            return;
+        if !is_clean {
+            self.log(LogLevel::Debug, format_args!("Session is stored"));
         }
-        self.log(LogLevel::Debug, format_args!("Session is stored"));
+        inbox
     }
 }
 
