@@ -105,3 +105,58 @@ fn what_is_released_by_a_publisher_that_leaves_is_not_held_any_more() {
     }
 }
 
+/// Numbers follow from where messages are stored, and are taken by retained messages here.
+#[test]
+fn messages_whose_numbers_are_taken_come_in_their_order() {
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let server = server("", "");
+        let mut asking = Asking::new(&server);
+        let config = json!({"name": "$MQTT_msgs", "subjects": ["$MQTT.msgs.>"], "retention": "interest",
+            "storage": "file", "first_seq": 65_532});
+        let made = asking.ask("STREAM.CREATE.$MQTT_msgs", &config.to_string());
+        assert!(made["error"].is_null(), "{made}");
+        let at = address(&server);
+        let (mut publisher, mut sub) = (Peer::connect5(at, "p"), Peer::connect5(at, "s"));
+        for topic in ["kept/1", "kept/2"] {
+            assert_eq!(publisher.send5((topic, "r"), (1, true), &[]), ReasonCode::Success);
+        }
+        assert_eq!(asking.state("$MQTT_msgs")["last_seq"], 65_533);
+        assert_eq!(sub.subscribe_with(&[("kept/+", Qos::AtLeastOnce)]), [1]);
+        let kept = [sub.came5(), sub.came5()].map(|came| came.number);
+        assert_eq!(kept, [65_535, 65_534]);
+        assert_eq!(sub.subscribe_with(&[("a", qos)]), [qos as u8]);
+        for payload in ["0", "1", "2"] {
+            assert_eq!(publisher.send5(("a", payload), (2, false), &[]), ReasonCode::Success);
+        }
+        let info = format!("CONSUMER.INFO.$MQTT_msgs.{}", reader(&mut asking));
+        eventually("they are delivered to the session", || asking.ask(&info, "")["num_ack_pending"] == 3);
+        if qos == Qos::ExactlyOnce {
+            // A number that was sent with a message stays that message's.
+            assert_eq!(sub.all_came(), []);
+            kept.into_iter().for_each(|number| sub.puback(number));
+        }
+        let came = [sub.came5(), sub.came5(), sub.came5()];
+        assert_eq!(came.each_ref().map(|came| &*came.payload), ["0", "1", "2"]);
+        let numbers = came.map(|came| came.number);
+        match qos {
+            Qos::ExactlyOnce => assert_eq!(numbers, [65_534, 65_535, 1]),
+            _ => assert_eq!(numbers, [65_533, 65_532, 1]),
+        }
+        numbers.into_iter().for_each(|number| match qos {
+            Qos::ExactlyOnce => sub.pubrec(number),
+            _ => sub.puback(number),
+        });
+        if qos == Qos::ExactlyOnce {
+            for _ in 0..3 {
+                let (text, number) = sub.came();
+                assert_eq!(text, "PUBREL");
+                sub.pubcomp(number);
+            }
+        }
+        eventually("nothing is left", || {
+            assert_eq!(sub.all_came(), []);
+            asking.messages("$MQTT_msgs") == 0
+        });
+    }
+}
+

@@ -441,6 +441,29 @@ fn what_was_not_sent_to_a_session_that_ends_goes_to_other_members() {
     assert_eq!(took, (0..300).collect::<Vec<_>>());
 }
 
+#[test]
+fn a_session_gets_its_own_messages_in_order_beside_those_of_a_share() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut peer = member(at, "1", Qos::AtLeastOnce, &[]);
+    let options = SubscribeOptions { max_qos: Qos::AtLeastOnce, ..SubscribeOptions::default() };
+    assert_eq!(peer.subscribe5(&[("jobs/+", options)], Some(5)), [1]);
+    publish(at, 0..30, 1);
+    // None of them is acknowledged.
+    let mut came = Vec::new();
+    eventually("all have come", || {
+        came.extend(all(&mut peer));
+        came.len() == 60
+    });
+    let own = came.iter().filter(|came| !came.properties.is_empty());
+    let own: Vec<u32> = own.map(|came| came.payload.parse().expect("a number")).collect();
+    assert_eq!(own, (0..30).collect::<Vec<_>>());
+    let mut ids: Vec<_> = came.iter().map(|came| came.number).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 60);
+}
+
 /// Messages that are a member's already come also when it has left the share and its connection.
 #[test]
 fn what_was_begun_with_qos_2_is_brought_to_its_end() {

@@ -7,7 +7,8 @@
 
 use super::api;
 use super::delivery::ConsumerDelivery;
-use super::state::{InFlight, Matter, PubRels, Sent, Step};
+use super::numbers::packet_id;
+use super::state::{InFlight, Matter, PubRels, Sent, Step, StoredSession};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
 use crate::shard::{Mqtt5Packet, Shard, StagedPublish};
@@ -25,12 +26,6 @@ use std::time::Instant;
 pub(super) const ACK: &[u8] = b"+ACK";
 pub(super) const AGAIN: &[u8] = b"-NAK";
 pub(super) const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
-
-/// Packet identifier of the message with this sequence.
-fn packet_id(sequence: u64) -> PacketId {
-    let number = u16::try_from(sequence.wrapping_sub(1) % u64::from(u16::MAX)).unwrap_or_default();
-    PacketId::new(number + 1).unwrap_or(PacketId::MIN)
-}
 
 pub(super) fn exchange_of(qos: Qos, id: PacketId) -> Exchange {
     if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) }
@@ -86,37 +81,30 @@ impl Session {
         let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
-        let id = packet_id(delivery.sequence);
-        let has_to_wait = stored.in_flight.is_full(shard.settings().max_backlog()) || stored.has_sent_all();
+        let known = stored.in_flight.number_of(&delivery);
+        let most = shard.settings().max_backlog();
+        let has_to_wait = stored.in_flight.is_full(most) || stored.has_sent_all();
         // Nothing is sent twice with MQTT 5, and to nobody what has come, or may have by then.
-        if let Some(sent) = stored.in_flight.sent.get_mut(&id)
-            && (sent.sequence, sent.is_shared) == (delivery.sequence, false)
+        if let Some(sent) = known.and_then(|id| stored.in_flight.sent.get_mut(&id))
             && (sent.is_received || speaks_5 || has_to_wait)
         {
             sent.reply = msg.reply.into();
             return;
         }
         if has_to_wait {
-            return stored.in_flight.hold(msg, &delivery, shard.settings().max_backlog());
+            return stored.in_flight.hold(msg, &delivery, most);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
-        let mut is_again = delivery.times > 1;
-        match stored.in_flight.sent.get_mut(&id) {
-            Some(sent) if (sent.sequence, sent.is_shared) == (delivery.sequence, false) => {
-                sent.reply = msg.reply.into();
-                is_again = true;
-            }
-            // The number is another message's, until that one is acknowledged.
-            Some(_) => return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now),
-            None if stored.pubrels.contains_key(&id) => {
-                return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now);
-            }
-            None => {}
-        }
+        let Some(id) = known.or_else(|| stored.free_number(delivery.sequence, qos)) else {
+            // What comes behind it waits, too: messages keep their order.
+            stored.in_flight.hold(msg, &delivery, most);
+            return stored.in_flight.wait_for_number(packet_id(delivery.sequence));
+        };
         if !self.may_get(subject) {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         }
+        let is_again = delivery.times > 1 || known.is_some();
         let exchange = exchange_of(qos, id);
         let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
         let properties = self.properties(msg.headers, left, &wanted.ids);
@@ -214,9 +202,7 @@ impl Session {
     /// A number for a message that is not stored for this session.
     pub(super) fn spare_packet_id(&mut self, qos: Qos) -> Option<PacketId> {
         let stored = self.stored_mut()?;
-        let in_flight = &stored.in_flight.sent;
-        let is_free = |id: &PacketId| !in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
-        let id = (1..=u16::MAX).rev().filter_map(PacketId::new).find(is_free)?;
+        let id = stored.spare_number()?;
         let (sequence, reply) = (0, Box::default());
         let sent = Sent { sequence, is_shared: false, qos, reply, is_received: false, size: 0 };
         stored.in_flight.insert(id, sent);
@@ -239,7 +225,8 @@ impl Session {
     pub(super) fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
         self.send_waiting_retained(shard, now);
         let most = shard.settings().max_backlog();
-        let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };
+        let may_go_on = |stored: &&mut StoredSession| !stored.has_sent_all() && !stored.waits_for_number();
+        let Some(stored) = self.stored_mut().filter(may_go_on) else { return };
         let held = stored.in_flight.begin_drain(most);
         for msg in held.iter() {
             if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
@@ -368,13 +355,6 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_follow_from_sequences() {
-        for (sequence, id) in [(1, 1), (65_535, 65_535), (65_536, 1), (131_070, 65_535)] {
-            assert_eq!(packet_id(sequence).get(), id);
-        }
-    }
 
     #[test]
     fn replies_of_consumers_are_read_with_and_without_a_domain() {
