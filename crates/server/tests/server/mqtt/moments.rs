@@ -160,3 +160,28 @@ fn messages_whose_numbers_are_taken_come_in_their_order() {
     }
 }
 
+/// A crash may lose that a consumer knew of an acknowledgement, behind a PUBREL that is stored.
+#[test]
+fn a_message_whose_pubrel_is_stored_does_not_come_again() {
+    let mut server = server("ack_wait: 2s", "");
+    let mut sub = resume(&server, "sub");
+    assert_eq!(sub.subscribe_with(&[("two", Qos::ExactlyOnce)]), [2]);
+    Peer::connect(address(&server), "pub").publish_2("two", "once");
+    let (text, number) = sub.came();
+    assert_eq!(text, "PUBLISH two once q2");
+    server.server.restart();
+    let mut asking = Asking::new(&server);
+    let (name, sequence) = (reader(&mut asking), asking.state("$MQTT_msgs")["last_seq"].clone());
+    let ack = format!("$JS.ACK.$MQTT_msgs.{name}.1.{sequence}.1.0.0");
+    let block = format!("NATS/1.0\r\nNmqtt-PubRel:{number}\r\nNmqtt-Ack:{ack}\r\n\r\n");
+    let stored = asking.publish_block(&format!("$MQTT.out.pubrel.{}", session_hash("sub")), &block);
+    assert!(stored["error"].is_null(), "{stored}");
+    let mut sub = resume(&server, "sub");
+    assert_eq!(sub.came(), ("PUBREL".to_owned(), number));
+    sub.pubcomp(number);
+    eventually("nothing is left", || {
+        assert_eq!(sub.all_came(), []);
+        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
+    });
+}
+

@@ -4,10 +4,11 @@
 //! is in its inbox; its shard waits for nothing. What changes the session itself (`change.rs`:
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
-//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`, `ended.rs`). Messages that are stored for
-//! the session come from one consumer (`outgoing.rs`, `numbers.rs`), and wait where the client takes no more
-//! (`waiting.rs`, `postponed.rs`); retained ones are read when somebody subscribes
-//! (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
+//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`, `ended.rs`). Messages that
+//! are stored for the session come from one consumer (`outgoing.rs`, `numbers.rs`, `pubrels.rs`),
+//! and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained ones are read
+//! when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own
+//! (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
 
 mod api;
@@ -20,6 +21,7 @@ mod numbers;
 mod opening;
 mod outgoing;
 mod postponed;
+mod pubrels;
 mod pulls;
 mod releases;
 mod retained;

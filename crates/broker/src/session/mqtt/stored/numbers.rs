@@ -28,7 +28,7 @@ impl InFlight {
 impl StoredSession {
     /// Whether no message has this number that the client has not let go.
     pub(super) fn is_free(&self, id: PacketId) -> bool {
-        !self.in_flight.sent.contains_key(&id) && !self.pubrels.contains_key(&id)
+        !self.in_flight.sent.contains_key(&id) && !self.pubrels.contains(id)
     }
 
     /// A number that no message has.

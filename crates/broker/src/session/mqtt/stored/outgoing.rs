@@ -8,7 +8,8 @@
 use super::api;
 use super::delivery::ConsumerDelivery;
 use super::numbers::packet_id;
-use super::state::{InFlight, Matter, PubRels, Sent, Step, StoredSession};
+use super::pubrels::PubRels;
+use super::state::{InFlight, Matter, Sent, Step, StoredSession};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
 use crate::shard::{Mqtt5Packet, Shard, StagedPublish};
@@ -17,7 +18,7 @@ use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader, Qos,
     ReasonCode, ServerPacket, SubscriptionId,
 };
-use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
+use myelin_mqtt::records::{MessageMark, pubrel_ack, pubrel_header, pubrel_id};
 use myelin_mqtt::{shares, streams, topic};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::time::Instant;
@@ -48,11 +49,14 @@ impl Session {
         } else if self.pull_ended(msg, now) {
         } else if let Some(id) = pubrel_id(msg.headers).and_then(PacketId::new) {
             let Some(stored) = self.stored_mut() else { return Ok(()) };
-            stored.pubrels.insert(id, msg.reply.into());
+            let of = pubrel_ack(msg.headers).and_then(|ack| Some((ack, ConsumerDelivery::of(ack)?.sequence)));
+            // Another connection has said it, and nobody knows whether that was heard.
+            let said = of.filter(|(_, sequence)| !stored.pubrels.has_had(*sequence));
+            stored.pubrels.open(id, msg.reply, of.map(|(_, sequence)| sequence));
             // It is stored, although that was not said yet: the message is not to come again.
-            if let Some(sent) = stored.in_flight.remove_received(id) {
-                self.tell_consumer(shard, &sent.reply, ACK, now);
-            }
+            let sent = stored.in_flight.remove_received(id);
+            let ack = sent.as_ref().map(|sent| &*sent.reply).or(said.map(|(ack, _)| ack));
+            ack.into_iter().for_each(|ack| self.tell_consumer(shard, ack, ACK, now));
             self.answer(shard, &ServerPacket::PubRel(AckPacket::success(id)), format_args!("PUBREL pi={id}"));
         }
         Ok(())
@@ -81,6 +85,10 @@ impl Session {
         let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
+        // The client has released it: its acknowledgement was lost.
+        if stored.pubrels.has_had(delivery.sequence) {
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        }
         let known = stored.in_flight.number_of(&delivery);
         let most = shard.settings().max_backlog();
         let has_to_wait = stored.in_flight.is_full(most) || stored.has_sent_all();
@@ -256,10 +264,12 @@ impl Session {
             Some(sent) if sent.qos == Qos::ExactlyOnce && sent.is_received => {}
             Some(sent) if sent.qos == Qos::ExactlyOnce => {
                 sent.is_received = true;
+                let mut headers = Vec::new();
+                // One of a share is acknowledged.
+                let ack = if sent.is_shared { &[][..] } else { &sent.reply };
+                pubrel_header(id.get(), ack, &mut headers);
                 let Some(stored) = self.stored() else { return };
                 let subject = format!("{}{}", streams::PUBREL_PREFIX, stored.hash);
-                let mut headers = Vec::new();
-                pubrel_header(id.get(), &mut headers);
                 let subject = subject.as_bytes();
                 let msg = MessageRef { subject, headers: &headers, ..MessageRef::default() };
                 self.ask(shard, msg, Matter::PubRel(id), now);
@@ -294,7 +304,8 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         if let Some(sent) = stored.in_flight.remove_received(id) {
             // It is on its way, and the exchange counts until the client has answered it.
-            stored.pubrels.insert(id, Box::default());
+            let own = Some(sent.sequence).filter(|sequence| *sequence > 0 && !sent.is_shared);
+            stored.pubrels.open(id, &[], own);
             self.tell_consumer(shard, &sent.reply, ACK, now);
             self.deliver_held(shard, now);
         }
@@ -304,7 +315,7 @@ impl Session {
     /// The exchange about a message of QoS 2 is over.
     pub(in crate::session::mqtt) fn pubcomp(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
         self.log_step("PUBCOMP", id);
-        if let Some(reply) = self.stored_mut().and_then(|stored| stored.pubrels.remove(&id)) {
+        if let Some(reply) = self.stored_mut().and_then(|stored| stored.pubrels.close(id)) {
             self.tell_consumer(shard, &reply, ACK, now);
             self.deliver_held(shard, now);
         }
@@ -335,7 +346,7 @@ impl Session {
         let what = |sent: &Sent| if is_over(sent) { ACK } else { AGAIN };
         let mut sent: Vec<_> = sent.map(|sent| (sent.sequence, what(&sent), sent.reply)).collect();
         sent.sort_unstable();
-        pubrels.values().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
+        pubrels.replies().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
         sent.iter().for_each(|(_, what, reply)| self.tell_consumer(shard, reply, what, now));
         // These were not sent.
         let inbox = self.stored().map(|stored| stored.inbox.take()).unwrap_or_default();

@@ -64,7 +64,7 @@ impl StoredSession {
 
     /// Messages that the client has not acknowledged, or is about to get.
     fn used_by_messages(&self) -> usize {
-        self.in_flight.sent.len() + self.pubrels.len() + self.sources.shares.count_own()
+        self.in_flight.sent.len() + self.pubrels.count() + self.sources.shares.count_own()
     }
 
     /// Whether a message of a share goes back to it, for others: the client takes no more, and

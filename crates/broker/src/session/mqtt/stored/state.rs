@@ -1,6 +1,7 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
+use super::pubrels::PubRels;
 use super::share_state::{ShareChange, Shares};
 use super::waiting::WaitingMessages;
 use crate::mqtt_inbox::MqttInbox;
@@ -303,9 +304,6 @@ pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) waiting: Option<Box<WaitingMessages>>,
 }
 
-/// PUBRELs that the client has not answered, with where that is to be said.
-pub(in crate::session::mqtt) type PubRels = BTreeMap<PacketId, Box<[u8]>>;
-
 /// A message that was sent to the client.
 pub(in crate::session::mqtt) struct Sent {
     /// Sequence in the stream of messages; 0: a retained message.
@@ -449,9 +447,6 @@ impl StoredSession {
         if self.in_flight.sent.is_empty() {
             self.in_flight.sent = BTreeMap::new();
         }
-        if self.pubrels.is_empty() {
-            self.pubrels = PubRels::new();
-        }
         if self.acks.waiting.is_empty() {
             self.acks.waiting = VecDeque::new();
         }
@@ -469,7 +464,7 @@ impl StoredSession {
 
     /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
     pub(in crate::session::mqtt) fn has_sent_all(&self) -> bool {
-        self.in_flight.sent.len() + self.pubrels.len() >= usize::from(self.in_flight.receive_max)
+        self.in_flight.sent.len() + self.pubrels.count() >= usize::from(self.in_flight.receive_max)
     }
 
     /// Wishes of the share by which a message has become this session's.
