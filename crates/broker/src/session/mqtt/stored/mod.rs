@@ -42,6 +42,7 @@ use myelin_mqtt::records::session_hash;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use state::{Change, Matter, RetainedCame, SessionTerms, Step, StoredSession};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,6 +52,21 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 fn status(step: Step) -> SessionStatus {
     step.map_or_else(SessionStatus::Close, |()| SessionStatus::Continue)
+}
+
+/// When the first of these answers has to be there.
+fn first_due(
+    awaited: &BTreeMap<u64, (Instant, Matter)>,
+    is_reading: bool,
+    patience: Duration,
+) -> Option<Instant> {
+    let due = |(asked, matter): &(Instant, Matter)| match matter {
+        Matter::Stream(..) => *asked + ASK_AGAIN.min(patience),
+        _ => *asked + patience,
+    };
+    // They are in the order of their requests, but for reads, which go on with their messages.
+    let mut all = awaited.values().map(due);
+    if is_reading { all.min() } else { all.next() }
 }
 
 impl Session {
@@ -130,12 +146,7 @@ impl Session {
 
     fn answer_deadline(&self) -> Option<Instant> {
         let stored = self.stored()?;
-        let (_, (asked, awaited)) = stored.awaited.first_key_value()?;
-        let patience = match awaited {
-            Matter::Stream(..) => ASK_AGAIN.min(stored.storage.api_timeout),
-            _ => stored.storage.api_timeout,
-        };
-        Some(*asked + patience)
+        first_due(&stored.awaited, stored.reading > 0, stored.storage.api_timeout)
     }
 
     /// JetStream has not answered in time. A cluster that begins does not hear requests before it
@@ -323,5 +334,25 @@ impl Session {
         for joined in std::mem::take(&mut stored.sources.shares.joined).into_values() {
             self.end_pull(joined, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state::{RetainedRead, RetainedWay};
+    use super::*;
+
+    #[test]
+    fn a_read_that_goes_on_hides_no_answer_that_is_lost() {
+        let (now, patience) = (Instant::now(), Duration::from_secs(5));
+        let (pattern, qos, way) = ("a".to_owned(), Qos::AtMostOnce, RetainedWay::Index);
+        let read = Box::new(RetainedRead { pattern, qos, id: None, way });
+        let later = now + Duration::from_secs(3);
+        let mut awaited = BTreeMap::from([(2, (now, Matter::Nothing)), (3, (later, Matter::Nothing))]);
+        assert_eq!(first_due(&awaited, false, patience), Some(now + patience));
+        // Its last message has just come.
+        awaited.insert(1, (later, Matter::Retained(read)));
+        assert_eq!(first_due(&awaited, true, patience), Some(now + patience));
+        assert_eq!(first_due(&BTreeMap::new(), false, patience), None);
     }
 }
