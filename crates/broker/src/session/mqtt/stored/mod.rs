@@ -116,11 +116,17 @@ impl Session {
     }
 
     fn take_msgs(&mut self, shard: &mut Shard, msgs: &MessageBuf, now: Instant) -> Step {
-        for msg in msgs.iter() {
+        let mut rest = msgs.iter();
+        while let Some(msg) = rest.next() {
             let asked = self.stored().and_then(|stored| stored.store.asked(msg.subject));
-            match asked {
-                Some((_, number)) => self.answered(shard, number, &msg, now)?,
-                None => self.stored_delivery(shard, &msg, now)?,
+            let step = match asked {
+                Some((_, number)) => self.answered(shard, number, &msg, now),
+                None => self.stored_delivery(shard, &msg, now),
+            };
+            if step.is_err() {
+                // The session ends: it gives back what it has not looked at.
+                self.stored().into_iter().for_each(|stored| stored.inbox.put(rest.by_ref()));
+                return step;
             }
         }
         Ok(())
