@@ -308,8 +308,11 @@ impl Session {
     /// Removes what a session leaves that ends, or says when it does; `before` is the expiry that
     /// its consumers know.
     fn end_record(&mut self, shard: &mut Shard, (reason, before): (CloseReason, Option<u32>), now: Instant) {
+        // Before a CONNECT has removed what the record names, the next one has to know that.
+        let is_opened =
+            |stored: &&StoredSession| !stored.change.as_ref().is_some_and(|change| change.is_early());
         let is_left = reason != CloseReason::DuplicateClientId;
-        let Some(stored) = self.stored().filter(|_| is_left) else { return };
+        let Some(stored) = self.stored().filter(is_opened).filter(|_| is_left) else { return };
         if stored.record.clean {
             self.forget_record(shard, now);
             self.look_after_shares(shard, true, now);

@@ -90,7 +90,7 @@ pub(in crate::session::mqtt) enum Matter {
 pub(in crate::session::mqtt) type Step = Result<(), CloseReason>;
 
 /// A step of a change, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::session::mqtt) enum ChangeStep {
     /// The account's streams are there.
     Streams,
@@ -224,6 +224,11 @@ impl Change {
 
     pub(in crate::session::mqtt) fn is_opening(&self) -> bool {
         matches!(self.ack, ChangeAck::Connect { .. })
+    }
+
+    /// Whether it is a CONNECT that has not removed yet what the session before has left.
+    pub(in crate::session::mqtt) fn is_early(&self) -> bool {
+        self.is_opening() && self.step <= ChangeStep::Removal
     }
 }
 
