@@ -5,7 +5,7 @@
 //! that another header was made of.
 
 use myelin_mqtt::records::{
-    MessageMark, RetainedMessage, SessionRecord, pubrel_header, pubrel_id, session_hash,
+    MessageMark, RetainedMessage, SessionRecord, pubrel_ack, pubrel_header, pubrel_id, session_hash,
 };
 
 /// Any bytes as a stored message.
@@ -21,9 +21,10 @@ pub fn mqtt_records(data: &[u8]) {
         check_block(&again);
     }
     if let Some(id) = pubrel_id(header) {
-        let mut again = Vec::new();
-        pubrel_header(id, &mut again);
-        assert_eq!(pubrel_id(&again), Some(id));
+        let (ack, mut again) = (pubrel_ack(header).unwrap_or_default(), Vec::new());
+        pubrel_header(id, ack, &mut again);
+        assert_eq!((pubrel_id(&again), pubrel_ack(&again).unwrap_or_default()), (Some(id), ack));
+        check_block(&again);
     }
 }
 

@@ -30,6 +30,10 @@ const PUB: &str = "Nmqtt-Pub";
 const SUBJECT: &str = "Nmqtt-Subject";
 const MAPPED: &str = "Nmqtt-Mapped";
 const PUBREL: &str = "Nmqtt-PubRel";
+/// Header of a PUBREL that nats-server does not know.
+const ACK: &str = "Nmqtt-Ack";
+/// Beginning of the subjects on which consumers take acknowledgements.
+const ACK_PREFIX: &[u8] = b"$JS.ACK.";
 
 /// Flags of a PUBLISH, and what there is beside them.
 const RETAIN: u8 = 1;
@@ -407,11 +411,20 @@ pub fn released_id(held_sequence: u64) -> String {
     format!("{}{held_sequence}", streams::RELEASED_ID_PREFIX)
 }
 
-/// Appends the header block of a PUBREL, which has no body.
-pub fn pubrel_header(packet_id: u16, out: &mut Vec<u8>) {
+/// Appends the header block of a PUBREL, which has no body. `ack` is where its message is
+/// acknowledged, empty for nowhere: that may be lost, and is said again with the PUBREL.
+pub fn pubrel_header(packet_id: u16, ack: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(FIRST_LINE);
     line(PUBREL, packet_id.to_string().as_bytes(), out);
+    if !ack.is_empty() {
+        line(ACK, ack, out);
+    }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Where the message of a PUBREL is acknowledged, if its header block says that.
+pub fn pubrel_ack(block: &[u8]) -> Option<&[u8]> {
+    header::get(block, ACK.as_bytes()).filter(|ack| ack.starts_with(ACK_PREFIX))
 }
 
 /// Packet identifier of a PUBREL in a header block.
@@ -600,9 +613,14 @@ mod tests {
     #[test]
     fn pubrels_have_their_identifier() {
         let mut out = Vec::new();
-        pubrel_header(2, &mut out);
+        pubrel_header(2, b"", &mut out);
         assert_eq!(out, b"NATS/1.0\r\nNmqtt-PubRel:2\r\n\r\n");
-        assert_eq!(pubrel_id(&out), Some(2));
+        assert_eq!((pubrel_id(&out), pubrel_ack(&out)), (Some(2), None));
+        for (ack, is_read) in [("$JS.ACK.s.c.1.2.3.4.5", true), ("elsewhere", false)] {
+            out.clear();
+            pubrel_header(3, ack.as_bytes(), &mut out);
+            assert_eq!((pubrel_id(&out), pubrel_ack(&out).is_some()), (Some(3), is_read));
+        }
         for value in ["0", "65536", "x", ""] {
             assert_eq!(pubrel_id(format!("NATS/1.0\r\nNmqtt-PubRel:{value}\r\n\r\n").as_bytes()), None);
         }

@@ -21,7 +21,7 @@ pub(super) struct SubRequest<'a> {
     pub(super) subject: &'a [u8],
     pub(super) queue: Option<&'a [u8]>,
     pub(super) sid: &'a [u8],
-    /// What [`Subscription::leaves_stored`] says from its first message on.
+    /// Value of [`Subscription::leaves_stored`] from its first message on.
     pub(super) leaves_stored: bool,
 }
 

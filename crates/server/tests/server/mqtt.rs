@@ -11,6 +11,7 @@ mod leafs;
 mod lives;
 mod login;
 mod messages5;
+mod moments;
 mod packets;
 mod passed_on;
 mod peer;

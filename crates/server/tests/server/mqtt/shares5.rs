@@ -416,6 +416,54 @@ fn a_member_that_leaves_takes_no_message_with_it() {
     assert_eq!(took, (0..600).collect::<Vec<_>>());
 }
 
+/// Members whose sessions end with their connections leave while messages are on their way: what
+/// was not sent to them goes to others.
+#[test]
+fn what_was_not_sent_to_a_session_that_ends_goes_to_other_members() {
+    let server = server("ack_wait: 5s", "");
+    let at = address(&server);
+    member(at, "stays", Qos::ExactlyOnce, &[LONG]).quit5(&[]);
+    publish(at, 0..300, 2);
+    let mut took = Vec::new();
+    for turn in 0..12 {
+        let few = Property::ReceiveMaximum(NonZeroU16::new(20).expect("not zero"));
+        let mut ends = member(at, &format!("ends{turn}"), Qos::ExactlyOnce, &[few]);
+        (0..turn % 4).for_each(|_| took.extend(numbers(&all(&mut ends))));
+        took.extend(ends.end());
+    }
+    let (mut stays, is_present) = Peer::resume5(at, ("stays", false), &[LONG]);
+    assert!(is_present);
+    eventually("all have come", || {
+        took.extend(stays.finish_all());
+        took.len() >= 300
+    });
+    took.sort_unstable();
+    assert_eq!(took, (0..300).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_session_gets_its_own_messages_in_order_beside_those_of_a_share() {
+    let server = server("", "");
+    let at = address(&server);
+    let mut peer = member(at, "1", Qos::AtLeastOnce, &[]);
+    let options = SubscribeOptions { max_qos: Qos::AtLeastOnce, ..SubscribeOptions::default() };
+    assert_eq!(peer.subscribe5(&[("jobs/+", options)], Some(5)), [1]);
+    publish(at, 0..30, 1);
+    // None of them is acknowledged.
+    let mut came = Vec::new();
+    eventually("all have come", || {
+        came.extend(all(&mut peer));
+        came.len() == 60
+    });
+    let own = came.iter().filter(|came| !came.properties.is_empty());
+    let own: Vec<u32> = own.map(|came| came.payload.parse().expect("a number")).collect();
+    assert_eq!(own, (0..30).collect::<Vec<_>>());
+    let mut ids: Vec<_> = came.iter().map(|came| came.number).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 60);
+}
+
 /// Messages that are a member's already come also when it has left the share and its connection.
 #[test]
 fn what_was_begun_with_qos_2_is_brought_to_its_end() {
@@ -489,7 +537,7 @@ fn of_a_share_that_is_named_twice_the_last_counts() {
 
 impl Peer {
     /// UNSUBSCRIBE, whose answer comes among messages.
-    fn ask_to_leave(&mut self, filter: &str) {
+    pub(super) fn ask_to_leave(&mut self, filter: &str) {
         let mut raw = Vec::new();
         UnsubscribeFilters::push(filter, &mut raw);
         let (properties, filters) = (Properties::EMPTY, UnsubscribeFilters::of(&raw));
@@ -497,15 +545,30 @@ impl Peer {
     }
 
     /// SUBSCRIBE, whose answer comes among messages.
-    fn ask_for(&mut self, filter: &str, max_qos: Qos) {
+    pub(super) fn ask_for(&mut self, filter: &str, max_qos: Qos) {
         let mut raw = Vec::new();
         SubscribeFilters::push(filter, SubscribeOptions { max_qos, ..SubscribeOptions::default() }, &mut raw);
         let (properties, filters) = (Properties::EMPTY, SubscribeFilters::of(&raw));
         self.send(&ClientPacket::Subscribe(SubscribePacket { packet_id: id(1), properties, filters }));
     }
 
+    /// Ends the session, and says what comes before the end of the connection; nothing is answered.
+    fn end(&mut self) -> Vec<u32> {
+        let mut came = Vec::new();
+        self.disconnect();
+        while let Some(number) = self.with_packet(|packet| match packet {
+            ServerPacket::Publish(publish) => {
+                Some(std::str::from_utf8(publish.payload).expect("text").parse::<u32>().expect("a number"))
+            }
+            _ => None,
+        }) {
+            came.extend(number);
+        }
+        came
+    }
+
     /// Answers what comes before the answer to a PINGREQ; the numbers in messages.
-    fn finish_all(&mut self) -> Vec<u32> {
+    pub(super) fn finish_all(&mut self) -> Vec<u32> {
         let mut came = Vec::new();
         self.send(&ClientPacket::PingReq);
         loop {

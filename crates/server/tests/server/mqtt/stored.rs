@@ -41,6 +41,13 @@ impl Asking {
         serde_json::from_slice(&answer.body).expect("JSON")
     }
 
+    /// Publishes a header block without a payload; the acknowledgement.
+    pub(super) fn publish_block(&mut self, subject: &str, block: &str) -> Value {
+        let size = block.len();
+        self.0.send(&format!("HPUB {subject} answers {size} {size}\r\n{block}\r\n"));
+        serde_json::from_slice(&self.0.message().body).expect("JSON")
+    }
+
     /// State of a stream.
     pub(super) fn state(&mut self, stream: &str) -> Value {
         self.ask(&format!("STREAM.INFO.{stream}"), "")["state"].clone()

@@ -352,8 +352,8 @@ impl Session {
         let unique = self.broker.unique_id();
         let Some(stored) = self.stored_mut() else { return 0 };
         let Some(change) = &stored.change else { return 0 };
-        let is_wanted = stored.has_own_messages()
-            || stored.record.subs.values().any(|qos| *qos == Qos::ExactlyOnce as u8);
+        let is_wanted =
+            stored.shares_qos_2() || stored.record.subs.values().any(|qos| *qos == Qos::ExactlyOnce as u8);
         let consumer = match &stored.record.pubrel {
             Some(consumer) if change.revives => {
                 ConsumerRecord { inactive_threshold: stored.inactive_threshold(), ..(**consumer).clone() }

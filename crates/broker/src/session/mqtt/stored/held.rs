@@ -173,6 +173,19 @@ impl HeldMessages {
         }
     }
 
+    /// Where the message of a release is held that is being stored for its receivers.
+    pub(super) fn sequence_of_release(&self, id: PacketId) -> Option<u64> {
+        let mut releases = self.releases.iter();
+        let release = releases.find(|release| release.id == id && release.stage == ReleaseStage::Storing)?;
+        Some(release.sequence)
+    }
+
+    /// Where messages are held that are stored for their receivers, and are not being removed.
+    pub(super) fn stored_releases(&self) -> impl Iterator<Item = u64> {
+        let stored = self.releases.iter().filter(|release| release.stage == ReleaseStage::Stored);
+        stored.map(|release| release.sequence)
+    }
+
     /// The release is over.
     pub(super) fn was_released(&mut self, id: PacketId) {
         self.releases.retain(|release| release.id != id);

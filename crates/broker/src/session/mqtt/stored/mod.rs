@@ -4,20 +4,24 @@
 //! is in its inbox; its shard waits for nothing. What changes the session itself (`change.rs`:
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
-//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`). Messages that are stored for
-//! the session come from one consumer (`outgoing.rs`), and wait where the client takes no more
-//! (`waiting.rs`, `postponed.rs`); retained ones are read when somebody subscribes
-//! (`retained.rs`). Shared subscriptions have consumers of their own (`shares.rs`).
+//! QoS 2 are held (`held.rs`) until they are released (`releases.rs`, `ended.rs`). Messages that
+//! are stored for the session come from one consumer (`outgoing.rs`, `numbers.rs`, `pubrels.rs`),
+//! and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained ones are read
+//! when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own
+//! (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
 
 mod api;
 mod change;
 mod delivery;
+mod ended;
 mod held;
 mod incoming;
+mod numbers;
 mod opening;
 mod outgoing;
 mod postponed;
+mod pubrels;
 mod pulls;
 mod releases;
 mod retained;
@@ -38,6 +42,7 @@ use myelin_mqtt::records::session_hash;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use state::{Change, Matter, RetainedCame, SessionTerms, Step, StoredSession};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +52,21 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 fn status(step: Step) -> SessionStatus {
     step.map_or_else(SessionStatus::Close, |()| SessionStatus::Continue)
+}
+
+/// When the first of these answers has to be there.
+fn first_due(
+    awaited: &BTreeMap<u64, (Instant, Matter)>,
+    is_reading: bool,
+    patience: Duration,
+) -> Option<Instant> {
+    let due = |(asked, matter): &(Instant, Matter)| match matter {
+        Matter::Stream(..) => *asked + ASK_AGAIN.min(patience),
+        _ => *asked + patience,
+    };
+    // They are in the order of their requests, but for reads, which go on with their messages.
+    let mut all = awaited.values().map(due);
+    if is_reading { all.min() } else { all.next() }
 }
 
 impl Session {
@@ -96,11 +116,17 @@ impl Session {
     }
 
     fn take_msgs(&mut self, shard: &mut Shard, msgs: &MessageBuf, now: Instant) -> Step {
-        for msg in msgs.iter() {
+        let mut rest = msgs.iter();
+        while let Some(msg) = rest.next() {
             let asked = self.stored().and_then(|stored| stored.store.asked(msg.subject));
-            match asked {
-                Some((_, number)) => self.answered(shard, number, &msg, now)?,
-                None => self.stored_delivery(shard, &msg, now)?,
+            let step = match asked {
+                Some((_, number)) => self.answered(shard, number, &msg, now),
+                None => self.stored_delivery(shard, &msg, now),
+            };
+            if step.is_err() {
+                // The session ends: it gives back what it has not looked at.
+                self.stored().into_iter().for_each(|stored| stored.inbox.put(rest.by_ref()));
+                return step;
             }
         }
         Ok(())
@@ -126,12 +152,7 @@ impl Session {
 
     fn answer_deadline(&self) -> Option<Instant> {
         let stored = self.stored()?;
-        let (_, (asked, awaited)) = stored.awaited.first_key_value()?;
-        let patience = match awaited {
-            Matter::Stream(..) => ASK_AGAIN.min(stored.storage.api_timeout),
-            _ => stored.storage.api_timeout,
-        };
-        Some(*asked + patience)
+        first_due(&stored.awaited, stored.reading > 0, stored.storage.api_timeout)
     }
 
     /// JetStream has not answered in time. A cluster that begins does not hear requests before it
@@ -277,17 +298,27 @@ impl Session {
         if let Some(seconds) = expiry {
             (stored.record.expiry, stored.record.clean) = (expiry, seconds == 0);
         }
-        self.give_back_in_flight(shard, now);
-        let Some(stored) = self.stored().filter(|_| reason != CloseReason::DuplicateClientId) else {
-            return self.leave_store();
-        };
+        let releases = self.end_releases(shard, now);
+        let came = self.give_back_in_flight(shard, now);
+        self.end_record(shard, (reason, before), now);
+        self.leave_store();
+        releases.into_iter().for_each(|releases| releases.take(shard, &came));
+    }
+
+    /// Removes what a session leaves that ends, or says when it does; `before` is the expiry that
+    /// its consumers know.
+    fn end_record(&mut self, shard: &mut Shard, (reason, before): (CloseReason, Option<u32>), now: Instant) {
+        // Before a CONNECT has removed what the record names, the next one has to know that.
+        let is_opened =
+            |stored: &&StoredSession| !stored.change.as_ref().is_some_and(|change| change.is_early());
+        let is_left = reason != CloseReason::DuplicateClientId;
+        let Some(stored) = self.stored().filter(is_opened).filter(|_| is_left) else { return };
         if stored.record.clean {
             self.forget_record(shard, now);
             self.look_after_shares(shard, true, now);
-        } else if expiry.is_some() {
+        } else if self.speaks_5() {
             self.write_end(shard, before, now);
         }
-        self.leave_store();
     }
 
     /// A will that waits keeps the inbox: by it the server knows of whoever takes the session up.
@@ -312,5 +343,25 @@ impl Session {
         for joined in std::mem::take(&mut stored.sources.shares.joined).into_values() {
             self.end_pull(joined, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state::{RetainedRead, RetainedWay};
+    use super::*;
+
+    #[test]
+    fn a_read_that_goes_on_hides_no_answer_that_is_lost() {
+        let (now, patience) = (Instant::now(), Duration::from_secs(5));
+        let (pattern, qos, way) = ("a".to_owned(), Qos::AtMostOnce, RetainedWay::Index);
+        let read = Box::new(RetainedRead { pattern, qos, id: None, way });
+        let later = now + Duration::from_secs(3);
+        let mut awaited = BTreeMap::from([(2, (now, Matter::Nothing)), (3, (later, Matter::Nothing))]);
+        assert_eq!(first_due(&awaited, false, patience), Some(now + patience));
+        // Its last message has just come.
+        awaited.insert(1, (later, Matter::Retained(read)));
+        assert_eq!(first_due(&awaited, true, patience), Some(now + patience));
+        assert_eq!(first_due(&BTreeMap::new(), false, patience), None);
     }
 }

@@ -202,8 +202,7 @@ impl Session {
             return Ok(());
         }
         (stored.acks.may_hold, stored.held.get_or_insert_default().inherits) = (true, true);
-        change.ack = ChangeAck::Connect { is_present };
-        change.revives = true;
+        (change.ack, change.revives) = (ChangeAck::Connect { is_present }, true);
         let reader = before.cons.into_iter().find(|(key, _)| key == READER);
         stored.record.cons.extend(reader);
         (stored.record.pubrel, stored.record.since) = (before.pubrel, before.since);

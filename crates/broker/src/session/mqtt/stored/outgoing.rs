@@ -7,7 +7,9 @@
 
 use super::api;
 use super::delivery::ConsumerDelivery;
-use super::state::{InFlight, Matter, PubRels, Sent, Step};
+use super::numbers::packet_id;
+use super::pubrels::PubRels;
+use super::state::{InFlight, Matter, Sent, Step, StoredSession};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
 use crate::shard::{Mqtt5Packet, Shard, StagedPublish};
@@ -16,9 +18,9 @@ use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader, Qos,
     ReasonCode, ServerPacket, SubscriptionId,
 };
-use myelin_mqtt::records::{MessageMark, pubrel_header, pubrel_id};
+use myelin_mqtt::records::{MessageMark, pubrel_ack, pubrel_header, pubrel_id};
 use myelin_mqtt::{shares, streams, topic};
-use myelin_wire::message_buf::MessageRef;
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -26,13 +28,7 @@ pub(super) const ACK: &[u8] = b"+ACK";
 pub(super) const AGAIN: &[u8] = b"-NAK";
 pub(super) const AGAIN_LATER: &[u8] = b"-NAK {\"delay\": 1000000000}";
 
-/// Packet identifier of the message with this sequence.
-pub(super) fn packet_id(sequence: u64) -> PacketId {
-    let number = u16::try_from(sequence.wrapping_sub(1) % u64::from(u16::MAX)).unwrap_or_default();
-    PacketId::new(number + 1).unwrap_or(PacketId::MIN)
-}
-
-fn exchange_of(qos: Qos, id: PacketId) -> Exchange {
+pub(super) fn exchange_of(qos: Qos, id: PacketId) -> Exchange {
     if qos == Qos::ExactlyOnce { Exchange::ExactlyOnce(id) } else { Exchange::AtLeastOnce(id) }
 }
 
@@ -53,11 +49,14 @@ impl Session {
         } else if self.pull_ended(msg, now) {
         } else if let Some(id) = pubrel_id(msg.headers).and_then(PacketId::new) {
             let Some(stored) = self.stored_mut() else { return Ok(()) };
-            stored.pubrels.insert(id, msg.reply.into());
+            let of = pubrel_ack(msg.headers).and_then(|ack| Some((ack, ConsumerDelivery::of(ack)?.sequence)));
+            // Another connection has said it, and nobody knows whether that was heard.
+            let said = of.filter(|(_, sequence)| !stored.pubrels.has_had(*sequence));
+            stored.pubrels.open(id, msg.reply, of.map(|(_, sequence)| sequence));
             // It is stored, although that was not said yet: the message is not to come again.
-            if let Some(sent) = stored.in_flight.remove_received(id) {
-                self.tell_consumer(shard, &sent.reply, ACK, now);
-            }
+            let sent = stored.in_flight.remove_received(id);
+            let ack = sent.as_ref().map(|sent| &*sent.reply).or(said.map(|(ack, _)| ack));
+            ack.into_iter().for_each(|ack| self.tell_consumer(shard, ack, ACK, now));
             self.answer(shard, &ServerPacket::PubRel(AckPacket::success(id)), format_args!("PUBREL pi={id}"));
         }
         Ok(())
@@ -86,37 +85,34 @@ impl Session {
         let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         };
-        let id = packet_id(delivery.sequence);
-        let has_to_wait = stored.in_flight.is_full(shard.settings().max_backlog()) || stored.has_sent_all();
+        // The client has released it: its acknowledgement was lost.
+        if stored.pubrels.has_had(delivery.sequence) {
+            return self.tell_consumer(shard, msg.reply, ACK, now);
+        }
+        let known = stored.in_flight.number_of(&delivery);
+        let most = shard.settings().max_backlog();
+        let has_to_wait = stored.in_flight.is_full(most) || stored.has_sent_all();
         // Nothing is sent twice with MQTT 5, and to nobody what has come, or may have by then.
-        if let Some(sent) = stored.in_flight.sent.get_mut(&id)
-            && (sent.sequence, sent.is_shared) == (delivery.sequence, false)
+        if let Some(sent) = known.and_then(|id| stored.in_flight.sent.get_mut(&id))
             && (sent.is_received || speaks_5 || has_to_wait)
         {
             sent.reply = msg.reply.into();
             return;
         }
         if has_to_wait {
-            return stored.in_flight.hold(msg, &delivery, shard.settings().max_backlog());
+            return stored.in_flight.hold(msg, &delivery, most);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
         let qos = published.min(wanted.qos).max(Qos::AtLeastOnce);
-        let mut is_again = delivery.times > 1;
-        match stored.in_flight.sent.get_mut(&id) {
-            Some(sent) if (sent.sequence, sent.is_shared) == (delivery.sequence, false) => {
-                sent.reply = msg.reply.into();
-                is_again = true;
-            }
-            // The number is another message's, until that one is acknowledged.
-            Some(_) => return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now),
-            None if stored.pubrels.contains_key(&id) => {
-                return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now);
-            }
-            None => {}
-        }
+        let Some(id) = known.or_else(|| stored.free_number(delivery.sequence, qos)) else {
+            // What comes behind it waits, too: messages keep their order.
+            stored.in_flight.hold(msg, &delivery, most);
+            return stored.in_flight.wait_for_number(packet_id(delivery.sequence));
+        };
         if !self.may_get(subject) {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         }
+        let is_again = delivery.times > 1 || known.is_some();
         let exchange = exchange_of(qos, id);
         let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
         let properties = self.properties(msg.headers, left, &wanted.ids);
@@ -214,9 +210,7 @@ impl Session {
     /// A number for a message that is not stored for this session.
     pub(super) fn spare_packet_id(&mut self, qos: Qos) -> Option<PacketId> {
         let stored = self.stored_mut()?;
-        let in_flight = &stored.in_flight.sent;
-        let is_free = |id: &PacketId| !in_flight.contains_key(id) && !stored.pubrels.contains_key(id);
-        let id = (1..=u16::MAX).rev().filter_map(PacketId::new).find(is_free)?;
+        let id = stored.spare_number()?;
         let (sequence, reply) = (0, Box::default());
         let sent = Sent { sequence, is_shared: false, qos, reply, is_received: false, size: 0 };
         stored.in_flight.insert(id, sent);
@@ -239,7 +233,8 @@ impl Session {
     pub(super) fn deliver_held(&mut self, shard: &mut Shard, now: Instant) {
         self.send_waiting_retained(shard, now);
         let most = shard.settings().max_backlog();
-        let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all()) else { return };
+        let may_go_on = |stored: &&mut StoredSession| !stored.has_sent_all() && !stored.waits_for_number();
+        let Some(stored) = self.stored_mut().filter(may_go_on) else { return };
         let held = stored.in_flight.begin_drain(most);
         for msg in held.iter() {
             if let Some(subject) = msg.subject.strip_prefix(streams::MESSAGES.subject_prefix.as_bytes()) {
@@ -269,10 +264,12 @@ impl Session {
             Some(sent) if sent.qos == Qos::ExactlyOnce && sent.is_received => {}
             Some(sent) if sent.qos == Qos::ExactlyOnce => {
                 sent.is_received = true;
+                let mut headers = Vec::new();
+                // One of a share is acknowledged.
+                let ack = if sent.is_shared { &[][..] } else { &sent.reply };
+                pubrel_header(id.get(), ack, &mut headers);
                 let Some(stored) = self.stored() else { return };
                 let subject = format!("{}{}", streams::PUBREL_PREFIX, stored.hash);
-                let mut headers = Vec::new();
-                pubrel_header(id.get(), &mut headers);
                 let subject = subject.as_bytes();
                 let msg = MessageRef { subject, headers: &headers, ..MessageRef::default() };
                 self.ask(shard, msg, Matter::PubRel(id), now);
@@ -307,7 +304,8 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         if let Some(sent) = stored.in_flight.remove_received(id) {
             // It is on its way, and the exchange counts until the client has answered it.
-            stored.pubrels.insert(id, Box::default());
+            let own = Some(sent.sequence).filter(|sequence| *sequence > 0 && !sent.is_shared);
+            stored.pubrels.open(id, &[], own);
             self.tell_consumer(shard, &sent.reply, ACK, now);
             self.deliver_held(shard, now);
         }
@@ -317,7 +315,7 @@ impl Session {
     /// The exchange about a message of QoS 2 is over.
     pub(in crate::session::mqtt) fn pubcomp(&mut self, shard: &mut Shard, id: PacketId, now: Instant) {
         self.log_step("PUBCOMP", id);
-        if let Some(reply) = self.stored_mut().and_then(|stored| stored.pubrels.remove(&id)) {
+        if let Some(reply) = self.stored_mut().and_then(|stored| stored.pubrels.close(id)) {
             self.tell_consumer(shard, &reply, ACK, now);
             self.deliver_held(shard, now);
         }
@@ -330,8 +328,9 @@ impl Session {
     }
 
     /// Has what is in flight delivered again at once to whoever is the client next.
-    pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) {
-        let Some(stored) = self.stored_mut() else { return };
+    /// Answers the rest of what has come to the session.
+    pub(super) fn give_back_in_flight(&mut self, shard: &mut Shard, now: Instant) -> MessageBuf {
+        let Some(stored) = self.stored_mut() else { return MessageBuf::default() };
         let held = stored.in_flight.take_waiting();
         let InFlight { sent, .. } = std::mem::take(&mut stored.in_flight);
         let pubrels = std::mem::take(&mut stored.pubrels);
@@ -341,37 +340,32 @@ impl Session {
         // In the order in which they were stored.
         let is_given_back = |sent: &Sent| !is_clean || sent.is_shared;
         let sent = sent.into_values().filter(is_given_back);
-        // What the client has does not come again: the PUBREL is on its way to the stream.
-        let what = |sent: &Sent| if sent.is_received { ACK } else { AGAIN };
+        // What the client has does not come again: the PUBREL is on its way to the stream. Nor does
+        // another member of a share get what this one may have.
+        let is_over = |sent: &Sent| sent.is_received || (sent.is_shared && sent.qos == Qos::ExactlyOnce);
+        let what = |sent: &Sent| if is_over(sent) { ACK } else { AGAIN };
         let mut sent: Vec<_> = sent.map(|sent| (sent.sequence, what(&sent), sent.reply)).collect();
         sent.sort_unstable();
-        pubrels.values().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
+        pubrels.replies().for_each(|reply| self.tell_consumer(shard, reply, AGAIN, now));
         sent.iter().for_each(|(_, what, reply)| self.tell_consumer(shard, reply, what, now));
         // These were not sent.
-        let Some(inbox) = self.stored().map(|stored| stored.inbox.take()) else { return };
+        let inbox = self.stored().map(|stored| stored.inbox.take()).unwrap_or_default();
         let is_given_back = |msg: &MessageRef<'_>| {
             ConsumerDelivery::of(msg.reply).is_some() && (!is_clean || share_of(msg).is_some())
         };
         for msg in held.iter().chain(inbox.iter()).filter(is_given_back) {
             self.tell_consumer(shard, msg.reply, AGAIN, now);
         }
-        if is_clean {
-            return;
+        if !is_clean {
+            self.log(LogLevel::Debug, format_args!("Session is stored"));
         }
-        self.log(LogLevel::Debug, format_args!("Session is stored"));
+        inbox
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_follow_from_sequences() {
-        for (sequence, id) in [(1, 1), (65_535, 65_535), (65_536, 1), (131_070, 65_535)] {
-            assert_eq!(packet_id(sequence).get(), id);
-        }
-    }
 
     #[test]
     fn replies_of_consumers_are_read_with_and_without_a_domain() {

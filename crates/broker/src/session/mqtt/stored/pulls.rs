@@ -6,7 +6,7 @@
 
 use super::api;
 use super::delivery::ConsumerDelivery;
-use super::outgoing::{ACK, AGAIN, AGAIN_LATER, packet_id};
+use super::outgoing::{ACK, AGAIN, AGAIN_LATER, exchange_of};
 use super::share_state::{JoinedShare, PullStage, SharePull};
 use super::state::{Matter, Sent, Step, StoredSession};
 use crate::account::Account;
@@ -16,8 +16,8 @@ use crate::service_batch::ServiceBatch;
 use crate::session::Session;
 use crate::shard::{Shard, StagedPublish};
 use myelin_mqtt::headers::{self, TimeLeft};
-use myelin_mqtt::packet::{Exchange, PacketId, Qos, SubscriptionId};
-use myelin_mqtt::records::MessageMark;
+use myelin_mqtt::packet::{Qos, SubscriptionId};
+use myelin_mqtt::records::{MessageMark, SubscriptionRecord};
 use myelin_mqtt::{shares as names, streams, topic};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
@@ -64,7 +64,7 @@ impl StoredSession {
 
     /// Messages that the client has not acknowledged, or is about to get.
     fn used_by_messages(&self) -> usize {
-        self.in_flight.sent.len() + self.pubrels.len() + self.sources.shares.count_own()
+        self.in_flight.sent.len() + self.pubrels.count() + self.sources.shares.count_own()
     }
 
     /// Whether a message of a share goes back to it, for others: the client takes no more, and
@@ -217,44 +217,65 @@ impl Session {
             return self.tell_consumer(shard, msg.reply, ACK, now);
         }
         let published = MessageMark::of(msg.headers).map_or(Qos::AtLeastOnce, |mark| mark.qos);
-        if published.min(granted) == Qos::ExactlyOnce {
-            if stored.gives_back(share) {
-                return self.tell_consumer(shard, msg.reply, AGAIN, now);
-            }
-            return self.assign(shard, (share, subject, delivery.sequence), msg, now);
-        }
+        let qos = published.min(granted).max(Qos::AtLeastOnce);
+        let is_assigned = qos == Qos::ExactlyOnce && !stored.record.clean;
         // One that comes for the first time is not looked for.
-        if delivery.times > 1
+        if !is_assigned
+            && delivery.times > 1
             && let Some(sent) = stored.in_flight_of_share(&delivery)
         {
             sent.reply = msg.reply.into();
+            if qos == Qos::ExactlyOnce {
+                self.tell_consumer(shard, msg.reply, ACK, now);
+            }
             return;
         }
         if stored.gives_back(share) {
             return self.tell_consumer(shard, msg.reply, AGAIN, now);
         }
+        if is_assigned {
+            return self.assign(shard, (share, subject, delivery.sequence), msg, now);
+        }
         let most = shard.settings().max_backlog();
         if stored.in_flight.is_full(most) || stored.has_sent_all() {
+            if qos == Qos::ExactlyOnce {
+                return self.tell_consumer(shard, msg.reply, AGAIN, now);
+            }
             return stored.in_flight.hold(msg, &delivery, most);
         }
-        let id = packet_id(delivery.sequence);
-        let is_free = !stored.in_flight.sent.contains_key(&id) && !stored.pubrels.contains_key(&id);
-        let (qos, size) = (Qos::AtLeastOnce, msg.payload.len());
-        let id: Option<PacketId> = if is_free { Some(id) } else { self.spare_packet_id(qos) };
+        self.send_shared(shard, (subject, msg), (&delivery, qos, options, left), now);
+    }
+
+    /// Sends a message of a share to the client. One of QoS 2 is acknowledged with that: no other
+    /// member may get what this one may have, nor lose what it has not.
+    fn send_shared(
+        &mut self,
+        shard: &mut Shard,
+        (subject, msg): (&[u8], &MessageRef<'_>),
+        (delivery, qos, options, left): (&ConsumerDelivery<'_>, Qos, SubscriptionRecord, TimeLeft),
+        now: Instant,
+    ) {
+        let id = self.spare_packet_id(qos);
         let Some(id) = id else { return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now) };
         let flags = (false, options.as_published && headers::is_retained(msg.headers));
         let number = SubscriptionId::new(options.id);
         let properties = self.properties(msg.headers, left, number.as_slice());
-        let exchange = Exchange::AtLeastOnce(id);
+        let exchange = exchange_of(qos, id);
         let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
         let Some(stored) = self.stored_mut() else { return };
         if staged != StagedPublish::Staged {
             stored.in_flight.remove(id);
-            return self.not_sent(shard, staged, (msg, &delivery), now);
+            if staged == StagedPublish::Dropped && qos == Qos::ExactlyOnce {
+                return self.tell_consumer(shard, msg.reply, AGAIN_LATER, now);
+            }
+            return self.not_sent(shard, staged, (msg, delivery), now);
         }
-        let (sequence, reply) = (delivery.sequence, msg.reply.into());
+        let (sequence, reply, size) = (delivery.sequence, msg.reply.into(), msg.payload.len());
         let sent = Sent { sequence, is_shared: true, qos, reply, is_received: false, size };
         stored.in_flight.insert(id, sent);
+        if qos == Qos::ExactlyOnce {
+            self.tell_consumer(shard, msg.reply, ACK, now);
+        }
     }
 
     /// Ends a request with its share: the consumer drops it when it sees that nobody listens. Where

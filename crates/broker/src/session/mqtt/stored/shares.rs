@@ -5,7 +5,8 @@
 //! one of them, one that is not acknowledged when its member leaves goes to another, and what comes
 //! while no member is connected is kept. A message of QoS 2 must not go to two clients, whatever
 //! happens to the first: it is stored again for its member alone before that gets it, and is read
-//! by the session's own consumer from then on.
+//! by the session's own consumer from then on. Where the member's session ends with its connection,
+//! it is not: it is sent as it comes, and acknowledged with that.
 //!
 //! The consumer is there as long as a session is a member, connected or not. Each member has a
 //! record; whoever joins or leaves writes or removes its own, reads those of the others, and makes,
@@ -80,9 +81,15 @@ impl StoredSession {
         }
     }
 
-    /// Whether messages of shares are stored for this session alone.
-    pub(super) fn has_own_messages(&self) -> bool {
+    /// Whether messages of shares come with QoS 2.
+    pub(super) fn shares_qos_2(&self) -> bool {
         self.record.shared.values().any(|options| options.qos == Qos::ExactlyOnce as u8)
+    }
+
+    /// Whether messages of shares are stored for this session alone. Where it ends with its
+    /// connection they are not: what it had not sent then would be nobody's.
+    fn has_own_messages(&self) -> bool {
+        self.shares_qos_2() && !self.record.clean
     }
 
     /// Whether the reader reads such messages: also those of a share that the session has left, or

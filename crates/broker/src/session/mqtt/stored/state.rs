@@ -1,6 +1,7 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
 use super::held::HeldMessages;
+use super::pubrels::PubRels;
 use super::share_state::{ShareChange, Shares};
 use super::waiting::WaitingMessages;
 use crate::mqtt_inbox::MqttInbox;
@@ -89,7 +90,7 @@ pub(in crate::session::mqtt) enum Matter {
 pub(in crate::session::mqtt) type Step = Result<(), CloseReason>;
 
 /// A step of a change, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::session::mqtt) enum ChangeStep {
     /// The account's streams are there.
     Streams,
@@ -224,6 +225,11 @@ impl Change {
     pub(in crate::session::mqtt) fn is_opening(&self) -> bool {
         matches!(self.ack, ChangeAck::Connect { .. })
     }
+
+    /// Whether it is a CONNECT that has not removed yet what the session before has left.
+    pub(in crate::session::mqtt) fn is_early(&self) -> bool {
+        self.is_opening() && self.step <= ChangeStep::Removal
+    }
 }
 
 impl ChangeStep {
@@ -302,9 +308,6 @@ pub(in crate::session::mqtt) struct InFlight {
     /// cut off for what it asked for.
     pub(in crate::session::mqtt) waiting: Option<Box<WaitingMessages>>,
 }
-
-/// PUBRELs that the client has not answered, with where that is to be said.
-pub(in crate::session::mqtt) type PubRels = BTreeMap<PacketId, Box<[u8]>>;
 
 /// A message that was sent to the client.
 pub(in crate::session::mqtt) struct Sent {
@@ -449,9 +452,6 @@ impl StoredSession {
         if self.in_flight.sent.is_empty() {
             self.in_flight.sent = BTreeMap::new();
         }
-        if self.pubrels.is_empty() {
-            self.pubrels = PubRels::new();
-        }
         if self.acks.waiting.is_empty() {
             self.acks.waiting = VecDeque::new();
         }
@@ -469,7 +469,7 @@ impl StoredSession {
 
     /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
     pub(in crate::session::mqtt) fn has_sent_all(&self) -> bool {
-        self.in_flight.sent.len() + self.pubrels.len() >= usize::from(self.in_flight.receive_max)
+        self.in_flight.sent.len() + self.pubrels.count() >= usize::from(self.in_flight.receive_max)
     }
 
     /// Wishes of the share by which a message has become this session's.

@@ -4,6 +4,7 @@
 
 use super::delivery::ConsumerDelivery;
 use super::state::InFlight;
+use myelin_mqtt::packet::PacketId;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::VecDeque;
 
@@ -12,6 +13,8 @@ use std::collections::VecDeque;
 pub(in crate::session::mqtt) struct WaitingMessages {
     held: MessageBuf,
     postponed: Postponed,
+    /// Number of the first one, if that is another message's.
+    number: Option<PacketId>,
 }
 
 /// Messages that are read again.
@@ -39,7 +42,7 @@ impl InFlight {
                 (other.consumer, other.sequence) == (delivery.consumer, delivery.sequence)
             })
         };
-        let WaitingMessages { held, postponed } = &mut **self.waiting.get_or_insert_default();
+        let WaitingMessages { held, postponed, .. } = &mut **self.waiting.get_or_insert_default();
         let queue = &mut postponed.queue;
         if delivery.times > 1
             && (held.iter().any(|held| is_it(held.reply)) || queue.iter().any(|next| is_it(&next.reply)))
@@ -58,22 +61,32 @@ impl InFlight {
 
     /// Whether a message has to wait.
     pub(in crate::session::mqtt) fn is_full(&self, most: usize) -> bool {
-        let waits = |WaitingMessages { held, postponed }: &WaitingMessages| {
+        let waits = |WaitingMessages { held, postponed, .. }: &WaitingMessages| {
             !held.is_empty() || (!postponed.is_draining && !postponed.queue.is_empty())
         };
         self.bytes >= most || self.waiting.as_deref().is_some_and(waits)
+    }
+
+    /// Has all that wait do so until this number is free.
+    pub(super) fn wait_for_number(&mut self, number: PacketId) {
+        self.waiting.get_or_insert_default().number = Some(number);
+    }
+
+    /// Number for which those wait that do.
+    pub(super) fn number_waited_for(&self) -> Option<PacketId> {
+        self.waiting.as_ref()?.number
     }
 
     /// Messages that have waited long enough. Until [`Self::end_drain`] none that waits is in front
     /// of them.
     pub(in crate::session::mqtt) fn begin_drain(&mut self, most: usize) -> MessageBuf {
         let Some(waiting) = &mut self.waiting else { return MessageBuf::default() };
-        waiting.postponed.is_draining = true;
+        (waiting.postponed.is_draining, waiting.number) = (true, None);
         if self.bytes < most / 2 { std::mem::take(&mut waiting.held) } else { MessageBuf::default() }
     }
 
     pub(super) fn end_drain(&mut self) {
-        let Some(WaitingMessages { held, postponed }) = self.waiting.as_deref_mut() else { return };
+        let Some(WaitingMessages { held, postponed, .. }) = self.waiting.as_deref_mut() else { return };
         postponed.is_draining = false;
         if held.is_empty() && postponed.queue.is_empty() {
             self.waiting = None;
@@ -82,7 +95,7 @@ impl InFlight {
 
     /// Sequence of the message that is read again now.
     pub(super) fn next_postponed(&mut self, most: usize) -> Option<u64> {
-        let WaitingMessages { held, postponed } = self.waiting.as_deref_mut()?;
+        let WaitingMessages { held, postponed, .. } = self.waiting.as_deref_mut()?;
         let has_room = held.is_empty() && self.bytes < most / 2;
         let next = postponed.queue.front().filter(|_| has_room && !postponed.is_reading)?;
         postponed.is_reading = true;
@@ -103,7 +116,7 @@ impl InFlight {
 
     /// Everything that waits, in order; payloads only as far as they are kept.
     pub(super) fn take_waiting(&mut self) -> MessageBuf {
-        let WaitingMessages { held: mut all, postponed } =
+        let WaitingMessages { held: mut all, postponed, .. } =
             self.waiting.take().map(|all| *all).unwrap_or_default();
         for PostponedMessage { subject, reply, .. } in postponed.queue {
             all.push(MessageRef { subject: &subject, reply: &reply, ..MessageRef::default() });
