@@ -9,8 +9,8 @@ impl Mesh {
     /// Tells all other servers that this one lets its clients leave, which are not told of it any
     /// more from the next [`Mesh::advertise`] on.
     pub fn enter_lame_duck(&self) {
-        self.state().is_lame_duck = true;
         let info = PeerInfo { ldm: true, ..self.info(0, None, GossipMode::Default) };
+        self.state().is_lame_duck = true;
         let line = info.line();
         self.links().iter().filter(|link| link.facts().account.is_none()).for_each(|link| link.tell(&line));
     }

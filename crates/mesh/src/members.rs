@@ -103,6 +103,8 @@ impl Mesh {
     pub fn is_wanted(&self, dial: &Dial) -> bool {
         match (&dial.server, &dial.account) {
             (Some(id), Some(account)) => self.state().internal.lacks(account, id),
+            // A reload has put it back into the pool.
+            (None, Some(account)) if !self.state().dedicated.contains_key(account) => false,
             _ => !(dial.is_explicit && self.has_removed(&dial.url)),
         }
     }

@@ -336,7 +336,10 @@ impl Mesh {
     /// INFO for a new link.
     pub(crate) fn info(&self, place: usize, account: Option<&str>, mode: GossipMode) -> PeerInfo {
         let (cluster, cluster_dynamic) = self.cluster();
-        let own = if self.config().advertises { self.state().own_urls.clone() } else { Default::default() };
+        let own = match self.config().advertises && !self.state().is_lame_duck {
+            true => self.state().own_urls.clone(),
+            false => Default::default(),
+        };
         let [connect_urls, ws_connect_urls] = own;
         PeerInfo {
             cluster,
@@ -486,6 +489,7 @@ impl Mesh {
             return Err(Refused::Duplicate);
         }
         let Some(links) = state.dedicated.get_mut(account) else {
+            link.update(|facts| facts.is_surplus = true);
             return Err(Refused::Protocol(format!("No route for account {account:?}")));
         };
         if let Some(other) = links.get(&info.id) {

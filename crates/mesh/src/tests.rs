@@ -443,6 +443,48 @@ fn much_interest_is_taken_in_slices() {
 }
 
 #[test]
+fn what_is_said_of_an_account_before_its_own_link_is_known_does_not_count_twice() {
+    let mut a = Node::new("A", "C", false, 1);
+    let (mut session, _) = LinkPair::new(&mut a, &mut Node::new("B", "C", false, 1), dial(None)).dialler;
+    let known = |session: &LinkSession| session.known().facts().subscriptions;
+    let before = known(&session);
+    let mut config = (*a.mesh.config()).clone();
+    config.dedicated.push("$G".to_owned());
+    a.mesh.reload(config, None);
+    session.reload(&mut a.shard).unwrap();
+    // The other side has not read yet that the account is to have a link of its own.
+    assert_eq!(told(&mut a, &mut session, "RS+ $G late\r\n"), None);
+    assert_eq!(known(&session), before + 1);
+    let answer = PeerInfo { route_acc_add_reqid: "NA.$G".to_owned(), ..PeerInfo::default() };
+    let answer = String::from_utf8(answer.line()).unwrap();
+    assert_eq!(told(&mut a, &mut session, &answer), None);
+    assert_eq!(known(&session), before);
+}
+
+#[test]
+fn an_account_that_is_put_back_into_the_pool_is_dialled_no_more() {
+    let [mut a, mut b] = ["A", "B"].map(|name| Node::new(name, "C", false, 1));
+    LinkPair::new(&mut a, &mut b, dial(None));
+    let before = (*a.mesh.config()).clone();
+    a.mesh.reload(MeshConfig { dedicated: Vec::new(), ..before }, None);
+    assert!(!a.mesh.is_wanted(&dial(Some("$SYS"))) && a.mesh.is_wanted(&dial(None)));
+    a.notes.take();
+    // One that was on its way is refused, and not dialled again.
+    let mut late = LinkPair::new(&mut a, &mut b, dial(Some("$SYS")));
+    assert!(late.ends.iter().any(Option::is_some), "{:?}", late.ends);
+    late.dialler.0.end(CloseReason::ReadError).into_iter().for_each(|removal| removal.run());
+    assert!(a.notes.take().is_empty());
+}
+
+#[test]
+fn who_is_about_to_end_names_itself_to_nobody() {
+    let a = Node::new("A", "C", false, 1);
+    a.mesh.enter_lame_duck();
+    let info = a.mesh.info(0, None, GossipMode::Default);
+    assert!(info.connect_urls.is_empty() && info.ws_connect_urls.is_empty(), "{info:?}");
+}
+
+#[test]
 fn a_silent_peer_is_given_up() {
     let mut a = Node::new("A", "C", false, 3);
     let now = Instant::now();

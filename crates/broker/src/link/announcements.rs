@@ -84,8 +84,9 @@ fn tell_all(
     conn: &Arc<Conn>,
     choose: &dyn Fn(&[u8]) -> Option<bool>,
 ) {
-    let place = account.place_on_links();
     announced.for_each_part(|part| {
+        // It may get another between two parts: then the rest is told there.
+        let place = account.place_on_links();
         let _ = tell((account.name(), place), conn, LINE * part.local.len(), |link, out| {
             let named = link.named(account.name());
             for (key, count) in &part.local {

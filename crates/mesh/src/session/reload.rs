@@ -73,7 +73,7 @@ impl LinkSession {
     pub(super) fn hear_of_dedicated(&mut self, mut info: PeerInfo) {
         let account = std::mem::take(&mut info.route_account);
         if account.is_empty() {
-            return;
+            return self.hear_answer(&info.route_acc_add_reqid);
         }
         if self.link.broker().account(&account).is_none() {
             let line = format_args!("Error looking up account {account:?}: nats: account not found");
@@ -83,6 +83,17 @@ impl LinkSession {
         self.mesh.dedicate(&account);
         self.link.forget_account(&account);
         self.link.say(&info.line());
+    }
+
+    /// The other side has heard that an account has a link of its own: what it has said of the
+    /// account on this one until then holds no more.
+    fn hear_answer(&mut self, request: &str) {
+        let own = self.mesh.config().info.id.clone();
+        let account = request.strip_prefix(&own).and_then(|rest| rest.strip_prefix('.'));
+        if let Some(account) = account.filter(|account| self.spread.dedicated.iter().any(|of| of == account))
+        {
+            self.link.forget_account(account);
+        }
     }
 
     /// The other side has said whether it takes part in groups.
