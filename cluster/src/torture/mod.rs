@@ -26,6 +26,7 @@ use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -212,7 +213,13 @@ impl Trio {
                     || line.contains("panic")
             };
             let lines: Vec<&str> = log.lines().filter(is_alarming).collect();
-            lines.iter().take(5).for_each(|line| println!("{} logged: {line}", server.name));
+            let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+            for line in &lines {
+                // Behind the process and the time.
+                *words.entry(line.splitn(4, ' ').last().unwrap_or(line)).or_default() += 1;
+            }
+            let name = &server.name;
+            words.iter().take(5).for_each(|(words, count)| println!("{name} logged {count} times: {words}"));
             if lines.iter().any(|line| line.contains("panic")) {
                 lock(&shared.ledger).fault(format!("{} has panicked", server.name));
             }

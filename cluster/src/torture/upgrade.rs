@@ -179,7 +179,11 @@ impl Upgrade<'_> {
         wait_for(&format!("/stopz of {}", server.name), || is_ok(server.page("/stopz")))?;
         lock(&self.shared.ledger).begin_gap();
         let is_killed = rng.below(4) == 0;
-        if is_killed { server.kill() } else { server.stop()? }
+        if is_killed {
+            server.kill()
+        } else {
+            server.stop()?
+        }
         let program = self.program(to).to_owned();
         self.trio.servers[at].replace(&program);
         let began = Instant::now();
@@ -194,8 +198,10 @@ impl Upgrade<'_> {
         self.trio.all_run()?;
         let how = if is_killed { "SIGKILL" } else { "SIGINT" };
         let runs: Vec<String> = self.runs.iter().map(Version::to_string).collect();
-        let (name, runs, cost) = (&self.trio.servers[at].name, runs.join(" "), cost(self.shared));
-        println!("{name}: {how}, then {to} ({runs}): well after {took} ms, {cost}");
+        let (now, runs, cost) = (self.runs[at], runs.join(" "), cost(self.shared));
+        let name = &self.trio.servers[at].name;
+        let mqtt = self.mqtt.acknowledged();
+        println!("{name}: {how}, then {now} ({runs}): well after {took} ms, {cost}, {mqtt} of MQTT");
         Ok(())
     }
 
@@ -222,25 +228,23 @@ impl Upgrade<'_> {
         server.start()
     }
 
-    /// Waits until each stream, the bucket and MQTT go on.
+    /// Waits until each stream, the bucket and the consumer go on. MQTT need not: on a machine that
+    /// is too busy its clients are not let in for a while (docs/reliability.md).
     fn wait_for_load(&self) -> Result<(), Error> {
         let counts = || {
             let ledger = lock(&self.shared.ledger);
             let streams = ledger.streams.values().map(|stream| stream.acknowledged.len());
-            let counts = streams.chain([ledger.consumer.confirmed.len()]).collect::<Vec<_>>();
-            drop(ledger);
-            (counts, self.mqtt.acknowledged())
+            streams.chain([ledger.consumer.confirmed.len()]).collect::<Vec<_>>()
         };
         let before = counts();
         let goes_on = || {
             let now = counts();
-            let all = now.0.iter().zip(&before.0).all(|(now, before)| *now >= before + STEP);
-            (all && now.1 >= before.1 + STEP / 4).then_some(())
+            let all = now.iter().zip(&before).all(|(now, before)| *now >= before + STEP);
+            all.then_some(())
         };
-        wait_for("a load that goes on", goes_on)
-            .map_err(|why| {
-                format!("{why}: {before:?}, and now {:?}; MQTT: {}", counts(), self.mqtt.errors()).into()
-            })
+        wait_for("a load that goes on", goes_on).map_err(|why| {
+            format!("{why}: {before:?}, and now {:?}; MQTT: {}", counts(), self.mqtt.errors()).into()
+        })
     }
 }
 

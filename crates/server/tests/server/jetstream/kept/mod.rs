@@ -3,7 +3,7 @@
 //!
 //! `archive` is the form in which a store is kept, `make` writes one with a given server.
 
-mod archive;
+pub(crate) mod archive;
 mod make;
 
 use super::backup::digest;
