@@ -1,5 +1,5 @@
-//! `myelin-torture`: three servers that share JetStream, troubled under load, or replaced by another
-//! version; says what was lost.
+//! `myelin-torture`: three servers that share JetStream, troubled under load, or replaced by
+//! another version; says what was lost.
 
 use clap::Parser;
 use myelin_cluster_test::torture::{TorturePlan, UpgradePlan, torture, upgrade};

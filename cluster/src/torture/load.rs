@@ -218,7 +218,7 @@ impl Worker {
     }
 }
 
-/// Where messages for a stream go; in a bucket each name is a key.
+/// Subject of messages for a stream; in a bucket each name is a key.
 pub(super) fn subject_of(stream: &str, name: &str) -> String {
     match stream.strip_prefix("KV_") {
         Some(bucket) => format!("$KV.{bucket}.{name}"),

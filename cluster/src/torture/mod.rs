@@ -2,9 +2,9 @@
 //! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all of
 //! them.
 //!
-//! Of five servers members of groups change at the same time (`members.rs`). In `upgrade.rs` servers
-//! are replaced by another version of the program instead, and back. The load is in `load.rs` and
-//! `mqtt.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
+//! Of five servers members of groups change at the same time (`members.rs`). In `upgrade.rs`
+//! servers are replaced by another version of the program instead, and back. The load is in
+//! `load.rs` and `mqtt.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
 
 mod ledger;
 mod load;
@@ -45,7 +45,7 @@ const SINGLE: &str = "SINGLE";
 const BUCKET: &str = "KV_BUCKET";
 /// Values that the bucket keeps of each key.
 const HISTORY: usize = 5;
-/// Who publishes: the stream, a name that no other one has there, and how many messages at a time.
+/// Publishers: the stream, a name that no other one has there, and how many messages at a time.
 const PUBLISHERS: [Publisher; 5] =
     [(CONSUMED, "a", 16), (CONSUMED, "b", 8), ("STRICT", "a", 1), ("STRICT", "b", 1), (MEMORY, "a", 4)];
 const CONSUMER: &str = "c";
@@ -249,7 +249,7 @@ fn api(asker: &mut Worker, operation: &str, body: &Value) -> Result<Value, Error
     .map_err(|why| format!("{why}; {last}").into())
 }
 
-/// What a trouble has cost those who publish.
+/// Cost of a trouble for those who publish.
 fn cost(shared: &Shared) -> String {
     let ledger = lock(&shared.ledger);
     let (any, each) = ledger.gaps();

@@ -1,5 +1,5 @@
-//! MQTT clients beside the load: one publishes with QoS 1 until each message is acknowledged, and one
-//! has a session that lasts, to which each of these has to come. Both go from server to server.
+//! MQTT clients beside the load: one publishes with QoS 1 until each message is acknowledged, and
+//! one has a session that lasts, to which each of these has to come. Both go from server to server.
 
 use super::load::Shared;
 use crate::Error;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(12);
 /// How long what was acknowledged may take to come, when all servers are there.
 const LAST_PATIENCE: Duration = Duration::from_secs(60);
-/// So many messages have to be acknowledged.
+/// Number of messages that have to be acknowledged, at least.
 const LEAST: usize = 20;
 /// Between two attempts to connect, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
@@ -59,7 +59,7 @@ pub(super) struct MqttLoad {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What both clients have.
+/// Parts that both clients have.
 struct MqttClient {
     shared: Arc<Shared>,
     numbers: Arc<Mutex<Numbers>>,

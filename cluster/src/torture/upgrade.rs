@@ -26,15 +26,15 @@ use std::time::Instant;
 /// Streams of a server that stands alone: what is in memory ends with it.
 const ALONE: [&str; 4] = [CONSUMED, "STRICT", SINGLE, BUCKET];
 const TOGETHER: [&str; 5] = [CONSUMED, "STRICT", STREAMS[2], SINGLE, BUCKET];
-/// Who publishes besides.
+/// Publishers of these streams.
 const FURTHER: [Publisher; 4] =
     [(SINGLE, "a", 4), (SINGLE, "b", 1), (BUCKET, "key1", 1), (BUCKET, "key2", 1)];
 /// Messages of each stream that are acknowledged between two steps, at least.
 const STEP: usize = 20;
-/// What publishers may hear: nobody responds, or who led has left and it is not known what became
-/// of the message.
+/// Answers that publishers may get: nobody responds, or the leader has left and it is not known
+/// what became of the message.
 const TELLS_OF_ABSENCE: [&str; 3] = ["status 503", "\"err_code\":10008", "\"err_code\":10009"];
-/// What a server says that cannot read a store.
+/// Words of a server that cannot read a store.
 const LATER: &str = "written by a later version";
 
 /// How servers are replaced.

@@ -32,7 +32,7 @@ fn raft(kind: RaftMessageKind, is_transfer: bool, entries: Vec<RaftEntry>) -> Fr
     FrameBody::Raft(PLACE, message)
 }
 
-/// What the frames of the file say, in their order.
+/// Contents of the frames of the file, in their order.
 fn bodies() -> Vec<(&'static str, FrameBody)> {
     let entry = RaftEntry { index: 10, term: 5, data: Bytes::from_static(b"abc") };
     let log = |is_amnesiac, is_voter, standing| {

@@ -1,5 +1,5 @@
-//! Makes a cluster with a given server: streams of groups and one without replicas, consumers in the
-//! middle of their work, a server that lacks the last, and a kill.
+//! Makes a cluster with a given server: streams of groups and one without replicas, consumers in
+//! the middle of their work, a server that lacks the last, and a kill.
 
 use super::recorder::Recorder;
 use super::*;

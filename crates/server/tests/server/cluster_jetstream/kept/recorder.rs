@@ -1,4 +1,4 @@
-//! A door to a server's port for other servers, which keeps what goes through it.
+//! A proxy before a server's port, for other servers, which keeps what goes through it.
 
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::groups::INTERNAL_ACCOUNTS;
@@ -15,14 +15,14 @@ const GREETING: usize = 4 << 10;
 
 type Said = Arc<Mutex<Vec<u8>>>;
 
-/// The door, and both directions of each connection.
+/// The proxy, and both directions of each connection.
 pub(super) struct Recorder {
     pub(super) port: u16,
     connections: Arc<Mutex<Vec<[Said; 2]>>>,
 }
 
 impl Recorder {
-    /// A door to this port.
+    /// A proxy before this port.
     pub(super) fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let this =
@@ -41,7 +41,7 @@ impl Recorder {
         this
     }
 
-    /// What was said on links of internal accounts so far, with the name of the account.
+    /// Bytes of the links of internal accounts so far, with the name of the account.
     pub(super) fn said(&self) -> Vec<(&'static str, Vec<u8>)> {
         let mut all = Vec::new();
         for connection in lock(&self.connections).iter() {
