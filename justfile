@@ -70,6 +70,10 @@ torture SECONDS *ARGS:
     cargo build --release -p myelin-server -p myelin-cluster-test
     target/release/myelin-torture --program target/release/myelin-server --seconds {{SECONDS}} {{ARGS}}
 
+# Servers of a version before are replaced by this one under load, in any order, and back: just upgrade-test, just upgrade-test COMMIT 5
+upgrade-test *ARGS:
+    bash .ci/upgrade {{ARGS}}
+
 # Instructions and system calls per message, which noise does not touch (docs/count.md; needs valgrind and strace)
 count *ARGS:
     cargo build --release -p myelin-server -p myelin-count

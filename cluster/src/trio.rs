@@ -22,6 +22,17 @@ impl Trio {
 
     /// Starts so many of them.
     pub(crate) fn start_some(program: &Path, seed: u64, count: usize) -> Result<Self, Error> {
+        Self::start_with(program, seed, count, |_| String::new())
+    }
+
+    /// Starts so many of them, with these lines in the configuration of each. One alone is in no
+    /// cluster.
+    pub(crate) fn start_with(
+        program: &Path,
+        seed: u64,
+        count: usize,
+        more: impl Fn(&Server) -> String,
+    ) -> Result<Self, Error> {
         let folder = tempfile::Builder::new().prefix("myelin-trio-").tempdir()?;
         let mut rng = Rng::seeded(seed ^ u64::from(std::process::id()) << 32);
         let mut servers = Vec::new();
@@ -35,10 +46,13 @@ impl Trio {
         for server in &mut servers {
             let store = folder.path().join(format!("{}-store", server.name));
             let (store, listen) = (store.display(), server.ports.routes);
-            server.configure(&format!(
-                "jetstream {{ store_dir: \"{store}\" }}\n\
-                 cluster {{ name: trio, listen: \"{listen}\", routes: [ {routes} ] }}\n"
-            ))?;
+            let cluster = if count == 1 {
+                String::new()
+            } else {
+                format!("cluster {{ name: trio, listen: \"{listen}\", routes: [ {routes} ] }}\n")
+            };
+            let more = more(server);
+            server.configure(&format!("jetstream {{ store_dir: \"{store}\" }}\n{cluster}{more}"))?;
             server.start()?;
         }
         Ok(Self { servers, folder })

@@ -27,6 +27,10 @@ const PACE: Duration = Duration::from_millis(50);
 pub(super) struct Shared {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) ledger: Mutex<Ledger>,
+    /// Streams of the load.
+    pub(super) streams: &'static [&'static str],
+    /// Whether so few servers are away at a time that what is in memory has to be there, too.
+    pub(super) keeps_memory: bool,
     pub(super) is_over: AtomicBool,
 }
 
@@ -77,7 +81,7 @@ impl Worker {
     /// what the last sequence of the subject is, when it is sent first: an attempt that nobody
     /// answered may have changed that, and the expectation is looked at before the id.
     pub(super) fn publish(mut self, stream: &'static str, name: &str, window: usize) {
-        let subject = format!("{stream}.{name}");
+        let subject = subject_of(stream, name);
         let (mut next, mut last, mut pending) = (0_u64, 0, Vec::<String>::new());
         let mut is_in_doubt = false;
         let mut given_up = None;
@@ -211,6 +215,14 @@ impl Worker {
             self.requester = None;
         }
         came
+    }
+}
+
+/// Subject of messages for a stream; in a bucket each name is a key.
+pub(super) fn subject_of(stream: &str, name: &str) -> String {
+    match stream.strip_prefix("KV_") {
+        Some(bucket) => format!("$KV.{bucket}.{name}"),
+        None => format!("{stream}.{name}"),
     }
 }
 

@@ -4,8 +4,8 @@
 //! Many are refused, for servers are away or something else is under way: that is no fault. In the
 //! end all servers have all streams, and each has the same.
 
-use super::load::Worker;
-use super::{CONSUMED, MEMORY, STREAMS, api};
+use super::load::{Worker, subject_of};
+use super::{BUCKET, CONSUMED, HISTORY, MEMORY, STREAMS, api};
 use crate::Error;
 use crate::requester::Question;
 use myelin_stdx::sync::lock;
@@ -30,12 +30,19 @@ pub(super) struct Changes {
 
 /// Configuration of a stream of the load.
 pub(super) fn config_of(name: &str, replicas: usize) -> Value {
-    json!({
-        "name": name, "subjects": [format!("{name}.>")], "num_replicas": replicas, "allow_direct": true,
+    let mut config = json!({
+        "name": name, "subjects": [subject_of(name, ">")], "num_replicas": replicas, "allow_direct": true,
         "storage": if name == MEMORY { "memory" } else { "file" },
         // A message is tried again as long as nobody has acknowledged it.
         "duplicate_window": 600_000_000_000_u64,
-    })
+    });
+    if name == BUCKET {
+        config["max_msgs_per_subject"] = json!(HISTORY);
+        config["allow_rollup_hdrs"] = json!(true);
+        config["deny_delete"] = json!(true);
+        config["discard"] = json!("new");
+    }
+    config
 }
 
 impl Worker {

@@ -2,13 +2,18 @@
 //! stopped or paused. Whatever they have acknowledged has to be there in the end, once, on all of
 //! them.
 //!
-//! Of five servers members of groups change at the same time (`members.rs`). The load is in
-//! `load.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
+//! Of five servers members of groups change at the same time (`members.rs`). In `upgrade.rs`
+//! servers are replaced by another version of the program instead, and back. The load is in
+//! `load.rs` and `mqtt.rs`, what it was promised in `ledger.rs`, the judgement in `verify.rs`.
 
 mod ledger;
 mod load;
 mod members;
+mod mqtt;
+mod upgrade;
 mod verify;
+
+pub use upgrade::{UpgradePlan, upgrade};
 
 use crate::Error;
 use crate::requester::Question;
@@ -21,6 +26,7 @@ use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,12 +40,22 @@ const STREAMS: [&str; 3] = [CONSUMED, "STRICT", MEMORY];
 /// Stream with a consumer.
 const CONSUMED: &str = "PULLED";
 const MEMORY: &str = "MEMORY";
+/// Streams that servers have besides which are replaced: one with a single replica, and a bucket.
+const SINGLE: &str = "SINGLE";
+const BUCKET: &str = "KV_BUCKET";
+/// Values that the bucket keeps of each key.
+const HISTORY: usize = 5;
+/// Publishers: the stream, a name that no other one has there, and how many messages at a time.
+const PUBLISHERS: [Publisher; 5] =
+    [(CONSUMED, "a", 16), (CONSUMED, "b", 8), ("STRICT", "a", 1), ("STRICT", "b", 1), (MEMORY, "a", 4)];
 const CONSUMER: &str = "c";
 /// How long a server stays away, in milliseconds: at least, and so much more at most.
 const AWAY: (u64, u64) = (500, 4500);
 const PAUSE: Duration = Duration::from_secs(3);
 /// Words of a log line, in lower case, that a server in order does not write.
 const ALARMS: [&str; 3] = ["[err]", "panic", "cannot"];
+
+type Publisher = (&'static str, &'static str, usize);
 
 /// How a life goes.
 #[derive(Clone, Debug)]
@@ -88,10 +104,7 @@ pub fn torture(plan: &TorturePlan) -> Result<bool, Error> {
     let servers = if plan.changes_members { members::SERVERS } else { SERVERS };
     let mut trio = Trio::start_some(&plan.program, plan.seed, servers)?;
     let kept = trio.live(plan, &mut rng);
-    if !matches!(kept, Ok(true)) {
-        trio.folder.disable_cleanup(true);
-        println!("configurations, logs and stores: {}", trio.folder.path().display());
-    }
+    trio.keep_unless(&kept);
     kept
 }
 
@@ -101,11 +114,13 @@ impl Trio {
         let shared = Arc::new(Shared {
             addresses: self.servers.iter().map(|server| server.ports.clients).collect(),
             ledger: Mutex::new(Ledger::new(&STREAMS)),
+            streams: &STREAMS,
+            keeps_memory: false,
             is_over: AtomicBool::new(false),
         });
         let mut asker = Worker::new(&shared, rng.next_u64());
-        make_streams(&mut asker)?;
-        let workers = begin_load(&shared, rng);
+        make_streams(&mut asker, SERVERS)?;
+        let workers = begin_load(&shared, &PUBLISHERS, rng);
         let changer = plan.changes_members.then(|| Worker::new(&shared, rng.next_u64()));
         let changer = changer.map(|worker| thread::spawn(move || worker.change_members()));
         let began = Instant::now();
@@ -132,6 +147,14 @@ impl Trio {
         Ok(is_kept)
     }
 
+    /// Leaves everything in its folder where something went wrong.
+    fn keep_unless(&mut self, kept: &Result<bool, Error>) {
+        if !matches!(kept, Ok(true)) {
+            self.folder.disable_cleanup(true);
+            println!("configurations, logs and stores: {}", self.folder.path().display());
+        }
+    }
+
     fn names(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.name.clone()).collect()
     }
@@ -148,26 +171,20 @@ impl Trio {
             self.happen(trouble, at, rng)?;
             let away = began.elapsed();
             thread::sleep(next.saturating_duration_since(Instant::now()));
-            let ledger = lock(&shared.ledger);
-            let (any, each) = ledger.gaps();
-            let each: Vec<_> =
-                each.iter().map(|(name, gap)| format!("{name} {} ms", gap.as_millis())).collect();
-            let total: usize = ledger.streams.values().map(|stream| stream.acknowledged.len()).sum();
-            drop(ledger);
-            println!(
-                "{trouble} of {} (back after {} ms): longest gap {} ms ({}); {total} acknowledged so far",
-                self.servers[at].name,
-                away.as_millis(),
-                any.as_millis(),
-                each.join(", ")
-            );
-            if let Some(crashed) =
-                self.servers.iter_mut().find_map(|one| one.has_crashed().then(|| one.name.clone()))
-            {
-                return Err(format!("{crashed} has ended by itself").into());
-            }
+            let cost = cost(shared);
+            let name = &self.servers[at].name;
+            println!("{trouble} of {name} (back after {} ms): {cost}", away.as_millis());
+            self.all_run()?;
         }
         Ok(())
+    }
+
+    /// An error where a server has ended by itself.
+    fn all_run(&mut self) -> Result<(), Error> {
+        match self.servers.iter_mut().find_map(|one| one.has_crashed().then(|| one.name.clone())) {
+            Some(crashed) => Err(format!("{crashed} has ended by itself").into()),
+            None => Ok(()),
+        }
     }
 
     fn happen(&mut self, trouble: Trouble, at: usize, rng: &mut Rng) -> Result<(), Error> {
@@ -196,7 +213,13 @@ impl Trio {
                     || line.contains("panic")
             };
             let lines: Vec<&str> = log.lines().filter(is_alarming).collect();
-            lines.iter().take(5).for_each(|line| println!("{} logged: {line}", server.name));
+            let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+            for line in &lines {
+                // Behind the process and the time.
+                *words.entry(line.splitn(4, ' ').last().unwrap_or(line)).or_default() += 1;
+            }
+            let name = &server.name;
+            words.iter().take(5).for_each(|(words, count)| println!("{name} logged {count} times: {words}"));
             if lines.iter().any(|line| line.contains("panic")) {
                 lock(&shared.ledger).fault(format!("{} has panicked", server.name));
             }
@@ -226,9 +249,18 @@ fn api(asker: &mut Worker, operation: &str, body: &Value) -> Result<Value, Error
     .map_err(|why| format!("{why}; {last}").into())
 }
 
-fn make_streams(asker: &mut Worker) -> Result<(), Error> {
-    for name in STREAMS {
-        let config = members::config_of(name, SERVERS);
+/// Cost of a trouble for those who publish.
+fn cost(shared: &Shared) -> String {
+    let ledger = lock(&shared.ledger);
+    let (any, each) = ledger.gaps();
+    let each: Vec<_> = each.iter().map(|(name, gap)| format!("{name} {} ms", gap.as_millis())).collect();
+    let total: usize = ledger.streams.values().map(|stream| stream.acknowledged.len()).sum();
+    format!("longest gap {} ms ({}); {total} acknowledged so far", any.as_millis(), each.join(", "))
+}
+
+fn make_streams(asker: &mut Worker, servers: usize) -> Result<(), Error> {
+    for name in asker.shared.streams {
+        let config = members::config_of(name, replicas_of(name, servers));
         api(asker, &format!("STREAM.CREATE.{name}"), &config)?;
     }
     let config = json!({
@@ -240,11 +272,14 @@ fn make_streams(asker: &mut Worker) -> Result<(), Error> {
     Ok(())
 }
 
-fn begin_load(shared: &Arc<Shared>, rng: &mut Rng) -> Vec<JoinHandle<()>> {
+/// Replicas of a stream on so many servers.
+fn replicas_of(stream: &str, servers: usize) -> usize {
+    if stream == SINGLE { 1 } else { servers }
+}
+
+fn begin_load(shared: &Arc<Shared>, publishers: &[Publisher], rng: &mut Rng) -> Vec<JoinHandle<()>> {
     let mut workers = Vec::new();
-    let publishers =
-        [(CONSUMED, "a", 16), (CONSUMED, "b", 8), ("STRICT", "a", 1), ("STRICT", "b", 1), (MEMORY, "a", 4)];
-    for (stream, name, window) in publishers {
+    for &(stream, name, window) in publishers {
         let worker = Worker::new(shared, rng.next_u64());
         workers.push(thread::spawn(move || worker.publish(stream, name, window)));
     }

@@ -5,6 +5,7 @@ mod door;
 mod everywhere;
 mod full_disks;
 mod joined;
+mod kept;
 mod membership;
 mod migrating;
 mod moving;

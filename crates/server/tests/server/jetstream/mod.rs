@@ -14,7 +14,7 @@ mod faults;
 mod flood;
 mod hostile;
 mod import;
-mod kept;
+pub(crate) mod kept;
 mod kill;
 mod library;
 mod listeners;

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// All files below `folder`.
-pub(super) fn pack(folder: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn pack(folder: &Path) -> io::Result<Vec<u8>> {
     let mut paths = Vec::new();
     list(folder, &mut paths)?;
     paths.sort();
@@ -45,7 +45,7 @@ fn list(folder: &Path, paths: &mut Vec<String>) -> io::Result<()> {
 }
 
 /// Writes the files of `packed` below `folder`. Their zeros take no room on the disk.
-pub(super) fn unpack(packed: &[u8], folder: &Path) -> io::Result<()> {
+pub(crate) fn unpack(packed: &[u8], folder: &Path) -> io::Result<()> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut rest = packed;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

@@ -3,7 +3,7 @@
 //!
 //! `archive` is the form in which a store is kept, `make` writes one with a given server.
 
-mod archive;
+pub(crate) mod archive;
 mod make;
 
 use super::backup::digest;
@@ -128,7 +128,8 @@ fn checksum(message: &Value) -> Value {
     json!(format!("{} {first}", message["seq"]))
 }
 
-fn assert_same(expected: &Value, got: &Value, what: &str) {
+/// Asserts that there are the same streams, with all that is expected of each.
+pub(crate) fn assert_same(expected: &Value, got: &Value, what: &str) {
     let streams = |all: &Value| all.as_object().expect("streams").keys().cloned().collect::<Vec<_>>();
     assert_eq!(streams(expected), streams(got), "{what}");
     for (name, expected) in expected.as_object().expect("streams") {
