@@ -39,7 +39,7 @@ pub use imports::{
     ExchangeSnapshot, ExportSnapshot, ExportType, ImportSnapshot, LatencySnapshot, MappingSnapshot,
 };
 pub use leafz::{DenyRules, LeafNodesConfig, LeafRemoteConfig, LeafSnapshot};
-pub use metrics::{OtlpRequests, otlp_requests};
+pub use metrics::{OtlpRequests, otlp_requests, otlp_resource};
 pub use page::Pages;
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};

@@ -55,3 +55,6 @@ pub struct RuntimeSnapshot {
     /// nothing is pushed.
     pub pushes: Option<[u64; 2]>,
 }
+    /// Spans of messages since the start that a collector took, that it did not take, and that
+    /// found no room; `None` where none are made.
+    pub spans: Option<[u64; 3]>,

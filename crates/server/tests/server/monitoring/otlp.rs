@@ -25,7 +25,7 @@ pub(super) enum Mood {
     Hangs,
 }
 
-/// What a collector reads and writes: a socket, or TLS on one.
+/// Connection of a collector: a socket, or TLS on one.
 trait Wire: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Wire for T {}
