@@ -580,6 +580,7 @@ impl SnapshotSource for Monitor {
         let clock_ahead = running.map_or(0, |running| running.clock_ahead());
         RuntimeSnapshot {
             panics: supervise::panics(),
+            recent_panics: supervise::recent_panics(),
             journal,
             held: vec![("outboxes", self.broker.memory().used(MemKind::Outbox))],
             clock_ahead,
@@ -587,8 +588,8 @@ impl SnapshotSource for Monitor {
             replicas_disagreed: repairs.disagreed,
             replicas_repaired: repairs.repaired,
             pushes: self.pushes.counts(),
-            ..process::runtime()
             spans: self.pushes.span_counts(),
+            ..process::runtime()
         }
     }
 

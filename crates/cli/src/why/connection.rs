@@ -11,15 +11,7 @@ const MAX_BACKLOG: u64 = 1 << 20;
 
 /// Causes that hold a connection back, in the shape of the server's answers.
 pub(super) fn why(cid: u64, monitor: &str, timeout: Duration) -> Result<Value, BenchError> {
-    let page = |path: &str| -> Result<Value, BenchError> {
-        let (status, body) =
-            monitoring::page(monitor, path, timeout).map_err(BenchError::io("asking the monitoring"))?;
-        let wrong = |what: String| BenchError::Protocol(format!("{path} of {monitor}: {what}"));
-        if status != 200 {
-            return Err(wrong(format!("status {status}")));
-        }
-        serde_json::from_str(&body).map_err(|error| wrong(error.to_string()))
-    };
+    let page = |path: &str| monitoring::json(monitor, path, timeout);
     let connz = page(&format!("connz?cid={cid}&state=any&auth=1&subs=1&refused=1"))?;
     let Some(conn) = connz["connections"].as_array().and_then(|all| all.first()) else {
         return Err(BenchError::Usage(format!(
