@@ -18,8 +18,9 @@ pub(super) fn why(cid: u64, monitor: &str, timeout: Duration) -> Result<Value, B
             "the server knows no connection {cid}, open or closed lately"
         )));
     };
-    let max_pending = page("varz")?["max_pending"].as_u64().unwrap_or(64 << 20);
-    Ok(json!({ "cid": cid, "server": connz["server_id"], "causes": causes(conn, max_pending) }))
+    let varz = page("varz")?;
+    let max_pending = varz["max_pending"].as_u64().unwrap_or(64 << 20);
+    Ok(json!({ "cid": cid, "server": varz["server_name"], "causes": causes(conn, max_pending) }))
 }
 
 fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
@@ -28,7 +29,8 @@ fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
         let says = format!("it was closed at {}: {reason}", text(conn, "stop"));
         let numbers = json!({ "reason": reason, "stop": conn["stop"] });
         let (word, remedy) = closing(reason);
-        return vec![cause(word, "all", numbers, says, remedy)];
+        let closed = cause(word, "all", numbers, says, remedy);
+        return std::iter::once(closed).chain(refusals(conn)).collect();
     }
     let mut causes = Vec::new();
     let pending = conn["pending_bytes"].as_u64().unwrap_or_default();
@@ -128,5 +130,9 @@ mod tests {
         let closed = json!({ "cid": 7, "reason": "Slow Consumer (Pending Bytes)", "stop": "then" });
         assert_eq!(words(&closed), ["slow_consumer"]);
         assert_eq!(words(&json!({ "reason": "Client Closed" })), ["closed"]);
+        // What was refused is known of one that is closed, too.
+        let last = json!([{ "at": "then", "error": "no", "denied_by": "a.>" }]);
+        let closed = json!({ "reason": "Client Closed", "refused": { "count": 1, "last": last } });
+        assert_eq!(words(&closed), ["closed", "denied"]);
     }
 }
