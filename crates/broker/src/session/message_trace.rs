@@ -23,7 +23,7 @@ enum TraceDecision {
     Plain,
     /// The message is published like any other, and nobody behind this server traces it either.
     Disabled,
-    Traced(TraceWish),
+    Traced(Box<TraceWish>),
     /// The message is not published at all.
     Dropped,
 }
@@ -45,7 +45,7 @@ impl Session {
         let (mut body, mut digits) = (Vec::new(), [Vec::new(), Vec::new()]);
         let (op, backing, trace) = match self.decide_trace(shard, headers, now) {
             TraceDecision::Plain => (*op, backing, spans.map(TraceWish::of_spans)),
-            TraceDecision::Traced(wish) => (*op, backing, Some(TraceWish { spans, ..wish })),
+            TraceDecision::Traced(wish) => (*op, backing, Some(TraceWish { spans, ..*wish })),
             TraceDecision::Disabled => {
                 body.reserve(op.body.len() + 64);
                 header::replace(&mut body, headers, DESTINATION, DISABLED);
@@ -92,7 +92,7 @@ impl Session {
         let headers = &rest[end + 1..];
         let headers = &headers[..headers.len().min(header_len as usize)];
         if let TraceDecision::Traced(wish) = self.decide_trace(shard, headers, now)
-            && let Some(trace) = self.begin_trace(wish, (subject, size as usize), now)
+            && let Some(trace) = self.begin_trace(*wish, (subject, size as usize), now)
         {
             trace.refused("maximum payload exceeded".to_owned());
             if trace.published() {
@@ -151,6 +151,7 @@ impl Session {
             self.log(Level::Error, format_args!("Publish Violation - Subject {}", Quoted(&destination)));
             return TraceDecision::Dropped;
         }
-        TraceDecision::Traced(TraceWish { headers: asked, destination: Some(destination), spans: None })
+        let wish = TraceWish { headers: asked, destination: Some(destination), spans: None };
+        TraceDecision::Traced(Box::new(wish))
     }
 }
