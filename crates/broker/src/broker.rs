@@ -16,6 +16,7 @@ use crate::link::links::Links;
 use crate::listener_info::WebSocketOrigin;
 use crate::log::{Level, LimitedLog, Log, write_of_link};
 use crate::message_trace::MessageTrace;
+use crate::message_trace::spans::{SpanSink, SpanSwitch};
 use crate::mqtt_origin::MqttOrigin;
 use crate::mqtt_storage::MqttStorage;
 use crate::registry::Registry;
@@ -54,19 +55,22 @@ pub struct Broker {
     pub(crate) links: Arc<Links>,
     /// Accounts whose services have been asked from others.
     asked: Mutex<AskedAccounts>,
-    /// By the name of an exporter, who has imported from it since the start.
-    importers: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    /// Spans of messages, for a collector.
+    pub(crate) spans: SpanSwitch,
     /// Source of what nobody can guess: nonces, keys, names.
     names: UniqueNames,
 }
 
-/// Accounts that may owe answers, and when it was last looked for those that nobody waits for.
+/// Accounts that may owe answers, when it was last looked for those that nobody waits for, and who
+/// imports from whom.
 #[derive(Default)]
 struct AskedAccounts {
     accounts: Vec<Weak<Account>>,
     /// Accounts that requests with mapped replies have come for.
     mapped: Vec<Weak<Account>>,
     swept: Option<Instant>,
+    /// By the name of an exporter, who has imported from it since the start.
+    importers: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// How often answers that nobody waits for are looked for: each time in a part of them.
@@ -95,7 +99,7 @@ impl Broker {
             cluster: Arc::clone(&auth_and_accounts.cluster),
             identity: OwnIdentity::new(info),
             asked: Mutex::default(),
-            importers: Mutex::default(),
+            spans: SpanSwitch::default(),
             names: UniqueNames::new(entropy),
             settings: ArcSwap::from_pointee(settings),
             auth_and_accounts: ArcSwap::from_pointee(auth_and_accounts),
@@ -232,7 +236,7 @@ impl Broker {
     /// are configured.
     pub fn configure_account(&self, account: &Arc<Account>, config: AccountConfig) {
         let importers = {
-            let mut importers = lock(&self.importers);
+            let importers = &mut lock(&self.asked).importers;
             for exporter in config.imports.iter().map(Import::account) {
                 importers.entry(exporter.to_owned()).or_default().insert(config.name.clone());
             }
@@ -346,6 +350,18 @@ impl Broker {
     /// Time of day at that moment. It is not set anew when the machine's is.
     pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
         self.identity.wall(moment)
+    }
+
+    /// Sets where spans of messages go, once they are [made](Self::make_spans). Only the first call
+    /// counts.
+    pub fn set_span_sink(&self, sink: Arc<dyn SpanSink>) {
+        self.spans.set_sink(sink, self.entropy());
+    }
+
+    /// Whether spans are made from now on, of messages whose header `traceparent` says that another
+    /// system traces them.
+    pub fn make_spans(&self, is_on: bool) {
+        self.spans.turn(is_on);
     }
 
     /// Ends connections until there are at most `max`, and returns how many. Which ones is left to

@@ -32,7 +32,8 @@
 //! - Who hears that somebody begins or ends to listen: `watch.rs`.
 //! - Other servers of the cluster: `link/`, `shard/{remote,routed}.rs`. What servers say to each
 //!   other for themselves: [`Broker::internal_account`].
-//! - What is told of a traced message: `message_trace.rs`, `shard/fanout/traced.rs`.
+//! - What is told of a traced message: `message_trace.rs`, `shard/fanout/traced.rs`; what a
+//!   collector is told of one that another system traces: `message_trace/spans.rs`.
 //! - What a session knows of WebSocket and other ways in: `listener_info.rs`. Who the server is in
 //!   events: `server_info.rs`.
 
@@ -116,6 +117,7 @@ pub use link::{Link, LinkRemoval, LinkScope};
 pub use listener_info::{ListenerInfo, WebSocketOrigin};
 pub use log::{Level, Log, Span};
 pub use message_trace::MessageTrace;
+pub use message_trace::spans::{MessageSpan, SpanRole, SpanSink, SpanValue};
 pub use mqtt_origin::{MqttOrigin, MqttTerms};
 pub use mqtt_storage::MqttStorage;
 pub use outbox::{Drained, Segment};

@@ -7,11 +7,17 @@
 //!
 //! Nothing here is made for a message that is not traced.
 //!
+//! A message may also have a trace of which nobody in its account is told, for the spans that a
+//! collector gets: see [`spans`]. Such a trace changes nothing of the message, does not end where
+//! an account does, and is complete without being served.
+//!
 //! On the way: `session/message_trace.rs` looks at what a header block asks for (found by
 //! `wire/src/message_trace.rs`) and whether its publisher may. The fan-out of traced messages,
 //! `shard/fanout/traced.rs`, is a loop of its own and fills the trace in; so does
 //! `shard/service_import.rs`; a stream adds what it did (`streams/src/stream/traces.rs`). The
 //! trace is a `Service`: being served is how it publishes itself.
+
+pub(crate) mod spans;
 
 use crate::account::Account;
 use crate::conn::Conn;
@@ -26,6 +32,7 @@ use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use myelin_wire::message_trace::{HOP, TraceHeaders};
 use serde::Serialize;
+use spans::SpanOrigin;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -65,7 +72,8 @@ pub struct MessageTrace {
     server: Arc<OwnIdentity>,
     /// The publisher's; its name is that of the first event.
     account: Arc<Account>,
-    destination: Vec<u8>,
+    /// `None`: nobody is told but a collector.
+    destination: Option<Vec<u8>>,
     is_only: bool,
     /// The hop by which the message came from another server; empty for a client's.
     hop: String,
@@ -73,7 +81,24 @@ pub struct MessageTrace {
     now: Instant,
     /// Time of day at `now`.
     ts: String,
+    /// Origin of spans, where there are to be any.
+    spans: Option<SpanOrigin>,
     story: Mutex<Story>,
+}
+
+/// Wishes about one message: who is told what becomes of it.
+pub(crate) struct TraceWish {
+    pub(crate) headers: TraceHeaders,
+    /// Subject to which the document goes. `None`: there is none.
+    pub(crate) destination: Option<Vec<u8>>,
+    pub(crate) spans: Option<SpanOrigin>,
+}
+
+impl TraceWish {
+    /// Spans, and nothing that a document would need.
+    pub(crate) fn of_spans(spans: SpanOrigin) -> Self {
+        Self { headers: TraceHeaders::of_none(), destination: None, spans: Some(spans) }
+    }
 }
 
 /// Events of a trace that are known so far.
@@ -82,6 +107,10 @@ struct Story {
     /// Other servers that the message has gone to.
     hops: u32,
     events: Vec<TraceEvent>,
+    /// Receivers beyond those that are noted.
+    left_out: u64,
+    /// Moment at which the message had been everywhere, if spans need it.
+    published_at: Option<Instant>,
     /// Parties that may still have something to say: the publisher, and streams.
     open: usize,
 }
@@ -99,6 +128,11 @@ struct TraceEvent {
     ts: String,
     #[serde(flatten)]
     what: What,
+    /// Moment of the event, and of its end if that is another: as good as spans need it.
+    #[serde(skip)]
+    at: Instant,
+    #[serde(skip)]
+    until: Option<Instant>,
 }
 
 /// The fields of each kind, in the reference's order.
@@ -188,11 +222,12 @@ impl MessageTrace {
     pub(crate) fn begin(
         server: &Arc<OwnIdentity>,
         (conn, account): (&Conn, &Arc<Account>),
-        asked: TraceHeaders,
-        destination: Vec<u8>,
+        wish: TraceWish,
         (subject, size): (&[u8], usize),
         now: Instant,
     ) -> Arc<Self> {
+        let TraceWish { headers: asked, destination, spans } = wish;
+        let is_of_service = spans.as_ref().is_some_and(SpanOrigin::is_of_service);
         let trace = Self {
             server: Arc::clone(server),
             account: Arc::clone(account),
@@ -202,13 +237,19 @@ impl MessageTrace {
             encoding: Encoding::accepted(asked.value(encoding::ACCEPT).unwrap_or_default().as_bytes()),
             now,
             ts: rfc3339::of_system_time(server.wall(now)),
+            spans,
             story: Mutex::new(Story {
                 request: TracedRequest { header: asked.headers, msgsize: size },
                 hops: 0,
                 events: Vec::new(),
+                left_out: 0,
+                published_at: None,
                 open: 1,
             }),
         };
+        if is_of_service {
+            return Arc::new(trace);
+        }
         let (cid, acc, subj) = (conn.cid(), account.name().to_owned(), text(subject));
         let (kind, name) = (kind_of(conn), name_of(conn));
         trace.note("in", What::Ingress { kind, cid, name, acc, subj, error: None });
@@ -221,8 +262,25 @@ impl MessageTrace {
         self.is_only
     }
 
+    /// Whether somebody is told of the message by a document: then the account's rules about
+    /// traces hold.
+    #[must_use]
+    pub(crate) fn is_told(&self) -> bool {
+        self.destination.is_some()
+    }
+
+    /// The moment, as far as anybody wants to know.
+    fn moment(&self) -> Instant {
+        self.spans.as_ref().map_or(self.now, SpanOrigin::now)
+    }
+
+    fn event(&self, kind: &'static str, what: What) -> TraceEvent {
+        let ts = if self.is_told() { self.ts.clone() } else { String::new() };
+        TraceEvent { kind, ts, what, at: self.moment(), until: None }
+    }
+
     fn note(&self, kind: &'static str, what: What) {
-        lock(&self.story).events.push(TraceEvent { kind, ts: self.ts.clone(), what });
+        lock(&self.story).events.push(self.event(kind, what));
     }
 
     /// The message is refused.
@@ -255,6 +313,9 @@ impl MessageTrace {
 
     /// Somebody listens, and gets it or not.
     pub(crate) fn reached(&self, sub: &Subscription, error: Option<Withheld>) {
+        if !self.has_room(&mut lock(&self.story)) {
+            return;
+        }
         let acc = Some(account_of(sub.conn())).filter(|name| name != self.account.name());
         let queue = sub.queue().filter(|queue| !queue.is_empty()).map(text);
         let (cid, name) = (sub.conn().cid(), name_of(sub.conn()));
@@ -280,7 +341,7 @@ impl MessageTrace {
 
     /// The account in which it is published, and where.
     pub(crate) fn destination(&self) -> (Arc<Account>, Box<[u8]>) {
-        (Arc::clone(&self.account), self.destination.as_slice().into())
+        (Arc::clone(&self.account), self.destination.as_deref().unwrap_or_default().into())
     }
 
     /// A stream gets it, and is to say what it does: see [`Traced::settled`].
@@ -288,9 +349,10 @@ impl MessageTrace {
         let stream = stream.to_owned();
         let (subject, nointerest, error) = (String::new(), false, None);
         let what = What::JetStream { stream, subject, nointerest, error, is_open: true };
+        let event = self.event("js", what);
         let mut story = lock(&self.story);
         story.open += 1;
-        story.events.push(TraceEvent { kind: "js", ts: self.ts.clone(), what });
+        story.events.push(event);
         Traced::new(Arc::clone(self) as Arc<dyn TraceRecord>, story.events.len() - 1)
     }
 
@@ -298,8 +360,18 @@ impl MessageTrace {
     #[must_use]
     pub(crate) fn published(&self) -> bool {
         let mut story = lock(&self.story);
+        story.published_at = self.spans.as_ref().map(SpanOrigin::now);
+        self.has_closed_one(&mut story)
+    }
+
+    /// One party has said all that it has to say. Whether the document can be published now.
+    fn has_closed_one(&self, story: &mut Story) -> bool {
         story.open -= 1;
-        story.open == 0
+        if story.open > 0 {
+            return false;
+        }
+        self.hand_over_spans(story);
+        self.is_told()
     }
 
     fn report(&self) -> Vec<u8> {
@@ -315,38 +387,32 @@ impl TraceRecord for MessageTrace {
     }
 
     fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool {
+        let moment = self.spans.as_ref().map(SpanOrigin::now);
         let mut story = lock(&self.story);
-        let Some(TraceEvent { what: What::JetStream { subject, nointerest, error, is_open, .. }, .. }) =
-            story.events.get_mut(event)
-        else {
-            return false;
-        };
+        let Some(TraceEvent { what, until, .. }) = story.events.get_mut(event) else { return false };
+        let What::JetStream { subject, nointerest, error, is_open, .. } = what else { return false };
         if !std::mem::take(is_open) {
             return false;
         }
+        *until = moment;
         match outcome {
             Ok((stored, is_unwanted)) => (*subject, *nointerest) = (text(stored), is_unwanted),
             Err(why) => *error = Some(why),
         }
-        story.open -= 1;
-        story.open == 0
+        self.has_closed_one(&mut story)
     }
 }
 
 impl Service for MessageTrace {
     fn serve(&self, _: &mut ServiceBatch, shard: &mut ServiceShard) {
+        let Some(destination) = &self.destination else { return };
         let report = self.report();
         let (headers, payload) = match self.encoding {
             None => (&b""[..], report),
             Some(encoding) => (encoding.headers(), encoding.encode(&report)),
         };
         let mut msgs = MessageBuf::default();
-        msgs.push(MessageRef {
-            subject: &self.destination,
-            headers,
-            payload: &payload,
-            ..MessageRef::default()
-        });
+        msgs.push(MessageRef { subject: destination, headers, payload: &payload, ..MessageRef::default() });
         shard.send(&self.account, &mut msgs, self.now);
     }
 }

@@ -1,5 +1,7 @@
 //! Pages of a server's monitoring, over plain HTTP: who needs TLS has a program that knows it.
 
+use myelin_loadgen::error::BenchError;
+use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -22,6 +24,16 @@ pub(crate) fn page(monitor: &str, page: &str, timeout: Duration) -> io::Result<(
     let mut answer = Vec::new();
     stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
     understand(&String::from_utf8_lossy(&answer))
+}
+
+/// Asks for a page that is JSON, as [`page`] does.
+pub(crate) fn json(monitor: &str, path: &str, timeout: Duration) -> Result<Value, BenchError> {
+    let (status, body) = page(monitor, path, timeout).map_err(BenchError::io("asking the monitoring"))?;
+    let wrong = |what: String| BenchError::Protocol(format!("{path} of {monitor}: {what}"));
+    if status != 200 {
+        return Err(wrong(format!("status {status}")));
+    }
+    serde_json::from_str(&body).map_err(|error| wrong(error.to_string()))
 }
 
 fn connect(host: &str, timeout: Duration) -> io::Result<TcpStream> {

@@ -11,14 +11,19 @@ use crate::response::PageResponse;
 use crate::snapshot::{RuntimeSnapshot, SnapshotSource};
 use myelin_wire::json;
 
-/// Compat: requests for this page are not counted. Two keys are our own: `panics`, those that were
-/// caught since the start, and `journal`, what a loss of power would take.
+/// Compat: requests for this page are not counted. Three keys are our own: `panics`, those that
+/// were caught since the start, `recent_panics`, the last of them if there are any, and `journal`,
+/// what a loss of power would take.
 pub(crate) fn answer(source: &dyn SnapshotSource) -> PageResponse {
     let runtime = source.runtime();
     let line = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
     let journal = runtime.journal.map(|journal| format!("\"journal\": {},\n", line(json::compact(&journal))));
+    let recent = match runtime.recent_panics.is_empty() {
+        true => String::new(),
+        false => format!(",\n\"recent_panics\": {}", line(json::compact(&runtime.recent_panics))),
+    };
     PageResponse::vars(format!(
-        "{{\n\"cmdline\": {},\n{}\"memstats\": {},\n\"panics\": {}\n}}\n",
+        "{{\n\"cmdline\": {},\n{}\"memstats\": {},\n\"panics\": {}{recent}\n}}\n",
         line(json::compact(&runtime.command_line)),
         journal.unwrap_or_default(),
         line(json::compact(&MemStats::of(&runtime))),

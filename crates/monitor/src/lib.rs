@@ -39,7 +39,7 @@ pub use imports::{
     ExchangeSnapshot, ExportSnapshot, ExportType, ImportSnapshot, LatencySnapshot, MappingSnapshot,
 };
 pub use leafz::{DenyRules, LeafNodesConfig, LeafRemoteConfig, LeafSnapshot};
-pub use metrics::{OtlpRequests, otlp_requests};
+pub use metrics::{OtlpRequests, otlp_requests, otlp_resource};
 pub use page::Pages;
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
@@ -48,10 +48,10 @@ pub use snapshot::{
     ClusterHealth, ConnSnapshot, ConsumerFigures, GatewayAccountSnapshot, GatewaySnapshot, GatewayVarz,
     GatewaysSnapshot, Health, InterestSnapshot, JetStreamAccount, JetStreamConfig, JetStreamSnapshot,
     JetStreamStats, JournalSnapshot, Json, JwtInfo, LinkCounts, MetaGroup, MetricsConfig, MostFigures,
-    MqttConfig, OcspPeerCache, PageHeader, PeerCert, PeerRow, Process, QueueSnapshot, RaftGroup,
-    RaftGroupSnapshot, RaftPeer, RaftProgress, RefusalSnapshot, RefusedSnapshot, RemoteGatewayVarz,
-    RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SourceFigures, Standing,
-    StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamFigures, StreamParts, StreamSnapshot,
-    SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings, Volume,
-    WebSocketConfig,
+    MqttConfig, OcspPeerCache, PageHeader, PanicSnapshot, PeerCert, PeerRow, Process, QueueSnapshot,
+    RaftGroup, RaftGroupSnapshot, RaftPeer, RaftProgress, RefusalSnapshot, RefusedSnapshot,
+    RemoteGatewayVarz, RuntimeSnapshot, ServerIdentity, ServerSnapshot, SnapshotSource, SourceFigures,
+    Standing, StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamFigures, StreamParts,
+    StreamSnapshot, SubSnapshot, ThreadSnapshot, Tls, Traffic, VarzJetStreamLimits, VarzLimits, VarzSettings,
+    Volume, WebSocketConfig,
 };

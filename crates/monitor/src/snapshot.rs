@@ -40,7 +40,7 @@ pub use jetstream::{
 };
 pub use journal::JournalSnapshot;
 pub use mqtt::MqttConfig;
-pub use runtime::{QueueSnapshot, RuntimeSnapshot, ThreadSnapshot};
+pub use runtime::{PanicSnapshot, QueueSnapshot, RuntimeSnapshot, ThreadSnapshot};
 pub use websocket::WebSocketConfig;
 
 /// Where the pages get their values from. The server implements it; tests use a fixed one.

@@ -38,7 +38,7 @@
 //! - Other servers: `cluster/` accepts and dials, `shard/link.rs` serves a link.
 //! - What a stranger may send before it is known who that is: `budget.rs`.
 //! - What the log says and where it goes: `banner/`, `logging/`. A page of monitoring:
-//!   `monitoring.rs` fills what `monitor` renders. Metrics that are pushed: `otlp/`.
+//!   `monitoring.rs` fills what `monitor` renders. Metrics and spans that are pushed: `otlp/`.
 //! - Certificates: `tls/`, revoked ones: `ocsp/`. Where tokens of accounts are found: `resolver/`.
 //! - JetStream's threads and time: `jetstream/`. Limits by tier: `jetstream/settings.rs`. `$SYS`:
 //!   `system/`.

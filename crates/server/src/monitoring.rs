@@ -105,6 +105,8 @@ impl Monitor {
             queues: WatchedQueues::default(),
             pushes: Arc::new(Pushes::new(push_plan(loaded))),
         });
+        monitor.broker.set_span_sink(monitor.pushes.spans());
+        monitor.broker.make_spans(monitor.pushes.wants_spans());
         otlp::start(&monitor.pushes, Arc::clone(&monitor) as _, &monitor.log);
         monitor
     }
@@ -120,6 +122,7 @@ impl Monitor {
         *write_lock(&self.configured) = configured;
         self.log.keep_recent(self.has_dashboard());
         self.pushes.follow(push_plan(loaded));
+        self.broker.make_spans(self.pushes.wants_spans());
     }
 
     /// Whether clients may connect: the server has begun, and is not in lame duck mode.
@@ -577,6 +580,7 @@ impl SnapshotSource for Monitor {
         let clock_ahead = running.map_or(0, |running| running.clock_ahead());
         RuntimeSnapshot {
             panics: supervise::panics(),
+            recent_panics: supervise::recent_panics(),
             journal,
             held: vec![("outboxes", self.broker.memory().used(MemKind::Outbox))],
             clock_ahead,
@@ -584,6 +588,7 @@ impl SnapshotSource for Monitor {
             replicas_disagreed: repairs.disagreed,
             replicas_repaired: repairs.repaired,
             pushes: self.pushes.counts(),
+            spans: self.pushes.span_counts(),
             ..process::runtime()
         }
     }

@@ -31,6 +31,7 @@ pub mod parser;
 pub mod peer;
 pub mod proxy;
 pub mod s2;
+pub mod trace_parent;
 pub mod websocket;
 
 /// The version that INFO and `/varz` report: clients and suites switch features by it.

@@ -18,7 +18,7 @@ pub const HOP: &str = "Nats-Trace-Hop";
 const ONLY: &str = "Nats-Trace-Only";
 const ORIGIN_ACCOUNT: &str = "Nats-Trace-Origin-Account";
 /// The header of the W3C, in upper or lower case.
-const PARENT: &[u8] = b"traceparent";
+pub(crate) const PARENT: &[u8] = b"traceparent";
 const FIRST_LINE: &[u8] = b"NATS/1.0\r\n";
 
 /// Whether a block might ask for a trace: what says no is right, and most say no.
@@ -60,6 +60,11 @@ pub struct TraceHeaders {
 }
 
 impl TraceHeaders {
+    /// Nothing that anybody asks for: another system's span is all that the message has.
+    pub fn of_none() -> Self {
+        Self { headers: BTreeMap::new(), destination: None, is_only: false }
+    }
+
     /// Reads a header block, or the beginning of one. `None` if it asks for nothing.
     pub fn read(block: &[u8]) -> Option<Self> {
         let (mut headers, mut destination, mut has_parent) = (BTreeMap::<_, Vec<_>>::new(), None, false);
@@ -95,7 +100,7 @@ impl TraceHeaders {
 }
 
 /// The headers that have a name and a value.
-fn pairs(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn pairs(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = block.strip_prefix(FIRST_LINE).unwrap_or_default();
     std::iter::from_fn(move || {
         let colon = memchr(b':', rest)?;

@@ -4,7 +4,7 @@
 
 use super::{Session, SessionState, refusal};
 use crate::log::Level;
-use crate::message_trace::MessageTrace;
+use crate::message_trace::{MessageTrace, TraceWish};
 use crate::service::Service;
 use crate::shard::Shard;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ enum TraceDecision {
     Plain,
     /// The message is published like any other, and nobody behind this server traces it either.
     Disabled,
-    Traced(Arc<MessageTrace>),
+    Traced(Box<TraceWish>),
     /// The message is not published at all.
     Dropped,
 }
@@ -40,10 +40,12 @@ impl Session {
         now: Instant,
     ) {
         let headers = &op.body[..op.header_len as usize];
+        let spans = self.broker.spans.begin(headers);
+        let asked = (op.subject, op.body.len());
         let (mut body, mut digits) = (Vec::new(), [Vec::new(), Vec::new()]);
-        let (op, backing, trace) = match self.decide_trace(shard, headers, (op.subject, op.body.len()), now) {
-            TraceDecision::Plain => (*op, backing, None),
-            TraceDecision::Traced(trace) => (*op, backing, Some(trace)),
+        let (op, backing, trace) = match self.decide_trace(shard, headers, now) {
+            TraceDecision::Plain => (*op, backing, spans.map(TraceWish::of_spans)),
+            TraceDecision::Traced(wish) => (*op, backing, Some(TraceWish { spans, ..*wish })),
             TraceDecision::Disabled => {
                 body.reserve(op.body.len() + 64);
                 header::replace(&mut body, headers, DESTINATION, DISABLED);
@@ -58,7 +60,7 @@ impl Session {
                     tail: &[],
                     ..*op
                 };
-                (op, None, None)
+                (op, None, spans.map(TraceWish::of_spans))
             }
             TraceDecision::Dropped => {
                 if self.logs_protocol {
@@ -67,6 +69,7 @@ impl Session {
                 return;
             }
         };
+        let trace = trace.and_then(|wish| self.begin_trace(wish, asked, now));
         self.pass_on::<true>(shard, &op, backing, now, trace.as_ref());
         if let Some(trace) = trace
             && trace.published()
@@ -88,7 +91,8 @@ impl Session {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return };
         let headers = &rest[end + 1..];
         let headers = &headers[..headers.len().min(header_len as usize)];
-        if let TraceDecision::Traced(trace) = self.decide_trace(shard, headers, (subject, size as usize), now)
+        if let TraceDecision::Traced(wish) = self.decide_trace(shard, headers, now)
+            && let Some(trace) = self.begin_trace(*wish, (subject, size as usize), now)
         {
             trace.refused("maximum payload exceeded".to_owned());
             if trace.published() {
@@ -97,14 +101,20 @@ impl Session {
         }
     }
 
-    /// Decides about a message with such headers.
-    fn decide_trace(
+    /// Begins the trace of a message with this subject and size.
+    fn begin_trace(
         &self,
-        shard: &mut Shard,
-        headers: &[u8],
+        wish: TraceWish,
         message: (&[u8], usize),
         now: Instant,
-    ) -> TraceDecision {
+    ) -> Option<Arc<MessageTrace>> {
+        let SessionState::Ready(ready) = &self.state else { return None };
+        let publisher = (&*self.conn, &ready.account);
+        Some(MessageTrace::begin(&self.broker.identity, publisher, wish, message, now))
+    }
+
+    /// Decides about a message with such headers.
+    fn decide_trace(&self, shard: &mut Shard, headers: &[u8], now: Instant) -> TraceDecision {
         let SessionState::Ready(ready) = &self.state else { return TraceDecision::Dropped };
         // Many have the header by which other systems trace; it means something only to accounts
         // that want it.
@@ -141,14 +151,7 @@ impl Session {
             self.log(Level::Error, format_args!("Publish Violation - Subject {}", Quoted(&destination)));
             return TraceDecision::Dropped;
         }
-        let publisher = (&*self.conn, &ready.account);
-        TraceDecision::Traced(MessageTrace::begin(
-            &self.broker.identity,
-            publisher,
-            asked,
-            destination,
-            message,
-            now,
-        ))
+        let wish = TraceWish { headers: asked, destination: Some(destination), spans: None };
+        TraceDecision::Traced(Box::new(wish))
     }
 }

@@ -179,7 +179,7 @@ impl Shard {
                 self.broker.log_protocol_line(from.conn, Direction::Out, "OK");
             }
         }
-        if let Some(trace) = from.trace {
+        if let Some(trace) = from.trace.filter(|trace| trace.is_told()) {
             trace_denied(trace, from.account, routed_by, scope.is_imported);
         }
         // What another server has chosen a group for may have to be passed on.

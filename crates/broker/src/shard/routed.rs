@@ -15,7 +15,8 @@ use crate::account::Account;
 use crate::conn::Conn;
 use crate::imports;
 use crate::log::Level;
-use crate::message_trace::MessageTrace;
+use crate::message_trace::spans::SpanOrigin;
+use crate::message_trace::{MessageTrace, TraceWish};
 use crate::service::Service;
 use bytes::Bytes;
 use myelin_subject::is_literal;
@@ -180,14 +181,14 @@ impl Shard {
     #[inline(never)]
     pub(super) fn publish_routed_traced(&mut self, from: Publisher<'_>, message: PubMessage<'_>) {
         let headers = &message.body[..message.header_len];
+        let spans = self.broker.spans.begin(headers);
         let (asked, config) = (TraceHeaders::read(headers), from.account.config());
         let told = asked.as_ref().and_then(|asked| match &asked.destination {
             Some(destination) => Some(destination.clone()),
             None => config.trace.as_ref().map(|trace| trace.subject.clone().into_bytes()),
         });
         let (Some(asked), Some(destination)) = (asked, told) else {
-            let _ = self.publish_onward(from, message);
-            return;
+            return self.publish_routed_with_spans(from, message, spans);
         };
         let complain = |line: Arguments<'_>| {
             self.broker.complain(Level::Error, from.conn, "Messages that cannot be traced", line);
@@ -201,24 +202,41 @@ impl Shard {
             let what = format_args!("Destination {} is not valid", Quoted(&destination));
             complain(format_args!("{what}, won't be able to trace events"));
         } else {
-            let size = message.body.len();
-            let shown = (message.address(), size);
-            let publisher = (&**from.conn, from.account);
-            let trace =
-                MessageTrace::begin(&self.broker.identity, publisher, asked, destination, shown, from.now);
-            let _ = self.publish_onward(Publisher { trace: Some(&trace), ..from }, message);
-            if trace.published() {
-                let trace: Arc<dyn Service> = trace;
-                self.wake(&trace);
-            }
-            return;
+            let wish = TraceWish { headers: asked, destination: Some(destination), spans };
+            return self.publish_told(from, message, wish);
         }
         if asked.is_only {
             return;
         }
         let marked = is_old.then(|| Marked::untraced(&message));
         let message = marked.as_ref().map_or(message, |marked| marked.of(&message));
-        let _ = self.publish_onward(from, message);
+        self.publish_routed_with_spans(from, message, spans);
+    }
+
+    /// Routes a message of which a collector is told, or nobody.
+    fn publish_routed_with_spans(
+        &mut self,
+        from: Publisher<'_>,
+        message: PubMessage<'_>,
+        spans: Option<SpanOrigin>,
+    ) {
+        match spans {
+            Some(spans) => self.publish_told(from, message, TraceWish::of_spans(spans)),
+            None => {
+                let _ = self.publish_onward(from, message);
+            }
+        }
+    }
+
+    /// Publishes a message with a trace.
+    pub(super) fn publish_told(&mut self, from: Publisher<'_>, message: PubMessage<'_>, wish: TraceWish) {
+        let (shown, publisher) = ((message.address(), message.body.len()), (&**from.conn, from.account));
+        let trace = MessageTrace::begin(&self.broker.identity, publisher, wish, shown, from.now);
+        let _ = self.publish_onward(Publisher { trace: Some(&trace), ..from }, message);
+        if trace.published() {
+            let trace: Arc<dyn Service> = trace;
+            self.wake(&trace);
+        }
     }
 }
 

@@ -5,15 +5,18 @@
 //! that the buffer holds are staged as they are. Rows `c-ordered-*`, `c-fetch-none`.
 
 use super::route::{RouteScope, RouteTarget};
+use super::routed::may_ask_for_trace;
 use super::rules::{Access, access};
 use super::source::Via;
 use super::{PubMessage, Publisher, Shard};
 use crate::account::Account;
 use crate::log::Level;
+use crate::message_trace::TraceWish;
 use crate::subscription::Subscription;
 use myelin_auth::Permissions;
 use myelin_wire::encode;
 use myelin_wire::message_buf::{Framed, MessageBuf, MessageRef};
+use myelin_wire::message_trace;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
@@ -128,13 +131,16 @@ impl Shard {
     ) {
         let conn = Arc::clone(self.broker.services());
         let logs_protocol = self.broker.log().enabled(Level::Trace);
+        // Perf: one look for each buffer, and none for each message, where there are no spans.
+        let makes_spans = self.broker.spans.is_on();
+        let is_watched = logs_protocol || makes_spans;
         let from = Publisher { permissions, logs_protocol, ..Publisher::internal(&conn, account, now) };
         let mut rendering = std::mem::take(&mut self.rendering);
         let mut receivers = AddressTargets((0..msgs.addresses()).map(|_| None).collect());
         for at in 0..msgs.len() {
             let framed = msgs.framed(at);
             if let Some(framed) = &framed
-                && !logs_protocol
+                && !(is_watched && (logs_protocol || may_have_spans(framed)))
                 && self.deliver(account, &mut receivers, msgs, framed)
             {
                 continue;
@@ -147,6 +153,10 @@ impl Shard {
             };
             let message =
                 PubMessage { to, subject, reply, header_len: headers.len(), body, tail, shared_tail: None };
+            if makes_spans && may_ask_for_trace(&message) {
+                self.send_with_spans(from, message, &msg);
+                continue;
+            }
             // A service is refused nothing, and to pause it is its own business.
             let _ = self.publish_onward(from, message);
         }
@@ -157,6 +167,17 @@ impl Shard {
         }
         msgs.clear();
         self.rendering = rendering;
+    }
+
+    /// Publishes a message of a service that seems to have a span of another system's.
+    #[cold]
+    #[inline(never)]
+    fn send_with_spans(&mut self, from: Publisher<'_>, message: PubMessage<'_>, msg: &MessageRef<'_>) {
+        let Some(spans) = self.broker.spans.begin(msg.headers) else {
+            let _ = self.publish_onward(from, message);
+            return;
+        };
+        self.publish_told(from, message, TraceWish::of_spans(spans.of_service(msg)));
     }
 
     /// Stages a frame for the only one who gets it. False: it is to be published like others.
@@ -209,4 +230,11 @@ impl Shard {
             _ => AddressTarget::Others,
         }
     }
+}
+
+/// Whether the headers of a frame seem to have a span of another system's.
+#[cold]
+#[inline(never)]
+fn may_have_spans(framed: &Framed<'_>) -> bool {
+    framed.header_len > 0 && message_trace::may_ask(&framed.body[..framed.header_len])
 }

@@ -207,7 +207,7 @@ impl Shard {
             source: from.source.of_stream(),
             ..*from
         };
-        if let Some(trace) = from.trace.filter(|_| !link.stream.allows_trace()) {
+        if let Some(trace) = from.trace.filter(|trace| trace.is_told() && !link.stream.allows_trace()) {
             // Compat: the trace ends with the import, and the message goes on as it is.
             if trace.is_only() {
                 return None;
@@ -248,7 +248,7 @@ impl Shard {
         };
         let source = from.source.of_request();
         let from = Publisher { source, ..imported(from, &link.exporter, &hop) };
-        let published = match from.trace {
+        let published = match from.trace.filter(|trace| trace.is_told()) {
             None => self.publish_onward(from, there.addressed_to(&memory.subject)),
             Some(trace) => {
                 self.route_traced_request(trace, from, (message.address(), &memory.subject), &there)
@@ -376,7 +376,7 @@ impl Shard {
         let there = Publisher { trace: None, ..imported(from, &requester, &hop) };
         let (marked, marking);
         let mut message = message;
-        if let Some(trace) = from.trace {
+        if let Some(trace) = from.trace.filter(|trace| trace.is_told()) {
             // Compat: traces do not go back with answers.
             trace.imported(requester.name(), message.address(), &to);
             if trace.is_only() {

@@ -48,7 +48,7 @@ fn a_traced_message_is_delivered_like_any_other() {
 }
 
 /// Subscribes and publishes at random. What everybody has received and how much was counted.
-fn play(net: &Net, headers: &str, seed: u64) -> String {
+pub(super) fn play(net: &Net, headers: &str, seed: u64) -> String {
     let mut rng = Rng::seeded(seed);
     let mut peers: Vec<_> = (0..6)
         .map(|n| {
@@ -171,7 +171,7 @@ fn who_gets_nothing_is_told_why() {
 
 /// A stream that settles what it gets when it is told to.
 #[derive(Default)]
-struct Stream(Mutex<Vec<(String, Traced)>>);
+pub(super) struct Stream(pub(super) Mutex<Vec<(String, Traced)>>);
 
 impl Service for Stream {
     fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {

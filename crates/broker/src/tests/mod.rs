@@ -35,6 +35,7 @@ mod seeded;
 mod services;
 mod shared_routes;
 mod sink;
+mod spans;
 mod timers;
 mod twin;
 mod watches;

@@ -29,7 +29,7 @@ fn description(varz: &Value) -> String {
     let (stats, config) = (&varz["jetstream"]["stats"], &varz["jetstream"]["config"]);
     let streams = |value: String| if stats.is_object() { value } else { String::new() };
     facts(&[
-        ("Server", format!("{} ({})", text(&varz["server_name"]), text(&varz["server_id"]))),
+        ("Server", called(&text(&varz["server_name"]), &text(&varz["server_id"]))),
         ("Version", format!("{}, {}", text(&varz["version"]), text(&varz["go"]))),
         ("Started", format!("{}, {} ago", moment(&varz["start"]), text(&varz["uptime"]))),
         ("Configuration loaded", moment(&varz["config_load_time"])),
@@ -70,4 +70,19 @@ fn description(varz: &Value) -> String {
             )),
         ),
     ])
+}
+
+/// Name of the server with its id; a server that nobody has named has the id for a name.
+fn called(name: &str, id: &str) -> String {
+    if name == id { id.to_owned() } else { format!("{name} ({id})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_a_name_is_called_by_its_id_once() {
+        assert_eq!([called("n1", "NABC"), called("NABC", "NABC")], ["n1 (NABC)", "NABC"]);
+    }
 }

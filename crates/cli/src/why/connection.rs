@@ -11,23 +11,16 @@ const MAX_BACKLOG: u64 = 1 << 20;
 
 /// Causes that hold a connection back, in the shape of the server's answers.
 pub(super) fn why(cid: u64, monitor: &str, timeout: Duration) -> Result<Value, BenchError> {
-    let page = |path: &str| -> Result<Value, BenchError> {
-        let (status, body) =
-            monitoring::page(monitor, path, timeout).map_err(BenchError::io("asking the monitoring"))?;
-        let wrong = |what: String| BenchError::Protocol(format!("{path} of {monitor}: {what}"));
-        if status != 200 {
-            return Err(wrong(format!("status {status}")));
-        }
-        serde_json::from_str(&body).map_err(|error| wrong(error.to_string()))
-    };
+    let page = |path: &str| monitoring::json(monitor, path, timeout);
     let connz = page(&format!("connz?cid={cid}&state=any&auth=1&subs=1&refused=1"))?;
     let Some(conn) = connz["connections"].as_array().and_then(|all| all.first()) else {
         return Err(BenchError::Usage(format!(
             "the server knows no connection {cid}, open or closed lately"
         )));
     };
-    let max_pending = page("varz")?["max_pending"].as_u64().unwrap_or(64 << 20);
-    Ok(json!({ "cid": cid, "server": connz["server_id"], "causes": causes(conn, max_pending) }))
+    let varz = page("varz")?;
+    let max_pending = varz["max_pending"].as_u64().unwrap_or(64 << 20);
+    Ok(json!({ "cid": cid, "server": varz["server_name"], "causes": causes(conn, max_pending) }))
 }
 
 fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
@@ -36,7 +29,8 @@ fn causes(conn: &Value, max_pending: u64) -> Vec<Value> {
         let says = format!("it was closed at {}: {reason}", text(conn, "stop"));
         let numbers = json!({ "reason": reason, "stop": conn["stop"] });
         let (word, remedy) = closing(reason);
-        return vec![cause(word, "all", numbers, says, remedy)];
+        let closed = cause(word, "all", numbers, says, remedy);
+        return std::iter::once(closed).chain(refusals(conn)).collect();
     }
     let mut causes = Vec::new();
     let pending = conn["pending_bytes"].as_u64().unwrap_or_default();
@@ -136,5 +130,9 @@ mod tests {
         let closed = json!({ "cid": 7, "reason": "Slow Consumer (Pending Bytes)", "stop": "then" });
         assert_eq!(words(&closed), ["slow_consumer"]);
         assert_eq!(words(&json!({ "reason": "Client Closed" })), ["closed"]);
+        // What was refused is known of one that is closed, too.
+        let last = json!([{ "at": "then", "error": "no", "denied_by": "a.>" }]);
+        let closed = json!({ "reason": "Client Closed", "refused": { "count": 1, "last": last } });
+        assert_eq!(words(&closed), ["closed", "denied"]);
     }
 }

@@ -3,10 +3,11 @@
 //!
 //! Owns what is printed. The server finds the causes of consumers and streams; another server that
 //! does not know the question is judged by its infos (`judged`), and connections by the pages of
-//! monitoring (`connection`).
+//! monitoring (`connection`), which also know of panics (`panicked`).
 
 mod connection;
 mod judged;
+mod panicked;
 
 use clap::{Args, Subcommand};
 use myelin_loadgen::admin::Admin;
@@ -32,6 +33,9 @@ enum WhyQuestion {
     Consumer {
         stream: String,
         consumer: String,
+        /// Ask the monitoring of the server that leads it for panics, too: HOST:PORT
+        #[arg(long, value_name = "ADDRESS")]
+        monitor: Option<String>,
         /// Everything, as JSON
         #[arg(short, long)]
         json: bool,
@@ -39,6 +43,10 @@ enum WhyQuestion {
     /// Why a stream takes no messages, or loses some
     Stream {
         stream: String,
+        /// Ask the monitoring of the server that leads it for panics of its consumers, too:
+        /// HOST:PORT
+        #[arg(long, value_name = "ADDRESS")]
+        monitor: Option<String>,
         /// Everything, as JSON
         #[arg(short, long)]
         json: bool,
@@ -59,14 +67,24 @@ enum WhyQuestion {
 pub(crate) fn run(arguments: &WhyArguments) -> Result<(), BenchError> {
     let target = || arguments.flags.target();
     let (said, is_json) = match &arguments.question {
-        WhyQuestion::Consumer { stream, consumer, json } => {
+        WhyQuestion::Consumer { stream, consumer, monitor, json } => {
             names::stream(stream)?;
             names::consumer(consumer)?;
-            (of_consumer(&mut Admin::open(&target()?)?, stream, consumer)?, json)
+            let target = target()?;
+            let mut said = of_consumer(&mut Admin::open(&target)?, stream, consumer)?;
+            if let Some(monitor) = monitor {
+                panicked::tell(&mut said, monitor, target.timeout)?;
+            }
+            (said, json)
         }
-        WhyQuestion::Stream { stream, json } => {
+        WhyQuestion::Stream { stream, monitor, json } => {
             names::stream(stream)?;
-            (of_stream(&mut Admin::open(&target()?)?, stream)?, json)
+            let target = target()?;
+            let mut said = of_stream(&mut Admin::open(&target)?, stream)?;
+            if let Some(monitor) = monitor {
+                panicked::tell(&mut said, monitor, target.timeout)?;
+            }
+            (said, json)
         }
         WhyQuestion::Connection { cid, monitor, json } => {
             (connection::why(*cid, monitor, target()?.timeout)?, json)

@@ -12,6 +12,7 @@ mod backup;
 mod buckets;
 mod cluster;
 mod dlq;
+mod hostile;
 mod leaders;
 mod paths;
 mod pipes;

@@ -51,3 +51,51 @@ fn what_holds_back_is_told_with_its_remedy() {
         assert!(fail(&mut unknown).contains("knows no connection 999999"));
     }
 }
+
+/// Builds with debug assertions panic where a file asks them to.
+#[test]
+fn a_panic_of_a_consumer_is_named_first() {
+    let Some(program) = servers::built(["debug", "debug", "debug"]) else {
+        return eprintln!("skipped: target/debug/myelin-server was not found");
+    };
+    let folder = tempdir().unwrap();
+    let monitor = format!("127.0.0.1:{}", servers::free_port());
+    let (mut command, port) = servers::listening(&program);
+    let directory = tempdir().unwrap();
+    command.args(["-js", "-m", &monitor["127.0.0.1:".len()..], "-sd"]).arg(directory.path());
+    command.env("MYELIN_TEST_PANIC", folder.path());
+    let server = servers::Server::run(command, port, directory, false);
+    let url = server.url();
+    let ask = |what: &str, body: &str| {
+        let subject = format!("$JS.API.{what}");
+        succeed(&mut myelin(&["request", &subject, body, "--raw", "-s", &url]))
+    };
+    ask("STREAM.CREATE.S", r#"{"name":"S","subjects":["o.>"]}"#);
+    let consumer = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit",
+        "priority_policy":"pinned_client","priority_groups":["A"],"priority_timeout":60000000000}}"#;
+    ask("CONSUMER.DURABLE.CREATE.S.C", consumer);
+    succeed(&mut myelin(&["request", "o.new", "x", "--raw", "-s", &url]));
+    let why = |words: &[&str]| {
+        let more = ["--monitor", &monitor, "-s", &url];
+        succeed(&mut myelin(&[&["why"], words, &more].concat()))
+    };
+    assert!(!why(&["consumer", "S", "C"]).contains("panicked"));
+    std::fs::write(folder.path().join("js-consumer"), "").unwrap();
+    // Nobody is answered: the pull request goes with the panic.
+    let (next, pull) = ("$JS.API.CONSUMER.MSG.NEXT.S.C", r#"{"batch":1,"group":"A"}"#);
+    fail(&mut myelin(&["request", next, pull, "--timeout", "1s", "-s", &url]));
+    let deadline = std::time::Instant::now() + servers::PATIENCE;
+    let said = loop {
+        let said = why(&["consumer", "S", "C"]);
+        if said.contains("panicked") {
+            break said;
+        }
+        assert!(std::time::Instant::now() < deadline, "{said}");
+    };
+    assert!(
+        said.contains("\n1. panicked (holds some back)\n   consumer '$G > S > C' has panicked once"),
+        "{said}"
+    );
+    assert!(said.contains("it is opened anew") && said.contains("\n   Remedy: a bug of Myelin"), "{said}");
+    assert!(why(&["stream", "S"]).contains("\n1. panicked (holds some back)\n"));
+}

@@ -130,7 +130,8 @@ pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn listening(program: &Path) -> (Command, u16) {
+/// A command that starts a program on a free port.
+pub(crate) fn listening(program: &Path) -> (Command, u16) {
     let port = free_port();
     let mut command = Command::new(program);
     command.args(["-a", "127.0.0.1", "-p", &port.to_string()]);

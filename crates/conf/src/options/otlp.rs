@@ -1,4 +1,4 @@
-//! `otlp`: the collector that metrics are pushed to.
+//! `otlp`: the collector that metrics are pushed to, and spans of messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,11 +14,13 @@ use crate::url::Url;
 const OWN_HEADERS: &[&str] =
     &["connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"];
 
-/// Push of metrics by OTLP over HTTP.
+/// Push of metrics, and of spans of messages, by OTLP over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpOptions {
     /// `http` or `https`, a host, perhaps a port and a path; no login, no query.
     pub endpoint: Url,
+    /// Whether spans of messages that others trace are pushed, too.
+    pub traces: bool,
     /// Time between two pushes.
     pub interval: Duration,
     /// Time for one request, from its connection to its answer.
@@ -35,6 +37,7 @@ impl Default for OtlpOptions {
     fn default() -> Self {
         Self {
             endpoint: Url::default(),
+            traces: false,
             interval: Duration::from_secs(60),
             timeout: Duration::from_secs(10),
             headers: BTreeMap::new(),
@@ -59,6 +62,7 @@ impl OtlpOptions {
                         options.endpoint = endpoint(field)?;
                     }
                 }
+                "traces" => options.traces = field.boolean()?,
                 "interval" => options.interval = positive(field, Self::MIN_INTERVAL)?,
                 "timeout" => options.timeout = positive(field, Duration::from_nanos(1))?,
                 "headers" => options.headers = headers(field, report)?,

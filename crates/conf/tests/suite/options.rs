@@ -412,7 +412,9 @@ fn metrics_are_pushed_where_an_endpoint_is_named() {
         (found.endpoint.host(), found.endpoint.port(), &*found.endpoint.rest),
         ("::1", Some("4318"), "/a")
     );
-    assert_eq!((found.interval.as_secs(), found.timeout.as_secs()), (60, 10));
+    assert_eq!((found.interval.as_secs(), found.timeout.as_secs(), found.traces), (60, 10, false));
+    assert!(otlp("otlp { endpoint: \"http://h\", traces: true }").expect("an endpoint").traces);
+    assert_eq!(otlp("otlp { traces: true }"), None);
     let all = "otlp { endpoint: \"https://h\", interval: \"100ms\", timeout: \"2s\", \
                headers { Authorization: \"Bearer hidden\" }, resource { \"deployment.environment\": prod }, tls {} }";
     let found = otlp(all).expect("an endpoint");
@@ -432,6 +434,7 @@ fn metrics_are_pushed_where_an_endpoint_is_named() {
         ("headers { \"a b\": x }", "\"a b\" cannot be the name of a header"),
         ("headers { Content-Length: \"1\" }", "header \"Content-Length\" is the request's own"),
         ("headers { a: \"hidden\\nb: c\" }", "the value of header \"a\" is not plain text"),
+        ("traces: maybe", "\"traces\""),
         ("resource { a: 1 }", "field \"a\" must be a string"),
         ("endpoints: x", "unknown field \"endpoints\""),
     ] {

@@ -34,7 +34,7 @@ pub struct Address {
 }
 
 /// The name of connections that nobody has named.
-const NAME: &str = "myelin bench";
+const NAME: &str = "myelin";
 
 /// User of a connection, as CONNECT presents it. `Debug` shows the kind, and never a secret.
 #[derive(Clone, PartialEq, Eq)]

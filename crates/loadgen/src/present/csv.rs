@@ -66,10 +66,14 @@ fn listed(values: &[f64]) -> String {
     values.iter().map(f64::to_string).collect::<Vec<_>>().join(" ")
 }
 
+/// Text as a field. Programs for tables take one that begins like a formula for one: an apostrophe
+/// stands before it.
 fn field(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = format!("{}{text}", if is_formula { "'" } else { "" });
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+        false => text,
     }
 }
 
@@ -89,6 +93,24 @@ mod tests {
             "core,1:1-16,myelin,rate,msgs/s,high,3000000,2700000,3600000,2700000 3000000 3600000,"
         ));
         assert!(table.contains("core,1:1-1M,nats-server,error,,,,,,round 2: 5 messages were lost,,,\n"));
+    }
+
+    /// Names of rows and systems, and what a server says.
+    #[test]
+    fn no_text_leaves_its_field_or_is_a_formula() {
+        let hostile = "=HYPERLINK(\"http://x\"),1\r\ncore,2";
+        let mut results = results();
+        let row = &mut results.rows[0];
+        hostile.clone_into(&mut row.name);
+        row.cells[0].errors = vec![hostile.to_owned()];
+        let table = table(&results);
+        let quoted = "\"'=HYPERLINK(\"\"http://x\"\"),1\r\ncore,2\"";
+        assert!(table.contains(&format!("core,{quoted},myelin,error,,,,,,{quoted},,,\n")), "{table}");
+        // Without the quoted texts every line has its columns.
+        let plain = table.replace(quoted, "x");
+        let columns = |line: &str| line.split(',').count();
+        assert!(plain.lines().all(|line| columns(line) == columns(HEADING)), "{plain}");
+        assert!(!plain.contains(['"', '\r']), "{plain}");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use myelin_stdx::sync::lock;
 use crate::request::Uncounted;
 use crate::response::PageResponse;
 use crate::snapshot::{MetricsConfig, SnapshotSource};
-pub use otlp::{OtlpRequests, otlp_requests};
+pub use otlp::{OtlpRequests, otlp_requests, otlp_resource};
 
 use exposition::{Exposition, Family, Labels};
 use scrape::Scrape;

@@ -47,17 +47,27 @@ pub fn otlp_requests<'a>(
 ) -> OtlpRequests {
     let source = Uncounted(source);
     let (header, start) = (source.page_header(), source.server().clocks.start);
+    let resource = otlp_resource(header.server_id, resource);
+    let times = [start, header.now].map(nanoseconds);
+    OtlpRequests { figures: collect(config, &source), resource, times, done: 0 }
+}
+
+/// Attributes of the server: those that every server has, and `more` beside them and in place of
+/// those with the same name.
+pub fn otlp_resource<'a>(
+    server_id: String,
+    more: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<(String, String)> {
     let mut all = vec![
         ("service.name".to_owned(), SERVICE.to_owned()),
         ("service.version".to_owned(), myelin_stdx::VERSION.to_owned()),
-        ("service.instance.id".to_owned(), header.server_id),
+        ("service.instance.id".to_owned(), server_id),
     ];
-    for (name, value) in resource {
+    for (name, value) in more {
         all.retain(|(known, _)| known != name);
         all.push((name.to_owned(), value.to_owned()));
     }
-    let times = [start, header.now].map(nanoseconds);
-    OtlpRequests { figures: collect(config, &source), resource: all, times, done: 0 }
+    all
 }
 
 fn nanoseconds(moment: Timestamp) -> String {

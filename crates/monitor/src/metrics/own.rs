@@ -194,4 +194,10 @@ fn pushes(scrape: &mut Scrape<'_>, runtime: &RuntimeSnapshot) {
         family.add(&scrape.server.and([("result", result)]), count);
     }
     scrape.out.push(family);
+    let mut family = Family::counter("myelin_otlp_spans", "Spans of messages for a collector, by result");
+    let results = ["sent", "failed", "dropped"];
+    for (result, count) in results.into_iter().zip(runtime.spans.into_iter().flatten()) {
+        family.add(&scrape.server.and([("result", result)]), count);
+    }
+    scrape.out.push(family);
 }

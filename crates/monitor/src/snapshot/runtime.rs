@@ -1,6 +1,7 @@
 //! Queues and threads of the server.
 
 use super::journal::JournalSnapshot;
+use serde::Serialize;
 
 /// A queue between threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,21 @@ pub struct ThreadSnapshot {
     pub state: String,
 }
 
+/// A panic that was caught.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PanicSnapshot {
+    /// Time at which it was told, as RFC 3339 has it.
+    pub at: String,
+    /// Name of a part of the server, or `consumer 'ACCOUNT > STREAM > CONSUMER'`.
+    pub of: String,
+    /// Place in the sources.
+    pub place: String,
+    /// Text of the panic.
+    pub says: String,
+    /// Cost of the panic, and what happens now.
+    pub cost: String,
+}
+
 /// Command line of a process, and the memory that it holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeSnapshot {
@@ -41,6 +57,8 @@ pub struct RuntimeSnapshot {
     pub held: Vec<(&'static str, u64)>,
     /// Panics that were caught since the start.
     pub panics: u64,
+    /// Panics that were caught last, the newest at the end.
+    pub recent_panics: Vec<PanicSnapshot>,
     /// Statistics of the store's journal, where there is JetStream.
     pub journal: Option<JournalSnapshot>,
     /// Nanoseconds by which the clock is ahead of the median of the servers that share JetStream.
@@ -54,4 +72,7 @@ pub struct RuntimeSnapshot {
     /// Pushes of metrics since the start that a collector took, and those that failed; `None` where
     /// nothing is pushed.
     pub pushes: Option<[u64; 2]>,
+    /// Spans of messages since the start that a collector took, that it did not take, and that
+    /// found no room; `None` where none are made.
+    pub spans: Option<[u64; 3]>,
 }

@@ -417,7 +417,10 @@ impl Host for Threads {
         PlacementFacts { tags: self.broker.labels().tags.clone(), ..facts }
     }
 
+    /// Panics here where a test has asked the part to: consumers guard themselves, and one that
+    /// pins clients asks for names in the middle of its turn.
     fn unique_id(&self) -> String {
+        supervise::point(SupervisedPart::JsConsumer);
         myelin_stdx::id::unique(&OsEntropy, 22)
     }
 

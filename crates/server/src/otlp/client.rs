@@ -131,13 +131,17 @@ fn answered(status: StatusCode) -> String {
 /// Reason why a part was not taken, if so.
 fn rejection(answer: &Value) -> Option<String> {
     let partial = answer.get("partialSuccess")?;
-    let rejected = &partial["rejectedDataPoints"];
-    // Whole numbers of 64 bits are texts.
-    let rejected = rejected.as_str().and_then(|text| text.parse().ok()).or_else(|| rejected.as_u64());
-    let rejected = rejected.filter(|rejected| *rejected > 0)?;
+    let number = |name: &str| {
+        let rejected = &partial[name];
+        // Whole numbers of 64 bits are texts.
+        let number = rejected.as_str().and_then(|text| text.parse().ok()).or_else(|| rejected.as_u64());
+        number.filter(|number| *number > 0)
+    };
+    let samples = number("rejectedDataPoints").map(|count| (count, "samples"));
+    let (rejected, what) = samples.or_else(|| Some((number("rejectedSpans")?, "spans")))?;
     let words = partial["errorMessage"].as_str().unwrap_or_default();
     let words: String = words.chars().filter(|char| !char.is_control()).take(MOST_WORDS).collect();
-    Some(format!("the collector rejected {rejected} samples: {words}"))
+    Some(format!("the collector rejected {rejected} {what}: {words}"))
 }
 
 #[cfg(test)]
@@ -159,6 +163,10 @@ mod tests {
             (
                 json!({"partialSuccess": {"rejectedDataPoints": 3}}),
                 Some("the collector rejected 3 samples: "),
+            ),
+            (
+                json!({"partialSuccess": {"rejectedSpans": "2", "errorMessage": "why"}}),
+                Some("the collector rejected 2 spans: why"),
             ),
         ] {
             assert_eq!(rejection(&answer).as_deref(), expected, "{answer}");

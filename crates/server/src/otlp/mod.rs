@@ -1,4 +1,5 @@
-//! Metrics are pushed to a collector, by OTLP over HTTP, where the configuration names one.
+//! Metrics are pushed to a collector, by OTLP over HTTP, where the configuration names one; and
+//! spans of messages that others trace ([`spans`]), where it wants that.
 //!
 //! Owns when that is done and what becomes of failures: they are counted, and told in the log when
 //! they begin, change and end. Nothing is kept for later: the next push has newer figures. One push
@@ -6,12 +7,14 @@
 //! are read as the pages read them, on threads of the control runtime that may wait.
 
 mod client;
+mod spans;
 
 use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
 use client::Target;
 use myelin_conf::options::OtlpOptions;
 use myelin_monitor::{MetricsConfig, OtlpRequests, SnapshotSource, otlp_requests};
+use spans::SpanQueue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::watch;
@@ -28,18 +31,34 @@ pub(crate) struct PushPlan {
 }
 
 /// Plan in force and counts of pushes since the start.
-#[derive(Debug)]
 pub(crate) struct Pushes {
     plan: watch::Sender<Option<Arc<PushPlan>>>,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    spans: Arc<SpanQueue>,
 }
 
 impl Pushes {
     /// No plan pushes nothing.
     pub(crate) fn new(plan: Option<PushPlan>) -> Self {
         let plan = watch::Sender::new(plan.map(Arc::new));
-        Self { plan, succeeded: AtomicU64::new(0), failed: AtomicU64::new(0) }
+        Self { plan, succeeded: AtomicU64::new(0), failed: AtomicU64::new(0), spans: Arc::default() }
+    }
+
+    /// Queue of the spans of messages.
+    pub(crate) fn spans(&self) -> Arc<SpanQueue> {
+        Arc::clone(&self.spans)
+    }
+
+    /// Whether spans are to be made.
+    pub(crate) fn wants_spans(&self) -> bool {
+        self.plan.borrow().as_ref().is_some_and(|plan| plan.options.traces)
+    }
+
+    /// Spans that the collector took, that it did not take, and that found no room, if there is a
+    /// plan for them.
+    pub(crate) fn span_counts(&self) -> Option<[u64; 3]> {
+        self.wants_spans().then(|| self.spans.counts())
     }
 
     /// Follows another plan from now on. A push that is on its way is given up.
@@ -61,6 +80,11 @@ impl Pushes {
 
 /// Begins to push on the runtime that the caller runs on.
 pub(crate) fn start(pushes: &Arc<Pushes>, source: Source, log: &Arc<Logger>) {
+    let of_spans = (Arc::clone(pushes), Arc::clone(&source), Arc::clone(log));
+    supervise::spawn_guarding(async move {
+        let (pushes, source, log) = of_spans;
+        supervise::persist(SupervisedPart::OtlpSpans, || spans::run(&pushes, &source, &log)).await;
+    });
     let (pushes, log) = (Arc::clone(pushes), Arc::clone(log));
     supervise::spawn_guarding(async move {
         supervise::persist(SupervisedPart::Otlp, || run(&pushes, &source, &log)).await;
@@ -70,10 +94,10 @@ pub(crate) fn start(pushes: &Arc<Pushes>, source: Source, log: &Arc<Logger>) {
 /// Pushes by the plan in force until the server ends.
 async fn run(pushes: &Pushes, source: &Source, log: &Logger) {
     let mut plans = pushes.plan.subscribe();
-    let (mut told, mut next) = (PushFailures::default(), None);
+    let (mut told, mut next) = (PushFailures::of("metrics"), None);
     loop {
         let Some(plan) = plans.borrow_and_update().clone() else {
-            (told, next) = (PushFailures::default(), None);
+            (told, next) = (PushFailures::of("metrics"), None);
             if plans.changed().await.is_err() {
                 return;
             }
@@ -96,7 +120,7 @@ async fn push_by(
     next: &mut Option<Instant>,
 ) {
     let mut target = None;
-    told.begin(&format!("{}/v1/metrics", plan.options.endpoint.to_string().trim_end_matches('/')), log);
+    told.begin(&plan.options, log);
     loop {
         let due = Instant::now() + plan.options.interval;
         let due = next.map_or(due, |next| next.min(due));
@@ -110,17 +134,22 @@ async fn push_by(
     }
 }
 
-/// Sends all figures of this moment, request by request. Without a target this makes one: the
-/// files that it needs may be there by now.
-async fn push(plan: &Arc<PushPlan>, target: &mut Option<Target>, source: &Source) -> Result<(), String> {
-    let (plan, source) = (Arc::clone(plan), Arc::clone(source));
-    let target = match target {
-        Some(target) => target,
-        None => {
-            let plan = Arc::clone(&plan);
-            target.insert(off_thread(move || Target::new(&plan.options)).await??)
+impl Target {
+    /// The target that was made before. Without one this makes it: the files that it needs may be
+    /// there by now.
+    async fn kept<'a>(kept: &'a mut Option<Self>, plan: &Arc<PushPlan>) -> Result<&'a Self, String> {
+        if kept.is_none() {
+            let plan = Arc::clone(plan);
+            *kept = Some(off_thread(move || Self::new(&plan.options)).await??);
         }
-    };
+        kept.as_ref().ok_or_else(|| "no target".to_owned())
+    }
+}
+
+/// Sends all figures of this moment, request by request.
+async fn push(plan: &Arc<PushPlan>, target: &mut Option<Target>, source: &Source) -> Result<(), String> {
+    let target = Target::kept(target, plan).await?;
+    let (plan, source) = (Arc::clone(plan), Arc::clone(source));
     let read = move || {
         let resource = plan.options.resource.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         otlp_requests(plan.metrics.clone(), resource, &*source)
@@ -142,8 +171,10 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 }
 
 /// Failures as the log was told them: the same one is told once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PushFailures {
+    /// Kind of what is pushed: `metrics` or `traces`, as the log and the path have it.
+    what: &'static str,
     url: String,
     /// Reason of the last push, if it failed.
     failure: Option<String>,
@@ -152,21 +183,27 @@ struct PushFailures {
 }
 
 impl PushFailures {
+    fn of(what: &'static str) -> Self {
+        Self { what, url: String::new(), failure: None, failures: 0 }
+    }
+
     /// Begins anew if this is another URL.
-    fn begin(&mut self, url: &str, log: &Logger) {
+    fn begin(&mut self, options: &OtlpOptions, log: &Logger) {
+        let what = self.what;
+        let url = format!("{}/v1/{what}", options.endpoint.to_string().trim_end_matches('/'));
         if self.url != url {
-            *self = Self { url: url.to_owned(), ..Self::default() };
-            log.info(format_args!("OTLP: metrics are pushed to {url}"));
+            log.info(format_args!("OTLP: {what} are pushed to {url}"));
+            *self = Self { url, ..Self::of(what) };
         }
     }
 
     fn note(&mut self, outcome: Result<(), String>, log: &Logger) {
-        let url = &self.url;
+        let (what, url) = (self.what, &self.url);
         match outcome {
             Err(reason) => {
                 self.failures += 1;
                 if self.failure.as_ref() != Some(&reason) {
-                    log.warn(format_args!("OTLP: metrics could not be pushed to {url}: {reason}"));
+                    log.warn(format_args!("OTLP: {what} could not be pushed to {url}: {reason}"));
                     self.failure = Some(reason);
                 }
             }
@@ -175,7 +212,7 @@ impl PushFailures {
                     let failures = std::mem::take(&mut self.failures);
                     let s = if failures == 1 { "" } else { "s" };
                     log.info(format_args!(
-                        "OTLP: metrics are pushed to {url} again, after {failures} failure{s}"
+                        "OTLP: {what} are pushed to {url} again, after {failures} failure{s}"
                     ));
                 }
             }

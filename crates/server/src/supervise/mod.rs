@@ -20,14 +20,18 @@ mod table;
 pub(crate) use table::{JOURNAL_FAILED, Policy, SupervisedPart};
 
 use crate::logging::Logger;
+use jiff::Timestamp;
+use myelin_monitor::PanicSnapshot;
+use myelin_stdx::sync::lock;
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::thread::{self, JoinHandle as Thread, ScopedJoinHandle};
 use std::time::Duration;
@@ -39,6 +43,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Panics caught since the start.
 static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Panics that were told last, the newest at the end.
+static RECENT: Mutex<VecDeque<PanicSnapshot>> = Mutex::new(VecDeque::new());
+
+/// How many of them are kept.
+const MOST_RECENT: usize = 16;
+
+/// Most characters of each text of theirs.
+const MOST_TEXT: usize = 512;
 
 /// Where panics are told. Before there is one, standard error alone hears of them.
 static LOG: OnceLock<Arc<Logger>> = OnceLock::new();
@@ -68,6 +81,11 @@ pub(crate) fn report_to(log: &Arc<Logger>) {
 /// How many panics were caught since the start.
 pub(crate) fn panics() -> u64 {
     PANICS.load(Relaxed)
+}
+
+/// The panics that were caught last, the newest at the end.
+pub(crate) fn recent_panics() -> Vec<PanicSnapshot> {
+    lock(&RECENT).iter().cloned().collect()
 }
 
 /// Does one piece of the part's work. `None`: it panicked, which is counted and logged.
@@ -270,14 +288,25 @@ fn report(part: SupervisedPart, payload: &Payload) {
 /// Counts and logs a panic that others have caught: where, what it carried, what it costs.
 pub(crate) fn report_panic(at: std::fmt::Arguments<'_>, payload: &Payload, cost: std::fmt::Arguments<'_>) {
     let count = PANICS.fetch_add(1, Relaxed) + 1;
-    let Some(log) = LOG.get() else { return };
     let place = PLACE.try_with(RefCell::take).ok().flatten();
     let place = place.unwrap_or_else(|| "an unknown place".to_owned());
     let words = words(payload);
+    remember([at.to_string().trim_start_matches("in "), &place, words, &cost.to_string()]);
+    let Some(log) = LOG.get() else { return };
     log.error(format_args!(
         "Panic {at} (thread {}, {place}): {words}. Now: {cost}. Panics since the start: {count}",
         name()
     ));
+}
+
+/// Keeps what a panic is told by, for whoever asks later.
+fn remember(texts: [&str; 4]) {
+    let [of, place, says, cost] = texts.map(|text| text.chars().take(MOST_TEXT).collect());
+    let mut recent = lock(&RECENT);
+    if recent.len() == MOST_RECENT {
+        recent.pop_front();
+    }
+    recent.push_back(PanicSnapshot { at: Timestamp::now().to_string(), of, place, says, cost });
 }
 
 /// Text of a panic.

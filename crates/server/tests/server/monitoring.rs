@@ -11,6 +11,7 @@ mod pair;
 mod requests;
 #[path = "../../../monitor/tests/pages/shape.rs"]
 mod shape;
+mod spans;
 
 use crate::eventually;
 use crate::jetstream::{Asker, Home};

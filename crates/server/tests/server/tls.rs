@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -98,6 +98,17 @@ impl Lab {
                 builder.with_client_auth_cert(vec![cert], key).expect("what a test needs")
             }
         })
+    }
+
+    /// Parameters of TLS for somebody who shows the certificate of that name.
+    pub(crate) fn serves(&self, name: &str) -> Arc<ServerConfig> {
+        let file = |end: &str| self.dir.path().join(format!("{name}.{end}"));
+        let cert = CertificateDer::from_pem_file(file("pem")).expect("what a test needs");
+        let key = PrivateKeyDer::from_pem_file(file("key")).expect("what a test needs");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.expect("what a test needs").with_no_client_auth();
+        Arc::new(builder.with_single_cert(vec![cert], key).expect("what a test needs"))
     }
 
     /// A client that has had its INFO and begins the handshake.

@@ -236,7 +236,7 @@ impl Fanout<'_> {
         is_counted_here: bool,
         stage: impl FnOnce(&mut Self) -> bool,
     ) -> bool {
-        let is_shown = sub.import().is_none_or(|import| import.allows_trace());
+        let is_shown = !trace.is_told() || sub.import().is_none_or(|import| import.allows_trace());
         if let Some(import) = sub.import() {
             trace.exported(sub, &import.naming().name(route.subject()));
         }
@@ -327,6 +327,10 @@ impl Shard {
                 if trace.is_only() {
                     return None;
                 }
+                if !trace.is_told() {
+                    self.queue.push(service, message.msg(), from.conn);
+                    return Some(done);
+                }
                 let marked = Marked::untraced(message);
                 self.queue.push(service, marked.of(message).msg(), from.conn);
             }
@@ -343,7 +347,7 @@ impl Shard {
         trace: &Arc<MessageTrace>,
     ) {
         let traced = trace.handed_to(name);
-        if trace.is_only() {
+        if trace.is_only() || !trace.is_told() {
             return self.queue.push_traced(service, message.msg(), &traced);
         }
         // What is stored is not traced again when it is delivered.
@@ -363,7 +367,7 @@ impl Shard {
         let Some(name) = import.name(message.msg().subject) else { return };
         trace.exported_to(import.stream().importer(), &name);
         match import.to().trace_role() {
-            TraceRole::Stream(stream) if import.stream().allows_trace() => {
+            TraceRole::Stream(stream) if import.stream().allows_trace() || !trace.is_told() => {
                 self.hand_to_stream(message, (service, stream), trace);
             }
             _ if trace.is_only() => {}

@@ -172,10 +172,18 @@ pub(super) static OTLP: BlockTable = BlockTable {
             &["endpoint"],
             "URL",
             "",
-            "`http://` or `https://`, with a port and a path if need be; `/v1/metrics` is appended. Without it nothing is pushed.",
+            "`http://` or `https://`, with a port and a path if need be; `/v1/metrics` is appended (and `/v1/traces`). Without it nothing is pushed.",
         )
         .live(),
-        OptionEntry::new(&["interval"], "duration", "60s", "Time between two pushes, 100ms or more.").live(),
+        OptionEntry::new(
+            &["traces"],
+            "boolean",
+            "false",
+            "Push [spans](monitoring.md#traces) of messages whose header `traceparent` says that another system traces them, to `/v1/traces`.",
+        )
+        .live(),
+        OptionEntry::new(&["interval"], "duration", "60s", "Time between two pushes of metrics, 100ms or more.")
+            .live(),
         OptionEntry::new(
             &["timeout"],
             "duration",

@@ -6,6 +6,8 @@ use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use crate::tls::Lab;
 use myelin_stdx::sync::lock;
+use rcgen::CertificateParams;
+use rustls::{ServerConnection, StreamOwned};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,36 +15,59 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// One request: its first line and headers in lower case, and its body.
-type Post = (String, Value);
+pub(super) type Post = (String, Value);
 
 /// Way in which a collector treats requests.
 #[derive(Clone, Copy)]
-enum Mood {
+pub(super) enum Mood {
     Takes,
     Answers(&'static str),
     Hangs,
 }
 
+/// Connection of a collector: a socket, or TLS on one.
+trait Wire: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Wire for T {}
+
 /// A collector on the loopback.
-struct Collector {
+pub(super) struct Collector {
     address: SocketAddr,
-    posts: Arc<Mutex<Vec<Post>>>,
+    pub(super) posts: Arc<Mutex<Vec<Post>>>,
     mood: Arc<Mutex<Mood>>,
 }
 
 impl Collector {
-    fn start(mood: Mood) -> Self {
+    pub(super) fn start(mood: Mood) -> Self {
         Self::serve(TcpListener::bind("127.0.0.1:0").expect("a listener"), mood)
     }
 
     fn serve(listener: TcpListener, mood: Mood) -> Self {
+        Self::serve_over(listener, mood, |stream| Box::new(stream))
+    }
+
+    /// A collector with the certificate of that name.
+    fn secure(lab: &Lab, name: &str) -> Self {
+        let config = lab.serves(name);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        Self::serve_over(listener, Mood::Takes, move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            Box::new(StreamOwned::new(connection, stream))
+        })
+    }
+
+    fn serve_over(
+        listener: TcpListener,
+        mood: Mood,
+        wrap: impl Fn(TcpStream) -> Box<dyn Wire> + Send + 'static,
+    ) -> Self {
         let address = listener.local_addr().expect("an address");
         let (posts, mood) = (Arc::<Mutex<Vec<Post>>>::default(), Arc::new(Mutex::new(mood)));
         let (kept, asked) = (Arc::clone(&posts), Arc::clone(&mood));
         thread::spawn(move || {
             let mut held = Vec::new();
             for stream in listener.incoming().map_while(Result::ok) {
-                let mut stream = BufReader::new(stream);
+                let mut stream = BufReader::new(wrap(stream));
                 let Some(post) = read(&mut stream) else { continue };
                 let mood = *lock(&asked);
                 let answer = match mood {
@@ -62,11 +87,11 @@ impl Collector {
         Self { address, posts, mood }
     }
 
-    fn turns(&self, mood: Mood) {
+    pub(super) fn turns(&self, mood: Mood) {
         *lock(&self.mood) = mood;
     }
 
-    fn config(&self, more: &str) -> String {
+    pub(super) fn config(&self, more: &str) -> String {
         format!("otlp {{ endpoint: \"http://{}\", interval: \"100ms\"\n{more} }}\n", self.address)
     }
 
@@ -120,7 +145,7 @@ fn attributes(of: &Value) -> Vec<String> {
     of["attributes"].as_array().expect("a list").iter().map(pair).collect()
 }
 
-fn warnings(server: &Server) -> Vec<String> {
+pub(super) fn warnings(server: &Server) -> Vec<String> {
     let log = server.log();
     let told = log.lines().filter(|line| line.contains("OTLP: "));
     told.map(|line| line.split("OTLP: ").nth(1).unwrap_or_default().to_owned()).collect()
@@ -253,6 +278,14 @@ fn a_collector_that_is_not_there_yet_is_found_when_it_is() {
     server.wait_for_log(" again, after ");
 }
 
+/// A configuration that pushes to a port of the loopback over TLS, and trusts an authority.
+fn over_tls(lab: &Lab, port: u16) -> String {
+    format!(
+        "metrics: true\notlp {{ endpoint: \"https://localhost:{port}\", interval: \"100ms\", tls {{ ca_file: {:?} }} }}\n",
+        lab.file("ca.pem")
+    )
+}
+
 #[test]
 fn an_encrypted_endpoint_has_to_show_its_certificate() {
     let lab = Lab::new();
@@ -265,11 +298,60 @@ fn an_encrypted_endpoint_has_to_show_its_certificate() {
         stream.read_exact(&mut first).expect("a byte");
         first[0]
     });
-    let config = format!(
-        "otlp {{ endpoint: \"https://localhost:{port}\", interval: \"100ms\", tls {{ ca_file: {:?} }} }}",
-        lab.file("ca.pem")
-    );
-    let server = Setup::default().config(&config).start();
+    let server = Setup::default().config(&over_tls(&lab, port)).start();
     assert_eq!(seen.join().expect("it ends"), 0x16, "a handshake");
     server.wait_for_log("[WRN] OTLP: metrics could not be pushed to https://localhost:");
+}
+
+#[test]
+fn metrics_reach_a_collector_whose_certificate_is_good() {
+    let lab = Lab::new();
+    let collector = Collector::secure(&lab, "server");
+    let server = Server::with_config(&over_tls(&lab, collector.address.port()));
+    collector.more(2);
+    let (head, body) = lock(&collector.posts).last().cloned().expect("a request");
+    assert!(head.starts_with("post /v1/metrics http/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("host: localhost:{}\r\n", collector.address.port())), "{head}");
+    assert_eq!(value(&body, "gnatsd_varz_connections", "gauge"), Some("0"), "{body}");
+    assert_eq!(warnings(&server).len(), 1, "{:?}", warnings(&server));
+}
+
+#[test]
+fn nothing_reaches_a_collector_whose_certificate_is_no_good() {
+    let (lab, other) = (Lab::new(), Lab::new());
+    let elsewhere = CertificateParams::new(vec!["collector.example".to_owned()]).expect("parameters");
+    lab.sign_as("elsewhere", &elsewhere);
+    for (trusted, name, reason) in [
+        (&other, "server", "certificate: BadSignature"),
+        (&lab, "elsewhere", "certificate not valid for name"),
+    ] {
+        let collector = Collector::secure(&lab, name);
+        let server = Server::with_config(&over_tls(trusted, collector.address.port()));
+        eventually("several pushes fail", || pushes(&server, "failed") >= 4);
+        assert_eq!(pushes(&server, "ok"), 0);
+        assert_eq!(collector.count(), 0, "a request came through");
+        let told = warnings(&server);
+        assert_eq!(told.len(), 2, "{told:#?}");
+        assert!(told[1].starts_with("metrics could not be pushed to https://localhost:"), "{told:#?}");
+        assert!(told[1].contains(reason), "{told:#?}");
+        // Clients do not notice, and a good authority is enough to go on.
+        let mut client = Raw::connect(&server);
+        client.subscribe("a", 1);
+        client.publish("a", "hello");
+        assert_eq!(client.message().text(), "hello");
+        if name == "server" {
+            server.reload(&over_tls(&lab, collector.address.port()));
+            collector.more(1);
+            server.wait_for_log(" again, after ");
+        }
+    }
+}
+
+/// Pushes of a result that the server has counted.
+fn pushes(server: &Server, result: &str) -> u64 {
+    let (_, page) = server.exchange("/metrics");
+    let label = format!("result=\"{result}\"");
+    let row = |line: &&str| line.starts_with("myelin_otlp_pushes_total{") && line.contains(&label);
+    let row = page.lines().find(row).unwrap_or_else(|| panic!("{page}"));
+    row.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number")
 }

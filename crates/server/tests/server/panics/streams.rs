@@ -1,12 +1,21 @@
 //! JetStream's threads that go on.
 
-use super::Stage;
+use super::{Stage, ask_for};
 use crate::eventually;
 use crate::jetstream::{Asker, Home, publish};
 use serde_json::{Value, json};
 
-pub(super) const CASES: &[&str] =
-    &["js-marks", "js-upkeep", "js-reads", "js-backups", "js-api", "js-sync", "js-alarms", "js-due"];
+pub(super) const CASES: &[&str] = &[
+    "js-marks",
+    "js-upkeep",
+    "js-reads",
+    "js-backups",
+    "js-api",
+    "js-consumer",
+    "js-sync",
+    "js-alarms",
+    "js-due",
+];
 
 /// Does something the first time only.
 fn once(mut act: impl FnMut()) -> impl FnMut() {
@@ -131,4 +140,37 @@ fn upkeep_that_panics_costs_no_message() {
     }
     assert_eq!(asker.number("S", "messages"), stored + 40);
     assert_eq!(asker.read_all("S").len() as u64, stored + 40);
+}
+
+/// A consumer that pins clients asks for a name in its turn: there it panics, and is opened anew.
+#[test]
+fn a_consumer_that_panicked_is_named_to_whoever_asks() {
+    let home = Home::new();
+    let stage = Stage::start(home.setup(""));
+    let mut asker = Asker::connect(&stage.server);
+    asker.create("S", &json!({}));
+    assert!(asker.publish("S.x", "one")["seq"].is_u64());
+    let consumer = json!({ "stream_name": "S", "config": {
+        "durable_name": "C", "ack_policy": "explicit", "priority_policy": "pinned_client",
+        "priority_groups": ["A"], "priority_timeout": 60_000_000_000_u64,
+    } });
+    asker.api("CONSUMER.DURABLE.CREATE.S.C", &consumer);
+    assert!(stage.server.page("/debug/vars").get("recent_panics").is_none());
+    let before = stage.server.log_len();
+    ask_for(stage.folder.path(), "js-consumer");
+    let pull = r#"{"batch":1,"expires":60000000000,"group":"A"}"#.as_bytes();
+    let reply = asker.reply();
+    asker.raw.send_bytes(&publish("$JS.API.CONSUMER.MSG.NEXT.S.C", &reply, "", pull));
+    stage.server.wait_for_log_after(before, "Panic in consumer '$G > S > C' (thread ");
+    assert_eq!(stage.panics(), 1);
+    let vars = stage.server.page("/debug/vars");
+    let told = &vars["recent_panics"][0];
+    assert_eq!(told["of"], "consumer '$G > S > C'", "{vars}");
+    assert_eq!(told["says"], "a test asked for it", "{vars}");
+    assert!(told["cost"].as_str().is_some_and(|cost| cost.starts_with("it is opened anew")), "{vars}");
+    assert!(told["place"].as_str().is_some_and(|place| place.contains("supervise/mod.rs:")), "{vars}");
+    // It goes on for whoever asks again.
+    let reply = asker.reply();
+    asker.raw.send_bytes(&publish("$JS.API.CONSUMER.MSG.NEXT.S.C", &reply, "", pull));
+    assert!(asker.raw.message().text().ends_with("\r\none"));
 }
