@@ -398,8 +398,16 @@ impl Meta {
             Level::Error,
             format_args!("JetStream stream '{account} > {stream}' is not as it is assigned: {error}"),
         );
-        // Others may have what this server cannot have; the first one answers for all.
-        if is_new && assignment.peers.first() == Some(&self.name) {
+        // Others may have what this server cannot have: of a group its leader answers for all, and
+        // that alone.
+        let answers = || match assignment.has_group() {
+            true => {
+                let live = jetstream.account(account).and_then(|account| account.stream(stream));
+                live.is_some_and(|live| live.created() == assignment.created && live.role().leads())
+            }
+            false => assignment.peers.first() == Some(&self.name),
+        };
+        if is_new && answers() {
             match assignment.answer {
                 // Its leader says that it is there, if there is one.
                 AnswerKind::Create if assignment.has_group() => {}
