@@ -334,6 +334,9 @@ impl Meta {
             let line = format_args!("JetStream stream '{account} > {stream}' is as it is assigned now");
             jetstream.host.log(Level::Info, line);
         }
+        if assignment.is_removed {
+            self.groups.forget(GroupId(assignment.id));
+        }
     }
 
     /// Tries again what could not be done, when it is time, and looks for replicas that are not
