@@ -1,7 +1,7 @@
 //! Calls that only a cluster can do, and those that only the system account may make.
 
 use super::{Call, CallResponse, REQUEST_INFO, respond_to_any};
-use crate::engine::meta::{Meta, peer_of};
+use crate::engine::meta::{Meta, Route, peer_of};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{PeerRequest, RescueRequest};
 use myelin_jsapi::api::response::{ApiResponse, granted, refused, refused_with};
@@ -168,9 +168,18 @@ impl Call {
         }
     }
 
+    /// Whether this server surely leads the meta group, and has seen what is committed there.
+    /// Compat: only the leader hears what is asked about servers, and nobody where there is none.
+    async fn leads_for_servers(meta: &Meta) -> bool {
+        if meta.route_to_leader() == Route::Here && meta.is_behind() {
+            meta.catch_up().await;
+        }
+        meta.route_to_leader() == Route::Here
+    }
+
     /// Removes a server from the meta group. `None`: another server answers.
     async fn remove_server(&mut self, meta: &Meta) -> Option<CallResponse> {
-        if !meta.leads() {
+        if !Self::leads_for_servers(meta).await {
             return None;
         }
         let outcome = match self.named_server(meta) {
@@ -182,17 +191,14 @@ impl Call {
 
     /// Has all streams leave a server. `None`: another server answers.
     async fn evacuate_server(&mut self, meta: &Meta) -> Option<CallResponse> {
-        if !meta.leads() {
+        if !Self::leads_for_servers(meta).await {
             return None;
         }
         let outcome = match self.named_server(meta) {
-            Ok(name) => {
-                meta.evacuate_server(&self.jetstream, &name).await;
-                Ok(EvacuateServer::from(PeerRemoved { success: true }))
-            }
+            Ok(name) => meta.evacuate_server(&self.jetstream, &name).await,
             Err(error) => Err(error),
         };
-        Some(respond_to_any(outcome))
+        Some(respond_to_any(outcome.map(|()| EvacuateServer::from(PeerRemoved { success: true }))))
     }
 
     /// The server of the meta group that the request names. Compat: its peer id goes before.

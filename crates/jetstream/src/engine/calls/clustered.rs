@@ -199,9 +199,7 @@ impl Call {
 
     async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
-        let mut limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
-        // What servers have room for is looked at when one is chosen.
-        (limits.server.max_memory, limits.server.max_storage) = (i64::MAX, i64::MAX);
+        let limits = self.limits_in_cluster();
         let created = self.beside_others(meta, |others| config::create(request, name, others, &limits))?;
         let (known, on) = meta.known(self.account.account().name(), name);
         let assignment = match (created, known) {

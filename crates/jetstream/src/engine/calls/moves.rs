@@ -6,15 +6,50 @@ use super::cluster::{
 };
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AnswerKind, Assignment, Meta, PlaceTerms, Route, peer_of};
+use crate::engine::reservations::{place, reserved};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{MoveRequest, PeerRequest};
 use myelin_jsapi::api::response::{ApiResponse, StreamCancelMove, StreamUpdate};
-use myelin_jsapi::config::{self, StreamConfig, StreamConfigRequest};
+use myelin_jsapi::config::{self, Storage, StreamConfig, StreamConfigRequest};
 
 impl Call {
+    /// Limits for a stream of the cluster: what servers have room for is looked at when it is known
+    /// which have it.
+    pub(super) fn limits_in_cluster(&self) -> config::Limits {
+        let mut limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
+        (limits.server.max_memory, limits.server.max_storage) = (i64::MAX, i64::MAX);
+        limits
+    }
+
+    /// Whether the servers that have a stream, and keep it, have room for what it is to reserve
+    /// more, as far as they say: others were chosen for what they have.
+    async fn check_room(
+        &self,
+        meta: &Meta,
+        (known, changed): (&Assignment, &Assignment),
+    ) -> Result<(), ApiError> {
+        let (before, now) = (reserved(&known.config), reserved(&changed.config));
+        let more = [0, 1].map(|at| now[at] - before[at]);
+        if more.iter().all(|&bytes| bytes <= 0) {
+            return Ok(());
+        }
+        let facts = meta.facts(&self.jetstream).await;
+        let kept = changed.peers.iter().filter(|server| known.is_on(server));
+        for known in kept.filter_map(|server| facts.get(server)) {
+            let lacks = |storage, free: i64| more[place(storage)] > i128::from(free.max(0));
+            if lacks(Storage::Memory, known.free_memory) {
+                return Err(ApiError::MEMORY_RESOURCES_EXCEEDED);
+            }
+            if lacks(Storage::File, known.free_storage) {
+                return Err(ApiError::STORAGE_RESOURCES_EXCEEDED);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
-        let limits = config::Limits { has_replicas: true, ..self.account.all_limits(&self.jetstream) };
+        let limits = self.limits_in_cluster();
         let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
         let (known, on) = meta.known(self.account.account().name(), name);
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
@@ -23,6 +58,7 @@ impl Call {
         let replicas = |one: &Assignment| one.config.num_replicas;
         let is_asked = changed.peers != known.peers || replicas(&changed) != replicas(&known);
         let changed = if is_asked { changed.with_origin(&known) } else { changed };
+        self.check_room(meta, (&known, &changed)).await?;
         meta.propose(&self.proposal(AnswerKind::Update, changed), on).await
     }
 

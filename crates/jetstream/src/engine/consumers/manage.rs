@@ -25,9 +25,6 @@ use myelin_subject::is_subset;
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Bytes of the largest message that may come, where nobody has said.
-const LARGEST: i64 = 1 << 20;
-
 /// Context that the stream's consumers share with those who make them.
 pub(in crate::engine) struct CreateContext<'a> {
     pub(in crate::engine) stream: &'a StreamConfig,
@@ -55,7 +52,7 @@ impl StreamConsumers {
     }
 
     /// Consumers that the log holds: ids, names, and what is stored of their configurations.
-    fn stored_consumers(&self) -> Vec<(ConsumerId, String, Vec<u8>)> {
+    pub(super) fn stored_consumers(&self) -> Vec<(ConsumerId, String, Vec<u8>)> {
         let states = lock(&self.stored);
         let consumers = states
             .iter()
@@ -64,7 +61,13 @@ impl StreamConsumers {
     }
 
     /// Opens a consumer that the log holds.
-    fn begin_stored(self: &Arc<Self>, id: ConsumerId, name: &str, blob: &[u8], context: &CreateContext<'_>) {
+    pub(super) fn begin_stored(
+        self: &Arc<Self>,
+        id: ConsumerId,
+        name: &str,
+        blob: &[u8],
+        context: &CreateContext<'_>,
+    ) {
         let stored = match Stored::decode(blob) {
             Ok(stored) => stored,
             Err(why) => {
@@ -163,60 +166,6 @@ impl StreamConsumers {
             self.bind();
             if let Some(config) = self.config(live.name()) {
                 live.resume(&self.subjects(&config));
-            }
-        }
-    }
-
-    /// Another role from now on. Only for threads that may wait.
-    pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
-        if self.log.is_of_group() {
-            if role.leads() {
-                self.forget_lost();
-            } else {
-                self.log.set_leads(false);
-            }
-        }
-        for live in self.all() {
-            let (stream, seed) = (self.stream.to_string(), self.seed());
-            live.act(move |core, turn| core.set_role(role, &stream, seed, turn));
-        }
-        if role.leads() {
-            self.begin_missed();
-            self.log.set_leads(true);
-        }
-    }
-
-    /// Ends consumers that are not as their group has them: they were made or changed here, and the
-    /// group has not agreed, or others did while this replica followed.
-    fn forget_lost(&self) {
-        let known = self.stored_consumers();
-        for live in self.all() {
-            let state_handle = live.act(|core, _| core.state_handle().clone());
-            let Some(state_handle) = state_handle.filter(|handle| self.is_stored(handle)) else { continue };
-            let config = self.config(live.name());
-            let is_known = known.iter().any(|(id, _, blob)| {
-                let stored = || Stored::decode(blob).ok().map(|stored| stored.config);
-                *id == state_handle.id() && config.as_deref() == stored().as_ref()
-            });
-            if !is_known {
-                write_lock(&self.live).remove(live.name());
-                self.forget(&live, Some(&state_handle), None);
-            }
-        }
-    }
-
-    /// Begins consumers that the group has, and that are not here.
-    fn begin_missed(&self) {
-        let (Some(me), Ok(stream)) = (self.me.upgrade(), self.stream()) else { return };
-        if !self.log.is_of_group() {
-            return;
-        }
-        let config = stream.config();
-        let largest = if config.max_msg_size > 0 { i64::from(config.max_msg_size) } else { LARGEST };
-        for (id, name, blob) in self.stored_consumers() {
-            if self.find(&name).is_none() {
-                let context = CreateContext { stream: &config, largest, seed: self.seed() };
-                me.begin_stored(id, &name, &blob, &context);
             }
         }
     }
@@ -468,7 +417,7 @@ impl StreamConsumers {
 
     /// Takes a consumer out of service that is not among the others any more. `config`: as
     /// [`unlist`](Self::unlist) has answered, if that is done.
-    fn forget(
+    pub(super) fn forget(
         &self,
         live: &Arc<LiveConsumer>,
         state_handle: Option<&StateHandle>,

@@ -32,7 +32,7 @@
 //! Each consumer has one alarm, for whatever is due first. Making, changing and ending consumers
 //! happens on the thread of the API (`manage`), which acts on the core through the same turn. The
 //! core never leaves that turn; it reads its stream through a `StreamReader` and never takes the
-//! stream's turn.
+//! stream's turn. What becomes of them as their replica begins to lead, or to follow, is in `role`.
 //!
 //! The index of a stream's schedules is a consumer that no client can name (`schedule_index`). It
 //! is written inside of the stream's turn, so that no message can be gone before.
@@ -49,6 +49,7 @@ mod log_upkeep;
 mod manage;
 mod own_stream;
 mod reserved_names;
+mod role;
 mod schedule_index;
 mod shard_env;
 mod wakeups;

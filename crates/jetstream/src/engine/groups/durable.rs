@@ -19,6 +19,10 @@ pub(super) struct VoteRequests {
     waiting: Mutex<Vec<VoteRequest>>,
     /// Whether somebody is on the way to write what waits.
     is_asked: AtomicBool,
+    /// Groups whose streams are removed for good, and that may have votes.
+    removed: Mutex<Vec<GroupId>>,
+    /// Whether somebody is on the way to forget those.
+    is_forgetting: AtomicBool,
     /// Whether the disk has refused the last ones, which is told once.
     pub(super) is_refused: AtomicBool,
 }
@@ -35,6 +39,8 @@ impl VoteRequests {
             file: Mutex::new(votes),
             waiting: Mutex::default(),
             is_asked: AtomicBool::default(),
+            removed: Mutex::default(),
+            is_forgetting: AtomicBool::default(),
             is_refused: AtomicBool::default(),
         }
     }
@@ -92,6 +98,45 @@ impl VoteRequests {
         }
         Ok(())
     }
+
+    /// Adds a group whose stream is removed for good. Answers whether [`VoteRequests::forget`] has
+    /// to be called.
+    #[must_use = "nobody else forgets it"]
+    pub(super) fn add_removed(&self, group: GroupId) -> bool {
+        lock(&self.removed).push(group);
+        !self.is_forgetting.swap(true, AcqRel)
+    }
+
+    /// Has the file forget the votes of groups that were added, once `sync` has made durable that
+    /// their streams are removed: a member that came back without its vote could vote twice. For
+    /// threads that may wait.
+    ///
+    /// # Errors
+    /// The disk: they are forgotten with the next ones.
+    pub(super) fn forget(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.is_forgetting.store(false, Release);
+        let mut removed = std::mem::take(&mut *lock(&self.removed));
+        {
+            let (file, waiting) = (lock(&self.file), lock(&self.waiting));
+            let waits = |group: GroupId| waiting.iter().any(|request| request.group == group);
+            removed.retain(|&group| file.get(group).is_some() || waits(group));
+        }
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let forgotten = sync().and_then(|()| {
+            let mut file = lock(&self.file);
+            // Else one that waits would be written behind it.
+            lock(&self.waiting).retain(|request| !removed.contains(&request.group));
+            let state = HardState { is_removed: true, ..HardState::default() };
+            let changes: Vec<_> = removed.iter().map(|&group| (group, state)).collect();
+            file.set(&changes)
+        });
+        if forgotten.is_err() {
+            lock(&self.removed).append(&mut removed);
+        }
+        forgotten
+    }
 }
 
 /// Streams whose members wait for what they have written to be synced.
@@ -129,6 +174,15 @@ impl SyncRequests {
     /// Syncs everything that is written, once. For threads that may wait.
     pub(super) fn round(&self, now: Timestamp) {
         // A round that fails has its streams fail, which their members see.
-        let _ = self.journal.round_now(&|| now.unsigned_abs());
+        let _ = self.try_round(now);
+    }
+
+    /// As [`SyncRequests::round`], for who has to know whether it is.
+    ///
+    /// # Errors
+    /// Of the disk: it is not.
+    pub(super) fn try_round(&self, now: Timestamp) -> io::Result<()> {
+        let round = self.journal.round_now(&|| now.unsigned_abs());
+        round.map(drop).map_err(|error| io::Error::other(error.to_string()))
     }
 }

@@ -45,6 +45,12 @@ impl MemberTable {
         lock(&self.uncompared).remove(&group);
     }
 
+    /// Forgets what is noted of a group whose stream is removed for good.
+    pub(super) fn forget(&self, group: GroupId) {
+        lock(&self.aside).remove(&group);
+        lock(&self.damaged).remove(&group);
+    }
+
     /// Replicas of a group that is led here are to be compared at a time.
     pub(super) fn compare_at(&self, group: GroupId, at: Instant) {
         lock(&self.uncompared).insert(group, at);

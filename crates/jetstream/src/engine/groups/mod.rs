@@ -214,9 +214,24 @@ impl Groups {
         self.installs.kept_log()
     }
 
-    /// Forgets a group whose stream is removed.
+    /// Forgets a member whose replica goes. Its group may go on, and it may be one again.
     pub(super) fn remove(&self, group: GroupId) {
         self.members.remove(group);
+    }
+
+    /// Forgets a group whose stream is removed for good, and its vote as soon as it is durable that
+    /// it is.
+    pub(super) fn forget(&self, group: GroupId) {
+        self.members.forget(group);
+        let Some(groups) = self.me_weak.upgrade().filter(|_| self.votes.add_removed(group)) else { return };
+        self.host.spawn_sync(Box::new(move || {
+            let forgotten = groups.votes.forget(|| groups.syncs.try_round(groups.host.now()));
+            if let Err(error) = forgotten {
+                let line =
+                    format_args!("JetStream: votes of groups that are gone cannot be removed: {error}");
+                groups.host.log(Level::Warn, line);
+            }
+        }));
     }
 
     /// Has these servers be asked whether they are there.

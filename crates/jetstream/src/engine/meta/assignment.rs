@@ -193,6 +193,7 @@ impl Assignment {
     pub(super) fn encode(&self) -> Vec<u8> {
         let Self { key, id, peers, founders, before, change, leaves, group, replaces, .. } = self.clone();
         let Self { created, config, is_removed, nonce, reply, answer, is_for_system, .. } = self.clone();
+        let config = if is_removed { bare(&config) } else { config };
         let head = AssignmentHead {
             v: VERSION,
             key,
@@ -251,6 +252,13 @@ impl Assignment {
             is_for_system: for_system,
         };
         (v == VERSION).then_some(assignment)
+    }
+
+    /// The assignment of a stream that is removed, as it is kept: what tells which one it was, and
+    /// on which servers.
+    pub(super) fn without_config(&self) -> Self {
+        let config = bare(&self.config);
+        Self { config, change: None, leaves: Vec::new(), reply: String::new(), ..self.clone() }
     }
 
     /// Whether the stream's log is that of a group.
@@ -356,6 +364,11 @@ impl Assignment {
     }
 }
 
+/// Configuration of a stream of which nobody needs it any more: its name.
+fn bare(config: &StreamConfig) -> StreamConfig {
+    StreamConfig { name: config.name.clone(), ..StreamConfig::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,6 +432,10 @@ mod tests {
         assert_eq!(Assignment::decode(&refused.encode()), Some(refused));
         let bytes = assignment.encode();
         assert_eq!(Assignment::decode(&bytes), Some(assignment.clone()));
+        let removed = Assignment { is_removed: true, ..assignment.clone() };
+        let config = bare(&removed.config);
+        let read = Assignment::decode(&removed.encode());
+        assert_eq!(read, Some(Assignment { config, ..removed }), "without its configuration");
         assert_eq!(assignment.key.subject(), "_meta_.s.2447.4f5244455253");
         for end in 0..bytes.len() {
             // A part of it may be read as something else, and never ends anything.

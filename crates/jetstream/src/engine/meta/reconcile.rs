@@ -336,6 +336,9 @@ impl Meta {
             let line = format_args!("JetStream stream '{account} > {stream}' is as it is assigned now");
             jetstream.host.log(Level::Info, line);
         }
+        if assignment.is_removed {
+            self.groups.forget(GroupId(assignment.id));
+        }
     }
 
     /// Tries again what could not be done, when it is time, and looks for replicas that are not
@@ -400,8 +403,16 @@ impl Meta {
             Level::Error,
             format_args!("JetStream stream '{account} > {stream}' is not as it is assigned: {error}"),
         );
-        // Others may have what this server cannot have; the first one answers for all.
-        if is_new && assignment.peers.first() == Some(&self.name) {
+        // Others may have what this server cannot have: of a group its leader answers for all, and
+        // that alone.
+        let answers = || match assignment.has_group() {
+            true => {
+                let live = jetstream.account(account).and_then(|account| account.stream(stream));
+                live.is_some_and(|live| live.created() == assignment.created && live.role().leads())
+            }
+            false => assignment.peers.first() == Some(&self.name),
+        };
+        if is_new && answers() {
             match assignment.answer {
                 // Its leader says that it is there, if there is one.
                 AnswerKind::Create if assignment.has_group() => {}

@@ -5,8 +5,11 @@
 //! lead with others, and takes no part, until the group has it again: its files stay as they are.
 
 use super::placement::{PlaceTerms, ServerLoads};
+use super::placement_facts::FactsByServer;
 use super::roster::ServerRecord;
-use super::{AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, peers_of, write_behind};
+use super::{
+    AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, StreamKey, peers_of, write_behind, write_on,
+};
 use crate::engine::account::{resume_stream, suspend_stream};
 use crate::engine::live::LiveStream;
 use myelin_broker::Level;
@@ -14,7 +17,7 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::leadership;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
-use myelin_store::Timestamp;
+use myelin_store::{Seq, Timestamp};
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +36,19 @@ impl Drop for RemovalUnderWay<'_> {
     fn drop(&mut self) {
         self.0.store(false, Release);
     }
+}
+
+/// Proposal that a stream leaves a server, as it was made.
+struct Begun {
+    key: StreamKey,
+    nonce: u64,
+    /// Message on which it was decided.
+    on: Seq,
+}
+
+/// An assignment as the cluster proposes it by itself: nobody waits for an answer.
+fn by_itself(assignment: Assignment, nonce: u64) -> Assignment {
+    Assignment { nonce, reply: String::new(), answer: AnswerKind::Update, ..assignment }
 }
 
 impl Meta {
@@ -73,7 +89,7 @@ impl Meta {
         let line = "JetStream: this server is a member of its cluster again";
         jetstream.host.log(Level::Info, format_args!("{line}"));
         let last = |live: &LiveStream| {
-            let key = super::StreamKey::new(live.account_name(), live.name());
+            let key = StreamKey::new(live.account_name(), live.name());
             self.view().last(&key)
         };
         // First what is not to be here any more goes.
@@ -187,33 +203,77 @@ impl Meta {
     }
 
     /// Has all streams leave a server that stays in the group: now where others are free, and else
-    /// as soon as one is.
-    pub(in crate::engine) async fn evacuate_server(&self, jetstream: &JetStream, name: &str) {
+    /// as soon as one is. Waits until that is committed of each of them.
+    ///
+    /// # Errors
+    /// This server leads no more, or nothing is committed: what becomes of it is not known.
+    pub(in crate::engine) async fn evacuate_server(
+        &self,
+        jetstream: &JetStream,
+        name: &str,
+    ) -> Result<(), ApiError> {
         let is_asked = self.view().on_server(name).iter().any(|one| self.asks_for(&one.config));
         let facts = if is_asked { self.facts(jetstream).await } else { BTreeMap::new() };
+        let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
+        let mut begun = self.begin_evacuation(jetstream, (name, &facts), true);
+        while !begun.is_empty() {
+            let outcome = || {
+                if !self.leads() || jetstream.host.instant() >= deadline {
+                    return Some(Err(ApiError::CLUSTER_NOT_AVAIL));
+                }
+                let view = self.view();
+                let is_decided = |one: &Begun| view.outcome_of((&one.key, one.nonce), one.on).is_some();
+                begun.iter().all(is_decided).then_some(Ok(()))
+            };
+            self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))?;
+            // Another decision may have been quicker, or have put a stream there meanwhile.
+            begun = self.begin_evacuation(jetstream, (name, &facts), false);
+        }
+        if self.leads() { Ok(()) } else { Err(ApiError::CLUSTER_NOT_AVAIL) }
+    }
+
+    /// Proposes that streams leave a server of which that is not committed. Answers what was
+    /// proposed. `are_all_moved`: those that are to leave it already are moved, too, if that is
+    /// possible now.
+    fn begin_evacuation(
+        &self,
+        jetstream: &JetStream,
+        (name, facts): (&str, &FactsByServer),
+        are_all_moved: bool,
+    ) -> Vec<Begun> {
         // As things are now: others have gone on while servers were asked.
         let assigned = self.view().on_server(name);
-        let (mut out, mut more, mut moved) = (MessageBuf::default(), ServerLoads::default(), 0);
+        let (mut out, mut more, mut begun) = (MessageBuf::default(), ServerLoads::default(), Vec::new());
+        let mut moved = 0;
         for known in assigned.iter().filter(|one| one.peers.iter().any(|peer| peer == name)) {
             let is_noted = known.leaves.iter().any(|server| server == name);
+            if is_noted && !are_all_moved {
+                continue;
+            }
             // A cancellation of an earlier change does not bring it back either.
             let mut leaving = (**known).clone();
             leaving.leaves.extend((!is_noted).then(|| name.to_owned()));
             let cluster = self.cluster_of_stream(known);
             let where_not = (&leaving.leaves[..], &*cluster);
-            let terms = PlaceTerms { more: &more, ..PlaceTerms::new(&known.config, &facts, where_not) };
+            let terms = PlaceTerms { more: &more, ..PlaceTerms::new(&known.config, facts, where_not) };
             // The others follow now and then, with those for which there is no other place yet.
             let placed = if moved < AT_ONCE { self.place_without(known, name, &terms).ok() } else { None };
-            if let Some(peers) = placed {
-                moved += 1;
-                more.count(known, &peers);
-                self.write_moved(jetstream, (&leaving, peers), &mut out);
-            } else if !is_noted {
-                let (answer, reply) = (AnswerKind::Update, String::new());
-                self.write(&Assignment { nonce: jetstream.seed(), answer, reply, ..leaving }, &mut out);
-            }
+            let proposed = match placed {
+                Some(peers) => {
+                    moved += 1;
+                    more.count(known, &peers);
+                    leaving.moved(peers, jetstream.host.now())
+                }
+                None if is_noted => continue,
+                None => leaving,
+            };
+            let on = self.view().last_of(&known.key);
+            let proposed = by_itself(proposed, jetstream.seed());
+            write_on(&proposed, on, &mut out);
+            begun.push(Begun { key: proposed.key, nonce: proposed.nonce, on });
         }
         self.groups.publish(out);
+        begun
     }
 
     /// Gives streams replicas elsewhere that have some on servers that were removed, or that they
@@ -276,12 +336,7 @@ impl Meta {
         (known, peers): (&Assignment, Vec<String>),
         out: &mut MessageBuf,
     ) {
-        let moved = Assignment {
-            nonce: jetstream.seed(),
-            reply: String::new(),
-            answer: AnswerKind::Update,
-            ..known.moved(peers, jetstream.host.now())
-        };
+        let moved = by_itself(known.moved(peers, jetstream.host.now()), jetstream.seed());
         self.write(&moved, out);
     }
 

@@ -17,8 +17,10 @@ const MOST_REPLACED: usize = 64;
 pub(in crate::engine) struct Assignments {
     /// The last message that was looked at.
     seen: Seq,
-    /// Removed ones, too.
     all: BTreeMap<StreamKey, Arc<Assignment>>,
+    /// Streams that are removed and were not made anew, without their configurations: apart, so
+    /// that who looks at all streams does not look at all that ever were.
+    gone: BTreeMap<StreamKey, Arc<Assignment>>,
     /// Sequences of their messages.
     sequences: BTreeMap<StreamKey, Seq>,
     /// Sums over those that are there, so that who makes one of ten thousand streams does not look
@@ -64,10 +66,16 @@ impl Assignments {
         if self.proposals.len() > MOST_PROPOSALS {
             self.proposals.pop_front();
         }
-        let before = self.all.insert(assignment.key.clone(), Arc::clone(assignment));
-        if let Some(before) = before.filter(|before| !before.is_removed) {
-            self.take_out(&before);
-        }
+        let key = assignment.key.clone();
+        let before = if assignment.is_removed {
+            let before = self.all.remove(&key);
+            self.gone.insert(key, Arc::new(assignment.without_config()));
+            before
+        } else {
+            self.gone.remove(&key);
+            self.all.insert(key, Arc::clone(assignment))
+        };
+        before.into_iter().for_each(|before| self.take_out(&before));
         if !assignment.is_removed {
             self.count_in(assignment);
         }
@@ -117,23 +125,23 @@ impl Assignments {
     /// When the latest of all streams was made, removed ones among them, by the clocks of who made
     /// them.
     pub(super) fn latest(&self) -> Timestamp {
-        self.all.values().map(|assignment| assignment.created).max().unwrap_or(0)
+        let all = self.all.values().chain(self.gone.values());
+        all.map(|assignment| assignment.created).max().unwrap_or(0)
     }
 
     /// The assignment of a stream that is there.
     pub(in crate::engine) fn get(&self, account: &str, stream: &str) -> Option<Arc<Assignment>> {
-        let found = self.all.get(&StreamKey::new(account, stream))?;
-        (!found.is_removed).then(|| Arc::clone(found))
+        self.all.get(&StreamKey::new(account, stream)).map(Arc::clone)
     }
 
     /// The assignment of a stream that is or was there.
     pub(super) fn last(&self, key: &StreamKey) -> Option<Arc<Assignment>> {
-        self.all.get(key).map(Arc::clone)
+        self.all.get(key).or_else(|| self.gone.get(key)).map(Arc::clone)
     }
 
     /// When streams of this name were created that are removed, the newest last.
     pub(in crate::engine) fn removed(&self, account: &str, stream: &str) -> Vec<Timestamp> {
-        let Some(last) = self.all.get(&StreamKey::new(account, stream)) else { return Vec::new() };
+        let Some(last) = self.last(&StreamKey::new(account, stream)) else { return Vec::new() };
         let mut removed = last.replaces.clone();
         removed.extend(last.is_removed.then_some(last.created));
         removed.drain(..removed.len().saturating_sub(MOST_REPLACED));
@@ -155,20 +163,19 @@ impl Assignments {
 
     /// Whether a stream is known already that an assignment is about.
     pub(super) fn is_of(&self, assignment: &Assignment) -> bool {
-        self.all.get(&assignment.key).is_some_and(|known| known.created == assignment.created)
+        self.last(&assignment.key).is_some_and(|known| known.created == assignment.created)
     }
 
     /// Streams of an account, by name.
     pub(in crate::engine) fn of_account(&self, account: &str) -> Vec<Arc<Assignment>> {
         let first = StreamKey::new(account, "");
         let all = self.all.range(first..).take_while(|(key, _)| key.account == account);
-        all.filter(|(_, assignment)| !assignment.is_removed).map(|(_, one)| Arc::clone(one)).collect()
+        all.map(|(_, one)| Arc::clone(one)).collect()
     }
 
     /// Streams of which a server has a replica.
     pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
-        let has = |one: &&Arc<Assignment>| !one.is_removed && one.servers().any(|peer| peer == server);
-        self.all.values().filter(has).map(Arc::clone).collect()
+        self.all.values().filter(|one| one.is_on(server)).map(Arc::clone).collect()
     }
 
     /// Streams with replicas on servers that are not in the cluster any more, and those that have
@@ -179,7 +186,7 @@ impl Assignments {
             let is_gone = one.peers.iter().any(|peer| !servers.contains(peer));
             let leaves = one.leaves.iter().any(|server| one.peers.contains(server));
             let is_settled = one.before.is_empty();
-            !one.is_removed && (is_gone || is_settled && (leaves || one.peers.len() < wanted))
+            is_gone || is_settled && (leaves || one.peers.len() < wanted)
         };
         self.all.values().filter(lacks_some).map(Arc::clone).collect()
     }
@@ -302,6 +309,26 @@ mod tests {
         assert_eq!((view.outcome_of(of(11), 0), view.outcome_of(of(12), 1)), (Some(true), Some(true)));
         assert_eq!(view.outcome_of(of(13), 1), Some(false), "another one was quicker");
         assert_eq!(view.outcome_of(of(13), 2), None);
+    }
+
+    #[test]
+    fn of_a_stream_that_is_removed_its_configuration_is_not_kept() {
+        let (mut rng, mut view) = (Rng::seeded(7), Assignments::default());
+        let there =
+            Arc::new(Assignment { is_removed: false, replaces: vec![3], created: 5, ..any(&mut rng) });
+        view.set(&there, 1);
+        assert_eq!(view.last(&there.key), Some(Arc::clone(&there)));
+        view.set(&Arc::new(Assignment { is_removed: true, ..(*there).clone() }), 2);
+        let gone = view.last(&there.key).expect("it is known that it was there");
+        let bare = StreamConfig { name: there.config.name.clone(), ..StreamConfig::default() };
+        assert_eq!((gone.is_removed, gone.id, &gone.config), (true, there.id, &bare));
+        let (account, stream) = (&there.key.account, &there.key.stream);
+        assert_eq!(view.removed(account, stream), [3, 5]);
+        assert_eq!((view.get(account, stream), view.latest()), (None, 5));
+        assert!(view.is_of(&there) && view.all.is_empty());
+        view.set(&there, 3);
+        assert_eq!(view.last(&there.key), Some(there));
+        assert!(view.gone.is_empty());
     }
 
     #[test]

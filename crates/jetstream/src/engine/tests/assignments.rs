@@ -6,6 +6,7 @@ use crate::engine::meta::{Assignment, peer_of};
 use crate::engine::{ApiRequest, GroupSettings, KeptLogBounds};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::ApiError;
+use myelin_replica::GroupId;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -348,4 +349,35 @@ fn an_answer_waits_for_word_of_who_has_asked() {
     cluster.hear_answers(true);
     cluster.pass(2);
     assert_eq!(cluster.take_answers(), [""; 0]);
+}
+
+#[test]
+fn nothing_is_kept_of_the_group_of_a_stream_that_is_removed() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    cluster.elect();
+    let meta = cluster.house(0).jetstream.meta().expect("it has one");
+    let group = GroupId(meta.view().get("$G", "S").expect("it is there").id);
+    let groups = |cluster: &mut MetaCluster, number: usize| {
+        Arc::clone(cluster.house(number).jetstream.cluster.groups.get().expect("it takes part in groups"))
+    };
+    let mut votes = 0;
+    for number in 0..3 {
+        let groups = groups(&mut cluster, number);
+        votes += usize::from(groups.recall(group, true, true).0.term > 0);
+        groups.set_aside(group, "$G");
+        groups.note_damaged(group);
+    }
+    assert!(votes >= 2, "a majority has voted");
+    let deleted = ask(&mut cluster, "STREAM.DELETE.S", "");
+    assert!(deleted.contains(r#""success":true"#), "{deleted}");
+    cluster.pass(20);
+    for number in 0..3 {
+        let now = groups(&mut cluster, number);
+        assert_eq!(now.recall(group, true, true).0.term, 0, "n{}", number + 1);
+        assert!(!now.is_aside(group) && now.note_damaged(group), "n{}", number + 1);
+        cluster.kill(number);
+        cluster.begin(number);
+        assert_eq!(groups(&mut cluster, number).recall(group, true, true).0.term, 0, "n{}", number + 1);
+    }
 }

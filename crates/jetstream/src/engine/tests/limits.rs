@@ -1,6 +1,7 @@
 //! Limits of an account count what all servers of a cluster have, together or by tier.
 
 use super::meta_cluster::MetaCluster;
+use crate::engine::meta::peer_of;
 use myelin_jsapi::config::AccountLimits;
 
 const MESSAGE: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
@@ -108,4 +109,87 @@ fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
     }
     let (whole, tier, alone) = (fill(&mut whole), fill(&mut tier), fill(&mut alone));
     assert!(alone > 2 && whole.abs_diff(alone) <= 1 && tier.abs_diff(alone) <= 1, "{whole} {tier} {alone}");
+}
+
+/// Bytes of the gigabyte that a server has.
+const MOST: u64 = 900 << 20;
+const HALF: u64 = 500 << 20;
+
+/// A stream of one server, with so many bytes.
+fn on(server: usize, bytes: u64) -> String {
+    let place = format!(r#""placement":{{"tags":["node:{}"]}}"#, server + 1);
+    if bytes == 0 { place } else { format!(r#"{place},"max_bytes":{bytes}"#) }
+}
+
+fn update(cluster: &mut MetaCluster, name: &str, rest: &str) -> String {
+    let config = format!(r#"{{"name":"{name}","subjects":["{name}.>"],"storage":"file",{rest}}}"#);
+    cluster.answer_within(200, &format!("STREAM.UPDATE.{name}"), &config)
+}
+
+fn max_bytes(cluster: &mut MetaCluster, name: &str) -> i64 {
+    let leader = cluster.meta_leader().expect("it is there");
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    let known = meta.view().get("$G", name).expect("it is there");
+    known.config.max_bytes
+}
+
+#[test]
+fn the_servers_of_a_stream_have_to_have_room_for_its_update_and_not_the_meta_leader() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.pass(20);
+    let leader = cluster.meta_leader().expect("it is there");
+    let (full, free) = ((leader + 1) % 3, (leader + 2) % 3);
+    for (name, server, bytes) in
+        [("F", leader, MOST), ("G", full, MOST), ("S", full, 0), ("T", free, 0), ("U", leader, 0)]
+    {
+        let made = create(&mut cluster, name, &on(server, bytes));
+        assert!(made.contains(r#""did_create":true"#), "{name}: {made}");
+    }
+    for (name, server) in [("S", full), ("U", leader)] {
+        let answer = update(&mut cluster, name, &on(server, HALF));
+        assert!(is_refused(&answer, 10047), "{answer}");
+        cluster.pass(60);
+        assert_eq!(max_bytes(&mut cluster, name), -1, "what was refused is not applied");
+    }
+    let answer = update(&mut cluster, "T", &on(free, HALF));
+    assert!(answer.contains(&format!(r#""max_bytes":{HALF}"#)), "{answer}");
+    assert_eq!(max_bytes(&mut cluster, "T"), i64::try_from(HALF).expect("it is small"));
+}
+
+/// A server that is asked for its room and is not there says later that it has none: others have
+/// applied the update, and their leader has answered.
+#[test]
+fn an_update_of_a_group_is_answered_once_by_its_leader() {
+    let mut cluster = MetaCluster::with_meta(3);
+    let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let leader = cluster.meta_leader().expect("it is there");
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    let first = meta.view().get("$G", "S").expect("it is there").peers[0].clone();
+    let number = (0..3).find(|number| first == format!("n{}", number + 1)).expect("one of them");
+    let made = create(&mut cluster, "F", &on(number, MOST));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    if leader == number {
+        meta.live().hand_over_to(None);
+    }
+    cluster.elect();
+    if cluster.leader() == Some(number) {
+        let heir = peer_of(&format!("n{}", (number + 1) % 3 + 1));
+        cluster.house(number).stream("S").hand_over_to(heir);
+    }
+    cluster.wait_until("others lead", |cluster| {
+        let leads = [cluster.leader(), cluster.meta_leader()];
+        leads.iter().all(|leader| leader.is_some_and(|leader| leader != number))
+    });
+    cluster.pass(20);
+    cluster.isolated.push(number);
+    let answer = update(&mut cluster, "S", &format!(r#""num_replicas":3,"max_bytes":{}"#, HALF / 2));
+    assert!(answer.contains(&format!(r#""max_bytes":{}"#, HALF / 2)), "{answer}");
+    cluster.isolated.clear();
+    cluster.wait_until("the first one has heard of it", |cluster| {
+        cluster.house(number).host.warnings_with("is not as it is assigned") > 0
+    });
+    cluster.pass(20);
+    assert_eq!(cluster.take_answers(), Vec::<String>::new());
 }

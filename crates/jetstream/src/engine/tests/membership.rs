@@ -389,3 +389,18 @@ fn who_publishes_to_a_leader_that_leaves_its_group_is_answered() {
     assert!(cluster.elect() != leader, "it has left");
     assert_eq!(lock(&heard).len(), sent);
 }
+
+/// The consumer is of the server that leads, which goes on to lead as its stream gets replicas.
+#[test]
+fn a_consumer_in_memory_stays_as_its_stream_becomes_a_group() {
+    let mut cluster = cluster(3, 1);
+    let wanted = r#"{"stream_name":"S","config":{"name":"M","durable_name":"M","ack_policy":"explicit","mem_storage":true}}"#;
+    let made = ask(&mut cluster, "CONSUMER.CREATE.S.M", wanted);
+    assert!(made.contains(r#""mem_storage":true"#), "{made}");
+    let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
+    assert!(answer.contains(r#""num_replicas":3"#), "{answer}");
+    publish(&mut cluster, "one");
+    wait_for(&mut cluster, 3, 1);
+    let leader = cluster.elect();
+    assert_eq!(cluster.house(leader).consumers("S"), ["M"]);
+}

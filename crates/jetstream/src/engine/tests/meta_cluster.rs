@@ -2,6 +2,7 @@
 //! API, and between them what carries messages.
 
 use super::house::{Heard, House, stream};
+use super::listeners::Recorder;
 use crate::engine::meta::{FoundingTerms, peer_of};
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Binding, Service, ServiceBatch, ServiceShard};
@@ -86,6 +87,8 @@ pub(super) struct MetaCluster {
     pub(super) unlinked: Vec<usize>,
     /// Header block with which the API is asked.
     pub(super) asked_with: String,
+    /// Whether it is the system account that asks.
+    pub(super) asks_for_system: bool,
     /// Messages that were carried between servers.
     pub(super) carried: usize,
     /// Time that has passed.
@@ -175,6 +178,7 @@ impl MetaCluster {
             clusters: Vec::new(),
             unlinked: Vec::new(),
             asked_with: String::new(),
+            asks_for_system: false,
             carried: 0,
             now: 0,
         }
@@ -202,6 +206,7 @@ impl MetaCluster {
         }
         server.acks.push(house.record("acks"));
         let (answers, ears) = house.record_until_unbound("answers");
+        let _ = house.system.bind(b"answers", Arc::new(Recorder(Arc::clone(&answers))));
         server.answers.push(answers);
         server.ears = Some(ears);
         if self.has_meta {
@@ -416,8 +421,9 @@ impl MetaCluster {
         for (number, server) in self.servers.iter_mut().enumerate() {
             let (Some(calls), Some(house)) = (&mut server.calls, &server.house) else { continue };
             if !self.isolated.contains(&number) {
+                let account = if self.asks_for_system { &house.system } else { &house.account };
                 calls.begin(ApiRequest {
-                    account: Arc::clone(&house.account),
+                    account: Arc::clone(account),
                     subject: format!("$JS.API.{subject}").into_bytes().into(),
                     reply: (*b"answers").into(),
                     headers: self.asked_with.as_bytes().into(),

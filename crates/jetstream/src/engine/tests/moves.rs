@@ -304,12 +304,7 @@ fn a_stream_leaves_an_evacuated_server_as_soon_as_there_is_another_place() {
     ask(&mut cluster, "STREAM.CREATE.S", &config(3, ""));
     publish(&mut cluster, "one");
     assert_eq!(wait_for(&mut cluster, 3, 1), [0, 1, 2]);
-    let leader = cluster.meta_leader().expect("there is one");
-    let house = cluster.house(leader);
-    let (meta, jetstream) = (house.jetstream.meta().expect("it leads"), house.jetstream.clone());
-    let mut evacuation = std::pin::pin!(meta.evacuate_server(&jetstream, "n1"));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(evacuation.as_mut().poll(&mut context).is_ready(), "it asks nobody");
+    evacuate(&mut cluster, "n1");
     cluster.pass(100);
     assert_eq!(wait_for(&mut cluster, 3, 1), [0, 1, 2], "there is no other place");
     publish(&mut cluster, "two");
@@ -324,15 +319,12 @@ fn a_stream_leaves_an_evacuated_server_as_soon_as_there_is_another_place() {
     publish(&mut cluster, "three");
 }
 
-/// Polls an evacuation, which asks nobody.
+/// Has all streams leave a server.
 fn evacuate(cluster: &mut MetaCluster, name: &str) {
-    let leader = cluster.meta_leader().expect("there is one");
-    let house = cluster.house(leader);
-    let (meta, jetstream) = (house.jetstream.meta().expect("it leads"), house.jetstream.clone());
-    let mut evacuation = std::pin::pin!(meta.evacuate_server(&jetstream, name));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(evacuation.as_mut().poll(&mut context).is_ready(), "it asks nobody");
-    cluster.settle();
+    cluster.asks_for_system = true;
+    let answer = ask(cluster, "SERVER.EVACUATE", &format!(r#"{{"peer":"{name}"}}"#));
+    cluster.asks_for_system = false;
+    assert!(answer.contains(r#""success":true"#), "{answer}");
 }
 
 /// A move is under way, one of its servers is evacuated, and then the move is cancelled.
@@ -390,17 +382,7 @@ fn streams_that_leave_a_server_together_go_to_several() {
     for name in ["S", "T", "U"] {
         assert_eq!(cluster.holders(name), [0]);
     }
-    let leader = cluster.meta_leader().expect("there is one");
-    let house = cluster.house(leader);
-    let (meta, jetstream) = (house.jetstream.meta().expect("it leads"), house.jetstream.clone());
-    let mut evacuation = std::pin::pin!(meta.evacuate_server(&jetstream, "n1"));
-    for _ in 0..10 {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        if evacuation.as_mut().poll(&mut context).is_ready() {
-            break;
-        }
-        cluster.pass(1);
-    }
+    evacuate(&mut cluster, "n1");
     cluster.wait_until("each is elsewhere", |cluster| {
         ["S", "T", "U"].iter().all(|name| cluster.holders(name).len() == 1 && cluster.holders(name) != [0])
     });

@@ -1,6 +1,9 @@
 //! Servers come to the meta group, are removed from it, and come back.
 
 use super::meta_cluster::MetaCluster;
+use crate::engine::meta::{AnswerKind, Assignment};
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 fn config(replicas: usize) -> String {
     format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#)
@@ -323,4 +326,63 @@ fn a_removed_server_that_runs_on_does_not_come_back_before_it_is_started_anew() 
     cluster.kill(gone);
     cluster.begin(gone);
     cluster.wait_until("three members", |cluster| members(cluster).0 == 3);
+}
+
+/// Nothing is committed where nobody else hears of it.
+#[test]
+fn a_leader_that_is_cut_off_does_not_say_that_streams_leave_a_server() {
+    let mut cluster = MetaCluster::with_meta(4);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+    let left = cluster.holders("S")[0];
+    let leader = cluster.meta_leader().expect("it is there");
+    cluster.isolated = (0..4).filter(|&number| number != leader).collect();
+    cluster.asks_for_system = true;
+    cluster.ask("SERVER.EVACUATE", &format!(r#"{{"peer":"n{}"}}"#, left + 1));
+    assert_eq!(cluster.take_answers(), Vec::<String>::new(), "it is not known yet");
+    cluster.pass(300);
+    let answers = cluster.take_answers().concat();
+    assert!(answers.contains(r#""err_code":10008"#) && !answers.contains("success"), "{answers}");
+}
+
+/// Another one may lead already: that one answers, if it is asked.
+#[test]
+fn a_leader_that_is_in_doubt_says_nothing_about_servers() {
+    let mut cluster = MetaCluster::with_meta(4);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+    let left = cluster.holders("S")[0];
+    let leader = cluster.meta_leader().expect("it is there");
+    cluster.isolated = (0..4).filter(|&number| number != leader).collect();
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    cluster.wait_until("a doubt", |_| !meta.live().leads_surely());
+    assert!(meta.leads(), "it does not know better");
+    cluster.asks_for_system = true;
+    for action in ["EVACUATE", "REMOVE"] {
+        cluster.ask(&format!("SERVER.{action}"), &format!(r#"{{"peer":"n{}"}}"#, left + 1));
+    }
+    cluster.pass(300);
+    assert_eq!(cluster.take_answers(), Vec::<String>::new());
+}
+
+/// The proposal that a stream leaves a server counts for nothing where another one about the same
+/// stream is quicker: it is made once more.
+#[test]
+fn a_stream_that_is_changed_just_then_leaves_its_server_all_the_same() {
+    let mut cluster = MetaCluster::with_meta(4);
+    ask(&mut cluster, "STREAM.CREATE.S", &config(1));
+    let left = format!("n{}", cluster.holders("S")[0] + 1);
+    let leader = cluster.meta_leader().expect("it is there");
+    let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+    let (known, on) = meta.known("$G", "S");
+    let known = known.expect("it is there");
+    let mut changed = Assignment { nonce: 7, answer: AnswerKind::Update, ..(*known).clone() };
+    changed.config.max_msgs = 5;
+    changed.reply.clear();
+    let mut quicker = pin!(meta.propose(&changed, on));
+    let _ = quicker.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    cluster.asks_for_system = true;
+    let answer = ask(&mut cluster, "SERVER.EVACUATE", &format!(r#"{{"peer":"{left}"}}"#));
+    assert!(answer.contains(r#""success":true"#), "{answer}");
+    let now = meta.view().get("$G", "S").expect("it is there");
+    assert_eq!(now.config.max_msgs, 5, "the other one was quicker");
+    assert!(!now.peers.contains(&left), "{now:?}");
 }

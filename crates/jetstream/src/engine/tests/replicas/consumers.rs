@@ -1,7 +1,7 @@
 //! Consumers of a stream on several servers: what they have delivered and what was acknowledged
 //! outlives the leader.
 
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, peer};
 use super::super::house::{Heard, stream};
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
@@ -202,4 +202,46 @@ fn who_waits_at_a_leader_that_leads_no_more_is_told() {
     cluster.pass(20);
     let told: Vec<String> = cluster.delivered(first).into_iter().map(|heard| heard.headers).collect();
     assert_eq!(told, ["NATS/1.0 409 Leadership Change\r\n\r\n"]);
+}
+
+/// Has another server lead.
+fn hand_over(cluster: &mut Cluster, from: usize, to: usize) {
+    cluster.house(from).stream("S").hand_over_to(Some(peer(to)));
+    for _ in 0..200 {
+        if cluster.leader() == Some(to) {
+            return;
+        }
+        cluster.pass(1);
+    }
+    panic!("it has not handed over: {:?}", cluster.statuses());
+}
+
+/// Another of its name is made where somebody else leads, and is the one that counts when the first
+/// server leads again.
+#[test]
+fn a_consumer_in_memory_is_gone_with_its_leader_and_does_not_come_back_with_it() {
+    let (mut cluster, first) = cluster(stream("S"), 3);
+    let second = (first + 1) % 3;
+    cluster.house(first).consume("S", ConsumerConfig { mem_storage: true, ..consumer("M") });
+    ask(&mut cluster, first, "M", 1);
+    cluster.settle();
+    let heard = cluster.delivered(first);
+    assert_eq!(seqs(&heard), [1]);
+    hand_over(&mut cluster, first, second);
+    assert_eq!(cluster.house(first).consumers("S"), ["C"]);
+    assert_eq!(cluster.house(second).consumers("S"), ["C"]);
+    cluster.house(second).consume("S", consumer("M"));
+    ask(&mut cluster, second, "M", 3);
+    cluster.settle();
+    let heard = cluster.delivered(second);
+    assert_eq!(seqs(&heard), [1, 2, 3]);
+    heard.iter().for_each(|one| acknowledge(&mut cluster, second, one));
+    hand_over(&mut cluster, second, first);
+    cluster.pass(4);
+    assert_eq!(cluster.house(first).consumers("S"), ["C", "M"]);
+    ask(&mut cluster, first, "M", 3);
+    cluster.pass(40);
+    assert!(seqs(&cluster.delivered(first)).is_empty(), "all was acknowledged at the other server");
+    let live = cluster.house(first).stream("S");
+    assert!(live.consumers().config("M").is_some_and(|config| !config.mem_storage));
 }

@@ -1,0 +1,108 @@
+//! Consumers of a replica that begins to lead its group, or to follow.
+//!
+//! What the group has of them is what counts. Those that it does not have, in memory by their
+//! configuration or for those who copy, are of the replica that leads, and end when it leads no
+//! more: meanwhile another one may have others of their names, with more acknowledged.
+
+use super::StreamConsumers;
+use super::live::LiveConsumer;
+use super::manage::CreateContext;
+use crate::engine::CallScope;
+use myelin_jsapi::consumer::config::stored::Stored;
+use myelin_stdx::sync::write_lock;
+use myelin_streams::ReplicaRole;
+use myelin_streams::consumer::StateHandle;
+use std::sync::Arc;
+
+/// Bytes of the largest message that may come, where nobody has said.
+const LARGEST: i64 = 1 << 20;
+
+impl StreamConsumers {
+    /// Another role from now on. Only for threads that may wait.
+    pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
+        if self.log.is_of_group() {
+            if role.leads() {
+                self.forget_lost();
+            } else {
+                self.log.set_leads(false);
+            }
+        }
+        let mut ended = Vec::new();
+        for live in self.all() {
+            let (stream, seed) = (self.stream.to_string(), self.seed());
+            let was = live.act(move |core, turn| {
+                let led = core.role().leads();
+                core.set_role(role, &stream, seed, turn);
+                (led, core.state_handle().clone())
+            });
+            if let Some((true, state_handle)) = was
+                && self.is_of_leader(&state_handle)
+            {
+                self.end_with_leader(&live, &state_handle);
+                ended.push(live);
+            }
+        }
+        self.tell_downstreams(ended);
+        if role.leads() {
+            self.begin_missed();
+            self.log.set_leads(true);
+        }
+    }
+
+    /// Whether a consumer is none of its group's, but of the replica that leads.
+    ///
+    /// One that follows already was made before there was a group, which this replica founds.
+    fn is_of_leader(&self, state_handle: &StateHandle) -> bool {
+        self.log.is_of_group() && !self.is_stored(state_handle)
+    }
+
+    /// Ends a consumer of which nobody but this replica knows.
+    fn end_with_leader(&self, live: &Arc<LiveConsumer>, state_handle: &StateHandle) {
+        write_lock(&self.live).remove(live.name());
+        self.forget(live, Some(state_handle), None);
+        // One that is removed twice is removed.
+        let _ = state_handle.lock().remove(state_handle.id());
+    }
+
+    /// Has those who copy by consumers that were ended find another way.
+    fn tell_downstreams(&self, ended: Vec<Arc<LiveConsumer>>) {
+        let (false, Ok(stream)) = (ended.is_empty(), self.stream()) else { return };
+        let tell = move || ended.iter().for_each(|live| stream.consumer_removed(live));
+        self.host.spawn_api(CallScope::Server, Box::new(tell));
+    }
+
+    /// Ends consumers that are not as their group has them: they were made or changed here, and the
+    /// group has not agreed, or others did while this replica followed.
+    fn forget_lost(&self) {
+        let known = self.stored_consumers();
+        for live in self.all() {
+            let state_handle = live.act(|core, _| core.state_handle().clone());
+            let Some(state_handle) = state_handle.filter(|handle| self.is_stored(handle)) else { continue };
+            let config = self.config(live.name());
+            let is_known = known.iter().any(|(id, _, blob)| {
+                let stored = || Stored::decode(blob).ok().map(|stored| stored.config);
+                *id == state_handle.id() && config.as_deref() == stored().as_ref()
+            });
+            if !is_known {
+                write_lock(&self.live).remove(live.name());
+                self.forget(&live, Some(&state_handle), None);
+            }
+        }
+    }
+
+    /// Begins consumers that the group has, and that are not here.
+    fn begin_missed(&self) {
+        let (Some(me), Ok(stream)) = (self.me.upgrade(), self.stream()) else { return };
+        if !self.log.is_of_group() {
+            return;
+        }
+        let config = stream.config();
+        let largest = if config.max_msg_size > 0 { i64::from(config.max_msg_size) } else { LARGEST };
+        for (id, name, blob) in self.stored_consumers() {
+            if self.find(&name).is_none() {
+                let context = CreateContext { stream: &config, largest, seed: self.seed() };
+                me.begin_stored(id, &name, &blob, &context);
+            }
+        }
+    }
+}
