@@ -243,13 +243,18 @@ impl Meta {
         (assignment, is_new): (&Assignment, bool),
         local: Option<Arc<LiveStream>>,
     ) {
-        if let Some(live) = local {
-            if live.created() == assignment.created {
-                self.remove(jetstream, account, (assignment, is_new), &live);
+        match local {
+            Some(live) if live.created() == assignment.created => {
+                return self.remove(jetstream, account, (assignment, is_new), &live);
             }
-            return;
+            // One of the same name that was removed while this server was away, as is now another
+            // one that it never had.
+            Some(live) if assignment.replaces.contains(&live.created()) => {
+                self.remove(jetstream, account, (assignment, false), &live);
+            }
+            Some(_) => return,
+            None => self.note_done(jetstream, assignment),
         }
-        self.note_done(jetstream, assignment);
         if is_new && self.leads() && self.lacks_quorum(assignment) && !assignment.is_refused() {
             // Nobody leads it who would answer.
             self.answer_removed(jetstream, assignment, None);
