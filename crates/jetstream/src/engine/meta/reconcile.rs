@@ -79,7 +79,7 @@ impl Meta {
                 // Of one that was removed there may be this stream, which goes then.
                 let is_another = |last: &Assignment| {
                     let created = live.created();
-                    last.is_removed && last.created != created && !last.replaces.contains(&created)
+                    last.is_removed && last.created != created && !self.view().has_replaced(last, created)
                 };
                 if last.is_none_or(|last| is_another(&last)) {
                     self.offer(jetstream, &live, &mut out);
@@ -172,7 +172,8 @@ impl Meta {
         }
         let done = match local {
             Some(live)
-                if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
+                if live.created() != assignment.created
+                    && !self.view().has_replaced(assignment, live.created()) =>
             {
                 return self.leave_other(jetstream, (assignment, *is_new), &live);
             }
@@ -249,7 +250,7 @@ impl Meta {
             }
             // One of the same name that was removed while this server was away, as is now another
             // one that it never had.
-            Some(live) if assignment.replaces.contains(&live.created()) => {
+            Some(live) if self.view().has_replaced(assignment, live.created()) => {
                 self.remove(jetstream, account, (assignment, false), &live);
             }
             Some(_) => return,
@@ -334,6 +335,7 @@ impl Meta {
 
     /// An assignment is carried out here.
     fn note_done(&self, jetstream: &JetStream, assignment: &Assignment) {
+        self.view().forget_outlived(&assignment.key);
         if lock(&self.faults.retries).succeeded(&assignment.key) {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
             let line = format_args!("JetStream stream '{account} > {stream}' is as it is assigned now");

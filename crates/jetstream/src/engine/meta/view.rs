@@ -21,6 +21,9 @@ pub(in crate::engine) struct Assignments {
     all: BTreeMap<StreamKey, Arc<Assignment>>,
     /// Sequences of their messages.
     sequences: BTreeMap<StreamKey, Seq>,
+    /// When streams were created that were seen here and are removed, of whose names so many others
+    /// have been made and removed since that the last assignment says nothing of these any more.
+    outlived: BTreeMap<StreamKey, BTreeSet<Timestamp>>,
     /// Sums over those that are there, so that who makes one of ten thousand streams does not look
     /// at all the others.
     accounts: BTreeMap<String, AccountSums>,
@@ -65,6 +68,7 @@ impl Assignments {
             self.proposals.pop_front();
         }
         let before = self.all.insert(assignment.key.clone(), Arc::clone(assignment));
+        before.iter().for_each(|before| self.note_outlived(before, assignment));
         if let Some(before) = before.filter(|before| !before.is_removed) {
             self.take_out(&before);
         }
@@ -112,6 +116,26 @@ impl Assignments {
             }
         }
         self.under_way.remove(key);
+    }
+
+    fn note_outlived(&mut self, before: &Assignment, now: &Assignment) {
+        let is_named = before.created == now.created || now.replaces.contains(&before.created);
+        // One that was followed by few others, and is not named, was not removed.
+        if !is_named && now.replaces.len() >= MOST_REPLACED {
+            self.outlived.entry(now.key.clone()).or_default().insert(before.created);
+        }
+    }
+
+    /// Whether a stream of this name that was created then is removed, as this assignment says or
+    /// as is known here.
+    pub(super) fn has_replaced(&self, assignment: &Assignment, created: Timestamp) -> bool {
+        let is_outlived = || self.outlived.get(&assignment.key).is_some_and(|all| all.contains(&created));
+        assignment.replaces.contains(&created) || is_outlived()
+    }
+
+    /// The server has nothing any more of streams of this name that are removed.
+    pub(super) fn forget_outlived(&mut self, key: &StreamKey) {
+        self.outlived.remove(key);
     }
 
     /// When the latest of all streams was made, removed ones among them, by the clocks of who made

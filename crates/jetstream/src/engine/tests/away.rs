@@ -114,6 +114,20 @@ fn a_stream_of_which_another_one_was_made_and_removed_is_not_there_any_more() {
     }
 }
 
+/// The last assignment says of so many streams only which are gone.
+#[test]
+fn a_stream_is_gone_however_often_others_of_its_name_were_made_and_removed() {
+    for config in [on_server as fn(usize) -> String, |_| config(3)] {
+        let mut cluster = MetaCluster::with_meta(3);
+        come_back_after(&mut cluster, config, 70);
+        cluster.wait_until("it is removed", |cluster| cluster.holders("S").is_empty());
+        cluster.pass(100);
+        assert_eq!(cluster.holders("S"), [0; 0]);
+        let names = cluster.answer_within(200, "STREAM.NAMES", "");
+        assert!(names.contains(r#""streams":["T"]"#), "{names}");
+    }
+}
+
 /// Its replicas stand still: a get would be as old as its removal.
 #[test]
 fn a_server_that_was_removed_answers_no_direct_gets_until_it_is_a_member_again() {
