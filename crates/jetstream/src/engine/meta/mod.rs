@@ -66,6 +66,7 @@ use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
 pub use repairs::ReplicaRepairs;
+use restored::RestoredStream;
 use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
@@ -109,9 +110,8 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
-    /// Streams that were restored here, how many replicas they are to have, and the clusters of who
-    /// has asked, the nearest first.
-    restored: Mutex<Vec<(StreamKey, i64, Vec<String>)>>,
+    /// Streams that were restored here and are not yet as they are to be.
+    restored: Mutex<Vec<RestoredStream>>,
     me: Weak<Self>,
 }
 
