@@ -179,7 +179,7 @@ impl Meta {
         let (own, now) = (jetstream.host.cluster(), jetstream.host.instant());
         if clusters_for(&config, &one.asking).first() == Some(&&*own) {
             self.ask_for_replicas(jetstream, &live, &config);
-            return None;
+            return (one.replicas > 1).then(|| one.again(now));
         }
         let facts = match self.asks_for(&config).then(|| self.kept_facts(jetstream)) {
             None => FactsByServer::new(),
@@ -195,7 +195,7 @@ impl Meta {
             }
             _ => {
                 self.ask_for_replicas(jetstream, &live, &config);
-                None
+                (one.replicas > 1).then(|| one.again(now))
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Streams that are restored in a cluster, while others of their names are made.
 
-use super::house::{House, stream};
+use super::house::{Heard, House, stream};
 use super::meta_cluster::MetaCluster;
+use myelin_stdx::sync::lock;
 use myelin_streams::backup::archive_writer::ArchiveWriter;
 use myelin_wire::message_buf::MessageRef;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Archive of a stream S with two messages.
@@ -72,6 +74,13 @@ fn answer(cluster: &mut MetaCluster) -> String {
     });
     assert_eq!(answers.len(), 1, "{answers:?}");
     answers.concat()
+}
+
+/// Answers to what a server asks the others on its own.
+fn pass_on(cluster: &mut MetaCluster, asked: &Mutex<Vec<Heard>>) -> Vec<String> {
+    let updates = std::mem::take(&mut *lock(asked));
+    updates.iter().for_each(|update| cluster.ask("STREAM.UPDATE.S", &update.payload));
+    cluster.take_answers()
 }
 
 /// Has a stream S made on a server, and a message stored in it.
@@ -163,4 +172,29 @@ fn a_restored_stream_of_which_the_cluster_hears_late_is_served_then() {
     });
     cluster.publish(restore.at, "three");
     assert_eq!((cluster.acks(), cluster.house(restore.at).contents("S")), (1, (3, 3)));
+}
+
+#[test]
+fn a_restored_stream_asks_for_its_replicas_until_there_are_servers_for_them() {
+    let (mut cluster, restore) = Underway::begin(3);
+    let away = (restore.at + 1) % 3;
+    let asked = cluster.house(restore.at).record("$JS.API.STREAM.UPDATE.S");
+    cluster.kill(away);
+    cluster.pass(60);
+    restore.end(&mut cluster);
+    let answer = answer(&mut cluster);
+    assert!(answer.contains(r#""messages":2"#), "{answer}");
+    let mut refused = Vec::new();
+    cluster.wait_until("it has been asked for", |cluster| {
+        refused.append(&mut pass_on(cluster, &asked));
+        refused.len() > 1
+    });
+    assert!(refused.iter().all(|answer| answer.contains(r#""err_code":10005"#)), "{refused:?}");
+    cluster.begin(away);
+    cluster.wait_until("three replicas", |cluster| {
+        pass_on(cluster, &asked);
+        cluster.holders("S").len() == 3 && cluster.contents() == [(2, 2); 3]
+    });
+    cluster.pass(400);
+    assert_eq!(pass_on(&mut cluster, &asked), [""; 0], "there is nothing left to ask for");
 }
