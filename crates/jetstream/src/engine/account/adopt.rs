@@ -14,8 +14,8 @@ use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare
 use std::sync::Arc;
 
 impl AccountStreams {
-    /// Checks whether a stream may be added as it was asked for: beside those of this server, and in
-    /// a cluster beside those of the others, too.
+    /// Checks whether a stream may be added as it was asked for: beside those of this server, and
+    /// in a cluster beside those of the others, too.
     ///
     /// # Errors
     /// Why it may not, in the reference's words.
@@ -32,7 +32,8 @@ impl AccountStreams {
     }
 
     /// Makes a stream that was filled one of the account's, which is to have so many replicas in a
-    /// cluster, and is not served there before the cluster knows it. `Err` has what must be removed.
+    /// cluster, and is not served there before the cluster knows it. `Err` has what must be
+    /// removed.
     pub(in crate::engine) fn adopt(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,

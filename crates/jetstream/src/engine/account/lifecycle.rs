@@ -71,10 +71,9 @@ impl AccountStreams {
                         return leave(&format_args!("is not served: its consumers: {error}. {REPAIR}"));
                     }
                 };
-                let found_end = report.found_end(store.state().totals.last_seq);
+                let found_end = Some(report.found_end(store.state().totals.last_seq));
                 let created = found.meta.created;
-                let found_end = Some(found_end);
-                let origin = StreamOrigin { created, lifetimes_until, seen, found_end, is_served: true };
+                let origin = StreamOrigin { lifetimes_until, seen, found_end, ..StreamOrigin::new(created) };
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);

@@ -3,6 +3,7 @@
 //! there. Another one of the name that was made meanwhile counts, and the restored one goes.
 
 use super::placement_facts::FactsByServer;
+use super::restored_stream::{RestoredState, RestoredStream};
 use super::suitability::clusters_for;
 use super::{AnswerKind, Assignment, LiveStream, Meta, PROPOSAL_WAIT, StreamKey};
 use crate::engine::JetStream;
@@ -14,47 +15,6 @@ use myelin_store::Timestamp;
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Pause before replicas are asked for again. Each further one doubles it, up to
-/// [`LONGEST_PAUSE`].
-const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(16);
-
-/// Stream that was restored here and is not yet as it is to be.
-pub(super) struct RestoredStream {
-    key: StreamKey,
-    created: Timestamp,
-    /// Replicas that it is to have.
-    replicas: i64,
-    /// Clusters of who has asked, the nearest first.
-    asking: Vec<String>,
-    state: RestoredState,
-}
-
-enum RestoredState {
-    /// The cluster does not know it yet, and it is not served.
-    Offered,
-    /// It is served by this server alone. When it is looked at next, and how often replicas were
-    /// asked for.
-    Alone { due: Instant, tries: u32 },
-}
-
-impl RestoredStream {
-    fn is(&self, key: &StreamKey, created: Timestamp) -> bool {
-        self.key == *key && self.created == created
-    }
-
-    /// The stream, to be looked at again some time after `now`.
-    fn again(self, now: Instant) -> Self {
-        let tries = match self.state {
-            RestoredState::Offered => 0,
-            RestoredState::Alone { tries, .. } => tries,
-        };
-        let due = now + (PAUSE * (1 << tries.min(8))).min(LONGEST_PAUSE);
-        Self { state: RestoredState::Alone { due, tries: tries + 1 }, ..self }
-    }
-}
 
 impl Meta {
     /// Proposes a stream that was restored here, and waits until the cluster knows it. It is served
