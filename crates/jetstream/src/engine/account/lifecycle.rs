@@ -13,13 +13,11 @@ use crate::engine::waits::{Promised, once_more, promise};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::stored::Stored;
-use myelin_jsapi::config::{self, Retention, Storage, StreamConfig};
+use myelin_jsapi::config::{Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
-use myelin_store::consumer::{Consumers, GroupConsumers};
+use myelin_store::consumer::GroupConsumers;
 use myelin_store::{FoundStream, GroupPosition, Notice, OpenError, Seq, Stream, StreamId, Timestamp};
 use myelin_streams::ReplicaRole;
-use myelin_streams::backup::backup_reader::RestoreError;
-use myelin_streams::backup::stream_builder::{BuiltStream, StreamBuilder, declare_whole};
 use myelin_streams::stream::{self, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
 use std::sync::{Arc, Mutex};
@@ -73,9 +71,9 @@ impl AccountStreams {
                         return leave(&format_args!("is not served: its consumers: {error}. {REPAIR}"));
                     }
                 };
-                let found_end = report.found_end(store.state().totals.last_seq);
+                let found_end = Some(report.found_end(store.state().totals.last_seq));
                 let created = found.meta.created;
-                let origin = StreamOrigin { created, lifetimes_until, seen, found_end: Some(found_end) };
+                let origin = StreamOrigin { lifetimes_until, seen, found_end, ..StreamOrigin::new(created) };
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);
@@ -159,59 +157,6 @@ impl AccountStreams {
         Ok(live)
     }
 
-    /// Makes a stream that was filled one of the account's, which is to have so many replicas in a
-    /// cluster. `Err` has what must be removed.
-    pub(in crate::engine) fn adopt(
-        self: &Arc<Self>,
-        jetstream: &Arc<JetStream>,
-        mut built: BuiltStream,
-        replicas: i64,
-    ) -> Result<Arc<LiveStream>, (Box<StreamBuilder>, RestoreError)> {
-        if self.limits().is_none() {
-            return Err((built.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
-        }
-        // Compat: nobody looks before the end.
-        if built.config.num_replicas > 1 {
-            return Err((built.undo(), ApiError::STREAM_REPLICAS_NOT_SUPPORTED.into()));
-        }
-        // Another may have been made while this one was filled.
-        let limits = self.all_limits(jetstream);
-        let asked = StreamConfig { num_replicas: replicas, ..built.config.clone() };
-        if let Err(error) = config::join(&asked, &**self, &limits) {
-            return Err((built.undo(), error.into()));
-        }
-        let _held = match jetstream.hold(&built.config, None) {
-            Ok(held) => held,
-            Err(error) => return Err((built.undo(), error.into())),
-        };
-        let listener = Arc::default();
-        if built.config.storage == Storage::File {
-            // Its log is opened anew by who hears of its rounds.
-            drop(std::mem::replace(&mut built.consumers, Consumers::in_memory()));
-            let whose = (self.account.name(), &built.config);
-            built.consumers = match jetstream.open_consumers(&built.stream, whose, &listener) {
-                Ok(consumers) => consumers.states,
-                Err(error) => return Err((built.undo(), RestoreError::Other(error.to_string()))),
-            };
-        }
-        if let Err(why) = declare_whole(&jetstream.store, &built) {
-            return Err((built.undo(), RestoreError::Other(why)));
-        }
-        // What answers promise is as durable as what is published, and schedules and ids are looked
-        // for in what is released.
-        let is_released = built.stream.release().is_released(built.stream.ticket());
-        if (jetstream.settings.sync_always || !is_released)
-            && let Err(error) = jetstream.journal().round_now(&|| jetstream.host.now().unsigned_abs())
-        {
-            return Err((built.undo(), RestoreError::Other(error.to_string())));
-        }
-        let BuiltStream { config, stream, consumers, created, .. } = built;
-        let opened = OpenedConsumers::alone(consumers);
-        let live = self.begin(jetstream, config, stream, (opened, &listener), StreamOrigin::new(created));
-        jetstream.seek_origins();
-        Ok(live)
-    }
-
     /// Tells what was met in a stream's files.
     /// The consumers of a stream, and whether they are lost: where it is in a group others have
     /// them.
@@ -265,7 +210,7 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (OpenedConsumers { states, applied }, log): (OpenedConsumers, &LogListener),
-        StreamOrigin { created, lifetimes_until, seen, found_end }: StreamOrigin,
+        StreamOrigin { created, lifetimes_until, seen, found_end, is_served }: StreamOrigin,
     ) -> Arc<LiveStream> {
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
@@ -291,7 +236,12 @@ impl AccountStreams {
             consumers.set_role(role);
         }
         live.sourcing().opened(&consumers, &config, end, seen);
-        listen(&live, is_due);
+        if is_served {
+            live.bind();
+        }
+        if is_due {
+            live.fire();
+        }
         if role.leads() && config.retention != Retention::Limits && consumers.count() > 0 {
             // What a crash kept from being removed is needed by nobody. Where there is no consumer
             // at all, their log may be what is lost, and all messages would go with it.
@@ -301,11 +251,11 @@ impl AccountStreams {
         if orphans::has_source_consumers(&live) {
             jetstream.note_linked(&live);
         }
-        if role.leads() {
+        if role.leads() && is_served {
             live.sourcing().begin(&live, &config);
         }
-        if *lock(&self.is_suspended) {
-            // The account has lost JetStream while this was made.
+        // The account may have lost JetStream while this was made.
+        if *lock(&self.is_suspended) || !is_served {
             suspend_stream(&live);
         }
         live
@@ -656,15 +606,6 @@ async fn write_config(
     written.map_err(ApiError::stream_update)
 }
 
-/// Binds a stream to its subjects, and has it work on what is due, and see to it that it is woken
-/// for what is due later. `is_due`: whether there is anything of both.
-fn listen(live: &LiveStream, is_due: bool) {
-    live.bind();
-    if is_due {
-        live.fire();
-    }
-}
-
 /// Facts about a stream that are neither in its configuration nor in its log.
 pub(super) struct StreamOrigin {
     created: Timestamp,
@@ -675,6 +616,8 @@ pub(super) struct StreamOrigin {
     /// The last sequence that was found of it, if it was opened: what positions of its sources and
     /// its schedules say of later ones is lost. `None`: all that it has.
     found_end: Option<Seq>,
+    /// Whether it is served at once; else whoever waits for that [says](AccountStreams::serve) so.
+    is_served: bool,
 }
 
 impl StreamOrigin {
@@ -685,6 +628,12 @@ impl StreamOrigin {
 
     /// Facts about a stream that is made now, or was filled from a backup.
     pub(super) fn new(created: Timestamp) -> Self {
-        Self { created, lifetimes_until: 0, seen: SeenPositions::default(), found_end: None }
+        let seen = SeenPositions::default();
+        Self { created, lifetimes_until: 0, seen, found_end: None, is_served: true }
+    }
+
+    /// Has the stream not be served at first, if so.
+    pub(super) fn unserved(self, is_unserved: bool) -> Self {
+        Self { is_served: !is_unserved, ..self }
     }
 }

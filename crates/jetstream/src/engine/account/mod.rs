@@ -5,6 +5,7 @@
 
 use super::JetStream;
 use super::api_counters::ApiCounters;
+mod adopt;
 pub(in crate::engine) mod budgets;
 mod install;
 mod lifecycle;
@@ -288,6 +289,16 @@ impl AccountStreams {
             } else {
                 resume_stream(&stream);
             }
+        }
+    }
+
+    /// Has a stream of this server served that was not yet, if the account may use JetStream.
+    pub(super) fn serve(&self, stream: &Arc<LiveStream>) {
+        let is_suspended = lock(&self.is_suspended);
+        match (*is_suspended, stream.role().leads()) {
+            (true, _) => {}
+            (false, true) => resume_stream(stream),
+            (false, false) => stream.await_direct_gets(),
         }
     }
 

@@ -6,14 +6,16 @@
 //! that answers the API makes it, and what did not become whole is removed.
 
 use super::{BackupContext, friendly};
+use crate::engine::api_future::run_on_api;
 use crate::engine::host::{Host, Timer};
+use crate::engine::live::LiveStream;
 use crate::engine::{AccountStreams, CallScope, JetStream};
 use myelin_broker::{Binding, Level, Service, ServiceBatch, ServiceShard, Span};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{Action as Told, backup as advisory, stream_action};
 use myelin_jsapi::api::info::StreamInfo;
 use myelin_jsapi::api::response::{StreamCreate, granted, refused};
-use myelin_jsapi::config::{self, Storage, StreamConfig, with_versions};
+use myelin_jsapi::config::{Storage, StreamConfig, with_versions};
 use myelin_jsapi::consumer::config::{
     Action, CheckContext, ConsumerConfig, ConsumerConfigLimits, MatchedRequest,
 };
@@ -344,16 +346,21 @@ impl Restore {
         if let Some(me) = self.me.upgrade() {
             let scope =
                 CallScope::Streams(self.context.account.name().into(), self.context.stream.as_str().into());
-            let conclude = move || me.conclude(target, &reply, made, (bytes, is_told));
-            self.host().spawn_api(scope, Box::new(conclude));
+            let host = Arc::clone(&self.context.host);
+            let work = async move { me.conclude(target, &reply, made, (bytes, is_told)).await };
+            self.host().spawn_api(scope, Box::new(move || run_on_api(&host, work)));
         }
     }
 
-    /// Takes the stream into service, or removes what there is of it, and says so. Only on the
-    /// thread that answers the API.
-    ///
-    /// Compat: there is no advisory about one whose sender is silent.
-    fn conclude(&self, mut target: AccountTarget, reply: &[u8], made: Made, (bytes, is_told): (u64, bool)) {
+    /// Takes the stream into service, or removes what there is of it, and says so: in a cluster as
+    /// soon as that knows it. Only on the thread that answers the API.
+    async fn conclude(
+        &self,
+        mut target: AccountTarget,
+        reply: &[u8],
+        made: Made,
+        (bytes, is_told): (u64, bool),
+    ) {
         let jetstream = Arc::clone(&target.wanted.jetstream);
         let made = match made {
             Ok(built) => target.take_in(built),
@@ -364,14 +371,22 @@ impl Restore {
         };
         let wanted = (target.wanted.replicas, target.wanted.asking.clone());
         drop(target);
-        if made.is_ok()
-            && let (Some(meta), Some(account)) =
-                (jetstream.meta(), jetstream.account(self.context.account.name()))
-            && let Some(live) = account.stream(&self.context.stream)
-        {
-            // From here on the cluster knows it.
-            meta.offer_restored(&jetstream, &live, wanted);
-        }
+        let made = match (made, jetstream.meta()) {
+            (Ok((live, info)), Some(meta)) => {
+                meta.offer_restored(&jetstream, &live, wanted).await.map(|()| info).map_err(unjoined)
+            }
+            (made, _) => made.map(|(_, info)| info),
+        };
+        self.say_how_it_ended(reply, made, (bytes, is_told));
+    }
+
+    /// Compat: there is no advisory about one whose sender is silent.
+    fn say_how_it_ended(
+        &self,
+        reply: &[u8],
+        made: Result<StreamInfo, RestoreError>,
+        (bytes, is_told): (u64, bool),
+    ) {
         let mut out = MessageBuf::default();
         let context = &self.context;
         if made.is_ok() {
@@ -489,7 +504,7 @@ impl AccountTarget {
     }
 
     /// Makes the stream one of the account's.
-    fn take_in(&mut self, built: BuiltStream) -> Result<StreamInfo, RestoreError> {
+    fn take_in(&mut self, built: BuiltStream) -> Result<(Arc<LiveStream>, StreamInfo), RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
         let live = account.adopt(jetstream, built, self.wanted.replicas).map_err(|(builder, fault)| {
             // It is removed at the next start otherwise.
@@ -499,7 +514,7 @@ impl AccountTarget {
                 other => other,
             }
         })?;
-        Ok(StreamInfo {
+        let info = StreamInfo {
             config: with_versions(&live.config()),
             created: live.created(),
             state: live.state(false),
@@ -509,7 +524,8 @@ impl AccountTarget {
             sources: Vec::new(),
             alternates: Vec::new(),
             ts: jetstream.host.now(),
-        })
+        };
+        Ok((live, info))
     }
 }
 
@@ -534,9 +550,8 @@ impl RestoreTarget for AccountTarget {
 
     fn open(&mut self, first: Seq, bytes: u64) -> Result<StreamBuilder, RestoreError> {
         let (jetstream, account) = (Arc::clone(&self.wanted.jetstream), Arc::clone(&self.wanted.account));
-        let limits = account.all_limits(&jetstream);
         let config = self.wanted.config.clone();
-        config::join(&self.wanted.as_asked(), &*account, &limits).map_err(unjoined)?;
+        account.has_place_for(&jetstream, &self.wanted.as_asked()).map_err(unjoined)?;
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         if bytes > MOST_SAID || !self.budgets.iter().all(|budget| budget.admits(bytes)) {
             return Err(self.no_room());

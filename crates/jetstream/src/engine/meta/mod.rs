@@ -37,6 +37,7 @@ mod refused;
 mod repairs;
 mod rescue;
 mod restored;
+mod restored_stream;
 mod retries;
 mod roster;
 mod servers;
@@ -66,6 +67,7 @@ use myelin_streams::ReplicaRole;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
 pub use repairs::ReplicaRepairs;
+use restored_stream::RestoredStream;
 use retries::MetaFaults;
 pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
@@ -109,9 +111,8 @@ pub(super) struct Meta {
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
-    /// Streams that were restored here, how many replicas they are to have, and the clusters of who
-    /// has asked, the nearest first.
-    restored: Mutex<Vec<(StreamKey, i64, Vec<String>)>>,
+    /// Streams that were restored here and are not yet as they are to be.
+    restored: Mutex<Vec<RestoredStream>>,
     me: Weak<Self>,
 }
 

@@ -1,6 +1,6 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::{AnswerKind, AssignedGroup, Assignment, LiveStream, Meta, StreamKey, peers_of};
+use super::{AnswerKind, AssignedGroup, Assignment, LiveStream, Meta, StreamKey, peers_of, write_on};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
@@ -73,30 +73,29 @@ impl Meta {
     pub(super) fn offer_local(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
         for account in jetstream.accounts() {
-            for live in account.streams().into_iter().filter(|live| !live.consumers().is_of_group()) {
-                let key = StreamKey::new(account.account().name(), live.name());
-                let last = self.view().last(&key);
-                // Of one that was removed there may be this stream, which goes then.
-                let is_another = |last: &Assignment| {
-                    let created = live.created();
-                    last.is_removed && last.created != created && !last.replaces.contains(&created)
-                };
-                if last.is_none_or(|last| is_another(&last)) {
-                    self.offer(jetstream, &live, &mut out);
-                }
-            }
+            let all = account.streams().into_iter();
+            let alone = all.filter(|live| !live.consumers().is_of_group());
+            alone.for_each(|live| self.offer(jetstream, &live, &mut out));
         }
         self.groups.publish(out);
     }
 
-    /// Proposes a stream that is here, whatever was removed of its name before.
+    /// Proposes a stream that is here, unless there is an assignment of its name, or this one was
+    /// removed: that has yet to be carried out then.
     pub(super) fn offer(&self, jetstream: &JetStream, live: &LiveStream, out: &mut MessageBuf) {
-        let (account, stream) = (live.account_name(), live.name());
-        let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
-        let made = jetstream.new_assignment(account, config, peers, live.created());
-        let mut replaces = self.view().removed(account, stream);
-        replaces.retain(|&created| created != live.created());
-        self.write(&Assignment { replaces, ..made }, out);
+        let (account, stream, created) = (live.account_name(), live.name(), live.created());
+        let key = StreamKey::new(account, stream);
+        let (is_free, on, replaces) = {
+            let view = self.view();
+            let was_it = |last: &Assignment| last.created == created || view.has_replaced(last, created);
+            let is_free = view.last(&key).is_none_or(|last| last.is_removed && !was_it(&last));
+            (is_free, view.last_of(&key), view.removed(account, stream))
+        };
+        if is_free {
+            let (config, peers) = ((*live.config()).clone(), vec![self.name.clone()]);
+            let made = jetstream.new_assignment(account, config, peers, created);
+            write_on(&Assignment { replaces, ..made }, on, out);
+        }
     }
 
     /// Does what an assignment says, on the thread of the API. `is_new`: it was committed while
@@ -166,6 +165,7 @@ impl Meta {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
         }
+        let local = self.make_way(jetstream, (&account, assignment), local);
         let may_open = self.may_open(assignment, first.is_some());
         let was_there =
             made.is_none() && local.as_ref().is_some_and(|live| live.created() == assignment.created);
@@ -174,7 +174,8 @@ impl Meta {
         }
         let done = match local {
             Some(live)
-                if live.created() != assignment.created && !assignment.replaces.contains(&live.created()) =>
+                if live.created() != assignment.created
+                    && !self.view().has_replaced(assignment, live.created()) =>
             {
                 return self.leave_other(jetstream, (assignment, *is_new), &live);
             }
@@ -227,6 +228,7 @@ impl Meta {
             Ok(live) if self.is_out() => self.rest(&live),
             Ok(live) => {
                 self.note_done(jetstream, assignment);
+                self.serve_restored(jetstream, (account, assignment), &live);
                 let is_news = !was_there || assignment.answer != AnswerKind::Create;
                 is_new.then(|| self.answer_later(jetstream, (assignment, is_news), &live));
                 // As long as it may be taken back nobody knows what whoever waits is to hear.
@@ -245,13 +247,18 @@ impl Meta {
         (assignment, is_new): (&Assignment, bool),
         local: Option<Arc<LiveStream>>,
     ) {
-        if let Some(live) = local {
-            if live.created() == assignment.created {
-                self.remove(jetstream, account, (assignment, is_new), &live);
+        match local {
+            Some(live) if live.created() == assignment.created => {
+                return self.remove(jetstream, account, (assignment, is_new), &live);
             }
-            return;
+            // One of the same name that was removed while this server was away, as is now another
+            // one that it never had.
+            Some(live) if self.view().has_replaced(assignment, live.created()) => {
+                self.remove(jetstream, account, (assignment, false), &live);
+            }
+            Some(_) => return,
+            None => self.note_done(jetstream, assignment),
         }
-        self.note_done(jetstream, assignment);
         if is_new && self.leads() && self.lacks_quorum(assignment) && !assignment.is_refused() {
             // Nobody leads it who would answer.
             self.answer_removed(jetstream, assignment, None);
@@ -325,12 +332,13 @@ impl Meta {
     }
 
     /// An assignment could not be carried out: it is tried again. Answers whether that is news.
-    fn note_failed(&self, jetstream: &JetStream, assignment: &Assignment) -> bool {
+    pub(super) fn note_failed(&self, jetstream: &JetStream, assignment: &Assignment) -> bool {
         lock(&self.faults.retries).failed(&assignment.key, jetstream.host.instant())
     }
 
     /// An assignment is carried out here.
     fn note_done(&self, jetstream: &JetStream, assignment: &Assignment) {
+        self.view().forget_outlived(&assignment.key);
         if lock(&self.faults.retries).succeeded(&assignment.key) {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
             let line = format_args!("JetStream stream '{account} > {stream}' is as it is assigned now");

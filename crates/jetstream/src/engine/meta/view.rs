@@ -23,6 +23,9 @@ pub(in crate::engine) struct Assignments {
     gone: BTreeMap<StreamKey, Arc<Assignment>>,
     /// Sequences of their messages.
     sequences: BTreeMap<StreamKey, Seq>,
+    /// When streams were created that were seen here and are removed, of whose names so many others
+    /// have been made and removed since that the last assignment says nothing of these any more.
+    outlived: BTreeMap<StreamKey, BTreeSet<Timestamp>>,
     /// Sums over those that are there, so that who makes one of ten thousand streams does not look
     /// at all the others.
     accounts: BTreeMap<String, AccountSums>,
@@ -67,14 +70,14 @@ impl Assignments {
             self.proposals.pop_front();
         }
         let key = assignment.key.clone();
+        let gone = self.gone.remove(&key);
         let before = if assignment.is_removed {
-            let before = self.all.remove(&key);
-            self.gone.insert(key, Arc::new(assignment.without_config()));
-            before
+            self.gone.insert(key.clone(), Arc::new(assignment.without_config()));
+            self.all.remove(&key)
         } else {
-            self.gone.remove(&key);
             self.all.insert(key, Arc::clone(assignment))
         };
+        gone.iter().chain(&before).for_each(|before| self.note_outlived(before, assignment));
         before.into_iter().for_each(|before| self.take_out(&before));
         if !assignment.is_removed {
             self.count_in(assignment);
@@ -120,6 +123,26 @@ impl Assignments {
             }
         }
         self.under_way.remove(key);
+    }
+
+    fn note_outlived(&mut self, before: &Assignment, now: &Assignment) {
+        let is_named = before.created == now.created || now.replaces.contains(&before.created);
+        // One that was followed by few others, and is not named, was not removed.
+        if !is_named && now.replaces.len() >= MOST_REPLACED {
+            self.outlived.entry(now.key.clone()).or_default().insert(before.created);
+        }
+    }
+
+    /// Whether a stream of this name that was created then is removed, as this assignment says or
+    /// as is known here.
+    pub(super) fn has_replaced(&self, assignment: &Assignment, created: Timestamp) -> bool {
+        let is_outlived = || self.outlived.get(&assignment.key).is_some_and(|all| all.contains(&created));
+        assignment.replaces.contains(&created) || is_outlived()
+    }
+
+    /// The server has nothing any more of streams of this name that are removed.
+    pub(super) fn forget_outlived(&mut self, key: &StreamKey) {
+        self.outlived.remove(key);
     }
 
     /// When the latest of all streams was made, removed ones among them, by the clocks of who made

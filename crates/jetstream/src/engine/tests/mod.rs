@@ -29,6 +29,7 @@ mod remote;
 mod replicas;
 mod reset;
 mod resting;
+mod restored;
 mod role;
 mod scrub;
 mod seeded;
