@@ -32,6 +32,7 @@ impl SoughtAccounts {
     pub(crate) fn add(&self, key: &str) {
         let is_new = {
             let mut keys = lock(&self.keys);
+            debug_assert!(keys.len() <= MOST_SOUGHT, "no more accounts wait than may");
             keys.len() < MOST_SOUGHT && keys.insert(key.to_owned())
         };
         self.wake.get().filter(|_| is_new).into_iter().for_each(|wake| wake());

@@ -93,7 +93,7 @@ pub struct LinkState {
     /// Name of the other server's cluster, where that is another one.
     foreign: OnceLock<String>,
     facts: Mutex<LinkFacts>,
-    /// What waits to be told until this server has said who it is; `None` from then on.
+    /// Lines that wait to be told until this server has said who it is; `None` from then on.
     untold: Mutex<Option<Vec<u8>>>,
 }
 
@@ -114,7 +114,7 @@ impl LinkState {
         }
     }
 
-    /// This server has said who it is.
+    /// Notes that this server has said who it is.
     pub(crate) fn is_introduced(&self) {
         let mut untold = lock(&self.untold);
         untold.take().iter().filter(|lines| !lines.is_empty()).for_each(|lines| self.conn.say(lines));

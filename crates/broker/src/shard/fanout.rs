@@ -225,16 +225,12 @@ impl Shard {
         if !route.services.is_empty() {
             let mut imported = SmallVec::<[ServiceTarget; 1]>::new();
             let msg = message.msg();
-            let is_passed_on = from.is_passed_on();
-            for receiver in &route.services {
+            for receiver in route.services.iter().filter(|service| from.reaches(service)) {
                 match receiver {
-                    beside if is_passed_on && beside.queue().is_none() => {}
                     ServiceTarget::Service(service) if from.trace.is_none() => {
                         self.queue.push(service, msg, from.conn);
                         outcome.delivered = true;
                     }
-                    // Where it was published it has gone that way.
-                    ServiceTarget::Import(_) | ServiceTarget::Measurers if from.has_imported() => {}
                     other => imported.push(other.clone()),
                 }
             }

@@ -12,6 +12,7 @@ use super::source::{BarredHubs, Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::link::leaf_end::{LeafEnd, LeafRole};
+use crate::service::ServiceTarget;
 use bytes::Bytes;
 use myelin_wire::peer::gateway::MappedReply;
 use myelin_wire::peer::parser::{PASSED_ON, QueueNames, Routed};
@@ -48,6 +49,16 @@ impl<'a> Publisher<'a> {
     #[inline(always)]
     pub(super) fn is_passed_on(&self) -> bool {
         self.routed().is_some_and(|queues| queues.contains(PASSED_ON))
+    }
+
+    /// Whether the message goes to a service of its route: where it was published it has gone by
+    /// imports, and to those beside groups before it was passed on.
+    #[inline(always)]
+    pub(super) fn reaches(&self, service: &ServiceTarget) -> bool {
+        match service {
+            ServiceTarget::Import(_) | ServiceTarget::Measurers if self.has_imported() => false,
+            service => service.queue().is_some() || !self.is_passed_on(),
+        }
     }
 
     /// Whether imports were applied where it was published.

@@ -459,8 +459,8 @@ impl Fanout<'_> {
     /// else wants the message behind them has it with that.
     ///
     /// That happens once: else a message that no member takes would go round for ever. Compat: who
-    /// wants it on a nats-server beside the groups gets it again, as from the reference; a link over
-    /// which nobody does is preferred.
+    /// wants it on a nats-server beside the groups gets it again, as from the reference; a link
+    /// over which nobody does is preferred.
     pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>, rng: &mut Rng) -> Passed {
         let mut groups = groups.peekable();
         if groups.peek().is_some() { self.pass_on_for(groups, rng) } else { Passed::new() }

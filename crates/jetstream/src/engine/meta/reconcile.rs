@@ -154,10 +154,7 @@ impl Meta {
 
     /// Does what an assignment says, behind a change of its stream that goes on.
     pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
-        // An account that is not here yet: its streams are made when it is.
-        let Some(account) = jetstream.account(&seen.assignment.key.account) else {
-            return jetstream.host.seek_account(&seen.assignment.key.account);
-        };
+        let Some(account) = known_or_sought(jetstream, &seen.assignment.key.account) else { return };
         let Some(seen) = self.faults.changing.pass(seen) else { return };
         let SeenAssignment { assignment, is_new, first, made } = &seen;
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
@@ -601,4 +598,14 @@ impl Meta {
             self.answer_removed(jetstream, assignment, deleted.as_ref().err());
         }
     }
+}
+
+/// The account of this name. One that is not here yet is sought: its streams are made when it is
+/// there.
+fn known_or_sought(jetstream: &JetStream, name: &str) -> Option<Arc<AccountStreams>> {
+    let known = jetstream.account(name);
+    if known.is_none() {
+        jetstream.host.seek_account(name);
+    }
+    known
 }

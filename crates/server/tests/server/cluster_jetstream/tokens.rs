@@ -1,5 +1,5 @@
-//! Accounts that come from tokens, which a server has when somebody needs them: also servers that no
-//! client of an account has met take part in what it has.
+//! Accounts that come from tokens, which a server has when somebody needs them: also servers that
+//! no client of an account has met take part in what it has.
 
 use super::{Trio, api, create, settled, store_all, stream};
 use crate::client::connect;
