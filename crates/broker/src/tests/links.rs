@@ -122,10 +122,10 @@ fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
     let got = |wires: [&Wire; 3]| wires.map(Wire::got);
     // Nobody is here.
     from.hears(&net, "RMSG $G work | q 2\r\nhi\r\n");
-    let expected = ["", "RMSG $G work | q 2\r\nhi\r\n", ""];
+    let expected = ["", "RMSG $G work | q _myelin.passed_on_ 2\r\nhi\r\n", ""];
     assert_eq!(got([&from, &to, &plain]), expected, "not back, and not where it was already");
     from.hears(&net, "HMSG $G work + reply q q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n");
-    let expected = ["", "HMSG $G work + reply q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", ""];
+    let expected = ["", "HMSG $G work + reply q _myelin.passed_on_ 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", ""];
     assert_eq!(got([&from, &to, &plain]), expected);
     // One of the groups is here.
     let mut client = net.peer(0);
@@ -134,8 +134,12 @@ fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
     got([&from, &to, &plain]);
     from.hears(&net, "RMSG $G work | here q r 2\r\nhi\r\n");
     assert_eq!(client.received(), "MSG work 2 2\r\nhi\r\nMSG work 1 2\r\nhi\r\n");
-    let expected = ["", "RMSG $G work | q 2\r\nhi\r\n", "RMSG $G work | r 2\r\nhi\r\n"];
-    assert_eq!(got([&from, &to, &plain]), expected);
+    let expected = ["q", "r"].map(|group| format!("RMSG $G work | {group} _myelin.passed_on_ 2\r\nhi\r\n"));
+    assert_eq!(got([&from, &to, &plain])[1..], expected);
+    // What another server has passed on is for the group alone, and goes nowhere again.
+    from.hears(&net, "RMSG $G work | here q _myelin.passed_on_ 2\r\nhi\r\n");
+    assert_eq!(client.received(), "MSG work 1 2\r\nhi\r\n");
+    assert_eq!(got([&from, &to, &plain]), [""; 3]);
     // Nobody is anywhere, or nobody was chosen.
     from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
     assert_eq!(got([&from, &to, &plain]), [""; 3]);
@@ -424,7 +428,7 @@ fn a_service_can_be_a_member_of_a_queue_group() {
     other.got();
     client.send("PUB get.a 1\r\nx\r\n");
     other.hears(&net, "RMSG $G get.b | g 1\r\nx\r\n");
-    let passed = "RMSG $G get.a | g h 1\r\nx\r\nRMSG $G get.b | g 1\r\nx\r\n";
+    let passed = "RMSG $G get.a | g h 1\r\nx\r\nRMSG $G get.b | g _myelin.passed_on_ 1\r\nx\r\n";
     assert_eq!((taker.took(), wire.got()), (0, passed.to_owned()));
 }
 
