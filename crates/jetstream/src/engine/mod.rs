@@ -46,7 +46,7 @@ use myelin_store::{FoundStream, OnDurable, OpenError, Reserve, Store, StoreOptio
 use myelin_streams::stream::batch::InFlight;
 use myelin_streams::stream::{StorageBudget, StreamCore};
 use removals::Removals;
-use reservations::{HeldBytes, reserved};
+use reservations::{HeldBytes, reserved_here};
 use scrub::Scrubber;
 use settings::REPAIR;
 use std::collections::BTreeMap;
@@ -545,8 +545,8 @@ impl JetStream {
     fn hold(&self, config: &StreamConfig, before: Option<&StreamConfig>) -> Result<HeldBytes, ApiError> {
         let limits = self.limits();
         let most = [limits.max_memory, limits.max_store].map(saturated);
-        let had = before.map_or([0; 2], reserved);
-        let held = self.promises.reservations.hold(had, reserved(config), most);
+        let had = before.map_or([0; 2], reserved_here);
+        let held = self.promises.reservations.hold(had, reserved_here(config), most);
         held.ok_or(match config.storage {
             Storage::Memory => ApiError::MEMORY_RESOURCES_EXCEEDED,
             Storage::File => ApiError::STORAGE_RESOURCES_EXCEEDED,

@@ -19,10 +19,19 @@ pub(super) struct HeldBytes {
     bytes: Bytes,
 }
 
-/// Bytes that a stream reserves.
+/// Bytes that a stream reserves of what its account may have, with its replicas.
 pub(super) fn reserved(config: &StreamConfig) -> [i128; 2] {
+    in_storage(config, config.reserved())
+}
+
+/// Bytes that a stream reserves of what a server has, which has one replica.
+pub(super) fn reserved_here(config: &StreamConfig) -> [i128; 2] {
+    in_storage(config, config.max_bytes.max(0))
+}
+
+fn in_storage(config: &StreamConfig, reserved: i64) -> Bytes {
     let mut bytes = Bytes::default();
-    bytes[place(config.storage)] = i128::from(config.reserved());
+    bytes[place(config.storage)] = i128::from(reserved);
     bytes
 }
 

@@ -4,7 +4,7 @@
 //! at all the others.
 
 use crate::engine::live::LiveStream;
-use crate::engine::reservations::{Reservations, place, reserved};
+use crate::engine::reservations::{Reservations, place, reserved, reserved_here};
 use myelin_jsapi::config::{Storage, StreamConfig, TakenSubjects};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl StreamTable {
         let config = live.config();
         let now = reserved(&config);
         let before = self.take(live.name());
-        self.of_all.replace(before, now);
+        self.of_all.replace(before, reserved_here(&config));
         self.reserved = [0, 1].map(|at| self.reserved[at] + now[at]);
         self.taken.add(live.name(), &config.subjects);
         self.by_name.insert(live.name().to_owned(), TableEntry { live: Arc::clone(live), config });
@@ -74,12 +74,12 @@ impl StreamTable {
         }
     }
 
-    /// Takes a stream out. Answers what it had reserved, which all accounts count still.
+    /// Takes a stream out. Answers what it had reserved here, which the server counts still.
     fn take(&mut self, name: &str) -> [i128; 2] {
         let Some(TableEntry { config, .. }) = self.by_name.remove(name) else { return [0; 2] };
         self.taken.remove(name, &config.subjects);
         let bytes = reserved(&config);
         self.reserved = [0, 1].map(|at| self.reserved[at] - bytes[at]);
-        bytes
+        reserved_here(&config)
     }
 }

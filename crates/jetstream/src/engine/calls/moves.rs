@@ -6,7 +6,7 @@ use super::cluster::{
 };
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AnswerKind, Assignment, Meta, PlaceTerms, Route, peer_of};
-use crate::engine::reservations::{place, reserved};
+use crate::engine::reservations::{place, reserved_here};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{MoveRequest, PeerRequest};
 use myelin_jsapi::api::response::{ApiResponse, StreamCancelMove, StreamUpdate};
@@ -28,7 +28,7 @@ impl Call {
         meta: &Meta,
         (known, changed): (&Assignment, &Assignment),
     ) -> Result<(), ApiError> {
-        let (before, now) = (reserved(&known.config), reserved(&changed.config));
+        let (before, now) = (reserved_here(&known.config), reserved_here(&changed.config));
         let more = [0, 1].map(|at| now[at] - before[at]);
         if more.iter().all(|&bytes| bytes <= 0) {
             return Ok(());

@@ -134,6 +134,19 @@ fn max_bytes(cluster: &mut MetaCluster, name: &str) -> i64 {
 }
 
 #[test]
+fn each_server_reserves_for_its_own_replica() {
+    let mut cluster = MetaCluster::with_meta(3);
+    let made = create(&mut cluster, "S", &format!(r#""num_replicas":3,"max_bytes":{HALF}"#));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let half = i64::try_from(HALF).expect("it is small");
+    cluster.wait_until("all have a replica", |cluster| {
+        [0, 1, 2].map(|at| cluster.house(at).jetstream.reserved()[1]) == [half; 3]
+    });
+    let again = create(&mut cluster, "T", &format!(r#""num_replicas":3,"max_bytes":{HALF}"#));
+    assert!(is_refused(&again, 10005) || is_refused(&again, 10047), "{again}");
+}
+
+#[test]
 fn the_servers_of_a_stream_have_to_have_room_for_its_update_and_not_the_meta_leader() {
     let mut cluster = MetaCluster::with_meta(3);
     cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
