@@ -130,6 +130,7 @@ pub use session::{
 pub use settings::{LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
 pub use shard::asking_cluster::ASKING_CLUSTER;
 pub use shard::{AwaitedReceiver, LatencyEvent, Shard};
+pub use sought_accounts::SoughtAccounts;
 pub use subscription::Subscription;
 pub use traffic::{ConnKind, Counters, RouteCounts, Traffic};
 pub use watch::Watch;

@@ -157,7 +157,6 @@ impl AccountStreams {
         Ok(live)
     }
 
-    /// Tells what was met in a stream's files.
     /// The consumers of a stream, and whether they are lost: where it is in a group others have
     /// them.
     fn find_consumers(

@@ -142,7 +142,7 @@ fn each_server_reserves_for_its_own_replica() {
     cluster.wait_until("all have a replica", |cluster| {
         [0, 1, 2].map(|at| cluster.house(at).jetstream.reserved()[1]) == [half; 3]
     });
-    let again = create(&mut cluster, "T", &format!(r#""num_replicas":3,"max_bytes":{HALF}"#));
+    let again = create(&mut cluster, "T", &format!(r#""num_replicas":3,"max_bytes":{MOST}"#));
     assert!(is_refused(&again, 10005) || is_refused(&again, 10047), "{again}");
 }
 
