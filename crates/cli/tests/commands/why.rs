@@ -45,7 +45,7 @@ fn what_holds_back_is_told_with_its_remedy() {
 
         let mut refused = myelin(&["why", "consumer", "ORDERS", "nobody", "-s", &url]);
         assert!(fail(&mut refused).contains("consumer not found"));
-        // The connections of the commands above are closed. Which numbers they have is the server's.
+        // The connections of the commands above are closed. Their numbers are the server's.
         let deadline = Instant::now() + Duration::from_secs(20);
         let said = loop {
             let closed = |cid: u32| {
