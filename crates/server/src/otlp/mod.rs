@@ -91,18 +91,30 @@ pub(crate) fn start(pushes: &Arc<Pushes>, source: Source, log: &Arc<Logger>) {
     });
 }
 
+/// The plan in force, once there is one that is wanted; `rest` is called whenever there is none.
+/// `None`: the server ends.
+async fn wanted_plan(
+    plans: &mut watch::Receiver<Option<Arc<PushPlan>>>,
+    is_wanted: impl Fn(&PushPlan) -> bool,
+    mut rest: impl FnMut(),
+) -> Option<Arc<PushPlan>> {
+    loop {
+        let plan = plans.borrow_and_update().clone().filter(|plan| is_wanted(plan));
+        if plan.is_some() {
+            return plan;
+        }
+        rest();
+        plans.changed().await.ok()?;
+    }
+}
+
 /// Pushes by the plan in force until the server ends.
 async fn run(pushes: &Pushes, source: &Source, log: &Logger) {
     let mut plans = pushes.plan.subscribe();
     let (mut told, mut next) = (PushFailures::of("metrics"), None);
     loop {
-        let Some(plan) = plans.borrow_and_update().clone() else {
-            (told, next) = (PushFailures::of("metrics"), None);
-            if plans.changed().await.is_err() {
-                return;
-            }
-            continue;
-        };
+        let rest = || (told, next) = (PushFailures::of("metrics"), None);
+        let Some(plan) = wanted_plan(&mut plans, |_| true, rest).await else { return };
         tokio::select! {
             changed = plans.changed() => if changed.is_err() {
                 return;

@@ -5,7 +5,7 @@
 //! room, and what a collector does not take, is lost and counted.
 
 use super::client::Target;
-use super::{PushFailures, PushPlan, Pushes, Source, off_thread};
+use super::{PushFailures, PushPlan, Pushes, Source, off_thread, wanted_plan};
 use crate::logging::Logger;
 use myelin_broker::{MessageSpan, SpanRole, SpanSink, SpanValue};
 use myelin_conf::options::OtlpOptions;
@@ -93,15 +93,11 @@ pub(super) async fn run(pushes: &Pushes, source: &Source, log: &Logger) {
     let mut plans = pushes.plan.subscribe();
     let mut told = PushFailures::of("traces");
     loop {
-        let plan = plans.borrow_and_update().clone().filter(|plan| plan.options.traces);
-        let Some(plan) = plan else {
+        let rest = || {
             told = PushFailures::of("traces");
             lock(&pushes.spans.waiting).clear();
-            if plans.changed().await.is_err() {
-                return;
-            }
-            continue;
         };
+        let Some(plan) = wanted_plan(&mut plans, |plan| plan.options.traces, rest).await else { return };
         tokio::select! {
             changed = plans.changed() => if changed.is_err() {
                 return;
