@@ -98,7 +98,8 @@ impl Session {
                 let pattern = String::from_utf8(name).unwrap_or_default();
                 let handling = options.retain_handling;
                 stored_options.qos = if is_shared { qos as u8 } else { 0 };
-                granted.push(AddedSub { pattern, qos, is_shared, handling, options: stored_options });
+                let (begins, options) = (false, stored_options);
+                granted.push(AddedSub { pattern, qos, is_shared, begins, handling, options });
             }
         }
         OpOutcome::of(self.store_subscriptions(shard, (packet.packet_id, codes), granted, now))

@@ -115,6 +115,28 @@ fn nothing_is_lost_or_repeated_by_a_restart() {
 }
 
 #[test]
+fn what_waits_for_a_session_comes_although_it_subscribes_again() {
+    for server in &servers("max_ack_pending: 2", "") {
+        let filter = [("waits/#", Qos::AtLeastOnce)];
+        let (mut sub, _) = resume(server, "sub");
+        sub.subscribe_with(&filter);
+        leave(sub);
+        let (mut peer, _) = resume(server, "pub");
+        (0..6).for_each(|number| peer.publish_1("waits/x", &number.to_string()));
+        let (mut sub, is_present) = resume(server, "sub");
+        assert!(is_present);
+        let mut came = vec![sub.came(), sub.came()];
+        assert_eq!(sub.subscribe_with(&filter), [1], "it knows nothing of its session");
+        while came.len() < 6 {
+            sub.puback(came[came.len() - 2].1);
+            came.push(sub.came());
+        }
+        let texts: Vec<_> = came.into_iter().map(|(text, _)| text).collect();
+        assert_eq!(texts, (0..6).map(|number| format!("PUBLISH waits/x {number} q1")).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn what_was_not_acknowledged_comes_again_with_its_number() {
     let server = server("", "");
     let (mut sub, _) = resume(&server, "sub");

@@ -55,6 +55,7 @@ impl Session {
             is_new |= before != Some(*qos as u8) || options_before != *options;
             if before.unwrap_or_default() == 0 {
                 stored.record.since.remove(pattern);
+                sub.begins = true;
             }
             if before.is_some() && sub.handling == RetainHandling::SendIfNew {
                 sub.handling = RetainHandling::DontSend;
@@ -263,8 +264,8 @@ impl Session {
     fn ask_for_position(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let Some(stored) = self.stored() else { return 0 };
         let Some(change) = &stored.change else { return 0 };
-        let is_read = |sub: &AddedSub| sub.is_read() && !stored.record.since.contains_key(&sub.pattern);
-        if stored.reader().is_none() || !change.added.iter().any(is_read) {
+        // Of one that is asked for again, what was stored for it meanwhile is still to come.
+        if stored.reader().is_none() || !change.added.iter().any(AddedSub::begins_to_read) {
             return 0;
         }
         let request = format!("STREAM.INFO.{}", streams::MESSAGES.name);
@@ -279,7 +280,7 @@ impl Session {
         }
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         let Some(change) = &stored.change else { return Ok(()) };
-        for sub in change.added.iter().filter(|sub| sub.is_read()) {
+        for sub in change.added.iter().filter(|sub| sub.begins_to_read()) {
             stored.record.since.entry(sub.pattern.clone()).or_insert(info.state.last_seq);
         }
         Ok(())

@@ -136,6 +136,8 @@ pub(in crate::session::mqtt) struct AddedSub {
     pub(in crate::session::mqtt) pattern: String,
     pub(in crate::session::mqtt) qos: Qos,
     pub(in crate::session::mqtt) is_shared: bool,
+    /// Whether nothing was read for it before: what is stored already is not for it.
+    pub(in crate::session::mqtt) begins: bool,
     pub(in crate::session::mqtt) handling: RetainHandling,
     pub(in crate::session::mqtt) options: SubscriptionRecord,
 }
@@ -144,12 +146,17 @@ impl AddedSub {
     /// One of MQTT 3.1.1.
     pub(in crate::session::mqtt) fn plain(pattern: String, qos: Qos) -> Self {
         let (handling, options) = (RetainHandling::Send, SubscriptionRecord::default());
-        Self { pattern, qos, is_shared: false, handling, options }
+        Self { pattern, qos, is_shared: false, begins: false, handling, options }
     }
 
     /// Whether it reads what is stored for the session.
     pub(in crate::session::mqtt) fn is_read(&self) -> bool {
         self.qos > Qos::AtMostOnce && !self.is_shared
+    }
+
+    /// Whether it begins to read what is stored for the session.
+    pub(in crate::session::mqtt) fn begins_to_read(&self) -> bool {
+        self.begins && self.is_read()
     }
 
     /// Whether it is not there where nothing can be stored for it.
