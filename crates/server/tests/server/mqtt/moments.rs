@@ -6,6 +6,7 @@ use super::peer5::hello5;
 use super::stored::Asking;
 use super::{address, server};
 use crate::eventually;
+use crate::raw::Raw;
 use myelin_mqtt::packet::{
     AckPacket, ClientPacket, ConnectPacket, DisconnectPacket, Exchange, Properties, Property, ProtocolLevel,
     PublishPacket, Qos, ReasonCode, RetainHandling, SubscribeFilters, SubscribeOptions, SubscribePacket,
@@ -183,6 +184,27 @@ fn a_message_whose_pubrel_is_stored_does_not_come_again() {
         assert_eq!(sub.all_came(), []);
         ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
     });
+}
+
+/// The consumer of a message may have no leader just then, or lose an acknowledgement with one.
+#[test]
+fn a_pubrel_is_kept_until_the_consumer_of_its_message_has_confirmed() {
+    let server = server("", "");
+    let mut sub = resume(&server, "sub");
+    assert_eq!(sub.subscribe_with(&[("two", Qos::ExactlyOnce)]), [2]);
+    let mut asking = Asking::new(&server);
+    let block = "NATS/1.0\r\nNmqtt-PubRel:7\r\nNmqtt-Ack:$JS.ACK.away.name.1.5.1.0.0\r\n\r\n";
+    asking.publish_block(&format!("$MQTT.out.pubrel.{}", session_hash("sub")), block);
+    assert_eq!(sub.came(), ("PUBREL".to_owned(), 7));
+    sub.pubcomp(7);
+    assert_eq!(sub.all_came(), []);
+    let mut leader = Raw::connect(&server);
+    leader.subscribe("$JS.ACK.away.>", 1);
+    let ack = leader.message();
+    assert_eq!((ack.text(), asking.messages("$MQTT_out")), ("+ACK", 1), "it is said again");
+    leader.publish(&ack.reply.expect("an answer is awaited"), "");
+    eventually("it is over", || asking.messages("$MQTT_out") == 0);
+    assert_eq!(sub.all_came(), []);
 }
 
 /// A CONNECT that begins anew, and fails before the session before is removed, leaves it known.

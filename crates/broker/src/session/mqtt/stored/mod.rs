@@ -5,8 +5,8 @@
 //! CONNECT, SUBSCRIBE, UNSUBSCRIBE) holds up what the client sends behind it. A PUBLISH does not
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
 //! QoS 2 are held (`held.rs`) until they are released (`releases.rs`, `ended.rs`). Messages that
-//! are stored for the session come from one consumer (`outgoing.rs`, `numbers.rs`, `pubrels.rs`),
-//! and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained ones are read
+//! are stored for the session come from one consumer (`outgoing.rs`, `numbers.rs`, `pubrels.rs`,
+//! `settled.rs`), and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained ones are read
 //! when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own
 //! (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
@@ -25,6 +25,7 @@ mod pubrels;
 mod pulls;
 mod releases;
 mod retained;
+mod settled;
 mod share_state;
 mod shares;
 pub(super) mod state;
@@ -62,6 +63,7 @@ fn first_due(
 ) -> Option<Instant> {
     let due = |(asked, matter): &(Instant, Matter)| match matter {
         Matter::Stream(..) => *asked + ASK_AGAIN.min(patience),
+        Matter::Settled(_) => *asked + settled::SETTLE_AGAIN,
         _ => *asked + patience,
     };
     // They are in the order of their requests, but for reads, which go on with their messages.
@@ -161,6 +163,9 @@ impl Session {
     pub(super) fn storage_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
         if self.answer_deadline().is_none_or(|due| now < due) {
             self.pulls_due(shard, now);
+            return SessionStatus::Continue;
+        }
+        if self.settle_again(shard, now) {
             return SessionStatus::Continue;
         }
         let Some(stored) = self.stored_mut() else { return SessionStatus::Continue };
@@ -269,6 +274,10 @@ impl Session {
             Matter::Assigned(reply) => self.assigned(shard, &reply, msg.payload, now),
             Matter::Postponed => self.postponed_read(shard, msg.payload, now),
             Matter::PubRel(id) => self.pubrel_stored(shard, id, msg.payload, now),
+            Matter::Settled(settling) => {
+                self.settled(shard, (number, settling), msg, now);
+                Ok(())
+            }
             Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;
                 let Some(stored) = self.stored_mut() else { return Ok(()) };

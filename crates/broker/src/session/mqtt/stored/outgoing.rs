@@ -56,7 +56,11 @@ impl Session {
             // It is stored, although that was not said yet: the message is not to come again.
             let sent = stored.in_flight.remove_received(id);
             let ack = sent.as_ref().map(|sent| &*sent.reply).or(said.map(|(ack, _)| ack));
-            ack.into_iter().for_each(|ack| self.tell_consumer(shard, ack, ACK, now));
+            match (ack, of) {
+                (Some(ack), Some(_)) => self.settle(shard, id, ack, now),
+                (Some(ack), None) => self.tell_consumer(shard, ack, ACK, now),
+                (None, _) => {}
+            }
             self.answer(shard, &ServerPacket::PubRel(AckPacket::success(id)), format_args!("PUBREL pi={id}"));
         }
         Ok(())
@@ -306,7 +310,10 @@ impl Session {
             // It is on its way, and the exchange counts until the client has answered it.
             let own = Some(sent.sequence).filter(|sequence| *sequence > 0 && !sent.is_shared);
             stored.pubrels.open(id, &[], own);
-            self.tell_consumer(shard, &sent.reply, ACK, now);
+            match own {
+                Some(_) => self.settle(shard, id, &sent.reply, now),
+                None => self.tell_consumer(shard, &sent.reply, ACK, now),
+            }
             self.deliver_held(shard, now);
         }
         Ok(())

@@ -13,12 +13,23 @@ pub(in crate::session::mqtt) struct PubRels(Option<Box<SessionPubRels>>);
 
 #[derive(Default)]
 struct SessionPubRels {
-    /// PUBRELs that the client has not answered, with where that is to be said.
-    open: BTreeMap<PacketId, Box<[u8]>>,
+    /// PUBRELs whose exchange is not over.
+    open: BTreeMap<PacketId, OpenPubRel>,
     /// Sequences of the last messages that the client has had.
     had: VecDeque<u64>,
     /// The highest sequence that was among them.
     highest: u64,
+}
+
+/// A PUBREL whose exchange is not over.
+#[derive(Default)]
+struct OpenPubRel {
+    /// Where it is said that it is over.
+    reply: Box<[u8]>,
+    /// The message's consumer has not confirmed that it does not come again.
+    awaits_consumer: bool,
+    /// The client has answered.
+    is_answered: bool,
 }
 
 impl PubRels {
@@ -27,7 +38,7 @@ impl PubRels {
     pub(super) fn open(&mut self, id: PacketId, reply: &[u8], sequence: Option<u64>) {
         let is_known = sequence.is_none_or(|sequence| self.has_had(sequence));
         let SessionPubRels { open, had, highest } = &mut **self.0.get_or_insert_default();
-        open.insert(id, reply.into());
+        open.entry(id).or_default().reply = reply.into();
         let Some(sequence) = sequence.filter(|_| !is_known) else { return };
         if had.len() == MOST_HAD {
             had.pop_front();
@@ -36,9 +47,30 @@ impl PubRels {
         *highest = sequence.max(*highest);
     }
 
-    /// The client has answered one: where that is said.
+    /// One is not over before the consumer of its message has confirmed something.
+    pub(super) fn await_consumer(&mut self, id: PacketId) {
+        let open = self.0.as_mut().and_then(|pubrels| pubrels.open.get_mut(&id));
+        open.into_iter().for_each(|open| open.awaits_consumer = true);
+    }
+
+    /// The consumer has confirmed it: where the end is said, if the client has answered, too.
+    pub(super) fn settled(&mut self, id: PacketId) -> Option<Box<[u8]>> {
+        self.end(id, |open| open.awaits_consumer = false)
+    }
+
+    /// The client has answered one: where that is said, if nothing else is awaited.
     pub(super) fn close(&mut self, id: PacketId) -> Option<Box<[u8]>> {
-        self.0.as_mut()?.open.remove(&id)
+        self.end(id, |open| open.is_answered = true)
+    }
+
+    fn end(&mut self, id: PacketId, note: impl FnOnce(&mut OpenPubRel)) -> Option<Box<[u8]>> {
+        let all = &mut self.0.as_mut()?.open;
+        let open = all.get_mut(&id)?;
+        note(open);
+        if open.awaits_consumer || !open.is_answered {
+            return None;
+        }
+        all.remove(&id).map(|open| open.reply)
     }
 
     pub(super) fn contains(&self, id: PacketId) -> bool {
@@ -60,7 +92,7 @@ impl PubRels {
 
     /// Where answers to those are to be said that have none.
     pub(super) fn replies(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().flat_map(|pubrels| pubrels.open.values().map(|reply| &**reply))
+        self.0.iter().flat_map(|pubrels| pubrels.open.values().map(|open| &*open.reply))
     }
 }
 
@@ -83,5 +115,20 @@ mod tests {
         assert!(pubrels.has_had(1) && pubrels.has_had(most));
         pubrels.open(id, b"", Some(most + 1));
         assert!(!pubrels.has_had(1) && pubrels.has_had(2));
+    }
+
+    #[test]
+    fn an_exchange_is_over_when_the_client_and_the_consumer_have_answered() {
+        let (mut pubrels, id) = (PubRels::default(), PacketId::MIN);
+        for is_client_first in [true, false] {
+            pubrels.open(id, b"", Some(1));
+            pubrels.await_consumer(id);
+            pubrels.open(id, b"reply", Some(1));
+            let first = if is_client_first { pubrels.close(id) } else { pubrels.settled(id) };
+            assert!(first.is_none() && pubrels.contains(id));
+            let last = if is_client_first { pubrels.settled(id) } else { pubrels.close(id) };
+            assert_eq!(last.as_deref(), Some(&b"reply"[..]));
+            assert!(!pubrels.contains(id));
+        }
     }
 }

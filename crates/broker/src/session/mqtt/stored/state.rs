@@ -80,10 +80,22 @@ pub(in crate::session::mqtt) enum Matter {
     Postponed,
     /// A PUBREL is stored.
     PubRel(PacketId),
+    /// A consumer knows that the client has had a message of QoS 2.
+    Settled(Settling),
     /// A retained message, or the end of them.
     Retained(Box<RetainedRead>),
     /// Nothing follows from it.
     Nothing,
+}
+
+/// Acknowledgement of a message of QoS 2 that its consumer is to confirm.
+pub(in crate::session::mqtt) struct Settling {
+    /// Number of the message.
+    pub(in crate::session::mqtt) id: PacketId,
+    /// Where the acknowledgement is said.
+    pub(in crate::session::mqtt) ack: Box<[u8]>,
+    /// How often it was said.
+    pub(in crate::session::mqtt) times: u32,
 }
 
 /// Whether the session goes on.
