@@ -21,6 +21,7 @@ mod revocation;
 mod secure;
 mod shapes;
 mod times;
+mod tokens;
 mod web_socket;
 mod writes;
 
