@@ -22,6 +22,7 @@ mod secure;
 mod shapes;
 mod times;
 mod tokens;
+mod trusted;
 mod web_socket;
 mod writes;
 
