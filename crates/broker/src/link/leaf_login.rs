@@ -68,7 +68,7 @@ impl LeafLogin {
 
     /// Whether checking may wait for another machine.
     pub fn may_wait(&self) -> bool {
-        matches!(self.config.at(self.via).method, Method::Operator(_))
+        self.broker.may_wait_for_account(self.config.at(self.via), &self.credentials, self.now)
     }
 
     /// Checks the credentials.

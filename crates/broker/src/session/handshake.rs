@@ -56,7 +56,7 @@ impl AuthTask {
 
     /// Whether checking may wait for another machine.
     pub fn may_wait(&self) -> bool {
-        matches!(self.rules().method, Method::Operator(_))
+        self.broker.may_wait_for_account(self.rules(), &self.credentials, self.now)
     }
 
     /// Rules of the listener by which the connection came.
