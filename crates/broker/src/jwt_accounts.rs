@@ -17,7 +17,8 @@ use crate::elsewhere::ConnectionCount;
 use crate::imports::{self, AccountConfig};
 use crate::log::Level;
 use crate::sought_accounts::SoughtAccounts;
-use myelin_auth::operator::{Accounts, Trust, TrustedAccount};
+use myelin_auth::operator::{self, Accounts, Trust, TrustedAccount};
+use myelin_auth::{AuthConfig, Credentials};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_subject::WeightedDestination;
 use myelin_wire::error::CloseReason;
@@ -404,6 +405,19 @@ impl Broker {
         conns.retain(|conn| conn.with_details(|details| details.account == account));
         conns.sort_by_key(|conn| conn.cid());
         conns.iter().skip(most).for_each(|conn| conn.close(CloseReason::MaximumAccountConnections));
+    }
+
+    /// Whether checking these credentials may wait for another machine: for the token of an account
+    /// that is not in force here.
+    pub(crate) fn may_wait_for_account(
+        &self,
+        rules: &AuthConfig,
+        credentials: &Credentials,
+        now: SystemTime,
+    ) -> bool {
+        let (Some(trust), Some(trusted)) = (rules.trust(), self.trusted()) else { return false };
+        let is_asked = |key: String| trusted.get(&key).is_none_or(|account| account.is_expired(now));
+        operator::named_accounts(trust, credentials).any(is_asked)
     }
 
     /// The token that is in force, or one that is asked for where there is none or it has expired.

@@ -313,11 +313,10 @@ impl Changes<'_> {
             if websocket.listener.port == Some(Port::Random) {
                 websocket.listener.port = bound.map(Port::Fixed);
             }
-            (websocket, o.websocket.tls.as_ref().map(|tls| tls.pinned_certs.clone()).unwrap_or_default())
+            let tls = o.websocket.tls.as_ref();
+            (websocket, tls.map(|tls| (tls.pinned_certs.clone(), tls.verify_and_map)))
         };
-        if compared(self.old) == compared(self.new)
-            && self.old.websocket.tls.is_some() == self.new.websocket.tls.is_some()
-        {
+        if compared(self.old) == compared(self.new) {
             return;
         }
         let shown = |o: &Options| {

@@ -471,7 +471,7 @@ fn observe_accounts(broker: &Arc<Broker>, jetstream: &Arc<jetstream::Current>, s
         });
         // Whoever takes an account away has its connections looked at when all that goes with it is
         // done: before, a client that is not concerned by this might meet the half of a reload.
-        if trusted.is_some() && account.connections() > 0 {
+        if trusted.is_some() && account.connections() + account.leaf_nodes() > 0 {
             mailboxes.iter().for_each(|mailbox| mailbox.post(Mail::Refresh));
         }
     });

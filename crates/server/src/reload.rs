@@ -19,6 +19,7 @@ use crate::supervise::{self, SupervisedPart};
 use crate::tls::{ClientOffer, LeafOffer, LinkOffer, TlsTerms};
 use crate::websocket::{Listening, Security};
 use crate::{cluster, gateway, lifecycle, ocsp, pidfile, ports, setup};
+use myelin_auth::ConnectionType;
 use myelin_broker::{Conn, StagedAuthAndAccounts};
 use myelin_conf::options::{AuthorizationOptions, ClusterOptions, Options};
 use myelin_conf::{BoundPorts, LoadError, Loaded, NotReloadable};
@@ -200,7 +201,7 @@ impl Server {
     }
 
     /// Ends the clients whose keys are no longer among those that are pinned. Compat: also those
-    /// without TLS.
+    /// without TLS, but none of WebSocket and MQTT, whose listeners have pins of their own.
     fn recheck_pinned(&self) {
         let pins = self.pins();
         let is_pinned = |conn: &Conn| {
@@ -212,7 +213,8 @@ impl Server {
         if pins.is_empty() {
             return;
         }
-        let strangers: Vec<_> = self.broker.connections().into_iter().filter(|c| !is_pinned(c)).collect();
+        let mut strangers = self.broker.connections();
+        strangers.retain(|conn| conn.via() == ConnectionType::Standard && !is_pinned(conn));
         if !strangers.is_empty() {
             self.log.info(format_args!("Disconnect {} clients due to pinned certs reload", strangers.len()));
             strangers.iter().for_each(|conn| conn.close(CloseReason::TlsHandshake));

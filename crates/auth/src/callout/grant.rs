@@ -23,10 +23,10 @@ pub struct CalloutGrant {
 }
 
 impl CalloutGrant {
-    /// When its connection ends: by itself, and with its account.
-    pub fn ends(&self) -> impl Iterator<Item = SystemTime> {
-        let account = self.account_grant.as_ref().and_then(|account_grant| account_grant.account.expires());
-        self.expires.into_iter().chain(account)
+    /// When the token of its account ends, and its connection with it.
+    #[must_use]
+    pub fn account_expires(&self) -> Option<SystemTime> {
+        self.account_grant.as_ref().and_then(|account_grant| account_grant.account.expires())
     }
 }
 

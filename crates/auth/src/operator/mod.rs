@@ -23,6 +23,7 @@ use std::time::{Duration, SystemTime};
 use crate::account_name::AccountName;
 use crate::attempt::{Attempt, Reject};
 use crate::connection_type::{ConnectionType, ConnectionTypes};
+use crate::credentials::Credentials;
 use crate::identity::Identity;
 use crate::jwt::{self, Network, UserClaims, UserPermissions, seconds};
 use crate::secret::Secret;
@@ -46,6 +47,16 @@ impl Accounts for () {
     fn account(&self, _: &str, _: SystemTime) -> Result<Arc<TrustedAccount>, String> {
         Err("account missing".to_owned())
     }
+}
+
+/// Accounts that may be asked for to check these credentials, whether or not they prove anything:
+/// that of the token that they bring, and that of the sentinel.
+pub fn named_accounts<'t>(
+    trust: &'t Trust,
+    credentials: &'t Credentials,
+) -> impl Iterator<Item = String> + 't {
+    let tokens = credentials.jwt.iter().chain(&trust.sentinel);
+    tokens.filter_map(|token| jwt::named_account(token.text().unwrap_or_default()))
 }
 
 /// Says who a connection is by the token that it brings, in the reference's order of questions.

@@ -7,7 +7,9 @@ use crate::callout::PendingCallout;
 use crate::conn::Conn;
 use crate::conn_details::TlsDetails;
 use crate::session::{Checked, handshake};
+use crate::token_ends::{FOREVER, TokenEnds, TokenOwner};
 use myelin_auth::callout::{CalloutGrant, ClientInfo};
+use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{
     Attempt, AuthConfig, ConnectionType, Credentials, Decision, Identity, Method, Reject, authenticate,
 };
@@ -66,7 +68,7 @@ impl LeafLogin {
 
     /// Whether checking may wait for another machine.
     pub fn may_wait(&self) -> bool {
-        matches!(self.config.at(self.via).method, Method::Operator(_))
+        self.broker.may_wait_for_account(self.config.at(self.via), &self.credentials, self.now)
     }
 
     /// Checks the credentials.
@@ -151,16 +153,21 @@ impl Link {
         }
     }
 
-    /// When the credentials of a leaf node come to their end: its own, or those of its account.
-    pub fn expiry(&self, identity: &Identity, now: Instant, opened: Instant) -> Option<Instant> {
-        let wall = self.conn.endpoint().start + now.saturating_duration_since(opened);
-        let ends = identity.claims.iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
-        let granted = identity.callout_grant.iter().flat_map(|grant| CalloutGrant::ends(grant));
-        let ends = ends.flatten().chain(granted);
-        let left = |end: SystemTime| end.duration_since(wall).unwrap_or_default().min(FOREVER);
-        ends.map(|end| now + left(end)).min()
+    /// When the credentials of a leaf node come to their end, and of whose token that is: its own,
+    /// or that of its account.
+    pub fn expiry(
+        &self,
+        claims: Option<&ClaimedUser>,
+        grant: Option<&CalloutGrant>,
+        opened: Instant,
+    ) -> Option<(Instant, TokenOwner)> {
+        let start = self.conn.endpoint().start;
+        let left = |end: SystemTime| end.duration_since(start).unwrap_or_default().min(FOREVER);
+        TokenEnds::of(claims, grant).first().map(|(end, owner)| (opened + left(end), owner))
+    }
+
+    /// Notes what the account's token makes of a leaf node's user.
+    pub fn note_leaf_claims(&self, claims: &Arc<ClaimedUser>) {
+        self.conn.update_details(|details| details.claims = Some(Arc::clone(claims)));
     }
 }
-
-/// The longest time that a timer is set for.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 86400);

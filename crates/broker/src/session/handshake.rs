@@ -10,6 +10,7 @@ use crate::conn_details::{ConnDetails, TlsDetails};
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
+use crate::token_ends::{FOREVER, TokenEnds};
 use myelin_auth::callout::{CalloutGrant, ClientInfo};
 use myelin_auth::operator::{ClaimedUser, ClaimsFault};
 use myelin_auth::{
@@ -22,7 +23,7 @@ use myelin_wire::info::Info;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// Credentials on their way to an identity. May take 100 ms (bcrypt), or as long as it takes to ask
 /// for an account: run it off the data path.
@@ -55,7 +56,7 @@ impl AuthTask {
 
     /// Whether checking may wait for another machine.
     pub fn may_wait(&self) -> bool {
-        matches!(self.rules().method, Method::Operator(_))
+        self.broker.may_wait_for_account(self.rules(), &self.credentials, self.now)
     }
 
     /// Rules of the listener by which the connection came.
@@ -412,9 +413,7 @@ impl Session {
     ) -> Option<Instant> {
         let wall = self.clock(now);
         let left = |end: SystemTime| now + end.duration_since(wall).unwrap_or_default().min(FOREVER);
-        let ends = claims.into_iter().flat_map(|claims| [claims.expires(), claims.account().expires()]);
-        let ends = ends.flatten().chain(callout_grant.into_iter().flat_map(CalloutGrant::ends));
-        ends.map(left).min()
+        TokenEnds::of(claims, callout_grant).first().map(|(end, _)| left(end))
     }
 
     /// Notes for monitoring what the client says of itself, whether it is let in or not.
@@ -621,9 +620,6 @@ fn listed(tags: &[String]) -> String {
     let tags: Vec<_> = tags.iter().map(|tag| Quoted(tag.as_bytes()).to_string()).collect();
     format!("[{}]", tags.join(" "))
 }
-
-/// The longest time that a timer is set for.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 86400);
 
 /// How a connection ends whose credentials were refused for this.
 pub(crate) fn close_reason(reject: &Reject) -> CloseReason {

@@ -6,6 +6,7 @@ use crate::conn::Conn;
 use crate::log::Level;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
+use crate::token_ends::TokenOwner;
 use myelin_auth::callout::{AccountGrant, CalloutGrant};
 use myelin_auth::operator::{ClaimedUser, Withdrawn};
 use myelin_auth::{AuthConfig, Identity, Method, Permissions, Reject};
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::handshake::AuthTask;
-use super::timers::TokenOwner;
 
 /// The outcome of [`Session::refresh`].
 #[derive(Debug)]
@@ -53,6 +53,9 @@ impl Session {
             return Refreshed::Continue;
         }
         match &self.state {
+            SessionState::Ready(_) if self.has_lost_proxy(&auth) => {
+                Refreshed::Close(self.rejected(shard, &Reject::ProxyNotTrusted))
+            }
             SessionState::Ready(ready) if self.has_moved(ready.account.name(), &auth) => {
                 Refreshed::Close(CloseReason::ClientClosed)
             }
@@ -189,6 +192,13 @@ impl Session {
             self.conn.set_rights(Self::rights_of(permissions.as_ref(), now));
             self.prune(shard, permissions.as_deref(), now);
         }
+    }
+
+    /// Whether the client came through a proxy that is trusted no more, be it the last one.
+    fn has_lost_proxy(&self, auth: &AuthConfig) -> bool {
+        self.conn.with_details(|details| {
+            details.proxy.as_ref().is_some_and(|key| !auth.proxies.iter().any(|known| **known == **key))
+        })
     }
 
     /// Whether the user is in another account now or in none. Compat: such clients are closed

@@ -5,6 +5,7 @@ use crate::conn::Conn;
 use crate::log::{Level, Span};
 use crate::settings::Settings;
 use crate::shard::Shard;
+use crate::token_ends::{TokenEnds, TokenOwner};
 use myelin_wire::encode;
 use myelin_wire::error::{CloseReason, ErrorText};
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,13 +19,6 @@ const MEASURE_AGAIN: Duration = Duration::from_secs(3600);
 /// How many times the time to authenticate a check of credentials may take, with all those in front
 /// of it.
 const VERDICT_PATIENCE: u32 = 5;
-
-/// Owner of the token that comes to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TokenOwner {
-    User,
-    Account,
-}
 
 /// When something is due, and what was heard.
 pub(super) struct Timers {
@@ -143,21 +137,15 @@ impl Session {
     /// Owner of the token that comes to its end first.
     fn first_to_expire(&self) -> TokenOwner {
         let SessionState::Ready(ready) = &self.state else { return TokenOwner::User };
-        let Some(claims) = &ready.claims else { return TokenOwner::User };
-        match (claims.expires(), claims.account().expires()) {
-            (user, Some(account)) if user.is_none_or(|user| account < user) => TokenOwner::Account,
-            _ => TokenOwner::User,
-        }
+        let ends = TokenEnds::of(ready.claims.as_deref(), ready.callout_grant.as_deref());
+        ends.first().map_or(TokenOwner::User, |(_, owner)| owner)
     }
 
     pub(super) fn expired(&mut self, shard: &mut Shard, whose: TokenOwner, now: Instant) -> SessionStatus {
         if let SessionState::Ready(ready) = &mut self.state {
             ready.expiry = None;
         }
-        let text = match whose {
-            TokenOwner::User => ErrorText::UserExpired,
-            TokenOwner::Account => ErrorText::AccountExpired,
-        };
+        let text = whose.text();
         let verdict = self.refuse(shard, &text, CloseReason::AuthenticationExpired);
         self.log_rarely(Level::Debug, &text.to_string(), now);
         verdict

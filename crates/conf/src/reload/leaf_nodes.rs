@@ -2,11 +2,13 @@
 //! TLS may change.
 
 use super::{Changes, Effect, GoDuration, NotReloadable, text};
+use crate::Secret;
 use crate::duration;
 use crate::options::{
-    ClusterMigrate, HandshakeFirst, LeafNodeOptions, LeafProxyOptions, LeafRemoteOptions, LinkCompression,
-    ListenerOptions, Options, Port, TlsOptions,
+    ClusterMigrate, HandshakeFirst, LeafNodeOptions, LeafProxyOptions, LeafRemoteOptions, LeafUserOptions,
+    LinkCompression, ListenerOptions, Options, Port, TlsOptions,
 };
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -53,11 +55,14 @@ impl Changes<'_> {
         self.leaf("LeafNode: field \"Username\"", |of| text(of.authorization.user.as_ref()));
         let hidden = [
             ("LeafNode: field \"Password\"", self.differ(|of| of.authorization.password.clone())),
-            ("LeafNode: field \"Users\"", self.differ(|of| of.authorization.users.clone())),
+            ("LeafNode: field \"Users\"", self.differ(users)),
         ];
         for (field, _) in hidden.into_iter().filter(|(_, differs)| *differs) {
             let (old, new) = (HIDDEN.to_owned(), HIDDEN.to_owned());
             self.refuse(NotReloadable::Field { field, old, new });
+        }
+        if self.differ(proxied_users) {
+            self.unsaid("LeafNode Users proxy_required".to_owned());
         }
         self.leaf("LeafNode: field \"ProxyRequired\"", |of| of.authorization.proxy_required);
         self.leaf("LeafNode: field \"Nkey\"", |of| text(of.authorization.nkey.as_ref()));
@@ -156,6 +161,21 @@ impl Changes<'_> {
             }
         }
     }
+}
+
+/// Users of leaf nodes, of which none may change. Compat: in any order, and but for whether they
+/// must come through a proxy.
+fn users(of: &LeafNodeOptions) -> Vec<(String, Secret, Option<String>)> {
+    let fixed = |user: &LeafUserOptions| (user.name.clone(), user.password.clone(), user.account.clone());
+    let mut users: Vec<_> = of.authorization.users.iter().map(fixed).collect();
+    users.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    users
+}
+
+/// Names of the users who must come through a proxy.
+fn proxied_users(of: &LeafNodeOptions) -> BTreeSet<String> {
+    let proxied = of.authorization.users.iter().filter(|user| user.proxy_required);
+    proxied.map(|user| user.name.clone()).collect()
 }
 
 /// Changes of one remote: words for the log, or why they are refused.
@@ -295,6 +315,37 @@ mod tests {
             lines(&none, &block("compression: s2_fast")),
             Ok(vec!["Reloaded: LeafNode Compression value is: {s2_fast []}".to_owned()])
         );
+    }
+
+    /// As nats-server 2.15.2 answered.
+    #[test]
+    fn users_may_change_places() {
+        let block = |users: &str| block(&format!("authorization {{ users: [{users}] }}"));
+        let (one, other) = ("{user: u, password: p, account: A}", "{user: v, password: q}");
+        let old = block(&format!("{one}, {other}"));
+        let proxied = "{user: v, password: q, proxy_required: true}";
+        for same in [format!("{other}, {one}"), format!("{proxied}, {one}")] {
+            assert_eq!(lines(&old, &block(&same)), Ok(vec![]), "{same}");
+        }
+        for another in [
+            one.to_owned(),
+            format!("{one}, {other}, {{user: w, password: r}}"),
+            format!("{one}, {{user: v, password: r}}"),
+            format!("{one}, {{user: v, password: q, account: B}}"),
+            format!("{one}, {{user: w, password: q}}"),
+        ] {
+            assert!(lines(&old, &block(&another)).is_err(), "{another}");
+        }
+    }
+
+    #[test]
+    fn a_default_port_that_is_written_out_is_no_change() {
+        let [old, new] = ["nats://h", "nats://h:7422"].map(|url| {
+            let options = block(&format!("remotes: [{{ url: \"{url}\", account: A }}]"));
+            options.leaf_nodes.remotes[0].clone()
+        });
+        assert_ne!(old.urls, new.urls);
+        assert!(old.identity() == new.identity() && old.is_with_other_tls(&new));
     }
 
     #[test]

@@ -112,6 +112,12 @@ fn nothing_of_websocket_may_change() {
         assert!(error.starts_with("config reload not supported for Websocket: old={0.0.0.0 -1}"), "{error}");
     }
     assert!(compare(&block("-1", ""), "").is_err() && compare("", &block("-1", "")).is_err());
+    let tls = |more: &str| format!("websocket {{ port: -1, tls {{ cert_file: a, key_file: b, {more} }} }}");
+    assert_eq!(compare(&tls("verify: true"), &tls("verify: false")), Ok(String::new()));
+    for [old, new] in [["verify: true", "verify_and_map: true"], ["verify_and_map: true", "verify: true"]] {
+        let error = compare(&tls(old), &tls(new)).unwrap_err();
+        assert!(error.starts_with("config reload not supported for Websocket: "), "{old} {new}: {error}");
+    }
 }
 
 #[test]

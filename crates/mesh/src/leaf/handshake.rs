@@ -2,6 +2,7 @@
 
 use super::LeafEntry;
 use super::config::version_numbers;
+use super::reload::Admission;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
 use crate::names::check_cluster;
 use myelin_auth::callout::ClientInfo;
@@ -172,11 +173,10 @@ impl LeafSession {
         self.is_counted = true;
         self.note(connect, account.name(), &identity);
         self.link.meet(&connect.name, connect.protocol >= TRACING_PROTOCOL);
-        self.expiry = self.link.expiry(&identity, now, self.timers.opened());
-        self.claims.clone_from(&identity.claims);
+        self.admission = Admission::of(&identity, &connect.deny_pub);
+        self.reckon_expiry();
         let role = self.role();
-        let mut denials = self.denials(&account);
-        denials.not_sent.extend(connect.deny_pub.iter().cloned());
+        let denials = self.denials_of_dialler(&account);
         let permissions = self.permissions_for(identity.permissions.clone(), denials)?;
         match self.nodes().enter(self.known()) {
             LeafEntry::Stopping => return Err(CloseReason::ServerShutdown),
@@ -187,7 +187,7 @@ impl LeafSession {
         }
         self.link.leaf_logged_in(&connect.version, &account, &identity);
         self.log_domains(&account);
-        self.say_permissions(identity.permissions.as_ref());
+        self.say_permissions(identity.permissions.as_deref());
         let terms = LeafTerms {
             role,
             is_isolated: self.known().facts().is_isolated,
@@ -285,7 +285,23 @@ impl LeafSession {
     }
 
     /// Answers CONNECT: what may cross the link.
-    fn say_permissions(&self, permissions: Option<&Arc<Permissions>>) {
+    fn say_permissions(&self, permissions: Option<&Permissions>) {
+        let info = PeerInfo { connect_info: true, ..self.info_of_permissions(permissions) };
+        self.say(&info.line());
+    }
+
+    /// Says on a link that is there what may cross it from now on.
+    pub(super) fn say_other_permissions(&self, permissions: Option<&Permissions>) {
+        let mut info = self.info_of_permissions(permissions);
+        if info.import.is_none() && info.export.is_none() {
+            // Compat: without a word the other side keeps what it has heard before.
+            let all = || Some(SubjectFilter { allow: Some(vec![">".to_owned()]), deny: None });
+            (info.import, info.export) = (all(), all());
+        }
+        self.say(&info.line());
+    }
+
+    fn info_of_permissions(&self, permissions: Option<&Permissions>) -> PeerInfo {
         let (account, is_system) = {
             let name = self.known().facts().account;
             let system = self.broker().account(&name).is_some_and(|account| account.is_system());
@@ -296,16 +312,22 @@ impl LeafSession {
             let filter = SubjectFilter { allow: list(rules.allow), deny: list(rules.deny) };
             (filter != SubjectFilter::default()).then_some(filter)
         };
-        let info = PeerInfo {
+        PeerInfo {
             client_id: self.link.conn().cid(),
-            connect_info: true,
             remote_account: account,
             acc_is_sys: is_system,
             import: permissions.and_then(|permissions| filter(permissions.subscribe_rules())),
             export: permissions.and_then(|permissions| filter(permissions.publish_rules())),
             ..self.nodes().info(self.own_cluster_as_hub())
-        };
-        self.say(&info.line());
+        }
+    }
+
+    /// Subjects that the link does not carry where the other side has dialled, with those that it
+    /// has said not to want.
+    pub(super) fn denials_of_dialler(&self, account: &Account) -> LeafDenials {
+        let mut denials = self.denials(account);
+        denials.not_sent.extend(self.admission.declined().iter().cloned());
+        denials
     }
 
     /// Subjects of JetStream that the link does not carry. Compat: a hub takes those that it does

@@ -4,6 +4,7 @@
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
 use super::compression::Negotiation;
+use super::reload::Admission;
 use super::remote::{LeafRemote, LeafSigner, LeafUrl};
 use super::tls_state::TlsState;
 use super::{LeafFacts, LeafNodes, LeafState};
@@ -14,7 +15,6 @@ use crate::session::common::{
 };
 use crate::session::timers::{Due, LinkTimers};
 use bytes::Bytes;
-use myelin_auth::operator::ClaimedUser;
 use myelin_auth::{Identity, Reject};
 use myelin_broker::{
     Broker, Conn, LeafAnnouncing, LeafFault, LeafLogin, LeafRole, Level, Link, LinkRemoval, Shard,
@@ -92,10 +92,8 @@ pub struct LeafSession {
     pub(super) tls: TlsState,
     /// Announcements of interest here that the other side is still to get, which may take long.
     pub(super) announcing: Option<LeafAnnouncing>,
-    /// When the credentials come to their end.
-    pub(super) expiry: Option<Instant>,
-    /// Token by which a leaf node is here.
-    pub(super) claims: Option<Arc<ClaimedUser>>,
+    /// Credentials by which a leaf node is here.
+    pub(super) admission: Admission,
     /// The account has counted it.
     pub(super) is_counted: bool,
     has_left: bool,
@@ -155,8 +153,7 @@ impl LeafSession {
             heard: Default::default(),
             tls: TlsState::default(),
             announcing: None,
-            expiry: None,
-            claims: None,
+            admission: Admission::default(),
             is_counted: false,
             has_left: false,
         }
@@ -469,7 +466,13 @@ impl PeerSession for LeafSession {
         now: Instant,
     ) -> Result<(), CloseReason> {
         match std::mem::replace(&mut self.state, LeafPhase::AwaitConnect) {
-            LeafPhase::Checking(connect) => self.logged_in(shard, &connect, outcome, now),
+            LeafPhase::Checking(connect) => {
+                self.logged_in(shard, &connect, outcome, now)?;
+                // The account may have got another token meanwhile, and a proxy may have lost its
+                // trust.
+                self.check_proxy()?;
+                self.check_claims()
+            }
             other => {
                 self.state = other;
                 Ok(())
@@ -493,6 +496,7 @@ impl PeerSession for LeafSession {
 
     fn reload(&mut self, _: &mut Shard) -> Result<(), CloseReason> {
         self.check_account()?;
+        self.check_proxy()?;
         self.check_claims()?;
         if matches!(self.state, LeafPhase::Ready) {
             self.follow_limits();
@@ -501,14 +505,12 @@ impl PeerSession for LeafSession {
     }
 
     fn deadline(&self) -> Instant {
-        self.expiry.map_or(self.timers.deadline(), |expiry| expiry.min(self.timers.deadline()))
+        self.admission.expiry().map_or(self.timers.deadline(), |expiry| expiry.min(self.timers.deadline()))
     }
 
     fn on_deadline(&mut self, now: Instant) -> Option<CloseReason> {
-        if self.expiry.is_some_and(|expiry| expiry <= now) {
-            self.say(b"-ERR 'User Authentication Expired'\r\n");
-            self.log(Level::Debug, format_args!("User Authentication Expired"));
-            return Some(CloseReason::AuthenticationExpired);
+        if let Some(owner) = self.admission.expired(now) {
+            return Some(self.expire(owner));
         }
         match self.timers.strike(matches!(self.state, LeafPhase::Ready), now) {
             Due::Nothing => None,

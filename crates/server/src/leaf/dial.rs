@@ -24,6 +24,8 @@ use std::hash::BuildHasher;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::net::TcpStream;
@@ -133,6 +135,12 @@ impl<'d> Migration<'d> {
     }
 }
 
+/// How many failed attempts make one error in the log: the first time that a hub is dialled, and
+/// later.
+pub(super) fn reports(options: &Options) -> [u32; 2] {
+    [options.logging.connect_error_reports, options.logging.reconnect_error_reports]
+}
+
 /// Dials hubs on the control runtime.
 pub(super) struct Dialler {
     nodes: OnceLock<Weak<LeafNodes>>,
@@ -143,13 +151,12 @@ pub(super) struct Dialler {
     jetstream: Arc<Current>,
     reconnect: Duration,
     /// One of so many failed attempts is an error in the log: the first time, and later.
-    reports: [u32; 2],
+    reports: [AtomicU32; 2],
 }
 
 impl Dialler {
     pub(super) fn new(parts: LeafParts<'_>, options: &Options) -> Self {
         let LeafParts { broker, mailboxes, log, control, jetstream } = parts;
-        let logging = &options.logging;
         Self {
             nodes: OnceLock::new(),
             broker: Arc::clone(broker),
@@ -158,8 +165,13 @@ impl Dialler {
             control: control.clone(),
             jetstream: Arc::clone(jetstream),
             reconnect: options.leaf_nodes.reconnect,
-            reports: [logging.connect_error_reports, logging.reconnect_error_reports],
+            reports: reports(options).map(AtomicU32::new),
         }
+    }
+
+    /// Takes over which failed attempts are errors in the log.
+    pub(super) fn set_reports(&self, reports: [u32; 2]) {
+        self.reports.iter().zip(reports).for_each(|(one_of, now)| one_of.store(now, Relaxed));
     }
 
     /// From now on it dials for these.
@@ -211,7 +223,7 @@ impl Dialler {
     }
 
     fn report(&self, is_first: bool, attempts: u32, url: &LeafUrl, error: &str) {
-        let one_of = self.reports[usize::from(!is_first)];
+        let one_of = self.reports[usize::from(!is_first)].load(Relaxed);
         let address = url.address();
         let what = format_args!("{address:?} (attempt {attempts}): {error}");
         let line = format_args!("Error trying to connect as leafnode to remote server {what}");

@@ -54,6 +54,8 @@ pub(crate) struct DialledRemote {
 pub(crate) struct PreparedLeafNodes {
     config: LeafConfig,
     remotes: Vec<DialledRemote>,
+    /// How many failed attempts to dial make one error in the log.
+    reports: [u32; 2],
 }
 
 /// Checks of whether the certificates of hubs were revoked, in the order of the remotes.
@@ -165,12 +167,14 @@ impl RunningLeafNodes {
         check(options)?;
         let config = options::config(options, broker, self.address.map(|address| address.port()))?;
         let remotes = options::remotes(options, &config, hubs)?;
-        Ok(PreparedLeafNodes { config, remotes })
+        Ok(PreparedLeafNodes { config, remotes, reports: dial::reports(options) })
     }
 
     /// Takes over other options: links whose terms are the same are not touched.
-    pub(crate) fn reload(&mut self, PreparedLeafNodes { config, remotes }: PreparedLeafNodes) {
+    pub(crate) fn reload(&mut self, prepared: PreparedLeafNodes) {
+        let PreparedLeafNodes { config, remotes, reports } = prepared;
         self.nodes.reload(config);
+        self.dialler.set_reports(reports);
         let mut before = std::mem::take(&mut self.remotes);
         for wanted in remotes {
             let id = wanted.options.identity();

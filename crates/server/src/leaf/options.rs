@@ -72,7 +72,7 @@ pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> R
         id: info.server_id,
         // Compat: other servers know a leaf node that is no cluster's by its own name.
         cluster: if own_name { info.server_name } else { String::new() },
-        auth: own_auth(leaf_nodes).map(Arc::new),
+        auth: own_auth(leaf_nodes, &options.proxies.trusted).map(Arc::new),
         default_account: leaf_nodes.authorization.account.clone(),
         compression: compression(leaf_nodes.compression()?),
         min_version: leaf_nodes.min_version,
@@ -132,7 +132,7 @@ fn compression(from: LinkCompression) -> LeafCompression {
 }
 
 /// Users of leaf nodes that are not those of clients.
-fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
+fn own_auth(leaf_nodes: &LeafNodeOptions, proxies: &[String]) -> Option<AuthConfig> {
     let from = &leaf_nodes.authorization;
     let account = |name: &Option<String>| name.as_deref().map_or_else(AccountName::global, AccountName::new);
     let user = |name: &str, password: StoredSecret, of: &Option<String>, proxy_required: bool| User {
@@ -143,8 +143,10 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
         connection_types: ConnectionTypes::default(),
         proxy_required,
     };
-    // Compat: who is known by a certificate needs the password, too, if there is one.
-    let is_mapped = leaf_nodes.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
+    // Compat: who is known by a certificate needs the password, too, if there is one. A single user
+    // is known by name and password, whatever its certificate says.
+    let is_single = from.user.is_some() || from.nkey.is_some();
+    let is_mapped = !is_single && leaf_nodes.tls.as_ref().is_some_and(|tls| tls.verify_and_map);
     let secret = |secret: &myelin_conf::Secret| StoredSecret::parse(secret.reveal());
     let users = if let Some(name) = &from.user {
         let password = from.password.as_ref().map_or_else(|| StoredSecret::Plain(Secret::new("")), secret);
@@ -167,7 +169,8 @@ fn own_auth(leaf_nodes: &LeafNodeOptions) -> Option<AuthConfig> {
     } else {
         return None;
     };
-    let mut config = AuthConfig::new(Method::Users(users));
+    let proxies = proxies.to_vec().into();
+    let mut config = AuthConfig { proxies, ..AuthConfig::new(Method::Users(users)) };
     if is_mapped {
         config.maps_certificates = vec![ConnectionType::Leafnode, ConnectionType::LeafnodeWs];
     }

@@ -300,7 +300,7 @@ fn text(ids: &Identities, text: &str) -> String {
     String::from_utf8(ids.fill(text.as_bytes()).expect("a test is well made")).expect("a test is well made")
 }
 
-fn pair(ids: &Identities, name: &str) -> KeyPair {
+pub(crate) fn pair(ids: &Identities, name: &str) -> KeyPair {
     KeyPair::from_seed(&text(ids, &format!("@seed:{name}@"))).expect("a seed")
 }
 
@@ -596,4 +596,43 @@ fn other_default_permissions_reach_those_whom_a_service_has_let_in() {
     client.send("SUB new 2\r\nPUB new 1\r\nx\r\nPUB $SYS.REQ.USER.AUTH 0\r\n\r\n");
     assert_eq!(client.message().subject, "new");
     assert!(client.line().contains("Permissions Violation for Publish to \"$SYS.REQ.USER.AUTH\""));
+}
+
+/// The end of an account is told as such also to those whom a service has let in.
+#[test]
+fn the_end_of_an_account_is_no_end_of_its_users() {
+    let account = |name: &str, first: &str| {
+        format!(
+            r#"{name} account by O:op for A:auth {{{first}"nats":{{{OPEN},"authorization":{{"auth_users":["@key:U:svc@"]}}}}}}"#
+        )
+    };
+    let user = |name: &str| {
+        format!(
+            r#"{name} user by A:auth for U:{name} {{"nats":{{"bearer_token":true,"subs":-1,"data":-1,"payload":-1}}}}"#
+        )
+    };
+    let ids = issued(&[
+        r#"op operator by O:op for O:op {"name":"op"}"#.to_owned(),
+        account("auth", "\"exp\":\"+3\","),
+        user("svc"),
+        user("sentinel"),
+    ]);
+    let config = "operator: \"@op@\"\nresolver: MEM\nauthorization { timeout: 5 }\n\
+        resolver_preload {\n@key:A:auth@: \"@auth@\"\n}\n";
+    let server = Setup::default().config(&text(&ids, config)).start();
+    let connect = |token: &str| {
+        text(&ids, &format!("CONNECT {{\"jwt\":\"@{token}@\",\"verbose\":false,\"pedantic\":false}}\r\n"))
+    };
+    let mut service = raw(&server);
+    service.send(&format!("{}SUB $SYS.REQ.USER.AUTH 1\r\n", connect("svc")));
+    service.barrier();
+    let mut client = raw(&server);
+    client.send(&format!("{}PING\r\n", connect("sentinel")));
+    let question = hear(&mut service, None);
+    let free = json!({"name": "bob", "nats": {"subs": -1, "data": -1, "payload": -1}});
+    let answer = question.admit(&pair(&ids, "A:auth"), &pair(&ids, "A:auth"), free);
+    publish(&mut service, &question.reply, answer.as_bytes());
+    assert_eq!(client.line(), "PONG");
+    assert!(client.rest().contains("-ERR 'Account Authentication Expired'"));
+    assert!(service.rest().contains("-ERR 'Account Authentication Expired'"));
 }

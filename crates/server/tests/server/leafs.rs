@@ -21,6 +21,8 @@ mod revocation;
 mod secure;
 mod shapes;
 mod times;
+mod tokens;
+mod trusted;
 mod web_socket;
 mod writes;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::net::TcpStream;
 use std::process::Command;
 
-fn key(n: u8) -> KeyPair {
+pub(crate) fn key(n: u8) -> KeyPair {
     KeyPair::from_bytes(Role::Server, &[n; 32]).expect("a role that signs")
 }
 
@@ -21,14 +21,14 @@ fn trusting(keys: &[u8]) -> String {
     )
 }
 
-/// A client of user `a` that comes through the proxy with this key.
-fn through(server: &Server, n: u8) -> Raw {
+/// A client of this user that comes through the proxy with this key.
+fn through(server: &Server, user: &str, n: u8) -> Raw {
     let mut raw = Raw::over(TcpStream::connect(server.address()).expect("the server listens"));
     let line = raw.line();
     let info: Value = serde_json::from_str(line.strip_prefix("INFO ").expect("INFO")).expect("JSON");
     let signature = key(n).sign(info["nonce"].as_str().expect("a nonce").as_bytes());
     raw.send(&format!(
-        "CONNECT {{\"user\":\"a\",\"pass\":\"p\",\"proxy_sig\":\"{signature}\",\"verbose\":false}}\r\nPING\r\n"
+        "CONNECT {{\"user\":\"{user}\",\"pass\":\"p\",\"proxy_sig\":\"{signature}\",\"verbose\":false}}\r\nPING\r\n"
     ));
     assert_eq!(raw.line(), "PONG");
     raw
@@ -37,7 +37,7 @@ fn through(server: &Server, n: u8) -> Raw {
 #[test]
 fn who_came_through_a_proxy_goes_with_it() {
     let server = Setup::default().config(&trusting(&[1, 2])).start();
-    let (first, mut second) = (through(&server, 1), through(&server, 2));
+    let (first, mut second) = (through(&server, "a", 1), through(&server, "a", 2));
     let mut free = Raw::open(server.address());
     free.send("CONNECT {\"user\":\"b\",\"pass\":\"p\",\"verbose\":false}\r\n");
     free.barrier();
@@ -54,7 +54,23 @@ fn who_came_through_a_proxy_goes_with_it() {
     server.wait_for_close("Proxy Not Trusted");
     second.barrier();
     free.barrier();
-    drop(through(&server, 3));
+    drop(through(&server, "a", 3));
+}
+
+/// Compat: also where no proxy is trusted any more, and nobody has to come through one.
+#[test]
+fn who_came_through_the_last_proxy_goes_with_it() {
+    let server = Setup::default().config(&trusting(&[1])).start();
+    let client = through(&server, "b", 1);
+    let mut free = Raw::open(server.address());
+    free.send("CONNECT {\"user\":\"b\",\"pass\":\"p\",\"verbose\":false}\r\n");
+    free.barrier();
+    let (_, users) =
+        trusting(&[1]).split_once('\n').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("lines");
+    server.reload(&users);
+    assert!(client.rest().contains("-ERR 'Authorization Violation'"));
+    server.wait_for_close("Proxy Not Trusted");
+    free.barrier();
 }
 
 fn check(old: &str, new: &str) -> (Option<i32>, String) {

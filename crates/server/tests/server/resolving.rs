@@ -11,6 +11,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const OPEN: &str = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
 pub(crate) const BEARER: &str = r#"{"nats":{"subs":-1,"data":-1,"payload":-1,"bearer_token":true}}"#;
@@ -64,6 +66,68 @@ fn serve(lab: &Lab, token: String) -> u16 {
         }
     });
     port
+}
+
+/// A web server that gives tokens of accounts by their keys, and lets whoever asks for another one
+/// wait. Answers its port, and the number of those who wait.
+fn serve_known(known: Vec<(String, String)>) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener.local_addr().expect("an address").port();
+    let waiting = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&waiting);
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut request = Vec::new();
+            let mut byte = [0];
+            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                request.push(byte[0]);
+            }
+            let request = String::from_utf8_lossy(&request).into_owned();
+            let found = known.iter().find(|(key, _)| request.contains(key.as_str()));
+            // The resolver asks for nothing at its start, and takes any answer.
+            match found.map(|(_, token)| token.as_str()).or(request.starts_with("GET / ").then_some("")) {
+                Some(body) => {
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                    let _ = stream.write_all(format!("{head}{body}").as_bytes());
+                }
+                None => {
+                    counted.fetch_add(1, Relaxed);
+                    held.push(stream);
+                }
+            }
+        }
+    });
+    (port, waiting)
+}
+
+/// Strangers with tokens of accounts that nobody knows wait for themselves.
+#[test]
+fn users_of_a_known_account_do_not_wait_behind_strangers() {
+    let mut orders = vec![
+        r#"op operator by O:op for O:op {"name":"op"}"#.to_owned(),
+        format!(r#"app account by O:op for A:app {{"nats":{{{OPEN}}}}}"#),
+        format!("bob user by A:app for U:bob {BEARER}"),
+    ];
+    orders.extend((0..100).map(|n| format!("s{n} user by A:s{n} for U:s{n} {BEARER}")));
+    let ids = issued(&orders);
+    let (port, waiting) = serve_known(vec![(text(&ids, "@key:A:app@"), text(&ids, "@app@"))]);
+    let config = text(&ids, &format!("operator: \"@op@\"\nresolver: URL(\"http://127.0.0.1:{port}/\")"));
+    let server = Server::with_config(&config);
+    let (_bob, answer) = login(&server, &ids, "bob");
+    assert_eq!(answer, "PONG");
+    let strangers: Vec<Raw> = (0..100)
+        .map(|n| {
+            let mut raw = Raw::open(server.address());
+            raw.send(&text(&ids, &format!("CONNECT {{\"jwt\":\"@s{n}@\",\"verbose\":false}}\r\n")));
+            raw
+        })
+        .collect();
+    eventually("all places of strangers are taken", || waiting.load(Relaxed) >= 16);
+    let (_bob, answer) = login(&server, &ids, "bob");
+    assert_eq!(answer, "PONG");
+    assert!(waiting.load(Relaxed) < 100, "the strangers wait still");
+    drop(strangers);
 }
 
 #[test]

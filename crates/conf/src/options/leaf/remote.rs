@@ -258,11 +258,12 @@ impl LeafRemoteOptions {
         self.name(&self.targets())
     }
 
-    /// Whether another remote is the same but for TLS, with it and with its proxy.
+    /// Whether another remote is the same but for TLS, with it and with its proxy. A port that was
+    /// not written down is the default one.
     pub fn is_with_other_tls(&self, other: &Self) -> bool {
         let without = |remote: &Self| {
             let proxy = remote.proxy.clone().map(|proxy| LeafProxyOptions { tls: None, ..proxy });
-            Self { tls: None, proxy, ..remote.clone() }
+            Self { urls: remote.targets(), tls: None, proxy, ..remote.clone() }
         };
         without(self) == without(other)
     }

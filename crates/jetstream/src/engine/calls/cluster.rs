@@ -113,8 +113,14 @@ impl Call {
     }
 
     /// Requests of the system account. Compat: what concerns clusters is not answered by a server
-    /// alone.
+    /// alone, and what a member of another account has asked by no server.
     pub(super) async fn dispatch_of_system(&mut self, tokens: &[&str]) -> Option<CallResponse> {
+        // A server without JetStream imports the whole API from the system account for its clients,
+        // and sends what they ask twice: in their account, where it is answered, and through the
+        // system account. What clears accounts and removes servers is not for them.
+        if self.comes_from_another_account() {
+            return None;
+        }
         let not_enabled = |body| CallResponse::audited(body, true);
         let error = ApiError::NOT_ENABLED_FOR_ACCOUNT;
         if let ["META", "LEADER", "STEPDOWN"] = tokens {
@@ -143,9 +149,6 @@ impl Call {
         Some(match tokens {
             ["META" | "SERVER", ..] | ["ACCOUNT", "STREAM", ..] => return None,
             ["ACCOUNT", "PURGE", name] => respond_to_any(self.purge_account(name).await),
-            // A server without JetStream sends what clients of its accounts ask twice: in their
-            // account, where it is answered, and through the system account.
-            _ if self.comes_from_another_account() => return None,
             ["INFO"] => not_enabled(refused::<myelin_jsapi::api::response::AccountInfo>(&error)),
             _ => not_enabled(refused::<System>(&error)),
         })

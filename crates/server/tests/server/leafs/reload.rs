@@ -18,6 +18,24 @@ fn ids(site: &Site) -> Vec<(String, u64)> {
     ids
 }
 
+/// Attempts of which the first is an error in the log, as configured first, and then each.
+#[test]
+fn a_reload_says_which_attempts_are_errors() {
+    let port = free_port();
+    let config = |more: &str| {
+        let remotes = format!("remotes: [{{ url: \"nats://127.0.0.1:{port}\" }}]");
+        format!("server_name: EDGE\nleafnodes {{ reconnect: \"20ms\"\n{remotes} }}\n{more}")
+    };
+    let setup = crate::process::Setup::default();
+    let leaf = Site::configured(setup, Ours, &config("connect_error_reports: 1000000"), 0).expect("ours");
+    let begins = "Error trying to connect as leafnode to remote server";
+    leaf.server.wait_for_log(&format!("[ERR] {begins} \"127.0.0.1:{port}\" (attempt 1)"));
+    leaf.server.wait_for_log(&format!("[DBG] {begins} \"127.0.0.1:{port}\" (attempt 2)"));
+    let from = leaf.server.log().lines().count();
+    leaf.server.reload(&config("connect_error_reports: 1"));
+    leaf.server.wait_for_log_after(from, &format!("[ERR] {begins}"));
+}
+
 #[test]
 fn a_reload_touches_the_remotes_that_have_changed() {
     let hub = Site::hub(Ours, "HUB", "", ACCOUNTS).expect("it is built");

@@ -154,6 +154,7 @@ fn certificates_bind_to_accounts() {
     let hub = lab.block("ca_file: \"@ca.pem\", verify_and_map: true");
     let shown = lab.block("ca_file: \"@ca.pem\"");
     let own = "authorization { users: [{user: localhost, password: x, account: A}] }";
+    let single = "authorization { user: who, password: x, account: A }";
     let accounts = |user: &str| {
         format!("accounts {{ A {{ users: [{{user: {user}}}] }}, B {{ users: [{{user: b, password: b}}] }} }}")
     };
@@ -164,6 +165,9 @@ fn certificates_bind_to_accounts() {
             (own, "other", "any:x@", true),
             (own, "other", "localhost:y@", false),
             ("", "nobody", "", false),
+            // A single user is not looked for in the certificate.
+            (single, "other", "who:x@", true),
+            (single, "other", "localhost:x@", false),
         ];
         for (own, user, login, is_in) in cases {
             let inner = format!("{hub}\n{own}");

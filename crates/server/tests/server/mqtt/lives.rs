@@ -1,6 +1,7 @@
 //! Lives of connections: keep alive, wills, client ids that are fought over, what operators see.
 
 use super::peer::{Peer, hello, id, will};
+use super::peer5::hello5;
 use super::{address, config, server, servers};
 use crate::eventually;
 use crate::process::{Server, Setup};
@@ -249,6 +250,78 @@ fn a_reload_changes_what_may_change() {
     assert!(lines.iter().any(|line| line.contains("Reloaded server configuration")), "{lines:?}");
     assert_eq!(peer.rest(), b"");
     server.wait_for_close("Authentication Failure");
+}
+
+/// What is stored for a session obeys new permissions as what is passed on does.
+#[test]
+fn a_reload_takes_stored_messages_away() {
+    let store = tempfile::tempdir().expect("a temporary folder");
+    let text = |allow: &str| {
+        let restricted =
+            format!("{{user: u, password: p, permissions {{ subscribe {{ allow: [{allow}] }} }} }}");
+        let users = format!("authorization {{ users: [ {restricted}, {{user: v, password: p}} ] }}");
+        config("", &users, &store)
+    };
+    let server = Setup::default().config(&text("\">\"")).start();
+    let as_user = |name: &'static str, id: &'static str| {
+        let connect = ConnectPacket { user_name: Some(name), password: Some(b"p"), ..hello(id) };
+        Peer::enter(address(&server), &connect)
+    };
+    let (mut peer, mut publisher) = (as_user("u", "reader"), as_user("v", "writer"));
+    assert_eq!(peer.subscribe_with(&[("secret/#", Qos::AtLeastOnce), ("open/#", Qos::AtLeastOnce)]), [1, 1]);
+    let mut topics = || {
+        publisher.publish_1("secret/x", "x");
+        publisher.publish_1("open/x", "x");
+        let mut topics: Vec<String> = Vec::new();
+        eventually("what nobody forbids", || {
+            for (came, number) in peer.all_came() {
+                peer.puback(number);
+                topics.extend(came.split(' ').nth(1).map(str::to_owned));
+            }
+            topics.iter().any(|topic| topic == "open/x")
+        });
+        topics
+    };
+    assert_eq!(topics(), ["secret/x", "open/x"]);
+    let lines = server.reload(&text("\"open.>\", \"open\""));
+    assert!(lines.iter().any(|line| line.contains("Reloaded server configuration")), "{lines:?}");
+    server.wait_for_log("Removed sub \"secret.>\"");
+    assert_eq!(topics(), ["open/x"]);
+}
+
+/// A member of a share that may not have it any more leaves what comes to the others.
+#[test]
+fn a_reload_takes_a_share_away() {
+    let store = tempfile::tempdir().expect("a temporary folder");
+    let text = |allow: &str| {
+        let restricted =
+            format!("{{user: u, password: p, permissions {{ subscribe {{ allow: [{allow}] }} }} }}");
+        let users = format!("authorization {{ users: [ {restricted}, {{user: v, password: p}} ] }}");
+        config("", &users, &store)
+    };
+    let server = Setup::default().config(&text("\">\"")).start();
+    let as_user = |name: &'static str, id: &'static str| {
+        let connect = ConnectPacket { user_name: Some(name), password: Some(b"p"), ..hello5(id) };
+        Peer::enter(address(&server), &connect)
+    };
+    let (mut loser, mut member, mut publisher) = (as_user("u", "1"), as_user("v", "2"), as_user("v", "3"));
+    for peer in [&mut loser, &mut member] {
+        assert_eq!(peer.subscribe_with(&[("$share/g/secret/#", Qos::AtLeastOnce)]), [1]);
+    }
+    server.reload(&text("\"open.>\""));
+    server.wait_for_log("Removed sub \"secret.>\" using queue \"g\"");
+    loser.all_came();
+    for number in 0..100 {
+        publisher.send5(("secret/x", &number.to_string()), (1, false), &[]);
+    }
+    let mut count = 0;
+    eventually("the other member has all", || {
+        let came = member.all_came();
+        came.iter().for_each(|(_, number)| member.puback(*number));
+        count += came.len();
+        count >= 100
+    });
+    assert_eq!(loser.all_came(), []);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::state::{InFlight, Matter, Sent, Step, StoredSession};
 use crate::log::Level as LogLevel;
 use crate::session::{Session, SessionState};
 use crate::shard::{Mqtt5Packet, Shard, StagedPublish};
+use myelin_auth::Permissions;
 use myelin_mqtt::headers::{self, TimeLeft};
 use myelin_mqtt::packet::{
     AckPacket, Exchange, PacketId, Properties, Property, PropertyBuf, ProtocolLevel, PublishHeader, Qos,
@@ -21,6 +22,7 @@ use myelin_mqtt::packet::{
 use myelin_mqtt::records::{MessageMark, pubrel_ack, pubrel_header, pubrel_id};
 use myelin_mqtt::{shares, streams, topic};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Acknowledgements that a consumer takes.
@@ -77,6 +79,7 @@ impl Session {
     fn deliver_stored(&mut self, shard: &mut Shard, subject: &[u8], msg: &MessageRef<'_>, now: Instant) {
         let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
         let (speaks_5, left) = (self.speaks_5(), headers::time_left(msg.headers, self.unix_ms(now)));
+        let permissions = self.permissions();
         let Some(stored) = self.stored_mut() else { return };
         let is_own = headers::publisher(msg.headers) == Some(stored.hash.as_bytes());
         let (subject, wanted) = match shares::own_message(subject) {
@@ -84,7 +87,7 @@ impl Session {
             Some((session, share, subject)) => {
                 (subject, Some(stored.wanted_of_share(share)).filter(|_| session == stored.hash))
             }
-            None => (subject, stored.wanted(subject, delivery.sequence, is_own)),
+            None => (subject, stored.wanted(subject, delivery.sequence, is_own, permissions.as_deref())),
         };
         let Some(wanted) = wanted.filter(|_| left != TimeLeft::Expired) else {
             return self.tell_consumer(shard, msg.reply, ACK, now);
@@ -142,6 +145,12 @@ impl Session {
             }
         }
         properties
+    }
+
+    /// Permissions of the client as they are now; `None` allows everything.
+    pub(super) fn permissions(&self) -> Option<Arc<Permissions>> {
+        let SessionState::Ready(ready) = &self.state else { return None };
+        ready.permissions.clone()
     }
 
     /// Whether the client may get what is published there now.

@@ -103,9 +103,14 @@ impl Session {
     /// Asks the shares for messages, as far as the client takes some.
     pub(super) fn pull_shares(&mut self, shard: &mut Shard, now: Instant) {
         let most = shard.settings().max_backlog();
+        let permissions = self.permissions();
         loop {
             let Some(stored) = self.stored() else { return };
-            let mut idle = stored.sources.shares.joined.iter().filter(|(_, joined)| joined.pull.is_none());
+            let may_have = |joined: &JoinedShare| {
+                StoredSession::may_have(permissions.as_deref(), joined.pattern.as_bytes())
+            };
+            let joined = stored.sources.shares.joined.iter();
+            let mut idle = joined.filter(|(_, joined)| joined.pull.is_none() && may_have(joined));
             let Some((share, wanted)) =
                 idle.next().map(|(share, _)| (share.clone(), stored.wanted_of_shares(most)))
             else {
@@ -205,13 +210,17 @@ impl Session {
     ) {
         let Some(delivery) = ConsumerDelivery::of(msg.reply) else { return };
         let left = headers::time_left(msg.headers, self.unix_ms(now));
-        let may_get = self.may_get(subject);
+        let (may_get, permissions) = (self.may_get(subject), self.permissions());
         let Some(stored) = self.stored_mut() else { return };
         let Some(joined) = stored.sources.shares.joined.get(share) else {
             // The client has left it.
             return self.tell_consumer(shard, msg.reply, AGAIN, now);
         };
         let (granted, options, pattern) = (joined.qos, joined.options, joined.pattern.as_bytes());
+        if !StoredSession::may_have(permissions.as_deref(), pattern) {
+            // It was asked for before the client lost the share: another member may have it.
+            return self.tell_consumer(shard, msg.reply, AGAIN, now);
+        }
         let is_reserved = subject.first() == Some(&b'$') && topic::leaves_out_dollar(pattern);
         if is_reserved || left == TimeLeft::Expired || !may_get {
             return self.tell_consumer(shard, msg.reply, ACK, now);

@@ -7,6 +7,7 @@ use super::waiting::WaitingMessages;
 use crate::mqtt_inbox::MqttInbox;
 use crate::mqtt_storage::{MqttStorage, MqttStore};
 use crate::service::Binding;
+use myelin_auth::Permissions;
 use myelin_mqtt::packet::{Exchange, PacketId, PropertyBuf, Qos, ReasonCode, RetainHandling, SubscriptionId};
 use myelin_mqtt::records::{ConsumerRecord, READER, SessionRecord, SubscriptionRecord, session_hash};
 use myelin_mqtt::streams::MqttStream;
@@ -500,13 +501,21 @@ impl StoredSession {
         WantedMessage { qos: Qos::ExactlyOnce, ids, as_published: options.as_published }
     }
 
-    /// Wishes of the subscriptions that read a message: that match its subject, and began before
-    /// the message of this sequence was stored. `is_own`: the client has published it.
+    /// Whether a filter of the session may still be subscribed to: permissions change while a
+    /// client is connected, and the record knows nothing of that.
+    pub(in crate::session::mqtt) fn may_have(permissions: Option<&Permissions>, pattern: &[u8]) -> bool {
+        permissions.is_none_or(|permissions| permissions.can_subscribe(pattern, None))
+    }
+
+    /// Wishes of the subscriptions that read a message: that match its subject, that the client may
+    /// have, and that began before the message of this sequence was stored. `is_own`: the client
+    /// has published it.
     pub(in crate::session::mqtt) fn wanted(
         &self,
         subject: &[u8],
         sequence: u64,
         is_own: bool,
+        permissions: Option<&Permissions>,
     ) -> Option<WantedMessage> {
         let wanted = self.record.subs.iter().filter(|(pattern, qos)| {
             if **qos == 0 {
@@ -515,7 +524,9 @@ impl StoredSession {
             let is_later = || self.record.since.get(*pattern).is_none_or(|since| sequence > *since);
             let reserved = subject.first() == Some(&b'$');
             let is_for = |pattern: &[u8]| {
-                myelin_subject::matches(pattern, subject) && !(reserved && topic::leaves_out_dollar(pattern))
+                myelin_subject::matches(pattern, subject)
+                    && !(reserved && topic::leaves_out_dollar(pattern))
+                    && Self::may_have(permissions, pattern)
             };
             let pattern = pattern.as_bytes();
             (is_for(pattern) || topic::level_above(pattern).is_some_and(is_for)) && is_later()
