@@ -47,6 +47,7 @@ impl StreamCore {
         self.settings.role = role;
         self.forget_proposals();
         self.pending_purges.clear();
+        self.outgoing.release_queue.forget_rollups();
         self.cleanup = InterestCleanup::of_another_leader();
         self.feed_ids();
         self.ids.decided.clear();
