@@ -504,27 +504,16 @@ impl StreamConsumers {
         old: &ConsumerLimits,
         new: &ConsumerLimits,
     ) -> Result<(), ApiError> {
-        let is_new = |old: i64, new: i64| new > 0 && new != old;
-        if !is_new(old.inactive_threshold, new.inactive_threshold)
-            && !is_new(old.max_ack_pending, new.max_ack_pending)
-        {
-            return Ok(());
-        }
-        let exceeds = |is: i64, limit: i64| limit > 0 && is > limit;
+        if new.are_new(old) { refuse_limits(&self.exceeding(new)) } else { Ok(()) }
+    }
+
+    /// Names of the consumers that have more than these limits allow.
+    pub(in crate::engine) fn exceeding(&self, limits: &ConsumerLimits) -> Vec<String> {
+        let exceeds = |config: &&Arc<ConsumerConfig>| {
+            limits.are_exceeded_by(config.inactive_threshold, config.max_ack_pending)
+        };
         let configs = read_lock(&self.configs);
-        let too_much: Vec<&str> = configs
-            .values()
-            .filter(|config| {
-                exceeds(config.inactive_threshold, new.inactive_threshold)
-                    || exceeds(config.max_ack_pending, new.max_ack_pending)
-            })
-            .map(|config| config.name.as_str())
-            .collect();
-        if too_much.is_empty() {
-            return Ok(());
-        }
-        let names = too_much.join(", ");
-        Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
+        configs.values().filter(exceeds).map(|config| config.name.clone()).collect()
     }
 
     /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what
@@ -592,6 +581,15 @@ impl StreamConsumers {
         self.drop_unwanted();
         Ok((seq, info))
     }
+}
+
+/// Refuses other limits of a stream where consumers have more.
+pub(in crate::engine) fn refuse_limits(exceeding: &[String]) -> Result<(), ApiError> {
+    if exceeding.is_empty() {
+        return Ok(());
+    }
+    let names = exceeding.join(", ");
+    Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
 }
 
 /// Writes down that what lies before `seq` stays. It goes to the log before the new beginning does:
