@@ -6,6 +6,7 @@ mod env;
 mod flow;
 mod group;
 mod heard;
+mod inactive;
 mod left;
 mod model;
 mod operation;
