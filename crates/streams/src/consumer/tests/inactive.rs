@@ -4,6 +4,7 @@ use super::turns::{Bench, SECOND, config, stream};
 use crate::consumer::{AckSubject, ConsumerCore};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_wire::message_buf::MessageRef;
+use std::sync::Arc;
 
 const TENTH: i64 = SECOND / 10;
 
@@ -67,4 +68,19 @@ fn an_acknowledgement_of_a_client_that_listens_begins_no_time() {
     assert_eq!(bench.deliver(), [1]);
     bench.say(SECOND, "+ACK");
     assert!(!bench.is_over_in(60 * SECOND));
+}
+
+/// One of a nightly job, which was last used hours ago.
+#[test]
+fn a_consumer_that_is_given_a_time_has_all_of_it() {
+    for (before, after) in
+        [(pull(0), pull(5 * SECOND)), (pull(3600 * SECOND), pull(5 * SECOND)), (push(0), push(5 * SECOND))]
+    {
+        let mut bench = Bench::new(&stream(&["a"]), before);
+        bench.listen(600 * SECOND, true);
+        bench.turn(|core, turn| core.update(Arc::new(after), "S", 1, turn));
+        assert!(!bench.is_over_in(0));
+        assert!(!bench.is_over_in(5 * SECOND - TENTH));
+        assert!(bench.is_over_in(TENTH));
+    }
 }
