@@ -12,6 +12,7 @@ use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{MoveRequest, PeerRequest};
 use myelin_jsapi::api::response::{ApiResponse, StreamCancelMove, StreamUpdate};
 use myelin_jsapi::config::{self, Storage, StreamConfig, StreamConfigRequest};
+use std::sync::Arc;
 
 impl Call {
     /// Limits for a stream of the cluster: what servers have room for is looked at when it is known
@@ -52,6 +53,11 @@ impl Call {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.limits_in_cluster();
         let (known, on) = meta.known(self.account.account().name(), name);
+        let is_there = |one: &Arc<Assignment>| one.peers.iter().chain(&one.before).any(|peer| meta.has(peer));
+        if known.as_ref().is_some_and(|known| !is_there(known)) {
+            // Nobody would answer, and it would be done when one of its servers is there again.
+            return Err(ApiError::STREAM_OFFLINE);
+        }
         let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         if config.consumer_limits.are_new(&known.config.consumer_limits) {
