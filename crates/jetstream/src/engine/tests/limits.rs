@@ -111,6 +111,21 @@ fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
     assert!(alone > 2 && whole.abs_diff(alone) <= 1 && tier.abs_diff(alone) <= 1, "{whole} {tier} {alone}");
 }
 
+#[test]
+fn a_stream_that_gets_replicas_is_counted_in_its_new_tier() {
+    let limits = |max_streams| AccountLimits { max_streams, ..AccountLimits::default() };
+    let mut cluster = cluster(&by_tier(&[("R1", limits(10)), ("R3", limits(1))]));
+    for (name, replicas) in [("A", 3), ("B", 1)] {
+        let made = create(&mut cluster, name, &format!(r#""num_replicas":{replicas}"#));
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+    }
+    let answer = update(&mut cluster, "B", r#""num_replicas":3"#);
+    assert!(is_refused(&answer, 10027), "{answer}");
+    // That is no more of them.
+    let answer = update(&mut cluster, "A", r#""num_replicas":3,"max_msgs":7"#);
+    assert!(answer.contains(r#""max_msgs":7"#), "{answer}");
+}
+
 /// The meta leader knows no consumers: whoever leads the stream does.
 #[test]
 fn limits_for_consumers_do_not_fall_below_what_these_have() {
