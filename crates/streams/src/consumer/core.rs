@@ -150,8 +150,9 @@ impl ConsumerCore {
     }
 
     fn begin_at_record(init: ConsumerInit, now: Timestamp) -> Self {
-        let next = init.state_handle.read(|state| state.delivered().stream) + 1;
-        Self::begin(init, Start { next, ..Start::default() }, now)
+        let delivered = init.state_handle.read(|state| state.delivered().stream);
+        let start = Start::behind(delivered, &init.config, &init.reader);
+        Self::begin(init, start, now)
     }
 
     /// Begins anew from its record and its stream, as after a restart: for whoever has caught a

@@ -15,7 +15,7 @@ use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_jsapi::config::{ConsumerLimits, Retention, StreamConfig};
 use myelin_jsapi::consumer::config::stored::Stored;
-use myelin_jsapi::consumer::config::{ConsumerConfig, OtherConsumers};
+use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy, OtherConsumers};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
@@ -106,11 +106,16 @@ impl StreamConsumers {
     /// [woken](LiveConsumer::wake_behind) it.
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
-        config: ConsumerConfig,
+        mut config: ConsumerConfig,
         context: &CreateContext<'_>,
         out: &mut MessageBuf,
     ) -> Result<Arc<LiveConsumer>, ApiError> {
         let now = self.host.now();
+        let keeps_one = context.stream.max_msgs_per_subject == 1;
+        config.lasts_through = match config.deliver_policy {
+            DeliverPolicy::LastPerSubject if !keeps_one => self.stream()?.reader().state().totals.last_seq,
+            _ => 0,
+        };
         let config = Arc::new(config);
         let is_stored = !config.mem_storage && !config.direct;
         let states = self.interest.states(is_stored);
@@ -124,7 +129,6 @@ impl StreamConsumers {
         let init = self
             .init(&config, now, state_handle.clone(), context)
             .ok_or_else(|| undo(ApiError::STREAM_NOT_FOUND))?;
-        let keeps_one = context.stream.max_msgs_per_subject == 1;
         let core = ConsumerCore::create(init, keeps_one, now)
             .map_err(|error: ReadError| undo(ApiError::consumer_create(error)))?;
         self.flush_new(&state_handle, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
