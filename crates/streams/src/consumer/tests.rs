@@ -11,6 +11,7 @@ mod left;
 mod model;
 mod operation;
 mod pin;
+mod priorities;
 mod redelivery;
 mod role;
 mod spoken;
