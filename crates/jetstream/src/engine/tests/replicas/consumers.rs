@@ -246,6 +246,27 @@ fn a_consumer_in_memory_is_gone_with_its_leader_and_does_not_come_back_with_it()
     assert!(live.consumers().config("M").is_some_and(|config| !config.mem_storage));
 }
 
+/// Nobody but the first one has heard of the consumer that it made; its number was given out again.
+#[test]
+fn a_consumer_that_was_made_anew_elsewhere_has_the_time_of_that() {
+    let (mut cluster, first) = cluster(stream("S"), 1);
+    cluster.isolated.push(first);
+    cluster.house(first).consume("S", consumer("D"));
+    let second = cluster.elect();
+    cluster.house(second).consume("S", consumer("D"));
+    cluster.isolated.clear();
+    cluster.pass(40);
+    let created = |cluster: &mut Cluster, number: usize| {
+        let live = cluster.house(number).stream("S").consumers().find("D").expect("it is there");
+        live.act(|core, _| core.created()).expect("nobody has its core")
+    };
+    let there = created(&mut cluster, second);
+    assert_ne!(created(&mut cluster, first), there);
+    hand_over(&mut cluster, second, first);
+    cluster.pass(4);
+    assert_eq!(created(&mut cluster, first), there);
+}
+
 #[test]
 fn the_last_messages_of_subjects_are_those_of_when_the_consumer_was_made_whoever_leads() {
     let (mut cluster, first) = cluster(stream("S"), 1);
