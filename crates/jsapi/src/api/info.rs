@@ -76,9 +76,13 @@ pub struct StreamState {
     /// Sequences between first and last without a message.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_deleted: u64,
-    /// Which these are, where asked for.
+    /// Which these are, where asked for: the first [`DELETED_LIMIT`](super::DELETED_LIMIT).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deleted: Vec<u64>,
+    /// How many more there are than `deleted` lists. Compat: the reference lists all, however many,
+    /// and has no such field.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub deleted_unlisted: u64,
     /// Messages that a damaged disk took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,

@@ -95,6 +95,23 @@ pub struct ConsumerLimits {
     pub max_ack_pending: i64,
 }
 
+impl ConsumerLimits {
+    /// Whether consumers are to be held against these limits, which take the place of `old`.
+    #[must_use]
+    pub fn are_new(&self, old: &Self) -> bool {
+        let is_new = |old: i64, new: i64| new > 0 && new != old;
+        is_new(old.inactive_threshold, self.inactive_threshold)
+            || is_new(old.max_ack_pending, self.max_ack_pending)
+    }
+
+    /// Whether a consumer with these values has more than it may.
+    #[must_use]
+    pub fn are_exceeded_by(&self, inactive_threshold: i64, max_ack_pending: i64) -> bool {
+        let exceeds = |is: i64, limit: i64| limit > 0 && is > limit;
+        exceeds(inactive_threshold, self.inactive_threshold) || exceeds(max_ack_pending, self.max_ack_pending)
+    }
+}
+
 /// A mapping of subjects.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct SubjectTransform {

@@ -39,6 +39,10 @@ pub fn update(
     }
     check_limits(&old, &config, all, limits)?;
     overlap(&config, all)?;
+    if config.num_replicas > old.num_replicas {
+        // It may be one more in its tier.
+        limits.check_count(&config, all)?;
+    }
     republish(&mut config)?;
     Ok(config)
 }

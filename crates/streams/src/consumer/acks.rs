@@ -13,8 +13,8 @@ use crate::read::is_too_high;
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::AckPolicy;
 use myelin_jsapi::consumer::nak_delay;
-use myelin_store::Seq;
 use myelin_store::consumer::{Applied, Death, DeliverySeq, Delta, Pending};
+use myelin_store::{Seq, Timestamp};
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
 
@@ -57,6 +57,7 @@ impl ConsumerCore {
             // Compat: nobody hears it.
             return;
         }
+        self.note_use(turn.now);
         let is_answered = match AckKind::read(msg.payload) {
             AckKind::Ack => self.settle(ack, true, turn),
             AckKind::Next(body) => {
@@ -205,9 +206,17 @@ impl ConsumerCore {
 
     fn note_ack(&mut self, turn: &TurnCtx<'_>) {
         self.deliverer.last_acked = Some(turn.now);
-        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
+    }
+
+    /// A client works on what it got: the consumer is used, also by one that does not listen any
+    /// more.
+    ///
+    /// Compat: whatever the acknowledgement says, and of which message.
+    fn note_use(&mut self, now: Timestamp) {
+        match &mut self.deliverer.mode {
             // It may have been counted as used until this was due.
-            pull.last_used = pull.last_used.min(turn.now);
+            DeliveryMode::Pull(pull) => pull.last_used = now,
+            DeliveryMode::Push(push) => push.inactive_since = push.inactive_since.map(|_| now),
         }
     }
 

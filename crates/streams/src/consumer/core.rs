@@ -150,8 +150,9 @@ impl ConsumerCore {
     }
 
     fn begin_at_record(init: ConsumerInit, now: Timestamp) -> Self {
-        let next = init.state_handle.read(|state| state.delivered().stream) + 1;
-        Self::begin(init, Start { next, ..Start::default() }, now)
+        let delivered = init.state_handle.read(|state| state.delivered().stream);
+        let start = Start::behind(delivered, &init.config, &init.reader);
+        Self::begin(init, start, now)
     }
 
     /// Begins anew from its record and its stream, as after a restart: for whoever has caught a
@@ -339,10 +340,22 @@ impl ConsumerCore {
         if self.deliverer.outstanding > 0 {
             self.redelivery.expect(turn.now);
         }
+        if old.inactive_threshold != config.inactive_threshold {
+            self.begin_threshold(turn.now);
+        }
         if let DeliveryMode::Push(push) = &mut self.deliverer.mode {
             push.beat_later(&config, turn.now);
         }
         self.listen(turn);
+    }
+
+    /// Another time without use ends it from now on. Compat: it begins anew, so that clients have
+    /// all of it to come.
+    fn begin_threshold(&mut self, now: Timestamp) {
+        match &mut self.deliverer.mode {
+            DeliveryMode::Pull(pull) => pull.last_used = pull.last_used.max(now),
+            DeliveryMode::Push(push) => push.inactive_since = push.inactive_since.map(|_| now),
+        }
     }
 
     /// Everything that awaits its acknowledgement is delivered again.

@@ -28,6 +28,9 @@ pub(super) struct Pull {
     last_sweep: Timestamp,
     /// Counts turns, so that listeners are looked for once in each.
     turn: u64,
+    /// Requests of clients that have not taken what they got before, while another one is chosen:
+    /// with priorities each has its place, and nobody goes behind all others.
+    passed: Vec<WaitingRequest>,
     /// The last request that was ended by the first message for it.
     pub(super) too_small: Option<TooSmall>,
 }
@@ -241,6 +244,8 @@ impl Pull {
         supply: Supply,
         turn: &mut TurnCtx<'_>,
     ) -> Taker {
+        debug_assert!(self.passed.is_empty(), "who was passed over waits again");
+        let by_priority = config.priority_policy == PriorityPolicy::Prioritized;
         let (mut cycled, mut is_congested) = (0, false);
         loop {
             let all = self.queue.len();
@@ -284,6 +289,10 @@ impl Pull {
                     request.seen_in = self.turn;
                 }
             }
+            if passes_over && by_priority {
+                self.passed.extend(self.queue.pop().map(|request| *request));
+                continue;
+            }
             if passes_over {
                 self.queue.cycle();
                 cycled += 1;
@@ -298,7 +307,13 @@ impl Pull {
             take_one(request, size, (self.turn, turn.now));
             return Taker::Front;
         }
+        self.put_passed_back();
         if is_congested { Taker::Congested } else { Taker::Nobody }
+    }
+
+    /// Has requests that were passed over wait at their places again.
+    fn put_passed_back(&mut self) {
+        self.passed.drain(..).for_each(|request| self.queue.add(request, true));
     }
 
     /// Ends the request at the front, for which the next message is too large.
@@ -362,7 +377,9 @@ impl Pull {
             request.beat_later(turn.now);
         }
         let by_priority = config.priority_policy == PriorityPolicy::Prioritized;
-        if let Some(done) = self.queue.served(by_priority)
+        let done = self.queue.served(by_priority);
+        self.put_passed_back();
+        if let Some(done) = done
             && done.bytes > 0
         {
             turn.effects.push_status(

@@ -110,6 +110,10 @@ impl Redelivery {
 
     /// A message was delivered, and is to be looked at when its time is over.
     pub(super) fn expect(&mut self, at: Timestamp) {
+        if let Some((_, next)) = &mut self.scan_due {
+            // It may be one that the scan has passed.
+            *next = Some(next.map_or(at, |next| next.min(at)));
+        }
         let at = at.saturating_add(GRACE);
         self.next_scan = Some(self.next_scan.map_or(at, |known| known.min(at)));
     }

@@ -80,7 +80,9 @@ impl Start {
             DeliverPolicy::Last => reader.last_seq(&filter)?.unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::LastPerSubject => {
-                lasts = last_of_each(config, reader)?;
+                let through = Some(config.lasts_through).filter(|through| *through > 0);
+                let behind = through.map_or(behind, |through| through + 1);
+                lasts = last_of_each(config, reader, behind - 1)?;
                 // Compat: where nothing fits, it begins with the last that does not.
                 if lasts.is_empty() { totals.last_seq } else { behind }
             }
@@ -95,6 +97,22 @@ impl Start {
         Ok(Self { next: next.clamp(first, behind.max(first)), lasts })
     }
 
+    /// Where one goes on that has delivered up to `delivered`. What comes first comes first as long
+    /// as it is not through; where the stream cannot be read, all comes rather than too little.
+    pub(super) fn behind(delivered: Seq, config: &ConsumerConfig, reader: &StreamReader) -> Self {
+        let through = config.lasts_through.min(reader.state().totals.last_seq);
+        if delivered >= through {
+            return Self::at(delivered + 1);
+        }
+        match last_of_each(config, reader, through) {
+            Ok(mut lasts) => {
+                lasts.retain(|seq| *seq > delivered);
+                Self { next: through + 1, lasts }
+            }
+            Err(_) => Self::at(delivered + 1),
+        }
+    }
+
     fn at(next: Seq) -> Self {
         Self { next, lasts: VecDeque::new() }
     }
@@ -105,12 +123,17 @@ impl Start {
     }
 }
 
-fn last_of_each(config: &ConsumerConfig, reader: &StreamReader) -> Result<VecDeque<Seq>, ReadError> {
+/// The last message of each subject up to `through`.
+fn last_of_each(
+    config: &ConsumerConfig,
+    reader: &StreamReader,
+    through: Seq,
+) -> Result<VecDeque<Seq>, ReadError> {
     let mut patterns: Vec<&str> = config.filters().collect();
     if patterns.is_empty() {
         patterns.push(">");
     }
-    let found = reader.find_last(&patterns, Seq::MAX, usize::MAX)?.unwrap_or_default();
+    let found = reader.find_last(&patterns, through, usize::MAX)?.unwrap_or_default();
     Ok(found.iter().map(|found| found.seq()).collect())
 }
 

@@ -113,7 +113,13 @@ impl StreamCore {
             }
             self.check_last_id(msg_headers)?;
             draft.rollup = self.rules.check_rollup(msg_headers)?;
-            self.roll_up_schedule(msg, msg_headers, draft)?;
+            let is_longer = self.roll_up_schedule(msg, msg_headers, draft)?;
+            // Compat: in a group nobody looks again.
+            if is_longer && !is_known_first {
+                let message = self.run.apply(draft, msg);
+                self.rules.check_size(&message)?;
+                self.rules.check_headers(&message)?;
+            }
         }
         self.rules.check_counts(msg_headers)?;
         if self.rules.allows_counters {

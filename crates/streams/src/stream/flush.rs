@@ -265,9 +265,10 @@ impl StreamCore {
     }
 
     /// Removes what rollups take the place of, and that alone, whatever becomes of the message: one
-    /// by itself, or some of a batch. What is not removed at once is soon, unless the stream is
-    /// opened anew before: then it stays, until the next rollup. That of all messages is through at
-    /// once.
+    /// by itself, or some of a batch. What is not removed at once is soon, and the publisher hears
+    /// nothing before; if the stream is opened anew before, or led by another replica, the rest
+    /// stays until the next rollup, and the publisher does not hear. A rollup of all messages is
+    /// through at once.
     ///
     /// Compat: of messages that no consumer wants, all go. A subject that reads as a pattern is
     /// one: who purges `k.*` of a key-value bucket purges all such keys.
@@ -331,7 +332,11 @@ impl StreamCore {
         // What was released meanwhile comes before what follows.
         self.outgoing.release_queue.release(self.store.release(), &mut ingest.effects.out);
         let ticket = self.store.ticket();
-        if self.outgoing.release_queue.is_empty() && self.store.release().is_released(ticket) {
+        let awaits_rollup = self.run.has_rollups() && !self.pending_purges.is_empty();
+        if !awaits_rollup
+            && self.outgoing.release_queue.is_empty()
+            && self.store.release().is_released(ticket)
+        {
             debug_assert!(
                 self.outgoing.release_queue.is_empty(),
                 "nothing is said before what was to be said before it"
@@ -342,7 +347,11 @@ impl StreamCore {
         } else {
             let mut held = self.outgoing.release_queue.msgs();
             self.push_replies(ingest, &mut held);
-            self.outgoing.release_queue.wait(ticket, held);
+            if awaits_rollup {
+                self.outgoing.release_queue.await_rollup(ticket, held);
+            } else {
+                self.outgoing.release_queue.wait(ticket, held);
+            }
         }
     }
 

@@ -213,6 +213,8 @@ impl StreamCore {
     }
 
     /// Goes on with what rollups and tighter limits left over, and with the search for lifetimes.
+    /// Where a removal fails (a full disk, say), publishers do not wait for it: others would wait
+    /// behind them.
     fn run_maintenance(&mut self, now: Timestamp) {
         let lifetimes = self.run_lifetimes(now);
         let progress = match self.pending_purges.front_mut() {
@@ -225,6 +227,9 @@ impl StreamCore {
             Ok(false) if self.pending_purges.pop_front().is_some() => self.next.maintenance = Some(now),
             Ok(false) => self.next.maintenance = None,
             Err(_) => self.next.maintenance = Some(now.saturating_add(RETRY)),
+        }
+        if self.pending_purges.is_empty() || progress.is_err() {
+            self.outgoing.release_queue.rollups_are_through(self.store.ticket());
         }
         self.next.maintenance = self.next.maintenance.into_iter().chain(lifetimes).min();
     }

@@ -5,12 +5,14 @@ use super::cluster::{
     EvacuatePeer, EvacuatePeerOfConsumer, Leave, PeerRemoved, RemovePeer, RemovePeerOfConsumer, find_peer,
 };
 use super::{Call, CallResponse, respond_to_any};
+use crate::engine::consumers::refuse_limits;
 use crate::engine::meta::{AnswerKind, Assignment, Meta, PlaceTerms, Route, peer_of};
 use crate::engine::reservations::{place, reserved_here};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{MoveRequest, PeerRequest};
 use myelin_jsapi::api::response::{ApiResponse, StreamCancelMove, StreamUpdate};
 use myelin_jsapi::config::{self, Storage, StreamConfig, StreamConfigRequest};
+use std::sync::Arc;
 
 impl Call {
     /// Limits for a stream of the cluster: what servers have room for is looked at when it is known
@@ -50,9 +52,18 @@ impl Call {
     pub(super) async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.limits_in_cluster();
-        let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
         let (known, on) = meta.known(self.account.account().name(), name);
+        let is_there = |one: &Arc<Assignment>| one.peers.iter().chain(&one.before).any(|peer| meta.has(peer));
+        if known.as_ref().is_some_and(|known| !is_there(known)) {
+            // Nobody would answer, and it would be done when one of its servers is there again.
+            return Err(ApiError::STREAM_OFFLINE);
+        }
+        let config = self.beside_others(meta, |others| config::update(request, name, others, &limits))?;
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
+        if config.consumer_limits.are_new(&known.config.consumer_limits) {
+            let limits = &config.consumer_limits;
+            refuse_limits(&meta.consumers_exceeding(&self.jetstream, &known, limits).await)?;
+        }
         let changed = Assignment { config: config.clone(), ..self.placed_for(meta, &known, &config).await? };
         // What the cluster does by itself is none of this request's, and cannot be cancelled.
         let replicas = |one: &Assignment| one.config.num_replicas;

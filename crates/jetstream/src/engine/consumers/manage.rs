@@ -15,7 +15,7 @@ use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_jsapi::config::{ConsumerLimits, Retention, StreamConfig};
 use myelin_jsapi::consumer::config::stored::Stored;
-use myelin_jsapi::consumer::config::{ConsumerConfig, OtherConsumers};
+use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy, OtherConsumers};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::{ReadError, Seq, Timestamp};
@@ -106,11 +106,16 @@ impl StreamConsumers {
     /// [woken](LiveConsumer::wake_behind) it.
     pub(in crate::engine) fn create(
         self: &Arc<Self>,
-        config: ConsumerConfig,
+        mut config: ConsumerConfig,
         context: &CreateContext<'_>,
         out: &mut MessageBuf,
     ) -> Result<Arc<LiveConsumer>, ApiError> {
         let now = self.host.now();
+        let keeps_one = context.stream.max_msgs_per_subject == 1;
+        config.lasts_through = match config.deliver_policy {
+            DeliverPolicy::LastPerSubject if !keeps_one => self.stream()?.reader().state().totals.last_seq,
+            _ => 0,
+        };
         let config = Arc::new(config);
         let is_stored = !config.mem_storage && !config.direct;
         let states = self.interest.states(is_stored);
@@ -124,7 +129,6 @@ impl StreamConsumers {
         let init = self
             .init(&config, now, state_handle.clone(), context)
             .ok_or_else(|| undo(ApiError::STREAM_NOT_FOUND))?;
-        let keeps_one = context.stream.max_msgs_per_subject == 1;
         let core = ConsumerCore::create(init, keeps_one, now)
             .map_err(|error: ReadError| undo(ApiError::consumer_create(error)))?;
         self.flush_new(&state_handle, now).map_err(|error| undo(ApiError::consumer_create(error)))?;
@@ -504,27 +508,16 @@ impl StreamConsumers {
         old: &ConsumerLimits,
         new: &ConsumerLimits,
     ) -> Result<(), ApiError> {
-        let is_new = |old: i64, new: i64| new > 0 && new != old;
-        if !is_new(old.inactive_threshold, new.inactive_threshold)
-            && !is_new(old.max_ack_pending, new.max_ack_pending)
-        {
-            return Ok(());
-        }
-        let exceeds = |is: i64, limit: i64| limit > 0 && is > limit;
+        if new.are_new(old) { refuse_limits(&self.exceeding(new)) } else { Ok(()) }
+    }
+
+    /// Names of the consumers that have more than these limits allow.
+    pub(in crate::engine) fn exceeding(&self, limits: &ConsumerLimits) -> Vec<String> {
+        let exceeds = |config: &&Arc<ConsumerConfig>| {
+            limits.are_exceeded_by(config.inactive_threshold, config.max_ack_pending)
+        };
         let configs = read_lock(&self.configs);
-        let too_much: Vec<&str> = configs
-            .values()
-            .filter(|config| {
-                exceeds(config.inactive_threshold, new.inactive_threshold)
-                    || exceeds(config.max_ack_pending, new.max_ack_pending)
-            })
-            .map(|config| config.name.as_str())
-            .collect();
-        if too_much.is_empty() {
-            return Ok(());
-        }
-        let names = too_much.join(", ");
-        Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
+        configs.values().filter(exceeds).map(|config| config.name.clone()).collect()
     }
 
     /// Messages were purged or deleted by somebody. `are_told`: those who listen hear of what
@@ -592,6 +585,15 @@ impl StreamConsumers {
         self.drop_unwanted();
         Ok((seq, info))
     }
+}
+
+/// Refuses other limits of a stream where consumers have more.
+pub(in crate::engine) fn refuse_limits(exceeding: &[String]) -> Result<(), ApiError> {
+    if exceeding.is_empty() {
+        return Ok(());
+    }
+    let names = exceeding.join(", ");
+    Err(ApiError::stream_update(format_args!("change to limits violates consumers: {names}")))
 }
 
 /// Writes down that what lies before `seq` stays. It goes to the log before the new beginning does:

@@ -74,7 +74,7 @@ pub(super) use listener::LogListener;
 pub use live::LiveConsumer;
 pub(super) use log_upkeep::Leadership;
 use log_upkeep::LogUpkeep;
-pub(super) use manage::CreateContext;
+pub(super) use manage::{CreateContext, refuse_limits};
 pub(super) use own_stream::OwnStream;
 pub(super) use reserved_names::{POSITION_PREFIX, is_position};
 use wakeups::Wakeups;

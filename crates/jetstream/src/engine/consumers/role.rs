@@ -72,16 +72,19 @@ impl StreamConsumers {
     }
 
     /// Ends consumers that are not as their group has them: they were made or changed here, and the
-    /// group has not agreed, or others did while this replica followed.
+    /// group has not agreed, or others did while this replica followed: perhaps with the same
+    /// configuration, and under the same number, which was given out again.
     fn forget_lost(&self) {
         let known = self.stored_consumers();
         for live in self.all() {
-            let state_handle = live.act(|core, _| core.state_handle().clone());
-            let Some(state_handle) = state_handle.filter(|handle| self.is_stored(handle)) else { continue };
+            let found = live.act(|core, _| (core.state_handle().clone(), core.created()));
+            let found = found.filter(|(handle, _)| self.is_stored(handle));
+            let Some((state_handle, created)) = found else { continue };
             let config = self.config(live.name());
             let is_known = known.iter().any(|(id, _, blob)| {
-                let stored = || Stored::decode(blob).ok().map(|stored| stored.config);
-                *id == state_handle.id() && config.as_deref() == stored().as_ref()
+                let is_it =
+                    |stored: Stored| stored.created == created && config.as_deref() == Some(&stored.config);
+                *id == state_handle.id() && Stored::decode(blob).is_ok_and(is_it)
             });
             if !is_known {
                 write_lock(&self.live).remove(live.name());

@@ -63,6 +63,7 @@ use ingress::Ingress;
 use membership::Membership;
 use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, TraceRole, Traced};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::api::DELETED_LIMIT;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_stdx::sync::lock;
@@ -77,6 +78,7 @@ use reports::RateLimitedReports;
 use scope::{StreamScope, identity};
 use sourcing::SourcingMarks;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use turn::{StreamWork, TurnResult};
@@ -258,6 +260,9 @@ impl LiveStream {
     /// for.
     pub fn state(&self, with_deleted: bool) -> StreamState {
         let contents = contents(&self.reader(), with_deleted);
+        let width = |gap: &RangeInclusive<Seq>| gap.end().saturating_sub(*gap.start()).saturating_add(1);
+        let removed = contents.deleted.iter().map(width).fold(0, u64::saturating_add);
+        let deleted: Vec<Seq> = contents.deleted.into_iter().flatten().take(DELETED_LIMIT).collect();
         // Compat: a stream that never had a message nor another first sequence begins at 0.
         let is_fresh = contents.last_seq == 0;
         StreamState {
@@ -270,7 +275,8 @@ impl LiveStream {
             num_subjects: contents.subjects,
             num_deleted: contents.num_deleted,
             consumer_count: self.consumers.count() as u64,
-            deleted: contents.deleted.into_iter().flatten().collect(),
+            deleted_unlisted: removed.saturating_sub(deleted.len() as u64),
+            deleted,
             lost: self.lost(),
             ..StreamState::default()
         }

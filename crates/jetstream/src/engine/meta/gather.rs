@@ -12,13 +12,14 @@ use crate::engine::waits::{Promise, promise};
 use crate::engine::{CallScope, JetStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::api::info::StreamInfo;
+use myelin_jsapi::config::ConsumerLimits;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Other servers have so many nanoseconds to answer. Compat: twice that the reference waits, and
@@ -36,6 +37,24 @@ struct StreamsQuestion {
     /// Whether it is to say what the account uses there, and nothing else.
     #[serde(default)]
     usage: bool,
+    /// If it leads this stream it is to say which consumers have more than that, and nothing else.
+    #[serde(default)]
+    limits: Option<AskedLimits>,
+}
+
+/// Limits of a stream for its consumers, which it may be given.
+#[derive(Clone, Serialize, Deserialize)]
+struct AskedLimits {
+    stream: String,
+    inactive_threshold: i64,
+    max_ack_pending: i64,
+}
+
+impl AskedLimits {
+    fn read(&self) -> ConsumerLimits {
+        let Self { inactive_threshold, max_ack_pending, .. } = *self;
+        ConsumerLimits { inactive_threshold, max_ack_pending }
+    }
 }
 
 /// How streams of other servers stand, as JSON, by name.
@@ -158,7 +177,8 @@ impl Meta {
     ) -> StreamsElsewhere {
         let ask = |(server, streams): (String, Vec<String>)| {
             let facts = streams.is_empty();
-            let question = StreamsQuestion { account: account.to_owned(), streams, facts, usage: false };
+            let account = account.to_owned();
+            let question = StreamsQuestion { account, streams, facts, ..StreamsQuestion::default() };
             Some((peer_of(&server)?, question))
         };
         self.ask(jetstream, by_server.into_iter().filter_map(ask).collect()).await
@@ -241,6 +261,35 @@ impl Meta {
         found
     }
 
+    /// Names of a stream's consumers that have more than these limits allow, as the server says
+    /// that leads it. Nothing is known where none does.
+    pub(in crate::engine) async fn consumers_exceeding(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        limits: &ConsumerLimits,
+    ) -> Vec<String> {
+        let (account, stream) = (&assignment.key.account, &assignment.key.stream);
+        if let Some(live) = jetstream.account(account).and_then(|account| account.stream(stream))
+            && live.role().leads()
+        {
+            return live.consumers().exceeding(limits);
+        }
+        let asked = AskedLimits {
+            stream: stream.clone(),
+            inactive_threshold: limits.inactive_threshold,
+            max_ack_pending: limits.max_ack_pending,
+        };
+        let question =
+            StreamsQuestion { account: account.clone(), limits: Some(asked), ..StreamsQuestion::default() };
+        let is_asked = |server: &&String| **server != self.name && self.has(server);
+        let servers = assignment.peers.iter().chain(&assignment.before).filter(is_asked);
+        let peers: BTreeSet<Peer> = servers.filter_map(|server| peer_of(server)).collect();
+        let questions = peers.into_iter().map(|peer| (peer, question.clone())).collect();
+        let found = self.ask(jetstream, questions).await;
+        found.get(stream).and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default()
+    }
+
     /// Asks servers that are there what they are. This one is among them.
     pub(in crate::engine) async fn facts(&self, jetstream: &JetStream) -> FactsByServer {
         let is_there = |server: &&String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
@@ -286,6 +335,11 @@ impl Meta {
         if question.usage {
             let used = AccountUse::of(&account);
             return self.say(reply, &BTreeMap::from([(self.name.clone(), used)]));
+        }
+        if let Some(limits) = &question.limits {
+            let live = account.stream(&limits.stream).filter(|live| live.role().leads());
+            let names = live.map(|live| (limits.stream.clone(), live.consumers().exceeding(&limits.read())));
+            return self.say(reply, &names.into_iter().collect());
         }
         let streams = question.streams.iter().filter_map(|name| account.stream(name));
         let found: BTreeMap<String, StreamInfo> = streams

@@ -49,6 +49,31 @@ fn a_stream_that_was_made_anew_elsewhere_is_not_served_by_a_server_that_was_away
     assert_eq!(cluster.holders(name), elsewhere);
 }
 
+/// Nobody would answer, and what was not answered would be done later.
+#[test]
+fn a_stream_is_not_changed_while_all_of_its_servers_are_away() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let away = (cluster.meta_leader().expect("it is there") + 1) % 3;
+    cluster.answer_within(200, "STREAM.CREATE.S", &on_server(away));
+    let holder = cluster.elect();
+    assert_eq!(holder, away);
+    cluster.publish(away, "one");
+    cluster.kill(away);
+    cluster.pass(60);
+    let limited = on_server(away).replacen('{', r#"{"max_age":1000000000,"#, 1);
+    let answer = cluster.answer_within(200, "STREAM.UPDATE.S", &limited);
+    assert!(answer.contains(r#""err_code":10118"#), "{answer}");
+    cluster.begin(away);
+    cluster.elect();
+    cluster.pass(40);
+    assert_eq!(cluster.house(away).contents("S"), (1, 1));
+    let info = cluster.answer_within(200, "STREAM.INFO.S", "");
+    assert!(info.contains(r#""max_age":0"#), "{info}");
+    let answer = cluster.answer_within(200, "STREAM.UPDATE.S", &limited);
+    assert!(answer.contains(r#""max_age":1000000000"#), "{answer}");
+}
+
 /// The configuration of a stream that lies on one server.
 fn on_server(number: usize) -> String {
     config(1).replace('}', &format!(r#","placement":{{"tags":["node:{}"]}}}}"#, number + 1))

@@ -111,6 +111,51 @@ fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
     assert!(alone > 2 && whole.abs_diff(alone) <= 1 && tier.abs_diff(alone) <= 1, "{whole} {tier} {alone}");
 }
 
+#[test]
+fn a_stream_that_gets_replicas_is_counted_in_its_new_tier() {
+    let limits = |max_streams| AccountLimits { max_streams, ..AccountLimits::default() };
+    let mut cluster = cluster(&by_tier(&[("R1", limits(10)), ("R3", limits(1))]));
+    for (name, replicas) in [("A", 3), ("B", 1)] {
+        let made = create(&mut cluster, name, &format!(r#""num_replicas":{replicas}"#));
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+    }
+    let answer = update(&mut cluster, "B", r#""num_replicas":3"#);
+    assert!(is_refused(&answer, 10027), "{answer}");
+    // That is no more of them.
+    let answer = update(&mut cluster, "A", r#""num_replicas":3,"max_msgs":7"#);
+    assert!(answer.contains(r#""max_msgs":7"#), "{answer}");
+}
+
+/// The meta leader knows no consumers: whoever leads the stream does.
+#[test]
+fn limits_for_consumers_do_not_fall_below_what_these_have() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let leader = cluster.meta_leader().expect("it is there");
+    for (name, rest) in
+        [("S", r#""num_replicas":3"#.to_owned()), ("T", on((leader + 1) % 3, 0)), ("U", on(leader, 0))]
+    {
+        let made = create(&mut cluster, name, &rest);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+        let consumer = format!(
+            r#"{{"stream_name":"{name}","config":{{"durable_name":"C","ack_policy":"explicit","inactive_threshold":3600000000000,"max_ack_pending":500}}}}"#
+        );
+        let made = cluster.answer_within(200, &format!("CONSUMER.DURABLE.CREATE.{name}.C"), &consumer);
+        assert!(made.contains(r#""name":"C""#), "{made}");
+        for limits in [r#""inactive_threshold":60000000000"#, r#""max_ack_pending":499"#] {
+            let limits = format!(r#"{rest},"consumer_limits":{{{limits}}}"#);
+            let answer = update(&mut cluster, name, &limits);
+            assert!(is_refused(&answer, 10069), "{name}: {answer}");
+            assert!(answer.contains("change to limits violates consumers: C"), "{answer}");
+        }
+        let limits = format!(
+            r#"{rest},"consumer_limits":{{"inactive_threshold":3600000000000,"max_ack_pending":500}}"#
+        );
+        let answer = update(&mut cluster, name, &limits);
+        assert!(answer.contains(r#""max_ack_pending":500"#), "{answer}");
+    }
+}
+
 /// Bytes of the gigabyte that a server has.
 const MOST: u64 = 900 << 20;
 const HALF: u64 = 500 << 20;

@@ -170,6 +170,11 @@ pub struct ConsumerConfig {
     /// after them.
     #[serde(skip)]
     pub passed: u64,
+    /// Where the stream ended when a consumer with [`DeliverPolicy::LastPerSubject`] was made: of
+    /// what lies before it gets only the last message of each subject. 0: that is not known, or it
+    /// gets all.
+    #[serde(skip)]
+    pub lasts_through: u64,
 }
 
 impl ConsumerConfig {

@@ -86,6 +86,7 @@ fn keep(config: &mut ConsumerConfig, existing: &ConsumerConfig) {
     config.pause_until = existing.pause_until;
     config.is_own |= existing.is_own;
     config.passed = existing.passed;
+    config.lasts_through = existing.lasts_through;
     if config.sourcing && config.is_durable() {
         config.deliver_policy = existing.deliver_policy;
         config.opt_start_seq = existing.opt_start_seq;

@@ -23,6 +23,9 @@ pub struct Stored {
     /// As [`ConsumerConfig::passed`] says.
     #[serde(skip_serializing_if = "is_zero")]
     passed: u64,
+    /// As [`ConsumerConfig::lasts_through`] says.
+    #[serde(skip_serializing_if = "is_zero")]
+    lasts_through: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -35,14 +38,16 @@ object! { Stored, "Stored":
     "unnamed" unnamed "bool",
     "own" own "bool",
     "passed" passed "uint64",
+    "lasts_through" lasts_through "uint64",
 }
 
 impl Stored {
     /// Of a consumer with this configuration.
     #[must_use]
     pub fn new(created: Timestamp, config: &ConsumerConfig) -> Self {
-        let (unnamed, own, passed) = (config.is_unnamed, config.is_own, config.passed);
-        Self { created, config: config.clone(), unnamed, own, passed }
+        let (unnamed, own) = (config.is_unnamed, config.is_own);
+        let (passed, lasts_through) = (config.passed, config.lasts_through);
+        Self { created, config: config.clone(), unnamed, own, passed, lasts_through }
     }
 
     /// The bytes to keep.
@@ -62,6 +67,7 @@ impl Stored {
         stored.config.is_unnamed = stored.unnamed;
         stored.config.is_own = stored.own;
         stored.config.passed = stored.passed;
+        stored.config.lasts_through = stored.lasts_through;
         Ok(stored)
     }
 }
@@ -113,6 +119,7 @@ mod tests {
             is_unnamed: true,
             is_own: true,
             passed: 11,
+            lasts_through: 12,
         };
         let stored = Stored::new(-7, &config);
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);

@@ -80,6 +80,23 @@ fn a_long_row_is_looked_through_in_slices() {
     assert_eq!(redelivery.next_due(), None);
 }
 
+/// A client wants one again that the look has passed, before all others are due.
+#[test]
+fn a_look_forgets_nothing_that_comes_up_between_its_slices() {
+    let config = ConsumerConfig { ack_wait: 25_000 * MS, ..ConsumerConfig::default() };
+    let times: Vec<(Seq, Timestamp)> = (1..=70_000).map(|seq| (seq, 0)).collect();
+    let state = state(&times, &[]);
+    let mut redelivery = Redelivery::default();
+    redelivery.scan_due(&state, &config, 10 * MS);
+    redelivery.expect(1000 * MS);
+    assert_eq!(redelivery.next_due(), Some(10 * MS), "it goes on at once");
+    redelivery.scan_due(&state, &config, 10 * MS);
+    assert_eq!(redelivery.next_due(), Some(1001 * MS));
+    redelivery.scan_due(&state, &config, 1001 * MS);
+    redelivery.scan_due(&state, &config, 1001 * MS);
+    assert_eq!(redelivery.next_due(), Some(25_001 * MS));
+}
+
 #[test]
 fn pauses_grow_with_each_delivery_and_the_last_stays() {
     let config = ConsumerConfig { ack_wait: 1, backoff: vec![1, 5, 9], ..ConsumerConfig::default() };

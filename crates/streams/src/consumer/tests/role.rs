@@ -3,7 +3,7 @@
 use super::turns::{Bench, SECOND, config, stream};
 use crate::ReplicaRole;
 use crate::consumer::{ConsumerCore, DeliverOutcome};
-use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy};
 use myelin_store::{Admission, NewMessage, Purge};
 
 impl Bench {
@@ -65,4 +65,32 @@ fn a_follower_settles_nothing_by_what_its_stream_shows() {
     let message = NewMessage { subject: b"d", timestamp: 2, ..NewMessage::default() };
     stream.append(&[message], Admission::Granted, 2, &mut Vec::new()).unwrap();
     assert_eq!(bench.ask(0, r#"{"batch":5,"no_wait":true}"#), [4]);
+}
+
+/// A client that reads the current values must not get those that were overwritten before.
+#[test]
+fn a_new_leader_goes_on_with_the_last_messages_of_subjects() {
+    let mut stream = stream(&["a", "b", "b", "c", "b", "b", "d"]);
+    let config = ConsumerConfig {
+        deliver_policy: DeliverPolicy::LastPerSubject,
+        filter_subjects: vec!["a".into(), "b".into(), "c".into()],
+        lasts_through: 7,
+        ack_wait: 60 * SECOND,
+        ..config()
+    };
+    let mut bench = Bench::new(&stream, config);
+    // What came since is no value of then.
+    for timestamp in [2, 3] {
+        let message = NewMessage { subject: b"b", timestamp, ..NewMessage::default() };
+        stream.append(&[message], Admission::Granted, 2, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(bench.ask(0, r#"{"batch":1}"#), [1]);
+    bench.set_role(ReplicaRole::Follower);
+    bench.set_role(ReplicaRole::Leader);
+    assert_eq!(bench.ask(0, r#"{"batch":1}"#), [4]);
+    bench.core.reopen("S", 2, bench.now);
+    assert_eq!(bench.ask(0, r#"{"batch":5,"no_wait":true}"#), [6, 8, 9]);
+    bench.set_role(ReplicaRole::Follower);
+    bench.set_role(ReplicaRole::Leader);
+    assert_eq!(bench.ask(0, r#"{"batch":5,"no_wait":true}"#), [0; 0]);
 }

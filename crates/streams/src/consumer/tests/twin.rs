@@ -160,12 +160,7 @@ impl Twin {
                 first.filter(|_| !self.wants_all()).copied().unwrap_or(at)
             }
             DeliverPolicy::LastPerSubject => {
-                let mut last: BTreeMap<&str, Seq> = BTreeMap::new();
-                for seq in &wanted {
-                    last.insert(self.messages[seq].subject, *seq);
-                }
-                self.lasts = last.into_values().collect();
-                self.lasts.sort_unstable();
+                self.lasts = self.last_of_each(self.last);
                 if self.lasts.is_empty() { self.last } else { behind }
             }
         };
@@ -297,7 +292,25 @@ impl Twin {
         // Nobody is told of what was removed meanwhile.
         self.said.clear();
         self.from = (self.state.delivered.1 + 1).max(self.first);
+        let through = self.config.lasts_through.min(last);
+        if self.state.delivered.1 < through {
+            let delivered = self.state.delivered.1;
+            self.lasts = self.last_of_each(through);
+            self.lasts.retain(|seq| *seq > delivered);
+            self.from = (through + 1).max(self.first);
+        }
         self.has_pause = self.is_paused();
+    }
+
+    /// The last wanted message of each subject up to `through`.
+    fn last_of_each(&self, through: Seq) -> Vec<Seq> {
+        let mut last: BTreeMap<&str, Seq> = BTreeMap::new();
+        for seq in self.wanted().into_iter().filter(|seq| *seq <= through) {
+            last.insert(self.messages[&seq].subject, seq);
+        }
+        let mut lasts: Vec<Seq> = last.into_values().collect();
+        lasts.sort_unstable();
+        lasts
     }
 
     /// A place behind the end of the stream goes back to the end.

@@ -95,16 +95,17 @@ impl StreamCore {
         self.check_retirement(msg_headers, draft, ingest.msgs)
     }
 
-    /// Makes a rollup of a schedule, and says so in its headers.
+    /// Makes a rollup of a schedule, and says so in its headers. Answers whether these are longer
+    /// now.
     pub(in crate::stream) fn roll_up_schedule(
         &mut self,
         msg: MessageRef<'_>,
         msg_headers: &MsgHeaders<'_>,
         draft: &mut MsgDraft,
-    ) -> Result<(), ApiError> {
+    ) -> Result<bool, ApiError> {
         if draft.special.as_ref().is_none_or(|special| special.due.is_none()) || msg_headers.has(Key::Rollup)
         {
-            return Ok(());
+            return Ok(false);
         }
         let rollup = self.rules.check_rollup_of_subject()?;
         let headers = self.run.apply(draft, msg).headers.to_vec();
@@ -112,7 +113,7 @@ impl StreamCore {
         draft.rollup = rollup.filter(|_| header::get(&headers, b"Nats-Rollup").is_none());
         let write = |kept: &mut Vec<u8>| header_edit::write_with(&headers, b"Nats-Rollup", b"sub", kept);
         draft.headers = Some(self.run.keep(write));
-        Ok(())
+        Ok(true)
     }
 
     /// A message may end a schedule: that is what the subject must have, or nothing.

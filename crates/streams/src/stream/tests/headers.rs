@@ -101,14 +101,16 @@ fn a_large_rollup_goes_on_after_its_turn() {
     for _ in 0..25 {
         bench.msgs(&[msg("a", ""); 1000]);
     }
-    assert_eq!(bench.publish("a", &["Nats-Rollup: sub"], "x"), ack(25_001));
-    bench.msgs(&[msg("a", "")]);
+    let headers = block(&["Nats-Rollup: sub"]);
+    let rollup = MessageRef { headers: headers.as_bytes(), ..msg("a", "r") };
+    assert!(bench.msgs(&[rollup, msg("a", "")]).is_empty(), "it is not through");
     let mut slices = 0;
     while bench.core.next_due().is_some_and(|at| at <= bench.now) {
         bench.core.due(bench.now, &mut bench.effects);
         slices += 1;
     }
     assert!((2..100).contains(&slices), "{slices} slices");
+    assert_eq!(bench.said(), [format!("r {}", ack(25_001))]);
     assert_eq!((bench.core.state().totals.messages, bench.core.state().totals.first_seq), (2, 25_001));
 }
 
@@ -247,7 +249,8 @@ fn a_rollup_takes_older_messages_whatever_becomes_of_its_own() {
     for _ in 0..25 {
         bench.msgs(&[msg("a", ""); 1000]);
     }
-    assert_eq!(bench.publish("a", &["Nats-Rollup: sub"], "x"), ack(25_001));
+    let headers = block(&["Nats-Rollup: sub"]);
+    bench.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("a", "") }]);
     assert!(bench.core.delete(25_001, bench.now, &mut bench.effects).unwrap());
     while bench.core.next_due().is_some_and(|at| at <= bench.now) {
         bench.core.due(bench.now, &mut bench.effects);

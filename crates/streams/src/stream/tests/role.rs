@@ -210,6 +210,77 @@ fn entries_that_are_taken_back_leave_no_message_id_and_answer_nobody() {
     assert!(answers.is_empty(), "it is the last one: {answers:?}");
 }
 
+/// A leader of a group with more messages of a subject than a rollup removes at once.
+fn before_a_rollup() -> Bench {
+    let mut bench = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    bench.core.store_mut().join_group(position, bench.now).unwrap();
+    bench.msgs(&[msg("a", ""); 12_000]);
+    commit(&mut bench);
+    bench
+}
+
+/// Has all that the log of the group holds committed; answers what was said then.
+fn commit(bench: &mut Bench) -> Vec<String> {
+    let last = bench.core.store_mut().group().unwrap().index;
+    bench.core.committed(last, &mut bench.effects);
+    bench.said()
+}
+
+fn roll_up(bench: &mut Bench) -> Vec<String> {
+    let headers = block(&["Nats-Rollup: sub"]);
+    bench.msgs(&[MessageRef { headers: headers.as_bytes(), ..msg("a", "r") }, msg("b", "behind")])
+}
+
+/// Its sequence is given out again, and what it would have replaced is all that there is.
+#[test]
+fn a_rollup_that_is_taken_back_removes_nothing_when_its_replica_leads_again() {
+    let mut bench = before_a_rollup();
+    let kept = bench.core.store_mut().group().unwrap().index;
+    assert!(roll_up(&mut bench).is_empty());
+    bench.set_role(ReplicaRole::Follower);
+    bench.core.take_back(kept + 1, bench.now).unwrap();
+    bench.set_role(ReplicaRole::Leader);
+    pass(&mut bench, 0);
+    assert!(commit(&mut bench).is_empty());
+    assert_eq!(bench.core.state().totals.messages, 12_000);
+}
+
+#[test]
+fn a_rollup_is_answered_when_all_that_it_replaces_is_removed() {
+    let mut bench = before_a_rollup();
+    assert!(roll_up(&mut bench).is_empty() && commit(&mut bench).is_empty(), "some are left");
+    assert!(bench.core.state().totals.messages > 2);
+    pass(&mut bench, 0);
+    assert!(bench.said().is_empty(), "their removal is not committed");
+    let answers = [r#"r {"stream":"S","seq":12001}"#, r#"behind {"stream":"S","seq":12002}"#];
+    assert_eq!(commit(&mut bench), answers);
+    assert_eq!(bench.core.state().totals.messages, 2);
+
+    let mut alone = Bench::new(StreamConfig { allow_rollup_hdrs: true, ..config() });
+    alone.msgs(&[msg("a", ""); 12_000]);
+    assert!(roll_up(&mut alone).is_empty());
+    pass(&mut alone, 0);
+    assert_eq!((alone.said(), alone.core.state().totals.messages), (answers.map(str::to_owned).into(), 2));
+}
+
+/// Whoever leads next knows nothing of what is left to remove: the publisher tries once more.
+#[test]
+fn a_rollup_whose_leader_goes_before_it_is_through_is_not_answered() {
+    let mut bench = before_a_rollup();
+    assert!(roll_up(&mut bench).is_empty() && commit(&mut bench).is_empty());
+    bench.set_role(ReplicaRole::Follower);
+    bench.core.released(&mut bench.effects);
+    assert_eq!(bench.said(), [r#"behind {"stream":"S","seq":12002}"#], "others do not wait any longer");
+    bench.set_role(ReplicaRole::Leader);
+    pass(&mut bench, 0);
+    assert!(commit(&mut bench).is_empty() && bench.core.state().totals.messages > 2);
+    assert!(roll_up(&mut bench).is_empty());
+    pass(&mut bench, 0);
+    assert_eq!(commit(&mut bench).len(), 2);
+    assert_eq!(bench.core.state().totals.messages, 3);
+}
+
 /// A publisher must not be told that all is stored, when this server leads again soon.
 #[test]
 fn a_fast_batch_ends_with_its_messages_that_are_taken_back() {

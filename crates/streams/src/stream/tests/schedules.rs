@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use myelin_disk::faulty::DiskFault;
-use myelin_store::{Filter, Purge, Stream, Timestamp, Wait};
+use myelin_store::{Filter, GroupPosition, Purge, Stream, Timestamp, Wait};
 use myelin_wire::message_buf::MessageRef;
 
 use super::release::{has_begun, on_disk};
-use super::{Bench, NOW, config, error};
+use super::{Bench, NOW, block, config, error, msg};
 use crate::stream::{Effects, StreamCore, StreamSettings, storage_config};
 use myelin_jsapi::config::StreamConfig;
 
@@ -96,6 +96,34 @@ fn a_moment_comes_once_and_the_schedule_goes() {
     let mut bench = restart(bench, due);
     pass(&mut bench, due + 10 * SECOND);
     assert_eq!(subjects(&bench), ["2 t.a"]);
+}
+
+/// Compat: a schedule is made a rollup, and may be too large then; in a group nobody looks again.
+#[test]
+fn a_schedule_that_its_rollup_makes_too_large_is_refused_outside_of_groups() {
+    let schedule = ["Nats-Schedule: @every 10s", TO_A];
+    let length = block(&schedule).len();
+    let limited = StreamConfig { max_msg_size: i32::try_from(length).unwrap() + 17, ..scheduling() };
+    let mut alone = Bench::new(limited.clone());
+    let too_large = error(400, 10054, "message size exceeds maximum allowed");
+    assert_eq!(alone.publish("s.a", &schedule, ""), too_large);
+    assert_eq!(alone.last(), 0);
+    let enough = StreamConfig { max_msg_size: limited.max_msg_size + 1, ..scheduling() };
+    assert_eq!(Bench::new(enough).publish("s.a", &schedule, ""), ack(1));
+
+    let filler = format!("A: {}", "a".repeat(65_530 - length - 5));
+    let headers = [schedule[0], schedule[1], &filler];
+    assert!(block(&headers).len() <= 65_535);
+    let too_long = error(400, 10097, "header size exceeds maximum allowed of 64k");
+    assert_eq!(Bench::new(scheduling()).publish("s.a", &headers, ""), too_long);
+
+    let mut grouped = Bench::new(limited);
+    let position = GroupPosition { epoch: 1, term: 1, index: 0, chain: 0, commit: 0 };
+    grouped.core.store_mut().join_group(position, grouped.now).unwrap();
+    let headers = block(&schedule);
+    grouped.msgs(&[MessageRef { headers: headers.as_bytes(), payload: b"", ..msg("s.a", "r") }]);
+    grouped.core.committed(1, &mut grouped.effects);
+    assert_eq!(grouped.said(), [format!("r {}", ack(1))]);
 }
 
 #[test]

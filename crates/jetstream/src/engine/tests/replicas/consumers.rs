@@ -4,7 +4,7 @@
 use super::super::cluster::{Cluster, peer};
 use super::super::house::{Heard, stream};
 use myelin_jsapi::config::{Retention, StreamConfig};
-use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -244,4 +244,47 @@ fn a_consumer_in_memory_is_gone_with_its_leader_and_does_not_come_back_with_it()
     assert!(seqs(&cluster.delivered(first)).is_empty(), "all was acknowledged at the other server");
     let live = cluster.house(first).stream("S");
     assert!(live.consumers().config("M").is_some_and(|config| !config.mem_storage));
+}
+
+/// Nobody but the first one has heard of the consumer that it made; its number was given out again.
+#[test]
+fn a_consumer_that_was_made_anew_elsewhere_has_the_time_of_that() {
+    let (mut cluster, first) = cluster(stream("S"), 1);
+    cluster.isolated.push(first);
+    cluster.house(first).consume("S", consumer("D"));
+    let second = cluster.elect();
+    cluster.house(second).consume("S", consumer("D"));
+    cluster.isolated.clear();
+    cluster.pass(40);
+    let created = |cluster: &mut Cluster, number: usize| {
+        let live = cluster.house(number).stream("S").consumers().find("D").expect("it is there");
+        live.act(|core, _| core.created()).expect("nobody has its core")
+    };
+    let there = created(&mut cluster, second);
+    assert_ne!(created(&mut cluster, first), there);
+    hand_over(&mut cluster, second, first);
+    cluster.pass(4);
+    assert_eq!(created(&mut cluster, first), there);
+}
+
+#[test]
+fn the_last_messages_of_subjects_are_those_of_when_the_consumer_was_made_whoever_leads() {
+    let (mut cluster, first) = cluster(stream("S"), 1);
+    (0..5).for_each(|_| cluster.house(first).say("S.b", "", "x"));
+    cluster.pass(2);
+    let lasts = ConsumerConfig {
+        deliver_policy: DeliverPolicy::LastPerSubject,
+        filter_subject: "S.>".into(),
+        ack_wait: 3600 * SECOND,
+        ..consumer("L")
+    };
+    cluster.house(first).consume("S", lasts);
+    ask(&mut cluster, first, "L", 1);
+    cluster.pass(2);
+    assert_eq!(seqs(&cluster.delivered(first)), [1]);
+    let second = (first + 1) % 3;
+    hand_over(&mut cluster, first, second);
+    ask(&mut cluster, second, "L", 9);
+    cluster.pass(2);
+    assert_eq!(seqs(&cluster.delivered(second)), [6]);
 }
