@@ -356,14 +356,16 @@ impl LiveStream {
         }
         core.set_role(role, self.scope.host.now(), effects);
         drop(guard);
-        if role.leads() {
-            self.consumers.set_role(role);
-            self.consumers.resume();
-            // All are known now that want messages.
-            self.reconcile();
-            self.bind();
-            self.sourcing.begin(self, &self.config());
+        if !role.leads() {
+            // Until now another configuration may have begun to be copied.
+            return self.sourcing.suspend();
         }
+        self.consumers.set_role(role);
+        self.consumers.resume();
+        // All are known now that want messages.
+        self.reconcile();
+        self.bind();
+        self.sourcing.begin(self, &self.config());
     }
 
     /// Answers direct gets that are for its origin, as a mirror may.

@@ -86,11 +86,15 @@ impl SourceReaders {
         Box::new(Self { jetstream: Weak::clone(jetstream), readers, looked_through, passed })
     }
 
-    /// Answers the source readers that are new.
+    /// Answers the source readers that are new: none where the stream follows.
     fn set(&self, stream: &Arc<LiveStream>, config: &StreamConfig) -> Vec<Arc<SourceReader>> {
         let wanted = config.mirror.iter().map(|mirror| (mirror, true));
         let wanted = wanted.chain(config.sources.iter().map(|source| (source, false)));
         let mut readers = lock(&self.readers);
+        // With the lock in hand: who has it follow suspends what is there afterwards.
+        if !stream.role().leads() {
+            return Vec::new();
+        }
         let mut old = std::mem::take(&mut *readers);
         let mut new = Vec::new();
         let positions = Positions::of(stream.consumers(), &self.looked_through, &self.passed);
@@ -126,6 +130,8 @@ impl Sourcing for SourceReaders {
     }
 
     fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig) {
+        // Where one has read since the stream led last is not where that ends now.
+        self.suspend();
         SourceReader::connect_together(self.set(stream, config));
     }
 

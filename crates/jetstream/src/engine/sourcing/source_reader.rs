@@ -395,7 +395,8 @@ impl SourceReader {
 impl SourceRun for SourceReader {
     fn copy(&self, core: &mut StreamCore, now: Timestamp, effects: &mut Effects) -> NextAction {
         self.wakeup.dequeue();
-        if self.search.is_over() {
+        // What a follower stores is taken back, and the origin would hear that it is here.
+        if self.search.is_over() || !core.role().leads() {
             return NextAction::Nothing;
         }
         let mut read_state = lock(&self.read_state);
