@@ -352,6 +352,7 @@ impl SourceReader {
         let link = OriginLink { identity, floor, feed: Feed::Log(Box::new(log_feed)) };
         let mut read_state = lock(&self.read_state);
         if read_state.log != log || self.search.is_over() {
+            link.source_consumer().into_iter().for_each(SourceConsumer::release);
             return Err(None.into());
         }
         // What was stored is known to this link. To another origin it says nothing.
@@ -470,7 +471,7 @@ impl Downstream for SourceReader {
     }
 
     fn relink(&self) {
-        if lock(&self.read_state).link.take().is_some() {
+        if self.unlink() {
             self.connect(Ok(()));
         }
     }
@@ -482,7 +483,7 @@ impl Downstream for SourceReader {
     }
 
     fn lose_origin(&self) {
-        lock(&self.read_state).link = None;
+        self.unlink();
         self.connect_soon();
     }
 }

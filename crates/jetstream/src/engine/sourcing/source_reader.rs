@@ -126,7 +126,14 @@ impl SourceReader {
         self.search.end();
         self.stop_asking();
         self.stop_direct_gets();
-        lock(&self.read_state).link = None;
+        self.unlink();
+    }
+
+    /// Takes nothing any more from where it did. Answers whether it has. Not inside a turn.
+    pub(super) fn unlink(&self) -> bool {
+        let Some(link) = lock(&self.read_state).link.take() else { return false };
+        link.source_consumer().into_iter().for_each(SourceConsumer::release);
+        true
     }
 
     /// Ends the source reader: the stream copies something else, or is gone.
