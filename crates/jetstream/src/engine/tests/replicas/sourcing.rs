@@ -2,7 +2,8 @@
 
 use super::super::cluster::Cluster;
 use super::super::house::{House, copy, source, stream};
-use myelin_jsapi::config::{AccountLimits, StreamConfig};
+use super::faults::break_disk;
+use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -111,4 +112,30 @@ fn a_follower_whose_account_may_use_jetstream_again_hears_no_acknowledgements() 
     assert!(!cluster.leads(first) && !hears(cluster.house(first)));
     rest(cluster.house(first));
     assert!(!hears(cluster.house(first)));
+}
+
+/// A mirror of this server reads the replica that is here.
+#[test]
+fn who_copies_a_replica_goes_on_when_that_was_opened_anew() {
+    for breaks_leader in [false, true] {
+        let mut cluster = Cluster::new(3);
+        let leader = cluster.elect();
+        let victim = if breaks_leader { leader } else { (leader + 1) % 3 };
+        let mirror = Some(source("S", ""));
+        let storage = Storage::Memory;
+        cluster.house(victim).create(StreamConfig { mirror, storage, ..copy("M", &[]) });
+        cluster.publish(leader, "one");
+        cluster.pass(10);
+        assert_eq!(cluster.house(victim).contents("M"), (1, 1));
+        break_disk(&cluster, victim);
+        cluster.publish(leader, "two");
+        cluster.pass(4);
+        cluster.disk(victim).heal();
+        cluster.pass(2400);
+        let leader = cluster.elect();
+        cluster.publish(leader, "three");
+        cluster.pass(10);
+        let has = cluster.contents()[leader];
+        assert_eq!(cluster.house(victim).contents("M"), has, "{breaks_leader}: {:?}", cluster.statuses());
+    }
 }
