@@ -510,8 +510,22 @@ impl Drop for LeavingStream<'_> {
             return self.live.bind();
         }
         self.streams.write().remove(self.live);
-        self.live.sourcing().end();
+        if self.goes_on_elsewhere() {
+            self.live.sourcing().suspend();
+        } else {
+            self.live.sourcing().end();
+        }
         self.live.downstreams().reconnect_all();
+    }
+}
+
+impl LeavingStream<'_> {
+    /// Whether the cluster has the stream, or has it again: what there is at its origins is that
+    /// one's.
+    fn goes_on_elsewhere(&self) -> bool {
+        let jetstream = self.streams.jetstream.upgrade();
+        let meta = jetstream.as_ref().and_then(|jetstream| jetstream.meta());
+        meta.is_some_and(|meta| meta.view().get(self.live.account_name(), self.live.name()).is_some())
     }
 }
 

@@ -8,6 +8,7 @@ mod cluster;
 mod cluster_faults;
 mod clusters;
 mod cold;
+mod copies;
 mod damaged_servers;
 mod dead_letters;
 mod given_back;

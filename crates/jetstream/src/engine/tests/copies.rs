@@ -1,0 +1,72 @@
+//! Streams of a cluster that copy others: what becomes of the consumers that stand for them when
+//! replicas come and go. What goes between accounts of servers is not carried here: who asks another
+//! server is heard, and not answered.
+
+use super::meta_cluster::MetaCluster;
+use serde_json::{Value, json};
+
+fn cluster() -> MetaCluster {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster
+}
+
+/// Has a stream made or changed.
+fn ask(cluster: &mut MetaCluster, what: &str, config: &Value) {
+    let subject = format!("STREAM.{what}.{}", config["name"].as_str().expect("a name"));
+    let answer = cluster.answer_within(200, &subject, &config.to_string());
+    assert!(!answer.contains(r#""error""#), "{answer}");
+}
+
+/// A stream of one server.
+fn on(number: usize, mut config: Value) -> Value {
+    config["placement"] = json!({ "tags": [format!("node:{}", number + 1)] });
+    config
+}
+
+/// A stream that copies another one and has room for one message.
+fn full_copy(of: &str) -> Value {
+    json!({ "name": "X", "sources": [{ "name": of }], "max_msgs": 1, "discard": "new" })
+}
+
+fn publish(cluster: &mut MetaCluster, number: usize, subject: &str, count: usize) {
+    (0..count).for_each(|_| cluster.house(number).publish(subject));
+    cluster.pass(10);
+}
+
+/// The consumer goes with the stream that copies, and not with one of its replicas.
+#[test]
+fn a_copy_that_moves_leaves_what_it_has_not_copied_at_its_origin() {
+    let mut cluster = cluster();
+    ask(
+        &mut cluster,
+        "CREATE",
+        &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })),
+    );
+    ask(&mut cluster, "CREATE", &on(0, full_copy("I")));
+    publish(&mut cluster, 0, "I.x", 5);
+    assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).contents("X")), (4, (1, 1)));
+    ask(&mut cluster, "UPDATE", &on(1, full_copy("I")));
+    cluster.wait_until("a copy that has moved", |cluster| cluster.holders("X") == [1]);
+    cluster.pass(20);
+    assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).consumers("I").len()), (4, 1));
+    // Gone for good, it is for the server that had it last to say so, which nobody hears here.
+    assert_eq!(cluster.house(1).contents("X"), (1, 1));
+}
+
+/// One that is deleted is: nothing else would see to the consumer that this server has made.
+#[test]
+fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
+    let mut cluster = cluster();
+    ask(
+        &mut cluster,
+        "CREATE",
+        &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })),
+    );
+    ask(&mut cluster, "CREATE", &on(0, full_copy("I")));
+    publish(&mut cluster, 0, "I.x", 5);
+    assert_eq!(cluster.house(0).consumers("I").len(), 1);
+    cluster.answer_within(200, "STREAM.DELETE.X", "");
+    cluster.pass(20);
+    assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).consumers("I").len()), (0, 0));
+}
