@@ -3,6 +3,7 @@
 //! Used inside the turn of the stream that copies, and by the thread that connects. Memory is
 //! bounded by a run.
 
+use super::origin::is_for_its_leader;
 use super::positions::SourcePosition;
 use super::remote_feed::FlowQuestion;
 use super::remote_origin::RemoteOrigin;
@@ -101,7 +102,10 @@ impl OriginLink {
     /// Whether nothing more comes this way.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         match &self.feed {
-            Feed::Log(log) => log.origin.upgrade().is_none_or(|origin| origin.is_gone()),
+            Feed::Log(log) => log.origin.upgrade().is_none_or(|origin| {
+                let is_settled_here = log.source_consumer.is_some();
+                origin.is_gone() || (is_settled_here && is_for_its_leader(&origin))
+            }),
             Feed::Remote { origin, .. } => origin.is_over(now),
         }
     }

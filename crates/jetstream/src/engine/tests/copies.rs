@@ -3,6 +3,7 @@
 //! server is heard, and not answered.
 
 use super::meta_cluster::MetaCluster;
+use myelin_stdx::sync::lock;
 use serde_json::{Value, json};
 
 fn cluster() -> MetaCluster {
@@ -69,4 +70,23 @@ fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
     cluster.answer_within(200, "STREAM.DELETE.X", "");
     cluster.pass(20);
     assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).consumers("I").len()), (0, 0));
+}
+
+/// What is stored elsewhere is for the leader of a group to hear, which may be any server.
+#[test]
+fn a_copy_asks_the_group_that_its_origin_has_become() {
+    let mut cluster = cluster();
+    let queue = |replicas: usize| {
+        json!({ "name": "W", "subjects": ["W.>"], "retention": "workqueue", "num_replicas": replicas })
+    };
+    ask(&mut cluster, "CREATE", &on(0, queue(1)));
+    ask(&mut cluster, "CREATE", &on(0, json!({ "name": "X", "sources": [{ "name": "W" }] })));
+    publish(&mut cluster, 0, "W.x", 2);
+    assert_eq!((cluster.house(0).contents("W").0, cluster.house(0).contents("X")), (0, (2, 2)));
+    let asked = cluster.house(0).record("$JS.API.CONSUMER.CREATE.>");
+    ask(&mut cluster, "UPDATE", &queue(3));
+    cluster.wait_until("three replicas", |cluster| cluster.holders("W").len() == 3);
+    cluster.pass(20);
+    let asked = lock(&asked);
+    assert!(asked.iter().any(|asked| asked.subject == "$JS.API.CONSUMER.CREATE.W"), "{asked:?}");
 }
