@@ -47,6 +47,8 @@ pub(super) struct ReadState {
     /// Questions of an origin on another server, which are answered when this stream has released
     /// that.
     pub(super) questions: VecDeque<(Ticket, FlowQuestion)>,
+    /// Name of the consumer that was asked for last, as it is where the origin keeps messages.
+    pub(super) asked_for: String,
     pub(super) rng: Rng,
     /// How often the next message was refused. It is tried alone then.
     pub(super) refusals: u32,

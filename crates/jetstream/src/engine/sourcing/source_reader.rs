@@ -84,6 +84,7 @@ impl SourceReader {
             largest: 0,
             unacked: VecDeque::new(),
             questions: VecDeque::new(),
+            asked_for: String::new(),
             rng: Rng::seeded(jetstream.upgrade().map_or(0, |jetstream| jetstream.seed())),
             refusals: 0,
         };
@@ -143,9 +144,10 @@ impl SourceReader {
         self.stop_direct_gets();
         let link = lock(&self.read_state).link.take();
         match link.map(|link| link.feed) {
-            Some(Feed::Log(log)) => log.source_consumer.iter().for_each(SourceConsumer::release),
+            Some(Feed::Log(log)) => log.source_consumer.iter().for_each(|one| self.let_go_of(one)),
             Some(Feed::Remote { consumer, .. }) => self.delete_remote(&consumer),
-            None => {}
+            // It may be there though there is no way to it at the moment.
+            None => self.delete_asked(),
         }
     }
 
