@@ -30,12 +30,16 @@
 //! 7. `source_consumer`: where the origin keeps messages for this stream, what this stream has
 //!    released is settled there.
 //!
+//! A stream that begins to keep only what consumers want has those made first that stand for its
+//! copies, wherever these are led: `copies`.
+//!
 //! The internal consumer behind a mirror or source (`ConsumerConfig::is_own`) is owned by the
 //! *configuration* of the stream that its metadata names, not by a source reader: a reader that is
 //! started again goes on with it, and `orphans` compares the two after updates and deletions and
 //! after a start.
 
 mod connect;
+pub(super) mod copies;
 mod follow;
 mod origin;
 mod origin_search;

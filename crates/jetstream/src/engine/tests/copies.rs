@@ -3,6 +3,7 @@
 //! server is heard, and not answered.
 
 use super::meta_cluster::MetaCluster;
+use myelin_jsapi::config::Retention;
 use myelin_stdx::sync::lock;
 use serde_json::{Value, json};
 
@@ -89,4 +90,34 @@ fn a_copy_asks_the_group_that_its_origin_has_become() {
     cluster.pass(20);
     let asked = lock(&asked);
     assert!(asked.iter().any(|asked| asked.subject == "$JS.API.CONSUMER.CREATE.W"), "{asked:?}");
+}
+
+/// The leader knows nothing of who reads the replica of another server.
+#[test]
+fn a_stream_that_begins_to_keep_by_interest_holds_for_copies_on_other_servers() {
+    let mut cluster = cluster();
+    let origin = |retention: &str| {
+        json!({ "name": "O", "subjects": ["O.>"], "num_replicas": 3, "retention": retention })
+    };
+    ask(&mut cluster, "CREATE", &origin("limits"));
+    let leads = |cluster: &mut MetaCluster| {
+        (0..3).find(|&number| cluster.house(number).stream("O").role().leads())
+    };
+    cluster.wait_until("a leader", |cluster| leads(cluster).is_some());
+    let leader = leads(&mut cluster).expect("it leads");
+    let reader = (leader + 1) % 3;
+    ask(&mut cluster, "CREATE", &on(reader, full_copy("O")));
+    publish(&mut cluster, leader, "O.x", 5);
+    cluster.pass(20);
+    assert_eq!(cluster.house(reader).contents("X"), (1, 1));
+    ask(&mut cluster, "UPDATE", &origin("interest"));
+    let has_changed = |cluster: &mut MetaCluster| {
+        (0..3).all(|number| cluster.house(number).stream("O").config().retention == Retention::Interest)
+    };
+    cluster.wait_until("another retention", has_changed);
+    cluster.pass(20);
+    assert_eq!(leads(&mut cluster), Some(leader), "it is the same");
+    assert_eq!((cluster.house(leader).contents("O").0, cluster.house(leader).consumers("O").len()), (5, 1));
+    let of_others = cluster.house(reader).consumers("O");
+    assert!(of_others.is_empty(), "a follower makes none: {of_others:?}");
 }
