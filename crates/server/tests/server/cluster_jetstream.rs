@@ -13,6 +13,7 @@ mod operators;
 mod probes;
 mod recovery;
 mod servers;
+mod sourcing;
 mod tokens;
 
 use crate::PATIENCE;

@@ -8,7 +8,7 @@ use crate::engine::consumers::{LogListener, OpenedConsumers, OwnStream, StreamCo
 use crate::engine::host::{Host, Timer};
 use crate::engine::live::{FoundEnd, LiveStream, ReleaseListener};
 use crate::engine::settings::REPAIR;
-use crate::engine::sourcing::{SeenPositions, SourceReaders, orphans};
+use crate::engine::sourcing::{SeenPositions, SourceReaders, copies, orphans};
 use crate::engine::waits::{Promised, once_more, promise};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
@@ -312,11 +312,12 @@ impl AccountStreams {
         }
         let begins_to_lose =
             config.retention != Retention::Limits && live.config().retention == Retention::Limits;
-        // From here on messages go unless somebody is known to want them.
-        let held = if begins_to_lose { live.downstreams().make_source_consumer(live) } else { Ok(()) };
-        let updated = match held {
-            Ok(()) => self.update_core(jetstream, live, config).await,
-            Err(error) => Err(error),
+        // From here on messages go unless somebody is known to want them. The leader sees to that.
+        let is_held = begins_to_lose && live.role().leads();
+        let held = if is_held { copies::hold(jetstream, live).await } else { Ok(Vec::new()) };
+        let updated = match &held {
+            Ok(_) => self.update_core(jetstream, live, config).await,
+            Err(error) => Err(error.clone()),
         };
         live.sourcing().change(live, &live.config());
         if updated.is_err() && begins_to_lose {
@@ -337,6 +338,7 @@ impl AccountStreams {
         if retention != old.retention {
             live.consumers().set_retention(retention);
             live.downstreams().relink_all();
+            copies::end_followed(live, &held.unwrap_or_default()).await;
             orphans::sweep(jetstream, live);
             live.reconcile();
         }
@@ -510,8 +512,22 @@ impl Drop for LeavingStream<'_> {
             return self.live.bind();
         }
         self.streams.write().remove(self.live);
-        self.live.sourcing().end();
+        if self.goes_on_elsewhere() {
+            self.live.sourcing().suspend();
+        } else {
+            self.live.sourcing().end();
+        }
         self.live.downstreams().reconnect_all();
+    }
+}
+
+impl LeavingStream<'_> {
+    /// Whether the cluster has the stream, or has it again: what there is at its origins is that
+    /// one's.
+    fn goes_on_elsewhere(&self) -> bool {
+        let jetstream = self.streams.jetstream.upgrade();
+        let meta = jetstream.as_ref().and_then(|jetstream| jetstream.meta());
+        meta.is_some_and(|meta| meta.view().get(self.live.account_name(), self.live.name()).is_some())
     }
 }
 

@@ -283,22 +283,15 @@ impl AccountStreams {
         if std::mem::replace(&mut *is_suspended, suspends) == suspends {
             return;
         }
-        for stream in self.streams() {
-            if suspends {
-                suspend_stream(&stream);
-            } else {
-                resume_stream(&stream);
-            }
-        }
+        let act = if suspends { |stream: &Arc<LiveStream>| suspend_stream(stream) } else { resume_replica };
+        self.streams().iter().for_each(act);
     }
 
     /// Has a stream of this server served that was not yet, if the account may use JetStream.
     pub(super) fn serve(&self, stream: &Arc<LiveStream>) {
         let is_suspended = lock(&self.is_suspended);
-        match (*is_suspended, stream.role().leads()) {
-            (true, _) => {}
-            (false, true) => resume_stream(stream),
-            (false, false) => stream.await_direct_gets(),
+        if !*is_suspended {
+            resume_replica(stream);
         }
     }
 
@@ -373,8 +366,17 @@ impl OtherStreams for AccountStreams {
     }
 }
 
-/// A stream of an account that may use JetStream again.
-pub(super) fn resume_stream(stream: &Arc<LiveStream>) {
+/// A stream of an account that may use JetStream again. One that follows is served by another
+/// server.
+pub(super) fn resume_replica(stream: &Arc<LiveStream>) {
+    if stream.role().leads() {
+        resume_stream(stream);
+    } else {
+        stream.await_direct_gets();
+    }
+}
+
+fn resume_stream(stream: &Arc<LiveStream>) {
     stream.consumers().resume();
     stream.bind();
     stream.sourcing().begin(stream, &stream.config());

@@ -125,6 +125,9 @@ impl Call {
         if config.is_none_or(|config| !config.sourcing || config.is_own) {
             return Ok(());
         }
+        // The stream that copies may have been led by this server, and have read the log itself.
+        let unread = live.act_soon(|core, turn| core.set_read(false, turn)).await;
+        unread.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         let leadership = stream.consumers().leadership()?;
         stream.consumers().reset(live, 0).await?;
         self.make_durable(stream, None, leadership).await?;

@@ -21,21 +21,31 @@ pub(in crate::engine) struct Downstreams {
     all: Mutex<Vec<Weak<dyn Downstream>>>,
 }
 
+fn is(known: &Weak<dyn Downstream>, source_reader: &Arc<dyn Downstream>) -> bool {
+    std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(source_reader))
+}
+
 impl Downstreams {
     /// A source reader reads the stream from now on.
     pub(in crate::engine) fn add(&self, source_reader: &Arc<dyn Downstream>) {
         let mut all = lock(&self.all);
-        all.retain(|known| {
-            known
-                .upgrade()
-                .is_some_and(|known| !std::ptr::addr_eq(Arc::as_ptr(&known), Arc::as_ptr(source_reader)))
-        });
+        all.retain(|known| known.strong_count() > 0 && !is(known, source_reader));
         all.push(Arc::downgrade(source_reader));
+    }
+
+    /// Whether a source reader reads the stream, as far as it has not been told to look where that
+    /// is.
+    pub(in crate::engine) fn has(&self, source_reader: &Arc<dyn Downstream>) -> bool {
+        lock(&self.all).iter().any(|known| is(known, source_reader))
     }
 
     /// A source reader waits for more. It has to look once more afterwards.
     pub(in crate::engine) fn park(&self, source_reader: &Arc<dyn Downstream>) {
-        lock(&self.waiting).push(Arc::downgrade(source_reader));
+        let mut waiting = lock(&self.waiting);
+        if !waiting.iter().any(|known| is(known, source_reader)) {
+            waiting.push(Arc::downgrade(source_reader));
+        }
+        drop(waiting);
         self.has_waiting.store(true, SeqCst);
         fence(SeqCst);
     }

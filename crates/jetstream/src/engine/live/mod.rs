@@ -49,6 +49,7 @@ mod traces;
 mod turn;
 mod view;
 
+use super::CallScope;
 use super::consumers::{Leadership, StreamConsumers};
 use super::direct::DirectGets;
 use super::host::Host;
@@ -65,7 +66,7 @@ use myelin_broker::{Account, Binding, Service, ServiceBatch, ServiceShard, Trace
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::DELETED_LIMIT;
 use myelin_jsapi::api::info::{SourceInfo, StreamState};
-use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_jsapi::config::{Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, Lost, OnRelease, Seq, StreamId, StreamReader, Ticket, Timestamp};
@@ -340,6 +341,12 @@ impl LiveStream {
         let (core, _) = guard.parts();
         let joined = core.store_mut().join_group(position, self.scope.host.now());
         let joined = joined.and_then(|()| core.group_consumers(self.consumers.join_group(), applied));
+        drop(guard);
+        if let (Some(me), true) = (self.me.upgrade(), self.config().retention != Retention::Limits) {
+            // From here on it is for the group's leader to hear what of it is stored elsewhere.
+            let relink = move || me.downstreams.relink_all();
+            self.scope.host.spawn_api(CallScope::Server, Box::new(relink));
+        }
         joined.map_err(ApiError::stream_general)
     }
 
@@ -362,14 +369,16 @@ impl LiveStream {
         }
         core.set_role(role, self.scope.host.now(), effects);
         drop(guard);
-        if role.leads() {
-            self.consumers.set_role(role);
-            self.consumers.resume();
-            // All are known now that want messages.
-            self.reconcile();
-            self.bind();
-            self.sourcing.begin(self, &self.config());
+        if !role.leads() {
+            // Until now another configuration may have begun to be copied.
+            return self.sourcing.suspend();
         }
+        self.consumers.set_role(role);
+        self.consumers.resume();
+        // All are known now that want messages.
+        self.reconcile();
+        self.bind();
+        self.sourcing.begin(self, &self.config());
     }
 
     /// Answers direct gets that are for its origin, as a mirror may.

@@ -47,13 +47,17 @@ impl LiveStream {
         if is_of_group && !self.is_stored() {
             return self.begin_anew();
         }
-        if self.reopen(store) && !is_of_group {
+        if !self.reopen(store) {
+            return;
+        }
+        if !is_of_group {
             // What the disk has refused, too, while it failed: the end of a consumer has nobody who
             // would write it otherwise.
             self.consumers.write_restored();
             self.sourcing.connect();
-            self.downstreams.reconnect_all();
         }
+        // They have read the log that is no more, that of a follower, too.
+        self.downstreams.reconnect_all();
     }
 
     /// Has an empty replica take its place, which counts as a repair.

@@ -43,12 +43,12 @@ pub(in crate::engine) trait Sourcing: Send + Sync {
     /// published more it looks as if the log had it.
     fn opened(&self, consumers: &StreamConsumers, config: &StreamConfig, end: FoundEnd, seen: SeenPositions);
 
-    /// Begins to copy what the configuration says.
+    /// Begins to copy what the configuration says, from where the stream's log ends now.
     fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig);
 
-    /// Copies what another configuration says from now on. What the old one said goes on
-    /// undisturbed. Reads a little of the stream for what it has of sources that are new: only on
-    /// the thread that answers the API.
+    /// Copies what another configuration says from now on, if the stream leads. What the old one
+    /// said goes on undisturbed. Reads a little of the stream for what it has of sources that are
+    /// new: only on the thread that answers the API.
     fn change(&self, stream: &Arc<LiveStream>, config: &StreamConfig);
 
     /// Copies nothing any more: the stream is gone.

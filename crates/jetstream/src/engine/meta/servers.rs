@@ -10,7 +10,7 @@ use super::roster::ServerRecord;
 use super::{
     AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, StreamKey, peers_of, write_behind, write_on,
 };
-use crate::engine::account::{resume_stream, suspend_stream};
+use crate::engine::account::{resume_replica, suspend_stream};
 use crate::engine::live::LiveStream;
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
@@ -97,13 +97,7 @@ impl Meta {
             last(&live).into_iter().for_each(|one| self.reconcile(jetstream, &one, false));
         }
         let is_another = |live: &LiveStream| last(live).is_some_and(|one| one.created != live.created());
-        for live in all().filter(|live| !is_another(live)) {
-            if live.role().leads() {
-                resume_stream(&live);
-            } else {
-                live.await_direct_gets();
-            }
-        }
+        all().filter(|live| !is_another(live)).for_each(|live| resume_replica(&live));
         let assigned = self.assigned_here();
         assigned.iter().for_each(|assignment| self.reconcile(jetstream, assignment, false));
     }

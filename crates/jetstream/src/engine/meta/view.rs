@@ -196,6 +196,12 @@ impl Assignments {
         all.map(|(_, one)| Arc::clone(one)).collect()
     }
 
+    /// Streams that copy others, by a mirror or by sources.
+    pub(in crate::engine) fn copies(&self) -> Vec<Arc<Assignment>> {
+        let copies = |one: &&Arc<Assignment>| one.config.mirror.is_some() || !one.config.sources.is_empty();
+        self.all.values().filter(copies).map(Arc::clone).collect()
+    }
+
     /// Streams of which a server has a replica.
     pub(super) fn on_server(&self, server: &str) -> Vec<Arc<Assignment>> {
         self.all.values().filter(|one| one.is_on(server)).map(Arc::clone).collect()

@@ -105,7 +105,8 @@ impl PositionLookup {
 pub(super) enum Missed {
     /// The origin is looked for again later. `None`: nobody says why.
     Because(Option<ApiError>),
-    /// The messages stored here are not released. They will be.
+    /// The messages stored here are not released, or the origin's log was opened anew meanwhile:
+    /// soon there is one.
     Unreleased,
 }
 
@@ -313,16 +314,15 @@ impl SourceReader {
         origin: &Arc<LiveStream>,
         log: u64,
     ) -> Result<(), Missed> {
+        let Some(me) = self.me.upgrade().map(|me| me as Arc<dyn Downstream>) else {
+            return Err(None.into());
+        };
+        // Before the look at its log: whoever opens another one says so to those who are known.
+        origin.downstreams().add(&me);
         let reader = origin.reader();
         let identity = origin.identity();
         let Some((own, _)) = self.place(&identity, log) else { return Err(None.into()) };
-        let first = reader.state().totals.first_seq.max(1);
-        let mut start = match self.start(&stream.reader()) {
-            Start::First => first,
-            // Compat: one that was not given out yet is waited for.
-            Start::At(seq) => seq.max(first),
-            Start::Since(time) => reader.seq_at(time).map_err(|error| Some(self.failed(error)))?.max(first),
-        };
+        let mut start = self.start_in(&reader, stream)?;
         let mut filter = filter_of(&self.source);
         let source_consumer = self.source_consumer(jetstream, stream, origin, start)?;
         if let Some(source_consumer) = &source_consumer {
@@ -352,14 +352,16 @@ impl SourceReader {
         let link = OriginLink { identity, floor, feed: Feed::Log(Box::new(log_feed)) };
         let mut read_state = lock(&self.read_state);
         if read_state.log != log || self.search.is_over() {
+            link.source_consumer().into_iter().for_each(SourceConsumer::release);
             return Err(None.into());
         }
         // What was stored is known to this link. To another origin it says nothing.
         read_state.unacked.clear();
         read_state.link = Some(link);
         drop(read_state);
-        if let Some(me) = self.me.upgrade() {
-            origin.downstreams().add(&(me as Arc<dyn Downstream>));
+        if !origin.downstreams().has(&me) {
+            self.unlink();
+            return Err(Missed::Unreleased);
         }
         Ok(())
     }
@@ -416,6 +418,17 @@ impl SourceReader {
         }
     }
 
+    /// The message of the origin's log at which to begin.
+    fn start_in(&self, origin: &StreamReader, stream: &LiveStream) -> Result<Seq, Option<ApiError>> {
+        let first = origin.state().totals.first_seq.max(1);
+        Ok(match self.start(&stream.reader()) {
+            Start::First => first,
+            // Compat: one that was not given out yet is waited for.
+            Start::At(seq) => seq.max(first),
+            Start::Since(time) => origin.seq_at(time).map_err(|error| Some(self.failed(error)))?.max(first),
+        })
+    }
+
     fn source_consumer(
         &self,
         jetstream: &JetStream,
@@ -470,7 +483,7 @@ impl Downstream for SourceReader {
     }
 
     fn relink(&self) {
-        if lock(&self.read_state).link.take().is_some() {
+        if self.unlink() {
             self.connect(Ok(()));
         }
     }
@@ -482,7 +495,7 @@ impl Downstream for SourceReader {
     }
 
     fn lose_origin(&self) {
-        lock(&self.read_state).link = None;
+        self.unlink();
         self.connect_soon();
     }
 }

@@ -11,7 +11,7 @@ use super::read_state::{Feed, OriginLink, ReadState};
 use super::remote_feed::RemoteFeed;
 use super::remote_origin::{Follower, RemoteOrigin, RemoteSearch, Wanted};
 use super::remote_request::{Asking, RemoteConsumer, RemoteRefusal, RemoteRequest};
-use super::source_consumer::deliver_prefix;
+use super::source_consumer::{SourceConsumer, deliver_prefix};
 use super::source_reader::SourceReader;
 use crate::engine::{CallScope, JetStream, LiveStream};
 use myelin_broker::{ServiceShard, Watcher};
@@ -80,6 +80,7 @@ impl SourceReader {
         let name = stream.config();
         let mut config =
             self.name_in(&name).consumer_config(&jetstream.settings.domain, deliver_subject, start);
+        config.name.clone_into(&mut lock(&self.read_state).asked_for);
         if is_old {
             config.sourcing = false;
             config.name = format!("{}_{}", config.name, token(jetstream));
@@ -213,6 +214,25 @@ impl SourceReader {
             let asking =
                 Asking { source: &self.source, is_mirror: self.is_mirror, identity: "", is_old: false };
             asking.delete(consumer).publish(&self.account, &*self.host, "");
+        }
+    }
+
+    /// As [`delete_remote`](Self::delete_remote), where nothing is heard of what was asked for.
+    pub(super) fn delete_asked(&self) {
+        let asked_for = std::mem::take(&mut lock(&self.read_state).asked_for);
+        if !asked_for.is_empty() {
+            self.delete_remote(&asked_for);
+        }
+    }
+
+    /// Lets go of a consumer on this server. One that another server of the cluster has made for
+    /// the same stream, when it led that, is deleted as there. What is this server's own is seen to
+    /// by what is written about it, and what clients have made is theirs.
+    pub(super) fn let_go_of(&self, consumer: &SourceConsumer) {
+        consumer.release();
+        let is_clustered = self.jetstream.upgrade().is_some_and(|jetstream| jetstream.meta().is_some());
+        if is_clustered && !consumer.is_client_made() && !consumer.is_own() {
+            self.delete_remote(consumer.name());
         }
     }
 }

@@ -30,12 +30,16 @@
 //! 7. `source_consumer`: where the origin keeps messages for this stream, what this stream has
 //!    released is settled there.
 //!
+//! A stream that begins to keep only what consumers want has those made first that stand for its
+//! copies, wherever these are led: `copies`.
+//!
 //! The internal consumer behind a mirror or source (`ConsumerConfig::is_own`) is owned by the
 //! *configuration* of the stream that its metadata names, not by a source reader: a reader that is
 //! started again goes on with it, and `orphans` compares the two after updates and deletions and
 //! after a start.
 
 mod connect;
+pub(super) mod copies;
 mod follow;
 mod origin;
 mod origin_search;
@@ -86,11 +90,15 @@ impl SourceReaders {
         Box::new(Self { jetstream: Weak::clone(jetstream), readers, looked_through, passed })
     }
 
-    /// Answers the source readers that are new.
+    /// Answers the source readers that are new: none where the stream follows.
     fn set(&self, stream: &Arc<LiveStream>, config: &StreamConfig) -> Vec<Arc<SourceReader>> {
         let wanted = config.mirror.iter().map(|mirror| (mirror, true));
         let wanted = wanted.chain(config.sources.iter().map(|source| (source, false)));
         let mut readers = lock(&self.readers);
+        // With the lock in hand: who has it follow suspends what is there afterwards.
+        if !stream.role().leads() {
+            return Vec::new();
+        }
         let mut old = std::mem::take(&mut *readers);
         let mut new = Vec::new();
         let positions = Positions::of(stream.consumers(), &self.looked_through, &self.passed);
@@ -126,6 +134,8 @@ impl Sourcing for SourceReaders {
     }
 
     fn begin(&self, stream: &Arc<LiveStream>, config: &StreamConfig) {
+        // Where one has read since the stream led last is not where that ends now.
+        self.suspend();
         SourceReader::connect_together(self.set(stream, config));
     }
 

@@ -58,8 +58,14 @@ impl JetStream {
     fn is_read_here(&self, live: &LiveStream) -> bool {
         let assignment = self.meta().and_then(|meta| meta.view().get(live.account_name(), live.name()));
         let is_meant = assignment.is_none_or(|assignment| assignment.created == live.created());
-        is_meant && (live.config().retention == Retention::Limits || !live.is_of_group())
+        is_meant && !is_for_its_leader(live)
     }
+}
+
+/// Whether a stream that is here keeps messages for who copies it and is one of a group: that is
+/// for its leader, whoever it is. Also of a replica that is no member yet, or none any more.
+pub(super) fn is_for_its_leader(origin: &LiveStream) -> bool {
+    origin.consumers().is_of_group() && origin.config().retention != Retention::Limits
 }
 
 /// Character that subjects of deliveries have in their middle.

@@ -8,7 +8,7 @@
 
 use super::origin::{self, FoundOrigin};
 use super::source_consumer::{SourceConsumerName, owner};
-use crate::engine::{CallScope, JetStream, LiveStream};
+use crate::engine::{AccountStreams, CallScope, JetStream, LiveStream};
 use myelin_broker::Account;
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -95,21 +95,18 @@ fn is_needed(
     if account.unrestored().iter().any(|unrestored| unrestored == stream) {
         return None;
     }
-    let Some(stream) = account.stream(stream) else {
-        let was_seen = changed
-            .is_some_and(|(of, config)| of.name() == account.account().name() && config.name == stream);
-        // The store may have it under a name that cannot be read, and an operator may bring it
-        // back.
-        return if jetstream.found.has_unreadable && !was_seen { None } else { Some(false) };
-    };
-    let config = stream.config();
+    let Some(config) = config_of(jetstream, &account, stream, changed)? else { return Some(false) };
     let sources = if is_mirror { config.mirror.as_slice() } else { config.sources.as_slice() };
     let mut is_any_missing = false;
     for source in sources.iter().filter(|source| source.consumer.is_none()) {
-        let is_here = match origin::find(jetstream, account.account(), source, is_mirror) {
-            FoundOrigin::Here(found) => Arc::ptr_eq(&found, origin),
-            // By another way it may be. One of the same account is where it is.
-            _ => source.external.is_some(),
+        let is_here = match &source.external {
+            // Whether it is read here or asked for.
+            None => source.name == origin.name() && account.account().name() == origin.account_name(),
+            Some(_) => match origin::find(jetstream, account.account(), source, is_mirror) {
+                FoundOrigin::Here(found) => Arc::ptr_eq(&found, origin),
+                // By another way it may be.
+                _ => true,
+            },
         };
         if !is_here {
             continue;
@@ -124,6 +121,33 @@ fn is_needed(
     }
     // It goes when those of other names are there that take its place: what it keeps would be lost.
     if is_any_missing { None } else { Some(false) }
+}
+
+/// Configuration of the stream that owns such a consumer: the cluster's, where it has one, for the
+/// stream may be on other servers. `Some(None)`: it is gone; `None`: nobody knows at the moment.
+fn config_of(
+    jetstream: &JetStream,
+    account: &AccountStreams,
+    stream: &str,
+    changed: ChangedStream<'_>,
+) -> Option<Option<Arc<StreamConfig>>> {
+    let name = account.account().name();
+    let was_seen = changed.is_some_and(|(of, config)| of.name() == name && config.name == stream);
+    let mut may_be_elsewhere = false;
+    if let Some(meta) = jetstream.meta() {
+        let view = meta.view();
+        if let Some(assignment) = view.get(name, stream) {
+            return Some(Some(Arc::new(assignment.config.clone())));
+        }
+        may_be_elsewhere = view.removed(name, stream).is_empty();
+    }
+    match account.stream(stream) {
+        Some(live) => Some(Some(live.config())),
+        // The store may have it under a name that cannot be read, and an operator may bring it
+        // back; or the cluster has it, and this server has not heard of that.
+        None if (jetstream.found.has_unreadable || may_be_elsewhere) && !was_seen => None,
+        None => Some(None),
+    }
 }
 
 /// Links between streams that may be missing, or lead nowhere.

@@ -208,6 +208,7 @@ fn read_state(finding: Finding) -> ReadState {
         largest: 0,
         unacked: VecDeque::new(),
         questions: VecDeque::new(),
+        asked_for: String::new(),
         rng: Rng::seeded(1),
         refusals: 0,
     };

@@ -3,6 +3,7 @@
 //! Used inside the turn of the stream that copies, and by the thread that connects. Memory is
 //! bounded by a run.
 
+use super::origin::is_for_its_leader;
 use super::positions::SourcePosition;
 use super::remote_feed::FlowQuestion;
 use super::remote_origin::RemoteOrigin;
@@ -46,6 +47,8 @@ pub(super) struct ReadState {
     /// Questions of an origin on another server, which are answered when this stream has released
     /// that.
     pub(super) questions: VecDeque<(Ticket, FlowQuestion)>,
+    /// Name of the consumer that was asked for last, as it is where the origin keeps messages.
+    pub(super) asked_for: String,
     pub(super) rng: Rng,
     /// How often the next message was refused. It is tried alone then.
     pub(super) refusals: u32,
@@ -101,7 +104,10 @@ impl OriginLink {
     /// Whether nothing more comes this way.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         match &self.feed {
-            Feed::Log(log) => log.origin.upgrade().is_none_or(|origin| origin.is_gone()),
+            Feed::Log(log) => log.origin.upgrade().is_none_or(|origin| {
+                let is_settled_here = log.source_consumer.is_some();
+                origin.is_gone() || (is_settled_here && is_for_its_leader(&origin))
+            }),
             Feed::Remote { origin, .. } => origin.is_over(now),
         }
     }

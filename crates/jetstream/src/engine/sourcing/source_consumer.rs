@@ -296,10 +296,15 @@ impl SourceConsumer {
         self.is_client_made
     }
 
-    /// The log is not read for it any more: what a client made pushes again.
+    /// Whether this server has made it, and removes it with the stream that copies.
+    pub(super) fn is_own(&self) -> bool {
+        let config = self.origin.upgrade().and_then(|origin| origin.consumers().config(self.name()));
+        config.is_none_or(|config| config.is_own)
+    }
+
+    /// The log is not read for it any more: it pushes again, to whom a client has it push, or to
+    /// another server, if the stream that copies is led there now. Waits for nothing.
     pub(super) fn release(&self) {
-        if self.is_client_made {
-            self.consumer.act(|core, turn| core.set_read(false, turn));
-        }
+        drop(self.consumer.act_soon(|core, turn| core.set_read(false, turn)));
     }
 }

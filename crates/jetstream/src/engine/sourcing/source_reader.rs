@@ -84,6 +84,7 @@ impl SourceReader {
             largest: 0,
             unacked: VecDeque::new(),
             questions: VecDeque::new(),
+            asked_for: String::new(),
             rng: Rng::seeded(jetstream.upgrade().map_or(0, |jetstream| jetstream.seed())),
             refusals: 0,
         };
@@ -126,7 +127,14 @@ impl SourceReader {
         self.search.end();
         self.stop_asking();
         self.stop_direct_gets();
-        lock(&self.read_state).link = None;
+        self.unlink();
+    }
+
+    /// Takes nothing any more from where it did. Answers whether it has. Not inside a turn.
+    pub(super) fn unlink(&self) -> bool {
+        let Some(link) = lock(&self.read_state).link.take() else { return false };
+        link.source_consumer().into_iter().for_each(SourceConsumer::release);
+        true
     }
 
     /// Ends the source reader: the stream copies something else, or is gone.
@@ -136,9 +144,10 @@ impl SourceReader {
         self.stop_direct_gets();
         let link = lock(&self.read_state).link.take();
         match link.map(|link| link.feed) {
-            Some(Feed::Log(log)) => log.source_consumer.iter().for_each(SourceConsumer::release),
+            Some(Feed::Log(log)) => log.source_consumer.iter().for_each(|one| self.let_go_of(one)),
             Some(Feed::Remote { consumer, .. }) => self.delete_remote(&consumer),
-            None => {}
+            // It may be there though there is no way to it at the moment.
+            None => self.delete_asked(),
         }
     }
 
@@ -395,7 +404,8 @@ impl SourceReader {
 impl SourceRun for SourceReader {
     fn copy(&self, core: &mut StreamCore, now: Timestamp, effects: &mut Effects) -> NextAction {
         self.wakeup.dequeue();
-        if self.search.is_over() {
+        // What a follower stores is taken back, and the origin would hear that it is here.
+        if self.search.is_over() || !core.role().leads() {
             return NextAction::Nothing;
         }
         let mut read_state = lock(&self.read_state);

@@ -1,7 +1,7 @@
 //! Streams that copy others: what becomes of the consumers that stand for them, and of what fails
 //! on the way.
 
-use super::house::{House, copy, source, stream};
+use super::house::{Heard, House, copy, source, stream};
 use crate::engine::Host;
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::{Retention, StreamConfig};
@@ -9,6 +9,8 @@ use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_jsapi::json::Moment;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::MessageBuf;
+use serde_json::json;
+use std::sync::{Arc, Mutex};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -319,4 +321,55 @@ fn a_source_that_is_added_begins_with_what_comes_behind_the_streams_last_message
     house.publish("B.new");
     house.update(StreamConfig { sources: vec![source("B", "B.*")], ..few }).expect("it may");
     assert_eq!(house.contents("S"), (2, 4));
+}
+
+/// Has another server ask for the consumer that stands for a source of `S`, and answers what is
+/// pushed there from then on.
+fn ask_elsewhere(house: &mut House) -> Arc<Mutex<Vec<Heard>>> {
+    let heard = house.record("elsewhere.x");
+    lock(&house.host.requests).get_or_insert_default();
+    let name = house.consumers("W").remove(0);
+    let config = json!({
+        "name": name, "deliver_subject": "elsewhere.x", "ack_policy": "none", "max_deliver": 1,
+        "flow_control": true, "idle_heartbeat": SECOND, "direct": true, "sourcing": true,
+        "metadata": { "_nats.src.stream": "S", "_nats.src.acc": "$G" },
+    });
+    let answers = house.record("answers");
+    let request = json!({ "stream_name": "W", "config": config }).to_string();
+    house.say("$JS.API.CONSUMER.CREATE.W", "answers", &request);
+    house.settle();
+    let answers = std::mem::take(&mut *lock(&answers));
+    assert!(answers.len() == 1 && !answers[0].payload.contains("error"), "{answers:?}");
+    heard
+}
+
+/// The stream that copies is led by another server from then on, which asks for the consumer.
+#[test]
+fn a_consumer_pushes_to_another_server_when_its_stream_is_copied_there() {
+    let mut house = copied(copy("S", &[source("W", "")]));
+    house.stream("S").sourcing().suspend();
+    let heard = ask_elsewhere(&mut house);
+    house.publish("W.c");
+    let bodies = |heard: &Mutex<Vec<Heard>>| lock(heard).iter().filter(|one| one.payload == "x").count();
+    assert_eq!((bodies(&heard), house.contents("W").0), (1, 1));
+    assert!(!house.stream("W").consumers().config(&house.consumers("W")[0]).expect("it is there").is_own);
+}
+
+/// Whatever this server knows of who reads.
+#[test]
+fn a_consumer_that_another_server_asks_for_is_not_read_here_any_more() {
+    let mut house = copied(copy("S", &[source("W", "")]));
+    house.stream("S").sourcing().suspend();
+    let consumer = house.stream("W").consumers().all().remove(0);
+    consumer.act(|core, turn| core.set_read(true, turn));
+    house.publish("W.c");
+    let heard = ask_elsewhere(&mut house);
+    assert!(lock(&heard).iter().any(|one| one.payload == "x"), "all that is not acknowledged");
+    // Back again: the log is read, and nothing is pushed.
+    lock(&heard).clear();
+    let live = house.stream("S");
+    live.sourcing().begin(&live, &live.config());
+    house.settle();
+    house.publish("W.d");
+    assert_eq!((lock(&heard).len(), house.contents("W").0, house.contents("S").0), (0, 0, 4));
 }

@@ -9,6 +9,7 @@ mod cluster_faults;
 mod clusters;
 mod cold;
 mod contents;
+mod copies;
 mod damaged_servers;
 mod dead_letters;
 mod given_back;

@@ -283,6 +283,23 @@ fn a_mirror_that_becomes_a_stream_has_its_consumer_deleted() {
     assert_eq!(house.contents("M"), (2, 2));
 }
 
+/// The answer to the last request may be on its way, and the consumer there.
+#[test]
+fn a_mirror_that_has_no_way_to_its_origin_has_its_consumer_deleted() {
+    let mut house = House::new();
+    house.create(mirror());
+    let mut hub = Hub::open(&mut house);
+    let config = hub.grant(&mut house, "id", 0);
+    hub.deliver(&mut house, 1, 1);
+    // One was lost.
+    hub.deliver(&mut house, 3, 3);
+    hub.request().expect("it asks for another one");
+    house.delete("M");
+    let (request, _) = hub.request().expect("it says so");
+    let name = config["name"].as_str().expect("it has one");
+    assert_eq!(request.subject, format!("$JS.hub.API.CONSUMER.DELETE.O.{name}"));
+}
+
 #[test]
 fn a_consumer_that_somebody_has_made_goes_on_where_it_was() {
     let given = SourceConsumerConfig { name: "given".into(), deliver_subject: "given.d".into() };

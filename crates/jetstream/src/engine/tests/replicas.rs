@@ -11,6 +11,7 @@ mod full_disks;
 mod installs;
 mod lives;
 mod messages;
+mod sourcing;
 
 use super::cluster::Cluster;
 use super::house::stream;

@@ -43,10 +43,13 @@ pub fn create(
     new_name: &mut dyn FnMut() -> String,
 ) -> Result<Created, ApiError> {
     let MatchedRequest { mut config, action, pedantic } = wanted;
+    let is_copy = config.direct && config.sourcing;
     adjust_sourcing(&mut config, context, new_name);
     let existing = context.consumers.find(&config.name).filter(|_| !config.name.is_empty());
     if let Some(existing) = &existing {
         keep(&mut config, existing);
+        // A stream that copies this one, perhaps of another server than before, says whose it is.
+        config.is_own |= existing.is_own && !is_copy;
     }
     set_required(&mut config);
     fill(&mut config, context.stream, context.limits, pedantic)?;
@@ -84,7 +87,6 @@ fn adjust_sourcing(
 /// Keeps settings that a request of this kind can not change, and is not refused for.
 fn keep(config: &mut ConsumerConfig, existing: &ConsumerConfig) {
     config.pause_until = existing.pause_until;
-    config.is_own |= existing.is_own;
     config.passed = existing.passed;
     config.lasts_through = existing.lasts_through;
     if config.sourcing && config.is_durable() {
