@@ -186,6 +186,28 @@ fn a_message_whose_pubrel_is_stored_does_not_come_again() {
     });
 }
 
+/// A crash leaves both on their way: had the message come first, the client would take it for another.
+#[test]
+fn a_pubrel_comes_before_its_message_does_again_after_a_crash() {
+    let mut server = server("ack_wait: \"5m\"", "");
+    let mut sub = resume(&server, "sub");
+    assert_eq!(sub.subscribe_with(&[("two", Qos::ExactlyOnce)]), [2]);
+    Peer::connect(address(&server), "pub").publish_2("two", "once");
+    let (text, number) = sub.came();
+    assert_eq!(text, "PUBLISH two once q2");
+    sub.pubrec(number);
+    assert_eq!(sub.came(), ("PUBREL".to_owned(), number));
+    server.server.restart();
+    let mut sub = resume(&server, "sub");
+    assert_eq!(sub.came(), ("PUBREL".to_owned(), number), "nobody waits five minutes for it");
+    sub.pubcomp(number);
+    let mut asking = Asking::new(&server);
+    eventually("nothing is left", || {
+        assert_eq!(sub.all_came(), []);
+        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
+    });
+}
+
 /// The consumer of a message may have no leader just then, or lose an acknowledgement with one.
 #[test]
 fn a_pubrel_is_kept_until_the_consumer_of_its_message_has_confirmed() {

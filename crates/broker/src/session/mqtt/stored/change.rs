@@ -370,14 +370,22 @@ impl Session {
             }
             _ => return 0,
         };
+        let revives = change.revives && stored.record.pubrel.is_some();
         let request = format!("CONSUMER.CREATE.{}.{}", streams::OUT.name, consumer.durable_name);
+        let reset = format!("CONSUMER.RESET.{}.{}", streams::OUT.name, consumer.durable_name);
         let body = api::consumer(streams::OUT.name, &consumer);
         if let Some(stored) = self.stored_mut() {
             let is_new = stored.record.pubrel.replace(Box::new(consumer)).is_none();
             stored.change.iter_mut().for_each(|change| change.writes |= is_new);
         }
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::PubRels), now);
-        1
+        if !revives {
+            return 1;
+        }
+        // Those that a server had sent before it crashed come at once, and not after `ack_wait`: the
+        // message of one that comes before it would come a second time.
+        self.ask_api(shard, &reset, b"", Matter::Change(ChangeStep::Removal), now);
+        2
     }
 
     /// Has what the consumers deliver come, once the client knows of its session: PUBRELs first.
