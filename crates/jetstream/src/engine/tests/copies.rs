@@ -40,11 +40,7 @@ fn publish(cluster: &mut MetaCluster, number: usize, subject: &str, count: usize
 #[test]
 fn a_copy_that_moves_leaves_what_it_has_not_copied_at_its_origin() {
     let mut cluster = cluster();
-    ask(
-        &mut cluster,
-        "CREATE",
-        &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })),
-    );
+    ask(&mut cluster, "CREATE", &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })));
     ask(&mut cluster, "CREATE", &on(0, full_copy("I")));
     publish(&mut cluster, 0, "I.x", 5);
     assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).contents("X")), (4, (1, 1)));
@@ -60,11 +56,7 @@ fn a_copy_that_moves_leaves_what_it_has_not_copied_at_its_origin() {
 #[test]
 fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
     let mut cluster = cluster();
-    ask(
-        &mut cluster,
-        "CREATE",
-        &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })),
-    );
+    ask(&mut cluster, "CREATE", &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })));
     ask(&mut cluster, "CREATE", &on(0, full_copy("I")));
     publish(&mut cluster, 0, "I.x", 5);
     assert_eq!(cluster.house(0).consumers("I").len(), 1);
@@ -77,9 +69,7 @@ fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
 #[test]
 fn a_copy_asks_the_group_that_its_origin_has_become() {
     let mut cluster = cluster();
-    let queue = |replicas: usize| {
-        json!({ "name": "W", "subjects": ["W.>"], "retention": "workqueue", "num_replicas": replicas })
-    };
+    let queue = |replicas: usize| json!({ "name": "W", "subjects": ["W.>"], "retention": "workqueue", "num_replicas": replicas });
     ask(&mut cluster, "CREATE", &on(0, queue(1)));
     ask(&mut cluster, "CREATE", &on(0, json!({ "name": "X", "sources": [{ "name": "W" }] })));
     publish(&mut cluster, 0, "W.x", 2);
@@ -96,13 +86,10 @@ fn a_copy_asks_the_group_that_its_origin_has_become() {
 #[test]
 fn a_stream_that_begins_to_keep_by_interest_holds_for_copies_on_other_servers() {
     let mut cluster = cluster();
-    let origin = |retention: &str| {
-        json!({ "name": "O", "subjects": ["O.>"], "num_replicas": 3, "retention": retention })
-    };
+    let origin = |retention: &str| json!({ "name": "O", "subjects": ["O.>"], "num_replicas": 3, "retention": retention });
     ask(&mut cluster, "CREATE", &origin("limits"));
-    let leads = |cluster: &mut MetaCluster| {
-        (0..3).find(|&number| cluster.house(number).stream("O").role().leads())
-    };
+    let leads =
+        |cluster: &mut MetaCluster| (0..3).find(|&number| cluster.house(number).stream("O").role().leads());
     cluster.wait_until("a leader", |cluster| leads(cluster).is_some());
     let leader = leads(&mut cluster).expect("it leads");
     let reader = (leader + 1) % 3;
