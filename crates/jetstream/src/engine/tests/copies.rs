@@ -1,6 +1,6 @@
 //! Streams of a cluster that copy others: what becomes of the consumers that stand for them when
-//! replicas come and go. What goes between accounts of servers is not carried here: who asks another
-//! server is heard, and not answered.
+//! replicas come and go. Requests from server to server are not carried here: they are heard, and
+//! not answered.
 
 use super::meta_cluster::MetaCluster;
 use myelin_jsapi::config::Retention;
@@ -52,7 +52,7 @@ fn a_copy_that_moves_leaves_what_it_has_not_copied_at_its_origin() {
     assert_eq!(cluster.house(1).contents("X"), (1, 1));
 }
 
-/// One that is deleted is: nothing else would see to the consumer that this server has made.
+/// Nothing else would see to the consumer that this server has made.
 #[test]
 fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
     let mut cluster = cluster();
@@ -65,7 +65,7 @@ fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
     assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).consumers("I").len()), (0, 0));
 }
 
-/// What is stored elsewhere is for the leader of a group to hear, which may be any server.
+/// The leader of a group, which may be any server, is to hear what is stored elsewhere.
 #[test]
 fn a_copy_asks_the_group_that_its_origin_has_become() {
     let mut cluster = cluster();

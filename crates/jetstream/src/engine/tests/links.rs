@@ -355,7 +355,7 @@ fn a_consumer_pushes_to_another_server_when_its_stream_is_copied_there() {
     assert!(!house.stream("W").consumers().config(&house.consumers("W")[0]).expect("it is there").is_own);
 }
 
-/// Whatever this server knows of who reads.
+/// A server may not have heard that another one leads the stream that copies.
 #[test]
 fn a_consumer_that_another_server_asks_for_is_not_read_here_any_more() {
     let mut house = copied(copy("S", &[source("W", "")]));

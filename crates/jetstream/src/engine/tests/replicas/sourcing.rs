@@ -94,7 +94,7 @@ fn enable(house: &mut House) {
     house.settle();
 }
 
-/// It would say of consumers that were made elsewhere since that there are none.
+/// Clients would hear of consumers that were made elsewhere since that there are none.
 #[test]
 fn a_follower_whose_account_may_use_jetstream_again_hears_no_acknowledgements() {
     let mut cluster = Cluster::new(3);
