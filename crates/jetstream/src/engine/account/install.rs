@@ -18,6 +18,7 @@ use crate::engine::reasons;
 use myelin_broker::Level;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Storage, StreamConfig};
+use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
 use myelin_store::meta::Meta;
 use myelin_store::{
@@ -294,6 +295,14 @@ impl ReplicaPlace for StreamPlace {
             home.host.log(level, format_args!("JetStream stream '{account} > {name}' {what}"));
         };
         host.spawn_api(scope, Box::new(begin));
+    }
+
+    fn unless_suspended(&self, serve: &dyn Fn()) {
+        let Some(home) = self.home.upgrade() else { return };
+        let is_suspended = lock(&home.is_suspended);
+        if !*is_suspended {
+            serve();
+        }
     }
 }
 

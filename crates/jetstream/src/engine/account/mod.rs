@@ -370,16 +370,10 @@ impl OtherStreams for AccountStreams {
 /// server.
 pub(super) fn resume_replica(stream: &Arc<LiveStream>) {
     if stream.role().leads() {
-        resume_stream(stream);
+        stream.serve_as_leader();
     } else {
         stream.await_direct_gets();
     }
-}
-
-fn resume_stream(stream: &Arc<LiveStream>) {
-    stream.consumers().resume();
-    stream.bind();
-    stream.sourcing().begin(stream, &stream.config());
 }
 
 /// A stream of an account that may not use JetStream now.

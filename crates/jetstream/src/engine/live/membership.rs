@@ -94,6 +94,10 @@ pub(in crate::engine) trait ReplicaPlace: Send + Sync {
     /// Has an empty replica take this place soon, if the one that has it has failed: it is in
     /// memory, and cannot be opened anew. The others of its group give what they have.
     fn begin_anew(&self);
+
+    /// Does this, unless the account may not use JetStream now: and it does not begin or end to
+    /// meanwhile.
+    fn unless_suspended(&self, serve: &dyn Fn());
 }
 
 /// Stream that has taken the place of another one.

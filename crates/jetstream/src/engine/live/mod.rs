@@ -374,9 +374,18 @@ impl LiveStream {
             return self.sourcing.suspend();
         }
         self.consumers.set_role(role);
-        self.consumers.resume();
         // All are known now that want messages.
         self.reconcile();
+        match self.membership.place.get() {
+            // Else it is served when its account may use JetStream again.
+            Some(place) => place.unless_suspended(&|| self.serve_as_leader()),
+            None => self.serve_as_leader(),
+        }
+    }
+
+    /// Hears what clients publish, ask and acknowledge, and copies what it is to copy.
+    pub(super) fn serve_as_leader(self: &Arc<Self>) {
+        self.consumers.resume();
         self.bind();
         self.sourcing.begin(self, &self.config());
     }

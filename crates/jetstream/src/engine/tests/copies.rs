@@ -1,6 +1,6 @@
 //! Streams of a cluster that copy others: what becomes of the consumers that stand for them when
-//! replicas come and go. What goes between accounts of servers is not carried here: who asks another
-//! server is heard, and not answered.
+//! replicas come and go. Requests from server to server are not carried here: they are heard, and
+//! not answered.
 
 use super::meta_cluster::MetaCluster;
 use myelin_jsapi::config::Retention;
@@ -40,11 +40,7 @@ fn publish(cluster: &mut MetaCluster, number: usize, subject: &str, count: usize
 #[test]
 fn a_copy_that_moves_leaves_what_it_has_not_copied_at_its_origin() {
     let mut cluster = cluster();
-    ask(
-        &mut cluster,
-        "CREATE",
-        &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })),
-    );
+    ask(&mut cluster, "CREATE", &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })));
     ask(&mut cluster, "CREATE", &on(0, full_copy("I")));
     publish(&mut cluster, 0, "I.x", 5);
     assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).contents("X")), (4, (1, 1)));
@@ -56,15 +52,11 @@ fn a_copy_that_moves_leaves_what_it_has_not_copied_at_its_origin() {
     assert_eq!(cluster.house(1).contents("X"), (1, 1));
 }
 
-/// One that is deleted is: nothing else would see to the consumer that this server has made.
+/// Nothing else would see to the consumer that this server has made.
 #[test]
 fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
     let mut cluster = cluster();
-    ask(
-        &mut cluster,
-        "CREATE",
-        &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })),
-    );
+    ask(&mut cluster, "CREATE", &on(0, json!({ "name": "I", "subjects": ["I.>"], "retention": "interest" })));
     ask(&mut cluster, "CREATE", &on(0, full_copy("I")));
     publish(&mut cluster, 0, "I.x", 5);
     assert_eq!(cluster.house(0).consumers("I").len(), 1);
@@ -73,13 +65,11 @@ fn a_copy_that_is_deleted_in_a_cluster_leaves_nothing_behind() {
     assert_eq!((cluster.house(0).contents("I").0, cluster.house(0).consumers("I").len()), (0, 0));
 }
 
-/// What is stored elsewhere is for the leader of a group to hear, which may be any server.
+/// The leader of a group, which may be any server, is to hear what is stored elsewhere.
 #[test]
 fn a_copy_asks_the_group_that_its_origin_has_become() {
     let mut cluster = cluster();
-    let queue = |replicas: usize| {
-        json!({ "name": "W", "subjects": ["W.>"], "retention": "workqueue", "num_replicas": replicas })
-    };
+    let queue = |replicas: usize| json!({ "name": "W", "subjects": ["W.>"], "retention": "workqueue", "num_replicas": replicas });
     ask(&mut cluster, "CREATE", &on(0, queue(1)));
     ask(&mut cluster, "CREATE", &on(0, json!({ "name": "X", "sources": [{ "name": "W" }] })));
     publish(&mut cluster, 0, "W.x", 2);
@@ -96,13 +86,10 @@ fn a_copy_asks_the_group_that_its_origin_has_become() {
 #[test]
 fn a_stream_that_begins_to_keep_by_interest_holds_for_copies_on_other_servers() {
     let mut cluster = cluster();
-    let origin = |retention: &str| {
-        json!({ "name": "O", "subjects": ["O.>"], "num_replicas": 3, "retention": retention })
-    };
+    let origin = |retention: &str| json!({ "name": "O", "subjects": ["O.>"], "num_replicas": 3, "retention": retention });
     ask(&mut cluster, "CREATE", &origin("limits"));
-    let leads = |cluster: &mut MetaCluster| {
-        (0..3).find(|&number| cluster.house(number).stream("O").role().leads())
-    };
+    let leads =
+        |cluster: &mut MetaCluster| (0..3).find(|&number| cluster.house(number).stream("O").role().leads());
     cluster.wait_until("a leader", |cluster| leads(cluster).is_some());
     let leader = leads(&mut cluster).expect("it leads");
     let reader = (leader + 1) % 3;

@@ -4,7 +4,7 @@
 use super::house::{Heard, House, copy, source, stream};
 use crate::engine::Host;
 use myelin_disk::faulty::{FaultyDisk, Survival};
-use myelin_jsapi::config::{Retention, StreamConfig};
+use myelin_jsapi::config::{Retention, SourceConsumerConfig, StreamConfig, StreamSource};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_jsapi::json::Moment;
 use myelin_stdx::sync::lock;
@@ -355,7 +355,7 @@ fn a_consumer_pushes_to_another_server_when_its_stream_is_copied_there() {
     assert!(!house.stream("W").consumers().config(&house.consumers("W")[0]).expect("it is there").is_own);
 }
 
-/// Whatever this server knows of who reads.
+/// A server may not have heard that another one leads the stream that copies.
 #[test]
 fn a_consumer_that_another_server_asks_for_is_not_read_here_any_more() {
     let mut house = copied(copy("S", &[source("W", "")]));
@@ -372,4 +372,30 @@ fn a_consumer_that_another_server_asks_for_is_not_read_here_any_more() {
     house.settle();
     house.publish("W.d");
     assert_eq!((lock(&heard).len(), house.contents("W").0, house.contents("S").0), (0, 0, 4));
+}
+
+/// Another server may lead the stream that copies, and have what a client has made push there.
+#[test]
+fn a_consumer_of_a_client_pushes_when_its_mirror_copies_nothing_for_a_while() {
+    let mut house = House::new();
+    house.create(keeping(Retention::WorkQueue, "W"));
+    let given = ConsumerConfig {
+        name: "given".into(),
+        durable_name: "given".into(),
+        deliver_subject: "given.d".into(),
+        ack_policy: AckPolicy::FlowControl,
+        flow_control: true,
+        idle_heartbeat: SECOND,
+        ..ConsumerConfig::default()
+    };
+    let heard = house.record("given.d");
+    house.consume("W", given);
+    let consumer = Some(SourceConsumerConfig { name: "given".into(), deliver_subject: "given.d".into() });
+    let mirror = Some(StreamSource { consumer, ..source("W", "") });
+    house.create(StreamConfig { mirror, ..copy("S", &[]) });
+    house.publish("W.a");
+    assert_eq!((lock(&heard).len(), house.contents("S"), house.contents("W").0), (0, (1, 1), 0));
+    house.stream("S").sourcing().suspend();
+    house.publish("W.b");
+    assert!(lock(&heard).iter().any(|one| one.payload == "x"), "it is pushed");
 }

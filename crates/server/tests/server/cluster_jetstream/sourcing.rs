@@ -82,7 +82,7 @@ async fn a_stream_that_begins_to_keep_by_interest_keeps_what_copies_elsewhere_la
     have(&clients[0], &[("X", 15), ("O", 0)]).await;
 }
 
-/// Whichever server has made it.
+/// Any server may have made it.
 #[tokio::test]
 async fn the_consumer_of_a_copy_goes_with_it() {
     let trio = Trio::start();

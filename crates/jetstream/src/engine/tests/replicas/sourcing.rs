@@ -85,12 +85,16 @@ fn a_follower_whose_account_may_use_jetstream_again_copies_nothing() {
 fn rest(house: &mut House) {
     house.jetstream.disable("$G");
     house.settle();
+    enable(house);
+}
+
+fn enable(house: &mut House) {
     let account = house.account.clone();
     house.jetstream.enable(&account, Some(AccountLimits::default())).expect("it is promised nothing");
     house.settle();
 }
 
-/// It would say of consumers that were made elsewhere since that there are none.
+/// Clients would hear of consumers that were made elsewhere since that there are none.
 #[test]
 fn a_follower_whose_account_may_use_jetstream_again_hears_no_acknowledgements() {
     let mut cluster = Cluster::new(3);
@@ -137,5 +141,30 @@ fn who_copies_a_replica_goes_on_when_that_was_opened_anew() {
         cluster.pass(10);
         let has = cluster.contents()[leader];
         assert_eq!(cluster.house(victim).contents("M"), has, "{breaks_leader}: {:?}", cluster.statuses());
+    }
+}
+
+/// A group goes on without its clients, and elects leaders.
+#[test]
+fn a_server_that_begins_to_lead_for_an_account_without_jetstream_serves_nobody() {
+    for config in copies() {
+        let mut cluster = copying(&config);
+        let leader = cluster.elect();
+        publish(&mut cluster, 3);
+        let others: Vec<usize> = (0..3).filter(|number| *number != leader).collect();
+        for &number in &others {
+            cluster.house(number).jetstream.disable("$G");
+        }
+        cluster.isolated.push(leader);
+        let next = cluster.elect();
+        publish(&mut cluster, 5);
+        cluster.pass(4);
+        assert!(!reads(&mut cluster, next));
+        assert_eq!(cluster.contents()[next], (3, 3));
+        others.iter().for_each(|&number| enable(cluster.house(number)));
+        publish(&mut cluster, 1);
+        cluster.pass(20);
+        let has = cluster.house(next).stream("O").state(false).messages;
+        assert!(has > 3 && cluster.contents()[next] == (has, has));
     }
 }
