@@ -2,7 +2,7 @@
 //! another configuration, and removed. On the thread that answers the API.
 
 use super::install::StreamPlace;
-use super::{AccountStreams, suspend_stream};
+use super::{AccountStreams, Unrestored, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OpenedConsumers, OwnStream, StreamConsumers};
 use crate::engine::host::{Host, Timer};
@@ -35,10 +35,12 @@ impl AccountStreams {
         let log = |level, what: &dyn std::fmt::Display| {
             self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
         };
-        let leave = |why: &dyn std::fmt::Display| {
-            lock(&self.unrestored).push((name.clone(), found.id));
+        let leave_damaged = |why: &dyn std::fmt::Display, is_damaged: bool| {
+            let (name, created, id) = (name.clone(), found.meta.created, found.id);
+            lock(&self.unrestored).push(Unrestored { name, created, id, is_damaged });
             log(Level::Error, why);
         };
+        let leave = |why: &dyn std::fmt::Display| leave_damaged(why, false);
         let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
@@ -86,7 +88,10 @@ impl AccountStreams {
                     format_args!("  Restored {messages} messages for stream '{account} > {name}' in {took}"),
                 );
             }
-            Err(error) => leave(&format_args!("is not served: {error}. {REPAIR}")),
+            Err(error) => {
+                let is_damaged = error.is_damage();
+                leave_damaged(&format_args!("is not served: {error}. {REPAIR}"), is_damaged);
+            }
         }
     }
 
@@ -118,7 +123,7 @@ impl AccountStreams {
         now: Timestamp,
         role: ReplicaRole,
     ) -> Result<Arc<LiveStream>, ApiError> {
-        if lock(&self.unrestored).iter().any(|(name, _)| *name == config.name) {
+        if lock(&self.unrestored).iter().any(|one| one.name == config.name) {
             return Err(ApiError::stream_create(
                 "a stream of this name is in the store and could not be restored",
             ));
