@@ -107,7 +107,8 @@ impl HardFile {
             return Err(io::Error::other("an earlier write of the file has failed"));
         }
         let Some(file) = self.file.clone() else { return self.write_anew(bytes) };
-        // Of a write that finds no room nothing is lost by another one in its place; of a sync it may.
+        // What a write had no room for another one in its place writes; what a sync has lost none
+        // does.
         let written = self.with_room(|| file.write_at(bytes, self.end)).and_then(|()| file.sync());
         match written {
             Ok(()) => self.end += bytes.len() as u64,

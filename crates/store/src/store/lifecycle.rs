@@ -223,8 +223,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a stream that nobody has opened, and keeps what there is of it in quarantine. Answers
-    /// where.
+    /// Removes a stream that nobody has opened, and keeps what there is of it in quarantine.
+    /// Answers where.
     ///
     /// # Errors
     /// As [`Store::delete_unopened`]; or it is removed, and what was there of it is not kept.

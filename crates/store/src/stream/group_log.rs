@@ -40,8 +40,8 @@ pub(crate) struct LogTail {
     /// Whether the rest of the decision that the log ends in is committed: what comes before is in
     /// a segment that was sealed, and that is done with whole decisions only.
     is_rest_committed: bool,
-    /// The log in front of the first entry that damage has taken, as long as that is not known to be
-    /// committed.
+    /// The log in front of the first entry that damage has taken, as long as that is not known to
+    /// be committed.
     before_hole: Option<Box<LogTail>>,
 }
 

@@ -48,8 +48,8 @@ impl GroupMember {
     /// A member whose log is that of a stream, which follows.
     ///
     /// # Errors
-    /// The stream is in no group, its log cannot be read, has a [hole](MemberFailed::Hole) or is not
-    /// synced where that is what counts, or says nothing of its members that is understood.
+    /// The stream is in no group, its log cannot be read, has a [hole](MemberFailed::Hole) or is
+    /// not synced where that is what counts, or says nothing of its members that is understood.
     pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
         // Consensus takes all that it begins with for persisted.

@@ -31,8 +31,8 @@ pub struct DamagedVotes {
 }
 
 impl GroupVotes {
-    /// Reads the file, if the store has one. Takes off the torn end of a write; `boot` tells the run
-    /// of the machine. Of a damaged one, which is told, each group is amnesiac: a member that
+    /// Reads the file, if the store has one. Takes off the torn end of a write; `boot` tells the
+    /// run of the machine. Of a damaged one, which is told, each group is amnesiac: a member that
     /// forgets a vote could vote twice.
     ///
     /// # Errors

@@ -32,15 +32,7 @@ impl AccountStreams {
     pub(in crate::engine) fn restore(self: &Arc<Self>, found: FoundStream) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let (name, account) = (&found.meta.name, self.account.name());
-        let log = |level, what: &dyn std::fmt::Display| {
-            self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
-        };
-        let leave_damaged = |why: &dyn std::fmt::Display, is_damaged: bool| {
-            let (name, created, id) = (name.clone(), found.meta.created, found.id);
-            lock(&self.unrestored).push(Unrestored { name, created, id, is_damaged });
-            log(Level::Error, why);
-        };
-        let leave = |why: &dyn std::fmt::Display| leave_damaged(why, false);
+        let leave = |why: &dyn std::fmt::Display| self.leave_unrestored((&found, false), why);
         let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
@@ -89,10 +81,17 @@ impl AccountStreams {
                 );
             }
             Err(error) => {
-                let is_damaged = error.is_damage();
-                leave_damaged(&format_args!("is not served: {error}. {REPAIR}"), is_damaged);
+                let why = format_args!("is not served: {error}. {REPAIR}");
+                self.leave_unrestored((&found, error.is_damage()), &why);
             }
         }
+    }
+
+    /// Leaves a stream that cannot be opened as it is.
+    fn leave_unrestored(&self, (found, is_damaged): (&FoundStream, bool), why: &dyn std::fmt::Display) {
+        lock(&self.unrestored).push(Unrestored::of(found, is_damaged));
+        let (name, account) = (&found.meta.name, self.account.name());
+        self.host.log(Level::Error, format_args!("  Stream '{account} > {name}' {why}"));
     }
 
     /// Makes a stream whose configuration was checked. It is there for good with

@@ -23,7 +23,8 @@ use myelin_jsapi::advisory::{self, AdvisoryHeader};
 use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
 use myelin_jsapi::config::{self, AccountLimits, Limits, OtherStreams, Storage, StreamConfig, tier_name};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use myelin_store::{StreamId, Timestamp};
+use myelin_store::meta::Meta;
+use myelin_store::{FoundStream, StreamId, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 pub(super) use replaced::mark_replaced;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -93,6 +94,13 @@ pub(super) struct Unrestored {
     id: StreamId,
     /// Whether its files are damaged, and nothing else keeps it from being opened.
     is_damaged: bool,
+}
+
+impl Unrestored {
+    fn of(found: &FoundStream, is_damaged: bool) -> Self {
+        let Meta { name, created, .. } = &found.meta;
+        Self { name: name.clone(), created: *created, id: found.id, is_damaged }
+    }
 }
 
 impl AccountStreams {

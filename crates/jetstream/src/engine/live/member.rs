@@ -133,11 +133,16 @@ impl LiveStream {
         };
         self.membership.take(joined);
         drop(guard);
+        self.appear(groups, config);
+        Ok(None)
+    }
+
+    /// Is known as a member from here on.
+    fn appear(self: &Arc<Self>, groups: &Arc<Groups>, config: &GroupConfig) {
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         self.begin_mending(groups, config);
-        Ok(None)
     }
 
     /// Whether it may have lost what it had confirmed. Its next life knows of that, too, for it may
@@ -524,7 +529,8 @@ impl LiveStream {
         }
     }
 
-    /// Its member has lost entries that it had confirmed in this life, which is written down.
+    /// Notes that its member has lost entries that it had confirmed in this life, which is written
+    /// down.
     fn forget(&self, joined: &mut JoinedMember, lost: LostEntries) {
         let before = joined.amnesia.as_ref().map(Amnesia::lost).unwrap_or_default();
         joined.amnesia = Some(Amnesia::behind(lost.and(before), joined.groups.uptime()));

@@ -154,7 +154,8 @@ impl Meta {
     }
 
     /// Removes what is left here of streams of this name that could not be opened and are removed
-    /// from the cluster. One that is damaged makes room for a replica that gets all from the others.
+    /// from the cluster. One that is damaged makes room for a replica that gets all from the
+    /// others.
     fn clear_place(&self, jetstream: &JetStream, account: &AccountStreams, assignment: &Assignment) {
         let (name, created) = (&assignment.key.stream, assignment.created);
         let cleared = account.delete_unrestored_if(jetstream, |one| {

@@ -263,7 +263,7 @@ fn who_has_lost_its_log_knows_so_in_its_next_life() {
     assert_eq!(cluster.contents(), [(40, 40); 3]);
 }
 
-/// What was confirmed of a consumer, or of a purge, is no message that could be missed.
+/// A consumer, or a purge, has confirmed entries without a message that could be missed.
 #[test]
 fn entries_without_messages_are_missed_with_their_segment() {
     for kind in [Damage::Zeros, Damage::Gone] {
@@ -291,13 +291,16 @@ fn entries_without_messages_are_missed_with_their_segment() {
     }
 }
 
-/// Entries that came together say of none of them that it is committed: one of these may be damaged,
-/// too.
+/// Entries that came together say of none of them that it is committed: one of these may be
+/// damaged, too.
 #[test]
 fn an_entry_of_which_nobody_knows_that_it_is_committed_comes_back_from_the_others() {
     for damaged in [0, 9, 18, 19] {
         let (mut cluster, leader, victim) = with_segments(stream("S"));
-        (0..20).for_each(|n| cluster.say_with(leader, "acks.x", "", &format!("burst {n}.")));
+        for n in 0..20 {
+            cluster.say_with(leader, "acks.x", "", &format!("burst {n}."));
+            cluster.settle_one(leader);
+        }
         cluster.settle();
         cluster.pass(30);
         cluster.kill(victim);
