@@ -43,7 +43,8 @@ pub struct HardState {
     pub membership: u64,
     /// Whether it may have lost what it has confirmed.
     pub is_amnesiac: bool,
-    /// Whether its log has a hole below what is committed.
+    /// Whether that was not, or not only, a loss of power: it may have lost its vote, or what it
+    /// had synced.
     pub is_damaged: bool,
     /// Whether it is no member any more: nothing else of it counts, and it may be forgotten.
     pub is_removed: bool,
@@ -58,17 +59,22 @@ pub struct HardStates {
 /// Where a file of records stops being one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Where the record begins that is not whole, though a whole one is behind it.
+    /// Where the record begins that is not whole, and was once.
     pub at: usize,
 }
 
+/// A write that its process did not live to end comes to a whole number of these bytes: pages, or
+/// parts of one.
+const SHORT_WRITE_BYTES: usize = 512;
+
 impl HardStates {
     /// Reads all records of a file, and how many bytes they have: what is behind is the torn end of
-    /// the last write, which nobody counted on.
+    /// the last write, which nobody counted on. `boot`: the run of the machine that goes on; power
+    /// has torn nothing of what was written in it.
     ///
     /// # Errors
     /// A record is damaged, and was durable once: which votes are forgotten is not known.
-    pub fn read(bytes: &[u8]) -> Result<(Self, usize), Damaged> {
+    pub fn read(bytes: &[u8], boot: Option<u64>) -> Result<(Self, usize), Damaged> {
         let mut found = Self::default();
         let mut end = None;
         for (number, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
@@ -83,17 +89,23 @@ impl HardStates {
                 (_, Some(_)) => {}
             }
         }
-        let end = end.unwrap_or(bytes.len() / RECORD_BYTES);
-        Ok((found, end * RECORD_BYTES))
+        let end = end.unwrap_or(bytes.len() / RECORD_BYTES) * RECORD_BYTES;
+        let run = found.get(OF_STORE).map(|store| store.membership).filter(|&run| run > 0);
+        let is_of_this_run = run.is_some() && run == boot;
+        let is_short = bytes.len() - end < RECORD_BYTES && bytes.len().is_multiple_of(SHORT_WRITE_BYTES);
+        if bytes.len() > end && is_of_this_run && !is_short {
+            return Err(Damaged { at: end });
+        }
+        Ok((found, end))
     }
 
     /// Reads what is whole of a damaged file. Any of its groups may have lost its latest vote: each
-    /// is amnesiac.
+    /// is amnesiac, whatever it syncs.
     #[must_use]
     pub fn salvage(bytes: &[u8]) -> Self {
         let mut found = Self::default();
         for (group, state, _) in bytes.chunks_exact(RECORD_BYTES).filter_map(parse) {
-            found.set(group, HardState { is_amnesiac: true, ..state });
+            found.set(group, HardState { is_amnesiac: true, is_damaged: true, ..state });
         }
         found
     }
@@ -223,29 +235,33 @@ mod tests {
         for torn in 0..4 {
             let mut file = [&bytes[..], &write[..]].concat();
             file[bytes.len() + torn * RECORD_BYTES..][..RECORD_BYTES].fill(0);
-            let (found, whole) = HardStates::read(&file).expect("nobody counted on that write");
+            let (found, whole) = HardStates::read(&file, None).expect("nobody counted on that write");
             assert_eq!(whole, bytes.len() + torn * RECORD_BYTES);
             assert_eq!(found.live_bytes(), before.live_bytes() + torn * RECORD_BYTES);
             file.append(&mut one(&mut states, 9, state(1)));
-            assert_eq!(HardStates::read(&file), Err(Damaged { at: whole }), "somebody wrote behind it");
+            assert_eq!(HardStates::read(&file, None), Err(Damaged { at: whole }), "somebody wrote behind it");
         }
     }
 
     #[test]
     fn the_last_record_of_a_group_counts() {
         let (states, bytes) = file();
-        assert_eq!(HardStates::read(&bytes), Ok((states.clone(), 5 * RECORD_BYTES)));
+        assert_eq!(HardStates::read(&bytes, None), Ok((states.clone(), 5 * RECORD_BYTES)));
         assert_eq!(states.get(GroupId(1)), Some(state(1)));
         assert_eq!(states.get(GroupId(2)), Some(state(6)));
         assert_eq!(states.get(GroupId(3)), None);
         let mut anew = Vec::new();
         states.write_all(&mut anew);
         assert_eq!((anew.len(), states.live_bytes()), (3 * RECORD_BYTES, 2 * RECORD_BYTES));
-        assert_eq!(HardStates::read(&anew), Ok((states, anew.len())));
+        assert_eq!(HardStates::read(&anew, None), Ok((states, anew.len())));
         for at in [0, RECORD_BYTES] {
             let mut changed = anew.clone();
             changed[at + 30] ^= 1;
-            assert_eq!(HardStates::read(&changed), Err(Damaged { at }), "it was whole when it was named");
+            assert_eq!(
+                HardStates::read(&changed, None),
+                Err(Damaged { at }),
+                "it was whole when it was named"
+            );
         }
     }
 
@@ -253,7 +269,7 @@ mod tests {
     fn a_torn_end_is_cut_off_and_nothing_else() {
         let (_, bytes) = file();
         for end in 0..bytes.len() {
-            let (_, whole) = HardStates::read(&bytes[..end]).expect("no damage");
+            let (_, whole) = HardStates::read(&bytes[..end], None).expect("no damage");
             assert_eq!(whole, end - end % RECORD_BYTES);
         }
     }
@@ -266,7 +282,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let at = bit / 8 / RECORD_BYTES * RECORD_BYTES;
-            match HardStates::read(&changed) {
+            match HardStates::read(&changed, None) {
                 Err(damaged) => assert_eq!(damaged, Damaged { at }),
                 Ok((states, whole)) => {
                     assert_eq!((at, whole), (last, last));
@@ -274,5 +290,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What was written since the machine runs is there, but for a write that its process did not
+    /// live to end.
+    #[test]
+    fn an_end_that_is_not_whole_is_damage_where_power_was_not_lost() {
+        let (mut states, mut bytes) = (HardStates::default(), Vec::new());
+        let begun = HardState { membership: 77, ..state(0) };
+        bytes.append(&mut one(&mut states, OF_STORE.0, begun));
+        (1..20).for_each(|group| bytes.append(&mut one(&mut states, group, state(group))));
+        let last = bytes.len() - RECORD_BYTES;
+        let read = |bytes: &[u8], boot| HardStates::read(bytes, boot).map(|(_, whole)| whole);
+        assert_eq!(read(&bytes, Some(77)), Ok(bytes.len()));
+        let mut flipped = bytes.clone();
+        flipped[last + 30] ^= 1;
+        let mut zeros = bytes.clone();
+        zeros[1024..].fill(0);
+        let damaged = |at: usize| Err(Damaged { at: at / RECORD_BYTES * RECORD_BYTES });
+        for (file, at) in [(&flipped[..], last), (&zeros[..], 1024), (&bytes[..bytes.len() / 2 + 7], 607)] {
+            assert_eq!(read(file, Some(77)), damaged(at));
+            for boot in [None, Some(78)] {
+                assert_eq!(read(file, boot), Ok(at / RECORD_BYTES * RECORD_BYTES), "power took it");
+            }
+        }
+        assert_eq!(read(&bytes[..1024], Some(77)), Ok(1020), "it was being written");
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Owns the file, its name and its syncs; the form of what is in it belongs to who writes it
 //! (`replica`). A store without groups has none: the file is made when there is something to
-//! remember. Must never call something durable that a loss of power can take.
+//! remember. On a disk that is full it takes what is kept free there: who cannot vote elects nobody
+//! who could make room. Must never call something durable that a loss of power can take.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use myelin_disk::headroom::Headroom;
 use myelin_disk::{Disk, File, write_again};
 
 use crate::document::write_new;
@@ -21,6 +23,8 @@ pub(crate) const NAMES: [&str; 2] = ["hard", "hard.tmp"];
 pub struct HardFile {
     disk: Arc<dyn Disk>,
     root: PathBuf,
+    /// None in a test.
+    headroom: Option<Arc<Headroom>>,
     file: Option<Arc<dyn File>>,
     end: u64,
     /// Whether a write has failed: what the file has since then nobody knows.
@@ -28,7 +32,11 @@ pub struct HardFile {
 }
 
 impl HardFile {
-    pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path) -> io::Result<(Self, Vec<u8>)> {
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        root: &Path,
+        headroom: Option<Arc<Headroom>>,
+    ) -> io::Result<(Self, Vec<u8>)> {
         let file = match disk.open(&root.join(NAMES[0])) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -43,7 +51,7 @@ impl HardFile {
             disk.sync_directory(root)?;
         }
         let end = bytes.len() as u64;
-        Ok((Self { disk, root: root.to_owned(), file, end, has_failed: false }, bytes))
+        Ok((Self { disk, root: root.to_owned(), headroom, file, end, has_failed: false }, bytes))
     }
 
     /// Bytes that count.
@@ -69,9 +77,11 @@ impl HardFile {
     /// # Errors
     /// Of the disk.
     pub fn keep_aside(&self, bytes: &[u8]) -> io::Result<PathBuf> {
-        let place = place_aside(&*self.disk, &self.root, "", NAMES[0])?;
-        write_new(&*self.disk, &place, bytes)?;
-        Ok(place)
+        self.with_room(|| {
+            let place = place_aside(&*self.disk, &self.root, "", NAMES[0])?;
+            write_new(&*self.disk, &place, bytes)?;
+            Ok(place)
+        })
     }
 
     /// Takes off what is behind the first `end` bytes: the torn end of a write.
@@ -97,7 +107,9 @@ impl HardFile {
             return Err(io::Error::other("an earlier write of the file has failed"));
         }
         let Some(file) = self.file.clone() else { return self.write_anew(bytes) };
-        let written = file.write_at(bytes, self.end).and_then(|()| file.sync());
+        // What a write had no room for another one in its place writes; what a sync has lost none
+        // does.
+        let written = self.with_room(|| file.write_at(bytes, self.end)).and_then(|()| file.sync());
         match written {
             Ok(()) => self.end += bytes.len() as u64,
             Err(_) => self.has_failed = true,
@@ -113,11 +125,21 @@ impl HardFile {
     pub fn write_anew(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (path, unfinished) = (self.root.join(NAMES[0]), self.root.join(NAMES[1]));
         self.has_failed = true;
-        let file = write_new(&*self.disk, &unfinished, bytes)?;
-        self.disk.rename(&unfinished, &path)?;
-        self.disk.sync_directory(&self.root)?;
+        let file = self.with_room(|| {
+            let file = write_new(&*self.disk, &unfinished, bytes)?;
+            self.disk.rename(&unfinished, &path)?;
+            self.disk.sync_directory(&self.root)?;
+            Ok(file)
+        })?;
         (self.file, self.end, self.has_failed) = (Some(file), bytes.len() as u64, false);
         Ok(())
+    }
+
+    fn with_room<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        match &self.headroom {
+            Some(headroom) => headroom.with_room(act),
+            None => act(),
+        }
     }
 }
 
@@ -139,7 +161,7 @@ mod tests {
     use std::io::ErrorKind;
 
     fn open(disk: &FaultyDisk) -> (HardFile, Vec<u8>) {
-        let (file, bytes) = HardFile::open(Arc::new(disk.clone()), Path::new("/")).unwrap();
+        let (file, bytes) = HardFile::open(Arc::new(disk.clone()), Path::new("/"), None).unwrap();
         assert_eq!((file.len(), file.is_empty()), (bytes.len() as u64, bytes.is_empty()));
         (file, bytes)
     }
@@ -224,5 +246,29 @@ mod tests {
         assert!(file.append(b"lost").is_err());
         assert!(file.append(b"more").is_err() && file.has_failed());
         assert_eq!(file.len(), 6);
+    }
+
+    /// Who could not vote on a full disk would elect nobody who makes room.
+    #[test]
+    fn a_full_disk_has_room_for_votes() {
+        let disk = FaultyDisk::new(1);
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let kept = 64 << 10..=64 << 10;
+        let headroom = Arc::new(Headroom::open(Arc::clone(&shared), Path::new("/headroom"), kept).unwrap());
+        let open = || HardFile::open(Arc::clone(&shared), Path::new("/"), Some(Arc::clone(&headroom)));
+        let (mut file, _) = open().unwrap();
+        file.append(&[1; 60]).unwrap();
+        for act in 0..3 {
+            disk.set_capacity(None);
+            assert!(headroom.restore());
+            disk.set_capacity(Some(disk.used()));
+            match act {
+                0 => (0..100).for_each(|_| file.append(&[2; 60]).unwrap()),
+                1 => file.write_anew(&[3; 9_000]).unwrap(),
+                _ => drop(file.keep_aside(&[4; 9_000]).unwrap()),
+            }
+            assert!(!headroom.is_held() && !file.has_failed(), "{act}");
+        }
+        assert_eq!(open().unwrap().1, [3; 9_000]);
     }
 }

@@ -430,8 +430,15 @@ impl Consensus {
     }
 
     /// The member has everything that was committed when its life began, and may vote.
+    ///
+    /// A vote that it has forgotten may have been for who leads: nobody else gets it in this term,
+    /// in a later life either.
     pub fn recovered(&mut self) {
         (self.is_amnesiac, self.chosen) = (false, None);
+        let raft = &mut self.node.raft;
+        if raft.vote == raft::INVALID_ID {
+            raft.vote = raft.leader_id;
+        }
     }
 
     /// A member that may have lost entries votes for this one, if anybody: too few remember

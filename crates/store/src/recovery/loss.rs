@@ -70,6 +70,7 @@ impl Recovering<'_> {
     pub(super) fn open_hole(&mut self, segments: RangeInclusive<SegmentNo>) {
         self.catalog.note_lost();
         self.miss_removals();
+        self.report.lacks_log = true;
         let first = self.catalog.next_decided();
         let file = segment_name(*segments.start());
         self.hole.get_or_insert(Hole { file, first });

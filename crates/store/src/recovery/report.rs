@@ -190,6 +190,9 @@ pub struct StreamReport {
     pub uncertain: Option<RangeInclusive<Seq>>,
     /// Sequences behind the end of the log that the stream goes on behind, lost or uncertain.
     pub passed_over: Option<RangeInclusive<Seq>>,
+    /// Whether segments are gone that no manifest lists: with entries, though none of them need
+    /// have been a message that had been released.
+    pub lacks_log: bool,
 }
 
 impl StreamReport {

@@ -198,7 +198,7 @@ impl Store {
             blocks: Arc::new(Blocks::new(options.block_bytes)),
             disk,
             journal,
-            headroom,
+            headroom: Arc::new(headroom),
             watermarks,
             register,
             entropy,
@@ -221,7 +221,8 @@ impl Store {
     /// # Errors
     /// It is there and cannot be read.
     pub fn open_hard_file(&self) -> io::Result<(HardFile, Vec<u8>)> {
-        HardFile::open(Arc::clone(&self.store_env.disk), &self.root)
+        let headroom = Some(Arc::clone(&self.store_env.headroom));
+        HardFile::open(Arc::clone(&self.store_env.disk), &self.root, headroom)
     }
 
     /// The journal: its rounds make appends durable.

@@ -67,6 +67,13 @@ impl Stream {
         self.group.as_ref().map(|group| group.position())
     }
 
+    /// Index of the first entry of the group's log that damage has taken and that is not known to
+    /// be committed: no replica may count on what is behind it.
+    #[must_use]
+    pub fn first_missing_entry(&self) -> Option<u64> {
+        self.group.as_ref().and_then(|group| group.tail.first_missing())
+    }
+
     /// The log of the group is committed up to `index`, which is on enough replicas: what is up to
     /// there is released.
     pub fn committed(&mut self, index: u64) {

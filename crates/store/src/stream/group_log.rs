@@ -40,6 +40,9 @@ pub(crate) struct LogTail {
     /// Whether the rest of the decision that the log ends in is committed: what comes before is in
     /// a segment that was sealed, and that is done with whole decisions only.
     is_rest_committed: bool,
+    /// The log in front of the first entry that damage has taken, as long as that is not known to
+    /// be committed.
+    before_hole: Option<Box<LogTail>>,
 }
 
 /// Records of one log entry are at most so many bytes, unless one message alone has more.
@@ -75,7 +78,7 @@ impl GroupPosition {
 impl LogTail {
     pub(crate) fn new(position: GroupPosition) -> Self {
         let chains = VecDeque::from([(position.term, position.chain)]);
-        Self { position, chains, parts: VecDeque::new(), is_rest_committed: false }
+        Self { position, chains, parts: VecDeque::new(), is_rest_committed: false, before_hole: None }
     }
 
     pub(crate) fn position(&self) -> GroupPosition {
@@ -144,6 +147,10 @@ impl LogTail {
         let LogEntry { term, index, chain, commit, more, .. } = *entry;
         if index != self.position.index + 1 {
             // Damage has taken what was before it.
+            let is_open = index > self.position.index && self.position.commit <= self.position.index;
+            if self.before_hole.is_none() && is_open {
+                self.before_hole = Some(Box::new(self.clone()));
+            }
             self.chains.clear();
             self.parts.clear();
             self.is_rest_committed = false;
@@ -161,6 +168,7 @@ impl LogTail {
     /// Entries up to `index` are committed.
     pub(crate) fn commit(&mut self, index: u64) {
         self.position.commit = self.position.commit.max(index);
+        self.before_hole.take_if(|hole| hole.position.index < index);
         let first = self.position.index + 1 - self.chains.len() as u64;
         let known = self.position.commit.min(self.position.index).saturating_sub(first);
         self.chains.drain(..known as usize);
@@ -179,15 +187,26 @@ impl LogTail {
         self.position.term = self.position.term.max(term);
     }
 
+    /// Index of the first entry that damage has taken, if it is not known to be committed.
+    pub(crate) fn first_missing(&self) -> Option<u64> {
+        self.before_hole.as_ref().map(|hole| hole.position.index + 1)
+    }
+
     /// The log before the entry `first`. `None` if nothing is known of the one before that.
     pub(crate) fn before(&self, first: u64) -> Option<Self> {
         let gone = (self.position.index + 1).checked_sub(first)?;
-        let left = self.chains.len().checked_sub(usize::try_from(gone).ok()?)?;
+        let left = usize::try_from(gone).ok().and_then(|gone| self.chains.len().checked_sub(gone));
+        let Some(left) = left.filter(|left| *left > 0) else {
+            let before = self.before_hole.as_ref()?.before(first)?;
+            let position = GroupPosition { commit: self.position.commit, ..before.position };
+            return Some(Self { position, ..before });
+        };
         let chains: VecDeque<(u64, u64)> = self.chains.iter().take(left).copied().collect();
         let (term, chain) = *chains.back()?;
         let parts = self.parts.iter().copied().filter(|part| *part < first).collect();
         let position = GroupPosition { term, index: first - 1, chain, ..self.position };
-        Some(Self { position, chains, parts, is_rest_committed: self.is_rest_committed })
+        let (is_rest_committed, before_hole) = (self.is_rest_committed, self.before_hole.clone());
+        Some(Self { position, chains, parts, is_rest_committed, before_hole })
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct StoreEnv {
     pub(crate) slots: Arc<TableCache>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) journal: Arc<Journal>,
-    pub(crate) headroom: Headroom,
+    pub(crate) headroom: Arc<Headroom>,
     pub(crate) watermarks: Arc<Watermarks>,
     pub(crate) register: Register,
     pub(crate) entropy: Arc<dyn Entropy>,

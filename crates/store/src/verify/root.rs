@@ -191,7 +191,7 @@ fn store_env(
                 slots: Arc::new(TableCache::new(TABLE_BYTES)),
                 blocks: Arc::new(Blocks::new(0)),
                 journal,
-                headroom,
+                headroom: Arc::new(headroom),
                 watermarks: Arc::new(watermarks),
                 register,
                 // What it is needed for is written to the overlay only.

@@ -97,6 +97,10 @@ pub enum MemberFailed {
     NoGroup,
     /// The stream's log is not synced, where that is what counts.
     NotSynced,
+    /// The stream's log lacks this entry, of which nobody knows that it is committed: without those
+    /// from there on ([`StreamCore::take_back`]) it is a log, of a member that may have confirmed
+    /// more.
+    Hole(u64),
     /// The member had failed before.
     Ended,
 }
@@ -382,6 +386,7 @@ impl std::fmt::Display for MemberFailed {
             Self::Stream(error) => error.fmt(f),
             Self::NoGroup => f.write_str("the stream has no group"),
             Self::NotSynced => f.write_str("the stream's log is not synced"),
+            Self::Hole(index) => write!(f, "the entry {index} of the stream's log cannot be read"),
             Self::Ended => f.write_str("the member has failed before"),
         }
     }

@@ -48,8 +48,8 @@ impl GroupMember {
     /// A member whose log is that of a stream, which follows.
     ///
     /// # Errors
-    /// The stream is in no group, its log cannot be read, has a gap or is not synced where that is
-    /// what counts, or says nothing of its members that is understood.
+    /// The stream is in no group, its log cannot be read, has a [hole](MemberFailed::Hole) or is
+    /// not synced where that is what counts, or says nothing of its members that is understood.
     pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
         // Consensus takes all that it begins with for persisted.
@@ -91,6 +91,9 @@ impl GroupMember {
 /// The stream's log, as consensus begins with it.
 fn read_log(stream: &StreamCore) -> Result<LogStart, MemberFailed> {
     let store = stream.store();
+    if let Some(missing) = store.first_missing_entry() {
+        return Err(MemberFailed::Hole(missing));
+    }
     let (Some(position), Some(outline)) = (store.group(), store.log_outline()?) else {
         return Err(MemberFailed::NoGroup);
     };
@@ -102,8 +105,7 @@ fn read_log(stream: &StreamCore) -> Result<LogStart, MemberFailed> {
     while next <= position.index {
         let read = store.read_log(next..position.index + 1, READ_BYTES)?;
         if read.is_empty() {
-            let reason = format!("the entry {next} of the stream's log cannot be read");
-            return Err(Broken { reason }.into());
+            return Err(MemberFailed::Hole(next));
         }
         next += read.len() as u64;
         tail.extend(read.iter().map(raft_entry));

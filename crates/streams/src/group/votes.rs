@@ -31,14 +31,15 @@ pub struct DamagedVotes {
 }
 
 impl GroupVotes {
-    /// Reads the file, if the store has one. Takes off the torn end of a write. Of a damaged one,
-    /// which is told, each group is amnesiac: a member that forgets a vote could vote twice.
+    /// Reads the file, if the store has one. Takes off the torn end of a write; `boot` tells the
+    /// run of the machine. Of a damaged one, which is told, each group is amnesiac: a member that
+    /// forgets a vote could vote twice.
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn open(store: &Store) -> io::Result<(Self, Option<DamagedVotes>)> {
+    pub fn open(store: &Store, boot: Option<u64>) -> io::Result<(Self, Option<DamagedVotes>)> {
         let (mut file, bytes) = store.open_hard_file()?;
-        match HardStates::read(&bytes) {
+        match HardStates::read(&bytes, boot) {
             Ok((states, end)) => {
                 file.cut(end as u64)?;
                 Ok((Self { file, states }, None))

@@ -91,9 +91,12 @@ impl StagedReplica {
         Ok(Self { home, jetstream, live, point, lifetimes_until, state })
     }
 
-    /// From here on the new stream is the one that a start keeps.
-    fn declare_whole(&self, stream: &Stream, config: &StreamConfig) -> Result<(), String> {
+    /// From here on the new stream is the one that a start keeps, as the member that it is then.
+    fn declare_whole(&self, stream: &Stream, config: &StreamConfig, left: &LeftGroup) -> Result<(), String> {
         let old = self.id_of_old().ok_or("its stream is gone")?;
+        if left.terms.is_amnesiac {
+            left.groups.mark_amnesiac(left.config.place).map_err(|error| error.to_string())?;
+        }
         let (new, lifetimes_until) = (stream.id(), self.lifetimes_until);
         let blob = Stored { in_place_of: old.0, ..stored(config, &self.live, lifetimes_until) };
         self.jetstream.store.write_blob(new, &blob.encode()).map_err(|error| error.to_string())?;
@@ -241,7 +244,7 @@ impl IncomingReplica for StagedReplica {
                 home.begin(&self.jetstream, config, stream, (opened, &Arc::default()), origin)
             }
             Storage::File => {
-                if let Err(why) = self.declare_whole(&stream, &config) {
+                if let Err(why) = self.declare_whole(&stream, &config, &left) {
                     return Err(self.back_out(stream, left, &why));
                 }
                 drop((stream, consumers));

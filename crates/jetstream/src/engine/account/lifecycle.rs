@@ -2,7 +2,7 @@
 //! another configuration, and removed. On the thread that answers the API.
 
 use super::install::StreamPlace;
-use super::{AccountStreams, suspend_stream};
+use super::{AccountStreams, Unrestored, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OpenedConsumers, OwnStream, StreamConsumers};
 use crate::engine::host::{Host, Timer};
@@ -32,13 +32,7 @@ impl AccountStreams {
     pub(in crate::engine) fn restore(self: &Arc<Self>, found: FoundStream) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let (name, account) = (&found.meta.name, self.account.name());
-        let log = |level, what: &dyn std::fmt::Display| {
-            self.host.log(level, format_args!("  Stream '{account} > {name}' {what}"));
-        };
-        let leave = |why: &dyn std::fmt::Display| {
-            lock(&self.unrestored).push((name.clone(), found.id));
-            log(Level::Error, why);
-        };
+        let leave = |why: &dyn std::fmt::Display| self.leave_unrestored((&found, false), why);
         let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
@@ -86,8 +80,18 @@ impl AccountStreams {
                     format_args!("  Restored {messages} messages for stream '{account} > {name}' in {took}"),
                 );
             }
-            Err(error) => leave(&format_args!("is not served: {error}. {REPAIR}")),
+            Err(error) => {
+                let why = format_args!("is not served: {error}. {REPAIR}");
+                self.leave_unrestored((&found, error.is_damage()), &why);
+            }
         }
+    }
+
+    /// Leaves a stream that cannot be opened as it is.
+    fn leave_unrestored(&self, (found, is_damaged): (&FoundStream, bool), why: &dyn std::fmt::Display) {
+        lock(&self.unrestored).push(Unrestored::of(found, is_damaged));
+        let (name, account) = (&found.meta.name, self.account.name());
+        self.host.log(Level::Error, format_args!("  Stream '{account} > {name}' {why}"));
     }
 
     /// Makes a stream whose configuration was checked. It is there for good with
@@ -118,7 +122,7 @@ impl AccountStreams {
         now: Timestamp,
         role: ReplicaRole,
     ) -> Result<Arc<LiveStream>, ApiError> {
-        if lock(&self.unrestored).iter().any(|(name, _)| *name == config.name) {
+        if lock(&self.unrestored).iter().any(|one| one.name == config.name) {
             return Err(ApiError::stream_create(
                 "a stream of this name is in the store and could not be restored",
             ));

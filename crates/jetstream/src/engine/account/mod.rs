@@ -17,13 +17,14 @@ use super::domain_buckets::{BUCKETS, DomainBuckets};
 use super::host::Host;
 use super::live::LiveStream;
 use budgets::AccountBudgets;
-use myelin_broker::{Account, Binding};
+use myelin_broker::{Account, Binding, Level};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, AdvisoryHeader};
 use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
 use myelin_jsapi::config::{self, AccountLimits, Limits, OtherStreams, Storage, StreamConfig, tier_name};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
-use myelin_store::StreamId;
+use myelin_store::meta::Meta;
+use myelin_store::{FoundStream, StreamId, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 pub(super) use replaced::mark_replaced;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -81,9 +82,25 @@ pub struct AccountStreams {
     streams: RwLock<StreamTable>,
     api_bindings: Mutex<Vec<Arc<Binding>>>,
     /// Streams that are in the store and could not be opened.
-    unrestored: Mutex<Vec<(String, StreamId)>>,
+    unrestored: Mutex<Vec<Unrestored>>,
     /// Its streams and consumers hear nothing: it may not use JetStream any more.
     is_suspended: Mutex<bool>,
+}
+
+/// Stream that is in the store and could not be opened.
+pub(super) struct Unrestored {
+    pub(super) name: String,
+    pub(super) created: Timestamp,
+    id: StreamId,
+    /// Whether its files are damaged, and nothing else keeps it from being opened.
+    is_damaged: bool,
+}
+
+impl Unrestored {
+    fn of(found: &FoundStream, is_damaged: bool) -> Self {
+        let Meta { name, created, .. } = &found.meta;
+        Self { name: name.clone(), created: *created, id: found.id, is_damaged }
+    }
 }
 
 impl AccountStreams {
@@ -231,15 +248,48 @@ impl AccountStreams {
 
     /// Names of streams that are in the store and could not be opened.
     pub fn unrestored(&self) -> Vec<String> {
-        lock(&self.unrestored).iter().map(|(name, _)| name.clone()).collect()
+        lock(&self.unrestored).iter().map(|one| one.name.clone()).collect()
     }
 
     /// Removes the streams that could not be opened, with what there is of them.
     pub(super) fn delete_unrestored(&self, jetstream: &JetStream) -> Result<(), ApiError> {
+        self.delete_unrestored_if(jetstream, |_| true)
+    }
+
+    /// Removes those of the streams that could not be opened that are meant.
+    pub(super) fn delete_unrestored_if(
+        &self,
+        jetstream: &JetStream,
+        is_meant: impl Fn(&Unrestored) -> bool,
+    ) -> Result<(), ApiError> {
         let mut unrestored = lock(&self.unrestored);
-        while let Some((_, id)) = unrestored.last() {
-            jetstream.store.delete_unopened(*id).map_err(ApiError::stream_delete)?;
-            unrestored.pop();
+        while let Some(at) = unrestored.iter().position(&is_meant) {
+            jetstream.store.delete_unopened(unrestored[at].id).map_err(ApiError::stream_delete)?;
+            unrestored.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Moves a stream that could not be opened for its damage to quarantine: others have what it
+    /// had, and a replica that begins anew gets it.
+    pub(super) fn set_damaged_aside(
+        &self,
+        jetstream: &JetStream,
+        name: &str,
+        created: Timestamp,
+    ) -> Result<(), ApiError> {
+        let is_meant = |one: &Unrestored| one.name == name && one.created == created && one.is_damaged;
+        let mut unrestored = lock(&self.unrestored);
+        while let Some(at) = unrestored.iter().position(is_meant) {
+            let moved = jetstream.store.set_unopened_aside(unrestored[at].id);
+            let place = moved.map_err(ApiError::stream_create)?;
+            unrestored.remove(at);
+            let (account, place) = (self.account.name(), place.display());
+            let line = format_args!(
+                "JetStream stream '{account} > {name}' could not be opened: it is kept as {place}, and begins \
+                 anew with what the others of its group have"
+            );
+            self.host.log(Level::Error, line);
         }
         Ok(())
     }

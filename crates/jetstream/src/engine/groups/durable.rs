@@ -2,6 +2,7 @@
 
 use super::replica::{GroupReplica, MemberEvent};
 use myelin_replica::GroupId;
+use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::{HardState, OF_STORE};
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
@@ -68,6 +69,24 @@ impl VoteRequests {
     /// Adds a vote, behind those that were added before.
     pub(super) fn add(&self, group: GroupId, state: HardState, live: Weak<dyn GroupReplica>) {
         lock(&self.waiting).push(VoteRequest { group, state, live });
+    }
+
+    /// Has a member's next life know that it may have lost what it had confirmed. Only for threads
+    /// that may wait.
+    ///
+    /// # Errors
+    /// Of the disk: it does not.
+    pub(super) fn mark_amnesiac(&self, place: GroupPlace, incarnation: u64) -> io::Result<()> {
+        let mut file = lock(&self.file);
+        let mark = |state: &mut HardState| (state.is_amnesiac, state.is_damaged) = (true, true);
+        // Whoever has left those did not know.
+        let mut waiting = lock(&self.waiting);
+        waiting.iter_mut().filter(|one| one.group == place.group).for_each(|one| mark(&mut one.state));
+        drop(waiting);
+        let known = file.get(place.group).unwrap_or_default();
+        let mut state = HardState { epoch: place.epoch, incarnation, ..known };
+        mark(&mut state);
+        file.set(&[(place.group, state)])
     }
 
     /// Takes it over to call [`VoteRequests::write`], if votes wait and nobody is on the way to.

@@ -102,17 +102,18 @@ impl Groups {
 
 /// Begins a life, durably. Answers the record of the store, and whether what was confirmed in the
 /// life before may be lost: the machine runs anew, and that life did not end with everything
-/// synced.
+/// synced. `has_lost_votes`: the file was damaged, and the record of any group may be gone with
+/// what it said.
 pub(super) fn begin(
     votes: &mut GroupVotes,
-    boot: Option<u64>,
+    (boot, has_lost_votes): (Option<u64>, bool),
     now: Timestamp,
 ) -> io::Result<(HardState, bool)> {
     let known = votes.get(OF_STORE);
     let before = known.unwrap_or_default();
     let is_other_run = boot.is_none_or(|boot| before.membership != boot);
     let is_amnesiac = before.is_amnesiac && is_other_run;
-    let groups_until = if known.is_none() { ANY } else { before.vote.term };
+    let groups_until = if known.is_none() || has_lost_votes { ANY } else { before.vote.term };
     let state = HardState {
         // Greater than that of any life on a disk that is gone, if the clock is not behind.
         incarnation: (before.incarnation + 1).max(now.unsigned_abs() / 1_000_000_000),

@@ -78,6 +78,18 @@ pub struct GroupConfig {
     pub voters: Vec<Peer>,
 }
 
+/// Memory of a member of its group, as the store has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recalled {
+    pub(super) vote: Vote,
+    /// Whether it may have lost its vote, or entries that it had confirmed, synced or not.
+    pub(super) has_forgotten: bool,
+    /// Whether a loss of power may have taken what it had confirmed and not synced.
+    pub(super) may_lack_unsynced: bool,
+    /// Whether its next life will know, too, that it has forgotten something.
+    pub(super) is_written_down: bool,
+}
+
 /// Members of groups on this server.
 pub(super) struct Groups {
     pub(super) me: Peer,
@@ -124,10 +136,11 @@ impl Groups {
         (settings, boot): (GroupSettings, Option<u64>),
     ) -> Result<Arc<Self>, String> {
         let GroupSettings { me, account, bulk, kept_log } = settings;
-        let (mut votes, damaged) = GroupVotes::open(store).map_err(|error| error.to_string())?;
+        let (mut votes, damaged) = GroupVotes::open(store, boot).map_err(|error| error.to_string())?;
         let host = Arc::clone(host);
+        let has_lost_votes = damaged.is_some();
         let (state, is_amnesiac) =
-            life::begin(&mut votes, boot, host.now()).map_err(|error| error.to_string())?;
+            life::begin(&mut votes, (boot, has_lost_votes), host.now()).map_err(|error| error.to_string())?;
         if let Some(DamagedVotes { at, kept }) = &damaged {
             let kept = kept.display();
             let line = format_args!(
@@ -136,13 +149,12 @@ impl Groups {
             );
             host.log(Level::Error, line);
         }
-        let is_amnesiac = is_amnesiac || damaged.is_some();
-        if is_amnesiac {
+        if is_amnesiac || has_lost_votes {
             let line = "JetStream: the machine has ended without this server: replicas vote when they \
                         have what was committed";
             host.log(Level::Warn, format_args!("{line}"));
         }
-        let lived = StoreLife::of(&state, is_amnesiac, host.instant());
+        let lived = StoreLife::of(&state, is_amnesiac || has_lost_votes, host.instant());
         let members = Arc::new(MemberTable::new(scrubber));
         let installs = Installs::begin(&members, &host, (me, lived.short()), (&bulk, kept_log));
         let groups = Arc::new_cyclic(|me_weak| Self {
@@ -249,18 +261,32 @@ impl Groups {
         of_group.for_each(|(_, event)| live.tell(event));
     }
 
-    /// The vote that a member of a group remembers, and whether it may have lost what it has
-    /// confirmed. Without a log (`has_log`) it has, if it has voted, or its group may be older than
-    /// the disk (not `may_be_new`).
-    pub(super) fn recall(&self, group: GroupId, has_log: bool, may_be_new: bool) -> (Vote, bool) {
+    /// Memory of a member of a group. Without a log (`has_log`) it has forgotten what it had, if it
+    /// has voted, or its group may be older than the disk (not `may_be_new`).
+    pub(super) fn recall(&self, group: GroupId, has_log: bool, may_be_new: bool) -> Recalled {
         let state = self.votes.get(group);
         let may_have_had_one = state.map_or(!may_be_new, |state| state.vote.term > 0);
+        let is_damaged = state.is_some_and(|state| state.is_damaged);
+        // Who has a log has voted, or heard of a leader's term, which it has forgotten.
+        let has_forgotten = is_damaged || may_have_had_one && (!has_log || state.is_none());
         let is_marked = state.map_or(self.lived.is_amnesiac, |state| state.is_amnesiac);
         let vote =
             state.filter(|_| !myelin_stdx::planted::bug(132)).map_or(Vote::default(), |state| state.vote);
-        // Who has a log has voted, or heard of a leader's term, which it has forgotten.
-        let has_forgotten = may_have_had_one && (!has_log || state.is_none());
-        (vote, !myelin_stdx::planted::bug(110) && (is_marked || has_forgotten))
+        Recalled {
+            vote,
+            has_forgotten: has_forgotten && !myelin_stdx::planted::bug(110),
+            may_lack_unsynced: is_marked && !myelin_stdx::planted::bug(110),
+            is_written_down: is_damaged && is_marked,
+        }
+    }
+
+    /// Writes down that a member may have lost what it had confirmed, until it has said itself that
+    /// it has everything again ([`Groups::leave_vote`]). Only for threads that may wait.
+    ///
+    /// # Errors
+    /// Of the disk: the next life would not know.
+    pub(super) fn mark_amnesiac(&self, place: GroupPlace) -> io::Result<()> {
+        self.votes.mark_amnesiac(place, self.lived.number())
     }
 
     /// Whether something that was made at this time was made in this life, by the time of day.
@@ -396,7 +422,9 @@ impl Groups {
         live: Weak<dyn GroupReplica>,
     ) {
         let (epoch, incarnation) = (place.epoch, self.lived.number());
-        let state = HardState { epoch, vote, incarnation, is_amnesiac, ..HardState::default() };
+        // Synced or not: the member has counted that in.
+        let is_damaged = is_amnesiac;
+        let state = HardState { epoch, vote, incarnation, is_amnesiac, is_damaged, ..HardState::default() };
         self.votes.add(place.group, state, live);
     }
 

@@ -34,6 +34,11 @@ impl LostEntries {
     pub(super) fn of(consensus: &Consensus) -> Self {
         Self { last: consensus.confirmed().1, term: consensus.term() }
     }
+
+    /// Both these and others that it lacks.
+    pub(super) fn and(self, others: Self) -> Self {
+        Self { last: self.last.max(others.last), term: self.term.max(others.term) }
+    }
 }
 
 /// Knowledge of a member that may have lost entries about its group.
@@ -78,6 +83,11 @@ impl Amnesia {
     /// or was removed.
     pub(super) fn begun_anew(now: Timestamp) -> Self {
         Self { has_begun_anew: true, ..Self::new(now) }
+    }
+
+    /// Entries that it has confirmed in this life, and lost.
+    pub(super) fn lost(&self) -> LostEntries {
+        self.lost
     }
 
     /// Whether this leader does not know yet what was lost.
@@ -212,6 +222,12 @@ mod tests {
         amnesia.want(7);
         let leader = (3, Some(5));
         assert!(!amnesia.is_over(8, leader) && amnesia.is_over(9, leader), "it may be about to commit it");
+    }
+
+    #[test]
+    fn what_was_lost_twice_is_lost_together() {
+        let lost = LostEntries { last: 110, term: 3 }.and(LostEntries { last: 100, term: 4 });
+        assert_eq!(lost, LostEntries { last: 110, term: 4 });
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl StreamHealth {
         self.retry_behind(now, PAUSE << doublings)
     }
 
+    /// Whether a replica was left alone more than once, and not well for a minute in between: what
+    /// ails it may be in its own files.
+    pub(super) fn keeps_failing(&self) -> bool {
+        self.pauses.load(Relaxed) > 1
+    }
+
     /// Has it opened anew next time however lately it was.
     pub(super) fn permit(&self) {
         self.is_permitted.store(true, Relaxed);

@@ -21,10 +21,12 @@ impl LiveStream {
         // Before anybody could be told.
         let met = self.reader().met_damage();
         met.iter().for_each(|lost| self.log_lost(&words(lost, id)));
-        // An entry of a group's log that nobody had released has no message that is known, and may
-        // have been confirmed: others are not to get what is left of it.
-        let lacks_entries = self.consumers.is_of_group()
-            && report.notices.iter().any(|notice| matches!(notice, Notice::DamagedEntries { .. }));
+        // An entry of a group's log that nobody had released has no message that is known, and one
+        // of a consumer, or a purge, has none at all. It may have been confirmed: others are not to
+        // get what is left of it.
+        let is_damaged = |notice: &Notice| matches!(notice, Notice::DamagedEntries { .. });
+        let lacks_entries =
+            self.consumers.is_of_group() && (report.lacks_log || report.notices.iter().any(is_damaged));
         if !report.lost.is_empty() || !met.is_empty() || lacks_entries {
             self.note_damage();
         }

@@ -17,7 +17,7 @@ use super::membership::{
 use super::resting::Resting;
 use super::turn::{StreamWork, TurnResult};
 use crate::engine::groups::{
-    GroupConfig, GroupReplica, Groups, IncomingReplica, InstallProgress, MemberEvent, write_frames,
+    GroupConfig, GroupReplica, Groups, IncomingReplica, InstallProgress, MemberEvent, Recalled, write_frames,
 };
 use myelin_broker::{Level, ServiceShard};
 use myelin_jsapi::ApiError;
@@ -25,7 +25,7 @@ use myelin_replica::frame::{GroupPlace, RestWord};
 use myelin_replica::{Peer, Status, Vote};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
-use myelin_store::{GroupPosition, InstallPoint, InstallSource};
+use myelin_store::{GroupPosition, InstallPoint, InstallSource, StoreError};
 use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
@@ -43,8 +43,45 @@ impl LiveStream {
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
-        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, lost, is_open }: JoinTerms,
+        terms: JoinTerms,
     ) -> Result<(), ApiError> {
+        match self.try_join(groups, config, terms)? {
+            None => Ok(()),
+            Some(missing) => {
+                self.end_log_before(missing)?;
+                let still = self.try_join(groups, config, terms)?;
+                still.map_or(Ok(()), |missing| Err(ApiError::stream_general(MemberFailed::Hole(missing))))
+            }
+        }
+    }
+
+    /// Damage has taken an entry that may not be committed: its log ends before that, as one whose
+    /// end is lost. What it had confirmed behind it others have, or will be.
+    fn end_log_before(&self, missing: u64) -> Result<(), ApiError> {
+        let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        guard.parts().0.take_back(missing, self.scope.host.now()).map_err(ApiError::stream_general)?;
+        drop(guard);
+        self.note_missing(missing);
+        Ok(())
+    }
+
+    fn note_missing(&self, missing: u64) {
+        let (account, name) = (self.scope.account.name(), &self.scope.name);
+        let line = format_args!(
+            "JetStream stream '{account} > {name}' lacks the entry {missing} of its group's log: it goes on \
+             before that"
+        );
+        self.scope.host.log(Level::Error, line);
+        self.note_damage();
+    }
+
+    /// As [`LiveStream::join`]. Answers which entry its log lacks, where it does.
+    fn try_join(
+        self: &Arc<Self>,
+        groups: &Arc<Groups>,
+        config: &GroupConfig,
+        JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, lost, is_open }: JoinTerms,
+    ) -> Result<Option<u64>, ApiError> {
         let GroupConfig { place, voters } = config;
         if self.replaced_by().is_some() {
             // What it would confirm from here on the other one has not.
@@ -55,12 +92,13 @@ impl LiveStream {
             self.begin_log(place, voters.iter().any(|&voter| voter != groups.me))?;
         }
         self.set_role(ReplicaRole::Follower);
-        let (vote, is_amnesiac) = groups.recall(place.group, has_log, may_be_new);
+        let recalled = groups.recall(place.group, has_log, may_be_new);
+        let vote = recalled.vote;
         let is_another = !has_log && vote.term > 0;
-        // What is synced before it is confirmed is not lost.
-        // What damage has taken it may have confirmed, whether it was synced or not.
         let is_damaged = self.is_damaged();
-        let is_amnesiac = has_forgotten || is_damaged || is_amnesiac && !(is_synced && has_log);
+        let has_forgotten = has_forgotten || is_damaged;
+        let is_amnesiac =
+            self.recall_amnesia((groups, place), &recalled, has_forgotten, is_synced && has_log)?;
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
@@ -71,7 +109,10 @@ impl LiveStream {
             kept_log: groups.kept_log(),
         };
         let mut guard = self.lock_synced(groups, &start).ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let member = GroupMember::open(guard.parts().0, start.clone()).map_err(ApiError::stream_general)?;
+        let member = match GroupMember::open(guard.parts().0, start.clone()) {
+            Err(MemberFailed::Hole(missing)) => return Ok(Some(missing)),
+            opened => opened.map_err(ApiError::stream_general)?,
+        };
         let joined = JoinedMember {
             member,
             place: *place,
@@ -92,11 +133,37 @@ impl LiveStream {
         };
         self.membership.take(joined);
         drop(guard);
+        self.appear(groups, config);
+        Ok(None)
+    }
+
+    /// Is known as a member from here on.
+    fn appear(self: &Arc<Self>, groups: &Arc<Groups>, config: &GroupConfig) {
         groups.add(config, &(Arc::clone(self) as Arc<dyn GroupReplica>));
         // Some may have begun before it was known here.
         groups.lives().into_iter().for_each(|(peer, life)| self.tell(MemberEvent::NewLife(peer, life)));
         self.begin_mending(groups, config);
-        Ok(())
+    }
+
+    /// Whether it may have lost what it had confirmed. Its next life knows of that, too, for it may
+    /// begin before everything is here again. `has_forgotten`: something is known to be lost;
+    /// `is_synced`: what it confirms is synced before.
+    fn recall_amnesia(
+        &self,
+        (groups, place): (&Groups, &GroupPlace),
+        recalled: &Recalled,
+        has_forgotten: bool,
+        is_synced: bool,
+    ) -> Result<bool, ApiError> {
+        // What damage has taken it may have confirmed, and a vote promised, synced or not. What is
+        // synced before it is confirmed is not lost with power.
+        let has_forgotten = has_forgotten || recalled.has_forgotten;
+        let is_amnesiac = has_forgotten || recalled.may_lack_unsynced && !is_synced;
+        // One in memory has lost everything at each start.
+        if has_forgotten && !recalled.is_written_down && self.is_stored() {
+            groups.mark_amnesiac(*place).map_err(ApiError::stream_general)?;
+        }
+        Ok(is_amnesiac)
     }
 
     /// The core, with its log synced if a member that begins with it needs that.
@@ -238,6 +305,13 @@ impl LiveStream {
     #[cfg(test)]
     pub(in crate::engine) fn told(&self) -> Vec<Peer> {
         lock(&self.membership.member).as_ref().map_or_else(Vec::new, |joined| joined.told.clone())
+    }
+
+    /// Last entry that its member has confirmed in this life and is known to have lost; 0: none.
+    #[cfg(test)]
+    pub(in crate::engine) fn lost_entry(&self) -> u64 {
+        let membership = lock(&self.membership.member);
+        membership.as_ref().and_then(|joined| Some(joined.amnesia.as_ref()?.lost().last)).unwrap_or(0)
     }
 
     /// News that wait for its member.
@@ -405,33 +479,41 @@ impl LiveStream {
         if joined.start.lacks_sync(core.store()) {
             joined.groups.sync_now();
         }
-        let (vote, _) = joined.groups.recall(joined.place.group, true, true);
+        let vote = joined.groups.recall(joined.place.group, true, true).vote;
         let (confirmed, lost) =
             (joined.member.consensus().confirmed(), LostEntries::of(joined.member.consensus()));
         let open = |core: &mut StreamCore, is_amnesiac| {
             GroupMember::open(core, GroupStart { vote, is_amnesiac, ..joined.start.clone() })
         };
         let is_amnesiac = joined.amnesia.is_some();
-        let opened = open(core, is_amnesiac).and_then(|member| {
+        let mut has_hole = false;
+        let reopened = open(core, is_amnesiac).or_else(|failed| {
+            let MemberFailed::Hole(missing) = failed else { return Err(failed) };
+            has_hole = true;
+            core.take_back(missing, self.scope.host.now())?;
+            self.note_missing(missing);
+            if joined.start.lacks_sync(core.store()) {
+                joined.groups.sync_now();
+            }
+            open(core, is_amnesiac)
+        });
+        let opened = reopened.and_then(|member| {
             let (term, index) = confirmed;
-            let has_it = is_amnesiac
-                || index == 0
-                || member.consensus().has_entry(index, term)
-                || myelin_stdx::planted::bug(117);
-            Ok((has_it, if has_it { member } else { open(core, true)? }))
+            let has_it = !has_hole
+                && (index == 0
+                    || member.consensus().has_entry(index, term)
+                    || myelin_stdx::planted::bug(117));
+            if !has_it && self.is_stored() {
+                joined.groups.mark_amnesiac(joined.place).map_err(StoreError::Io)?;
+            }
+            Ok((has_it, if has_it || is_amnesiac { member } else { open(core, true)? }))
         });
         match opened {
             Ok((has_it, mut member)) => {
                 member.want_members(&joined.wanted);
                 joined.member = member;
                 if !has_it {
-                    joined.amnesia = Some(Amnesia::behind(lost, joined.groups.uptime()));
-                    let (account, name) = (self.scope.account.name(), &self.scope.name);
-                    let line = format_args!(
-                        "JetStream stream '{account} > {name}' has lost entries that it had confirmed: it \
-                         votes when it has what was committed"
-                    );
-                    self.scope.host.log(Level::Warn, line);
+                    self.forget(joined, lost);
                 }
                 joined.last_said.has_failed = false;
                 // The order to compare may have come meanwhile, to nobody.
@@ -445,6 +527,20 @@ impl LiveStream {
                 core.released(effects);
             }
         }
+    }
+
+    /// Notes that its member has lost entries that it had confirmed in this life, which is written
+    /// down.
+    fn forget(&self, joined: &mut JoinedMember, lost: LostEntries) {
+        let before = joined.amnesia.as_ref().map(Amnesia::lost).unwrap_or_default();
+        joined.amnesia = Some(Amnesia::behind(lost.and(before), joined.groups.uptime()));
+        joined.last_said.is_amnesiac = true;
+        let (account, name) = (self.scope.account.name(), &self.scope.name);
+        let line = format_args!(
+            "JetStream stream '{account} > {name}' has lost entries that it had confirmed: it votes when it has \
+             what was committed"
+        );
+        self.scope.host.log(Level::Warn, line);
     }
 
     /// Sees to what its member wants done, but for its frames.

@@ -81,6 +81,10 @@ impl LiveStream {
         let until = if self.consumers.is_of_group() {
             let at = self.health.retry_after_a_pause(now);
             self.scope.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
+            if self.is_stored() && self.health.keeps_failing() && !self.is_full() {
+                // Others have what its files may not give any more.
+                self.note_damage();
+            }
             format!("is opened anew in {} s", (at - now) / 1_000_000_000)
         } else {
             "takes no messages until the server starts anew".to_owned()

@@ -144,12 +144,36 @@ impl Meta {
                 && !self.is_out()
                 && self.view().last(&assignment.key).is_some_and(|last| Arc::ptr_eq(&last, assignment));
             if is_wanted {
+                self.clear_place(jetstream, &account, assignment);
                 let config = assignment.config.clone();
                 let outcome = account.create_replica(jetstream, config, assignment.created);
                 made.insert(assignment.id, outcome.map(drop));
             }
         }
         made
+    }
+
+    /// Removes what is left here of streams of this name that could not be opened and are removed
+    /// from the cluster. One that is damaged makes room for a replica that gets all from the
+    /// others.
+    fn clear_place(&self, jetstream: &JetStream, account: &AccountStreams, assignment: &Assignment) {
+        let (name, created) = (&assignment.key.stream, assignment.created);
+        let cleared = account.delete_unrestored_if(jetstream, |one| {
+            let is_removed = assignment.is_removed && one.created == created;
+            one.name == *name && (is_removed || self.view().has_replaced(assignment, one.created))
+        });
+        let has_others = assignment.has_group() && assignment.is_on(&self.name) && assignment.peers.len() > 1;
+        let cleared = cleared.and_then(|()| match has_others && !assignment.is_removed {
+            true => account.set_damaged_aside(jetstream, name, created),
+            false => Ok(()),
+        });
+        if let Err(error) = cleared {
+            let account = account.account().name();
+            let line = format_args!(
+                "JetStream stream '{account} > {name}': what could not be opened of it stays: {error}"
+            );
+            jetstream.host.log(Level::Error, line);
+        }
     }
 
     /// Does what an assignment says, behind a change of its stream that goes on.
@@ -162,6 +186,7 @@ impl Meta {
             // What was decided since is not known here.
             return local.iter().for_each(|live| self.rest(live));
         }
+        self.clear_place(jetstream, &account, assignment);
         let local = self.make_way(jetstream, (&account, assignment), local);
         let may_open = self.may_open(assignment, first.is_some());
         let was_there =

@@ -364,7 +364,7 @@ fn nothing_is_kept_of_the_group_of_a_stream_that_is_removed() {
     let mut votes = 0;
     for number in 0..3 {
         let groups = groups(&mut cluster, number);
-        votes += usize::from(groups.recall(group, true, true).0.term > 0);
+        votes += usize::from(groups.recall(group, true, true).vote.term > 0);
         groups.set_aside(group, "$G");
         groups.note_damaged(group);
     }
@@ -374,10 +374,10 @@ fn nothing_is_kept_of_the_group_of_a_stream_that_is_removed() {
     cluster.pass(20);
     for number in 0..3 {
         let now = groups(&mut cluster, number);
-        assert_eq!(now.recall(group, true, true).0.term, 0, "n{}", number + 1);
+        assert_eq!(now.recall(group, true, true).vote.term, 0, "n{}", number + 1);
         assert!(!now.is_aside(group) && now.note_damaged(group), "n{}", number + 1);
         cluster.kill(number);
         cluster.begin(number);
-        assert_eq!(groups(&mut cluster, number).recall(group, true, true).0.term, 0, "n{}", number + 1);
+        assert_eq!(groups(&mut cluster, number).recall(group, true, true).vote.term, 0, "n{}", number + 1);
     }
 }

@@ -3,11 +3,12 @@
 
 use super::house::{Heard, House, stream};
 use crate::engine::{GroupConfig, GroupSettings, KeptLogBounds, LiveStream};
+use bytes::Bytes;
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::StreamConfig;
-use myelin_replica::frame::GroupPlace;
-use myelin_replica::{GroupId, Peer, RaftRole};
+use myelin_replica::frame::{FrameBody, GroupPlace, PeerFrame};
+use myelin_replica::{GroupId, Peer, RaftMessageKind, RaftRole};
 use myelin_stdx::sync::lock;
 use myelin_store::{Seq, Wait};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -39,6 +40,23 @@ pub(super) struct Parcel {
     pub(super) is_bulk: bool,
     subject: Vec<u8>,
     bytes: Vec<u8>,
+}
+
+impl Parcel {
+    /// Whether a member confirms entries with it.
+    fn confirms(&self) -> bool {
+        let mut bytes = Bytes::copy_from_slice(&self.bytes);
+        while let Ok(Some((frame, size))) = PeerFrame::read(&bytes, usize::MAX) {
+            if let FrameBody::Raft(_, message) = frame.body
+                && message.kind == RaftMessageKind::AppendAnswer
+                && !message.is_refused
+            {
+                return true;
+            }
+            bytes = bytes.split_off(size);
+        }
+        false
+    }
 }
 
 struct Server {
@@ -379,6 +397,28 @@ impl Cluster {
         let (subject, reply) = (subject.as_bytes(), reply.as_bytes());
         let (headers, payload) = (headers.as_bytes(), payload.as_bytes());
         self.house(number).send(MessageRef { subject, reply, headers, payload, ..MessageRef::default() });
+    }
+
+    /// Publishes at one server, and lets beats pass in which what another one confirms is lost on
+    /// its way.
+    pub(super) fn publish_unheard(&mut self, (number, to): (usize, usize), payload: &str) {
+        self.say_with(number, "acks.x", "", payload);
+        self.pass_unheard((number, to), 20);
+    }
+
+    /// Lets beats pass in which what another server confirms to one is lost on its way.
+    pub(super) fn pass_unheard(&mut self, (number, to): (usize, usize), beats: usize) {
+        for _ in 0..beats {
+            self.beat(number);
+            self.beat(to);
+            for _ in 0..10 {
+                self.settle_one(number);
+                self.settle_one(to);
+                let parcels = self.collect().into_iter();
+                let heard = parcels.filter(|parcel| parcel.from != to || !parcel.confirms());
+                heard.for_each(|parcel| self.carry(parcel));
+            }
+        }
     }
 
     /// How many acknowledgements came, at all servers in all lives.

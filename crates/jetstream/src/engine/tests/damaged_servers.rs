@@ -85,3 +85,39 @@ fn repairs_are_counted_and_told() {
     let expected = ReplicaRepairs { damaged: 1, repaired: 1, disagreed: 0 };
     assert_eq!(cluster.house(victim).jetstream.repairs(), expected);
 }
+
+/// Servers with a stream, of which the device of one cannot read what is at the beginning of its
+/// segments any more: it was begun.
+fn with_an_unreadable_replica() -> (MetaCluster, usize) {
+    let (mut cluster, victim) = with_a_stream();
+    let disk = cluster.disk(victim);
+    let payload = b"m3";
+    let is_of_stream = |path: &std::path::Path| {
+        let bytes = disk.read_all(path).expect("it is there");
+        path.extension().is_some_and(|extension| extension == "seg")
+            && bytes.windows(payload.len()).any(|window| window == payload)
+    };
+    let segments: Vec<_> = disk.files().into_keys().filter(|path| is_of_stream(path)).collect();
+    assert!(!segments.is_empty());
+    segments.iter().for_each(|path| disk.fail_reads(path, 0..64).expect("it is there"));
+    cluster.begin(victim);
+    (cluster, victim)
+}
+
+#[test]
+fn a_replica_that_cannot_be_opened_begins_anew_with_what_the_others_have() {
+    let (mut cluster, victim) = with_an_unreadable_replica();
+    cluster.wait_until("all to be as before", |cluster| cluster.contents() == [(9, 9); 3]);
+    let kept = cluster.disk(victim).files().into_keys();
+    let kept = kept.filter(|path| path.components().any(|part| part.as_os_str() == "quarantine"));
+    assert!(kept.count() > 0, "an operator may look at it");
+    let leader = cluster.elect();
+    cluster.publish(leader, "next");
+    cluster.wait_until("one more", |cluster| cluster.contents() == [(10, 10); 3]);
+    for _ in 0..2 {
+        cluster.kill(victim);
+        cluster.begin(victim);
+        cluster.wait_until("it to be found", |cluster| cluster.contents() == [(10, 10); 3]);
+    }
+    assert_eq!(cluster.house(victim).streams().unrestored(), [""; 0]);
+}

@@ -1,7 +1,8 @@
 //! Entries of a group's log that are taken back.
 
 use super::*;
-use crate::record::ConsumerRecord;
+use crate::record::{ConsumerRecord, LogEntry, LogEntryKind};
+use crate::stream::LogTail;
 
 /// Puts messages, one in each entry, and answers where the log stands behind them.
 fn put_all(stream: &mut Stream, timestamps: std::ops::RangeInclusive<Timestamp>) -> GroupPosition {
@@ -311,4 +312,36 @@ fn what_was_taken_back_in_a_packed_segment_stays_so_without_its_footer() {
 
 fn packed() -> StreamConfig {
     StreamConfig { compression: Compression::S2, ..StreamConfig::default() }
+}
+
+/// The log in front of entries that damage has taken is known as long as these may be taken back.
+#[test]
+fn a_log_goes_on_before_what_damage_has_taken() {
+    let entry = |index: u64, commit| LogEntry {
+        index,
+        term: 5 + index / 8,
+        commit,
+        chain: 100 + index,
+        kind: LogEntryKind::Normal,
+        more: false,
+    };
+    let mut tail = LogTail::new(BEGINNING);
+    (1..=4).for_each(|index| tail.pass(&entry(index, index.saturating_sub(2))));
+    assert_eq!(tail.first_missing(), None);
+    // Nothing is left of 5, of 6 and of 8.
+    [7, 9, 10].iter().for_each(|&index| tail.pass(&entry(index, 3)));
+    assert_eq!(tail.first_missing(), Some(5));
+    let before = |tail: &LogTail, first| {
+        tail.before(first).map(|tail| (tail.position().term, tail.position().index, tail.position().chain))
+    };
+    assert_eq!(before(&tail, 5), Some((5, 4, 104)));
+    assert_eq!(before(&tail, 4), Some((5, 3, 103)));
+    assert_eq!((before(&tail, 7), before(&tail, 10)), (None, Some((6, 9, 109))));
+    let short = tail.before(5).expect("it is known");
+    assert_eq!((short.first_missing(), short.position().commit), (None, 3));
+    // Nobody takes back what is committed.
+    tail.commit(4);
+    assert_eq!(tail.first_missing(), Some(5));
+    tail.commit(5);
+    assert_eq!((tail.first_missing(), before(&tail, 5)), (None, None));
 }

@@ -97,7 +97,7 @@ impl Replica {
         // A member begins with what is synced, if that is what counts.
         store.settle(&|| 1).unwrap();
         store.journal().round_now(&|| 1).unwrap();
-        let (votes, _) = GroupVotes::open(&store).unwrap();
+        let (votes, _) = GroupVotes::open(&store, None).unwrap();
         let vote = votes.get(GROUP).map_or(Vote::default(), |state| state.vote);
         let start = GroupStart { vote, ..self.start() };
         let member = GroupMember::open(&mut core, start).unwrap();

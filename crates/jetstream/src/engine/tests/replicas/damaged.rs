@@ -6,6 +6,7 @@ use super::consumers::{ask, consumer, seq_of};
 use super::installs::{assert_equal, publish};
 use myelin_disk::Disk;
 use myelin_jsapi::config::{Compression, StreamConfig};
+use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::lock;
 use myelin_store::Wait;
 use std::collections::BTreeSet;
@@ -179,6 +180,144 @@ fn a_damaged_replica_leads_where_nobody_else_does() {
     assert_eq!(cluster.leader(), Some(leader));
     assert_equal(&mut cluster);
     assert_eq!(cluster.contents()[0], (65, 65));
+}
+
+fn is_amnesiac(cluster: &mut Cluster, number: usize) -> bool {
+    cluster.house(number).stream("S").group_status().expect("it is a member").is_amnesiac
+}
+
+/// The file of votes of a server.
+fn votes(cluster: &Cluster, number: usize) -> (PathBuf, u64) {
+    let mut files = cluster.disk(number).files().into_iter();
+    files.find(|(path, _)| path.ends_with("hard")).expect("it has voted")
+}
+
+/// Syncing what is confirmed saves no vote from damage.
+#[test]
+fn who_has_lost_a_vote_to_damage_does_not_vote_whatever_it_syncs() {
+    for sync_always in [false, true] {
+        let mut cluster = Cluster::seeded(3, stream("S"), sync_always, 1);
+        let leader = cluster.elect();
+        cluster.publish(leader, "one");
+        cluster.pass(10);
+        let victim = (leader + 1) % 3;
+        cluster.kill(victim);
+        let (path, _) = votes(&cluster, victim);
+        cluster.disk(victim).flip_bit(&path, 30, 1).expect("it is there");
+        cluster.isolated.push(victim);
+        for life in 0..3 {
+            cluster.begin(victim);
+            cluster.pass(2);
+            assert!(is_amnesiac(&mut cluster, victim), "{sync_always}, life {life}");
+            cluster.kill(victim);
+        }
+        cluster.isolated.clear();
+        cluster.begin(victim);
+        cluster.pass(60);
+        assert!(!is_amnesiac(&mut cluster, victim), "{sync_always}");
+        let (vote, _) = cluster.house(victim).stream("S").group_vote().expect("it is a member");
+        assert!(vote.voted_for.is_some(), "nobody else may get its vote in the leader's term");
+        // It is over for its next lives, too.
+        cluster.kill(victim);
+        cluster.isolated.push(victim);
+        cluster.begin(victim);
+        assert!(!is_amnesiac(&mut cluster, victim), "{sync_always}");
+    }
+}
+
+/// A replica whose stream is gone is given it again: until it has all of it, also its next life
+/// has forgotten something.
+#[test]
+fn who_has_lost_its_log_knows_so_in_its_next_life() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    for n in 0..40 {
+        cluster.publish(leader, &format!("m{n} {}", "x".repeat(60_000)));
+    }
+    cluster.pass(10);
+    let victim = (leader + 1) % 3;
+    cluster.kill(victim);
+    let disk = cluster.disk(victim);
+    let of_stream = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "streams");
+    disk.files().into_keys().filter(of_stream).for_each(|path| disk.remove_file(&path).expect("it is there"));
+    cluster.begin(victim);
+    'some: for _ in 0..1_000 {
+        (0..3).for_each(|number| cluster.beat(number));
+        (0..3).for_each(|number| cluster.settle_one(number));
+        for parcel in cluster.collect() {
+            cluster.carry(parcel);
+            cluster.settle_one(victim);
+            if cluster.contents()[victim].0 > 0 {
+                break 'some;
+            }
+        }
+    }
+    assert!((1..40).contains(&cluster.contents()[victim].0), "{:?}", cluster.contents());
+    cluster.isolated.push(victim);
+    cluster.kill(victim);
+    cluster.begin(victim);
+    assert!(is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+    cluster.isolated.clear();
+    cluster.pass(100);
+    assert!(!is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+    assert_eq!(cluster.contents(), [(40, 40); 3]);
+}
+
+/// A consumer, or a purge, has confirmed entries without a message that could be missed.
+#[test]
+fn entries_without_messages_are_missed_with_their_segment() {
+    for kind in [Damage::Zeros, Damage::Gone] {
+        let (mut cluster, leader, victim) = with_segments(stream("S"));
+        let before = segments(&cluster, victim).len();
+        let mut number = 0;
+        while segments(&cluster, victim).len() == before && number < 40 {
+            let described =
+                ConsumerConfig { description: "x".repeat(4_000), ..consumer(&format!("D{number}")) };
+            cluster.house(leader).consume("S", described);
+            cluster.pass(2);
+            number += 1;
+        }
+        cluster.pass(30);
+        cluster.kill(victim);
+        cluster.begin(victim);
+        cluster.pass(30);
+        cluster.kill(victim);
+        let files = segments(&cluster, victim);
+        assert_eq!(files.len(), before + 1, "{files:?}");
+        let (path, length) = files.last().expect("there are some").clone();
+        let place = if matches!(kind, Damage::Zeros) { (path, 0) } else { (path, length) };
+        damage(&cluster, victim, &place, kind);
+        assert_mended(&mut cluster, victim, &format!("{kind:?} of {place:?}"));
+    }
+}
+
+/// Entries that came together say of none of them that it is committed: one of these may be
+/// damaged, too.
+#[test]
+fn an_entry_of_which_nobody_knows_that_it_is_committed_comes_back_from_the_others() {
+    for damaged in [0, 9, 18, 19] {
+        let (mut cluster, leader, victim) = with_segments(stream("S"));
+        for n in 0..20 {
+            cluster.say_with(leader, "acks.x", "", &format!("burst {n}."));
+            cluster.settle_one(leader);
+        }
+        cluster.settle();
+        cluster.pass(30);
+        cluster.kill(victim);
+        cluster.begin(victim);
+        cluster.pass(30);
+        cluster.kill(victim);
+        let payload = format!("burst {damaged}.").into_bytes();
+        let place = segments(&cluster, victim).into_iter().find_map(|(path, _)| {
+            let bytes = cluster.disk(victim).read_all(&path).expect("it is there");
+            let at = bytes.windows(payload.len()).position(|window| window == payload)?;
+            Some((path, at as u64))
+        });
+        let (path, at) = place.expect("it is written");
+        cluster.disk(victim).flip_bit(&path, at, 3).expect("it is there");
+        assert_mended(&mut cluster, victim, &format!("message {damaged}"));
+        assert_eq!(cluster.contents(), [(83, 83); 3], "message {damaged}");
+    }
 }
 
 /// Whatever of its files is damaged: segments, votes, what the store knows of itself.

@@ -333,6 +333,27 @@ fn give_up(cluster: &mut Cluster, number: usize) {
     core.released(effects);
 }
 
+/// The reason may be in its own files, of which the others have the sound ones.
+#[test]
+fn a_replica_that_fails_again_and_again_is_given_the_stream() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    cluster.publish(leader, "x");
+    let victim = (leader + 1) % 3;
+    for failures in 1..=3 {
+        assert_eq!(cluster.installs(), 0, "{failures}");
+        give_up(&mut cluster, victim);
+        cluster.pass(110);
+    }
+    cluster.pass(200);
+    assert_eq!(cluster.installs(), 1, "{:?}", cluster.statuses());
+    let leader = cluster.elect();
+    cluster.publish(leader, "y");
+    cluster.pass(10);
+    assert_eq!((cluster.acks(), cluster.contents()), (2, vec![(2, 2); 3]), "{:?}", cluster.statuses());
+    assert!(!cluster.house(victim).stream("S").is_damaged());
+}
+
 /// Nothing of it can be opened anew: it begins empty, and is given what the others have.
 #[test]
 fn a_replica_in_memory_that_fails_is_given_what_the_others_have() {
@@ -439,6 +460,29 @@ fn votes_that_cannot_be_written_are_written_later() {
     assert_eq!(cluster.acks(), 1);
 }
 
+/// All files of a server.
+fn files(cluster: &Cluster, number: usize) -> Vec<(PathBuf, Vec<u8>)> {
+    let disk = cluster.disk(number);
+    disk.files().into_keys().map(|path| (path.clone(), disk.read_all(&path).expect("a file"))).collect()
+}
+
+/// Takes a message, and what was written with it since these were all files, from a server's disk,
+/// and has its stream opened anew.
+fn lose_message(cluster: &mut Cluster, number: usize, before: &[(PathBuf, Vec<u8>)], message: &str) {
+    let is_in = |bytes: &Vec<u8>| bytes.windows(message.len()).any(|window| window == message.as_bytes());
+    let after = files(cluster, number).into_iter().find(|(_, bytes)| is_in(bytes));
+    let (path, bytes) = after.expect("it is written");
+    let old = before.iter().find(|(other, _)| *other == path).map_or(&[][..], |(_, bytes)| bytes);
+    let same = old.iter().zip(&bytes).take_while(|(old, new)| old == new).count() as u64;
+    cluster.disk(number).zero(&path, same..bytes.len() as u64).expect("it is there");
+    let live = cluster.house(number).stream("S");
+    live.lock_core().expect("it is there").parts().0.store().give_up("a test");
+}
+
+fn is_amnesiac(cluster: &mut Cluster, number: usize) -> bool {
+    cluster.house(number).stream("S").group_status().expect("it is a member").is_amnesiac
+}
+
 /// A member that has said that it has an entry, and has not when it is opened anew, may not vote as
 /// if it had it.
 #[test]
@@ -448,31 +492,45 @@ fn a_member_that_is_opened_anew_with_less_than_it_has_confirmed_does_not_vote() 
     cluster.publish(leader, "kept");
     cluster.pass(10);
     let victim = (leader + 1) % 3;
-    let files = |cluster: &Cluster| -> Vec<(PathBuf, Vec<u8>)> {
-        let disk = cluster.disk(victim);
-        disk.files().into_keys().map(|path| (path.clone(), disk.read_all(&path).expect("a file"))).collect()
-    };
-    let before = files(&cluster);
+    let before = files(&cluster, victim);
     cluster.publish(leader, "lost");
     cluster.pass(10);
     assert_eq!(cluster.contents()[victim], (2, 2));
-    let is_message = |bytes: &Vec<u8>| bytes.windows(4).any(|window| window == b"lost");
-    let after = files(&cluster).into_iter().find(|(_, bytes)| is_message(bytes));
-    let (path, bytes) = after.expect("it is written");
-    let old = before.into_iter().find(|(other, _)| *other == path).map_or(Vec::new(), |(_, bytes)| bytes);
-    let same = old.iter().zip(&bytes).take_while(|(old, new)| old == new).count() as u64;
     cluster.isolated.push(victim);
-    cluster.disk(victim).zero(&path, same..bytes.len() as u64).expect("it is there");
-    let live = cluster.house(victim).stream("S");
-    live.lock_core().expect("it is there").parts().0.store().give_up("a test");
-    drop(live);
+    lose_message(&mut cluster, victim, &before, "lost");
     cluster.pass(20);
-    let status = cluster.house(victim).stream("S").group_status().expect("it is a member");
-    assert!(status.is_amnesiac, "{:?}", cluster.statuses());
+    assert!(is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
     cluster.isolated.clear();
     cluster.pass(60);
-    let status = cluster.house(victim).stream("S").group_status().expect("it is a member");
-    assert!(!status.is_amnesiac, "{:?}", cluster.statuses());
+    assert!(!is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+    assert_eq!(cluster.contents(), [(2, 2); 3]);
+}
+
+/// More of what it has confirmed may be lost before it has everything again.
+#[test]
+fn a_member_that_has_lost_something_and_loses_more_waits_for_that_too() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    let (victim, away) = ((leader + 1) % 3, (leader + 2) % 3);
+    cluster.publish(leader, "kept");
+    cluster.pass(10);
+    cluster.isolated.push(away);
+    let before = files(&cluster, victim);
+    cluster.publish_unheard((leader, victim), "first");
+    let lines = |cluster: &mut Cluster| {
+        cluster.house(victim).host.warnings_with("'$G > S' has lost entries that it had confirmed")
+    };
+    for losses in 1..=2 {
+        lose_message(&mut cluster, victim, &before, "first");
+        // It is given that again, and the leader hears of no confirmation.
+        cluster.pass_unheard((leader, victim), 60);
+        assert!(is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+        assert!(cluster.house(victim).stream("S").lost_entry() > 0);
+        assert_eq!(lines(&mut cluster), losses, "{:?}", cluster.statuses());
+    }
+    cluster.isolated.clear();
+    cluster.pass(100);
+    assert!((0..3).all(|number| !is_amnesiac(&mut cluster, number)), "{:?}", cluster.statuses());
     assert_eq!(cluster.contents(), [(2, 2); 3]);
 }
 
