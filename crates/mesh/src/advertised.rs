@@ -30,8 +30,10 @@ impl Mesh {
                 extend(&mut leaf_urls, facts.urls.leaf_nodes.as_slice());
             });
         }
-        self.host.advertise_leaf_nodes(leaf_urls);
-        if !self.config().advertises {
+        let is_told = self.config().advertises;
+        let web_sockets = if is_told { others[1].clone() } else { Vec::new() };
+        self.host.advertise_leaf_nodes([leaf_urls, web_sockets]);
+        if !is_told {
             return false;
         }
         let [urls, websocket_urls] = self.state().with_own_urls(others);

@@ -54,8 +54,9 @@ pub trait MeshHost: Send + Sync {
     /// of plain clients, and those of WebSockets. Answers whether that is news.
     fn advertise(&self, urls: Vec<String>, websocket_urls: Vec<String>) -> bool;
 
-    /// Leaf nodes are to be told these addresses of the cluster's other servers from now on.
-    fn advertise_leaf_nodes(&self, urls: Vec<String>);
+    /// Leaf nodes are to be told these addresses of the cluster's other servers from now on: those
+    /// for leaf nodes, and those of their WebSockets.
+    fn advertise_leaf_nodes(&self, urls: [Vec<String>; 2]);
 
     /// Spreads the accounts over so many links from now on, but for those with links of their own.
     fn spread(&self, pool_size: u32, dedicated: Vec<String>);

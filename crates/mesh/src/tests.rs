@@ -84,7 +84,7 @@ impl MeshHost for HostNotes {
         true
     }
 
-    fn advertise_leaf_nodes(&self, urls: Vec<String>) {
+    fn advertise_leaf_nodes(&self, [urls, _]: [Vec<String>; 2]) {
         *self.leaf_urls.lock().unwrap() = urls;
     }
 

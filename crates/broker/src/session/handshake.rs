@@ -673,12 +673,14 @@ fn credentials(connect: &Connect, config: &AuthConfig, speaks_mqtt: bool) -> Cre
     let given = |s: &String| (!s.is_empty()).then(|| s.clone());
     let in_password = speaks_mqtt && shown.jwt.is_empty() && myelin_auth::jwt::user(&shown.pass).is_ok();
     let token = if in_password { &shown.pass } else { &shown.jwt };
+    // Compat: outside operator mode a JWT is thrown away unread, but for one in a password, which a
+    // callout service is shown as such.
+    let is_read = matches!(config.method, Method::Operator(_)) || in_password && config.callout.is_some();
     Credentials {
         user: given(&shown.user),
         pass: given(&shown.pass).map(Secret::new),
         token: given(&shown.auth_token).map(Secret::new),
-        // Compat: outside operator mode a JWT is thrown away unread.
-        jwt: given(token).filter(|_| matches!(config.method, Method::Operator(_))).map(Secret::new),
+        jwt: given(token).filter(|_| is_read).map(Secret::new),
         nkey: given(&shown.nkey),
         sig: given(&shown.sig),
         proxy_signature: given(&shown.proxy_sig),

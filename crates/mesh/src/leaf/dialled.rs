@@ -72,9 +72,10 @@ impl LeafSession {
 
     /// Takes over addresses and permissions.
     fn hear(&mut self, info: &PeerInfo) {
-        // Compat: those addresses speak no WebSocket.
-        if !self.link.conn().is_web_socket_link() {
-            self.remote().iter().for_each(|remote| remote.told(&info.leafnode_urls));
+        if !info.leafnode_urls.is_empty() || !info.ws_connect_urls.is_empty() {
+            let is_web_socket = self.link.conn().is_web_socket_link();
+            let urls = if is_web_socket { &info.ws_connect_urls } else { &info.leafnode_urls };
+            self.remote().iter().for_each(|remote| remote.told(urls));
         }
         if info.import.is_some() || info.export.is_some() {
             self.heard.filters = [info.import.clone(), info.export.clone()];

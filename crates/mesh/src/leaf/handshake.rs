@@ -2,7 +2,7 @@
 
 use super::LeafEntry;
 use super::config::version_numbers;
-use super::reload::Admission;
+use super::reload::LeafAdmission;
 use super::session::{LeafPhase, LeafSession, LeafStep, Step};
 use crate::names::check_cluster;
 use myelin_auth::callout::ClientInfo;
@@ -173,7 +173,7 @@ impl LeafSession {
         self.is_counted = true;
         self.note(connect, account.name(), &identity);
         self.link.meet(&connect.name, connect.protocol >= TRACING_PROTOCOL);
-        self.admission = Admission::of(&identity, &connect.deny_pub);
+        self.admission = LeafAdmission::of(&identity, &connect.deny_pub);
         self.reckon_expiry();
         let role = self.role();
         let denials = self.denials_of_dialler(&account);

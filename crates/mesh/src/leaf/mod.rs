@@ -113,8 +113,9 @@ pub struct LeafNodes {
     config: RwLock<Arc<LeafConfig>>,
     host: Arc<dyn LeafHost>,
     state: Mutex<Links>,
-    /// Addresses for leaf nodes of the other servers of this server's cluster.
-    others: Mutex<Vec<String>>,
+    /// Addresses for leaf nodes of the other servers of this server's cluster, and those of their
+    /// WebSockets.
+    others: Mutex<[Vec<String>; 2]>,
 }
 
 #[derive(Default)]
@@ -186,16 +187,22 @@ impl LeafNodes {
     /// INFO for a link: the same for all but for what the session adds.
     pub(crate) fn info(&self, cluster: String) -> PeerInfo {
         let mut info = PeerInfo { cluster, ..self.config().info.clone() };
-        let others = lock(&self.others);
+        let [others, web_sockets] = &*lock(&self.others);
+        // Compat: this server's own WebSocket is not among them.
+        info.ws_connect_urls.clone_from(web_sockets);
         let news = others.iter().filter(|url| !info.leafnode_urls.contains(url)).cloned();
         let news: Vec<_> = news.collect();
         info.leafnode_urls.extend(news);
         info
     }
 
-    /// Takes over the addresses of the other servers of this server's cluster, and tells leaf nodes
-    /// if they have changed. `cluster`: its name.
-    pub fn set_others(&self, urls: Vec<String>, cluster: &str) {
+    /// Takes over the addresses of the other servers of this server's cluster for leaf nodes, and
+    /// those of their WebSockets, and tells leaf nodes if they have changed. `cluster`: its name.
+    /// At the end of the server leaf nodes keep what they know: that is where they go.
+    pub fn set_others(&self, urls: [Vec<String>; 2], cluster: &str) {
+        if self.is_stopping() {
+            return;
+        }
         {
             let mut others = lock(&self.others);
             if *others == urls {

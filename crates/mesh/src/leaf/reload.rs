@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// Credentials by which a leaf node is here, under the tokens of its account as they are now.
 #[derive(Default)]
-pub(super) struct Admission {
+pub(super) struct LeafAdmission {
     claims: Option<Arc<ClaimedUser>>,
     /// Grant of a callout service.
     callout_grant: Option<Arc<CalloutGrant>>,
@@ -25,7 +25,7 @@ pub(super) struct Admission {
     expiry: Option<(Instant, TokenOwner)>,
 }
 
-impl Admission {
+impl LeafAdmission {
     pub(super) fn of(identity: &Identity, declined: &[String]) -> Self {
         Self {
             claims: identity.claims.clone(),
@@ -55,7 +55,7 @@ impl Admission {
 impl LeafSession {
     /// Reckons anew when the credentials come to their end.
     pub(super) fn reckon_expiry(&mut self) {
-        let Admission { claims, callout_grant, .. } = &self.admission;
+        let LeafAdmission { claims, callout_grant, .. } = &self.admission;
         let opened = self.timers.opened();
         self.admission.expiry = self.link.expiry(claims.as_deref(), callout_grant.as_deref(), opened);
     }
@@ -132,7 +132,7 @@ impl LeafSession {
 
     /// Takes over limits, end and permissions by another token of the account.
     fn follow_token(&mut self, permissions: Option<Arc<Permissions>>) -> Result<(), CloseReason> {
-        let Admission { claims, callout_grant, .. } = &self.admission;
+        let LeafAdmission { claims, callout_grant, .. } = &self.admission;
         self.link.limit_leaf(claims.as_deref(), callout_grant.as_deref());
         self.reckon_expiry();
         let is_same = match (&self.admission.permissions, &permissions) {

@@ -170,16 +170,21 @@ impl LeafRemote {
     }
 
     /// The hub has told its addresses, which are tried before those that are configured. They have
-    /// no user: the first of those configured counts for them.
+    /// no user: the first of those configured counts for them. Compat: of WebSockets they have no
+    /// path either, whatever the configured ones have.
     pub(crate) fn told(&self, urls: &[String]) {
-        if self.config.ignores_told || urls.is_empty() {
+        if self.config.ignores_told {
             return;
         }
         let configured = &self.config.urls;
         let login = configured.iter().find_map(|url| url.login.clone());
+        let web_socket = configured.iter().find_map(|url| url.web_socket.as_ref());
+        let web_socket =
+            web_socket.map(|known| LeafWebSocket { is_secure: known.is_secure, path: String::new() });
         let told = urls.iter().filter_map(|text| LeafUrl::told(text));
         let is_new = |url: &LeafUrl| !configured.iter().any(|known| known.address() == url.address());
-        let told = told.filter(is_new).map(|url| LeafUrl { login: login.clone(), ..url });
+        let told = told.filter(is_new);
+        let told = told.map(|url| LeafUrl { login: login.clone(), web_socket: web_socket.clone(), ..url });
         lock(&self.state).urls = told.chain(configured.iter().cloned()).collect();
     }
 }
@@ -235,6 +240,17 @@ mod tests {
         let stubborn = remote(vec![url(1, None)], true);
         stubborn.told(&["h:9".to_owned()]);
         assert_eq!(ports(&stubborn, 2), [1, 1]);
+    }
+
+    #[test]
+    fn addresses_of_web_sockets_are_told_without_a_path() {
+        let web_socket = |path: &str| Some(LeafWebSocket { is_secure: true, path: path.into() });
+        let hub = remote(vec![LeafUrl { web_socket: web_socket("/a"), ..url(1, Some("u")) }], false);
+        hub.told(&["h:9".to_owned()]);
+        assert_eq!(hub.next_url(), Some(LeafUrl { web_socket: web_socket(""), ..url(9, Some("u")) }));
+        assert_eq!(ports(&hub, 2), [1, 9]);
+        hub.told(&[]);
+        assert_eq!(ports(&hub, 2), [1, 1], "the others have gone");
     }
 
     #[test]

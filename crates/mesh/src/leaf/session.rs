@@ -4,7 +4,7 @@
 //! A peer that sends what makes no sense, too much of it, or nothing, loses the link.
 
 use super::compression::Negotiation;
-use super::reload::Admission;
+use super::reload::LeafAdmission;
 use super::remote::{LeafRemote, LeafSigner, LeafUrl};
 use super::tls_state::TlsState;
 use super::{LeafFacts, LeafNodes, LeafState};
@@ -93,7 +93,7 @@ pub struct LeafSession {
     /// Announcements of interest here that the other side is still to get, which may take long.
     pub(super) announcing: Option<LeafAnnouncing>,
     /// Credentials by which a leaf node is here.
-    pub(super) admission: Admission,
+    pub(super) admission: LeafAdmission,
     /// The account has counted it.
     pub(super) is_counted: bool,
     has_left: bool,
@@ -153,7 +153,7 @@ impl LeafSession {
             heard: Default::default(),
             tls: TlsState::default(),
             announcing: None,
-            admission: Admission::default(),
+            admission: LeafAdmission::default(),
             is_counted: false,
             has_left: false,
         }

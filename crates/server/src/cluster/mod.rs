@@ -387,7 +387,7 @@ impl MeshHost for Host {
         true
     }
 
-    fn advertise_leaf_nodes(&self, urls: Vec<String>) {
+    fn advertise_leaf_nodes(&self, urls: [Vec<String>; 2]) {
         self.leaf_nodes.iter().for_each(|nodes| nodes.set_others(urls.clone(), &self.broker.cluster()));
     }
 

@@ -16,7 +16,7 @@ use claims::Operator;
 pub(crate) use claims::Updated;
 use directory::{TokenDirectory, TokenLimits};
 use myelin_auth::jwt;
-use myelin_auth::operator::Accounts;
+use myelin_auth::operator::{Accounts, Trust};
 use myelin_broker::{Broker, JwtAccounts, Resolver};
 use myelin_conf::options::{AccountResolver, DeleteMode, OperatorOptions, Options};
 use myelin_stdx::nkey::Role;
@@ -49,6 +49,8 @@ pub(crate) struct Tokens {
     source: TokenSource,
     /// The first operator, who may say what is kept.
     operator: Option<Operator>,
+    /// Whom the server believes.
+    trust: Arc<Trust>,
     log: Arc<Logger>,
     peers: OnceLock<Weak<dyn TokenPeers>>,
     terms: PeerTerms,
@@ -76,7 +78,12 @@ impl PeerTerms {
 
 impl Tokens {
     /// Opens what the options name, and puts the preloaded tokens into it.
-    fn open(options: &Options, control: &Handle, log: &Arc<Logger>) -> Result<Self, String> {
+    fn open(
+        options: &Options,
+        trust: &Arc<Trust>,
+        control: &Handle,
+        log: &Arc<Logger>,
+    ) -> Result<Self, String> {
         let source = match &options.resolver.resolver {
             None => TokenSource::None,
             Some(AccountResolver::Memory) => TokenSource::Memory(Mutex::default()),
@@ -96,7 +103,8 @@ impl Tokens {
         };
         let operator = options.operators.list.first().map(Operator::of);
         let (peers, terms) = (OnceLock::new(), PeerTerms::of(options));
-        let tokens = Self { source, operator, log: Arc::clone(log), peers, terms };
+        let (trust, log) = (Arc::clone(trust), Arc::clone(log));
+        let tokens = Self { source, operator, trust, log, peers, terms };
         tokens.preload(options)?;
         Ok(tokens)
     }
@@ -171,7 +179,7 @@ pub(crate) fn start(
 ) -> Result<Option<RunningResolver>, String> {
     let auth = broker.auth();
     let Some(trust) = auth.trust() else { return Ok(None) };
-    let tokens = Arc::new(Tokens::open(options, control, log)?);
+    let tokens = Arc::new(Tokens::open(options, trust, control, log)?);
     let resolver: Arc<dyn Resolver> = tokens.clone();
     let accounts = JwtAccounts::new(Arc::clone(trust), resolver);
     broker.trust(accounts.with_default_mappings(setup::default_domains(options)));

@@ -6,7 +6,7 @@
 
 use super::directory::TokenDirectory;
 use super::{TokenSource, Tokens};
-use myelin_auth::jwt;
+use myelin_auth::operator::TrustedAccount;
 use myelin_broker::Broker;
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
@@ -40,14 +40,14 @@ impl Tokens {
         }
     }
 
-    /// Asks other servers for a token that is not here, and keeps it.
+    /// Asks other servers for a token that is not here, and keeps it if it is to be believed: what
+    /// is kept is not asked for again.
     pub(super) fn ask_peers(&self, directory: &TokenDirectory, key: &str) -> Result<String, String> {
         let peers = self.peers.get().and_then(Weak::upgrade);
         let peers = peers.ok_or_else(|| "account jwt not found".to_owned())?;
         let token = peers.look_up(key, self.terms.timeout)?;
-        if jwt::account(&token)?.subject != key {
-            return Err("subject does not match jwt content".to_owned());
-        }
+        let read = TrustedAccount::read(key, &token, &self.trust, SystemTime::now());
+        read.map_err(|fault| fault.to_string())?;
         directory.save_if_newer(key, &token)?;
         Ok(token)
     }
@@ -73,8 +73,7 @@ impl Tokens {
     ) -> Result<bool, String> {
         let now = SystemTime::now();
         if let Some(trusted) = broker.trusted() {
-            myelin_auth::operator::TrustedAccount::read(key, token, trusted.trust(), now)
-                .map_err(|fault| fault.to_string())?;
+            TrustedAccount::read(key, token, trusted.trust(), now).map_err(|fault| fault.to_string())?;
         }
         let is_new = directory.save_if_newer(key, token)?;
         let is_known = broker.trusted().is_some_and(|trusted| trusted.get(key).is_some());

@@ -201,7 +201,7 @@ impl Permits {
 }
 
 /// Logins at once that may ask another machine for an account, because theirs is not known here.
-/// Who belongs to a known account does not stand behind them.
+/// Users of known accounts do not stand behind them.
 pub(crate) const LOOKUPS: usize = 16;
 
 /// A running shard.

@@ -11,7 +11,9 @@ use crate::logging::programs;
 use crate::process::{Server, Setup};
 use crate::raw::Raw;
 use crate::resources::{allow_descriptors, connect_from_elsewhere};
+use crate::routes::free_port;
 use crate::tls::{Lab, dial, greeted};
+use crate::websocket::peer::Peer;
 
 fn client(lab: &Lab) -> ClientConnection {
     ClientConnection::new(lab.config(None), ServerName::try_from("localhost").expect("what a test needs"))
@@ -219,6 +221,30 @@ fn keys_that_are_no_longer_pinned_go() {
         server.wait_for_log("[INF] Disconnect 1 clients due to pinned certs reload");
         server.wait_for_close("TLS Handshake Failure");
         assert!(clients[0].barrier().is_ok() && clients[1].barrier().is_err());
+    }
+}
+
+/// Listeners for WebSocket have pins of their own.
+#[test]
+fn keys_that_are_pinned_for_clients_are_not_for_web_sockets() {
+    let lab = Lab::new();
+    let (one, other) = (lab.sign("one"), lab.sign("other"));
+    let port = free_port();
+    let web_socket = format!("websocket {{ listen: \"127.0.0.1:{port}\", no_tls: true }}");
+    let config = |pin: &str| {
+        let pins = format!("verify: true, ca_file: \"@ca.pem\", pinned_certs: [\"{pin}\"]");
+        format!("{web_socket}\n{}", lab.block(&pins))
+    };
+    for program in programs() {
+        let server = Setup::default().program(&program).config(&config(&one)).start();
+        let mut client = lab.secure(&server, Some("one"));
+        assert!(client.barrier().is_ok());
+        let mut browser = Peer::connect(([127, 0, 0, 1], port).into(), "");
+        server.reload(&config(&other));
+        server.wait_for_log("[INF] Disconnect 1 clients due to pinned certs reload");
+        assert!(client.barrier().is_err());
+        browser.say("PING\r\n");
+        assert_eq!(browser.line(), "PONG");
     }
 }
 

@@ -36,8 +36,8 @@ async fn a_server_without_jetstream_is_a_door_to_the_cluster() {
     assert_eq!(take(&client, ("S", "c"), 10).await.len(), 10);
 }
 
-/// What only the system account may ask is not done for clients of a server without JetStream,
-/// whose requests cross the cluster in that account.
+/// Requests that only the system account may make are not answered for clients of a server without
+/// JetStream, although they cross the cluster in that account.
 #[tokio::test]
 async fn clients_of_a_door_may_not_do_what_operators_may() {
     let trio = Trio::start();

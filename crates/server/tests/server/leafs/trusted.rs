@@ -62,8 +62,8 @@ fn users_of_leaf_nodes_come_through_trusted_proxies() {
     }
 }
 
-/// Those of clients, or of leaf nodes' own: a proxy that is trusted no more takes its leaf nodes
-/// with it, also the last one.
+/// A proxy that is trusted no more takes its leaf nodes with it, also the last one, be they users
+/// of clients or of their own.
 #[test]
 fn a_leaf_node_goes_with_the_proxy_through_which_it_came() {
     let users = "authorization { users: [{user: l, password: p}] }";

@@ -1,10 +1,12 @@
 //! Leaf nodes over WebSocket, with nats-server on either side.
 
 use super::{Site, dialling, exchange};
+use crate::eventually;
 use crate::raw::Raw;
 use crate::routes::{MIXES, Ours, Reference, ServerKind, free_port};
 use crate::tls::Lab;
 use crate::websocket::peer::{BINARY, Peer, dial, frame};
+use rustix::process::Signal;
 use std::net::SocketAddr;
 
 /// A hub that listens for WebSocket, too, and the port for that.
@@ -46,6 +48,34 @@ fn links_are_web_sockets() {
             hub.server.wait_for_log(&format!("Leafnode {hears}"));
             assert!(hub.server.log().contains(" - lid_ws:"), "{kinds:?}");
         }
+    }
+}
+
+/// A leaf node that knows one server of a cluster is told where the others have their WebSockets.
+#[test]
+fn the_other_servers_of_a_cluster_are_found() {
+    for kinds in MIXES {
+        let routes = free_port();
+        let cluster = |listen: &str, dialled: &str| {
+            format!("cluster {{ name: C, listen: \"127.0.0.1:{listen}\", routes: [{dialled}] }}")
+        };
+        let first = cluster(&routes.to_string(), "");
+        let second = cluster("-1", &format!("\"nats://127.0.0.1:{routes}\""));
+        let (ports, leaf_ports) = ([free_port(), free_port()], [free_port(), free_port()]);
+        let start = |at: usize, cluster: &str| {
+            let more =
+                format!("websocket {{ listen: \"127.0.0.1:{}\", no_tls: true }}\n{cluster}", ports[at]);
+            Site::start(kinds[0], &format!("HUB{at}"), Some(leaf_ports[at]), "", &more)
+        };
+        let (Some(mut one), Some(other)) = (start(0, &first), start(1, &second)) else { continue };
+        eventually("a cluster", || one.server.page("/routez")["num_routes"] != 0);
+        let Some(leaf) = dialling(kinds[1], &format!("ws://127.0.0.1:{}", ports[0]), "") else { continue };
+        one.linked(1);
+        one.server.signal(Signal::TERM);
+        one.server.wait();
+        other.linked(1);
+        assert_eq!(other.links()[0]["websocket"], true, "{kinds:?}");
+        leaf.linked(1);
     }
 }
 

@@ -252,7 +252,7 @@ fn a_reload_changes_what_may_change() {
     server.wait_for_close("Authentication Failure");
 }
 
-/// What is stored for a session obeys new permissions as what is passed on does.
+/// Messages that are stored for a session obey new permissions as those do that are passed on.
 #[test]
 fn a_reload_takes_stored_messages_away() {
     let store = tempfile::tempdir().expect("a temporary folder");

@@ -2,9 +2,10 @@
 
 use super::peer::{Peer, hello};
 use super::{address, servers};
+use crate::callout::{AUTH, configured, hear, service};
 use crate::process::Server;
 use myelin_compat::identity::{Identities, Order};
-use myelin_mqtt::packet::{ConnectPacket, ReasonCode};
+use myelin_mqtt::packet::{ClientPacket, ConnectPacket, ReasonCode};
 
 const NOT_AUTHORIZED: Option<&str> = None;
 
@@ -118,5 +119,24 @@ fn who_is_sent_away_is_named() {
         server.wait_for_log("->> [CONNACK sp=false rc=5]");
         server.wait_for_close("Authentication Failure");
         assert!(!server.log().contains("hidden"));
+    }
+}
+
+/// A callout service of the configuration sees the token as one, and as the password.
+#[test]
+fn a_token_in_the_password_is_for_a_callout_service() {
+    let order = |text: &str| Order::parse(text).expect("a test is well made");
+    let orders = [r#"app account by A:app for A:app {"nats":{}}"#, r#"u user by A:app for U:u {"nats":{}}"#];
+    let ids = Identities::issue(&orders.map(order)).expect("a test is well made");
+    let token = String::from_utf8(ids.fill(b"@u@").expect("a test is well made")).expect("a token");
+    for server in &servers("", &configured("", 5)) {
+        let mut asked = service(server, AUTH);
+        let mut peer = Peer::dial(address(server));
+        let connect =
+            ConnectPacket { user_name: Some("x"), password: Some(token.as_bytes()), ..hello("login") };
+        peer.send(&ClientPacket::Connect(connect));
+        let question = hear(&mut asked, None);
+        let connect = question.claim("connect_opts");
+        assert_eq!((&connect["jwt"], &connect["pass"]), (&token.as_str().into(), &token.as_str().into()));
     }
 }

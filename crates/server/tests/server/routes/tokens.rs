@@ -14,6 +14,7 @@ fn identities() -> Identities {
         format!(r#"app account by O:op for A:app {{"nats":{{{OPEN}}}}}"#),
         r#"few account by O:op for A:app {"iat":"+5","nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":1,"leaf":-1}}}"#.to_owned(),
         r#"three account by O:op for A:app {"iat":"+5","nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":3,"leaf":-1}}}"#.to_owned(),
+        format!(r#"stranger account by O:stranger for A:app {{"iat":"+5","nats":{{{OPEN}}}}}"#),
         r#"gone generic by O:op for O:op {"nats":{"accounts":["@key:A:app@"]}}"#.to_owned(),
         format!("s user by A:sys for U:s {BEARER}"),
         format!("bob user by A:app for U:bob {BEARER}"),
@@ -74,6 +75,29 @@ fn a_token_that_is_not_here_is_asked_for() {
         eventually("the account is found", || lab.enters(&members[1]));
         assert!(lab.enters(&members[0]));
     }
+}
+
+/// A token that no trusted operator has signed is not kept: it would be found there for ever.
+#[test]
+fn a_token_of_a_stranger_is_not_kept() {
+    let lab = Lab::new();
+    let file = |folder: &str| {
+        let file = lab.folder.path().join(folder).join(text(&lab.ids, "@key:A:app@.jwt"));
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
+        file
+    };
+    let (asked, kept) = (file("full0"), file("cache1"));
+    std::fs::write(&asked, text(&lab.ids, "@stranger@")).expect("the folder takes files");
+    let first = lab.start(Ours, 0, "full", false).expect("ours");
+    let members = [first, lab.start(Ours, 1, "cache", false).expect("ours")];
+    settle(&members);
+    let refused = "Account fetch failed: account validation failed";
+    eventually("the token is found, and not believed", || {
+        !lab.enters(&members[1]) && members[1].server.log().contains(refused)
+    });
+    assert!(!kept.exists());
+    std::fs::write(&asked, text(&lab.ids, "@app@")).expect("the folder takes files");
+    eventually("the account is found", || lab.enters(&members[1]));
 }
 
 #[test]
