@@ -339,9 +339,9 @@ pub(super) fn add_consumer(
         return Err(failed("its name is not the one that it is filed under".to_owned()));
     }
     name.clone_into(&mut config.name);
-    let passed = config.passed;
+    let places = config.places;
     let config = target.consumer(builder.config(), config).map_err(|fault| failed(fault.to_string()))?;
-    let config = ConsumerConfig { passed, ..config };
+    let config = ConsumerConfig { places, ..config };
     builder.add_consumer(&config, created, state).map_err(failed)
 }
 

@@ -117,7 +117,7 @@ impl ArchivedConsumer {
             pending: state.pending().iter().take_while(|(seq, _)| *seq <= last).map(waiting).collect(),
             redelivered: state.redelivered().range(..=last).map(|(seq, count)| (*seq, *count)).collect(),
         };
-        compact(&Entry { config, state, passed: config.passed.min(last) })
+        compact(&Entry { config, state, passed: config.places.passed.min(last) })
     }
 
     /// Reads a consumer's entry. `name` is what the entry is called.
@@ -143,7 +143,7 @@ impl ArchivedConsumer {
         let state =
             state.decode().map_err(|why| format!("failed to set consumer \"{name}\" state: {why}"))?;
         // Nothing behind the floor was passed over, whatever a stranger says.
-        config.passed = entry.passed.min(state.ack_floor().stream);
+        config.places.passed = entry.passed.min(state.ack_floor().stream);
         Ok(Self { config, state })
     }
 }
@@ -230,13 +230,14 @@ mod tests {
         let state =
             ConsumerState::from_parts(pair(3, 6), pair(3, 6), std::iter::empty(), BTreeMap::new()).unwrap();
         let read = |passed, last| {
-            let config = ConsumerConfig { name: "C".into(), passed, ..Default::default() };
+            let mut config = ConsumerConfig { name: "C".into(), ..Default::default() };
+            config.places.passed = passed;
             let bytes = ArchivedConsumer::write(&config, &state, last);
             assert_eq!(
                 passed == 0,
                 !bytes.ends_with(format!(r#","passed":{}}}"#, passed.min(last)).as_bytes())
             );
-            ArchivedConsumer::read("C", &bytes).unwrap().config.passed
+            ArchivedConsumer::read("C", &bytes).unwrap().config.places.passed
         };
         assert_eq!([read(0, 9), read(4, 9), read(4, 3), read(99, 100)], [0, 4, 3, 6]);
     }

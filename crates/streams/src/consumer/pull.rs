@@ -110,6 +110,7 @@ impl Pull {
 
     /// A turn begins: who listens, and who is behind, is to be found out anew.
     pub(super) fn begin(&mut self) {
+        debug_assert!(self.passed.is_empty(), "a request that was passed over waits again");
         self.turn += 1;
     }
 
@@ -244,8 +245,6 @@ impl Pull {
         supply: Supply,
         turn: &mut TurnCtx<'_>,
     ) -> Taker {
-        debug_assert!(self.passed.is_empty(), "who was passed over waits again");
-        let by_priority = config.priority_policy == PriorityPolicy::Prioritized;
         let (mut cycled, mut is_congested) = (0, false);
         loop {
             let all = self.queue.len();
@@ -289,13 +288,8 @@ impl Pull {
                     request.seen_in = self.turn;
                 }
             }
-            if passes_over && by_priority {
-                self.passed.extend(self.queue.pop().map(|request| *request));
-                continue;
-            }
             if passes_over {
-                self.queue.cycle();
-                cycled += 1;
+                cycled += self.pass_over(config);
                 if cycled >= all {
                     break;
                 }
@@ -309,6 +303,17 @@ impl Pull {
         }
         self.put_passed_back();
         if is_congested { Taker::Congested } else { Taker::Nobody }
+    }
+
+    /// Passes over the request at the front. Answers how many of those that wait have gone behind
+    /// the others.
+    fn pass_over(&mut self, config: &ConsumerConfig) -> usize {
+        if config.priority_policy == PriorityPolicy::Prioritized {
+            self.passed.extend(self.queue.pop().map(|request| *request));
+            return 0;
+        }
+        self.queue.cycle();
+        1
     }
 
     /// Has requests that were passed over wait at their places again.

@@ -80,7 +80,7 @@ impl Start {
             DeliverPolicy::Last => reader.last_seq(&filter)?.unwrap_or(0),
             DeliverPolicy::New => behind,
             DeliverPolicy::LastPerSubject => {
-                let through = Some(config.lasts_through).filter(|through| *through > 0);
+                let through = Some(config.places.lasts_through).filter(|through| *through > 0);
                 let behind = through.map_or(behind, |through| through + 1);
                 lasts = last_of_each(config, reader, behind - 1)?;
                 // Compat: where nothing fits, it begins with the last that does not.
@@ -100,7 +100,7 @@ impl Start {
     /// Where one goes on that has delivered up to `delivered`. What comes first comes first as long
     /// as it is not through; where the stream cannot be read, all comes rather than too little.
     pub(super) fn behind(delivered: Seq, config: &ConsumerConfig, reader: &StreamReader) -> Self {
-        let through = config.lasts_through.min(reader.state().totals.last_seq);
+        let through = config.places.lasts_through.min(reader.state().totals.last_seq);
         if delivered >= through {
             return Self::at(delivered + 1);
         }

@@ -33,9 +33,10 @@ impl StreamCore {
     /// schedules as after a start; for what nobody needs when it is told that all consumers are
     /// there ([`StreamCore::reconcile`]), and until then what they settle stays. In a group it
     /// begins when all that is in its log is committed, and consumers with what is applied; with a
-    /// leader goes what its consumers have decided and the group has not, and what rollups have left
-    /// to remove: the rollup may be taken back, and its sequence be given out again. Batches that
-    /// were open when it became a follower are given up when it leads again, if their time is over.
+    /// leader goes what its consumers have decided and the group has not, and what rollups have
+    /// left to remove: the rollup may be taken back, and its sequence be given out again. Batches
+    /// that were open when it became a follower are given up when it leads again, if their time is
+    /// over.
     pub fn set_role(&mut self, role: ReplicaRole, now: Timestamp, effects: &mut Effects) {
         if self.settings.role == role {
             return;

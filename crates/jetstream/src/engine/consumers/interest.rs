@@ -46,7 +46,7 @@ impl StreamInterest {
             filter: filter_of(config),
             acks: config.ack_policy,
             is_copying: config.is_internal(),
-            passed: config.passed,
+            passed: config.places.passed,
         };
         let mut wants = write_lock(&self.wants);
         match wants.iter_mut().find(|want| want.id == id && want.is_stored == is_stored) {

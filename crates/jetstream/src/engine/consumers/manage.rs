@@ -112,7 +112,7 @@ impl StreamConsumers {
     ) -> Result<Arc<LiveConsumer>, ApiError> {
         let now = self.host.now();
         let keeps_one = context.stream.max_msgs_per_subject == 1;
-        config.lasts_through = match config.deliver_policy {
+        config.places.lasts_through = match config.deliver_policy {
             DeliverPolicy::LastPerSubject if !keeps_one => self.stream()?.reader().state().totals.last_seq,
             _ => 0,
         };
@@ -603,7 +603,9 @@ fn note_passed(
     config: &ConsumerConfig,
     seq: Seq,
 ) -> Result<(StateHandle, Arc<ConsumerConfig>), ApiError> {
-    let config = Arc::new(ConsumerConfig { passed: seq.saturating_sub(1), ..config.clone() });
+    let mut config = config.clone();
+    config.places.passed = seq.saturating_sub(1);
+    let config = Arc::new(config);
     let state_handle = core.state_handle().clone();
     let blob = Stored::new(core.created(), &config).encode();
     state_handle

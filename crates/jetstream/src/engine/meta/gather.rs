@@ -37,7 +37,8 @@ struct StreamsQuestion {
     /// Whether it is to say what the account uses there, and nothing else.
     #[serde(default)]
     usage: bool,
-    /// If it leads this stream it is to say which consumers have more than that, and nothing else.
+    /// Limits that consumers of a stream are to be held against, and nothing else, if the server
+    /// leads it: it names those that have more.
     #[serde(default)]
     limits: Option<AskedLimits>,
 }

@@ -49,7 +49,7 @@ fn a_stream_that_was_made_anew_elsewhere_is_not_served_by_a_server_that_was_away
     assert_eq!(cluster.holders(name), elsewhere);
 }
 
-/// Nobody would answer, and what was not answered would be done later.
+/// No server would answer, and what was not answered would be done later.
 #[test]
 fn a_stream_is_not_changed_while_all_of_its_servers_are_away() {
     let mut cluster = MetaCluster::with_meta(3);

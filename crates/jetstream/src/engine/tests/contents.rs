@@ -1,4 +1,4 @@
-//! What a stream says that it contains.
+//! Contents of a stream, as it tells them.
 
 use super::house::{House, stream};
 use crate::engine::host::Host;

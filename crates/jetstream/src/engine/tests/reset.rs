@@ -65,13 +65,13 @@ fn what_was_passed_over_is_there_after_a_restart() {
         // Another configuration does not change what is kept.
         let live = house.stream("W");
         let config = live.consumers().config("C").expect("it is there");
-        assert_eq!(config.passed, 3);
+        assert_eq!(config.places.passed, 3);
         house = again(house, &mut disk, is_killed);
         assert_eq!(house.contents("W").0, 4);
         // Who goes back gets it, and passes nothing over any more.
         reset(&mut house, 1);
         house = again(house, &mut disk, is_killed);
-        assert_eq!(house.stream("W").consumers().config("C").expect("it is there").passed, 0);
+        assert_eq!(house.stream("W").consumers().config("C").expect("it is there").places.passed, 0);
         take(&mut house, 1);
         house.say("$JS.ACK.W.C.1.1.1.1700000000000000000.0", "", "");
         house.settle();
@@ -109,7 +109,7 @@ fn a_reset_that_is_refused_changes_nothing() {
     };
     live.consumers().update_and_wait(&consumer, bounded).expect("it may");
     block_on(live.consumers().reset(&consumer, 1)).expect_err("below where it begins");
-    assert_eq!(live.consumers().config("C").expect("it is there").passed, 2);
+    assert_eq!(live.consumers().config("C").expect("it is there").places.passed, 2);
     drop((live, consumer));
     house = again(house, &mut disk, false);
     assert_eq!(house.contents("W").0, 3);

@@ -166,14 +166,20 @@ pub struct ConsumerConfig {
     /// Whether this server has made it for a stream of its own, which copies by it.
     #[serde(skip)]
     pub is_own: bool,
-    /// Messages up to this one stay in a work queue although they are behind it: it was begun anew
-    /// after them.
+    /// Places in its stream that the server keeps with it.
     #[serde(skip)]
+    pub places: StreamPlaces,
+}
+
+/// Places in the stream of a consumer that are kept with its configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamPlaces {
+    /// Messages up to this one stay in a work queue although they are behind the consumer: it was
+    /// begun anew after them.
     pub passed: u64,
     /// Where the stream ended when a consumer with [`DeliverPolicy::LastPerSubject`] was made: of
     /// what lies before it gets only the last message of each subject. 0: that is not known, or it
     /// gets all.
-    #[serde(skip)]
     pub lasts_through: u64,
 }
 

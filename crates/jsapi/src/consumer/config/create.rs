@@ -87,8 +87,7 @@ fn adjust_sourcing(
 /// Keeps settings that a request of this kind can not change, and is not refused for.
 fn keep(config: &mut ConsumerConfig, existing: &ConsumerConfig) {
     config.pause_until = existing.pause_until;
-    config.passed = existing.passed;
-    config.lasts_through = existing.lasts_through;
+    config.places = existing.places;
     if config.sourcing && config.is_durable() {
         config.deliver_policy = existing.deliver_policy;
         config.opt_start_seq = existing.opt_start_seq;

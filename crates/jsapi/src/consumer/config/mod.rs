@@ -23,7 +23,7 @@ mod workqueue;
 
 pub(crate) use check::is_group_name;
 pub use consumer_config::{
-    AckPolicy, ConsumerConfig, DeliverPolicy, OtherConsumers, PriorityPolicy, ReplayPolicy,
+    AckPolicy, ConsumerConfig, DeliverPolicy, OtherConsumers, PriorityPolicy, ReplayPolicy, StreamPlaces,
 };
 pub use create::{Created, create};
 pub use level::{is_supported, with_versions};

@@ -1,7 +1,7 @@
 //! A consumer's configuration as the store keeps it: one JSON object with everything, and when the
 //! consumer was made.
 
-use super::ConsumerConfig;
+use super::{ConsumerConfig, StreamPlaces};
 use crate::json::{self, object};
 use myelin_stdx::time::Timestamp;
 use myelin_wire::json::compact;
@@ -20,10 +20,10 @@ pub struct Stored {
     /// As [`ConsumerConfig::is_own`] says.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     own: bool,
-    /// As [`ConsumerConfig::passed`] says.
+    /// As [`StreamPlaces::passed`] says.
     #[serde(skip_serializing_if = "is_zero")]
     passed: u64,
-    /// As [`ConsumerConfig::lasts_through`] says.
+    /// As [`StreamPlaces::lasts_through`] says.
     #[serde(skip_serializing_if = "is_zero")]
     lasts_through: u64,
 }
@@ -46,7 +46,7 @@ impl Stored {
     #[must_use]
     pub fn new(created: Timestamp, config: &ConsumerConfig) -> Self {
         let (unnamed, own) = (config.is_unnamed, config.is_own);
-        let (passed, lasts_through) = (config.passed, config.lasts_through);
+        let StreamPlaces { passed, lasts_through } = config.places;
         Self { created, config: config.clone(), unnamed, own, passed, lasts_through }
     }
 
@@ -66,8 +66,7 @@ impl Stored {
         json::lenient(bytes, "Stored", &mut stored)?;
         stored.config.is_unnamed = stored.unnamed;
         stored.config.is_own = stored.own;
-        stored.config.passed = stored.passed;
-        stored.config.lasts_through = stored.lasts_through;
+        stored.config.places = StreamPlaces { passed: stored.passed, lasts_through: stored.lasts_through };
         Ok(stored)
     }
 }
@@ -118,8 +117,7 @@ mod tests {
             priority_timeout: 10,
             is_unnamed: true,
             is_own: true,
-            passed: 11,
-            lasts_through: 12,
+            places: StreamPlaces { passed: 11, lasts_through: 12 },
         };
         let stored = Stored::new(-7, &config);
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);

@@ -12,7 +12,7 @@ use myelin_disk::memory::MemoryDisk;
 use myelin_jsapi::api::why::{ConsumerCause, Holds};
 use myelin_jsapi::config::Retention;
 use myelin_jsapi::consumer::config::stored::Stored as StoredConfig;
-use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::rng::Rng;
 use myelin_store::consumer::{ConsumerId, Consumers};
 use myelin_store::entropy::SeededEntropy;
@@ -145,11 +145,8 @@ impl Env {
             }
         }
         self.stream_changed();
-        let mut config = operation::config(rng, self.twin.last, self.now);
+        let config = operation::config(rng, self.twin.last, self.now);
         let keeps_one = self.stream.config().limits.messages_per_subject == Some(1);
-        if config.deliver_policy == DeliverPolicy::LastPerSubject && !keeps_one {
-            config.lasts_through = self.twin.last;
-        }
         self.twin.now = self.now;
         self.twin.config = config.clone();
         self.twin.create(keeps_one);

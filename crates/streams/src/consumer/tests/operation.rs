@@ -5,7 +5,7 @@ use myelin_stdx::rng::Rng;
 
 use super::twin::{Ask, Word};
 use myelin_jsapi::config::Retention;
-use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
+use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy, StreamPlaces};
 
 /// Everything happens at multiples of this, in nanoseconds.
 pub(super) const TICK: i64 = 10_000_000;
@@ -182,7 +182,10 @@ pub(super) fn config(rng: &mut Rng, last: u64, now: i64) -> ConsumerConfig {
         rng,
         &[AckPolicy::Explicit, AckPolicy::Explicit, AckPolicy::Explicit, AckPolicy::All, AckPolicy::None],
     );
+    let is_lasts = deliver_policy == DeliverPolicy::LastPerSubject;
+    let lasts_through = if is_lasts { last } else { 0 };
     let mut config = ConsumerConfig {
+        places: StreamPlaces { lasts_through, ..StreamPlaces::default() },
         name: "C".into(),
         durable_name: "C".into(),
         deliver_policy,

@@ -3,7 +3,7 @@
 use super::turns::{Bench, SECOND, config, stream};
 use crate::ReplicaRole;
 use crate::consumer::{ConsumerCore, DeliverOutcome};
-use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy};
+use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy, StreamPlaces};
 use myelin_store::{Admission, NewMessage, Purge};
 
 impl Bench {
@@ -74,7 +74,7 @@ fn a_new_leader_goes_on_with_the_last_messages_of_subjects() {
     let config = ConsumerConfig {
         deliver_policy: DeliverPolicy::LastPerSubject,
         filter_subjects: vec!["a".into(), "b".into(), "c".into()],
-        lasts_through: 7,
+        places: StreamPlaces { lasts_through: 7, ..StreamPlaces::default() },
         ack_wait: 60 * SECOND,
         ..config()
     };
