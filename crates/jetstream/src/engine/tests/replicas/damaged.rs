@@ -314,7 +314,8 @@ fn an_entry_of_which_nobody_knows_that_it_is_committed_comes_back_from_the_other
             Some((path, at as u64))
         });
         let (path, at) = place.expect("it is written");
-        cluster.disk(victim).flip_bit(&path, at, 3).expect("it is there");
+        // In front of the message stands what says which entry it is of.
+        cluster.disk(victim).flip_bit(&path, at - 60, 3).expect("it is there");
         assert_mended(&mut cluster, victim, &format!("message {damaged}"));
         assert_eq!(cluster.contents(), [(83, 83); 3], "message {damaged}");
     }
