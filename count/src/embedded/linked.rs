@@ -39,7 +39,7 @@ impl MeshHost for Alone {
         false
     }
 
-    fn advertise_leaf_nodes(&self, _: Vec<String>) {}
+    fn advertise_leaf_nodes(&self, _: [Vec<String>; 2]) {}
 
     fn spread(&self, _: u32, _: Vec<String>) {}
 

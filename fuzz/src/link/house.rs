@@ -139,7 +139,7 @@ impl MeshHost for Dials {
         false
     }
 
-    fn advertise_leaf_nodes(&self, _: Vec<String>) {}
+    fn advertise_leaf_nodes(&self, _: [Vec<String>; 2]) {}
 
     fn spread(&self, _: u32, _: Vec<String>) {}
 
