@@ -186,7 +186,8 @@ fn a_message_whose_pubrel_is_stored_does_not_come_again() {
     });
 }
 
-/// A crash leaves both on their way: had the message come first, the client would take it for another.
+/// A crash leaves both on their way: had the message come first, the client would take it for
+/// another one.
 #[test]
 fn a_pubrel_comes_before_its_message_does_again_after_a_crash() {
     let mut server = server("ack_wait: \"5m\"", "");

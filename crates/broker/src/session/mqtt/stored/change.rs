@@ -382,8 +382,8 @@ impl Session {
         if !revives {
             return 1;
         }
-        // Those that a server had sent before it crashed come at once, and not after `ack_wait`: the
-        // message of one that comes before it would come a second time.
+        // Those that a server had sent before it crashed come at once, and not after `ack_wait`:
+        // the message of one that comes before it would come a second time.
         self.ask_api(shard, &reset, b"", Matter::Change(ChangeStep::Removal), now);
         2
     }

@@ -6,9 +6,9 @@
 //! (`incoming.rs`): its acknowledgement is sent in turn when the message is stored. Messages of
 //! QoS 2 are held (`held.rs`) until they are released (`releases.rs`, `ended.rs`). Messages that
 //! are stored for the session come from one consumer (`outgoing.rs`, `numbers.rs`, `pubrels.rs`,
-//! `settled.rs`), and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained ones are read
-//! when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of their own
-//! (`shares.rs`).
+//! `settled.rs`), and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained
+//! ones are read when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of
+//! their own (`shares.rs`).
 //! Requests and what is read of answers: `api.rs`.
 
 mod api;

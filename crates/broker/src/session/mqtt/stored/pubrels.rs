@@ -49,6 +49,7 @@ impl PubRels {
 
     /// One is not over before the consumer of its message has confirmed something.
     pub(super) fn await_consumer(&mut self, id: PacketId) {
+        debug_assert!(self.contains(id), "a PUBREL is there before its message is settled");
         let open = self.0.as_mut().and_then(|pubrels| pubrels.open.get_mut(&id));
         open.into_iter().for_each(|open| open.awaits_consumer = true);
     }

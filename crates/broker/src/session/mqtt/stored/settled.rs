@@ -1,8 +1,8 @@
 //! Acknowledgements of messages of QoS 2, which their consumer confirms.
 //!
-//! The PUBREL of a message is stored until the client has answered it and the consumer has confirmed
-//! that the message does not come again: whoever takes the session up meanwhile finds it, and says
-//! both again. An acknowledgement that is lost, as a stream's leader ends, would have the message
+//! The PUBREL of a message is stored until the client has answered it and the consumer has
+//! confirmed that the message does not come again: whoever takes the session up meanwhile finds it,
+//! and says both again. An acknowledgement that is lost, as a stream's leader ends, would have the message
 //! delivered a second time to a session that knows nothing of it.
 
 use super::outgoing::ACK;
@@ -29,6 +29,7 @@ impl Session {
 
     fn say_settled(&mut self, shard: &mut Shard, settling: Settling, now: Instant) {
         let Settling { id, ack, times } = settling;
+        debug_assert!(times < MOST_TIMES, "one that nobody confirms is given up");
         let msg = MessageRef { subject: &ack.clone(), payload: ACK, ..MessageRef::default() };
         self.ask(shard, msg, Matter::Settled(Settling { id, ack, times: times + 1 }), now);
     }
