@@ -2,8 +2,8 @@
 //!
 //! The PUBREL of a message is stored until the client has answered it and the consumer has
 //! confirmed that the message does not come again: whoever takes the session up meanwhile finds it,
-//! and says both again. An acknowledgement that is lost, as a stream's leader ends, would have the message
-//! delivered a second time to a session that knows nothing of it.
+//! and says both again. An acknowledgement that is lost, as a stream's leader ends, would have the
+//! message delivered a second time to a session that knows nothing of it.
 
 use super::outgoing::ACK;
 use super::state::{Matter, Settling};
