@@ -26,7 +26,7 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use myelin_disk::{File, is_full, is_unreadable};
+use myelin_disk::{File, is_full};
 
 use crate::append_file::AppendFile;
 use crate::config::StreamConfig;
@@ -66,17 +66,6 @@ impl std::error::Error for OpenError {}
 impl OpenError {
     pub(crate) fn new(what: impl Into<String>, damage: impl Into<Damage>) -> Self {
         Self { what: what.into(), damage: damage.into() }
-    }
-
-    /// Whether bytes are not as they were written, or the device has lost them: no other key, later
-    /// version or permission makes them readable.
-    #[must_use]
-    pub fn is_damage(&self) -> bool {
-        match &self.damage {
-            Damage::Short(_) | Damage::Magic(_) | Damage::Checksum(_) | Damage::Content(_) => true,
-            Damage::Io(error) => is_unreadable(error),
-            Damage::Version(..) | Damage::Locked(_) | Damage::Unauthentic(_) => false,
-        }
     }
 
     /// Whether the device is full. It may be tried again when there is space.

@@ -1,7 +1,6 @@
 //! How streams come and go: an entry of the register each, before there are files and after.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, MutexGuard};
 
@@ -11,7 +10,7 @@ use crate::config::StreamConfig;
 use crate::id::StreamPart;
 use crate::keys::StreamKey;
 use crate::meta::Meta;
-use crate::recovery::{OpenError, place_aside, stream_directory};
+use crate::recovery::{OpenError, stream_directory};
 use crate::stream::{
     Beginning, Catalog, Claimed, Files, SegmentStorage, StoreEnv, Stream, StreamReader, StreamShared,
 };
@@ -221,26 +220,6 @@ impl Store {
         self.state_removed(id).map_err(|refused| refused.error)?;
         self.retire(id).remove_all();
         Ok(())
-    }
-
-    /// Removes a stream that nobody has opened, and keeps what there is of it in quarantine.
-    /// Answers where.
-    ///
-    /// # Errors
-    /// As [`Store::delete_unopened`]; or it is removed, and what was there of it is not kept.
-    pub fn set_unopened_aside(&self, id: StreamId) -> Result<PathBuf, OpenError> {
-        let _claim = self.claim(id, StreamPart::Messages)?;
-        self.state_removed(id).map_err(|refused| refused.error)?;
-        let StoreEnv { disk, headroom, .. } = &*self.store_env;
-        let (directory, name) = (stream_directory(&self.root, id), format!("{:016x}", id.0));
-        let moved = headroom.with_room(|| {
-            let place = place_aside(&**disk, &self.root, "", &name)?;
-            disk.rename(&directory, &place)?;
-            Ok(place)
-        });
-        // Nothing is left under its name but what could not be moved.
-        self.retire(id).remove_all();
-        moved.map_err(|error| OpenError::new("a stream to keep", error))
     }
 
     /// Forgets a stream that is stated to be removed.

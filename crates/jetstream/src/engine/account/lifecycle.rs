@@ -32,7 +32,7 @@ impl AccountStreams {
     pub(in crate::engine) fn restore(self: &Arc<Self>, found: FoundStream) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let (name, account) = (&found.meta.name, self.account.name());
-        let leave = |why: &dyn std::fmt::Display| self.leave_unrestored((&found, false), why);
+        let leave = |why: &dyn std::fmt::Display| self.leave_unrestored(&found, why);
         let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
@@ -80,16 +80,13 @@ impl AccountStreams {
                     format_args!("  Restored {messages} messages for stream '{account} > {name}' in {took}"),
                 );
             }
-            Err(error) => {
-                let why = format_args!("is not served: {error}. {REPAIR}");
-                self.leave_unrestored((&found, error.is_damage()), &why);
-            }
+            Err(error) => leave(&format_args!("is not served: {error}. {REPAIR}")),
         }
     }
 
     /// Leaves a stream that cannot be opened as it is.
-    fn leave_unrestored(&self, (found, is_damaged): (&FoundStream, bool), why: &dyn std::fmt::Display) {
-        lock(&self.unrestored).push(Unrestored::of(found, is_damaged));
+    fn leave_unrestored(&self, found: &FoundStream, why: &dyn std::fmt::Display) {
+        lock(&self.unrestored).push(Unrestored::of(found));
         let (name, account) = (&found.meta.name, self.account.name());
         self.host.log(Level::Error, format_args!("  Stream '{account} > {name}' {why}"));
     }

@@ -17,7 +17,7 @@ use super::domain_buckets::{BUCKETS, DomainBuckets};
 use super::host::Host;
 use super::live::LiveStream;
 use budgets::AccountBudgets;
-use myelin_broker::{Account, Binding, Level};
+use myelin_broker::{Account, Binding};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::{self, AdvisoryHeader};
 use myelin_jsapi::api::info::{AccountInfo, ApiStats, TierUsage};
@@ -92,14 +92,12 @@ pub(super) struct Unrestored {
     pub(super) name: String,
     pub(super) created: Timestamp,
     id: StreamId,
-    /// Whether its files are damaged, and nothing else keeps it from being opened.
-    is_damaged: bool,
 }
 
 impl Unrestored {
-    fn of(found: &FoundStream, is_damaged: bool) -> Self {
+    fn of(found: &FoundStream) -> Self {
         let Meta { name, created, .. } = &found.meta;
-        Self { name: name.clone(), created: *created, id: found.id, is_damaged }
+        Self { name: name.clone(), created: *created, id: found.id }
     }
 }
 
@@ -266,30 +264,6 @@ impl AccountStreams {
         while let Some(at) = unrestored.iter().position(&is_meant) {
             jetstream.store.delete_unopened(unrestored[at].id).map_err(ApiError::stream_delete)?;
             unrestored.remove(at);
-        }
-        Ok(())
-    }
-
-    /// Moves a stream that could not be opened for its damage to quarantine: others have what it
-    /// had, and a replica that begins anew gets it.
-    pub(super) fn set_damaged_aside(
-        &self,
-        jetstream: &JetStream,
-        name: &str,
-        created: Timestamp,
-    ) -> Result<(), ApiError> {
-        let is_meant = |one: &Unrestored| one.name == name && one.created == created && one.is_damaged;
-        let mut unrestored = lock(&self.unrestored);
-        while let Some(at) = unrestored.iter().position(is_meant) {
-            let moved = jetstream.store.set_unopened_aside(unrestored[at].id);
-            let place = moved.map_err(ApiError::stream_create)?;
-            unrestored.remove(at);
-            let (account, place) = (self.account.name(), place.display());
-            let line = format_args!(
-                "JetStream stream '{account} > {name}' could not be opened: it is kept as {place}, and begins \
-                 anew with what the others of its group have"
-            );
-            self.host.log(Level::Error, line);
         }
         Ok(())
     }

@@ -31,6 +31,11 @@ impl JoinedMember {
         }
     }
 
+    /// Whether others vote in the group.
+    pub(super) fn has_other_voters(&self) -> bool {
+        self.member.consensus().members().all_voters().iter().any(|&voter| voter != self.groups.me)
+    }
+
     /// Another member asks for the state of this one, says its own, or how this one differs.
     pub(super) fn hear_state(&mut self, peer: Peer, word: StateWord) {
         let consensus = self.member.consensus();

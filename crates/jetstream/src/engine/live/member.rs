@@ -47,7 +47,15 @@ impl LiveStream {
     ) -> Result<(), ApiError> {
         match self.try_join(groups, config, terms)? {
             None => Ok(()),
+            // Nobody else has what is behind that.
+            Some(missing) if config.voters.iter().all(|&voter| voter == groups.me) => {
+                Err(ApiError::stream_general(MemberFailed::Hole(missing)))
+            }
             Some(missing) => {
+                // This first: its log looks whole from then on.
+                if self.is_stored() {
+                    groups.mark_amnesiac(config.place).map_err(ApiError::stream_general)?;
+                }
                 self.end_log_before(missing)?;
                 let still = self.try_join(groups, config, terms)?;
                 still.map_or(Ok(()), |missing| Err(ApiError::stream_general(MemberFailed::Hole(missing))))
@@ -307,6 +315,11 @@ impl LiveStream {
         lock(&self.membership.member).as_ref().map_or_else(Vec::new, |joined| joined.told.clone())
     }
 
+    /// Whether others vote in its group, who may have what it lacks.
+    pub(super) fn has_other_voters(&self) -> bool {
+        lock(&self.membership.member).as_ref().is_some_and(JoinedMember::has_other_voters)
+    }
+
     /// Last entry that its member has confirmed in this life and is known to have lost; 0: none.
     #[cfg(test)]
     pub(in crate::engine) fn lost_entry(&self) -> u64 {
@@ -489,7 +502,15 @@ impl LiveStream {
         let mut has_hole = false;
         let reopened = open(core, is_amnesiac).or_else(|failed| {
             let MemberFailed::Hole(missing) = failed else { return Err(failed) };
+            if !joined.has_other_voters() {
+                // Nobody else has what is behind that.
+                return Err(failed);
+            }
             has_hole = true;
+            // This first: its log looks whole from then on.
+            if self.is_stored() {
+                joined.groups.mark_amnesiac(joined.place).map_err(StoreError::Io)?;
+            }
             core.take_back(missing, self.scope.host.now())?;
             self.note_missing(missing);
             if joined.start.lacks_sync(core.store()) {

@@ -81,7 +81,7 @@ impl LiveStream {
         let until = if self.consumers.is_of_group() {
             let at = self.health.retry_after_a_pause(now);
             self.scope.host.schedule(at, Weak::clone(&self.me) as Weak<dyn Timer>);
-            if self.is_stored() && self.health.keeps_failing() && !self.is_full() {
+            if self.is_stored() && self.health.keeps_failing() && !self.is_full() && self.has_other_voters() {
                 // Others have what its files may not give any more.
                 self.note_damage();
             }

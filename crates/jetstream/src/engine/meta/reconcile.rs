@@ -154,18 +154,13 @@ impl Meta {
     }
 
     /// Removes what is left here of streams of this name that could not be opened and are removed
-    /// from the cluster. One that is damaged makes room for a replica that gets all from the
-    /// others.
+    /// from the cluster. A replica that is still wanted stays, though others may have all of it:
+    /// its files may be the last ones that can be repaired.
     fn clear_place(&self, jetstream: &JetStream, account: &AccountStreams, assignment: &Assignment) {
         let (name, created) = (&assignment.key.stream, assignment.created);
         let cleared = account.delete_unrestored_if(jetstream, |one| {
             let is_removed = assignment.is_removed && one.created == created;
             one.name == *name && (is_removed || self.view().has_replaced(assignment, one.created))
-        });
-        let has_others = assignment.has_group() && assignment.is_on(&self.name) && assignment.peers.len() > 1;
-        let cleared = cleared.and_then(|()| match has_others && !assignment.is_removed {
-            true => account.set_damaged_aside(jetstream, name, created),
-            false => Ok(()),
         });
         if let Err(error) = cleared {
             let account = account.account().name();

@@ -98,6 +98,8 @@ pub(super) struct ConsumerAnswer {
     error: Option<ApiFault>,
     #[serde(default)]
     ack_floor: ConsumerFloor,
+    #[serde(default)]
+    num_ack_pending: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -106,6 +108,11 @@ struct ConsumerFloor {
 }
 
 impl ConsumerAnswer {
+    /// Messages that were delivered and are not acknowledged.
+    pub(super) fn pending(self) -> Result<u64, ApiFault> {
+        self.error.map_or(Ok(self.num_ack_pending), Err)
+    }
+
     /// Sequence up to which everything is acknowledged. `None`: there is no such consumer.
     pub(super) fn floor(self) -> Result<Option<u64>, ApiFault> {
         match self.error {

@@ -183,7 +183,8 @@ impl Session {
         let taken = match step {
             ChangeStep::Record => self.take_record(shard, answer, now),
             ChangeStep::Position => self.take_position(answer),
-            ChangeStep::Reader | ChangeStep::PubRels => api::outcome(answer).map(drop),
+            ChangeStep::PubRels => self.pubrels_came(shard, answer, now),
+            ChangeStep::Reader => api::outcome(answer).map(drop),
             ChangeStep::Membership | ChangeStep::Shares => api::outcome(answer).map(drop),
             ChangeStep::Write => self.record_written(answer),
             ChangeStep::Streams => api::outcome(answer).map(drop),
@@ -370,22 +371,26 @@ impl Session {
             }
             _ => return 0,
         };
-        let revives = change.revives && stored.record.pubrel.is_some();
         let request = format!("CONSUMER.CREATE.{}.{}", streams::OUT.name, consumer.durable_name);
-        let reset = format!("CONSUMER.RESET.{}.{}", streams::OUT.name, consumer.durable_name);
         let body = api::consumer(streams::OUT.name, &consumer);
         if let Some(stored) = self.stored_mut() {
             let is_new = stored.record.pubrel.replace(Box::new(consumer)).is_none();
             stored.change.iter_mut().for_each(|change| change.writes |= is_new);
         }
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::PubRels), now);
-        if !revives {
-            return 1;
+        1
+    }
+
+    /// The consumer of PUBRELs is there. Those that a server had sent before it crashed are asked
+    /// for: else they came after `ack_wait`, and the message of one before it a second time.
+    fn pubrels_came(&mut self, shard: &mut Shard, answer: &[u8], now: Instant) -> Result<(), ApiFault> {
+        let pending = api::read(answer).and_then(api::ConsumerAnswer::pending)?;
+        let consumer = self.stored().and_then(|stored| stored.record.pubrel.as_deref());
+        if let Some(consumer) = consumer.filter(|_| pending > 0) {
+            let request = format!("CONSUMER.RESET.{}.{}", streams::OUT.name, consumer.durable_name);
+            self.tell_api(shard, &request, b"", now);
         }
-        // Those that a server had sent before it crashed come at once, and not after `ack_wait`:
-        // the message of one that comes before it would come a second time.
-        self.ask_api(shard, &reset, b"", Matter::Change(ChangeStep::Removal), now);
-        2
+        Ok(())
     }
 
     /// Has what the consumers deliver come, once the client knows of its session: PUBRELs first.

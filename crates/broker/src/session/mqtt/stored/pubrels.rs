@@ -80,7 +80,8 @@ impl PubRels {
 
     /// Count of those that the client has not answered.
     pub(super) fn count(&self) -> usize {
-        self.0.as_ref().map_or(0, |pubrels| pubrels.open.len())
+        let open = self.0.iter().flat_map(|pubrels| pubrels.open.values());
+        open.filter(|open| !open.is_answered).count()
     }
 
     /// Whether the client has had the message at this sequence, as far as that is known. Almost all
@@ -127,6 +128,7 @@ mod tests {
             pubrels.open(id, b"reply", Some(1));
             let first = if is_client_first { pubrels.close(id) } else { pubrels.settled(id) };
             assert!(first.is_none() && pubrels.contains(id));
+            assert_eq!(pubrels.count(), usize::from(!is_client_first));
             let last = if is_client_first { pubrels.settled(id) } else { pubrels.close(id) };
             assert_eq!(last.as_deref(), Some(&b"reply"[..]));
             assert!(!pubrels.contains(id));

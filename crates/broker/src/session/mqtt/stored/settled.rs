@@ -64,7 +64,11 @@ impl Session {
                 Matter::Settled(settling) if settling.times < MOST_TIMES => {
                     self.say_settled(shard, settling, now);
                 }
-                Matter::Settled(settling) => self.over(shard, settling.id, now),
+                Matter::Settled(settling) => {
+                    self.over(shard, settling.id, now);
+                    // The client may have waited for that.
+                    self.conn.sink().has_mqtt_mail(&self.conn);
+                }
                 _ => {}
             }
         }
