@@ -109,9 +109,9 @@ fn with_an_unreadable_replica() -> (MetaCluster, usize) {
 fn a_replica_that_cannot_be_opened_is_left_as_it_is_until_its_stream_is_removed() {
     let (mut cluster, victim) = with_an_unreadable_replica();
     let leader = cluster.elect();
-    let others = |cluster: &MetaCluster| {
-        let all = cluster.contents();
-        (0..3).filter(|&at| at != victim).map(|at| all[at]).collect::<Vec<_>>()
+    let others = |cluster: &mut MetaCluster| {
+        let others = (0..3).filter(|&at| at != victim);
+        others.map(|at| cluster.house(at).contents("S")).collect::<Vec<_>>()
     };
     cluster.wait_until("the others to go on", |cluster| others(cluster) == [(9, 9); 2]);
     assert_eq!(cluster.house(victim).streams().unrestored(), ["S"]);
