@@ -315,11 +315,6 @@ impl LiveStream {
         lock(&self.membership.member).as_ref().map_or_else(Vec::new, |joined| joined.told.clone())
     }
 
-    /// Whether others vote in its group, who may have what it lacks.
-    pub(super) fn has_other_voters(&self) -> bool {
-        lock(&self.membership.member).as_ref().is_some_and(JoinedMember::has_other_voters)
-    }
-
     /// Last entry that its member has confirmed in this life and is known to have lost; 0: none.
     #[cfg(test)]
     pub(in crate::engine) fn lost_entry(&self) -> u64 {
@@ -507,15 +502,7 @@ impl LiveStream {
                 return Err(failed);
             }
             has_hole = true;
-            // This first: its log looks whole from then on.
-            if self.is_stored() {
-                joined.groups.mark_amnesiac(joined.place).map_err(StoreError::Io)?;
-            }
-            core.take_back(missing, self.scope.host.now())?;
-            self.note_missing(missing);
-            if joined.start.lacks_sync(core.store()) {
-                joined.groups.sync_now();
-            }
+            self.cut_before(missing, joined, core)?;
             open(core, is_amnesiac)
         });
         let opened = reopened.and_then(|member| {
@@ -548,6 +535,25 @@ impl LiveStream {
                 core.released(effects);
             }
         }
+    }
+
+    /// Ends the log of its member before an entry that it lacks.
+    fn cut_before(
+        &self,
+        missing: u64,
+        joined: &JoinedMember,
+        core: &mut StreamCore,
+    ) -> Result<(), StoreError> {
+        // Amnesia first: the log looks whole from then on.
+        if self.is_stored() {
+            joined.groups.mark_amnesiac(joined.place).map_err(StoreError::Io)?;
+        }
+        core.take_back(missing, self.scope.host.now())?;
+        self.note_missing(missing);
+        if joined.start.lacks_sync(core.store()) {
+            joined.groups.sync_now();
+        }
+        Ok(())
     }
 
     /// Notes that its member has lost entries that it had confirmed in this life, which is written

@@ -7,6 +7,7 @@ use super::sourcing::FoundEnd;
 use crate::engine::host::Timer;
 use crate::engine::sourcing::SeenPositions;
 use myelin_broker::Level;
+use myelin_stdx::sync::lock;
 use myelin_store::{Store, Timestamp};
 use myelin_streams::ReplicaRole;
 use std::sync::atomic::Ordering::Release;
@@ -91,6 +92,11 @@ impl LiveStream {
         };
         let line = format_args!("JetStream stream '{account} > {name}' {until}: {why}");
         self.scope.host.log(Level::Error, line);
+    }
+
+    /// Whether others vote in its group, who may have what it lacks.
+    fn has_other_voters(&self) -> bool {
+        lock(&self.membership.member).as_ref().is_some_and(|joined| joined.has_other_voters())
     }
 
     /// Answers whether the log is another one now.

@@ -104,7 +104,7 @@ fn with_an_unreadable_replica() -> (MetaCluster, usize) {
     (cluster, victim)
 }
 
-/// It may be the last one whose files can be repaired: that the others have it all nobody knows.
+/// Its files may be the last ones that can be repaired: that others have it all nobody knows.
 #[test]
 fn a_replica_that_cannot_be_opened_is_left_as_it_is_until_its_stream_is_removed() {
     let (mut cluster, victim) = with_an_unreadable_replica();
