@@ -540,6 +540,27 @@ fn nothing_in_the_services_account_asks_in_the_servers_stead() {
     assert_eq!(service.barrier(), []);
 }
 
+/// CONNECT with a bearer token.
+fn by_token(ids: &Identities, token: &str) -> String {
+    text(ids, &format!("CONNECT {{\"jwt\":\"@{token}@\",\"verbose\":false,\"pedantic\":false}}\r\n"))
+}
+
+/// The service of the account `auth`, and a client that came with the token `sentinel` and that it
+/// has let into its own account, without rules of its own.
+fn let_in(server: &Server, ids: &Identities) -> (Raw, Raw) {
+    let mut service = raw(server);
+    service.send(&format!("{}SUB $SYS.REQ.USER.AUTH 1\r\n", by_token(ids, "svc")));
+    service.barrier();
+    let mut client = raw(server);
+    client.send(&format!("{}PING\r\n", by_token(ids, "sentinel")));
+    let question = hear(&mut service, None);
+    let free = json!({"name": "bob", "nats": {"subs": -1, "data": -1, "payload": -1}});
+    let answer = question.admit(&pair(ids, "A:auth"), &pair(ids, "A:auth"), free);
+    publish(&mut service, &question.reply, answer.as_bytes());
+    assert_eq!(client.line(), "PONG");
+    (service, client)
+}
+
 /// Whoever may do what is the account's default may do what is its default now, when its account
 /// gets another token.
 #[test]
@@ -567,23 +588,11 @@ fn other_default_permissions_reach_those_whom_a_service_has_let_in() {
     ]);
     let config = "operator: \"@op@\"\nresolver: MEM\nauthorization { timeout: 5 }\nresolver_preload {\n@key:A:sys@: \"@sys@\"\n@key:A:auth@: \"@auth@\"\n}\n";
     let server = Setup::default().config(&text(&ids, config)).start();
-    let connect = |token: &str| {
-        text(&ids, &format!("CONNECT {{\"jwt\":\"@{token}@\",\"verbose\":false,\"pedantic\":false}}\r\n"))
-    };
-    let mut service = raw(&server);
-    service.send(&format!("{}SUB $SYS.REQ.USER.AUTH 1\r\n", connect("svc")));
-    service.barrier();
-    let mut client = raw(&server);
-    client.send(&format!("{}PING\r\n", connect("sentinel")));
-    let question = hear(&mut service, None);
-    let free = json!({"name": "bob", "nats": {"subs": -1, "data": -1, "payload": -1}});
-    let answer = question.admit(&pair(&ids, "A:auth"), &pair(&ids, "A:auth"), free);
-    publish(&mut service, &question.reply, answer.as_bytes());
-    assert_eq!(client.line(), "PONG");
+    let (_service, mut client) = let_in(&server, &ids);
     client.send("SUB old 1\r\nPUB old 1\r\nx\r\nPING\r\n");
     assert_eq!(client.until_pong().len(), 1);
     let mut admin = raw(&server);
-    admin.send(&format!("{}SUB r r\r\n", connect("admin")));
+    admin.send(&format!("{}SUB r r\r\n", by_token(&ids, "admin")));
     admin.barrier();
     let token = text(&ids, "@auth_new@");
     let of_auth = text(&ids, "$SYS.REQ.ACCOUNT.@key:A:auth@.CLAIMS.UPDATE");
@@ -620,19 +629,7 @@ fn the_end_of_an_account_is_no_end_of_its_users() {
     let config = "operator: \"@op@\"\nresolver: MEM\nauthorization { timeout: 5 }\n\
         resolver_preload {\n@key:A:auth@: \"@auth@\"\n}\n";
     let server = Setup::default().config(&text(&ids, config)).start();
-    let connect = |token: &str| {
-        text(&ids, &format!("CONNECT {{\"jwt\":\"@{token}@\",\"verbose\":false,\"pedantic\":false}}\r\n"))
-    };
-    let mut service = raw(&server);
-    service.send(&format!("{}SUB $SYS.REQ.USER.AUTH 1\r\n", connect("svc")));
-    service.barrier();
-    let mut client = raw(&server);
-    client.send(&format!("{}PING\r\n", connect("sentinel")));
-    let question = hear(&mut service, None);
-    let free = json!({"name": "bob", "nats": {"subs": -1, "data": -1, "payload": -1}});
-    let answer = question.admit(&pair(&ids, "A:auth"), &pair(&ids, "A:auth"), free);
-    publish(&mut service, &question.reply, answer.as_bytes());
-    assert_eq!(client.line(), "PONG");
+    let (service, client) = let_in(&server, &ids);
     assert!(client.rest().contains("-ERR 'Account Authentication Expired'"));
     assert!(service.rest().contains("-ERR 'Account Authentication Expired'"));
 }

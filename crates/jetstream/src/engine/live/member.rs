@@ -30,6 +30,7 @@ use myelin_streams::ReplicaRole;
 use myelin_streams::group::{GroupMember, GroupStart, MemberFailed, Persistence};
 use myelin_streams::stream::{Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
+use std::io;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Weak};
 
@@ -52,28 +53,27 @@ impl LiveStream {
                 Err(ApiError::stream_general(MemberFailed::Hole(missing)))
             }
             Some(missing) => {
-                // This first: its log looks whole from then on.
-                if self.is_stored() {
-                    groups.mark_amnesiac(config.place).map_err(ApiError::stream_general)?;
-                }
-                self.end_log_before(missing)?;
+                let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+                let cut = self.cut_before(missing, (groups, config.place), guard.parts().0);
+                cut.map_err(ApiError::stream_general)?;
+                drop(guard);
                 let still = self.try_join(groups, config, terms)?;
                 still.map_or(Ok(()), |missing| Err(ApiError::stream_general(MemberFailed::Hole(missing))))
             }
         }
     }
 
-    /// Damage has taken an entry that may not be committed: its log ends before that, as one whose
-    /// end is lost. What it had confirmed behind it others have, or will be.
-    fn end_log_before(&self, missing: u64) -> Result<(), ApiError> {
-        let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-        guard.parts().0.take_back(missing, self.scope.host.now()).map_err(ApiError::stream_general)?;
-        drop(guard);
-        self.note_missing(missing);
-        Ok(())
-    }
-
-    fn note_missing(&self, missing: u64) {
+    /// Damage has taken an entry that may not be committed: the log of its member ends before that,
+    /// as one whose end is lost. What it had confirmed behind it others have, or will be.
+    fn cut_before(
+        &self,
+        missing: u64,
+        (groups, place): (&Groups, GroupPlace),
+        core: &mut StreamCore,
+    ) -> Result<(), StoreError> {
+        // Amnesia first: the log looks whole from then on.
+        self.mark_amnesiac(groups, place).map_err(StoreError::Io)?;
+        core.take_back(missing, self.scope.host.now())?;
         let (account, name) = (self.scope.account.name(), &self.scope.name);
         let line = format_args!(
             "JetStream stream '{account} > {name}' lacks the entry {missing} of its group's log: it goes on \
@@ -81,6 +81,13 @@ impl LiveStream {
         );
         self.scope.host.log(Level::Error, line);
         self.note_damage();
+        Ok(())
+    }
+
+    /// Has its member's next life know that it may have lost what it had confirmed. One in memory
+    /// has lost everything at each start.
+    fn mark_amnesiac(&self, groups: &Groups, place: GroupPlace) -> io::Result<()> {
+        if self.is_stored() { groups.mark_amnesiac(place) } else { Ok(()) }
     }
 
     /// As [`LiveStream::join`]. Answers which entry its log lacks, where it does.
@@ -167,9 +174,8 @@ impl LiveStream {
         // synced before it is confirmed is not lost with power.
         let has_forgotten = has_forgotten || recalled.has_forgotten;
         let is_amnesiac = has_forgotten || recalled.may_lack_unsynced && !is_synced;
-        // One in memory has lost everything at each start.
-        if has_forgotten && !recalled.is_written_down && self.is_stored() {
-            groups.mark_amnesiac(*place).map_err(ApiError::stream_general)?;
+        if has_forgotten && !recalled.is_written_down {
+            self.mark_amnesiac(groups, *place).map_err(ApiError::stream_general)?;
         }
         Ok(is_amnesiac)
     }
@@ -502,7 +508,10 @@ impl LiveStream {
                 return Err(failed);
             }
             has_hole = true;
-            self.cut_before(missing, joined, core)?;
+            self.cut_before(missing, (&joined.groups, joined.place), core)?;
+            if joined.start.lacks_sync(core.store()) {
+                joined.groups.sync_now();
+            }
             open(core, is_amnesiac)
         });
         let opened = reopened.and_then(|member| {
@@ -511,8 +520,8 @@ impl LiveStream {
                 && (index == 0
                     || member.consensus().has_entry(index, term)
                     || myelin_stdx::planted::bug(117));
-            if !has_it && self.is_stored() {
-                joined.groups.mark_amnesiac(joined.place).map_err(StoreError::Io)?;
+            if !has_it && !has_hole {
+                self.mark_amnesiac(&joined.groups, joined.place).map_err(StoreError::Io)?;
             }
             Ok((has_it, if has_it || is_amnesiac { member } else { open(core, true)? }))
         });
@@ -535,25 +544,6 @@ impl LiveStream {
                 core.released(effects);
             }
         }
-    }
-
-    /// Ends the log of its member before an entry that it lacks.
-    fn cut_before(
-        &self,
-        missing: u64,
-        joined: &JoinedMember,
-        core: &mut StreamCore,
-    ) -> Result<(), StoreError> {
-        // Amnesia first: the log looks whole from then on.
-        if self.is_stored() {
-            joined.groups.mark_amnesiac(joined.place).map_err(StoreError::Io)?;
-        }
-        core.take_back(missing, self.scope.host.now())?;
-        self.note_missing(missing);
-        if joined.start.lacks_sync(core.store()) {
-            joined.groups.sync_now();
-        }
-        Ok(())
     }
 
     /// Notes that its member has lost entries that it had confirmed in this life, which is written

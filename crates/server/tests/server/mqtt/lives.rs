@@ -252,16 +252,18 @@ fn a_reload_changes_what_may_change() {
     server.wait_for_close("Authentication Failure");
 }
 
+/// Configuration with a user `u`, who may subscribe to that only, and `v`, who may to everything.
+fn with_restricted_user(allow: &str, store: &tempfile::TempDir) -> String {
+    let restricted = format!("{{user: u, password: p, permissions {{ subscribe {{ allow: [{allow}] }} }} }}");
+    let users = format!("authorization {{ users: [ {restricted}, {{user: v, password: p}} ] }}");
+    config("", &users, store)
+}
+
 /// Messages that are stored for a session obey new permissions as those do that are passed on.
 #[test]
 fn a_reload_takes_stored_messages_away() {
     let store = tempfile::tempdir().expect("a temporary folder");
-    let text = |allow: &str| {
-        let restricted =
-            format!("{{user: u, password: p, permissions {{ subscribe {{ allow: [{allow}] }} }} }}");
-        let users = format!("authorization {{ users: [ {restricted}, {{user: v, password: p}} ] }}");
-        config("", &users, &store)
-    };
+    let text = |allow: &str| with_restricted_user(allow, &store);
     let server = Setup::default().config(&text("\">\"")).start();
     let as_user = |name: &'static str, id: &'static str| {
         let connect = ConnectPacket { user_name: Some(name), password: Some(b"p"), ..hello(id) };
@@ -293,12 +295,7 @@ fn a_reload_takes_stored_messages_away() {
 #[test]
 fn a_reload_takes_a_share_away() {
     let store = tempfile::tempdir().expect("a temporary folder");
-    let text = |allow: &str| {
-        let restricted =
-            format!("{{user: u, password: p, permissions {{ subscribe {{ allow: [{allow}] }} }} }}");
-        let users = format!("authorization {{ users: [ {restricted}, {{user: v, password: p}} ] }}");
-        config("", &users, &store)
-    };
+    let text = |allow: &str| with_restricted_user(allow, &store);
     let server = Setup::default().config(&text("\">\"")).start();
     let as_user = |name: &'static str, id: &'static str| {
         let connect = ConnectPacket { user_name: Some(name), password: Some(b"p"), ..hello5(id) };

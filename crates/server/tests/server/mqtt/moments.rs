@@ -180,10 +180,7 @@ fn a_message_whose_pubrel_is_stored_does_not_come_again() {
     let mut sub = resume(&server, "sub");
     assert_eq!(sub.came(), ("PUBREL".to_owned(), number));
     sub.pubcomp(number);
-    eventually("nothing is left", || {
-        assert_eq!(sub.all_came(), []);
-        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
-    });
+    asking.until_all_is_settled(&mut sub);
 }
 
 /// A crash leaves both on their way: had the message come first, the client would take it for
@@ -202,11 +199,7 @@ fn a_pubrel_comes_before_its_message_does_again_after_a_crash() {
     let mut sub = resume(&server, "sub");
     assert_eq!(sub.came(), ("PUBREL".to_owned(), number), "nobody waits five minutes for it");
     sub.pubcomp(number);
-    let mut asking = Asking::new(&server);
-    eventually("nothing is left", || {
-        assert_eq!(sub.all_came(), []);
-        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
-    });
+    Asking::new(&server).until_all_is_settled(&mut sub);
 }
 
 /// The consumer of a message may have no leader just then, or lose an acknowledgement with one.

@@ -439,11 +439,7 @@ fn a_message_that_has_come_does_not_come_to_whoever_leaves_behind_its_pubrec() {
     assert!(is_present);
     assert_eq!(sub.came(), ("PUBREL".to_owned(), number));
     sub.pubcomp(number);
-    let mut asking = Asking::new(&server);
-    eventually("nothing is left", || {
-        assert_eq!(sub.all_came(), []);
-        ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| asking.messages(stream) == 0)
-    });
+    Asking::new(&server).until_all_is_settled(&mut sub);
 }
 
 /// Large messages wait until others are acknowledged: those are asked for again meanwhile.

@@ -53,6 +53,14 @@ impl Asking {
         self.ask(&format!("STREAM.INFO.{stream}"), "")["state"].clone()
     }
 
+    /// Waits until nothing is stored for a session any more, to which nothing comes meanwhile.
+    pub(super) fn until_all_is_settled(&mut self, sub: &mut Peer) {
+        eventually("nothing is left", || {
+            assert_eq!(sub.all_came(), []);
+            ["$MQTT_msgs", "$MQTT_out"].iter().all(|stream| self.messages(stream) == 0)
+        });
+    }
+
     /// Messages in a stream.
     pub(super) fn messages(&mut self, stream: &str) -> u64 {
         self.state(stream)["messages"].as_u64().expect("a number")
