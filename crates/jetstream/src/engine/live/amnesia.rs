@@ -20,6 +20,10 @@ const RECOVERY_WAIT: Timestamp = 60_000_000_000;
 /// Nanoseconds without a word after which a leader counts as gone.
 const SILENCE: Timestamp = 2_000_000_000;
 
+/// After so many nanoseconds without a leader a majority that remembers everything needs others to
+/// elect one, whatever this member's log says of who votes: an election takes a second or two.
+const ELECTED_ALONE: Timestamp = 10_000_000_000;
+
 /// Entries that a member has confirmed in this life of its server, and has lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct LostEntries {
@@ -152,8 +156,9 @@ impl Amnesia {
             let log = self.logs.get(peer).filter(|_| *peer != me);
             log.is_some_and(|log| !log.is_amnesiac && (log.is_voter || !votes))
         };
-        if counted.is_enough(|peer| is_healthy(peer, true)) {
-            // They elect one of them.
+        let elect_alone = counted.is_enough(|peer| is_healthy(peer, true));
+        let silence = now - self.heard;
+        if elect_alone && silence < ELECTED_ALONE {
             return None;
         }
         // Some are to vote, and nothing in their logs says that they do.
@@ -161,8 +166,8 @@ impl Amnesia {
         let voters = counted.all_voters();
         let others = members.iter().filter(|&&member| member != me);
         let known = 1 + others.filter(|member| self.logs.contains_key(member)).count();
-        let is_late = now - self.heard >= RECOVERY_WAIT;
-        if known < members.len() && !(is_late && known * 2 > members.len()) {
+        let is_late = silence >= RECOVERY_WAIT && known * 2 > members.len() && !elect_alone;
+        if known < members.len() && !is_late {
             return None;
         }
         // Others may have been members once, or are to become some: nobody elects them.
@@ -322,16 +327,30 @@ mod tests {
         assert_eq!(decide(log(3, 8, true), &joint), Some(peer(3)));
     }
 
+    /// They may need one that has forgotten: a group of three is to become one of it alone, and it
+    /// has lost the entry that says so.
     #[test]
     fn members_that_remember_everything_elect_alone_if_they_can() {
         let voters = [peer(1), peer(2), peer(3)];
         let mut amnesia = Amnesia::new(NOW);
-        amnesia.hear(peer(2), log(3, 9, false));
-        amnesia.hear(peer(3), log(3, 9, false));
-        assert_eq!(
-            amnesia.decide((peer(1), log(4, 10, true)), (&all(&[1, 2, 3]), &voters), NOW + 2 * RECOVERY_WAIT),
-            None
-        );
+        amnesia.hear(peer(2), log(3, 16, false));
+        let decide = |amnesia: &mut Amnesia, mine, after| {
+            let decision = amnesia.decide((peer(1), mine), (&all(&[1, 2, 3]), &voters), NOW + after);
+            decision.map(|one| one.chosen)
+        };
+        amnesia.hear(peer(3), log(3, 16, false));
+        let mine = log(2, 13, true);
+        assert_eq!(decide(&mut amnesia, mine, ELECTED_ALONE - 1), None, "they have not had the time");
+        assert_eq!(decide(&mut amnesia, mine, ELECTED_ALONE), Some(peer(3)));
+        assert_eq!(decide(&mut amnesia, log(3, 17, true), ELECTED_ALONE), Some(peer(1)));
+        amnesia.forget(peer(2));
+        assert_eq!(decide(&mut amnesia, mine, 2 * RECOVERY_WAIT), Some(peer(3)), "one is no majority");
+        let five = [1, 2, 3, 4, 5].map(peer);
+        amnesia.forget(peer(3));
+        [2, 3, 4].into_iter().for_each(|number| amnesia.hear(peer(number), log(3, 16, false)));
+        let late = NOW + 2 * RECOVERY_WAIT;
+        let decision = amnesia.decide((peer(1), mine), (&all(&[1, 2, 3, 4, 5]), &five), late);
+        assert_eq!(decision, None, "one is not there, and three need no help");
     }
 
     #[test]
