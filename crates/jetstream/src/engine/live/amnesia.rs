@@ -99,6 +99,11 @@ impl Amnesia {
         self.has_begun_anew && !self.logs.contains_key(&leader)
     }
 
+    /// Whether no leader that knows of this life has said what is committed.
+    pub(super) fn lacks_word(&self) -> bool {
+        self.wanted.is_none()
+    }
+
     /// A leader has said something.
     pub(super) fn hear_leader(&mut self, now: Timestamp) {
         self.heard = now;

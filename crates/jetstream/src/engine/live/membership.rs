@@ -429,8 +429,12 @@ impl JoinedMember {
         let Some(amnesia) = &mut self.amnesia else { return Ok(()) };
         let mut others = self.member.consensus().members().all_voters();
         // Who leads may be none of those that its log knows.
-        others.extend(self.member.consensus().leader().filter(|leader| !others.contains(leader)));
-        self.askers.extend(others.into_iter().filter(|&one| one != me && amnesia.is_unknown_to(one)));
+        let leader = self.member.consensus().leader();
+        others.extend(leader.filter(|leader| !others.contains(leader)));
+        // What the leader said before it knew of this life does not count, and it has perhaps
+        // nothing else to say.
+        let asks = |one| amnesia.is_unknown_to(one) || leader == Some(one) && amnesia.lacks_word();
+        self.askers.extend(others.into_iter().filter(|&one| one != me && asks(one)));
         if !amnesia.is_leaderless(now) || !self.groups.may_vote() || !is_open {
             return Ok(());
         }

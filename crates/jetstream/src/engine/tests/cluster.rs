@@ -57,6 +57,17 @@ impl Parcel {
         }
         false
     }
+
+    /// The same without the frames that say where a member's log ends, and these.
+    pub(super) fn without_log_words(self) -> [Self; 2] {
+        let mut rest = Bytes::copy_from_slice(&self.bytes);
+        let (mut others, mut words) = (Vec::new(), Vec::new());
+        while let Ok(Some((frame, size))) = PeerFrame::read(&rest, usize::MAX) {
+            let part = if matches!(frame.body, FrameBody::Log(..)) { &mut words } else { &mut others };
+            part.extend_from_slice(&rest.split_to(size));
+        }
+        [others, words].map(|bytes| Self { bytes, ..self.clone() })
+    }
 }
 
 struct Server {

@@ -225,6 +225,51 @@ fn who_has_lost_a_vote_to_damage_does_not_vote_whatever_it_syncs() {
     }
 }
 
+/// Ends a server, and removes all files of its stream.
+fn lose_stream(cluster: &mut Cluster, number: usize) {
+    cluster.kill(number);
+    let disk = cluster.disk(number);
+    let of_stream = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "streams");
+    disk.files().into_keys().filter(of_stream).for_each(|path| disk.remove_file(&path).expect("it is there"));
+}
+
+/// The leader has said where its log ends, so that it knows of the loss: what it said before that
+/// tells nothing of what is committed, and it has nothing else to say.
+#[test]
+fn who_has_lost_its_log_asks_until_its_leader_says_what_is_committed() {
+    let mut cluster = Cluster::new(3);
+    let leader = cluster.elect();
+    (0..4).for_each(|n| cluster.publish(leader, &format!("m{n}")));
+    cluster.pass(10);
+    let victim = (leader + 1) % 3;
+    lose_stream(&mut cluster, victim);
+    cluster.begin(victim);
+    let mut late = Vec::new();
+    for beat in 0..10 {
+        (0..3).for_each(|number| cluster.beat(number));
+        for _ in 0..10 {
+            (0..3).for_each(|number| cluster.settle_one(number));
+            for parcel in cluster.collect() {
+                let [parcel, words] = parcel.without_log_words();
+                let (is_answer, is_lost) = (words.from == leader, words.to == leader && beat > 6);
+                cluster.carry(parcel);
+                if is_answer {
+                    late.push(words);
+                } else if !is_lost {
+                    cluster.carry(words);
+                }
+            }
+        }
+    }
+    assert_eq!(cluster.contents()[victim], (4, 4), "it has everything: {:?}", cluster.statuses());
+    assert!(is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+    late.into_iter().for_each(|words| cluster.carry(words));
+    cluster.settle();
+    // Not as long as until the leader rests: it is asked for a word then, whatever it has said.
+    cluster.pass(10);
+    assert!(!is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+}
+
 /// A replica whose stream is gone is given it again: until it has all of it, also its next life
 /// has forgotten something.
 #[test]
@@ -236,10 +281,7 @@ fn who_has_lost_its_log_knows_so_in_its_next_life() {
     }
     cluster.pass(10);
     let victim = (leader + 1) % 3;
-    cluster.kill(victim);
-    let disk = cluster.disk(victim);
-    let of_stream = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "streams");
-    disk.files().into_keys().filter(of_stream).for_each(|path| disk.remove_file(&path).expect("it is there"));
+    lose_stream(&mut cluster, victim);
     cluster.begin(victim);
     'some: for _ in 0..1_000 {
         (0..3).for_each(|number| cluster.beat(number));
