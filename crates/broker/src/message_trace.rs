@@ -17,6 +17,7 @@
 //! `shard/service_import.rs`; a stream adds what it did (`streams/src/stream/traces.rs`). The
 //! trace is a `Service`: being served is how it publishes itself.
 
+mod acknowledgements;
 pub(crate) mod spans;
 
 use crate::account::Account;

@@ -4,7 +4,10 @@
 //! noted; attributes have the names of OpenTelemetry's conventions for messaging where there is
 //! one, else they begin with `myelin.`. Nothing of it reaches the message, and nobody waits.
 
+use super::acknowledgements::AwaitedAcknowledgements;
 use super::{CLIENT, MessageTrace, Story, TraceEvent, What, Withheld};
+use crate::broker::Broker;
+use crate::conn::Conn;
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
@@ -74,6 +77,7 @@ pub(crate) struct SpanSwitch {
     is_on: AtomicBool,
     /// With the source of ids: not a shard's, whose numbers decide who gets a message.
     sink: OnceLock<(Arc<dyn SpanSink>, Mutex<Rng>)>,
+    acknowledgements: AwaitedAcknowledgements,
 }
 
 impl SpanSwitch {
@@ -100,6 +104,27 @@ impl SpanSwitch {
         let parent = TraceParent::sampled(headers)?;
         let seed = lock(ids).next_u64();
         Some(SpanOrigin { parent, sink: Arc::clone(sink), seed, delivery: None })
+    }
+
+    /// A consumer delivers a message with these spans: so is what becomes of its acknowledgement.
+    pub(crate) fn await_acknowledgement(&self, of: &SpanOrigin, reply: &[u8]) {
+        self.acknowledgements.delivered(of.parent, reply, of.now());
+    }
+
+    /// Whether there are traced messages which nobody has acknowledged yet.
+    #[inline]
+    pub(crate) fn awaits_acknowledgements(&self) -> bool {
+        self.acknowledgements.is_any()
+    }
+
+    /// A message has come for a service, perhaps an acknowledgement that is awaited.
+    pub(crate) fn hear_acknowledgement(&self, broker: &Broker, from: &Conn, msg: &MessageRef<'_>) {
+        let Some((sink, ids)) = self.sink.get() else { return };
+        let Some(heard) = self.acknowledgements.heard(msg, sink.now()) else { return };
+        if self.is_on() {
+            let span_id = id(&mut lock(ids));
+            sink.take(vec![heard.span(from, span_id, |moment| broker.wall(moment))]);
+        }
     }
 }
 
@@ -130,7 +155,7 @@ impl SpanOrigin {
 }
 
 /// Delivery by a consumer, as far as its acknowledgement's subject says.
-struct ConsumerDelivery {
+pub(super) struct ConsumerDelivery {
     subject: String,
     stream: String,
     consumer: String,
@@ -138,7 +163,8 @@ struct ConsumerDelivery {
 }
 
 impl ConsumerDelivery {
-    fn of(msg: &MessageRef<'_>) -> Self {
+    /// The delivery of a message that has the subject of its acknowledgement as its reply.
+    pub(super) fn of(msg: &MessageRef<'_>) -> Self {
         let mut delivery = Self {
             subject: bounded(&String::from_utf8_lossy(msg.subject)),
             stream: String::new(),
@@ -165,17 +191,18 @@ fn bounded(text: &str) -> String {
 
 /// Attributes that are being gathered; empty texts are left out.
 #[derive(Default)]
-struct Attributes(Vec<(&'static str, SpanValue)>);
+pub(super) struct Attributes(Vec<(&'static str, SpanValue)>);
 
 impl Attributes {
-    fn of(operation: &str) -> Self {
+    /// Those of a step in the service of messaging.
+    pub(super) fn of(operation: &str) -> Self {
         let mut attributes = Self::default();
         attributes.text("messaging.system", "nats");
         attributes.text("messaging.operation.name", operation);
         attributes
     }
 
-    fn text(&mut self, name: &'static str, value: &str) {
+    pub(super) fn text(&mut self, name: &'static str, value: &str) {
         if !value.is_empty() {
             self.0.push((name, SpanValue::Text(bounded(value))));
         }
@@ -185,9 +212,23 @@ impl Attributes {
         self.0.push((name, SpanValue::Number(value)));
     }
 
-    fn client(&mut self, cid: u64, name: &str) {
+    pub(super) fn client(&mut self, cid: u64, name: &str) {
         self.text("messaging.client.id", name);
         self.number("myelin.connection", cid);
+    }
+
+    /// Which consumer has delivered which message, how often.
+    pub(super) fn delivery(&mut self, delivery: &ConsumerDelivery) {
+        self.text("messaging.consumer.group.name", &delivery.consumer);
+        self.text("myelin.stream", &delivery.stream);
+        if let Some([times, sequence]) = delivery.numbers {
+            self.number("myelin.sequence", sequence);
+            self.number("myelin.deliveries", times);
+        }
+    }
+
+    pub(super) fn into_list(self) -> Vec<(&'static str, SpanValue)> {
+        self.0
     }
 }
 
@@ -269,14 +310,7 @@ impl Draft<'_> {
         attributes.text("myelin.account", acc.as_deref().unwrap_or_else(|| self.trace.account.name()));
         attributes.client(*cid, name);
         match &self.origin.delivery {
-            Some(delivery) if !delivery.stream.is_empty() => {
-                attributes.text("messaging.consumer.group.name", &delivery.consumer);
-                attributes.text("myelin.stream", &delivery.stream);
-                if let Some([times, sequence]) = delivery.numbers {
-                    attributes.number("myelin.sequence", sequence);
-                    attributes.number("myelin.deliveries", times);
-                }
-            }
+            Some(delivery) if !delivery.stream.is_empty() => attributes.delivery(delivery),
             _ => attributes.text("messaging.consumer.group.name", queue.as_deref().unwrap_or_default()),
         }
         let error = error.map(str::to_owned);

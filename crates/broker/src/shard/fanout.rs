@@ -225,6 +225,9 @@ impl Shard {
         if !route.services.is_empty() {
             let mut imported = SmallVec::<[ServiceTarget; 1]>::new();
             let msg = message.msg();
+            if self.broker.spans.awaits_acknowledgements() {
+                self.broker.spans.hear_acknowledgement(&self.broker, from.conn, &msg);
+            }
             for receiver in route.services.iter().filter(|service| from.reaches(service)) {
                 match receiver {
                     ServiceTarget::Service(service) if from.trace.is_none() => {

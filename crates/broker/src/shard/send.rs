@@ -177,6 +177,7 @@ impl Shard {
             let _ = self.publish_onward(from, message);
             return;
         };
+        self.broker.spans.await_acknowledgement(&spans, msg.reply);
         self.publish_told(from, message, TraceWish::of_spans(spans.of_service(msg)));
     }
 

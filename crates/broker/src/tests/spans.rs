@@ -4,7 +4,8 @@ use super::message_trace::{Stream, play};
 use super::net::{Net, Peer, login, user};
 use crate::imports::{AccountConfig, Export, Import, StreamExport, StreamImport, TraceDestination};
 use crate::message_trace::spans::{MessageSpan, SpanRole, SpanSink, SpanValue};
-use crate::service::Service;
+use crate::service::{Service, ServiceShard};
+use crate::service_batch::ServiceBatch;
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeSet;
@@ -223,6 +224,63 @@ fn a_consumers_delivery_is_a_span_of_the_publisher() {
     ] {
         assert_eq!(attribute(span, name), value, "{name}");
     }
+}
+
+/// Stands for a consumer that hears what clients say of its messages.
+struct Consumer(Mutex<Vec<String>>);
+
+impl Service for Consumer {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let said = batch.msgs.iter().map(|msg| String::from_utf8_lossy(msg.payload).into_owned());
+        lock(&self.0).extend(said);
+    }
+}
+
+#[test]
+fn an_acknowledgement_is_a_span_of_the_publisher() {
+    let net = Net::new();
+    let kept = Kept::of(&net);
+    let account = net.broker.account("$G").unwrap();
+    let consumer = Arc::new(Consumer(Mutex::default()));
+    let service: Arc<dyn Service> = consumer.clone();
+    let _binding = account.bind(b"$JS.ACK.S.C.>", service);
+    let mut client = net.peer_as(1, r#""name":"worker""#);
+    client.send("SUB inbox 7\r\n");
+    let headers = format!("NATS/1.0\r\n{SAMPLED}\r\n");
+    let replies = [40, 41].map(|sequence| format!("$JS.ACK.S.C.2.{sequence}.7.1795963618634825642.0"));
+    let mut msgs = MessageBuf::default();
+    for (reply, headers) in replies.iter().zip([headers.as_bytes(), b""]) {
+        let reply = reply.as_bytes();
+        msgs.push(MessageRef { subject: b"o.new", to: b"inbox", reply, headers, payload: b"m" });
+    }
+    net.shards[0].borrow_mut().send(&account, &mut msgs, net.now());
+    net.flush_all();
+    assert_eq!(kept.names(), ["deliver"], "the other one is not traced");
+    client.publish(&replies[1], "+ACK");
+    client.publish(&replies[0], "+WPI");
+    client.publish(&replies[0], "+ACK");
+    client.publish(&replies[0], "+ACK");
+    net.flush_all();
+    assert_eq!(*lock(&consumer.0), ["+ACK", "+WPI", "+ACK", "+ACK"]);
+    let spans = kept.taken();
+    let [progress, acknowledged] = &spans[..] else { panic!("{spans:#?}") };
+    for (span, outcome) in [(progress, "in progress"), (acknowledged, "ack")] {
+        assert_eq!((&*span.name, span.role, span.parent.span_id), ("acknowledge", SpanRole::Takes, PARENT));
+        assert!(span.times[0] < span.times[1], "from the delivery on");
+        for (name, value) in [
+            ("messaging.operation.type", "settle"),
+            ("messaging.consumer.group.name", "C"),
+            ("myelin.stream", "S"),
+            ("myelin.sequence", "40"),
+            ("myelin.deliveries", "2"),
+            ("messaging.client.id", "worker"),
+            ("myelin.connection", "1"),
+            ("myelin.outcome", outcome),
+        ] {
+            assert_eq!(attribute(span, name), value, "{name}");
+        }
+    }
+    assert_ne!(progress.span_id, acknowledged.span_id);
 }
 
 #[test]

@@ -442,9 +442,20 @@ impl Consensus {
     }
 
     /// A member that may have lost entries votes for this one, if anybody: too few remember
-    /// everything, and this one has the most of the log.
-    pub fn vote_for(&mut self, chosen: Option<Peer>) {
+    /// everything, and this one has the most of the log. There is no leader any more then.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn vote_for(&mut self, chosen: Option<Peer>) -> Result<(), Broken> {
         self.chosen = chosen;
+        let raft = &self.node.raft;
+        if chosen.is_none() || !self.is_amnesiac || raft.leader_id == 0 || raft.state != StateRole::Follower {
+            return self.check();
+        }
+        // No time passes for this member: the library would take the leader for one that it has
+        // just heard, and vote for nobody.
+        let term = raft.term;
+        self.call(|node| node.raft.become_follower(term, 0))
     }
 
     /// Index of the first entry of its term; `None` if its log has none. What a leader says to be

@@ -92,9 +92,13 @@ impl GroupMember {
             return false;
         }
         if members.is_joint() && !members.voters.contains(&self.me) {
-            return true;
+            // Those that vote without this member have to be enough to elect one of them.
+            let is_ready = |voter: &&Peer| !self.forgetful.contains(voter);
+            return members.voters.iter().filter(is_ready).count() >= members.quorum();
         }
-        if let Some(next) = members.next(&self.wanted, |learner| self.consensus.has_log(learner)) {
+        // Who may have lost entries votes for nobody yet: no majority is to need it.
+        let has_log = |learner| !self.forgetful.contains(&learner) && self.consensus.has_log(learner);
+        if let Some(next) = members.next(&self.wanted, has_log) {
             self.say(stream, KEY, &next.to_bytes(), now);
         }
         false

@@ -62,6 +62,8 @@ pub struct GroupMember {
     is_settled: bool,
     /// Peers that are to be the members; empty: as they are.
     wanted: Vec<Peer>,
+    /// Others that may have lost entries which they had confirmed.
+    forgetful: Vec<Peer>,
     state_check: StateCheck,
     /// Whether it has failed: what it has taken from consensus since is perhaps not done.
     has_failed: bool,
@@ -159,6 +161,13 @@ impl GroupMember {
     /// [`GroupMember::advance`] next.
     pub fn consensus_mut(&mut self) -> &mut Consensus {
         &mut self.consensus
+    }
+
+    /// Members that may have lost entries which they had confirmed, and vote for nobody yet. Counts
+    /// while this member leads, and until others are named.
+    pub fn set_forgetful(&mut self, peers: impl Iterator<Item = Peer>) {
+        self.forgetful.clear();
+        self.forgetful.extend(peers);
     }
 
     /// Keeps the entries behind `index` for a member that gets the stream as of there: until it has

@@ -80,6 +80,7 @@ impl GroupMember {
             members: Vec::new(),
             is_settled: true,
             wanted: Vec::new(),
+            forgetful: Vec::new(),
             state_check: StateCheck::default(),
             has_failed: false,
         };

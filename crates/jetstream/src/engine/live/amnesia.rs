@@ -20,6 +20,9 @@ const RECOVERY_WAIT: Timestamp = 60_000_000_000;
 /// Nanoseconds without a word after which a leader counts as gone.
 const SILENCE: Timestamp = 2_000_000_000;
 
+/// Nanoseconds after which a member says again to its leader that it may have lost something.
+const SAID_FOR: Timestamp = 2_000_000_000;
+
 /// After so many nanoseconds without a leader a majority that remembers everything needs others to
 /// elect one, whatever this member's log says of who votes: an election takes a second or two.
 const ELECTED_ALONE: Timestamp = 10_000_000_000;
@@ -61,6 +64,8 @@ pub(super) struct Amnesia {
     /// Whether another replica of this life has lost it. A leader knows of that when it has said
     /// where its log ends, in answer to this member's word.
     has_begun_anew: bool,
+    /// Leader that it has said so to last, and when.
+    said: Option<(Peer, Timestamp)>,
 }
 
 /// Decision of members of which too few remember everything.
@@ -75,7 +80,8 @@ pub(super) struct AmnesiaDecision {
 impl Amnesia {
     pub(super) fn new(now: Timestamp) -> Self {
         let lost = LostEntries::default();
-        Self { heard: now, wanted: None, lost, logs: BTreeMap::new(), chosen: None, has_begun_anew: false }
+        let logs = BTreeMap::new();
+        Self { heard: now, wanted: None, lost, logs, chosen: None, has_begun_anew: false, said: None }
     }
 
     /// Of a member that has lost entries which it has confirmed in this life.
@@ -104,9 +110,15 @@ impl Amnesia {
         self.wanted.is_none()
     }
 
-    /// A leader has said something.
-    pub(super) fn hear_leader(&mut self, now: Timestamp) {
+    /// A leader has said something. Answers whether it is to be told now that this member may have
+    /// lost something: it is to have no part in a majority that it is needed for before it votes.
+    pub(super) fn hear_leader(&mut self, leader: Peer, now: Timestamp) -> bool {
         self.heard = now;
+        let is_told = self.said.is_some_and(|(told, at)| told == leader && now - at < SAID_FOR);
+        if !is_told {
+            self.said = Some((leader, now));
+        }
+        !is_told
     }
 
     /// Whether no leader was heard for so long that none is there.
@@ -367,7 +379,7 @@ mod tests {
         };
         assert_eq!(decide(&mut amnesia, 10 * RECOVERY_WAIT), None, "one is no majority");
         amnesia.hear(peer(2), log(1, 0, true));
-        amnesia.hear_leader(NOW + 1);
+        amnesia.hear_leader(peer(3), NOW + 1);
         assert_eq!(decide(&mut amnesia, RECOVERY_WAIT - 1), None, "a leader was there until then");
         let chosen = AmnesiaDecision { chosen: peer(1), lacks_some: true };
         assert_eq!(decide(&mut amnesia, RECOVERY_WAIT), Some(chosen));
@@ -377,7 +389,15 @@ mod tests {
     fn a_leader_that_is_not_heard_any_more_is_gone() {
         let mut amnesia = Amnesia::new(NOW);
         assert!(!amnesia.is_leaderless(NOW + SILENCE - 1) && amnesia.is_leaderless(NOW + SILENCE));
-        amnesia.hear_leader(NOW + SILENCE);
+        amnesia.hear_leader(peer(2), NOW + SILENCE);
         assert!(!amnesia.is_leaderless(NOW + SILENCE + 1));
+    }
+
+    #[test]
+    fn each_leader_is_told_at_once_and_now_and_then() {
+        let mut amnesia = Amnesia::new(NOW);
+        let mut is_told = |number, after| amnesia.hear_leader(peer(number), NOW + after);
+        assert_eq!([is_told(2, 0), is_told(2, SAID_FOR - 1), is_told(3, SAID_FOR - 1)], [true, false, true]);
+        assert_eq!([is_told(3, SAID_FOR), is_told(3, 2 * SAID_FOR - 1)], [false, true]);
     }
 }

@@ -32,6 +32,10 @@ const FULL_WAITS: u64 = 30;
 /// second it does, and what it says may be lost.
 const FULL_COUNTS: u64 = 50;
 
+/// Ticks after which another member has lost nothing any more, unless it says so again: each two
+/// seconds it does, and what it says may be lost.
+const FORGETFUL_COUNTS: u64 = 50;
+
 /// Ticks without a word of a leader after which a member asks for one that takes no lead, and so
 /// does not stand for election: as many as an idle leader has before it rests.
 const MISSES_AFTER: u64 = 20;
@@ -55,6 +59,9 @@ pub(super) struct Candidacy {
     pub(super) others_aside: BTreeSet<Peer>,
     /// Members among them whose disk is full, and for how many ticks that counts.
     others_full: BTreeMap<Peer, u64>,
+    /// Other members that may have lost something, as they have said, and for how many ticks that
+    /// counts.
+    others_forgetful: BTreeMap<Peer, u64>,
     /// Whether the group is not open.
     waits: bool,
     /// Ticks that it has waited since it asked last.
@@ -129,6 +136,8 @@ impl Candidacy {
         while let Some((&peer, _)) = self.others_full.iter().find(|(_, left)| **left == 0) {
             self.forget(peer);
         }
+        self.others_forgetful.values_mut().for_each(|left| *left -= 1);
+        self.others_forgetful.retain(|_, left| *left > 0);
     }
 
     /// Another member has said whether it takes the lead.
@@ -140,6 +149,26 @@ impl Candidacy {
         if standing == LeadStanding::Full {
             self.others_full.insert(peer, FULL_COUNTS);
         }
+    }
+
+    /// Another member has said whether it may have lost something.
+    pub(super) fn hear_of_memory(&mut self, peer: Peer, is_amnesiac: bool) {
+        if is_amnesiac {
+            self.others_forgetful.insert(peer, FORGETFUL_COUNTS);
+        } else {
+            self.others_forgetful.remove(&peer);
+        }
+    }
+
+    /// Other members that may have lost something, and so vote for nobody as long as there is a
+    /// leader.
+    pub(super) fn forgetful(&self) -> impl Iterator<Item = Peer> {
+        self.others_forgetful.keys().copied()
+    }
+
+    /// Whether a leader hands over to this member, as far as was heard of it.
+    pub(super) fn may_inherit(&self, peer: Peer) -> bool {
+        !self.others_aside.contains(&peer) && !self.others_forgetful.contains_key(&peer)
     }
 
     /// Nothing is heard of another member any more: what it is, it says when it is asked to lead.
@@ -271,6 +300,23 @@ mod tests {
         candidacy.note_tick(false);
         assert!(!candidacy.declines(), "others come first");
         assert!(candidacy.set_full(false) && candidacy.standing() == LeadStanding::Ready);
+    }
+
+    #[test]
+    fn who_has_lost_something_inherits_nothing_until_it_says_otherwise_or_nothing() {
+        let [one, two] = ["server-B", "server-C"].map(|name| Peer::parse(name).expect("a name"));
+        let mut candidacy = Candidacy::new(true, false, false);
+        [one, two].into_iter().for_each(|peer| candidacy.hear_of_memory(peer, true));
+        candidacy.hear(one, LeadStanding::Ready);
+        assert!(!candidacy.may_inherit(one) && candidacy.forgetful().eq([one, two]));
+        candidacy.hear_of_memory(one, false);
+        assert!(candidacy.may_inherit(one) && candidacy.forgetful().eq([two]));
+        (1..FORGETFUL_COUNTS).for_each(|_| candidacy.note_tick(true));
+        assert!(!candidacy.may_inherit(two));
+        candidacy.note_tick(true);
+        assert!(candidacy.may_inherit(two));
+        candidacy.hear(two, LeadStanding::Full);
+        assert!(!candidacy.may_inherit(two));
     }
 
     #[test]

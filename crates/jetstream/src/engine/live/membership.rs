@@ -347,7 +347,8 @@ impl JoinedMember {
         }
         let Some(amnesia) = &mut self.amnesia else { return };
         if is_current {
-            amnesia.hear_leader(self.groups.uptime());
+            let is_to_be_told = amnesia.hear_leader(message.from, self.groups.uptime());
+            self.askers.extend(is_to_be_told.then_some(message.from));
             if is_append && life == self.groups.life() && !amnesia.is_unknown_to(message.from) {
                 amnesia.want(message.commit);
             }
@@ -399,6 +400,7 @@ impl JoinedMember {
 
     fn hear_log(&mut self, peer: Peer, word: LogWord) -> Result<(), MemberFailed> {
         self.candidacy.hear(peer, word.standing);
+        self.candidacy.hear_of_memory(peer, word.is_amnesiac);
         if word.standing != LeadStanding::Ready && self.member.consensus().is_handing_over() {
             // It does not take the lead: to this member itself means that nobody is to.
             self.member.consensus_mut().transfer(self.groups.me)?;
@@ -454,7 +456,7 @@ impl JoinedMember {
             voters.iter().chain(&assigned).copied().collect::<BTreeSet<_>>().into_iter().collect();
         self.askers.extend(members.iter().filter(|&&member| member != me));
         let decision = amnesia.decide((me, mine), (&counted, &members), now);
-        self.member.consensus_mut().vote_for(amnesia.chosen());
+        self.member.consensus_mut().vote_for(amnesia.chosen())?;
         let Some(decision) = decision else { return Ok(()) };
         if decision.lacks_some {
             self.groups.warn_of_loss(self.place.group);
@@ -466,10 +468,11 @@ impl JoinedMember {
         Ok(())
     }
 
-    /// Votes from here on.
+    /// Votes from here on, as its leader is told: it may be needed for a majority now.
     pub(super) fn remember(&mut self) {
         self.amnesia = None;
         self.member.consensus_mut().recovered();
+        self.askers.extend(self.member.consensus().leader().filter(|&leader| leader != self.groups.me));
     }
 
     /// Has others rest that have what this leader has.
@@ -573,6 +576,7 @@ impl JoinedMember {
             self.member.consensus_mut().wake(true)?;
         }
         self.candidacy.hear(peer, LeadStanding::Ready);
+        self.candidacy.hear_of_memory(peer, false);
         self.amnesia.iter_mut().for_each(|amnesia| amnesia.forget(peer));
         if myelin_stdx::planted::bug(111) {
             return Ok(());
@@ -612,9 +616,9 @@ impl JoinedMember {
 
     /// Hands over to another member: to this one, if it is named.
     fn hand_over(&mut self, heir: Option<Peer>) -> Result<(), MemberFailed> {
-        let (groups, aside) = (&self.groups, &self.candidacy.others_aside);
-        let any = || self.member.heir(|peer| groups.is_there(peer) && !aside.contains(&peer));
-        let heir = heir.or_else(|| any().filter(|heir| !aside.contains(heir)));
+        let (groups, candidacy) = (&self.groups, &self.candidacy);
+        let any = || self.member.heir(|peer| groups.is_there(peer) && candidacy.may_inherit(peer));
+        let heir = heir.or_else(|| any().filter(|&heir| candidacy.may_inherit(heir)));
         if let Some(heir) = heir {
             self.member.consensus_mut().transfer(heir)?;
         }
@@ -622,11 +626,11 @@ impl JoinedMember {
     }
 
     /// Whether another member that votes may lead, as far as is known: not all of them are set
-    /// aside.
+    /// aside, or may have lost something.
     pub(super) fn has_heir(&self) -> bool {
         let voters = &self.member.consensus().members().voters;
         let mut others = voters.iter().filter(|&&peer| peer != self.groups.me);
-        others.any(|peer| !self.candidacy.others_aside.contains(peer))
+        others.any(|&peer| self.candidacy.may_inherit(peer))
     }
 
     /// Whether this member may lead when it does not: its server goes on, clients can reach it, and

@@ -60,6 +60,36 @@ fn a_replica_that_begins_anew_amid_a_move_knows_all_servers_of_its_stream() {
     assert_eq!(told.len(), 3, "{told:?}");
 }
 
+/// What this life of a server has had of the group counts no more: its replica votes for nobody
+/// before it knows what is committed, and the leader that leaves is the one that says so.
+#[test]
+fn a_replica_that_comes_back_is_not_needed_before_it_votes() {
+    let mut cluster = cluster(4, &config(3, ""));
+    publish(&mut cluster, "one");
+    let leader = cluster.elect();
+    let holders = cluster.holders("S");
+    let others: Vec<usize> = holders.into_iter().filter(|&number| number != leader).collect();
+    let [away, back] = others[..] else { panic!("{others:?}") };
+    let leaves = |number: usize| format!(r#"{{"peer":"n{}"}}"#, number + 1);
+    ask(&mut cluster, "STREAM.PEER.REMOVE.S", &leaves(back));
+    wait_for(&mut cluster, 3, 1);
+    publish(&mut cluster, "two");
+    wait_for(&mut cluster, 3, 2);
+    cluster.isolated.push(away);
+    assert_eq!(cluster.elect(), leader);
+    ask(&mut cluster, "STREAM.PEER.REMOVE.S", &leaves(leader));
+    for _ in 0..100 {
+        if cluster.leader().is_some_and(|number| number != leader) {
+            break;
+        }
+        cluster.pass(1);
+    }
+    assert_ne!(cluster.elect(), leader, "{:?}", cluster.statuses());
+    publish(&mut cluster, "three");
+    cluster.isolated.clear();
+    assert!(wait_for(&mut cluster, 3, 3).contains(&back));
+}
+
 /// The one answer to a request.
 fn ask(cluster: &mut MetaCluster, subject: &str, body: &str) -> String {
     for _ in 0..200 {

@@ -1,8 +1,10 @@
 //! Members of a stream's group come and go.
 
 use super::group::Group;
+use super::replica::Replica;
 use crate::group::Persistence;
 use myelin_disk::faulty::Survival;
+use myelin_replica::Peer;
 use myelin_stdx::rng::Rng;
 
 #[test]
@@ -58,6 +60,37 @@ fn a_change_that_nobody_heard_of_is_none() {
         assert!(!replica.member().has_members(&wanted));
     }
     group.change_to(&[0, 1, 2, 3]);
+}
+
+/// It votes for nobody yet.
+#[test]
+fn no_majority_needs_who_may_have_lost_entries() {
+    let mut group = Group::with_others(3, 1, Persistence::Written, 23);
+    group.elect(0);
+    group.publish(0, "a", "of three");
+    let peers: Vec<Peer> = group.replicas.iter().map(Replica::peer).collect();
+    let forget = |group: &mut Group, forgetful: &[usize]| {
+        let forgetful = forgetful.iter().map(|&number| peers[number]);
+        group.replicas[0].member().set_forgetful(forgetful);
+    };
+    let members = |group: &mut Group| group.replicas[0].member().consensus().members().clone();
+    let beat = |group: &mut Group| {
+        (0..20).for_each(|_| {
+            group.want(&[1, 2, 3]);
+            group.beat();
+        });
+    };
+    forget(&mut group, &[3]);
+    beat(&mut group);
+    let learning = members(&mut group);
+    assert_eq!((learning.is_joint(), &*learning.learners), (false, &peers[3..]));
+    forget(&mut group, &[1, 2]);
+    beat(&mut group);
+    assert!(members(&mut group).is_joint() && group.replicas[0].leads(), "it hands over to nobody");
+    forget(&mut group, &[2]);
+    beat(&mut group);
+    assert!(!group.replicas[0].leads(), "two of three are enough");
+    group.change_to(&[1, 2, 3]);
 }
 
 /// The one that decides alone loses power in the middle of a change, at each of its steps: others

@@ -1,6 +1,6 @@
 //! Replicas of which a disk has lost or changed something get it back from the others.
 
-use super::super::cluster::Cluster;
+use super::super::cluster::{Cluster, Parcel};
 use super::super::house::stream;
 use super::consumers::{ask, consumer, seq_of};
 use super::installs::{assert_equal, publish};
@@ -233,10 +233,10 @@ fn lose_stream(cluster: &mut Cluster, number: usize) {
     disk.files().into_keys().filter(of_stream).for_each(|path| disk.remove_file(&path).expect("it is there"));
 }
 
-/// The leader has said where its log ends, so that it knows of the loss: what it said before that
-/// tells nothing of what is committed, and it has nothing else to say.
-#[test]
-fn who_has_lost_its_log_asks_until_its_leader_says_what_is_committed() {
+/// A replica that has lost its log and has all of it again, but for the words of its leader that
+/// come late: where the leader's log ends, so that it knows of the loss. The cluster, the leader,
+/// the replica, and these words.
+fn lost_log_without_word() -> (Cluster, usize, usize, Vec<Parcel>) {
     let mut cluster = Cluster::new(3);
     let leader = cluster.elect();
     (0..4).for_each(|n| cluster.publish(leader, &format!("m{n}")));
@@ -263,11 +263,33 @@ fn who_has_lost_its_log_asks_until_its_leader_says_what_is_committed() {
     }
     assert_eq!(cluster.contents()[victim], (4, 4), "it has everything: {:?}", cluster.statuses());
     assert!(is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+    (cluster, leader, victim, late)
+}
+
+/// What the leader said before it knew of the loss tells nothing of what is committed, and it has
+/// nothing else to say.
+#[test]
+fn who_has_lost_its_log_asks_until_its_leader_says_what_is_committed() {
+    let (mut cluster, _, victim, late) = lost_log_without_word();
     late.into_iter().for_each(|words| cluster.carry(words));
     cluster.settle();
     // Not as long as until the leader rests: it is asked for a word then, whatever it has said.
     cluster.pass(10);
     assert!(!is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
+}
+
+/// It has heard of that leader, and no time passes for it: that the leader is gone it sees by what
+/// it does not hear.
+#[test]
+fn who_has_lost_its_log_helps_to_replace_a_leader_that_has_ended_meanwhile() {
+    let (mut cluster, leader, victim, _) = lost_log_without_word();
+    cluster.kill(leader);
+    cluster.pass(1_300);
+    let next = cluster.elect();
+    assert_ne!(next, leader, "{:?}", cluster.statuses());
+    cluster.publish(next, "more");
+    cluster.pass(20);
+    assert_eq!((cluster.acks(), cluster.contents()[victim]), (5, (5, 5)), "{:?}", cluster.statuses());
 }
 
 /// A replica whose stream is gone is given it again: until it has all of it, also its next life
