@@ -362,6 +362,18 @@ impl ConsumerCore {
         !self.held.is_empty()
     }
 
+    /// Another replica is about to lead: nothing of what waits is sent. Answers the subjects of
+    /// requests for messages that wait, or have theirs among what is not sent, for whoever tells
+    /// them; some twice.
+    pub fn leave_requests(&mut self) -> Vec<Vec<u8>> {
+        let held = std::mem::take(&mut self.held);
+        self.redelivery.hold_from(None);
+        let DeliveryMode::Pull(pull) = &mut self.deliverer.mode else { return Vec::new() };
+        let mut replies: Vec<Vec<u8>> = held.requests().map(<[u8]>::to_vec).collect();
+        replies.extend(pull.leave_requests());
+        replies
+    }
+
     /// Another replica leads: what waits is never sent. Clients that asked for messages are told
     /// that, whether they still wait or have their messages among what is not sent.
     ///

@@ -407,6 +407,11 @@ impl Pull {
         debug_assert!(self.queue.is_empty(), "who was told of the end waits no more");
     }
 
+    /// Ends all requests. Answers their subjects, for whoever tells them.
+    pub(super) fn leave_requests(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        self.queue.drain().map(|request| request.reply.to_vec())
+    }
+
     /// The server ends, and with it all requests. Answers whether there were any.
     pub(super) fn announce_shutdown(&mut self, turn: &mut TurnCtx<'_>) -> bool {
         let has_some = !self.queue.is_empty();

@@ -233,7 +233,7 @@ impl AccountStreams {
             consumers.write_restored();
         } else {
             // Whoever begins to lead begins them.
-            consumers.set_role(role);
+            consumers.set_role(role, None);
         }
         live.sourcing().opened(&consumers, &config, end, seen);
         if is_served {

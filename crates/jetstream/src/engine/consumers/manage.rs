@@ -175,7 +175,7 @@ impl StreamConsumers {
     }
 
     /// Where a consumer is asked for messages.
-    fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
+    pub(super) fn subjects(&self, config: &ConsumerConfig) -> Vec<String> {
         // Compat: one that pushes answers too, that it does.
         if config.direct {
             return Vec::new();

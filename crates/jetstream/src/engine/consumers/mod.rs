@@ -42,6 +42,7 @@ mod advisories;
 mod dead_letter_service;
 mod holding;
 mod interest;
+pub(in crate::engine) mod left_requests;
 mod lifecycle;
 mod listener;
 mod live;

@@ -5,6 +5,7 @@
 //! more: meanwhile another one may have others of their names, with more acknowledged.
 
 use super::StreamConsumers;
+use super::left_requests::LeftRequests;
 use super::live::LiveConsumer;
 use super::manage::CreateContext;
 use crate::engine::CallScope;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 const LARGEST: i64 = 1 << 20;
 
 impl StreamConsumers {
-    /// Another role from now on. Only for threads that may wait.
-    pub(in crate::engine) fn set_role(&self, role: ReplicaRole) {
+    /// Another role from now on. Requests for messages that end with the one before are told at
+    /// once, or go to `left`. Only for threads that may wait.
+    pub(in crate::engine) fn set_role(&self, role: ReplicaRole, left: Option<&LeftRequests>) {
         if self.log.is_of_group() {
             if role.leads() {
                 self.forget_lost();
@@ -30,14 +32,18 @@ impl StreamConsumers {
         let mut ended = Vec::new();
         for live in self.all() {
             let (stream, seed) = (self.stream.to_string(), self.seed());
+            let leaves = left.is_some();
             let was = live.act(move |core, turn| {
                 let led = core.role().leads();
+                let requests = if leaves { core.leave_requests() } else { Vec::new() };
                 core.set_role(role, &stream, seed, turn);
-                (led, core.state_handle().clone())
+                (led, core.state_handle().clone(), requests)
             });
-            if let Some((true, state_handle)) = was
-                && self.is_of_leader(&state_handle)
-            {
+            let Some((led, state_handle, requests)) = was else { continue };
+            if let Some(left) = left {
+                left.add(requests.into_iter());
+            }
+            if led && self.is_of_leader(&state_handle) {
                 self.end_with_leader(&live, &state_handle);
                 ended.push(live);
             }

@@ -12,6 +12,7 @@ use super::LiveStream;
 use super::held_publishes::{HandOverReason, HandOverSteps};
 use super::membership::JoinedMember;
 use super::turn::StreamWork;
+use crate::engine::consumers::left_requests::LeftRequests;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
 use myelin_replica::Peer;
@@ -182,6 +183,7 @@ impl LiveStream {
             let followed = *followed.get_or_insert(now);
             if self.is_wanted_elsewhere() || passed(followed) >= UNHEARD {
                 heard.get_or_insert(now);
+                lock(&self.membership.hand_over.left).iter().for_each(|left| left.close());
             }
         }
         let is_over = heard.is_some_and(|heard| passed(heard) >= SETTLING)
@@ -218,6 +220,7 @@ impl LiveStream {
             self.refuse_publishes();
         }
         drop(changing);
+        self.tell_left_requests();
         if self.leads_surely() {
             return self.submit_and_wait(StreamWork::TakeHeld);
         }
@@ -231,6 +234,28 @@ impl LiveStream {
         }
         if !refused.is_empty() {
             self.scope.host.publish(&self.scope.account, refused);
+        }
+    }
+
+    /// Goes on to receive requests for messages while it is handed over, for the next leader to
+    /// serve.
+    pub(super) fn leave_requests(&self) -> Option<Arc<LeftRequests>> {
+        let left = self.membership.hand_over.is_under_way().then(|| self.consumers.leave_requests());
+        let before = left.clone().and_then(|left| lock(&self.membership.hand_over.left).replace(left));
+        before.into_iter().for_each(|before| self.tell_requests(&before));
+        left
+    }
+
+    /// Tells who has asked for messages meanwhile that the leader has changed.
+    pub(super) fn tell_left_requests(&self) {
+        let left = lock(&self.membership.hand_over.left).take();
+        left.into_iter().for_each(|left| self.tell_requests(&left));
+    }
+
+    fn tell_requests(&self, left: &LeftRequests) {
+        let told = left.end(&self.consumers);
+        if !told.is_empty() {
+            self.scope.host.publish(&self.scope.account, told);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Held publishes: what comes to a stream while another member is about to lead it, or while it
 //! becomes a group and does not lead that yet.
 
+use crate::engine::consumers::left_requests::LeftRequests;
 use crate::engine::host::Timer;
 use myelin_broker::ServiceBatch;
 use myelin_stdx::sync::lock;
@@ -17,6 +18,8 @@ pub(super) struct HandOver {
     is_under_way: AtomicBool,
     pub(super) steps: Mutex<Option<HandOverSteps>>,
     held: Mutex<Vec<ServiceBatch>>,
+    /// Requests for messages that come meanwhile.
+    pub(super) left: Mutex<Option<Arc<LeftRequests>>>,
     /// Called now and then while one is under way.
     pub(super) watch: OnceLock<Arc<dyn Timer>>,
 }

@@ -356,9 +356,10 @@ impl LiveStream {
         if !role.leads() {
             self.view.set_role(role);
             self.unbind_unless_handing_over();
+            let left = self.leave_requests();
             self.consumers.suspend();
             // Before what they have decided is nothing any more.
-            self.consumers.set_role(role);
+            self.consumers.set_role(role, left.as_deref());
             self.release_waits.give_up();
             self.sourcing.suspend();
         }
@@ -373,7 +374,7 @@ impl LiveStream {
             // Until now another configuration may have begun to be copied.
             return self.sourcing.suspend();
         }
-        self.consumers.set_role(role);
+        self.consumers.set_role(role, None);
         // All are known now that want messages.
         self.reconcile();
         match self.membership.place.get() {
@@ -386,6 +387,7 @@ impl LiveStream {
     /// Hears what clients publish, ask and acknowledge, and copies what it is to copy.
     pub(super) fn serve_as_leader(self: &Arc<Self>) {
         self.consumers.resume();
+        self.tell_left_requests();
         self.bind();
         self.sourcing.begin(self, &self.config());
     }

@@ -5,6 +5,7 @@ use super::super::cluster::{Cluster, peer};
 use super::super::house::{Heard, stream};
 use myelin_jsapi::config::{Retention, StreamConfig};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig, DeliverPolicy};
+use myelin_stdx::sync::lock;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -214,6 +215,32 @@ fn hand_over(cluster: &mut Cluster, from: usize, to: usize) {
         cluster.pass(1);
     }
     panic!("it has not handed over: {:?}", cluster.statuses());
+}
+
+/// A client that is told earlier asks somebody who is not there yet, and then waits until it misses
+/// heartbeats.
+#[test]
+fn who_waits_at_a_leader_that_hands_over_is_told_when_the_next_one_hears() {
+    let (mut cluster, first) = cluster(stream("S"), 0);
+    let second = (first + 1) % 3;
+    let waits = |cluster: &mut Cluster, reply: &str| {
+        cluster.house(first).say("$JS.API.CONSUMER.MSG.NEXT.S.C", reply, r#"{"expires":60000000000}"#);
+        cluster.settle();
+    };
+    let told = cluster.house(first).record("told.>");
+    waits(&mut cluster, "told.first");
+    hand_over(&mut cluster, first, second);
+    assert!(!cluster.leads(first));
+    waits(&mut cluster, "told.second");
+    assert!(lock(&told).is_empty(), "neither that nor that nobody is there");
+    // Nobody is heard of here, and after a while that is enough.
+    cluster.pass(20);
+    let said: Vec<_> = lock(&told).drain(..).map(|heard| (heard.subject, heard.headers)).collect();
+    let expected = ["told.first", "told.second"].map(str::to_owned);
+    assert_eq!(said, expected.map(|to| (to, "NATS/1.0 409 Leadership Change\r\n\r\n".to_owned())));
+    waits(&mut cluster, "told.third");
+    cluster.pass(20);
+    assert!(lock(&told).is_empty(), "it receives no more");
 }
 
 /// Another of its name is made where somebody else leads, and is the one that counts when the first
