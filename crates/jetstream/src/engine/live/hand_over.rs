@@ -2,19 +2,22 @@
 //!
 //! Publishes that come meanwhile are held. Before another server takes them this one goes on to
 //! receive: nobody hears "no responders" in between. Then each publisher that waits for an answer
-//! is told that nobody has taken its message, and sends it again: to the new leader.
+//! is told that nobody has taken its message, and sends it again: to the new leader. What that one
+//! has got, too, is its own to answer ([`recent_publishes`](super::recent_publishes)).
 //!
 //! A stream that becomes a group holds publishes in the same way until its own member is elected.
 //! Had it nothing bound meanwhile, a message of another server that is on its way by then would be
 //! dropped, and nobody would answer its publisher.
 
 use super::LiveStream;
-use super::held_publishes::{HandOverReason, HandOverSteps};
+use super::held_publishes::{AskedLeader, HandOverReason, HandOverSteps};
 use super::membership::JoinedMember;
+use super::recent_publishes::PublishKey;
 use super::turn::StreamWork;
 use crate::engine::consumers::left_requests::LeftRequests;
 use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::host::Timer;
+use myelin_broker::ServiceBatch;
 use myelin_replica::Peer;
 use myelin_stdx::sync::lock;
 use myelin_streams::ReplicaRole;
@@ -126,7 +129,7 @@ impl LiveStream {
 
     fn note_hand_over(&self, reason: HandOverReason) {
         let began = self.scope.host.instant();
-        let anew = HandOverSteps { began, reason, looks: 0, followed: None, heard: None };
+        let anew = HandOverSteps { began, reason, looks: 0, followed: None, heard: None, asked: None };
         let mut steps = lock(&self.membership.hand_over.steps);
         // Somebody may have asked for another leader in the moment in which the doubt began.
         let has_heir = steps.as_ref().is_some_and(|steps| steps.reason == HandOverReason::Heir);
@@ -175,7 +178,9 @@ impl LiveStream {
         let is_sure = may_go_on && self.leads_surely();
         let has_heir = lock(&self.membership.member).as_ref().is_none_or(JoinedMember::has_heir);
         let mut steps = lock(&self.membership.hand_over.steps);
-        let Some(HandOverSteps { began, reason, followed, heard, .. }) = &mut *steps else { return true };
+        let Some(HandOverSteps { began, reason, followed, heard, asked, .. }) = &mut *steps else {
+            return true;
+        };
         let passed = |since: Instant| now.saturating_duration_since(since);
         let reason = *reason;
         let longest = if reason == HandOverReason::Heir { LONGEST } else { LONGEST_FOUNDING };
@@ -190,16 +195,73 @@ impl LiveStream {
             || reason != HandOverReason::Heir && is_sure
             || reason == HandOverReason::Heir && !has_heir && self.role().leads()
             || passed(*began) >= longest;
-        if is_over {
-            *steps = None;
-            drop(steps);
-            self.end_hand_over();
+        if !is_over || asked.as_ref().is_some_and(|asked| !asked.is_over(now)) {
+            return false;
         }
-        is_over
+        if asked.is_none() && heard.is_some() && !self.role().leads() {
+            let asked = Arc::clone(asked.insert(Arc::new(AskedLeader::new(now))));
+            drop(steps);
+            return self.ask_next_leader(asked);
+        }
+        let taken = asked.as_ref().map(|asked| asked.taken()).unwrap_or_default();
+        *steps = None;
+        drop(steps);
+        self.end_hand_over(taken);
+        true
+    }
+
+    /// Receives nothing any more, and asks the next leader what it has taken of what is held.
+    /// Answers that the hand-over goes on.
+    fn ask_next_leader(&self, asked: Arc<AskedLeader>) -> bool {
+        // Nobody may begin to lead in between, and lose what it is bound to.
+        let changing = lock(&self.membership.changing);
+        if !self.role().leads() {
+            self.refuse_publishes();
+        }
+        drop(changing);
+        let held = self.membership.hand_over.keys();
+        let leader = self.group_status().and_then(|status| status.leader);
+        let watcher = self.membership.watcher.get().and_then(Weak::upgrade);
+        match (leader, watcher) {
+            (Some(leader), Some(watcher)) if !held.is_empty() => {
+                watcher.ask_taken((self.scope.account.name(), &self.scope.name), leader, (asked, held));
+            }
+            _ => asked.answer(Vec::new()),
+        }
+        false
     }
 
     fn has_another_leader(&self) -> bool {
         self.group_status().is_some_and(|status| status.leader.is_some())
+    }
+
+    /// Leads from now on: the leader before may hold publishes that come here, too.
+    pub(super) fn begin_to_take(&self) {
+        if self.is_of_group() {
+            self.membership.hand_over.recent.begin(self.scope.host.instant());
+        }
+    }
+
+    /// Passes over publishes that the leader before has refused.
+    pub(super) fn pass_over_refused(&self, msgs: &mut ServiceBatch) {
+        let refused = self.membership.hand_over.recent.note(msgs, self.scope.host.instant());
+        if refused.is_empty() {
+            return;
+        }
+        let mut taken = ServiceBatch::default();
+        for (at, msg) in msgs.iter().enumerate() {
+            if refused.binary_search(&at).is_ok() {
+                msgs.trace(at).into_iter().for_each(|trace| self.give_up_trace(trace, "stream closed"));
+            } else {
+                taken.push_traced(msg, msgs.trace(at));
+            }
+        }
+        *msgs = taken;
+    }
+
+    /// The leader before holds these publishes: those that have come here, too, are not refused.
+    pub(in crate::engine) fn settle_held(&self, held: Vec<PublishKey>) -> Vec<PublishKey> {
+        self.membership.hand_over.recent.settle(held)
     }
 
     /// Whether another server receives what is published to the stream.
@@ -211,9 +273,9 @@ impl LiveStream {
             .is_some_and(|subject| self.scope.account.is_wanted_elsewhere(subject.as_bytes()))
     }
 
-    /// Publishers whose messages are held are told, or the stream takes them: it leads still, or
-    /// again.
-    fn end_hand_over(self: &Arc<Self>) {
+    /// Publishers whose messages are held are told, but for those whose messages another leader has
+    /// `taken`; or the stream takes them: it leads still, or again.
+    fn end_hand_over(self: &Arc<Self>, mut taken: Vec<PublishKey>) {
         // Nobody may begin to lead in between, and lose what it is bound to.
         let changing = lock(&self.membership.changing);
         if !self.role().leads() {
@@ -227,6 +289,12 @@ impl LiveStream {
         let mut refused = MessageBuf::default();
         for msgs in self.membership.hand_over.take() {
             for msg in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
+                let key = PublishKey::of(&msg);
+                let at = key.and_then(|key| taken.iter().position(|one| *one == key));
+                if let Some(at) = at {
+                    taken.swap_remove(at);
+                    continue;
+                }
                 refused.push(MessageRef { subject: msg.reply, headers: NOBODY, ..MessageRef::default() });
             }
             self.ingress.forget(&msgs);
@@ -287,7 +355,8 @@ mod tests {
     fn a_doubt_that_lasts_is_looked_at_ever_less_often() {
         let looks = |reason| {
             let began = Instant::now();
-            let mut steps = HandOverSteps { began, reason, looks: 0, followed: None, heard: None };
+            let (followed, heard, asked) = (None, None, None);
+            let mut steps = HandOverSteps { began, reason, looks: 0, followed, heard, asked };
             let (mut passed, mut looks) = (0, 0);
             while passed < 3_000_000_000 {
                 passed += steps.pause();

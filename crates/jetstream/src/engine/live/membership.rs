@@ -6,8 +6,9 @@ use super::agreement::Agreement;
 use super::amnesia::{Amnesia, LostEntries};
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
-use super::held_publishes::HandOver;
+use super::held_publishes::{AskedLeader, HandOver};
 use super::late_proposals::LateProposals;
+use super::recent_publishes::PublishKey;
 use super::resting::Resting;
 use crate::engine::groups::{FrameOutbox, Groups, IncomingReplica, MemberEvent, write_frame};
 use crate::engine::host::Timer;
@@ -75,6 +76,10 @@ pub(in crate::engine) trait MemberWatcher: Send + Sync {
     /// Another replica, with what the group has, has taken the place of the one on this server, and
     /// is in the table of its account. Called on the thread of the API.
     fn is_replaced(&self, account: &str, stream: &str);
+
+    /// The next leader of the stream is to say which of these publishes it has taken, that are held
+    /// here. Must not wait.
+    fn ask_taken(&self, stream: (&str, &str), leader: Peer, asked: (Arc<AskedLeader>, Vec<PublishKey>));
 
     /// The replica of the stream here is damaged, or not as most of its group are (`news`). Must
     /// not wait.

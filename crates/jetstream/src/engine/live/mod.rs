@@ -38,6 +38,7 @@ mod lost;
 mod member;
 mod membership;
 mod own_stream;
+mod recent_publishes;
 mod release_waits;
 mod repair;
 mod reports;
@@ -86,8 +87,10 @@ use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
 pub use core_guard::CoreGuard;
+pub(super) use held_publishes::AskedLeader;
 pub(super) use install::LeftGroup;
 pub(super) use membership::{JoinTerms, MemberWatcher, ReplacedBy, ReplicaPlace};
+pub(super) use recent_publishes::PublishKey;
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
 
 /// Identity of the server, which all its streams share.
@@ -388,6 +391,7 @@ impl LiveStream {
     pub(super) fn serve_as_leader(self: &Arc<Self>) {
         self.consumers.resume();
         self.tell_left_requests();
+        self.begin_to_take();
         self.bind();
         self.sourcing.begin(self, &self.config());
     }
@@ -491,6 +495,9 @@ impl Service for LiveStream {
             // A wake-up may come with messages.
             let after = self.note_released();
             self.deliver(after, shard);
+        }
+        if self.membership.hand_over.recent.is_on() {
+            self.pass_over_refused(msgs);
         }
         if msgs.is_empty() {
             return;

@@ -7,7 +7,9 @@ use super::account_use::AccountUse;
 use super::kept_facts::KnownFacts;
 use super::placement_facts::FactsByServer;
 use super::{Assignment, Meta, peer_of, peers_of};
+use crate::engine::api_future::run_on_api;
 use crate::engine::host::{PlacementFacts, Timer};
+use crate::engine::live::{AskedLeader, PublishKey};
 use crate::engine::waits::{Promise, promise};
 use crate::engine::{CallScope, JetStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
@@ -41,6 +43,17 @@ struct StreamsQuestion {
     /// leads it: it names those that have more.
     #[serde(default)]
     limits: Option<AskedLimits>,
+    /// Publishes to a stream that the server before holds, and nothing else, if this one leads it:
+    /// it says which have come to it, too, and takes the others no more.
+    #[serde(default)]
+    held: Option<HeldPublishes>,
+}
+
+/// Publishes that the leader of a stream before this one holds, and is about to refuse.
+#[derive(Clone, Serialize, Deserialize)]
+struct HeldPublishes {
+    stream: String,
+    publishes: Vec<PublishKey>,
 }
 
 /// Limits of a stream for its consumers, which it may be given.
@@ -291,6 +304,27 @@ impl Meta {
         found.get(stream).and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default()
     }
 
+    /// Asks the next leader of a stream which publishes it has taken of those that are held here.
+    pub(super) fn ask_next_leader(
+        &self,
+        (account, stream): (&str, &str),
+        leader: Peer,
+        (asked, publishes): (Arc<AskedLeader>, Vec<PublishKey>),
+    ) {
+        let (account, stream) = (account.to_owned(), stream.to_owned());
+        self.on_api(move |meta, jetstream| {
+            let Some(meta) = meta.me.upgrade() else { return };
+            let (jetstream, host) = (Arc::clone(jetstream), Arc::clone(&jetstream.host));
+            let held = Some(HeldPublishes { stream: stream.clone(), publishes });
+            let question = StreamsQuestion { account, held, ..StreamsQuestion::default() };
+            run_on_api(&host, async move {
+                let found = meta.ask(&jetstream, vec![(leader, question)]).await;
+                let taken = found.get(&stream).and_then(|taken| serde_json::from_str(taken.get()).ok());
+                asked.answer(taken.unwrap_or_default());
+            });
+        });
+    }
+
     /// Asks servers that are there what they are. This one is among them.
     pub(in crate::engine) async fn facts(&self, jetstream: &JetStream) -> FactsByServer {
         let is_there = |server: &&String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
@@ -341,6 +375,11 @@ impl Meta {
             let live = account.stream(&limits.stream).filter(|live| live.role().leads());
             let names = live.map(|live| (limits.stream.clone(), live.consumers().exceeding(&limits.read())));
             return self.say(reply, &names.into_iter().collect());
+        }
+        if let Some(HeldPublishes { stream, publishes }) = &question.held {
+            let live = account.stream(stream).filter(|live| live.role().leads());
+            let taken = live.map(|live| (stream.clone(), live.settle_held(publishes.clone())));
+            return self.say(reply, &taken.into_iter().collect());
         }
         let streams = question.streams.iter().filter_map(|name| account.stream(name));
         let found: BTreeMap<String, StreamInfo> = streams

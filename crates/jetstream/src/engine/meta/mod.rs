@@ -48,7 +48,7 @@ mod view;
 use super::account::AccountStreams;
 use super::cluster::ClusterMember;
 use super::groups::{GroupConfig, Groups, GroupsObserver};
-use super::live::{JoinTerms, LiveStream, MemberWatcher};
+use super::live::{AskedLeader, JoinTerms, LiveStream, MemberWatcher, PublishKey};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::Answers;
@@ -620,6 +620,10 @@ impl GroupsObserver for Meta {
 }
 
 impl MemberWatcher for Meta {
+    fn ask_taken(&self, stream: (&str, &str), leader: Peer, asked: (Arc<AskedLeader>, Vec<PublishKey>)) {
+        self.ask_next_leader(stream, leader, asked);
+    }
+
     fn is_replaced(&self, account: &str, stream: &str) {
         if self.is_meta(account, stream) {
             let Some(anew) = self.account.stream(stream) else { return };

@@ -23,6 +23,7 @@ mod marks;
 mod membership;
 mod meta_cluster;
 mod moves;
+mod next_leader;
 mod panics;
 mod promises;
 mod quiet_groups;

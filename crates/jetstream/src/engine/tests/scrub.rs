@@ -4,7 +4,7 @@ use super::cluster::Cluster;
 use super::house::{House, stream};
 use super::meta_cluster::MetaCluster;
 use crate::engine::host::Host;
-use crate::engine::live::MemberWatcher;
+use crate::engine::live::{AskedLeader, MemberWatcher, PublishKey};
 use crate::engine::scrub::{Scrubbed, Scrubber};
 use myelin_disk::faulty::FaultyDisk;
 use myelin_jsapi::advisory::damage::ReplicaNews;
@@ -126,6 +126,7 @@ impl MemberWatcher for Panicking {
     fn has_members(&self, _: &str, _: &str) {}
     fn asks_to_open(&self, _: &str, _: &str) {}
     fn is_replaced(&self, _: &str, _: &str) {}
+    fn ask_taken(&self, _: (&str, &str), _: Peer, _: (Arc<AskedLeader>, Vec<PublishKey>)) {}
     fn is_damaged(&self, _: &str, _: &str, _: ReplicaNews) {
         panic!("a test asked for it");
     }
