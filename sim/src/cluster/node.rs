@@ -453,7 +453,7 @@ fn listen(accounts: &[Arc<Account>; 3], number: usize, size: usize, outbox: &Out
             let _ = accounts[account].bind(subject.as_bytes(), post(account));
         }
     }
-    for subject in ["_meta_.>", "_ask_.*", "_answer_.>"] {
+    for subject in ["_meta_.>", "_ask_.*", "_asked_.*", "_answer_.>"] {
         let _ = accounts[1].bind(subject.as_bytes(), post(1));
     }
     // One service for both, so that what is said first is heard first.

@@ -289,8 +289,9 @@ impl World {
             }
             return Ok(());
         }
-        let named =
-            [b"_ask_.".as_slice(), b"_answer_."].iter().find_map(|kind| letter.subject.strip_prefix(*kind));
+        let named = [b"_ask_.".as_slice(), b"_asked_.", b"_answer_."]
+            .iter()
+            .find_map(|kind| letter.subject.strip_prefix(*kind));
         let named = named.unwrap_or(&letter.subject);
         let to = self.peers.iter().position(|peer| named.starts_with(peer.as_bytes()));
         if let Some(to) = to.filter(|&to| to != from) {

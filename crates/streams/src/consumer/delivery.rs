@@ -374,6 +374,14 @@ impl ConsumerCore {
         replies
     }
 
+    /// Requests that wait for messages, at most so many: where each is answered, and until when it
+    /// waits.
+    #[must_use]
+    pub fn waiting_requests(&self, most: usize) -> Vec<(Vec<u8>, Timestamp)> {
+        let DeliveryMode::Pull(pull) = &self.deliverer.mode else { return Vec::new() };
+        pull.waiting().take(most).collect()
+    }
+
     /// Another replica leads: what waits is never sent. Clients that asked for messages are told
     /// that, whether they still wait or have their messages among what is not sent.
     ///

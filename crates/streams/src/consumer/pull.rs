@@ -407,6 +407,12 @@ impl Pull {
         debug_assert!(self.queue.is_empty(), "who was told of the end waits no more");
     }
 
+    /// Where those who wait are answered, and until when they wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (Vec<u8>, Timestamp)> {
+        let until = |request: &WaitingRequest| request.expires.unwrap_or(Timestamp::MAX);
+        self.queue.iter().map(move |request| (request.reply.to_vec(), until(request)))
+    }
+
     /// Ends all requests. Answers their subjects, for whoever tells them.
     pub(super) fn leave_requests(&mut self) -> impl Iterator<Item = Vec<u8>> {
         self.queue.drain().map(|request| request.reply.to_vec())

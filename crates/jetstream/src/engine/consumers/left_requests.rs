@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
 /// Compat: in the reference's words. Its new leader says it, which knows of each request.
-const TOLD: &[u8] = b"NATS/1.0 409 Leadership Change\r\n\r\n";
+pub(in crate::engine) const LEADERSHIP_CHANGE: &[u8] = b"NATS/1.0 409 Leadership Change\r\n\r\n";
 
 /// Requests of one stream's consumers while it is handed over.
 #[derive(Default)]
@@ -53,13 +53,22 @@ impl LeftRequests {
         replies.dedup();
         let mut out = MessageBuf::default();
         for reply in &replies {
-            out.push(MessageRef { subject: reply, headers: TOLD, ..MessageRef::default() });
+            out.push(MessageRef { subject: reply, headers: LEADERSHIP_CHANGE, ..MessageRef::default() });
         }
         out
     }
 }
 
 impl StreamConsumers {
+    /// A consumer was asked for messages: others of its group, if it has one, hear of that.
+    pub(super) fn note_asked(&self, consumer: &str) {
+        if self.log.is_of_group()
+            && let Ok(stream) = self.stream()
+        {
+            stream.note_asked(consumer);
+        }
+    }
+
     /// Receives requests of all its consumers, and serves none: another replica is about to lead.
     pub(in crate::engine) fn leave_requests(&self) -> Arc<LeftRequests> {
         let left = Arc::new(LeftRequests::default());

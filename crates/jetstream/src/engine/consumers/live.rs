@@ -111,6 +111,8 @@ struct DeliveryResult {
     due: Option<Timestamp>,
     is_over: bool,
     worked: usize,
+    /// Whether somebody has asked for messages.
+    was_asked: bool,
 }
 
 impl LiveConsumer {
@@ -352,9 +354,12 @@ impl LiveConsumer {
                 shard.after_flush(me);
             }
         }
-        if (after.proposing > Proposing::Never || !after.settled.is_empty())
+        if (after.was_asked || after.proposing > Proposing::Never || !after.settled.is_empty())
             && let Some(owner) = self.owner.upgrade()
         {
+            if after.was_asked {
+                owner.note_asked(&self.name);
+            }
             owner.settled(std::mem::take(&mut after.settled), after.proposing, shard);
         }
         if outcome == Submitted::More {
@@ -422,6 +427,7 @@ impl LiveConsumer {
             && let Some(work) = batch.pop_front()
         {
             after.worked += 1;
+            after.was_asked |= matches!(work, ConsumerWork::Requests(_));
             let cause = if let ConsumerWork::Wake | ConsumerWork::Act(_) = work {
                 PanicCause::Own
             } else {

@@ -13,6 +13,9 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// The configuration in force.
     fn config(&self) -> Arc<StreamConfig>;
 
+    /// A consumer of a group's leader was asked for messages. Must not wait.
+    fn note_asked(&self, consumer: &str);
+
     /// A reader of what is released.
     fn reader(&self) -> StreamReader;
 

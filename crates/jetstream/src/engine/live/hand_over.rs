@@ -309,6 +309,9 @@ impl LiveStream {
     /// serve.
     pub(super) fn leave_requests(&self) -> Option<Arc<LeftRequests>> {
         let left = self.membership.hand_over.is_under_way().then(|| self.consumers.leave_requests());
+        if left.is_some() {
+            self.forget_asked();
+        }
         let before = left.clone().and_then(|left| lock(&self.membership.hand_over.left).replace(left));
         before.into_iter().for_each(|before| self.tell_requests(&before));
         left

@@ -4,6 +4,7 @@
 
 use super::agreement::Agreement;
 use super::amnesia::{Amnesia, LostEntries};
+use super::asked_consumers::AskedConsumers;
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
 use super::held_publishes::{AskedLeader, HandOver};
@@ -125,6 +126,7 @@ pub(super) struct Membership {
     pub(super) member: Mutex<Option<JoinedMember>>,
     pub(super) role: Mutex<RoleChange>,
     pub(super) hand_over: HandOver,
+    pub(super) asked: AskedConsumers,
     pub(super) late_proposals: LateProposals,
     /// End of its lease, in nanoseconds since the stream was opened; 0: it has none.
     pub(super) lease_until: AtomicU64,

@@ -17,6 +17,7 @@
 mod advisories;
 mod agreement;
 mod amnesia;
+mod asked_consumers;
 mod candidacy;
 mod catch_up;
 mod comparison;
@@ -86,6 +87,7 @@ use std::time::Duration;
 use turn::{StreamWork, TurnResult};
 use view::StreamView;
 
+pub(super) use asked_consumers::AskedWord;
 pub use core_guard::CoreGuard;
 pub(super) use held_publishes::AskedLeader;
 pub(super) use install::LeftGroup;
@@ -391,6 +393,7 @@ impl LiveStream {
     pub(super) fn serve_as_leader(self: &Arc<Self>) {
         self.consumers.resume();
         self.tell_left_requests();
+        self.tell_asked_elsewhere();
         self.begin_to_take();
         self.bind();
         self.sourcing.begin(self, &self.config());

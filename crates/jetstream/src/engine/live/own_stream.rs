@@ -14,6 +14,10 @@ impl OwnStream for LiveStream {
         self.view.config()
     }
 
+    fn note_asked(&self, consumer: &str) {
+        self.note_asked(consumer);
+    }
+
     fn reader(&self) -> StreamReader {
         self.view.reader()
     }

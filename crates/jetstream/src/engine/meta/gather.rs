@@ -9,7 +9,7 @@ use super::placement_facts::FactsByServer;
 use super::{Assignment, Meta, peer_of, peers_of};
 use crate::engine::api_future::run_on_api;
 use crate::engine::host::{PlacementFacts, Timer};
-use crate::engine::live::{AskedLeader, PublishKey};
+use crate::engine::live::{AskedLeader, AskedWord, PublishKey};
 use crate::engine::waits::{Promise, promise};
 use crate::engine::{CallScope, JetStream};
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
@@ -129,6 +129,27 @@ impl Service for AskService {
             host.spawn_api(CallScope::Nothing, Box::new(task));
         }
         batch.clear();
+    }
+}
+
+/// Takes what leaders of streams say of who waits there.
+pub(super) struct AskedService(pub(super) Weak<Meta>);
+
+impl Service for AskedService {
+    fn serve(&self, batch: &mut ServiceBatch, _: &mut ServiceShard) {
+        let words: Vec<AskedWord> =
+            batch.iter().filter_map(|msg| serde_json::from_slice(msg.payload).ok()).collect();
+        batch.clear();
+        let Some(meta) = self.0.upgrade().filter(|_| !words.is_empty()) else { return };
+        meta.on_api(move |_, jetstream| {
+            for word in words {
+                let account = jetstream.account(&word.account);
+                let live = account.and_then(|account| account.stream(&word.stream));
+                if let Some(live) = live {
+                    live.hear_asked(word);
+                }
+            }
+        });
     }
 }
 

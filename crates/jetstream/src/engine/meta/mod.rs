@@ -48,12 +48,12 @@ mod view;
 use super::account::AccountStreams;
 use super::cluster::ClusterMember;
 use super::groups::{GroupConfig, Groups, GroupsObserver};
-use super::live::{AskedLeader, JoinTerms, LiveStream, MemberWatcher, PublishKey};
+use super::live::{AskedLeader, AskedWord, JoinTerms, LiveStream, MemberWatcher, PublishKey};
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::Answers;
 pub use founding::FoundingTerms;
-use gather::{AskService, FactsService};
+use gather::{AskService, AskedService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
 use myelin_jsapi::ApiError;
@@ -252,6 +252,8 @@ impl Meta {
         let asked = format!("_ask_.{}", self.groups.me);
         let service: Arc<dyn Service> = Arc::new(AskService(Weak::clone(&self.me)));
         let _ = self.groups.account.bind(asked.as_bytes(), service);
+        let asked: Arc<dyn Service> = Arc::new(AskedService(Weak::clone(&self.me)));
+        let _ = self.groups.account.bind(AskedWord::subject(self.groups.me).as_bytes(), asked);
         let facts: Arc<dyn Service> = Arc::new(FactsService(Weak::clone(&self.me)));
         let _ = self.groups.account.bind(self.facts_subject().as_bytes(), facts);
     }

@@ -201,7 +201,7 @@ impl MetaCluster {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
             let _ = house.bulk.bind(subject.as_bytes(), Arc::clone(&server.bulk) as Arc<dyn Service>);
         }
-        for subject in ["_meta_.>", "_ask_.*", "_answer_.>", "_join_", "_joined_.*"] {
+        for subject in ["_meta_.>", "_ask_.*", "_asked_.*", "_answer_.>", "_join_", "_joined_.*"] {
             let _ = house.frames.bind(subject.as_bytes(), Arc::clone(&server.wire) as Arc<dyn Service>);
         }
         server.acks.push(house.record("acks"));
@@ -296,7 +296,7 @@ impl MetaCluster {
     fn carry(&mut self, from: usize, carried: &CarriedMessage) {
         let subject = &carried.subject;
         let text = String::from_utf8_lossy(subject);
-        let named = ["_ask_.", "_answer_.", "_joined_."]
+        let named = ["_ask_.", "_asked_.", "_answer_.", "_joined_."]
             .iter()
             .fold(&*text, |named, prefix| named.trim_start_matches(prefix));
         // Who hears a question passes it on here, as all that comes: only who asks is carried.

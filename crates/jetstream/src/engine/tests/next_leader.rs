@@ -7,13 +7,47 @@ use myelin_stdx::sync::lock;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"memory","num_replicas":3}"#;
 
-#[test]
-fn a_publish_that_both_leaders_get_is_answered_by_the_next_one() {
+/// Three servers with a stream, and which of them leads it.
+fn cluster() -> (MetaCluster, usize) {
     let mut cluster = MetaCluster::with_meta(3);
     cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
     let made = cluster.answer_within(200, "STREAM.CREATE.S", CREATE);
     assert!(made.contains(r#""did_create":true"#), "{made}");
-    let first = cluster.elect();
+    let leader = cluster.elect();
+    (cluster, leader)
+}
+
+/// Clients that wait at a leader which is killed hear of the next one: they ask again.
+#[test]
+fn who_waits_at_a_leader_that_is_killed_is_told_by_the_next_one() {
+    let (mut cluster, first) = cluster();
+    let consumer = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
+    let made = cluster.answer_within(200, "CONSUMER.DURABLE.CREATE.S.C", consumer);
+    assert!(made.contains(r#""name":"C""#), "{made}");
+    let others: Vec<usize> = (0..3).filter(|&number| number != first).collect();
+    // Whom nobody hears does not wait.
+    let _listens = cluster.house(first).record("told.>");
+    let told: Vec<_> = others.iter().map(|&number| cluster.house(number).record("told.>")).collect();
+    let asks = |cluster: &mut MetaCluster, reply: &str, seconds: u64| {
+        let body = format!(r#"{{"batch":1,"expires":{seconds}000000000}}"#);
+        cluster.house(first).say("$JS.API.CONSUMER.MSG.NEXT.S.C", reply, &body);
+        cluster.settle();
+    };
+    asks(&mut cluster, "told.long", 60);
+    asks(&mut cluster, "told.short", 1);
+    cluster.pass(4);
+    cluster.kill(first);
+    cluster.pass(20);
+    cluster.wait_until("the next leader", |cluster| cluster.leader().is_some_and(|leader| leader != first));
+    cluster.pass(4);
+    let said: Vec<_> = told.iter().flat_map(|told| lock(told).drain(..).collect::<Vec<_>>()).collect();
+    let said: Vec<_> = said.iter().map(|one| (&*one.subject, &*one.headers)).collect();
+    assert_eq!(said, [("told.long", "NATS/1.0 409 Leadership Change\r\n\r\n")]);
+}
+
+#[test]
+fn a_publish_that_both_leaders_get_is_answered_by_the_next_one() {
+    let (mut cluster, first) = cluster();
     let second = (first + 1) % 3;
     let answers = [first, second].map(|number| cluster.house(number).record("told.>"));
     let told = |at: usize| -> Vec<String> {
