@@ -577,7 +577,9 @@ impl Meta {
             let account = jetstream.account(&assignment.key.account);
             let live = account.and_then(|account| account.stream(&assignment.key.stream));
             let wanted = peers_of(&assignment.peers);
-            if !live.is_some_and(|live| live.created() == assignment.created && live.leads_members(&wanted)) {
+            if !live.is_some_and(|live| {
+                live.created() == assignment.created && live.leads_members(&wanted) && live.leads_surely()
+            }) {
                 continue;
             }
             let done = Assignment { nonce: jetstream.seed(), ..assignment.settled() };
