@@ -376,6 +376,11 @@ impl Conn {
         look(&self.details())
     }
 
+    /// Whether it is in this account, asked without a copy of its details.
+    pub fn is_in_account(&self, account: &str) -> bool {
+        self.look(|details| *details.account == *account)
+    }
+
     /// Looks at the details without a copy. `look` runs under a lock and must be short; it cannot
     /// ask the connection for its [`endpoint`](Self::endpoint) or [`label`](Self::label).
     pub(crate) fn look<R>(&self, look: impl FnOnce(&KeptDetails) -> R) -> R {

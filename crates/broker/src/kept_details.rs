@@ -23,7 +23,7 @@ pub(crate) struct KeptDetails {
 
 /// Names that the other end gives.
 enum GivenNames {
-    /// In CONNECT, or in the handshake of a link. Boxed: an idle client of MQTT has none.
+    /// Names in CONNECT, or in the handshake of a link. Boxed: a client of MQTT has none.
     Nats(Option<Box<NatsNames>>),
     /// The client id of MQTT.
     Mqtt(Box<str>),
@@ -86,7 +86,7 @@ impl KeptDetails {
         }
     }
 
-    /// It speaks MQTT, and this is its client id.
+    /// Notes the client id of MQTT, which it speaks.
     pub(crate) fn set_mqtt_client(&mut self, client_id: &str) {
         self.names = GivenNames::Mqtt(client_id.into());
     }
@@ -237,6 +237,7 @@ impl KeptDetails {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_auth::AccountName;
 
     /// Each connection has them.
     #[test]
@@ -250,7 +251,7 @@ mod tests {
         details.set_names("", "", "");
         details.set_expiry(None);
         details.set_credentials(&Identity {
-            account: "A".into(),
+            account: AccountName::global(),
             user: None,
             permissions: None,
             issuer_key: None,
