@@ -26,7 +26,7 @@ use std::time::Instant;
 pub struct Account {
     /// Dense number, part of the route cache's key.
     pub(crate) id: u32,
-    name: String,
+    name: Arc<str>,
     is_system: bool,
     limits: Mutex<AccountLimits>,
     pub(crate) interest: Interest<Arc<Subscription>>,
@@ -59,7 +59,7 @@ impl Account {
     pub(crate) fn new(id: u32, is_system: bool, config: AccountConfig, cluster: &Arc<Cluster>) -> Self {
         let account = Self {
             id,
-            name: config.name.clone(),
+            name: config.name.as_str().into(),
             is_system,
             limits: Mutex::new(config.limits),
             interest: Interest::new(),
@@ -88,6 +88,11 @@ impl Account {
 
     /// The configured name, `$G` for the global account.
     pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name, for those that keep it: they share it.
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
 

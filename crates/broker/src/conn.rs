@@ -13,6 +13,7 @@ use crate::closing::Closing;
 use crate::conn_details::{ConnDetails, Endpoint, TlsDetails};
 use crate::conn_shared::ConnShared;
 use crate::delivery_rights::{DeliveryPermissions, DeliveryRights};
+use crate::kept_details::KeptDetails;
 use crate::link::end::LinkEnd;
 use crate::link::gateway_end::GatewayEnd;
 use crate::link::leaf_end::LeafEnd;
@@ -29,12 +30,12 @@ use hashbrown::HashTable;
 use myelin_auth::{ClientCertificate, ConnectionType, Permissions};
 use myelin_stdx::mem::Accountant;
 use myelin_stdx::sync::lock;
-use myelin_wire::error::CloseReason;
+use myelin_wire::error::{CloseReason, Quoted};
 use std::hash::BuildHasher;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// The transport under a connection. Implemented by the server over a socket.
@@ -90,16 +91,12 @@ pub struct Conn {
     cid: u64,
     slot: u32,
     endpoint: Endpoint,
-    /// Address behind the peer, if that is a proxy and says so.
-    client: OnceLock<Box<SocketAddr>>,
     origin: Origin,
     pub(crate) outbox: Outbox<Waiter>,
     sink: Box<dyn Transport>,
     abilities: Abilities,
     closing: Closing,
-    details: Mutex<ConnDetails>,
-    /// Text behind the client id in each line of the log.
-    label: OnceLock<Box<str>>,
+    details: Mutex<KeptDetails>,
     subs: Mutex<Subs>,
     pub(crate) rights: DeliveryRights,
     pub(crate) traffic: ConnTraffic,
@@ -125,18 +122,18 @@ impl Conn {
             Origin::Mqtt(mqtt) => mqtt.websocket.as_mut().and_then(|origin| origin.tls.take()).map(Box::new),
             Origin::Client | Origin::Link(_) => None,
         };
+        let mut details = KeptDetails::default();
+        tls.into_iter().for_each(|tls| details.set_tls(tls));
         Arc::new(Self {
             cid,
             slot: commons.slots.take(),
             endpoint,
-            client: OnceLock::new(),
             origin,
             outbox: Outbox::default(),
             sink,
             abilities: Abilities::default(),
             closing: Closing::default(),
-            details: Mutex::new(ConnDetails { tls, ..ConnDetails::default() }),
-            label: OnceLock::new(),
+            details: Mutex::new(details),
             subs: Mutex::default(),
             rights: DeliveryRights::default(),
             traffic: ConnTraffic::default(),
@@ -163,7 +160,7 @@ impl Conn {
 
     /// Where it comes from: the client, also where a proxy stands between.
     pub fn endpoint(&self) -> Endpoint {
-        let peer = self.client.get().map_or(self.endpoint.peer, |client| **client);
+        let peer = self.look(KeptDetails::client).unwrap_or(self.endpoint.peer);
         Endpoint { peer, ..self.endpoint }
     }
 
@@ -174,12 +171,12 @@ impl Conn {
 
     /// The peer is a proxy, and this is its client. Only the first call counts.
     pub fn set_client(&self, client: SocketAddr) {
-        let _ = self.client.set(Box::new(client));
+        self.update_details(|details| details.set_client(client));
     }
 
     /// Names in the client's certificate, if it has shown one.
     pub(crate) fn certificate(&self) -> Option<Arc<ClientCertificate>> {
-        lock(&self.details).tls.as_ref()?.certificate.clone()
+        self.look(|details| details.certificate().cloned())
     }
 
     /// How it came in, if not by the clients' own listener.
@@ -371,20 +368,31 @@ impl Conn {
 
     /// Details of the connection for monitoring.
     pub fn details(&self) -> ConnDetails {
-        lock(&self.details).clone()
+        self.look(KeptDetails::shown)
     }
 
-    /// Looks at what monitoring shows without a copy. `look` runs under a lock and must be short.
+    /// Looks at what monitoring shows, of which a copy is made.
     pub fn with_details<R>(&self, look: impl FnOnce(&ConnDetails) -> R) -> R {
+        look(&self.details())
+    }
+
+    /// Whether it is in this account, asked without a copy of its details.
+    pub fn is_in_account(&self, account: &str) -> bool {
+        self.look(|details| *details.account == *account)
+    }
+
+    /// Looks at the details without a copy. `look` runs under a lock and must be short; it cannot
+    /// ask the connection for its [`endpoint`](Self::endpoint) or [`label`](Self::label).
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&KeptDetails) -> R) -> R {
         look(&lock(&self.details))
     }
 
     /// Notes what a handshake has agreed on.
     pub fn note_tls(&self, tls: TlsDetails) {
-        self.update_details(|details| details.tls = Some(Box::new(tls)));
+        self.update_details(|details| details.set_tls(Box::new(tls)));
     }
 
-    pub(crate) fn update_details(&self, update: impl FnOnce(&mut ConnDetails)) {
+    pub(crate) fn update_details(&self, update: impl FnOnce(&mut KeptDetails)) {
         update(&mut lock(&self.details));
     }
 
@@ -398,13 +406,16 @@ impl Conn {
     }
 
     /// Text behind the client id in each line of the log; empty before CONNECT.
-    pub(crate) fn label(&self) -> &str {
-        self.label.get().map_or("", |label| label)
+    pub(crate) fn label(&self) -> String {
+        self.look(|details| match details.mqtt_client() {
+            Some(client_id) => format!(" - {}", Quoted(client_id.as_bytes())),
+            None => details.label().unwrap_or_default().to_owned(),
+        })
     }
 
     /// Compat: only the first CONNECT names a client, whatever a later one says.
     pub(crate) fn set_label(&self, label: &str) {
-        let _ = self.label.set(label.into());
+        self.update_details(|details| details.set_label(label));
     }
 
     /// Permissions of the connection; `None` allows everything.
@@ -522,6 +533,6 @@ mod tests {
     /// Each connection has one, with two counts in front of it: a class of sizes of the allocator.
     #[test]
     fn a_connection_is_small() {
-        assert!(size_of::<Conn>() + 16 <= 640, "{}", size_of::<Conn>());
+        assert!(size_of::<Conn>() + 16 <= 448, "{}", size_of::<Conn>());
     }
 }

@@ -402,7 +402,7 @@ impl Broker {
     /// Ends the connections of an account that are too many.
     pub(crate) fn close_newest(&self, account: &str, most: usize) {
         let mut conns = self.connections();
-        conns.retain(|conn| conn.with_details(|details| details.account == account));
+        conns.retain(|conn| conn.is_in_account(account));
         conns.sort_by_key(|conn| conn.cid());
         conns.iter().skip(most).for_each(|conn| conn.close(CloseReason::MaximumAccountConnections));
     }

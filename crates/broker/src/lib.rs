@@ -56,6 +56,7 @@ mod elsewhere;
 mod gateway_replies;
 mod imports;
 mod jwt_accounts;
+mod kept_details;
 mod link;
 mod listener_info;
 mod log;

@@ -419,11 +419,11 @@ impl Service for MessageTrace {
 }
 
 fn name_of(conn: &Conn) -> String {
-    conn.with_details(|details| details.name.to_string())
+    conn.look(|details| details.name().to_owned())
 }
 
 fn account_of(conn: &Conn) -> String {
-    conn.with_details(|details| details.account.clone())
+    conn.look(|details| (*details.account).to_owned())
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -95,7 +95,7 @@ impl Registry {
             part.past.iter().for_each(|(account, moved)| add(account, moved));
             for conn in part.open.values() {
                 let moved = PastTraffic::of(conn);
-                conn.with_details(|details| add(&details.account, &moved));
+                conn.look(|details| add(&details.account, &moved));
             }
         }
         let mut sums: Vec<_> = sums.into_iter().collect();

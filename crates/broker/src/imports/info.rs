@@ -2,6 +2,7 @@
 
 use crate::broker::Broker;
 use crate::conn::Conn;
+use crate::kept_details::KeptDetails;
 use myelin_auth::ConnectionType;
 use myelin_stdx::rfc3339;
 use myelin_wire::json::{compact, is_zero};
@@ -58,27 +59,26 @@ const BATCHED: &[u8] = b".$FI";
 impl RequestInfo {
     /// Information about a client in `account`: all of it if that account shares it.
     pub(crate) fn of(broker: &Broker, account: &str, conn: &Conn, is_shared: bool) -> Self {
-        conn.with_details(|details| {
-            let brief = Self::brief(account, details.rtt.unwrap_or_default());
-            // Services have no connection of which there were anything to tell.
-            if !is_shared || conn.cid() == 0 {
-                return brief;
-            }
-            Self {
-                start: rfc3339::of_system_time(conn.endpoint().start),
-                host: conn.endpoint().peer.ip().to_string(),
-                id: conn.cid(),
-                user: details.user.clone().unwrap_or_default(),
-                name: details.name.to_string(),
-                lang: details.lang.to_string(),
-                ver: details.version.to_string(),
-                server: broker.name().to_owned(),
-                cluster: broker.cluster().to_string(),
-                others: broker.other_clusters(),
-                kind: "Client",
-                client_type: if conn.via() == ConnectionType::Websocket { "websocket" } else { "nats" },
-                ..brief
-            }
+        let brief = Self::brief(account, conn.look(KeptDetails::rtt).unwrap_or_default());
+        // Services have no connection of which there were anything to tell.
+        if !is_shared || conn.cid() == 0 {
+            return brief;
+        }
+        let endpoint = conn.endpoint();
+        conn.look(|details| Self {
+            start: rfc3339::of_system_time(endpoint.start),
+            host: endpoint.peer.ip().to_string(),
+            id: conn.cid(),
+            user: details.user.as_deref().unwrap_or_default().to_owned(),
+            name: details.name().to_owned(),
+            lang: details.lang().to_owned(),
+            ver: details.version().to_owned(),
+            server: broker.name().to_owned(),
+            cluster: broker.cluster().to_string(),
+            others: broker.other_clusters(),
+            kind: "Client",
+            client_type: if conn.via() == ConnectionType::Websocket { "websocket" } else { "nats" },
+            ..brief
         })
     }
 

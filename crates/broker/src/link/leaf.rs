@@ -53,7 +53,7 @@ impl Link {
         let LeafTerms { role, is_isolated, cluster, permissions } = terms;
         self.account = Some(Arc::clone(account));
         self.conn.set_headers(headers);
-        self.conn.update_details(|details| account.name().clone_into(&mut details.account));
+        self.conn.update_details(|details| details.account = Arc::clone(account.shared_name()));
         if let Some(link) = self.conn.link() {
             let is_accepted = permissions.dialler == LeafDialler::There;
             let permissions = ArcSwap::from_pointee(permissions);

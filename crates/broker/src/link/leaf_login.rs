@@ -86,7 +86,7 @@ impl LeafLogin {
             Decision::Final(outcome) => return Checked::Final(outcome),
             Decision::AskCallout(question) => question,
         };
-        let tls = self.conn.with_details(|details| details.tls.as_deref().map(TlsDetails::for_callout));
+        let tls = self.conn.look(|details| details.tls().map(TlsDetails::for_callout));
         match PendingCallout::new(&self.broker, question, ClientInfo { tls, ..self.client_info }) {
             Ok(asking) => Checked::AskCallout(Box::new(asking)),
             Err(reject) => Checked::Final(Err(reject)),
@@ -130,9 +130,9 @@ impl Link {
     /// a key.
     pub fn leaf_introduced(&self, name: &str, version: &str, user: &str) {
         self.conn.update_details(|details| {
-            details.name = name.into();
-            details.version = version.into();
-            details.user = (!user.is_empty()).then(|| user.to_owned());
+            details.set_name(name);
+            details.set_version(version);
+            details.set_user(Some(user).filter(|user| !user.is_empty()));
         });
     }
 
@@ -140,12 +140,10 @@ impl Link {
     pub fn leaf_logged_in(&mut self, version: &str, account: &Arc<Account>, identity: &Identity) {
         self.limit_leaf(identity.claims.as_deref(), identity.callout_grant.as_deref());
         self.conn.update_details(|details| {
-            details.version = version.into();
-            account.name().clone_into(&mut details.account);
-            details.user.clone_from(&identity.user);
-            details.issuer_key.clone_from(&identity.issuer_key);
-            details.claims.clone_from(&identity.claims);
-            details.proxy.clone_from(&identity.proxy);
+            details.set_version(version);
+            details.account = Arc::clone(account.shared_name());
+            details.set_user(identity.user.as_deref());
+            details.set_credentials(identity);
         });
         if let Some(client_events) = self.broker.client_events() {
             client_events.connected(&self.conn, account);
@@ -168,6 +166,6 @@ impl Link {
 
     /// Notes what the account's token makes of a leaf node's user.
     pub fn note_leaf_claims(&self, claims: &Arc<ClaimedUser>) {
-        self.conn.update_details(|details| details.claims = Some(Arc::clone(claims)));
+        self.conn.update_details(|details| details.set_claims(claims));
     }
 }

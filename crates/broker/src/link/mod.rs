@@ -206,7 +206,7 @@ impl Link {
 
     /// The other side has said its name, and whether it tells what becomes of traced messages.
     pub fn meet(&self, name: &str, traces: bool) {
-        self.conn.update_details(|details| details.name = name.into());
+        self.conn.update_details(|details| details.set_name(name));
         if let Some(link) = self.conn.link() {
             link.traces.store(traces, Relaxed);
         }

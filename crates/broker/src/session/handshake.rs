@@ -6,7 +6,8 @@ use super::{OpOutcome, Ready, Session, SessionState, SessionStatus};
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::callout::PendingCallout;
-use crate::conn_details::{ConnDetails, TlsDetails};
+use crate::conn_details::TlsDetails;
+use crate::kept_details::KeptDetails;
 use crate::log::Level;
 use crate::settings::Settings;
 use crate::shard::Shard;
@@ -155,7 +156,7 @@ impl Session {
         let (version, suite) = (tls.version, &tls.cipher_suite);
         self.log(Level::Debug, format_args!("TLS handshake complete"));
         self.log(Level::Debug, format_args!("TLS version {version}, cipher suite {suite}"));
-        self.conn.update_details(|details| details.tls = Some(Box::new(tls)));
+        self.conn.update_details(|details| details.set_tls(Box::new(tls)));
         self.timers.expect_connect_from(shard.settings(), now, &self.conn);
     }
 
@@ -340,7 +341,7 @@ impl Session {
         if rules.callout.is_none() && rules.trust().is_none() {
             return ClientInfo::default();
         }
-        let tls = self.conn.with_details(|details| details.tls.as_deref().map(TlsDetails::for_callout));
+        let tls = self.conn.look(|details| details.tls().map(TlsDetails::for_callout));
         ClientInfo {
             id: self.conn.cid(),
             name: self.connect.name.to_string(),
@@ -420,9 +421,7 @@ impl Session {
     fn note_client_details(&self, now: Instant) {
         // Until a PING measures it, the time to CONNECT is what is known of the round trip.
         let estimate = now.duration_since(self.timers.opened);
-        self.conn.update_details(|details| {
-            details.rtt.get_or_insert(estimate);
-        });
+        self.conn.update_details(|details| details.estimate_rtt(estimate));
         self.describe_client();
     }
 
@@ -527,12 +526,11 @@ impl Session {
     /// Notes for monitoring who the client is.
     fn show(&self, account: &Account, identity: &Identity) {
         self.conn.update_details(|details| {
-            details.user.clone_from(&identity.user);
-            details.account = account.name().to_owned();
-            details.issuer_key.clone_from(&identity.issuer_key);
-            details.claims.clone_from(&identity.claims);
-            details.expires = identity.callout_grant.as_ref().and_then(|callout_grant| callout_grant.expires);
-            details.proxy.clone_from(&identity.proxy);
+            details.set_user(identity.user.as_deref());
+            details.account = Arc::clone(account.shared_name());
+            details.set_credentials(identity);
+            details
+                .set_expiry(identity.callout_grant.as_ref().and_then(|callout_grant| callout_grant.expires));
         });
         if let Some(user) = &identity.claims {
             let (of, by) = (user.account(), user.issuer());
@@ -658,13 +656,11 @@ pub(super) fn max_payload(settings: &Settings, account: &Account) -> u32 {
 }
 
 /// Compat: the user is who the client says it is, also when that turns out to be wrong.
-fn describe(details: &mut ConnDetails, connect: &Connect) {
+fn describe(details: &mut KeptDetails, connect: &Connect) {
     let named = [connect.nkey(), connect.user()].into_iter().find(|name| !name.is_empty());
     let has_token = !connect.credential(|given| &given.auth_token).is_empty();
-    details.user = named.or(has_token.then_some("[REDACTED]")).map(str::to_owned);
-    details.name.clone_from(&connect.name);
-    details.lang.clone_from(&connect.lang);
-    details.version.clone_from(&connect.version);
+    details.set_user(named.or(has_token.then_some("[REDACTED]")));
+    details.set_names(&connect.name, &connect.lang, &connect.version);
 }
 
 /// `speaks_mqtt`: the password may be a user's token then.

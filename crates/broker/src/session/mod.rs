@@ -533,7 +533,7 @@ impl Session {
         };
         let at = self.conn.endpoint().start + now.duration_since(self.timers.opened);
         let refusal = AccessRefusal { at, error: text.to_string(), denied_by };
-        self.conn.update_details(|details| details.refused.get_or_insert_default().note(refusal));
+        self.conn.update_details(|details| details.note_refused(refusal));
     }
 
     /// Stages an error that ends the connection.

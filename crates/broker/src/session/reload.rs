@@ -150,7 +150,7 @@ impl Session {
 
     fn replace_claims(&mut self, shard: &mut Shard, claims: Arc<ClaimedUser>, now: Instant) {
         let expiry = self.expiry_of(Some(&claims), None, now);
-        self.conn.update_details(|details| details.claims = Some(Arc::clone(&claims)));
+        self.conn.update_details(|details| details.set_claims(&claims));
         let permissions = claims.permissions();
         let SessionState::Ready(ready) = &mut self.state else { return };
         (ready.claims, ready.expiry) = (Some(claims), expiry);
@@ -196,8 +196,8 @@ impl Session {
 
     /// Whether the client came through a proxy that is trusted no more, be it the last one.
     fn has_lost_proxy(&self, auth: &AuthConfig) -> bool {
-        self.conn.with_details(|details| {
-            details.proxy.as_ref().is_some_and(|key| !auth.proxies.iter().any(|known| **known == **key))
+        self.conn.look(|details| {
+            details.proxy().is_some_and(|key| !auth.proxies.iter().any(|known| **known == *key))
         })
     }
 
@@ -237,16 +237,12 @@ impl Session {
         let SessionState::Ready(ready) = &mut self.state else { return SessionStatus::Continue };
         if ready.user != identity.user {
             ready.user.clone_from(&identity.user);
-            self.conn.update_details(|details| details.user.clone_from(&identity.user));
+            self.conn.update_details(|details| details.set_user(identity.user.as_deref()));
         }
         ready.claims.clone_from(&identity.claims);
         ready.callout_grant.clone_from(&identity.callout_grant);
         ready.expiry = expiry;
-        self.conn.update_details(|details| {
-            details.claims.clone_from(&identity.claims);
-            details.issuer_key.clone_from(&identity.issuer_key);
-            details.proxy.clone_from(&identity.proxy);
-        });
+        self.conn.update_details(|details| details.set_credentials(&identity));
         self.refresh_limits(shard);
         let SessionState::Ready(ready) = &mut self.state else { return SessionStatus::Continue };
         if ready.permissions.is_none() && identity.permissions.is_none() {
@@ -277,8 +273,8 @@ impl Session {
 
     fn log_removed(&self, sub: &Subscription, conn: &Conn) {
         let queue = sub.queue().map(|queue| format!(" using queue {}", Quoted(queue))).unwrap_or_default();
-        let user = conn.details().user.unwrap_or_else(|| "N/A".to_owned());
-        let user = Quoted(user.as_bytes());
+        let user = conn.look(|details| details.user.clone());
+        let user = Quoted(user.as_deref().unwrap_or("N/A").as_bytes());
         let (subject, sid) = (Quoted(sub.subject()), Quoted(sub.sid()));
         let line = format_args!("Removed sub {subject}{queue} (sid {sid}) for User {user} - not authorized");
         self.broker.log().write(Level::Info, line);

@@ -191,7 +191,7 @@ impl Session {
         self.timers.unanswered = 0;
         if let (Some(pinged), SessionState::Ready(_)) = (self.timers.pinged, &self.state) {
             let rtt = now.duration_since(pinged);
-            self.conn.update_details(|details| details.rtt = Some(rtt));
+            self.conn.update_details(|details| details.set_rtt(rtt));
         }
     }
 }

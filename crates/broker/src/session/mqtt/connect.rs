@@ -32,7 +32,7 @@ impl Session {
             "" => self.broker.unique_id().into(),
             id => id.into(),
         };
-        self.conn.set_label(&format!(" - {}", Quoted(client_id.as_bytes())));
+        self.conn.update_details(|details| details.set_mqtt_client(&client_id));
         let keep_alive = patience(packet.keep_alive);
         if self.logs_protocol {
             self.log_packet(connect_line(packet, &client_id, keep_alive));
@@ -40,7 +40,6 @@ impl Session {
         let credentials = credentials_of(packet).map(Box::new);
         self.connect =
             Connect { verbose: false, pedantic: false, headers: true, credentials, ..Connect::default() };
-        self.conn.update_details(|details| details.mqtt_client = Some(client_id.clone()));
         self.describe_client();
         let terms = match packet.level {
             ProtocolLevel::V3 => Ok(()),

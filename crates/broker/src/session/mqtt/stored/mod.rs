@@ -349,7 +349,7 @@ impl Session {
         for binding in stored.sources.bindings.iter_mut().filter_map(Option::take) {
             stored.store.account().unbind(&binding);
         }
-        for joined in std::mem::take(&mut stored.sources.shares.joined).into_values() {
+        for joined in stored.sources.shares.leave_all() {
             self.end_pull(joined, now);
         }
     }

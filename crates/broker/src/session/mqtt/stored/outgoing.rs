@@ -85,7 +85,7 @@ impl Session {
         let (subject, wanted) = match shares::own_message(subject) {
             // One that a share has brought.
             Some((session, share, subject)) => {
-                (subject, Some(stored.wanted_of_share(share)).filter(|_| session == stored.hash))
+                (subject, Some(stored.wanted_of_share(share)).filter(|_| session == &*stored.hash))
             }
             None => (subject, stored.wanted(subject, delivery.sequence, is_own, permissions.as_deref())),
         };

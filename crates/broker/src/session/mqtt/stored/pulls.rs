@@ -47,7 +47,7 @@ impl StoredSession {
     /// Messages for which the session asks one of its shares now. All of them may bring something,
     /// if only one message each: which one has some is not known.
     fn wanted_of_shares(&self, most_bytes: usize) -> usize {
-        let joined = &self.sources.shares.joined;
+        let shares = &self.sources.shares;
         let of_reader = usize::from(self.storage.max_ack_pending).max(1);
         let window = WINDOW.min(usize::from(self.in_flight.receive_max)).min(of_reader);
         let free = window.saturating_sub(self.used_by_messages());
@@ -56,10 +56,10 @@ impl StoredSession {
             return 0;
         }
         let waits = |pull: &SharePull| pull.stage == PullStage::Waits;
-        let pulls = joined.values().filter_map(|joined| joined.pull.filter(waits));
+        let pulls = shares.joined().filter_map(|(_, joined)| joined.pull.filter(waits));
         let asked: u64 = pulls.map(|pull| pull.left).sum();
         let left = free.saturating_sub(usize::try_from(asked).unwrap_or(usize::MAX));
-        (window / joined.len().max(1)).min(left).max(1)
+        (window / shares.count_joined().max(1)).min(left).max(1)
     }
 
     /// Messages that the client has not acknowledged, or is about to get.
@@ -70,7 +70,7 @@ impl StoredSession {
     /// Whether a message of a share goes back to it, for others: the client takes no more, and
     /// nothing was asked for behind it, so it does not come back at once.
     fn gives_back(&self, share: &str) -> bool {
-        let joined = self.sources.shares.joined.get(share);
+        let joined = self.sources.shares.get(share);
         let is_full = self.used_by_messages() >= usize::from(self.in_flight.receive_max);
         is_full && joined.is_some_and(|joined| joined.pull.is_none())
     }
@@ -80,7 +80,7 @@ impl StoredSession {
         let pause = self.sign_of_use();
         let due = |joined: &JoinedShare| joined.pull.map_or(joined.asked + pause, |pull| pull.until);
         let shares = &self.sources.shares;
-        shares.joined.values().map(due).chain(shares.awaited_until()).min()
+        shares.joined().map(|(_, joined)| due(joined)).chain(shares.awaited_until()).min()
     }
 
     /// Time after which a share that is asked for nothing gets a sign that it is used.
@@ -109,13 +109,11 @@ impl Session {
             let may_have = |joined: &JoinedShare| {
                 StoredSession::may_have(permissions.as_deref(), joined.pattern.as_bytes())
             };
-            let joined = stored.sources.shares.joined.iter();
-            let mut idle = joined.filter(|(_, joined)| joined.pull.is_none() && may_have(joined));
-            let Some((share, wanted)) =
-                idle.next().map(|(share, _)| (share.clone(), stored.wanted_of_shares(most)))
-            else {
-                return;
-            };
+            let mut joined = stored.sources.shares.joined();
+            let idle = joined.find(|(_, joined)| joined.pull.is_none() && may_have(joined));
+            let Some(share) = idle.map(|(share, _)| share.to_owned()) else { return };
+            drop(joined);
+            let wanted = stored.wanted_of_shares(most);
             let inbox: Arc<dyn Service> = Arc::<MqttInbox>::clone(&stored.inbox);
             if wanted == 0 || shard.is_behind(&self.conn, &inbox) {
                 return;
@@ -127,10 +125,8 @@ impl Session {
     fn pull_share(&mut self, shard: &mut Shard, share: &str, wanted: usize, now: Instant) {
         debug_assert!((1..=WINDOW).contains(&wanted), "a request is for some messages");
         let Some(stored) = self.stored_mut() else { return };
-        let shares = &mut stored.sources.shares;
-        let Some(joined) = shares.joined.get_mut(share) else { return };
-        shares.last_pull += 1;
-        let (number, until) = (shares.last_pull, now + EXPIRES + GRACE);
+        let Some((number, joined)) = stored.sources.shares.next_pull(share) else { return };
+        let until = now + EXPIRES + GRACE;
         joined.asked = now;
         joined.pull = Some(SharePull { number, left: wanted as u64, stage: PullStage::Waits, until });
         let reply = format!("{}{number}", joined.inbox);
@@ -145,10 +141,10 @@ impl Session {
     /// Gives up requests that have got no word: the consumer may be gone.
     pub(super) fn pulls_due(&mut self, shard: &mut Shard, now: Instant) {
         let Some(stored) = self.stored_mut() else { return };
-        let is_due = |joined: &&mut JoinedShare| joined.pull.is_some_and(|pull| pull.until <= now);
+        let is_due = |joined: &JoinedShare| joined.pull.is_some_and(|pull| pull.until <= now);
         stored.sources.shares.give_up_own(now);
         let mut are_lost = false;
-        for joined in stored.sources.shares.joined.values_mut().filter(is_due) {
+        for (_, joined) in stored.sources.shares.joined_mut().filter(|(_, joined)| is_due(joined)) {
             joined.pull = joined.pull.filter(|pull| pull.stage != PullStage::Mended);
             if let Some(pull) = &mut joined.pull {
                 (pull.stage, pull.until, are_lost) = (PullStage::Mended, now + PAUSE, true);
@@ -166,7 +162,7 @@ impl Session {
         let Some(stored) = self.stored_mut() else { return };
         let pause = stored.sign_of_use();
         let is_due = |joined: &JoinedShare| joined.pull.is_none() && joined.asked + pause <= now;
-        let joined = stored.sources.shares.joined.iter_mut().filter(|(_, joined)| is_due(joined));
+        let joined = stored.sources.shares.joined_mut().filter(|(_, joined)| is_due(joined));
         let mut requests = Vec::new();
         for (share, joined) in joined {
             joined.asked = now;
@@ -188,8 +184,8 @@ impl Session {
         let number = |joined: &JoinedShare| -> Option<u64> {
             std::str::from_utf8(msg.subject.strip_prefix(joined.inbox.as_bytes())?).ok()?.parse().ok()
         };
-        let mut joined = stored.sources.shares.joined.values_mut();
-        let ended = joined.find_map(|joined| Some((number(joined)?, joined)));
+        let mut joined = stored.sources.shares.joined_mut();
+        let ended = joined.find_map(|(_, joined)| Some((number(joined)?, joined)));
         let Some((number, joined)) = ended else { return false };
         if let Some(pull) = joined.pull.as_mut().filter(|pull| pull.number == number) {
             match status.starts_with(b"408 ") {
@@ -212,7 +208,7 @@ impl Session {
         let left = headers::time_left(msg.headers, self.unix_ms(now));
         let (may_get, permissions) = (self.may_get(subject), self.permissions());
         let Some(stored) = self.stored_mut() else { return };
-        let Some(joined) = stored.sources.shares.joined.get(share) else {
+        let Some(joined) = stored.sources.shares.get(share) else {
             // The client has left it.
             return self.tell_consumer(shard, msg.reply, AGAIN, now);
         };
@@ -319,7 +315,7 @@ impl Session {
     /// Counts a message that has come for a request.
     pub(super) fn count_pulled(&mut self, share: &str) {
         let Some(stored) = self.stored_mut() else { return };
-        let joined = stored.sources.shares.joined.get_mut(share);
+        let joined = stored.sources.shares.get_mut(share);
         if let Some(joined) = joined
             && let Some(pull) = &mut joined.pull
         {

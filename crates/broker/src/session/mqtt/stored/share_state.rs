@@ -7,14 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Shares by their hashes.
+/// Shares of one session. Boxed: most sessions never have any.
 #[derive(Default)]
-pub(in crate::session::mqtt) struct Shares {
-    pub(in crate::session::mqtt) joined: BTreeMap<String, JoinedShare>,
+pub(in crate::session::mqtt) struct Shares(Option<Box<SessionShares>>);
+
+#[derive(Default)]
+struct SessionShares {
+    /// Shares whose messages come, by their hashes.
+    joined: BTreeMap<String, JoinedShare>,
     /// Number of the last pull.
-    pub(in crate::session::mqtt) last_pull: u64,
-    /// Messages of shares that are stored for the session alone. Boxed: few sessions have any.
-    own: Option<Box<OwnMessages>>,
+    last_pull: u64,
+    /// Messages of shares that are stored for the session alone.
+    own: OwnMessages,
 }
 
 /// Messages of shares that are stored for one session.
@@ -29,20 +33,68 @@ struct OwnMessages {
 }
 
 impl Shares {
+    /// Shares whose messages come, with their hashes.
+    pub(in crate::session::mqtt) fn joined(&self) -> impl Iterator<Item = (&str, &JoinedShare)> {
+        let joined = self.0.iter().flat_map(|shares| &shares.joined);
+        joined.map(|(share, joined)| (share.as_str(), joined))
+    }
+
+    pub(in crate::session::mqtt) fn joined_mut(&mut self) -> impl Iterator<Item = (&str, &mut JoinedShare)> {
+        let joined = self.0.iter_mut().flat_map(|shares| &mut shares.joined);
+        joined.map(|(share, joined)| (share.as_str(), joined))
+    }
+
+    pub(in crate::session::mqtt) fn count_joined(&self) -> usize {
+        self.0.as_ref().map_or(0, |shares| shares.joined.len())
+    }
+
+    pub(in crate::session::mqtt) fn get(&self, share: &str) -> Option<&JoinedShare> {
+        self.0.as_ref()?.joined.get(share)
+    }
+
+    pub(in crate::session::mqtt) fn get_mut(&mut self, share: &str) -> Option<&mut JoinedShare> {
+        self.0.as_mut()?.joined.get_mut(share)
+    }
+
+    pub(in crate::session::mqtt) fn join(&mut self, share: String, joined: JoinedShare) {
+        self.0.get_or_insert_default().joined.insert(share, joined);
+    }
+
+    pub(in crate::session::mqtt) fn leave(&mut self, share: &str) -> Option<JoinedShare> {
+        self.0.as_mut()?.joined.remove(share)
+    }
+
+    /// Leaves all of them.
+    pub(in crate::session::mqtt) fn leave_all(&mut self) -> impl Iterator<Item = JoinedShare> + use<> {
+        let joined = self.0.as_mut().map(|shares| std::mem::take(&mut shares.joined));
+        joined.unwrap_or_default().into_values()
+    }
+
+    /// A share from which messages are pulled now, with the number of the pull.
+    pub(in crate::session::mqtt) fn next_pull(&mut self, share: &str) -> Option<(u64, &mut JoinedShare)> {
+        let SessionShares { joined, last_pull, .. } = &mut **self.0.as_mut()?;
+        let joined = joined.get_mut(share)?;
+        *last_pull += 1;
+        Some((*last_pull, joined))
+    }
+
+    fn own_mut(&mut self) -> &mut OwnMessages {
+        &mut self.0.get_or_insert_default().own
+    }
+
     /// A message is being stored for the session alone.
     pub(in crate::session::mqtt) fn begin_assignment(&mut self) {
-        self.own.get_or_insert_default().assigning += 1;
+        self.own_mut().assigning += 1;
     }
 
     pub(in crate::session::mqtt) fn end_assignment(&mut self) {
-        if let Some(own) = &mut self.own {
-            own.assigning = own.assigning.saturating_sub(1);
-        }
+        let own = self.own_mut();
+        own.assigning = own.assigning.saturating_sub(1);
     }
 
     /// Awaits a message that is stored for the session alone, unless it has come.
     pub(in crate::session::mqtt) fn await_own(&mut self, sequence: u64, until: Instant) {
-        let own = self.own.get_or_insert_default();
+        let own = self.own_mut();
         if sequence > own.last {
             own.coming.insert(sequence, until);
         }
@@ -51,25 +103,25 @@ impl Shares {
     /// A message that is the session's alone has come: in their order, but for those that come
     /// again.
     pub(in crate::session::mqtt) fn own_came(&mut self, sequence: u64) {
-        let own = self.own.get_or_insert_default();
+        let own = self.own_mut();
         own.last = own.last.max(sequence);
         own.coming.retain(|awaited, _| *awaited > sequence);
     }
 
     /// Messages that are being stored for the session alone, or are to come to it.
     pub(in crate::session::mqtt) fn count_own(&self) -> usize {
-        self.own.as_ref().map_or(0, |own| own.assigning + own.coming.len())
+        self.0.as_ref().map_or(0, |shares| shares.own.assigning + shares.own.coming.len())
     }
 
     /// Times until which they are awaited.
     pub(in crate::session::mqtt) fn awaited_until(&self) -> impl Iterator<Item = Instant> + '_ {
-        self.own.iter().flat_map(|own| own.coming.values().copied())
+        self.0.iter().flat_map(|shares| shares.own.coming.values().copied())
     }
 
     /// Awaits nothing any more whose time is over.
     pub(in crate::session::mqtt) fn give_up_own(&mut self, now: Instant) {
-        if let Some(own) = &mut self.own {
-            own.coming.retain(|_, until| now < *until);
+        if let Some(shares) = &mut self.0 {
+            shares.own.coming.retain(|_, until| now < *until);
         }
     }
 }

@@ -184,7 +184,7 @@ impl Session {
         {
             for subject in members.iter().map(String::as_str) {
                 match shares::member_of(subject) {
-                    Some(member) if member.session != session => change_of.others.push(member.expiry),
+                    Some(member) if member.session != &*session => change_of.others.push(member.expiry),
                     // As it was before its client said another time.
                     Some(member) if member.expiry != expiry => {
                         let request = format!("STREAM.PURGE.{}", streams::SESSIONS.name);
@@ -255,7 +255,7 @@ impl Session {
         let unique = self.broker.unique_id();
         for ShareChange { share, pattern, joins, .. } in changes {
             let Some(stored) = self.stored_mut() else { return };
-            let joined = stored.sources.shares.joined.get_mut(&share);
+            let joined = stored.sources.shares.get_mut(&share);
             match (joins, joined) {
                 (None, _) => self.end_share(&share, now),
                 (Some((qos, options)), Some(joined)) => (joined.qos, joined.options) = (qos, options),
@@ -265,7 +265,7 @@ impl Session {
                     let binding = stored.store.account().bind(format!("{inbox}*").as_bytes(), service);
                     let joined =
                         JoinedShare { pattern, qos, options, inbox, binding, pull: None, asked: now };
-                    stored.sources.shares.joined.insert(share, joined);
+                    stored.sources.shares.join(share, joined);
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Session {
     fn end_share(&mut self, share: &str, now: Instant) {
         debug_assert!(!share.is_empty(), "every share has a name");
         let Some(stored) = self.stored_mut() else { return };
-        if let Some(joined) = stored.sources.shares.joined.remove(share) {
+        if let Some(joined) = stored.sources.shares.leave(share) {
             self.end_pull(joined, now);
         }
     }

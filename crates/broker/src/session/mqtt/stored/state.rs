@@ -24,7 +24,7 @@ pub(in crate::session::mqtt) struct StoredSession {
     pub(in crate::session::mqtt) storage: Arc<MqttStorage>,
     pub(in crate::session::mqtt) inbox: Arc<MqttInbox>,
     /// Name of the session in subjects.
-    pub(in crate::session::mqtt) hash: String,
+    pub(in crate::session::mqtt) hash: Box<str>,
     /// The record, as it is stored or about to be, and the sequence of the stored one: 0 for none.
     pub(in crate::session::mqtt) record: SessionRecord,
     pub(in crate::session::mqtt) record_sequence: u64,
@@ -448,7 +448,7 @@ impl StoredSession {
             store,
             storage,
             inbox,
-            hash: session_hash(client_id),
+            hash: session_hash(client_id).into(),
             record,
             record_sequence: 0,
             last_request: 0,
@@ -552,7 +552,7 @@ mod tests {
     /// Each connection of MQTT has one, however little it does.
     #[test]
     fn a_session_that_does_nothing_is_small() {
-        assert!(size_of::<StoredSession>() <= 496, "{}", size_of::<StoredSession>());
+        assert!(size_of::<StoredSession>() <= 448, "{}", size_of::<StoredSession>());
         // Maps keep room for eleven.
         assert!(size_of::<Option<Box<ConsumerRecord>>>() <= 8);
         let acks = MqttAcks::default();
