@@ -79,7 +79,11 @@ impl StreamConsumers {
         let config = Arc::new(stored.config);
         let state_handle = StateHandle::new(&self.stored, id);
         if let Some(init) = self.init(&config, stored.created, state_handle, context) {
-            self.begin(&config, ConsumerCore::resume(init, self.host.now()), true).wake();
+            let mut core = ConsumerCore::resume(init, self.host.now());
+            if self.log.is_of_group() {
+                core.was_active(self.log.active_times(&self.host).of(id));
+            }
+            self.begin(&config, core, true).wake();
         }
     }
 

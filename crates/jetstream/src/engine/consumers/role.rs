@@ -30,9 +30,13 @@ impl StreamConsumers {
         let mut ended = Vec::new();
         for live in self.all() {
             let (stream, seed) = (self.stream.to_string(), self.seed());
+            let active = Arc::clone(self.log.active_times(&self.host));
             let was = live.act(move |core, turn| {
                 let led = core.role().leads();
                 core.set_role(role, &stream, seed, turn);
+                if role.leads() {
+                    core.was_active(active.of(core.state_handle().id()));
+                }
                 (led, core.state_handle().clone())
             });
             if let Some((true, state_handle)) = was

@@ -125,6 +125,36 @@ fn a_leader_that_hands_over_takes_along_what_was_acknowledged() {
 }
 
 #[test]
+fn a_new_leader_knows_when_a_consumer_was_active_last() {
+    let (mut cluster, first) = cluster(stream("S"), 3);
+    let info = |cluster: &mut Cluster, leader: usize| {
+        let consumers = std::sync::Arc::clone(cluster.house(leader).stream("S").consumers());
+        let live = consumers.find("C").expect("it is there");
+        let asked = consumers.ask_info(&live);
+        cluster.settle();
+        asked.wait().expect("it leads")
+    };
+    ask(&mut cluster, first, "C", 2);
+    cluster.settle();
+    let heard = cluster.delivered(first);
+    let before = info(&mut cluster, first);
+    let delivered = before.delivered.last_active.expect("it has delivered");
+    assert_eq!(before.ack_floor.last_active, None);
+    cluster.pass(3);
+    acknowledge(&mut cluster, first, &heard[0]);
+    let acked = info(&mut cluster, first).ack_floor.last_active.expect("it was acknowledged");
+    assert!(acked > delivered);
+    cluster.pass(4);
+    cluster.kill(first);
+    let second = cluster.elect();
+    let after = info(&mut cluster, second);
+    let near =
+        |time: Option<i64>, then: i64| time.is_some_and(|time| (0..SECOND / 5).contains(&(time - then)));
+    assert!(near(after.delivered.last_active, delivered), "{:?}, {delivered}", after.delivered);
+    assert!(near(after.ack_floor.last_active, acked), "{:?}, {acked}", after.ack_floor);
+}
+
+#[test]
 fn consumers_are_on_all_servers() {
     let (mut cluster, first) = cluster(stream("S"), 2);
     cluster.house(first).consume("S", consumer("D"));
