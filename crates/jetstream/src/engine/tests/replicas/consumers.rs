@@ -155,6 +155,26 @@ fn a_new_leader_knows_when_a_consumer_was_active_last() {
 }
 
 #[test]
+fn a_new_consumer_with_replicas_has_no_floor_before_its_first_delivery() {
+    let (mut cluster, first) = cluster(stream("S"), 3);
+    let late = ConsumerConfig { deliver_policy: DeliverPolicy::Last, ..consumer("L") };
+    cluster.house(first).consume("S", late);
+    cluster.settle();
+    let floor = |cluster: &mut Cluster| {
+        let consumers = std::sync::Arc::clone(cluster.house(first).stream("S").consumers());
+        let live = consumers.find("L").expect("it is there");
+        let asked = consumers.ask_info(&live);
+        cluster.settle();
+        let info = asked.wait().expect("it leads");
+        (info.delivered.stream_seq, info.ack_floor.stream_seq)
+    };
+    assert_eq!(floor(&mut cluster), (2, 0));
+    ask(&mut cluster, first, "L", 1);
+    cluster.settle();
+    assert_eq!(floor(&mut cluster), (3, 2));
+}
+
+#[test]
 fn consumers_are_on_all_servers() {
     let (mut cluster, first) = cluster(stream("S"), 2);
     cluster.house(first).consume("S", consumer("D"));
