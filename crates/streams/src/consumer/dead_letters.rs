@@ -191,13 +191,28 @@ impl DeadLetters {
             || self.on_their_way.contains_key(&seq)
     }
 
+    /// Words for a letter to which nobody listens.
+    fn nobody_takes(&self, sent: &SentLetter) -> String {
+        let subject = String::from_utf8_lossy(&sent.subject);
+        format!(
+            "nobody takes {subject}: stream {} is not there, or does not listen to it",
+            self.policy.stream
+        )
+    }
+
     /// How they stand.
-    pub(super) fn why(&self) -> ConsumerCause {
+    pub(super) fn why(&self, env: &dyn Env) -> ConsumerCause {
         let has_refused = self.refusals > 0 || !self.refused.is_empty();
+        let unheard = || self.on_their_way.values().find(|sent| !env.has_interest(&sent.subject));
+        let refusal = if has_refused {
+            Some(self.refusal.clone())
+        } else {
+            unheard().map(|sent| self.nobody_takes(sent))
+        };
         ConsumerCause::DeadLettersWait {
             messages: self.len() as u64,
             stream: self.policy.stream.clone(),
-            refusal: has_refused.then(|| self.refusal.clone()),
+            refusal,
             retry_at: self.retry_at.filter(|_| !self.waiting.is_empty()).or(self.next_retry),
         }
     }
@@ -279,10 +294,13 @@ impl DeadLetters {
             self.on_their_way.iter().filter(|(_, sent)| is_late(sent)).map(|(seq, _)| *seq).collect();
         for seq in late {
             let why = match self.on_their_way.get(&seq) {
-                Some(sent) if !env.has_interest(&sent.subject) => {
-                    format!("nobody takes {}", String::from_utf8_lossy(&sent.subject))
-                }
-                _ => "no answer".to_owned(),
+                Some(sent) if !env.has_interest(&sent.subject) => self.nobody_takes(sent),
+                Some(sent) => format!(
+                    "no answer: stream {} is not there, does not listen to {}, or has no leader",
+                    self.policy.stream,
+                    String::from_utf8_lossy(&sent.subject)
+                ),
+                None => continue,
             };
             self.refused(seq, &why, now, effects);
         }

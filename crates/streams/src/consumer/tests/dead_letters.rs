@@ -258,6 +258,25 @@ fn a_refusal_is_told_once_and_tried_again_after_growing_pauses() {
 }
 
 #[test]
+fn where_nobody_listens_that_is_why_they_wait() {
+    let (mut bench, _) = terminated();
+    bench.clients.are_away = true;
+    let refusal = |bench: &mut Bench| {
+        let why = bench.turn(ConsumerCore::why);
+        why.iter().find_map(|(_, cause)| match cause {
+            ConsumerCause::DeadLettersWait { refusal, .. } => Some(refusal.clone()),
+            _ => None,
+        })
+    };
+    let nobody = "nobody takes dlq.S.C.1.1: stream D is not there, or does not listen to it".to_owned();
+    assert_eq!(refusal(&mut bench), Some(Some(nobody.clone())), "before its patience is over");
+    bench.now += 10 * SECOND;
+    bench.turn(ConsumerCore::due);
+    bench.deliver();
+    assert_eq!(refusal(&mut bench), Some(Some(nobody)));
+}
+
+#[test]
 fn without_an_answer_it_is_published_again() {
     let (mut bench, first) = terminated();
     let (second, pause) = wait(&mut bench);
