@@ -310,16 +310,12 @@ impl PurgeRequest {
 }
 
 impl StepDownRequest {
-    /// Reads the body, which may be absent.
+    /// Reads the body, which may be absent, or say nothing that is an object.
     ///
     /// # Errors
     /// [`ApiError::invalid_json`].
     pub fn read(body: &[u8], strict: bool) -> Result<Self, ApiError> {
-        if body.is_empty() {
-            return Ok(Self::default());
-        }
-        let read: Self = json::request(body, "server.JSApiLeaderStepdownRequest", strict)
-            .map_err(ApiError::invalid_json)?;
+        let read: Self = optional(body, "server.JSApiLeaderStepdownRequest", strict)?;
         let placement = read.placement.filter(|placement| *placement != Placement::default());
         Ok(Self { placement })
     }
@@ -465,6 +461,10 @@ mod tests {
         for nothing in [&b""[..], b"null", b"nonsense"] {
             assert_eq!(StreamsRequest::names(nothing, true).unwrap(), StreamsRequest::default());
         }
+        for nothing in [&b""[..], b"x", b"5", b"\"a\""] {
+            assert_eq!(StepDownRequest::read(nothing, true).unwrap(), StepDownRequest::default());
+        }
+        assert!(StepDownRequest::read(b"[]", true).is_err() && StepDownRequest::read(b"{", true).is_err());
     }
 
     #[test]

@@ -146,6 +146,14 @@ impl DeadLetterPolicy {
         fill(&self.subject, stream, consumer)
     }
 
+    /// Whether the subject says by itself of which consumer of which stream a letter is: what else
+    /// it says, other consumers may say, too.
+    #[must_use]
+    pub fn names_consumer(&self) -> bool {
+        let has = |token: &str| self.subject.split('.').any(|one| one == token);
+        has("{stream}") && has("{consumer}")
+    }
+
     /// Whether what was delivered as often as it may be is moved.
     #[must_use]
     pub fn takes_exhausted(&self) -> bool {
@@ -202,9 +210,11 @@ mod tests {
         let policy = policy.expect("it is valid").expect("it is there");
         assert!(policy.takes_exhausted() && policy.takes_terminated());
         assert_eq!(policy.subject("S", "C"), "dlq.S.C");
+        assert!(policy.names_consumer());
         let keys = [("myelin.dlq.stream", "D"), ("myelin.dlq.subject", "dead.{consumer}.{subject}")];
         let policy = DeadLetterPolicy::read(&config(&keys)).expect("it is valid").expect("it is there");
         assert_eq!(policy.subject("S", "C"), "dead.C.{subject}");
+        assert!(!policy.names_consumer(), "streams may have consumers of one name");
     }
 
     #[test]

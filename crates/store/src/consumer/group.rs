@@ -250,6 +250,13 @@ impl GroupConsumers {
         })
     }
 
+    /// Rules and state of a consumer.
+    #[must_use]
+    pub fn state(&self, id: ConsumerId) -> Option<(AckRules, &ConsumerState)> {
+        let consumer = self.table.consumers.get(&id)?;
+        Some((consumer.definition.rules, &consumer.state))
+    }
+
     /// Whether it pays to write the image anew: then a start applies less, and the stream can seal
     /// more.
     #[must_use]

@@ -384,6 +384,14 @@ impl ConsumerCore {
         }
     }
 
+    /// Notes when it was active before this replica led, if it was: at the last delivery, and at the
+    /// last acknowledgement.
+    pub fn was_active(&mut self, (delivered, acked): (Option<Timestamp>, Option<Timestamp>)) {
+        let deliverer = &mut self.deliverer;
+        deliverer.last_delivered = deliverer.last_delivered.max(delivered);
+        deliverer.last_acked = deliverer.last_acked.max(acked);
+    }
+
     /// Its stream keeps messages for another reason.
     pub fn set_retention(&mut self, retention: Retention) {
         self.retention = retention;

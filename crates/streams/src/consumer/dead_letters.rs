@@ -7,12 +7,20 @@
 //! it has it, the message is settled as if it were acknowledged. Until then it is published again
 //! and again, also by whoever leads or begins next.
 //!
-//! The other stream has it once all the same: its subject says which message of which consumer it
-//! is, and it is published on the condition that there is none of this subject. Where there is, and
-//! it can be read, it is there. So nothing depends on a window of time, or on who remembers what.
+//! The other stream has it once all the same: its subject says which message it is, and it is
+//! published on the condition that there is none of this subject. Where there is, and its headers
+//! say that it is the letter of this message, it is there. So nothing depends on a window of time,
+//! or on who remembers what.
+//!
+//! A subject of the metadata may be that of other consumers' letters, too, of messages with the
+//! same time and sequence (of the same stream, or of a mirror). Whoever finds such a letter in the
+//! place of its own publishes its own apart: under a subject that has the stream and the consumer
+//! in it. The place of the metadata is tried first, as every build of the server has done, so that
+//! what an older one has stored, or has on its way, is not there twice.
 
 use super::effects::{ConsumerEvent, DeadLetterNews, Effects, Env};
 use super::letter::{Letter, write_headers};
+use super::letter_answer::{Found, LetterAnswer, Published, Step};
 use super::state_handle::StateHandle;
 use myelin_jsapi::api::why::ConsumerCause;
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -20,7 +28,6 @@ use myelin_jsapi::consumer::{DeadLetterPolicy, RetryBackoff};
 use myelin_store::consumer::{ConsumerState, Death};
 use myelin_store::{Message, Seq, Timestamp};
 use myelin_wire::message_buf::MessageRef;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Dead letters on their way, at most.
@@ -30,10 +37,6 @@ const PATIENCE: i64 = 5_000_000_000;
 /// Pause after the first refusal, which doubles up to the longest.
 const RETRY: i64 = 250_000_000;
 const LONGEST_RETRY: i64 = 60_000_000_000;
-/// Error of a stream that has a message of the subject already.
-const WRONG_LAST_SEQUENCE: u16 = 10071;
-/// Last token of a reply subject where a dead letter was looked for.
-const LOOKED_FOR: &str = "SEEN";
 
 /// Dead letters of one consumer.
 pub(super) struct DeadLetters {
@@ -71,35 +74,24 @@ struct DeadMessage {
     said: Box<str>,
     /// Refusals of this one.
     refusals: u32,
+    /// Whether another consumer's letter is in its place, so that it goes to one apart.
+    is_apart: bool,
+    /// Whether it may be there already: it died before this replica began to move it.
+    is_sought: bool,
 }
 
-/// Dead letter that was published.
+/// Dead letter that was published, or is looked for.
 struct SentLetter {
     at: Timestamp,
     subject: Vec<u8>,
+    step: Step,
     dead: DeadMessage,
 }
 
-/// Answer to a dead letter, or to a look for it.
-#[derive(Default, Deserialize)]
-struct LetterAnswer {
-    #[serde(default)]
-    stream: String,
-    error: Option<AnsweredError>,
-    message: Option<FoundMessage>,
-}
-
-#[derive(Deserialize)]
-struct AnsweredError {
-    #[serde(default)]
-    err_code: u16,
-    #[serde(default)]
-    description: String,
-}
-
-#[derive(Deserialize)]
-struct FoundMessage {
-    subject: String,
+impl SentLetter {
+    fn token(&self) -> &'static str {
+        self.step.token(self.dead.is_apart)
+    }
 }
 
 impl DeadLetters {
@@ -141,7 +133,11 @@ impl DeadLetters {
     fn load(&mut self, state: &ConsumerState) {
         let dead = state.redelivered().iter().filter(|(_, count)| Death::read(**count).is_some());
         let pending = dead.filter(|(seq, _)| state.pending().get(**seq).is_some());
-        self.waiting.extend(pending.map(|(seq, _)| (*seq, DeadMessage::default())));
+        // What has its own place may be there; what may have gone to one apart is looked for there
+        // first, as its own may be free again.
+        let is_sought = !self.policy.names_consumer();
+        let message = || DeadMessage { is_sought, ..DeadMessage::default() };
+        self.waiting.extend(pending.map(|(seq, _)| (*seq, message())));
     }
 
     /// Forgets what is dead: the consumer begins anew.
@@ -168,7 +164,7 @@ impl DeadLetters {
 
     /// Has a dead message moved, of which a client has said this.
     pub(super) fn add(&mut self, seq: Seq, said: &str) {
-        self.waiting.insert(seq, DeadMessage { said: said.into(), refusals: 0 });
+        self.waiting.insert(seq, DeadMessage { said: said.into(), ..DeadMessage::default() });
     }
 
     /// The next one to be published, if one may be now.
@@ -195,13 +191,28 @@ impl DeadLetters {
             || self.on_their_way.contains_key(&seq)
     }
 
+    /// Words for a letter to which nobody listens.
+    fn nobody_takes(&self, sent: &SentLetter) -> String {
+        let subject = String::from_utf8_lossy(&sent.subject);
+        format!(
+            "nobody takes {subject}: stream {} is not there, or does not listen to it",
+            self.policy.stream
+        )
+    }
+
     /// How they stand.
-    pub(super) fn why(&self) -> ConsumerCause {
+    pub(super) fn why(&self, env: &dyn Env) -> ConsumerCause {
         let has_refused = self.refusals > 0 || !self.refused.is_empty();
+        let unheard = || self.on_their_way.values().find(|sent| !env.has_interest(&sent.subject));
+        let refusal = if has_refused {
+            Some(self.refusal.clone())
+        } else {
+            unheard().map(|sent| self.nobody_takes(sent))
+        };
         ConsumerCause::DeadLettersWait {
             messages: self.len() as u64,
             stream: self.policy.stream.clone(),
-            refusal: has_refused.then(|| self.refusal.clone()),
+            refusal,
             retry_at: self.retry_at.filter(|_| !self.waiting.is_empty()).or(self.next_retry),
         }
     }
@@ -212,8 +223,9 @@ impl DeadLetters {
     }
 
     /// With the time at which the message was stored: a sequence may come again, where a stream has
-    /// lost its end or was made anew.
-    fn write_subject(&self, message: &Message<'_>) -> Vec<u8> {
+    /// lost its end or was made anew. `is_apart`: with the stream and the consumer, of which no name
+    /// has a slash in it, so that no other letter has this subject.
+    fn write_subject(&self, message: &Message<'_>, is_apart: bool) -> Vec<u8> {
         let mut subject = Vec::with_capacity(self.subject.len() + 40);
         let mut parts = self.subject.split("{subject}");
         subject.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
@@ -221,7 +233,11 @@ impl DeadLetters {
             subject.extend_from_slice(message.subject);
             subject.extend_from_slice(part.as_bytes());
         }
-        subject.extend_from_slice(format!(".{:x}.{}", message.timestamp, message.seq).as_bytes());
+        subject.extend_from_slice(format!(".{:x}", message.timestamp).as_bytes());
+        if is_apart {
+            subject.extend_from_slice(format!("/{}/{}", self.stream, self.consumer).as_bytes());
+        }
+        subject.extend_from_slice(format!(".{}", message.seq).as_bytes());
         subject
     }
 
@@ -278,10 +294,13 @@ impl DeadLetters {
             self.on_their_way.iter().filter(|(_, sent)| is_late(sent)).map(|(seq, _)| *seq).collect();
         for seq in late {
             let why = match self.on_their_way.get(&seq) {
-                Some(sent) if !env.has_interest(&sent.subject) => {
-                    format!("nobody takes {}", String::from_utf8_lossy(&sent.subject))
-                }
-                _ => "no answer".to_owned(),
+                Some(sent) if !env.has_interest(&sent.subject) => self.nobody_takes(sent),
+                Some(sent) => format!(
+                    "no answer: stream {} is not there, does not listen to {}, or has no leader",
+                    self.policy.stream,
+                    String::from_utf8_lossy(&sent.subject)
+                ),
+                None => continue,
             };
             self.refused(seq, &why, now, effects);
         }
@@ -289,7 +308,7 @@ impl DeadLetters {
         self.patience = next;
     }
 
-    /// Publishes one. It leaves when the record of its death counts as stored.
+    /// Publishes one, or looks for it. That leaves when the record of its death counts as stored.
     pub(super) fn publish(
         &mut self,
         message: &Message<'_>,
@@ -299,36 +318,42 @@ impl DeadLetters {
     ) {
         let seq = message.seq;
         let dead = self.waiting.remove(&seq).unwrap_or_default();
-        let subject = self.write_subject(message);
+        self.patience.get_or_insert(now.saturating_add(PATIENCE));
+        let subject = self.write_subject(message, dead.is_apart || dead.is_sought);
+        if dead.is_sought {
+            self.on_their_way.insert(seq, SentLetter { at: now, subject, step: Step::Publish, dead });
+            return self.look_for(seq, Step::Sought, effects);
+        }
+        let sent = SentLetter { at: now, subject, step: Step::Publish, dead };
         let mut headers = Vec::with_capacity(message.headers.len() + 512);
         let letter = Letter {
             stream: &self.stream,
             consumer: &self.consumer,
             target: &self.policy.stream,
-            id: &subject,
+            id: &sent.subject,
             redelivered,
             last_delivered,
-            said: &dead.said,
+            said: &sent.dead.said,
             now,
         };
         write_headers(message, &letter, &mut headers);
-        let reply = format!("{}{seq}", self.replies);
+        let reply = format!("{}{seq}{}", self.replies, sent.token());
         effects.confirmations.push(MessageRef {
-            subject: &subject,
+            subject: &sent.subject,
             reply: reply.as_bytes(),
             headers: &headers,
             payload: message.payload,
             ..MessageRef::default()
         });
-        self.on_their_way.insert(seq, SentLetter { at: now, subject, dead });
-        self.patience.get_or_insert(now.saturating_add(PATIENCE));
+        self.on_their_way.insert(seq, sent);
     }
 
-    /// Asks the stream for one that it says it has.
-    fn look_for(&self, seq: Seq, effects: &mut Effects) {
-        let Some(sent) = self.on_their_way.get(&seq) else { return };
+    /// Asks the stream for the last message of a letter's subject.
+    fn look_for(&mut self, seq: Seq, step: Step, effects: &mut Effects) {
+        let Some(sent) = self.on_their_way.get_mut(&seq) else { return };
+        sent.step = step;
         let subject = format!("$JS.API.STREAM.MSG.GET.{}", self.policy.stream);
-        let reply = format!("{}{seq}.{LOOKED_FOR}", self.replies);
+        let reply = format!("{}{seq}{}", self.replies, sent.token());
         let wanted = String::from_utf8_lossy(&sent.subject);
         let payload = serde_json::json!({ "last_by_subj": wanted }).to_string();
         effects.confirmations.push(MessageRef {
@@ -347,33 +372,57 @@ impl DeadLetters {
         effects: &mut Effects,
     ) -> Option<Seq> {
         let place = std::str::from_utf8(msg.subject).ok()?.strip_prefix(&*self.replies)?;
-        let (seq, was_looked_for) = match place.split_once('.') {
-            Some((seq, LOOKED_FOR)) => (seq, true),
-            Some(_) => return None,
-            None => (place, false),
-        };
+        let (seq, token) = place.split_at(place.find('.').unwrap_or(place.len()));
         let seq: Seq = seq.parse().ok()?;
-        let answer: LetterAnswer = serde_json::from_slice(msg.payload).unwrap_or_default();
-        if answer.error.is_none() && !was_looked_for && answer.stream == self.policy.stream {
-            // Also one that comes when nobody waits for it any more.
-            self.waiting.remove(&seq);
-            self.refused.remove(&seq);
-            return self.taken(seq, effects);
+        let answer = LetterAnswer::read(msg.payload);
+        let is_of_publish = [false, true].iter().any(|&is_apart| token == Step::Publish.token(is_apart));
+        if is_of_publish {
+            return match answer.published(&self.policy.stream, msg.payload) {
+                Published::Stored => {
+                    // Also one that comes when nobody waits for it any more.
+                    self.waiting.remove(&seq);
+                    self.refused.remove(&seq);
+                    self.taken(seq, effects)
+                }
+                _ if self.on_their_way.get(&seq)?.token() != token => None,
+                Published::Known(step) => {
+                    self.look_for(seq, step, effects);
+                    None
+                }
+                Published::Refused(why) => {
+                    self.refused(seq, &why, now, effects);
+                    None
+                }
+            };
         }
-        let sent = self.on_their_way.get(&seq)?;
-        let is_found = answer.message.is_some_and(|found| found.subject.as_bytes() == sent.subject);
-        match answer.error {
-            None if is_found && was_looked_for => return self.taken(seq, effects),
-            Some(error) if error.err_code == WRONG_LAST_SEQUENCE && !was_looked_for => {
-                self.look_for(seq, effects);
+        let sent = self.on_their_way.get(&seq).filter(|sent| sent.token() == token)?;
+        let (step, is_apart) = (sent.step, sent.dead.is_apart);
+        match answer.found(&sent.subject, (&self.stream, &self.consumer, seq)) {
+            Found::Own => return self.taken(seq, effects),
+            // Its id is its own: it was there, and was removed since.
+            Found::Nothing if step == Step::Duplicate && (is_apart || self.policy.names_consumer()) => {
+                return self.taken(seq, effects);
             }
-            Some(error) => {
-                self.refused(seq, &format!("{} ({})", error.description, error.err_code), now, effects)
+            Found::Nothing | Found::Another if step == Step::Sought => self.publish_again(seq, false),
+            Found::Nothing if step == Step::Occupied => {
+                self.refused(seq, "no message found (10037)", now, effects);
             }
-            None if msg.payload.is_empty() => self.refused(seq, "nobody took it", now, effects),
-            None => self.refused(seq, "an answer of another stream", now, effects),
+            Found::Nothing | Found::Another if !is_apart => self.publish_again(seq, true),
+            Found::Nothing | Found::Another => {
+                let subject = String::from_utf8_lossy(&sent.subject);
+                let why = format!("{subject} has a message that is no letter of this one");
+                self.refused(seq, &why, now, effects);
+            }
+            Found::Refused(why) => self.refused(seq, &why, now, effects),
         }
         None
+    }
+
+    /// Has a letter published that is not where it was looked for.
+    fn publish_again(&mut self, seq: Seq, is_apart: bool) {
+        if let Some(sent) = self.on_their_way.remove(&seq) {
+            self.waiting.insert(seq, DeadMessage { is_apart, is_sought: false, ..sent.dead });
+        }
     }
 }
 

@@ -9,8 +9,8 @@
 //! - `stream_scan`, `redelivery`: what nobody has seen, and what is to come again.
 //! - `pull`, `waiting`, `pin`, `push`: who gets a message. `pacing`: when. `acks`, `ack_subject`:
 //!   what an answer means.
-//! - `deaths`, `dead_letters`, `letter`: what is moved elsewhere because nobody acknowledges it;
-//!   `retry`: pauses until then.
+//! - `deaths`, `dead_letters`, `letter`, `letter_answer`: what is moved elsewhere because nobody
+//!   acknowledges it; `retry`: pauses until then.
 //! - `due`: what comes with time.
 //! - `held_effects`: what waits until it counts as stored.
 //! - `state_handle`: the state that must survive, in the log of the stream's consumers;
@@ -28,6 +28,7 @@ mod effects;
 mod held_effects;
 mod info;
 mod letter;
+mod letter_answer;
 mod pacing;
 mod pin;
 mod pull;

@@ -7,7 +7,7 @@
 use super::ack_subject::AckTokens;
 use super::core::{ConsumerCore, DeliveryMode, TurnCtx};
 use super::delivery::{add_size, size_of};
-use super::effects::SlowReceiver;
+use super::effects::{Env, SlowReceiver};
 use super::pull::{Outlook, Pull, Supply};
 use super::push::Push;
 use super::redelivery::most_deliveries;
@@ -58,7 +58,7 @@ impl ConsumerCore {
         let supply = self.supply(turn);
         let ahead = self.ahead(supply);
         let stops = self.stops(&ahead, supply, turn);
-        let some = self.some_causes(&ahead, supply);
+        let some = self.some_causes(&ahead, supply, turn.env);
         let some = some.into_iter().map(|cause| (Holds::Some, cause));
         if matches!(ahead.next, NextUp::End) {
             let nothing = [self.why_at_end()].into_iter().chain(stops);
@@ -234,7 +234,12 @@ impl ConsumerCore {
     }
 
     /// Finds what holds some messages back, whatever becomes of the next.
-    fn some_causes(&self, Ahead { next, outstanding }: &Ahead, supply: Supply) -> Vec<ConsumerCause> {
+    fn some_causes(
+        &self,
+        Ahead { next, outstanding }: &Ahead,
+        supply: Supply,
+        env: &dyn Env,
+    ) -> Vec<ConsumerCause> {
         let mut some = Vec::new();
         if self.is_full_with(*outstanding) && next.is_again() && supply.pending > 0 {
             some.push(self.max_ack_pending());
@@ -259,7 +264,7 @@ impl ConsumerCore {
             }
         });
         if let Some(letters) = self.dead_letters.as_ref().filter(|_| dead > 0) {
-            some.push(letters.why());
+            some.push(letters.why(env));
         }
         some
     }

@@ -12,6 +12,7 @@ use myelin_store::{
     DecidedEntry, InstallSource, Message, Seq, StateDigest, StoreError, TakenBack, Timestamp,
 };
 
+use super::consumer_activity::ConsumerActivity;
 use super::core::StreamCore;
 use super::effects::Effects;
 use super::group_consumers::StreamGroup;
@@ -200,6 +201,11 @@ impl StreamCore {
         let group = group.map_err(|diverged| self.give_up_diverged(&diverged))?;
         self.outgoing.group = Some(Box::new(group));
         Ok(())
+    }
+
+    /// Tells of what consumers of the group do from here on.
+    pub fn watch_consumers(&mut self, activity: Arc<dyn ConsumerActivity>) {
+        self.outgoing.group.iter_mut().for_each(|group| group.activity = Some(Arc::clone(&activity)));
     }
 
     /// Whether it has failed because its consumers were not as its group has them: what it has

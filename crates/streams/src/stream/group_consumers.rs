@@ -12,6 +12,8 @@ use myelin_store::consumer::{Consumers, Diverged, GroupConsumers};
 use myelin_store::record::ConsumerRecord;
 use myelin_store::{Release, StoreError, Stream, Ticket, Timestamp};
 
+use super::consumer_activity::{ConsumerActivity, Place};
+
 /// After a failure (a full disk, say), when to propose again.
 const RETRY: i64 = 1_000_000_000;
 
@@ -28,6 +30,8 @@ pub(super) struct StreamGroup {
     pub(super) next_attempt_at: Option<Timestamp>,
     /// Whether proposals were released that nobody has told of.
     has_released: bool,
+    /// Told of what is applied from here on.
+    pub(super) activity: Option<Arc<dyn ConsumerActivity>>,
 }
 
 impl StreamGroup {
@@ -38,8 +42,15 @@ impl StreamGroup {
         applied: GroupConsumers,
     ) -> Result<Self, Diverged> {
         let (proposed, unwritten) = (VecDeque::new(), Vec::new());
-        let mut group =
-            Self { decided, applied, proposed, unwritten, next_attempt_at: None, has_released: false };
+        let mut group = Self {
+            decided,
+            applied,
+            proposed,
+            unwritten,
+            next_attempt_at: None,
+            has_released: false,
+            activity: None,
+        };
         group.apply(store)?;
         group.begin_anew();
         Ok(group)
@@ -92,10 +103,14 @@ impl StreamGroup {
 
     /// Applies what is committed and was not applied yet.
     pub(super) fn apply(&mut self, store: &Stream) -> Result<(), Diverged> {
-        let Self { applied, .. } = self;
+        let Self { applied, activity, .. } = self;
         for (index, records) in store.committed_consumers(applied.applied()) {
+            let before = activity.as_ref().map(|activity| (activity, Place::of_all(applied, records)));
             if !myelin_stdx::planted::bug(133) || index % 4 > 0 {
                 applied.apply(index, records)?;
+            }
+            if let Some((activity, places)) = before {
+                places.iter().for_each(|place| place.tell(applied, &**activity));
             }
         }
         if let Some(position) = store.group() {

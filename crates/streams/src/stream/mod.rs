@@ -13,6 +13,7 @@ mod admit_batch;
 mod append_run;
 mod append_scratch;
 pub mod batch;
+mod consumer_activity;
 mod copy;
 mod core;
 mod counters;
@@ -47,6 +48,7 @@ mod ttl;
 mod upkeep;
 mod why;
 
+pub use consumer_activity::{ConsumerActivity, ConsumerSign};
 pub use copy::{SourcedMsgs, SourcedResult};
 pub use core::StreamCore;
 pub use counters::Cold;

@@ -294,6 +294,7 @@ impl AccountStreams {
         {
             self.log_consumers(&core.config().name, &error);
         }
+        core.watch_consumers(consumers.activity());
         core.catch_up(lifetimes_until, self.host.now());
         core
     }

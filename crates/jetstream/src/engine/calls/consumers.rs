@@ -201,7 +201,11 @@ impl Call {
             let paging = Paging { limit: LIST_LIMIT, ..Paging::default() };
             return Ok(ConsumerList { paging, ..ConsumerList::default() });
         }
-        let (paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT).await?;
+        let (mut paging, page) = self.page_of_consumers(stream, request, LIST_LIMIT).await?;
+        // Compat: in a cluster a list behind the end counts nothing.
+        if page.is_empty() && self.jetstream.meta().is_some() {
+            paging.total = 0;
+        }
         let stream = self.find(stream).await?;
         let mut consumers = Vec::with_capacity(page.len());
         for live in &page {

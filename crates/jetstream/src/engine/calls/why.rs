@@ -33,11 +33,12 @@ impl Call {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
         let stream = self.account.stream(name).ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let live = stream.consumers().find(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
         let now = self.jetstream.host.now();
         let causes = match self.leaderless(&stream) {
+            // Which consumers there are a replica knows that leads, or has led.
             Some(cause) => vec![cause],
             None => {
+                let live = stream.consumers().find(consumer).ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 let found = stream.consumers().ask_why(&live).await.ok_or(ApiError::CONSUMER_NOT_FOUND)?;
                 found.iter().map(|(holds, cause)| cause.told(*holds, (name, consumer), now)).collect()
             }

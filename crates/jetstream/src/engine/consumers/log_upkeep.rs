@@ -2,12 +2,14 @@
 //! written anew, and whether it can be written at all.
 
 use super::LiveConsumer;
+use super::active_times::ActiveTimes;
+use crate::engine::host::Host;
 use crate::engine::waits::Waiters;
 use myelin_jsapi::ApiError;
 use myelin_stdx::sync::lock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Marks of what is under way with the log.
 #[derive(Default)]
@@ -25,6 +27,8 @@ pub(super) struct LogUpkeep {
     role_changes: AtomicU64,
     /// Calls that wait until the group has agreed.
     agreements: Waiters,
+    /// When consumers of the group were active.
+    active: OnceLock<Arc<ActiveTimes>>,
 }
 
 /// Time during which this replica leads a group without a break. What was decided in it is lost
@@ -36,6 +40,11 @@ impl LogUpkeep {
     /// Notes that the log is that of the stream's group from here on.
     pub(super) fn join_group(&self) {
         self.is_of_group.store(true, Release);
+    }
+
+    /// When consumers of the group were active.
+    pub(super) fn active_times(&self, host: &Arc<dyn Host>) -> &Arc<ActiveTimes> {
+        self.active.get_or_init(|| ActiveTimes::new(host))
     }
 
     /// Whether the log is that of the stream's group.

@@ -79,7 +79,11 @@ impl StreamConsumers {
         let config = Arc::new(stored.config);
         let state_handle = StateHandle::new(&self.stored, id);
         if let Some(init) = self.init(&config, stored.created, state_handle, context) {
-            self.begin(&config, ConsumerCore::resume(init, self.host.now()), true).wake();
+            let mut core = ConsumerCore::resume(init, self.host.now());
+            if self.log.is_of_group() {
+                core.was_active(self.log.active_times(&self.host).of(id));
+            }
+            self.begin(&config, core, true).wake();
         }
     }
 
@@ -548,7 +552,16 @@ impl StreamConsumers {
     /// How a consumer stands, as soon as whoever has its turn says so.
     pub(in crate::engine) fn ask_info(&self, live: &LiveConsumer) -> Promised<ConsumerInfo> {
         let stream = self.stream.to_string();
-        live.query_soon(move |core, turn| core.info(&stream, turn))
+        let group = self.log.is_of_group().then(|| Arc::clone(&self.stored));
+        live.query_soon(move |core, turn| {
+            let mut info = core.info(&stream, turn);
+            let is_replicated = group.is_some_and(|stored| core.state_handle().is_of(&stored));
+            if is_replicated && info.delivered.consumer_seq == 0 {
+                // Compat: one with replicas has no floor before its first delivery.
+                info.ack_floor.stream_seq = 0;
+            }
+            info
+        })
     }
 
     /// Asks what holds its deliveries back: told as soon as whoever has its turn says so.

@@ -38,6 +38,7 @@
 //! is written inside of the stream's turn, so that no message can be gone before.
 
 mod ack_service;
+mod active_times;
 mod advisories;
 mod dead_letter_service;
 mod holding;
@@ -64,6 +65,7 @@ use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed,
 use myelin_store::entropy::Entropy;
 use myelin_store::{Filter, ReadError, Seq, Store, StreamReader, Timestamp, Wait};
 use myelin_streams::consumer::{StateHandle, account_hash};
+use myelin_streams::stream::ConsumerActivity;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, Weak};
@@ -228,6 +230,11 @@ impl StreamConsumers {
     pub(in crate::engine) fn join_group(&self) -> Arc<Mutex<Consumers>> {
         self.log.join_group();
         Arc::clone(&self.stored)
+    }
+
+    /// Told of what the group's consumers do.
+    pub(in crate::engine) fn activity(&self) -> Arc<dyn ConsumerActivity> {
+        Arc::clone(self.log.active_times(&self.host)) as Arc<dyn ConsumerActivity>
     }
 
     /// States of the consumers that are stored.

@@ -33,10 +33,14 @@ impl StreamConsumers {
         for live in self.all() {
             let (stream, seed) = (self.stream.to_string(), self.seed());
             let leaves = left.is_some();
+            let active = Arc::clone(self.log.active_times(&self.host));
             let was = live.act(move |core, turn| {
                 let led = core.role().leads();
                 let requests = if leaves { core.leave_requests() } else { Vec::new() };
                 core.set_role(role, &stream, seed, turn);
+                if role.leads() {
+                    core.was_active(active.of(core.state_handle().id()));
+                }
                 (led, core.state_handle().clone(), requests)
             });
             let Some((led, state_handle, requests)) = was else { continue };

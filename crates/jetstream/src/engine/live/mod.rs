@@ -346,6 +346,7 @@ impl LiveStream {
         let (core, _) = guard.parts();
         let joined = core.store_mut().join_group(position, self.scope.host.now());
         let joined = joined.and_then(|()| core.group_consumers(self.consumers.join_group(), applied));
+        core.watch_consumers(self.consumers.activity());
         drop(guard);
         if let (Some(me), true) = (self.me.upgrade(), self.config().retention != Retention::Limits) {
             // From here on it is for the group's leader to hear what of it is stored elsewhere.

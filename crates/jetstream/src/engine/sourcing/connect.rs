@@ -185,6 +185,7 @@ impl SourceReader {
             return;
         };
         jetstream.note_seeking();
+        lock(&self.status).not_before = 0;
         let read_state = lock(&self.read_state);
         let (log, is_linked, is_known) =
             (read_state.log, read_state.link.is_some(), read_state.position.is_some());
@@ -225,10 +226,10 @@ impl SourceReader {
                 self.wake();
             }
             Err(Missed::Because(error)) => {
-                let pause = status.failed(error);
+                let again_at = status.failed(error, now);
                 drop(status);
                 self.update_direct_gets();
-                self.schedule_at(now + pause);
+                self.schedule_at(again_at);
             }
             Err(Missed::Unreleased) => {
                 drop(status);
@@ -240,9 +241,9 @@ impl SourceReader {
     /// A panic has ended its search. Must not panic itself.
     fn abort_search(&self) {
         if self.search.abort() {
-            let pause =
-                lock(&self.status).failed(Some(self.failed("a panic while the origin was looked for")));
-            self.schedule_at(self.host.now() + pause);
+            let why = Some(self.failed("a panic while the origin was looked for"));
+            let again_at = lock(&self.status).failed(why, self.host.now());
+            self.schedule_at(again_at);
         }
     }
 

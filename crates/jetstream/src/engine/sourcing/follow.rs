@@ -253,6 +253,7 @@ impl Follower for SourceReader {
 
 impl Watcher for SourceReader {
     fn interest_changed(&self, _: Option<&mut ServiceShard>) {
+        lock(&self.status).failures = 0;
         self.connect_soon();
     }
 }

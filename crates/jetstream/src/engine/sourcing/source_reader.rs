@@ -486,10 +486,11 @@ impl Timer for SourceReader {
             return;
         }
         if lock(&self.read_state).link.is_some() {
-            self.wake();
-        } else {
-            self.connect_soon();
+            return self.wake();
         }
+        // This alarm may have been set for the answer to a request that was refused since.
+        let not_before = lock(&self.status).not_before;
+        if self.host.now() < not_before { self.schedule_at(not_before) } else { self.connect_soon() }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct SourceStatus {
     pub(super) lag: u64,
     /// How often it was not there.
     pub(super) failures: u32,
+    /// No alarm looks for it before: those that were set for something else go off, too.
+    pub(super) not_before: Timestamp,
 }
 
 impl SourceStatus {
@@ -45,13 +47,13 @@ impl SourceStatus {
         (self.is_connected, self.heard, self.error, self.failures) = (is_here, Some(now), None, 0);
     }
 
-    /// Notes that the origin is not there, or cannot be read. Returns after how long to look again:
-    /// later each time.
-    pub(super) fn failed(&mut self, why: Option<ApiError>) -> Timestamp {
+    /// Notes that the origin is not there, or cannot be read. Returns when to look again: after a
+    /// longer pause each time.
+    pub(super) fn failed(&mut self, why: Option<ApiError>, now: Timestamp) -> Timestamp {
         (self.is_connected, self.error) = (false, why);
-        let pause = SECOND << self.failures.min(DOUBLED);
+        self.not_before = now.saturating_add(SECOND << self.failures.min(DOUBLED));
         self.failures = self.failures.saturating_add(1);
-        pause
+        self.not_before
     }
 }
 
@@ -65,7 +67,7 @@ mod tests {
         assert_eq!(status.active(5), -1);
         status.connected(10, true);
         assert_eq!(status.active(10 + 5 * HEARTBEAT + 7), 7);
-        status.failed(None);
+        status.failed(None, 10);
         assert_eq!(status.active(10 + 5 * HEARTBEAT + 7), 5 * HEARTBEAT + 7);
         // One on another server gives its signs of life itself.
         status.connected(20, false);

@@ -55,6 +55,36 @@ fn a_stream_with_replicas_is_made_by_one_request() {
     assert!(names.contains(r#""streams":["S"]"#), "{names}");
 }
 
+const CONSUMER: &str = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
+
+#[test]
+fn a_list_of_consumers_behind_the_last_one_counts_none() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let made = ask(&mut cluster, "CONSUMER.CREATE.S.C", CONSUMER);
+    assert!(made.contains(r#""name":"C""#), "{made}");
+    let all = ask(&mut cluster, "CONSUMER.LIST.S", "");
+    assert!(all.contains(r#""total":1"#), "{all}");
+    let none = ask(&mut cluster, "CONSUMER.LIST.S", r#"{"offset":7}"#);
+    assert!(none.contains(r#""total":0"#), "{none}");
+    let names = ask(&mut cluster, "CONSUMER.NAMES.S", r#"{"offset":7}"#);
+    assert!(names.contains(r#""total":1"#), "{names}");
+}
+
+#[test]
+fn a_follower_that_is_alone_says_that_nobody_leads() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    ask(&mut cluster, "CONSUMER.CREATE.S.C", CONSUMER);
+    cluster.pass(10);
+    let leader = cluster.leader().expect("somebody leads");
+    let alone = (leader + 1) % 3;
+    (0..3).filter(|number| *number != alone).for_each(|number| cluster.kill(number));
+    cluster.pass(400);
+    let why = cluster.answer_within(100, "MYELIN.WHY.CONSUMER.S.C", "");
+    assert!(why.contains(r#""no_quorum""#), "{why}");
+}
+
 /// Its members would wait for each other's logs if they might have had some on other disks: that
 /// they had none is known soon, and not only when the observer looks, two seconds later.
 #[test]

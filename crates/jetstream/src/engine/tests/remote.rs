@@ -201,6 +201,23 @@ fn a_refusal_is_shown_and_it_is_asked_again_later() {
 }
 
 #[test]
+fn a_missing_origin_is_asked_for_after_growing_pauses() {
+    let mut house = House::new();
+    house.create(mirror());
+    let mut hub = Hub::open(&mut house);
+    let error = json!({ "error": { "code": 404, "err_code": 10059, "description": "stream not found" } });
+    let mut asked = Vec::new();
+    for tenth in 0..700 {
+        while let Some((request, _)) = hub.request() {
+            asked.push(tenth / 10);
+            answer_with(&mut house, &request.reply, "", &error);
+        }
+        house.pass(SECOND / 10);
+    }
+    assert_eq!(asked, [0, 1, 3, 7, 15, 31, 47, 63]);
+}
+
+#[test]
 fn a_question_of_flow_control_is_answered_with_what_is_stored() {
     let mut house = House::new();
     house.create(mirror());

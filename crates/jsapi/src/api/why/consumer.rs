@@ -219,7 +219,9 @@ impl ConsumerCause {
             Self::DeadLettersWait { messages, stream, refusal, retry_at } => {
                 let is_one = *messages == 1;
                 let verb = if is_one { "is dead and has" } else { "are dead and have" };
-                let why = refusal.as_ref().map_or(String::new(), |why| format!(", which says: {why}"));
+                let why = refusal
+                    .as_ref()
+                    .map_or(String::new(), |why| format!(", which has not taken them: {why}"));
                 let when =
                     retry_at.map_or(String::new(), |at| format!("; tried again at {}", until(at, now)));
                 format!("{} {verb} to move to stream {stream}{why}{when}", count(*messages, "message"))

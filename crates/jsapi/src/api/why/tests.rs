@@ -56,8 +56,8 @@ fn causes_of_consumers_are_said_with_their_numbers() {
                 refusal: Some("maximum messages exceeded (10077)".into()),
                 retry_at: Some(at),
             },
-            "2 messages are dead and have to move to stream D, which says: maximum messages exceeded (10077); tried \
-             again at 2023-11-14T22:14:50Z (in 1m30s)",
+            "2 messages are dead and have to move to stream D, which has not taken them: maximum messages exceeded \
+             (10077); tried again at 2023-11-14T22:14:50Z (in 1m30s)",
         ),
         (
             ConsumerCause::CaughtUp { delivered: 2, last: 9 },

@@ -4,6 +4,7 @@ use super::turns::{Bench, SECOND, config, stream};
 use crate::consumer::{ConsumerCore, ConsumerEvent, DeadLetterNews, DeliverOutcome};
 use myelin_jsapi::api::why::ConsumerCause;
 use myelin_jsapi::consumer::config::ConsumerConfig;
+use myelin_stdx::base64;
 use myelin_store::consumer::{Death, DeliverySeq, Delta};
 use myelin_store::{Seq, Wait};
 use myelin_wire::message_buf::MessageRef;
@@ -19,13 +20,18 @@ fn moving(on: &str, max_deliver: i64) -> ConsumerConfig {
 struct Left {
     subject: String,
     reply: String,
+    payload: String,
 }
 
 fn left(bench: &mut Bench) -> Vec<Left> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let confirmations = std::mem::take(&mut bench.effects.confirmations);
-    let all = confirmations.iter().map(|msg| Left { subject: text(msg.subject), reply: text(msg.reply) });
-    all.collect()
+    let left = |msg: MessageRef<'_>| Left {
+        subject: text(msg.subject),
+        reply: text(msg.reply),
+        payload: text(msg.payload),
+    };
+    confirmations.iter().map(left).collect()
 }
 
 fn seqs(letters: &[Left]) -> Vec<Seq> {
@@ -39,6 +45,19 @@ fn answer(bench: &mut Bench, letter: &Left, payload: &str) {
         core.dead_letter_answered(&MessageRef { subject, payload, ..MessageRef::default() }, turn);
     });
 }
+
+/// Answer to a look: the letter of this consumer's message 1.
+fn found(subject: &str, consumer: &str) -> String {
+    let headers = format!(
+        "NATS/1.0\r\nMyelin-DLQ-Stream: S\r\nMyelin-DLQ-Consumer: {consumer}\r\nMyelin-DLQ-Sequence: 1\r\n\r\n"
+    );
+    let headers = base64::encode(headers.as_bytes());
+    format!(r#"{{"message":{{"subject":"{subject}","seq":1,"hdrs":"{headers}"}}}}"#)
+}
+
+const DUPLICATE: &str = r#"{"stream":"D","seq":1,"duplicate":true}"#;
+const OCCUPIED: &str = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"}}"#;
+const NOTHING: &str = r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#;
 
 fn answer_delivery(bench: &mut Bench, at: usize, body: &str) {
     let deliveries = bench.effects.out.iter().filter(|msg| !msg.to.is_empty());
@@ -96,7 +115,10 @@ fn what_is_exhausted_moves_and_is_settled_when_the_other_stream_has_it() {
     assert_eq!(pending(&bench), [2]);
     answer(&mut bench, &letters[0], r#"{"stream":"D","seq":1}"#);
     answer(&mut bench, &letters[1], r#"{"stream":"D","seq":2,"duplicate":true}"#);
-    assert_eq!(pending(&bench), [0; 0]);
+    assert_eq!(pending(&bench), [2], "whose it is is looked for");
+    let look = left(&mut bench);
+    answer(&mut bench, &look[0], NOTHING);
+    assert_eq!(pending(&bench), [0; 0], "it was there, and was removed: its id is nobody else's");
 }
 
 #[test]
@@ -132,17 +154,71 @@ fn who_begins_anew_moves_what_was_not_settled() {
     assert_eq!(first[0].subject, second[0].subject, "the same one");
     answer(&mut bench, &first[0], r#"{"stream":"D","seq":1}"#);
     assert_eq!(pending(&bench), [1], "an answer to another life is none");
-    answer(
-        &mut bench,
-        &second[0],
-        r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"}}"#,
-    );
+    answer(&mut bench, &second[0], OCCUPIED);
     assert_eq!(pending(&bench), [1], "it is looked for");
     let look = left(&mut bench);
     assert_eq!(look[0].subject, "$JS.API.STREAM.MSG.GET.D");
-    let found = format!(r#"{{"message":{{"subject":"{}","seq":1}}}}"#, first[0].subject);
-    answer(&mut bench, &look[0], &found);
+    answer(&mut bench, &look[0], &found(&first[0].subject, "C"));
     assert_eq!(pending(&bench), [0; 0]);
+}
+
+/// As [`terminated`], with a subject that other consumers have, too.
+fn terminated_beside_others() -> (Bench, Vec<Left>) {
+    let mut config = moving("both", 5);
+    config.metadata.insert("myelin.dlq.subject".to_owned(), "dead.all".to_owned());
+    let mut bench = Bench::new(&stream(&["a"]), config);
+    bench.ask(0, "1");
+    answer_delivery(&mut bench, 0, "+TERM");
+    bench.deliver();
+    let letters = left(&mut bench);
+    assert_eq!(letters[0].subject, "dead.all.1.1");
+    (bench, letters)
+}
+
+#[test]
+fn in_the_place_of_another_ones_letter_it_goes_to_one_of_its_own() {
+    for known in [DUPLICATE, OCCUPIED] {
+        let (mut bench, first) = terminated_beside_others();
+        answer(&mut bench, &first[0], known);
+        let look = left(&mut bench);
+        assert_eq!(look[0].payload, r#"{"last_by_subj":"dead.all.1.1"}"#);
+        answer(&mut bench, &look[0], &found("dead.all.1.1", "OTHER"));
+        assert_eq!(pending(&bench), [1], "{known}: it is not that of this consumer");
+        bench.deliver();
+        let apart = left(&mut bench);
+        assert_eq!(apart[0].subject, "dead.all.1/S/C.1");
+        answer(&mut bench, &first[0], DUPLICATE);
+        answer(&mut bench, &look[0], &found("dead.all.1.1", "OTHER"));
+        assert_eq!((left(&mut bench).len(), pending(&bench)), (0, vec![1]), "late answers mean nothing");
+        answer(&mut bench, &apart[0], OCCUPIED);
+        let look = left(&mut bench);
+        answer(&mut bench, &look[0], &found("dead.all.1/S/C.1", "C"));
+        assert_eq!(pending(&bench), [0; 0], "{known}");
+    }
+}
+
+#[test]
+fn who_begins_anew_looks_first_whether_a_letter_has_gone_to_a_place_of_its_own() {
+    for is_there in [true, false] {
+        let (mut bench, _) = terminated_beside_others();
+        bench.turn(|core, turn| core.reopen("S", 9, turn.now));
+        bench.deliver();
+        let look = left(&mut bench);
+        assert_eq!(look.len(), 1);
+        assert_eq!(look[0].payload, r#"{"last_by_subj":"dead.all.1/S/C.1"}"#);
+        if is_there {
+            answer(&mut bench, &look[0], &found("dead.all.1/S/C.1", "C"));
+        } else {
+            answer(&mut bench, &look[0], NOTHING);
+            bench.deliver();
+            let letter = left(&mut bench);
+            assert_eq!(letter[0].subject, "dead.all.1.1", "an older build may have published it there");
+            answer(&mut bench, &letter[0], DUPLICATE);
+            let look = left(&mut bench);
+            answer(&mut bench, &look[0], &found("dead.all.1.1", "C"));
+        }
+        assert_eq!(pending(&bench), [0; 0], "{is_there}");
+    }
 }
 
 #[test]
@@ -179,6 +255,25 @@ fn a_refusal_is_told_once_and_tried_again_after_growing_pauses() {
         ConsumerEvent::DeadLetters(DeadLetterNews::Taken { stream }),
     ];
     assert_eq!(news, expected);
+}
+
+#[test]
+fn where_nobody_listens_that_is_why_they_wait() {
+    let (mut bench, _) = terminated();
+    bench.clients.are_away = true;
+    let refusal = |bench: &mut Bench| {
+        let why = bench.turn(ConsumerCore::why);
+        why.iter().find_map(|(_, cause)| match cause {
+            ConsumerCause::DeadLettersWait { refusal, .. } => Some(refusal.clone()),
+            _ => None,
+        })
+    };
+    let nobody = "nobody takes dlq.S.C.1.1: stream D is not there, or does not listen to it".to_owned();
+    assert_eq!(refusal(&mut bench), Some(Some(nobody.clone())), "before its patience is over");
+    bench.now += 10 * SECOND;
+    bench.turn(ConsumerCore::due);
+    bench.deliver();
+    assert_eq!(refusal(&mut bench), Some(Some(nobody)));
 }
 
 #[test]

@@ -126,6 +126,56 @@ fn a_leader_that_hands_over_takes_along_what_was_acknowledged() {
 }
 
 #[test]
+fn a_new_leader_knows_when_a_consumer_was_active_last() {
+    let (mut cluster, first) = cluster(stream("S"), 3);
+    let info = |cluster: &mut Cluster, leader: usize| {
+        let consumers = std::sync::Arc::clone(cluster.house(leader).stream("S").consumers());
+        let live = consumers.find("C").expect("it is there");
+        let asked = consumers.ask_info(&live);
+        cluster.settle();
+        asked.wait().expect("it leads")
+    };
+    ask(&mut cluster, first, "C", 2);
+    cluster.settle();
+    let heard = cluster.delivered(first);
+    let before = info(&mut cluster, first);
+    let delivered = before.delivered.last_active.expect("it has delivered");
+    assert_eq!(before.ack_floor.last_active, None);
+    cluster.pass(3);
+    acknowledge(&mut cluster, first, &heard[0]);
+    let acked = info(&mut cluster, first).ack_floor.last_active.expect("it was acknowledged");
+    assert!(acked > delivered);
+    cluster.pass(4);
+    cluster.kill(first);
+    let second = cluster.elect();
+    let after = info(&mut cluster, second);
+    let near =
+        |time: Option<i64>, then: i64| time.is_some_and(|time| (0..SECOND / 5).contains(&(time - then)));
+    assert!(near(after.delivered.last_active, delivered), "{:?}, {delivered}", after.delivered);
+    assert!(near(after.ack_floor.last_active, acked), "{:?}, {acked}", after.ack_floor);
+}
+
+#[test]
+fn a_new_consumer_with_replicas_has_no_floor_before_its_first_delivery() {
+    let (mut cluster, first) = cluster(stream("S"), 3);
+    let late = ConsumerConfig { deliver_policy: DeliverPolicy::Last, ..consumer("L") };
+    cluster.house(first).consume("S", late);
+    cluster.settle();
+    let floor = |cluster: &mut Cluster| {
+        let consumers = std::sync::Arc::clone(cluster.house(first).stream("S").consumers());
+        let live = consumers.find("L").expect("it is there");
+        let asked = consumers.ask_info(&live);
+        cluster.settle();
+        let info = asked.wait().expect("it leads");
+        (info.delivered.stream_seq, info.ack_floor.stream_seq)
+    };
+    assert_eq!(floor(&mut cluster), (2, 0));
+    ask(&mut cluster, first, "L", 1);
+    cluster.settle();
+    assert_eq!(floor(&mut cluster), (3, 2));
+}
+
+#[test]
 fn consumers_are_on_all_servers() {
     let (mut cluster, first) = cluster(stream("S"), 2);
     cluster.house(first).consume("S", consumer("D"));

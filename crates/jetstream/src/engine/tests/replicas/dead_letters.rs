@@ -5,6 +5,7 @@ use super::super::cluster::Cluster;
 use super::super::dead_letters::{letters, moved, moving, queue, seq_of};
 use super::super::house::{Heard, House};
 use super::consumers::ask;
+use myelin_stdx::base64;
 use myelin_stdx::rng::Rng;
 use myelin_stdx::sync::lock;
 use myelin_store::Wait;
@@ -133,13 +134,17 @@ impl Pair {
 fn look_for(house: &House, request: &Heard) -> Heard {
     let wanted = request.payload.split('"').nth(3).expect("it names a subject");
     let reader = house.stream("D").reader();
-    let is_it = |seq: &u64| {
+    let headers_of = |seq: u64| {
         let mut buffer = Vec::new();
-        let found = reader.get(*seq, Wait::Allowed, &mut buffer).expect("a healthy disk");
-        found.is_some_and(|message| message.subject == wanted.as_bytes())
+        let found = reader.get(seq, Wait::Allowed, &mut buffer).expect("a healthy disk");
+        let is_it = found.filter(|message| message.subject == wanted.as_bytes());
+        is_it.map(|message| base64::encode(message.headers))
     };
-    let payload = match (1..=reader.state().totals.last_seq).find(is_it) {
-        Some(seq) => format!(r#"{{"message":{{"subject":"{wanted}","seq":{seq}}}}}"#),
+    let found = (1..=reader.state().totals.last_seq).find_map(|seq| Some((seq, headers_of(seq)?)));
+    let payload = match found {
+        Some((seq, headers)) => {
+            format!(r#"{{"message":{{"subject":"{wanted}","seq":{seq},"hdrs":"{headers}"}}}}"#)
+        }
         None => r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#.to_owned(),
     };
     Heard { subject: request.reply.clone(), reply: String::new(), headers: String::new(), payload }
