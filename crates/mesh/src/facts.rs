@@ -46,12 +46,12 @@ pub struct LinkFacts {
 /// Reason why a server is dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DialCause {
-    /// There was no link before: the first attempt is made at once.
+    /// First dial, without a link before: the first attempt is made at once.
     New,
-    /// Its link has ended: the attempt comes a moment later, which is partly random, and for a
+    /// End of its link: the attempt comes a moment later, which is partly random, and for a
     /// configured server a second more.
     Ended,
-    /// A reload of this server has ended its link, which is to have another place. The attempt
+    /// Reload of this server, which has ended its link: that is to have another place. The attempt
     /// comes after a short moment, which is partly random: both servers may have been reloaded.
     Reloaded,
 }

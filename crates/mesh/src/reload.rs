@@ -50,8 +50,8 @@ impl Mesh {
         }
     }
 
-    /// Links whose place or account is another now end, and are dialled again by who has dialled: at
-    /// once where this server has, see [`DialCause::Reloaded`](crate::peers::DialCause).
+    /// Links whose place or account is another now end, and are dialled again by who has dialled:
+    /// at once where this server has, see [`DialCause::Reloaded`](crate::peers::DialCause).
     fn change_pool(&self, before: &MeshConfig, next: &MeshConfig) {
         let gone: Vec<_> = {
             let mut state = self.state();

@@ -481,8 +481,8 @@ impl Fanout<'_> {
     /// have no member here, to leaf nodes and servers that have one. Answers over which links: who
     /// else wants the message behind them has it with that.
     ///
-    /// The server that it comes from is the last choice: it has chosen this one by lot, and may have
-    /// members itself.
+    /// The server that it comes from is the last choice: it has chosen this one by lot, and may
+    /// have members itself.
     ///
     /// That happens once: else a message that no member takes would go round for ever. What was
     /// passed on to this server goes to its leaf nodes at most. Compat: who wants it on a
