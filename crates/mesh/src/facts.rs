@@ -1,6 +1,8 @@
 //! Facts about a link with another server of the cluster, as pages and other links know them.
 
 use crate::config::RouteUrl;
+use crate::peers::LinkState;
+use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
 use std::time::Duration;
 
@@ -39,6 +41,29 @@ pub struct LinkFacts {
     pub filters: [Option<SubjectFilter>; 2],
     /// Addresses of the other server.
     pub urls: ToldUrls,
+}
+
+/// Reason why a server is dialled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DialCause {
+    /// First dial, without a link before: the first attempt is made at once.
+    New,
+    /// End of its link: the attempt comes a moment later, which is partly random, and for a
+    /// configured server a second more.
+    Ended,
+    /// Reload of this server, which has ended its link: that is to have another place. The attempt
+    /// comes after a short moment, which is partly random: both servers may have been reloaded.
+    Reloaded,
+}
+
+impl DialCause {
+    /// Reason to dial again when a link has ended.
+    pub(crate) fn after(link: &LinkState) -> Self {
+        match link.conn().close_requested() {
+            Some(CloseReason::RouteRemoved) => Self::Reloaded,
+            _ => Self::Ended,
+        }
+    }
 }
 
 /// Addresses of another server of the cluster, as its INFO has them.

@@ -6,7 +6,7 @@
 
 use crate::config::{MeshConfig, RouteUrl};
 use crate::members::is_name_of_internal;
-use crate::peers::{Dial, LinkState, Mesh};
+use crate::peers::{Dial, DialCause, LinkState, Mesh};
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use std::collections::HashSet;
@@ -142,7 +142,7 @@ impl Mesh {
         let dial = Dial {
             url,
             is_explicit: false,
-            is_first: true,
+            cause: DialCause::New,
             mode,
             account,
             place: None,

@@ -47,5 +47,5 @@ mod tests;
 pub use certificate::{CertificateRules, PeerCertificate};
 pub use config::{Login, MeshConfig, RouteUrl};
 pub use peer_session::{Announcement, Ingested, Next, PeerSession};
-pub use peers::{Dial, LinkState, Mesh, MeshHost};
+pub use peers::{Dial, DialCause, LinkState, Mesh, MeshHost};
 pub use session::{LinkSession, LinkSide};

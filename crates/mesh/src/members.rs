@@ -17,7 +17,7 @@
 
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::DialPlace;
-use crate::peers::{Dial, Entered, LinkFacts, LinkState, Mesh, Refused};
+use crate::peers::{Dial, DialCause, Entered, LinkFacts, LinkState, Mesh, Refused};
 use myelin_broker::{LinkScope, LinkedPeer, SaidPeer};
 use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
@@ -200,7 +200,7 @@ impl Mesh {
             Some(Dial {
                 url: url.clone(),
                 is_explicit: facts.is_explicit,
-                is_first: true,
+                cause: DialCause::New,
                 mode: GossipMode::Default,
                 account: Some((*account).to_owned()),
                 place: Some(self.begin_to_dial(account, &info.id)?),
@@ -233,7 +233,7 @@ impl Mesh {
             self.host().dial(Dial {
                 url,
                 is_explicit: facts.is_explicit,
-                is_first: false,
+                cause: DialCause::Ended,
                 mode: GossipMode::Default,
                 account: Some(account.to_owned()),
                 place: Some(place),
@@ -263,7 +263,7 @@ impl Mesh {
                 self.host().dial(Dial {
                     url: url.clone(),
                     is_explicit: false,
-                    is_first: true,
+                    cause: DialCause::New,
                     mode: GossipMode::Default,
                     account: Some(account.to_owned()),
                     place: Some(place),

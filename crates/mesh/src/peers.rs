@@ -5,7 +5,7 @@
 //! dialled, so that whoever is to dial again does.
 
 use crate::config::{MeshConfig, RouteUrl};
-pub use crate::facts::{LinkFacts, ToldUrls};
+pub use crate::facts::{DialCause, LinkFacts, ToldUrls};
 use crate::gateway::Gateways;
 use crate::gossip::{self, DialPlace, GossipDials, Making};
 use crate::members::MemberLinks;
@@ -28,9 +28,8 @@ pub struct Dial {
     pub url: RouteUrl,
     /// The server is configured: it is dialled until it answers.
     pub is_explicit: bool,
-    /// There was no link before: the first attempt is made at once. Else it comes a moment later,
-    /// which is partly random, and for a configured server a second more.
-    pub is_first: bool,
+    /// Reason, and with that the pause before the first attempt.
+    pub cause: DialCause,
     /// The mode of the gossip that has told of it.
     pub mode: GossipMode,
     /// The account to which the link is to be dedicated.
@@ -282,7 +281,7 @@ impl Mesh {
                 self.host.dial(Dial {
                     url: url.clone(),
                     is_explicit: true,
-                    is_first: true,
+                    cause: DialCause::New,
                     mode: GossipMode::Default,
                     account: account.clone(),
                     place: None,
@@ -436,7 +435,7 @@ impl Mesh {
             self.host.dial(Dial {
                 url: url.clone(),
                 is_explicit: making.is_explicit,
-                is_first: true,
+                cause: DialCause::New,
                 mode: making.mode,
                 account: Some(account),
                 place: None,
@@ -549,7 +548,7 @@ impl Mesh {
         let next = facts.url.filter(|_| making.did_solicit && count < size).map(|url| Dial {
             url,
             is_explicit: facts.is_explicit,
-            is_first: true,
+            cause: DialCause::New,
             mode: making.mode,
             account: None,
             place: None,
@@ -636,8 +635,8 @@ impl Mesh {
         if let Some(url) = facts.url {
             let (is_explicit, account) = (facts.is_explicit, facts.account);
             let mode = GossipMode::Default;
-            let (is_first, place, server, cluster) = (false, None, None, None);
-            self.host.dial(Dial { url, is_explicit, is_first, mode, account, place, server, cluster });
+            let (cause, place, server, cluster) = (DialCause::after(link), None, None, None);
+            self.host.dial(Dial { url, is_explicit, cause, mode, account, place, server, cluster });
         }
     }
 }

@@ -50,7 +50,8 @@ impl Mesh {
         }
     }
 
-    /// Links whose place or account is another now end, and are dialled again by who has dialled.
+    /// Links whose place or account is another now end, and are dialled again by who has dialled:
+    /// at once where this server has, see [`DialCause::Reloaded`](crate::peers::DialCause).
     fn change_pool(&self, before: &MeshConfig, next: &MeshConfig) {
         let gone: Vec<_> = {
             let mut state = self.state();
@@ -89,7 +90,7 @@ impl Mesh {
     /// Dials a link for an account to all servers that are configured, or known by a link that this
     /// server has dialled.
     fn dial_for(&self, account: &str) {
-        use crate::peers::Dial;
+        use crate::peers::{Dial, DialCause};
         use myelin_wire::peer::info::GossipMode;
         let mut urls: Vec<(RouteUrl, bool)> =
             self.config().routes.iter().map(|url| (url.clone(), true)).collect();
@@ -103,8 +104,8 @@ impl Mesh {
         for (url, is_explicit) in urls {
             let account = Some(account.to_owned());
             let mode = GossipMode::Default;
-            let (is_first, place, server, cluster) = (true, None, None, None);
-            self.host().dial(Dial { url, is_explicit, is_first, mode, account, place, server, cluster });
+            let (cause, place, server, cluster) = (DialCause::New, None, None, None);
+            self.host().dial(Dial { url, is_explicit, cause, mode, account, place, server, cluster });
         }
     }
 }

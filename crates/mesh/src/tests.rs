@@ -6,7 +6,7 @@ mod members;
 use crate::config::{MeshConfig, RouteUrl};
 use crate::gossip::MOST_DIALS;
 use crate::peer_session::Next;
-use crate::peers::{Dial, Mesh, MeshHost};
+use crate::peers::{Dial, DialCause, Mesh, MeshHost};
 use crate::session::{LinkSession, LinkSide};
 use myelin_auth::AuthConfig;
 use myelin_broker::{Broker, Conn, Endpoint, Level, LinkTerms, LinkedPeer, Log, Settings, Shard, Transport};
@@ -176,7 +176,16 @@ fn dial(account: Option<&str>) -> Dial {
     let url = RouteUrl { host: "10.0.0.9".into(), port: 1, login: None };
     let account = account.map(str::to_owned);
     let mode = GossipMode::Default;
-    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None, cluster: None }
+    Dial {
+        url,
+        is_explicit: true,
+        cause: DialCause::New,
+        mode,
+        account,
+        place: None,
+        server: None,
+        cluster: None,
+    }
 }
 
 impl LinkPair {
@@ -276,7 +285,7 @@ fn two_servers_agree_on_the_places_of_a_pool() {
     // One that ends is.
     let ended = pairs[1].dialler.0.end(CloseReason::ReadError).expect("it was open");
     ended.run();
-    assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }]);
+    assert_eq!(a.notes.take(), [Dial { cause: DialCause::Ended, ..dial(None) }]);
     assert_eq!(a.mesh.links().len(), 3);
 }
 
@@ -476,6 +485,24 @@ fn an_account_that_is_put_back_into_the_pool_is_dialled_no_more() {
     assert!(a.notes.take().is_empty());
 }
 
+/// Messages between the servers are lost as long as there is no link.
+#[test]
+fn a_pool_of_another_size_is_dialled_soon_by_who_was_reloaded() {
+    let [mut a, mut b] = ["A", "B"].map(|name| Node::new(name, "C", false, 1));
+    for (is_reloaded, cause) in [(true, DialCause::Reloaded), (false, DialCause::Ended)] {
+        let mut pair = LinkPair::new(&mut a, &mut b, dial(None));
+        a.notes.take();
+        let reloaded = if is_reloaded { &a } else { &b };
+        let before = (*reloaded.mesh.config()).clone();
+        reloaded.mesh.reload(MeshConfig { pool_size: before.pool_size + 1, ..before }, None);
+        for session in [&mut pair.dialler.0, &mut pair.acceptor.0] {
+            let reason = session.conn().close_requested().unwrap_or(CloseReason::ReadError);
+            session.end(reason).expect("it was open").run();
+        }
+        assert_eq!(a.notes.take(), [Dial { cause, ..dial(None) }]);
+    }
+}
+
 #[test]
 fn who_is_about_to_end_names_itself_to_nobody() {
     let a = Node::new("A", "C", false, 1);
@@ -584,7 +611,11 @@ fn a_link_is_let_go_once_however_it_ends() {
         session.abandon(CloseReason::InternalError).run();
         assert!(session.end(CloseReason::ReadError).is_none());
         assert_eq!((a.mesh.links().len(), a.broker.links().len()), (0, 0));
-        assert_eq!(a.notes.take(), [Dial { is_first: false, ..dial(None) }], "it is dialled again once");
+        assert_eq!(
+            a.notes.take(),
+            [Dial { cause: DialCause::Ended, ..dial(None) }],
+            "it is dialled again once"
+        );
     }
 }
 

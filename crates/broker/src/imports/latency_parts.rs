@@ -10,6 +10,7 @@
 
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
+use myelin_wire::peer::gateway::MappedReply;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -101,6 +102,19 @@ pub(crate) struct SecondPart {
     pub(crate) account: String,
     pub(crate) req_id: String,
     pub(crate) m2: HeardPart,
+}
+
+impl SecondPart {
+    /// Names the request by the reply that this server has given it. Compat: a nats-server of
+    /// another cluster names the reply as it has crossed.
+    pub(crate) fn unmapped(mut self) -> Self {
+        if let Some(mapped) = MappedReply::of(self.req_id.as_bytes())
+            && let Ok(reply) = std::str::from_utf8(mapped.reply)
+        {
+            self.req_id = reply.to_owned();
+        }
+        self
+    }
 }
 
 /// Measurement of the responder's server.
@@ -205,6 +219,18 @@ mod tests {
         assert!(parts.first(b"r", 3, start).is_none(), "that one was of no request here");
         assert!(parts.take_old(start).is_empty());
         assert_eq!(parts.take_old(start + PATIENCE), [3]);
+    }
+
+    #[test]
+    fn a_part_names_its_request_however_that_has_crossed() {
+        let named = |req_id: &str| {
+            let told = serde_json::json!({"account": "A", "req_id": req_id, "m2": {}});
+            serde_json::from_value::<SecondPart>(told).expect("it is a part").unmapped().req_id
+        };
+        assert_eq!(named("_R_.a.1.n.T"), "_R_.a.1.n.T");
+        assert_eq!(named("_GR_.b2oh2L.I8efvK._R_.a.1.n.T"), "_R_.a.1.n.T");
+        // The place of the reply is within a character.
+        assert_eq!(named("_GR_.b2oh2L.I8efvKé_R_.a.1"), "_GR_.b2oh2L.I8efvKé_R_.a.1");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! messages here (`shard/remote.rs`). Messages that come from a route go to clients and services of
 //! this server (`shard/routed.rs`) and to its leaf nodes: one hop within the cluster, so that no
 //! message can go round. Only for a queue group whose last member has left meanwhile one goes on,
-//! never back over its link, to a server that has another.
+//! to a server that has another: once, and back over its link if no other server has one.
 //!
 //! What a link says itself (the handshake, PING, announcements) is gathered in its *control bytes*
 //! and moves into the outbox ahead of the messages of each flush, whichever shard flushes: so a

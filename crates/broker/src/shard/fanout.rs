@@ -9,7 +9,6 @@ use super::Shard;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
-use super::service_members::chosen;
 use super::source::Source;
 use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
@@ -420,32 +419,18 @@ impl Fanout<'_> {
             }
             return;
         }
-        let mut served = SmallVec::<[&[u8]; 4]>::new();
-        for group in &route.groups {
-            let queue = group.first().and_then(|first| first.sub.queue());
-            if let Some(queue) = queue.filter(|queue| queues.contains(queue))
-                && self.queue_group::<LOGGED>(route, group, rng)
-            {
-                served.push(queue);
-            }
-        }
-        served.extend(chosen(&route.services, queues));
-        let passed = self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng);
+        let passed = self.chosen_groups::<LOGGED>(route, queues, rng);
         if let Some(remote) = &route.remote {
             self.remote_beside::<LOGGED>(route, remote, &passed);
         }
     }
 
-    /// The loop for a message that no member of its groups took on the server that was chosen.
+    /// The loop for a message that no member of its groups took on the server that was chosen: to
+    /// members here, and else to those behind leaf nodes of this server.
     #[cold]
     #[inline(never)]
     fn run_passed_on<const LOGGED: bool>(&mut self, route: &Route, queues: &QueueNames<'_>, rng: &mut Rng) {
-        for group in &route.groups {
-            let queue = group.first().and_then(|first| first.sub.queue());
-            if queue.is_some_and(|queue| queues.contains(queue)) {
-                self.queue_group::<LOGGED>(route, group, rng);
-            }
-        }
+        self.chosen_groups::<LOGGED>(route, queues, rng);
     }
 
     /// The loop for a message from a leaf node or a hub, which has chosen queue groups, or for one

@@ -12,6 +12,7 @@ use super::source::{Source, Via};
 use crate::account::Account;
 use crate::conn::Conn;
 use crate::gateway_replies::{MOST_RECEIVERS, MappedRequest};
+use crate::imports;
 use crate::link::end::LinkEnd;
 use crate::link::gateway_links::GatewayLinks;
 use crate::subscription::Subscription;
@@ -61,7 +62,7 @@ impl Shard {
         if may_ask_for_trace(&message) {
             return self.publish_routed_traced(from, message);
         }
-        let _ = self.publish_onward(from, message);
+        let _ = self.publish_noting(from, message);
     }
 
     /// Routes an answer that has come back under a mapped subject: on to the server of this cluster
@@ -273,6 +274,9 @@ impl Shard {
         let reply = message.reply_on_link(prefix, message.address());
         let named = Some(from.account.name().as_bytes());
         self.stage_directly(&conn, named, (&whole, &reply), (message.header_len, message.body));
+        if imports::is_measured(message.address()) {
+            self.tell_latency(from, message.address());
+        }
         Some(Published::Done { delivered: true, stalled: false })
     }
 }

@@ -1,7 +1,8 @@
 //! Reports on how long services take, and what other servers are told for theirs.
 
 use super::Shard;
-use super::fanout::Publisher;
+use super::fanout::{PubMessage, Published, Publisher};
+use super::source::Source;
 use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::Conn;
@@ -71,6 +72,18 @@ impl Shard {
         let subject = subject.as_bytes();
         msgs.push(MessageRef { subject, payload: report, ..MessageRef::default() });
         self.send(account, &mut msgs, now);
+    }
+
+    /// Publishes a message of another server, and notes it if that one measures it.
+    pub(super) fn publish_noting(&mut self, from: Publisher<'_>, message: PubMessage<'_>) -> Published {
+        let published = self.publish_onward(from, message);
+        if imports::is_measured(message.reply)
+            && matches!(from.source, Source::Route { .. } | Source::Gateway { .. })
+            && let Published::Done { delivered: true, .. } = published
+        {
+            self.note_remote_request(from.account, (message.address(), message.reply), from.now);
+        }
+        published
     }
 
     /// Notes a request from another server, which measures it: it has gone to a client here.
@@ -144,6 +157,7 @@ impl Broker {
     /// When it is no measurement.
     pub fn take_latency(&self, told: &[u8], now: Instant) -> Result<Option<LatencyEvent>, String> {
         let second: SecondPart = serde_json::from_slice(told).map_err(|error| error.to_string())?;
+        let second = second.unmapped();
         // The response may be on its way, or taken and not noted yet.
         let is_own = |second: &SecondPart| {
             let account = self.account(&second.account);

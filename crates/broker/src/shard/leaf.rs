@@ -79,11 +79,12 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Cluster of the leaf node from which the message has come here; empty where it has not.
+    /// Cluster of the leaf node from which the message has come here, or to another server of this
+    /// cluster; empty where it has not.
     #[inline(always)]
     pub(super) fn leaf_origin(&self) -> &'a [u8] {
         match self.source {
-            Source::Leaf { origin, .. } => origin,
+            Source::Leaf { origin, .. } | Source::Route { origin, .. } => origin,
             _ => &[],
         }
     }

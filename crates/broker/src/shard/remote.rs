@@ -11,6 +11,7 @@
 use super::fanout::{Fanout, Publisher};
 use super::mapped_replies::prefix_of;
 use super::route::{ClientTarget, Route};
+use super::service_members::chosen;
 use super::source::Via;
 use super::staging::{FrameParts, Placed};
 use crate::account::Account;
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use myelin_stdx::rng::Rng;
 use myelin_subject::{Matched, Subscribed};
 use myelin_wire::encode;
-use myelin_wire::peer::parser::PASSED_ON;
+use myelin_wire::peer::parser::{PASSED_ON, QueueNames};
 use myelin_wire::peer::{encode as peer, leaf};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -454,12 +455,38 @@ impl Fanout<'_> {
         }
     }
 
+    /// The queue groups that another server has chosen here. Answers the links over which the
+    /// message was passed on for some of them.
+    #[inline(always)]
+    pub(super) fn chosen_groups<const LOGGED: bool>(
+        &mut self,
+        route: &Route,
+        queues: &QueueNames<'_>,
+        rng: &mut Rng,
+    ) -> Passed {
+        let mut served = SmallVec::<[&[u8]; 4]>::new();
+        for group in &route.groups {
+            let queue = group.first().and_then(|first| first.sub.queue());
+            if let Some(queue) = queue.filter(|queue| queues.contains(queue))
+                && self.queue_group::<LOGGED>(route, group, rng)
+            {
+                served.push(queue);
+            }
+        }
+        served.extend(chosen(&route.services, queues));
+        self.pass_on(queues.iter().filter(|queue| !served.contains(queue)), rng)
+    }
+
     /// Passes a message from another server on for queue groups that it has chosen here and that
     /// have no member here, to leaf nodes and servers that have one. Answers over which links: who
     /// else wants the message behind them has it with that.
     ///
-    /// That happens once: else a message that no member takes would go round for ever. Compat: who
-    /// wants it on a nats-server beside the groups gets it again, as from the reference; a link
+    /// The server that it comes from is the last choice: it has chosen this one by lot, and may
+    /// have members itself.
+    ///
+    /// That happens once: else a message that no member takes would go round for ever. What was
+    /// passed on to this server goes to its leaf nodes at most. Compat: who wants it on a
+    /// nats-server, or a leaf node, beside the groups gets it again, as from the reference; a link
     /// over which nobody does is preferred.
     pub(super) fn pass_on<'g>(&mut self, groups: impl Iterator<Item = &'g [u8]>, rng: &mut Rng) -> Passed {
         let mut groups = groups.peekable();
@@ -474,6 +501,7 @@ impl Fanout<'_> {
         let address = if message.to.is_empty() { message.subject } else { message.to };
         let remote = RemoteTargets::of(from.account, address, &mut Matched::new(), Via::Here);
         let Some(remote) = remote else { return passed };
+        let goes_on = !from.is_passed_on();
         let mut chosen = Chosen::new();
         for name in groups {
             let group = remote.groups.iter().position(|group| *group.name == *name);
@@ -484,6 +512,10 @@ impl Fanout<'_> {
                 let conn = &remote.links[*link as usize].conn;
                 !from.comes_from(conn) && conn.close_requested().is_none()
             };
+            let is_origin = |link: &u32| {
+                let conn = &remote.links[*link as usize].conn;
+                Arc::ptr_eq(conn, from.conn) && conn.close_requested().is_none()
+            };
             let is_hub = |conn: &Conn| conn.leaf().is_some_and(|leaf| leaf.role == LeafRole::Spoke);
             let is_plain = |link: &u32| remote.links[*link as usize].is_plain;
             let rank = |link: &u32| (is_hub(&remote.links[*link as usize].conn), is_plain(link));
@@ -492,9 +524,13 @@ impl Fanout<'_> {
             // hub, which the reference counts as one, comes last: it has got the message from the
             // other server, for those who want it beside groups.
             let is_own = |conn: &Conn| conn.leaf().is_some_and(|leaf| leaf.role == LeafRole::Hub);
-            let link = remote.draw_among(&group.leaves, is_own, from, rng);
-            let link = link.or_else(|| group.remotes.links().filter(is_open).min_by_key(is_plain));
-            let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(rank));
+            let own = remote.draw_among(&group.leaves, is_own, from, rng);
+            let elsewhere = || {
+                let link = group.remotes.links().filter(is_open).min_by_key(is_plain);
+                let link = link.or_else(|| group.leaves.links().filter(is_open).min_by_key(rank));
+                link.or_else(|| group.remotes.links().chain(group.leaves.links()).find(is_origin))
+            };
+            let link = if goes_on { own.or_else(elsewhere) } else { own };
             chosen.extend(link.map(|link| (link, at as u32)));
         }
         for (at, link) in remote.links.iter().enumerate() {

@@ -223,7 +223,7 @@ impl Shard {
         match spans {
             Some(spans) => self.publish_told(from, message, TraceWish::of_spans(spans)),
             None => {
-                let _ = self.publish_onward(from, message);
+                let _ = self.publish_noting(from, message);
             }
         }
     }
@@ -232,7 +232,7 @@ impl Shard {
     pub(super) fn publish_told(&mut self, from: Publisher<'_>, message: PubMessage<'_>, wish: TraceWish) {
         let (shown, publisher) = ((message.address(), message.body.len()), (&**from.conn, from.account));
         let trace = MessageTrace::begin(&self.broker.identity, publisher, wish, shown, from.now);
-        let _ = self.publish_onward(Publisher { trace: Some(&trace), ..from }, message);
+        let _ = self.publish_noting(Publisher { trace: Some(&trace), ..from }, message);
         if trace.published() {
             let trace: Arc<dyn Service> = trace;
             self.wake(&trace);

@@ -2,7 +2,7 @@
 
 use super::{CONNECT, KeptBytes, LinkPair, Node, dial, told};
 use crate::config::RouteUrl;
-use crate::peers::{Dial, LinkFacts, LinkState};
+use crate::peers::{Dial, DialCause, LinkFacts, LinkState};
 use crate::session::LinkSide;
 use myelin_auth::{Permissions, SubjectRules};
 use myelin_broker::{Endpoint, Service};
@@ -155,7 +155,7 @@ fn a_link_that_ends_is_told_and_dialled_again_while_the_server_is_there() {
     assert!(a.linked(RAFT_ACCOUNT).is_empty() && !a.linked(BULK_ACCOUNT).is_empty());
     let again = a.notes.take();
     assert_eq!(accounts(&again), [Some(RAFT_ACCOUNT)]);
-    assert!(!again[0].is_first && a.mesh.is_wanted(&again[0]) && b.notes.take().is_empty());
+    assert!(again[0].cause == DialCause::Ended && a.mesh.is_wanted(&again[0]) && b.notes.take().is_empty());
     let mut raft = LinkPair::new(&mut a, &mut b, again[0].clone());
     assert_eq!((a.heard(), b.heard()), (vec!["+$RAFT SB:3".to_owned()], vec!["+$RAFT SA:3".to_owned()]));
     assert!(!a.mesh.is_wanted(&again[0]), "there is one");

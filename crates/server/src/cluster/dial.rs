@@ -6,7 +6,7 @@ use crate::os_error;
 use crate::shard::{LinkSecurity, LinkWith, Mail, Mailbox, NewLink};
 use crate::supervise::{self, SupervisedPart};
 use crate::tls::LinkTls;
-use myelin_mesh::{Dial, LinkSide, Mesh, RouteUrl};
+use myelin_mesh::{Dial, DialCause, LinkSide, Mesh, RouteUrl};
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -25,6 +25,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Random part of every pause before that: two servers that dial each other at once should not go
 /// on to do so.
 const JITTER: u64 = 100;
+/// Longest pause before that where a reload of this server has ended the link.
+const AFTER_RELOAD: u64 = 20;
 /// Time for the other side to accept.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -79,12 +81,10 @@ impl Dialler {
     }
 
     async fn run(&self, dial: Dial) {
-        if !dial.is_first {
-            let again = if dial.is_explicit || dial.server.is_some() { AGAIN } else { Duration::ZERO };
-            let jitter = RandomState::new().hash_one(&dial.url) % JITTER;
+        if let Some(pause) = pause_before(&dial) {
             self.log
                 .debug(format_args!("Attempting reconnect for solicited route {:?}", dial.url.redacted()));
-            tokio::time::sleep(again + Duration::from_millis(jitter)).await;
+            tokio::time::sleep(pause).await;
         }
         let (mut attempts, mut pause) = (0_u32, PAUSE);
         while let Some(mesh) = self.mesh() {
@@ -102,8 +102,8 @@ impl Dialler {
                 Err(error) => error,
             };
             attempts += 1;
-            let one_of =
-                if dial.is_first { config.connect_error_reports } else { config.reconnect_error_reports };
+            let is_new = dial.cause == DialCause::New;
+            let one_of = if is_new { config.connect_error_reports } else { config.reconnect_error_reports };
             let is_reported = attempts == 1 || attempts.is_multiple_of(one_of.max(1));
             self.report(is_reported, attempts, &error);
             let goes_on = dial.is_explicit || dial.server.is_some();
@@ -165,4 +165,15 @@ impl Dialler {
             Err(error) => self.log.error(format_args!("route socket: {}", os_error::words(&error))),
         }
     }
+}
+
+/// Pause before the first attempt.
+fn pause_before(dial: &Dial) -> Option<Duration> {
+    let again = if dial.is_explicit || dial.server.is_some() { AGAIN } else { Duration::ZERO };
+    let (least, random) = match dial.cause {
+        DialCause::New => return None,
+        DialCause::Ended => (again, JITTER),
+        DialCause::Reloaded => (Duration::ZERO, AFTER_RELOAD),
+    };
+    Some(least + Duration::from_millis(RandomState::new().hash_one(&dial.url) % random))
 }

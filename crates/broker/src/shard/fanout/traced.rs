@@ -74,7 +74,9 @@ impl Fanout<'_> {
     #[cold]
     #[inline(never)]
     pub(super) fn run_traced(&mut self, trace: &MessageTrace, route: &Route, rng: &mut Rng) {
-        for target in &route.targets {
+        let is_passed_on = self.from.is_passed_on();
+        let beside_groups = route.targets.iter().filter(|_| !is_passed_on);
+        for target in beside_groups {
             match target {
                 RouteTarget::Client(delivery) => {
                     let head = self.head_of(&delivery.sub, route.head(delivery));
@@ -93,7 +95,7 @@ impl Fanout<'_> {
         }
         if let Some(queues) = self.from.routed() {
             let passed = self.trace_chosen(trace, route, queues, rng);
-            if let Some(remote) = &route.remote {
+            if let Some(remote) = route.remote.as_ref().filter(|_| !is_passed_on) {
                 self.remote_beside::<false>(route, remote, &passed);
             }
             return;

@@ -3,7 +3,8 @@
 use super::{Site, joined, login, pairs, routed};
 use crate::eventually;
 use crate::raw::Raw;
-use crate::routes::{MIXES, free_port};
+use crate::routes::{MIXES, Ours, free_port, wait_for_interest};
+use serde_json::Value;
 
 #[test]
 fn a_queue_group_of_requesters_gets_answers_of_another_cluster() {
@@ -103,6 +104,66 @@ fn a_service_of_another_account_answers_from_another_cluster() {
             serves.subscribe("svc.>", 1);
             joined(&mut probe, &mut serves);
             imported_answers(&mut asks, &mut serves, 10);
+        }
+    }
+}
+
+const MEASURED: &str = r#"accounts {
+  X { users: [{user: x, password: x}], exports: [{service: "svc.>", latency: {sampling: 100%, subject: lat}}] }
+  Y { users: [{user: y, password: y}], imports: [{service: {account: X, subject: "svc.a"}}] } }"#;
+
+/// Asks a service that is measured, and looks at the report: `there` answers, and says so.
+fn measured(here: &Site, there: &Site, name: &str) {
+    let (mut asks, mut serves) = (login("y", here), login("x", there));
+    let (mut listens, mut probe) = (login("x", there), login("x", here));
+    serves.subscribe("svc.a", 1);
+    listens.subscribe("lat", 2);
+    asks.subscribe("inbox", 1);
+    asks.barrier();
+    joined(&mut probe, &mut serves);
+    wait_for_interest(&mut probe, &mut listens);
+    // What may ask for a trace takes another way.
+    let headers = "NATS/1.0\r\nNats-Trace-Dest: trace\r\n\r\n";
+    let traced = format!("HPUB svc.a inbox {} {}\r\n{headers}?\r\n", headers.len(), headers.len() + 1);
+    for request in ["PUB svc.a inbox 1\r\n?\r\n", &traced] {
+        asks.send(request);
+        let reply = serves.message().reply.expect("a request has a reply");
+        assert!(reply.ends_with(".T"), "{reply}");
+        serves.publish(&reply, "!");
+        assert_eq!(asks.message().text(), "!");
+        let report: Value = serde_json::from_slice(&listens.message().body).expect("JSON");
+        let shown = |part: &str, field: &str| report[part][field].as_str().unwrap_or_default().to_owned();
+        let seen = [shown("responder", "user"), shown("responder", "server"), shown("requestor", "acc")];
+        assert_eq!(seen, ["x", name, "Y"], "{report}");
+        let time = |field: &str| report[field].as_i64().expect("nanoseconds");
+        assert!(time("total") >= time("service") + time("system"), "{report}");
+    }
+    assert!(listens.barrier().is_empty(), "one report for each");
+}
+
+#[test]
+fn a_latency_is_measured_in_both_clusters() {
+    for [one, two] in pairs(MEASURED) {
+        measured(&one, &two, "B1");
+        measured(&two, &one, "A1");
+    }
+}
+
+/// Requests and answers cross a gateway, and a route within the cluster of one side.
+#[test]
+fn a_latency_is_measured_behind_the_server_with_the_gateway() {
+    for kinds in MIXES {
+        let (ports, routes) = ([free_port(), free_port(), free_port()], [free_port(), free_port()]);
+        let (to_a, to_b) = ([("A", ports[0])], [("B", ports[2])]);
+        let more = |own, other| format!("{}\n{MEASURED}", routed(own, other));
+        let first = Site::start(kinds[0], ("A1", "A", ports[0]), &to_b, "", &more(routes[0], routes[1]));
+        let second = Site::start(kinds[1], ("A2", "A", ports[1]), &to_b, "", &more(routes[1], routes[0]));
+        let far = Site::start(Ours, ("B1", "B", ports[2]), &to_a, "", MEASURED);
+        let (Some(first), Some(second), Some(far)) = (first, second, far) else { continue };
+        joined(&mut login("x", &first), &mut login("x", &second));
+        for (site, name) in [(&first, "A1"), (&second, "A2")] {
+            measured(&far, site, name);
+            measured(site, &far, "B1");
         }
     }
 }

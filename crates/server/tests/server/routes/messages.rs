@@ -1,6 +1,6 @@
 //! Messages between clients of two servers.
 
-use super::{Ours, Reference};
+use super::{MIXES, Message, Ours, Reference};
 use super::{Raw, cluster, pairs, take, wait_for_interest};
 use crate::eventually;
 
@@ -155,6 +155,63 @@ fn one_member_of_a_group_gets_a_message_wherever_it_is() {
         here.sort_by_key(|text| text.parse::<usize>().expect("numbers"));
         assert_eq!(here, in_order, "each message to one member");
         assert!((COUNT / 6..COUNT / 2).contains(&share), "one member of three is here: {share}");
+    }
+}
+
+/// The members of a group on one server leave while messages are on their way to them: another
+/// member gets these, also one on the server from which they come.
+#[test]
+fn a_group_whose_members_leave_loses_nothing() {
+    const ROUNDS: usize = 40;
+    for kinds in MIXES {
+        let Some(members) = cluster(&kinds, "") else { continue };
+        for [here, there] in [[0, 1], [1, 0]] {
+            let [mut stays, mut publisher] = [members[here].client(), members[here].client()];
+            let [mut leaves, mut probe] = [members[there].client(), members[there].client()];
+            let mut beside = [members[here].client(), members[there].client()];
+            // Compat: who listens beside the group may hear it again from a nats-server.
+            let hears = if kinds == [Ours, Ours] { "SUB work 1\r\n" } else { "" };
+            beside.iter_mut().for_each(|client| client.send(hears));
+            beside.iter_mut().for_each(|client| assert!(client.barrier().is_empty()));
+            stays.send("SUB work q 1\r\n");
+            stays.barrier();
+            let (mut got, mut heard) = (Vec::new(), [Vec::new(), Vec::new()]);
+            for round in 0..ROUNDS {
+                let lines = |line: &dyn Fn(usize) -> String| (2..22).map(line).collect::<String>();
+                leaves.send(&lines(&|sid| format!("SUB work q {sid}\r\n")));
+                // What was on its way to a member that has left may come behind the PONG.
+                got.extend(leaves.barrier());
+                wait_for_interest(&mut publisher, &mut probe);
+                let published = |at: usize| format!("PUB work 4\r\n{:04}\r\n", round * 3 + at);
+                leaves.send(&lines(&|sid| format!("UNSUB {sid}\r\n")));
+                publisher.send(&(0..3).map(published).collect::<String>());
+                publisher.barrier();
+                got.extend(leaves.barrier());
+            }
+            eventually("each message comes", || {
+                got.extend(stays.barrier());
+                got.extend(leaves.barrier());
+                got.len() >= 3 * ROUNDS
+            });
+            stays.send("UNSUB 1\r\n");
+            stays.barrier();
+            for (client, heard) in beside.iter_mut().zip(&mut heard).filter(|_| !hears.is_empty()) {
+                eventually("those beside the group hear it", || {
+                    heard.extend(client.barrier());
+                    heard.len() >= 3 * ROUNDS
+                });
+            }
+            let all: Vec<_> = (0..3 * ROUNDS).map(|at| format!("{at:04}")).collect();
+            let texts = |messages: &[Message]| {
+                let mut texts: Vec<_> = messages.iter().map(|message| message.text().to_owned()).collect();
+                texts.sort();
+                texts
+            };
+            assert_eq!(texts(&got), all, "{kinds:?}: each message to one member");
+            for heard in heard.iter().filter(|_| !hears.is_empty()) {
+                assert_eq!(texts(heard), all, "each message once beside the group");
+            }
+        }
     }
 }
 
