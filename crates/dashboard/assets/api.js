@@ -14,6 +14,11 @@ class ApiError extends Error {
 // Milliseconds for requests that need not have an answer: where somebody listens to everything,
 // nobody says that there is none.
 const SHORT = 2500;
+// For a page that may take the server long: it makes one at a time, and goes on with one that nobody
+// waits for any more.
+export const LONG = 60000;
+// For the first server to answer a question to all: a page of a thousand connections takes a while.
+const PATIENT = 20000;
 
 export class Api {
   constructor(nats) {
@@ -31,13 +36,14 @@ export class Api {
     }
   }
 
-  // Whether this user belongs to the system account, and so may ask about the whole server.
-  async isOperator() {
+  // Whether this user belongs to the system account, and so may ask about the whole server; null where
+  // the server has not said so in time, which is no answer.
+  async isOperator(timeout = SHORT) {
     try {
-      const answer = json(await this.nats.request(`$SYS.REQ.SERVER.${this.server}.VARZ`, "", { timeout: SHORT }));
+      const answer = json(await this.nats.request(`$SYS.REQ.SERVER.${this.server}.VARZ`, "", { timeout }));
       return answer.data?.server_id === this.server;
-    } catch {
-      return false;
+    } catch (error) {
+      return error instanceof TimedOut ? null : false;
     }
   }
 

@@ -1,6 +1,6 @@
 // The page: signs in, knows which view is shown, asks again while somebody looks.
 
-import { Api } from "./api.js";
+import { Api, LONG } from "./api.js";
 import { button, h, put, say, set, toast } from "./dom.js";
 import { Nats } from "./nats.js";
 import { accounts, account } from "./views/accounts.js";
@@ -28,6 +28,8 @@ const VIEWS = [
 ];
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 15000;
+// How often a server that does not answer is asked who the user is.
+const MOST_QUESTIONS = 5;
 
 const root = document.getElementById("app");
 let context = null;
@@ -60,7 +62,20 @@ async function signIn(given, isWanted = () => true) {
   const [user, isOperator] = await Promise.all([api.user(), api.isOperator()]);
   context = { nats, api, user, isOperator, info: nats.info };
   build();
-  return show();
+  show();
+  if (isOperator === null) learn(context);
+}
+
+// Asks again whether the user belongs to the system account: a server that is slow has not said no.
+async function learn(mine) {
+  for (let asked = 0; mine.isOperator === null && asked < MOST_QUESTIONS && mine === context; asked += 1) {
+    mine.isOperator = await mine.api.isOperator(LONG);
+  }
+  if (mine !== context) return;
+  mine.isOperator ??= false;
+  if (mine.isOperator) build();
+  // Others are told so where they look at a view that is not for them.
+  if (mine.isOperator || !current) show();
 }
 
 function signOut() {
@@ -146,7 +161,7 @@ function show() {
   const make = rest.length > 0 ? found?.below : found?.view;
   if (!make) {
     document.title = "Myelin";
-    set(shell.main, h("div", { class: "empty" }, h("p", {}, VIEWS.some((view) => view.name === name && view.operator) && !context.isOperator ? "This view is for users of the system account." : "There is no such view."), h("a", { href: "#/overview" }, "To the overview")));
+    set(shell.main, h("div", { class: "empty" }, h("p", {}, missing(name)), h("a", { href: "#/overview" }, "To the overview")));
     return;
   }
   const view = make(context, ...rest);
@@ -166,6 +181,13 @@ async function refresh(view) {
   if (view !== current) return;
   view.isOutdated = true;
   if (asking === view) return;
+// Why there is no view of this name.
+function missing(name) {
+  if (!VIEWS.some((view) => view.name === name && view.operator) || context.isOperator) return "There is no such view.";
+  if (context.isOperator === null) return "This view is for users of the system account. The server has not said yet whether you are one.";
+  return "This view is for users of the system account.";
+}
+
   clearTimeout(timer);
   timer = null;
   asking = view;

@@ -22,7 +22,7 @@ pub(super) fn page(server: &Server, user: &str) -> Option<Browser> {
     Some(browser)
 }
 
-fn enter(browser: &mut Browser, user: &str, password: &str) {
+pub(super) fn enter(browser: &mut Browser, user: &str, password: &str) {
     browser.fill("input[name=username]", user);
     browser.fill("input[name=password]", password);
     browser.press("Sign in");
