@@ -3,7 +3,7 @@
 
 import { NoResponders, NotAllowed, TimedOut, json } from "./nats.js";
 
-class ApiError extends Error {
+export class ApiError extends Error {
   constructor({ code, err_code, description }) {
     super(description || "The server has refused.");
     this.code = code;
@@ -48,8 +48,8 @@ export class Api {
   }
 
   // A page of monitoring of this server.
-  async ofServer(topic, options = {}, server = this.server) {
-    const message = await this.nats.request(`$SYS.REQ.SERVER.${server}.${topic}`, JSON.stringify(options));
+  async ofServer(topic, options = {}, { server = this.server, timeout } = {}) {
+    const message = await this.nats.request(`$SYS.REQ.SERVER.${server}.${topic}`, JSON.stringify(options), { timeout });
     const answer = json(message);
     if (answer.error) throw new ApiError(answer.error);
     return answer.data ?? answer.statsz ?? answer;

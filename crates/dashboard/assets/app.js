@@ -169,6 +169,7 @@ function show() {
   const title = view.title ?? found.title;
   document.title = `${title} – ${context.info.server_name || "Myelin"}`;
   view.problem = h("p", { class: "problem", role: "alert", hidden: true });
+  shell.main.classList.remove("failed");
   view.again = () => refresh(view);
   set(shell.main, h("div", { class: "heading" }, view.back && h("a", { class: "back", href: view.back.href }, `← ${view.back.text}`), put(h("h1", {}, title), [view.mark]), view.actions), view.problem, view.node);
   window.scrollTo(0, 0);
@@ -201,7 +202,10 @@ function missing(name) {
       view.problem.hidden = false;
     }
   }
+      if (view === current) shell.main.classList.remove("failed");
   if (asking === view) asking = null;
+      // Where nobody could look, nothing says that there is nothing.
+      if (view === current) shell.main.classList.add("failed");
   if (view !== current || !view.interval) return;
   timer = setTimeout(() => {
     timer = null;

@@ -106,6 +106,7 @@ export function letters(context, name) {
   const stop = button("Stop", () => { if (running) running.isStopped = true; });
   const progress = h("div", { class: "line", hidden: true }, status, stop);
   const more = button("More", () => { most += SHOWN; seen = null; view.again(); }, "quiet");
+  more.hidden = true;
   const table = new Table({
     label: "dead letters", key: (row) => row.seq, link: (row) => path("letters", name, row.seq), nothing: "This stream has no dead letters.",
     columns: [

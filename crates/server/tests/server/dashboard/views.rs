@@ -26,6 +26,9 @@ fn swallow(browser: &mut Browser, subject: &str, places: u32) {
     ));
 }
 
+fn shows(browser: &mut Browser, text: &str) -> bool {
+    browser.script(&format!("document.body.innerText.includes({})", json!(text))) == true
+}
 
 #[test]
 fn an_operator_is_one_also_where_the_server_is_slow_to_say_so() {
@@ -40,5 +43,47 @@ fn an_operator_is_one_also_where_the_server_is_slow_to_say_so() {
     browser.wait("document.querySelector('nav a[href=\"#/log\"]')");
     go(&mut browser, "/log");
     browser.wait_for("Server is ready");
+    is_clean(&mut browser, &server);
+}
+
+#[test]
+fn nothing_is_said_to_be_missing_where_nobody_could_look() {
+    let home = Home::new();
+    let server = start(&home, ACCOUNTS);
+    let mut ann = sign_in(&server, "ann");
+    api(&mut ann, "STREAM.CREATE.DEAD", &json!({ "name": "DEAD", "subjects": ["dlq.>"] }));
+    let Some(mut browser) = page(&server, "amy") else { return };
+    let is_told = |view: &str| {
+        let heading = format!("document.querySelector('h1')?.innerText === {}", json!(view));
+        format!("{heading} && !document.querySelector('main > .problem').hidden")
+    };
+    go(&mut browser, "/letters/DEAD");
+    browser.wait(&is_told("DEAD"));
+    assert!(!shows(&mut browser, "This stream has no dead letters."));
+    let hidden =
+        "[...document.querySelectorAll('main button')].find((one) => one.textContent === 'More').hidden";
+    assert_eq!(browser.script(hidden), true);
+    go(&mut browser, "/connections");
+    browser.wait(&is_told("Connections"));
+    assert!(!shows(&mut browser, "Nobody is connected."));
+    // Whoever may look is told.
+    browser.press("Sign out");
+    enter(&mut browser, "ann", "ann's");
+    go(&mut browser, "/letters/DEAD");
+    browser.wait_for("This stream has no dead letters.");
+    // Streams of an account, where the server has not answered yet.
+    browser.press("Sign out");
+    enter(&mut browser, "sys", "sys's");
+    browser.wait("document.querySelector('nav a[href=\"#/log\"]')");
+    swallow(&mut browser, ".JSZ", 1000);
+    go(&mut browser, "/accounts/A");
+    browser.wait_for("Exports");
+    assert!(!shows(&mut browser, "This account has no streams here."));
+    go(&mut browser, "/overview");
+    swallow(&mut browser, ".JSZ", 0);
+    go(&mut browser, "/accounts/B");
+    browser.wait_for("This account has no streams here.");
+    go(&mut browser, "/accounts/A");
+    browser.wait_for("DEAD");
     is_clean(&mut browser, &server);
 }
