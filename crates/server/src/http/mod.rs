@@ -42,7 +42,7 @@ use body::Body;
 use connection_slots::ConnectionSlots;
 use dashboard::{Carrier, DashboardAnswer, PendingUpgrade};
 pub(crate) use dashboard::{Dashboard, DashboardParts};
-use pace::{Deadlines, Patient, SharedPhase};
+use pace::{Answering, Deadlines, Patient, SharedPhase};
 use renderers::Renderers;
 use request_line::Readable;
 pub(crate) use requests::RequestCounts;
@@ -189,8 +189,9 @@ impl Site {
         let stream = Readable::new(stream, Arc::clone(&pace));
         let leaving = Mutex::default();
         let service = service_fn(|request| {
-            pace.answering();
-            self.respond(request, &leaving)
+            let answering = Answering::begin(&pace);
+            let answer = self.respond(request, &leaving);
+            async move { answer.await.map(|response| response.map(|body| body.owed(answering))) }
         });
         let _ = http1::Builder::new()
             .header_read_timeout(None)

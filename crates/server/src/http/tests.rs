@@ -1,10 +1,11 @@
 //! The listener against peers of all kinds, on raw sockets.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{LazyLock, Mutex};
 
 use super::*;
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
@@ -12,6 +13,9 @@ use tokio::sync::oneshot;
 const PIECE_OF_A_LINE: usize = 1024;
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// An answer that many get at once, as scrapers do.
+static ENDLESS: LazyLock<Bytes> = LazyLock::new(|| vec![b'x'; 64 << 20].into());
 
 /// The lines that a site has complained with.
 type Complaints = Arc<Mutex<Vec<String>>>;
@@ -34,7 +38,7 @@ fn echo(path: &str, query: &str) -> PageResponse {
     assert_ne!(path, "/panic", "asked for");
     let body = match path {
         "/large" => vec![b'x'; 1 << 20],
-        "/endless" => vec![b'x'; 64 << 20],
+        "/endless" => return PageResponse { body: ENDLESS.clone(), ..PageResponse::not_found() },
         _ => format!("{path}|{query}").into_bytes(),
     };
     PageResponse { body: body.into(), ..PageResponse::not_found() }
@@ -295,6 +299,36 @@ fn who_reads_nothing_is_left_and_blocks_nobody() {
             assert!(Instant::now() < end, "who reads nothing keeps his seat");
         }
         drop((slow, fifth));
+    });
+}
+
+/// Memory of this process in bytes that lies in no file.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn a_hundred_who_read_nothing_share_their_answer() {
+    let answer = ENDLESS.len();
+    let (mut site, _) = site(100);
+    site.deadlines = DEADLINES;
+    with_site(site, |address| async move {
+        let before = memory();
+        let mut slow = Vec::new();
+        for _ in 0..100 {
+            let mut socket = connect(address, "GET /endless HTTP/1.0\r\n\r\n").await;
+            assert_eq!(socket.read_u8().await.unwrap(), b'H');
+            slow.push(socket);
+            let more = memory().saturating_sub(before);
+            assert!(more < 2 * answer, "{more} bytes for {} connections", slow.len());
+        }
+        assert!(!is_served(address).await, "all of them are owed the rest, and none makes room");
+        // Whoever reads gets all of it.
+        let mut read = Vec::new();
+        slow.pop().unwrap().read_to_end(&mut read).await.unwrap();
+        assert!(read.len() >= answer - 1 && read.ends_with(b"xxx"), "{} bytes", read.len());
     });
 }
 
