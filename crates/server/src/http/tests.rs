@@ -333,6 +333,46 @@ fn a_hundred_who_read_nothing_share_their_answer() {
 }
 
 #[test]
+fn probes_do_not_wait_behind_pages() {
+    static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    let (site, _) = site(64);
+    let app = |path: &str, query: &str| {
+        while path.starts_with("/slow") && !IS_OPEN.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        echo(path, query)
+    };
+    let efforts = |path: &str| match path {
+        "/livez" | "/panic" => Effort::None,
+        "/readyz" | "/slow/readyz" => Effort::Probe,
+        _ => Effort::Page,
+    };
+    let site = Site { app: Arc::new(app), deadlines: DEADLINES, ..site }.with_efforts(Arc::new(efforts));
+    with_site(site, |address| async move {
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(connect(address, "GET /slow HTTP/1.0\r\n\r\n").await);
+        }
+        // All that pages have is taken when a page does not come.
+        let mut page = connect(address, "GET /page HTTP/1.0\r\n\r\n").await;
+        for path in ["/livez", "/readyz"] {
+            let answer = exchange(address, &format!("GET {path} HTTP/1.0\r\n\r\n")).await;
+            assert!(answer.ends_with(&format!("{path}|")), "{answer}");
+        }
+        for _ in 0..3 {
+            held.push(connect(address, "GET /slow/readyz HTTP/1.0\r\n\r\n").await);
+        }
+        assert!(exchange(address, "GET /livez HTTP/1.0\r\n\r\n").await.ends_with("/livez|"));
+        let panicked = exchange(address, "GET /panic HTTP/1.0\r\n\r\n").await;
+        assert!(panicked.starts_with("HTTP/1.0 500 "), "{panicked}");
+        IS_OPEN.store(true, SeqCst);
+        let mut answer = String::new();
+        page.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("/page|"), "{answer}");
+    });
+}
+
+#[test]
 fn idle_connections_make_room_the_longest_idle_first() {
     let (site, complaints) = site(2);
     with_site(site, |address| async move {

@@ -41,11 +41,13 @@ pub(super) fn start(
     }
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
+    let known = pages.clone();
     let complaints = Arc::clone(log);
     let complain = move |line: Arguments<'_>| complaints.error(line);
     let site = Site::new(Arc::new(app), Arc::new(complain), security)
         .map_err(|error| format!("cannot start threads for monitoring: {error}"))?
         .with_dashboard(dashboard(options, (host, address.port(), scheme), (monitor, shards)));
+        .with_efforts(Arc::new(move |path: &str| known.effort(path)))
     supervise::spawn_guarding(site.serve(listener, std::future::pending()));
     Ok(Some((scheme, address)))
 }
