@@ -63,7 +63,7 @@ export class Api {
 
   // A page of monitoring of one's own account, of each server that has something to say.
   async ofAccount(topic, options = {}) {
-    const messages = await this.nats.requestMany(`$SYS.REQ.ACCOUNT.PING.${topic}`, JSON.stringify(options));
+    const messages = await this.nats.requestMany(`$SYS.REQ.ACCOUNT.PING.${topic}`, JSON.stringify(options), { timeout: PATIENT });
     const answers = messages.map(json);
     const failed = answers.find((answer) => answer.error);
     if (failed) throw new ApiError(failed.error);

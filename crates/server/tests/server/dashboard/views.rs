@@ -87,3 +87,26 @@ fn nothing_is_said_to_be_missing_where_nobody_could_look() {
     browser.wait_for("DEAD");
     is_clean(&mut browser, &server);
 }
+
+#[test]
+fn all_connections_of_an_account_are_shown() {
+    const MANY: usize = 1030;
+    allow_descriptors(MANY as u64 + 1000);
+    let home = Home::new();
+    let server = start(&home, ACCOUNTS);
+    let clients: Vec<Raw> = (0..MANY)
+        .map(|_| {
+            let mut client = Raw::open(server.address());
+            client.send("CONNECT {\"verbose\":false,\"user\":\"ann\",\"pass\":\"ann's\"}\r\n");
+            client.barrier();
+            client
+        })
+        .collect();
+    let Some(mut browser) = page(&server, "ann") else { return };
+    go(&mut browser, "/connections");
+    let counted = "document.querySelector('.counted')?.innerText";
+    // The page is one, too.
+    browser.wait(&format!("{counted} === '1,031'"));
+    drop(clients);
+    is_clean(&mut browser, &server);
+}
