@@ -19,11 +19,16 @@ const SHORT = 2500;
 export const LONG = 60000;
 // For the first server to answer a question to all: a page of a thousand connections takes a while.
 const PATIENT = 20000;
+// Error of an account without JetStream, and how long nobody asks it again.
+const WITHOUT = 10039;
+const PAUSE = 60000;
 
 export class Api {
   constructor(nats) {
     this.nats = nats;
     this.server = nats.info.server_id;
+    // Until when the account counts as one without JetStream: each request would be an error there.
+    this.without = 0;
   }
 
   // Who is signed in; nothing where the user may not even ask that.
@@ -79,16 +84,30 @@ export class Api {
 
   // JetStream's account; nothing where it has none, or this user may not ask.
   async account() {
+    if (this.isWithout()) return null;
     try {
       return await this.js("INFO", undefined, { timeout: SHORT });
     } catch (error) {
+      this.noteWithout(error);
       if ([NoResponders, NotAllowed, TimedOut, ApiError].some((kind) => error instanceof kind)) return null;
       throw error;
     }
   }
 
+  isWithout() {
+    return performance.now() < this.without;
+  }
+
+  // Whether the error says that the account has no JetStream.
+  noteWithout(error) {
+    if (error.number !== WITHOUT) return false;
+    this.without = performance.now() + PAUSE;
+    return true;
+  }
+
   // All streams, page by page: `onpage` gets what has come so far, and how many there are.
   async streams(onpage) {
+    if (this.isWithout()) return [];
     // By name: a stream that is made meanwhile moves others to the next page.
     const all = new Map();
     try {
@@ -101,7 +120,7 @@ export class Api {
         if (streams.length === 0 || offset >= page.total) return [...all.values()];
       }
     } catch (error) {
-      if (error instanceof NoResponders) return [];
+      if (error instanceof NoResponders || this.noteWithout(error)) return [];
       if (!(error instanceof NotAllowed)) throw error;
     }
     // Names only, for who may not see more.

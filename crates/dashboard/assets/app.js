@@ -1,7 +1,7 @@
 // The page: signs in, knows which view is shown, asks again while somebody looks.
 
 import { Api, LONG } from "./api.js";
-import { button, h, put, say, set, toast } from "./dom.js";
+import { button, dismiss, h, put, say, set, toast } from "./dom.js";
 import { Nats } from "./nats.js";
 import { accounts, account } from "./views/accounts.js";
 import { connection, connections } from "./views/connections.js";
@@ -88,6 +88,7 @@ function signOut() {
 
 function ask(problem) {
   leave();
+  dismiss();
   document.title = "Sign in – Myelin";
   set(root, signin({ signIn, problem }));
   // Not where that would raise a keyboard over the page.
@@ -97,6 +98,8 @@ function ask(problem) {
 // The connection has ended: comes back with the same credentials, as long as they are good.
 function lost(words) {
   leave();
+  // They are about a connection that is no more.
+  dismiss();
   const given = credentials;
   if (!given) return;
   say(shell.banner, `${words} Connecting again…`);
@@ -166,14 +169,23 @@ function show() {
   }
   const view = make(context, ...rest);
   current = view;
+  shell.main.classList.remove("failed");
   const title = view.title ?? found.title;
   document.title = `${title} – ${context.info.server_name || "Myelin"}`;
   view.problem = h("p", { class: "problem", role: "alert", hidden: true });
-  shell.main.classList.remove("failed");
   view.again = () => refresh(view);
   set(shell.main, h("div", { class: "heading" }, view.back && h("a", { class: "back", href: view.back.href }, `← ${view.back.text}`), put(h("h1", {}, title), [view.mark]), view.actions), view.problem, view.node);
   window.scrollTo(0, 0);
+  // What led here may be gone with its view: the keyboard goes on at the new one.
+  if (document.activeElement === document.body) shell.main.focus({ preventScroll: true });
   refresh(view);
+}
+
+// Why there is no view of this name.
+function missing(name) {
+  if (!VIEWS.some((view) => view.name === name && view.operator) || context.isOperator) return "There is no such view.";
+  if (context.isOperator === null) return "This view is for users of the system account. The server has not said yet whether you are one.";
+  return "This view is for users of the system account.";
 }
 
 // Asks for what a view shows, now and at intervals. There is one such chain: who wants it anew while
@@ -182,13 +194,6 @@ async function refresh(view) {
   if (view !== current) return;
   view.isOutdated = true;
   if (asking === view) return;
-// Why there is no view of this name.
-function missing(name) {
-  if (!VIEWS.some((view) => view.name === name && view.operator) || context.isOperator) return "There is no such view.";
-  if (context.isOperator === null) return "This view is for users of the system account. The server has not said yet whether you are one.";
-  return "This view is for users of the system account.";
-}
-
   clearTimeout(timer);
   timer = null;
   asking = view;
@@ -197,15 +202,15 @@ function missing(name) {
     try {
       await view.refresh?.();
       view.problem.hidden = true;
+      if (view === current) shell.main.classList.remove("failed");
     } catch (error) {
+      // Where nobody could look, nothing says that there is nothing.
+      if (view === current) shell.main.classList.add("failed");
       say(view.problem, error.message);
       view.problem.hidden = false;
     }
   }
-      if (view === current) shell.main.classList.remove("failed");
   if (asking === view) asking = null;
-      // Where nobody could look, nothing says that there is nothing.
-      if (view === current) shell.main.classList.add("failed");
   if (view !== current || !view.interval) return;
   timer = setTimeout(() => {
     timer = null;

@@ -224,6 +224,7 @@ fn it_works_by_keyboard_and_on_a_phone_with_many_streams() {
     assert_eq!(browser.script("document.activeElement.innerText"), "STREAM_WITH_A_RATHER_LONG_NAME_190");
     browser.key("Enter", 13);
     browser.wait("document.querySelector('h1')?.innerText === 'STREAM_WITH_A_RATHER_LONG_NAME_190'");
+    assert_eq!(browser.script("document.activeElement.id"), "main", "the keyboard goes on there");
     browser.size(360, 640, true);
     let views = ["/overview", "/connections", "/streams", "/tail", "/nowhere"].map(str::to_owned);
     let parts = ["", "/messages", "/consumers", "/publish", "/config"];

@@ -30,6 +30,7 @@ fn shows(browser: &mut Browser, text: &str) -> bool {
     browser.script(&format!("document.body.innerText.includes({})", json!(text))) == true
 }
 
+/// Silence at the sign-in takes no views away.
 #[test]
 fn an_operator_is_one_also_where_the_server_is_slow_to_say_so() {
     let home = Home::new();
@@ -108,5 +109,67 @@ fn all_connections_of_an_account_are_shown() {
     // The page is one, too.
     browser.wait(&format!("{counted} === '1,031'"));
     drop(clients);
+    is_clean(&mut browser, &server);
+}
+
+#[test]
+fn the_system_account_is_not_asked_for_streams_again_and_again() {
+    let home = Home::new();
+    let server = start(&home, ACCOUNTS);
+    let Some(mut browser) = page(&server, "sys") else { return };
+    let problem = "document.querySelector('main > .problem').hidden";
+    go(&mut browser, "/streams");
+    browser.wait("document.querySelector('h1')?.innerText === 'Streams'");
+    browser.wait_for("The system account has no streams. Those of all accounts are below Accounts");
+    assert_eq!(browser.script(problem), true);
+    swallow(&mut browser, "$JS.API", 0);
+    go(&mut browser, "/letters");
+    browser.wait_for("The system account has no streams: sign in as a user of an account.");
+    go(&mut browser, "/streams");
+    browser.wait_for("The system account has no streams. Those of all accounts are below Accounts");
+    assert_eq!(browser.script(problem), true);
+    assert_eq!(browser.script("window.asked"), 0);
+    is_clean(&mut browser, &server);
+}
+
+#[test]
+fn a_dialog_ends_with_the_session() {
+    let home = Home::new();
+    let server = start(&home, ACCOUNTS);
+    let mut ann = sign_in(&server, "ann");
+    api(&mut ann, "STREAM.CREATE.ORDERS", &json!({ "name": "ORDERS", "subjects": ["orders.*"] }));
+    let Some(mut browser) = page(&server, "ann") else { return };
+    go(&mut browser, "/streams/ORDERS");
+    browser.wait_for("Sequences");
+    browser.press("Purge…");
+    browser.wait("document.querySelector('dialog')");
+    let text = std::fs::read_to_string(server.config_file()).expect("the configuration");
+    server.reload(&text.replace("user: ann,", "user: ann2,"));
+    browser.wait("document.querySelector('input[name=username]')");
+    assert_eq!(browser.script("document.querySelectorAll('dialog').length"), 0);
+}
+
+/// A server that was started anew does not know when it delivered last.
+#[test]
+fn a_consumer_that_has_delivered_did_not_never_deliver() {
+    let home = Home::new();
+    let mut server = start(&home, ACCOUNTS);
+    let mut ann = sign_in(&server, "ann");
+    api(&mut ann, "STREAM.CREATE.ORDERS", &json!({ "name": "ORDERS", "subjects": ["orders.*"] }));
+    let config = json!({ "durable_name": "billing", "ack_policy": "explicit" });
+    let body = json!({ "stream_name": "ORDERS", "config": config });
+    api(&mut ann, "CONSUMER.DURABLE.CREATE.ORDERS.billing", &body);
+    ann.say("PUB orders.a 2\r\n{}\r\n");
+    let next = "$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing";
+    assert_eq!(request(&mut ann, next, &Value::Null), Ok(json!({})));
+    drop(ann);
+    server.signal(Signal::TERM);
+    server.wait();
+    server.restart();
+    let Some(mut browser) = page(&server, "ann") else { return };
+    go(&mut browser, "/streams/ORDERS/consumers/billing");
+    browser.wait_for("Delivered");
+    browser.wait("[...document.querySelectorAll('dd')].some((fact) => fact.innerText === '1')");
+    assert!(!shows(&mut browser, "never"), "{}", browser.text());
     is_clean(&mut browser, &server);
 }
