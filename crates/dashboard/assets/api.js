@@ -3,7 +3,7 @@
 
 import { NoResponders, NotAllowed, TimedOut, json } from "./nats.js";
 
-class ApiError extends Error {
+export class ApiError extends Error {
   constructor({ code, err_code, description }) {
     super(description || "The server has refused.");
     this.code = code;
@@ -14,11 +14,21 @@ class ApiError extends Error {
 // Milliseconds for requests that need not have an answer: where somebody listens to everything,
 // nobody says that there is none.
 const SHORT = 2500;
+// For a page that may take the server long: it makes one at a time, and goes on with one that nobody
+// waits for any more.
+export const LONG = 60000;
+// For the first server to answer a question to all: a page of a thousand connections takes a while.
+const PATIENT = 20000;
+// Error of an account without JetStream, and how long nobody asks it again.
+const WITHOUT = 10039;
+const PAUSE = 60000;
 
 export class Api {
   constructor(nats) {
     this.nats = nats;
     this.server = nats.info.server_id;
+    // Until when the account counts as one without JetStream: each request would be an error there.
+    this.without = 0;
   }
 
   // Who is signed in; nothing where the user may not even ask that.
@@ -31,19 +41,20 @@ export class Api {
     }
   }
 
-  // Whether this user belongs to the system account, and so may ask about the whole server.
-  async isOperator() {
+  // Whether this user belongs to the system account, and so may ask about the whole server; null where
+  // the server has not said so in time, which is no answer.
+  async isOperator(timeout = SHORT) {
     try {
-      const answer = json(await this.nats.request(`$SYS.REQ.SERVER.${this.server}.VARZ`, "", { timeout: SHORT }));
+      const answer = json(await this.nats.request(`$SYS.REQ.SERVER.${this.server}.VARZ`, "", { timeout }));
       return answer.data?.server_id === this.server;
-    } catch {
-      return false;
+    } catch (error) {
+      return error instanceof TimedOut ? null : false;
     }
   }
 
   // A page of monitoring of this server.
-  async ofServer(topic, options = {}, server = this.server) {
-    const message = await this.nats.request(`$SYS.REQ.SERVER.${server}.${topic}`, JSON.stringify(options));
+  async ofServer(topic, options = {}, { server = this.server, timeout } = {}) {
+    const message = await this.nats.request(`$SYS.REQ.SERVER.${server}.${topic}`, JSON.stringify(options), { timeout });
     const answer = json(message);
     if (answer.error) throw new ApiError(answer.error);
     return answer.data ?? answer.statsz ?? answer;
@@ -57,7 +68,7 @@ export class Api {
 
   // A page of monitoring of one's own account, of each server that has something to say.
   async ofAccount(topic, options = {}) {
-    const messages = await this.nats.requestMany(`$SYS.REQ.ACCOUNT.PING.${topic}`, JSON.stringify(options));
+    const messages = await this.nats.requestMany(`$SYS.REQ.ACCOUNT.PING.${topic}`, JSON.stringify(options), { timeout: PATIENT });
     const answers = messages.map(json);
     const failed = answers.find((answer) => answer.error);
     if (failed) throw new ApiError(failed.error);
@@ -73,16 +84,30 @@ export class Api {
 
   // JetStream's account; nothing where it has none, or this user may not ask.
   async account() {
+    if (this.isWithout()) return null;
     try {
       return await this.js("INFO", undefined, { timeout: SHORT });
     } catch (error) {
+      this.noteWithout(error);
       if ([NoResponders, NotAllowed, TimedOut, ApiError].some((kind) => error instanceof kind)) return null;
       throw error;
     }
   }
 
+  isWithout() {
+    return performance.now() < this.without;
+  }
+
+  // Whether the error says that the account has no JetStream.
+  noteWithout(error) {
+    if (error.number !== WITHOUT) return false;
+    this.without = performance.now() + PAUSE;
+    return true;
+  }
+
   // All streams, page by page: `onpage` gets what has come so far, and how many there are.
   async streams(onpage) {
+    if (this.isWithout()) return [];
     // By name: a stream that is made meanwhile moves others to the next page.
     const all = new Map();
     try {
@@ -95,7 +120,7 @@ export class Api {
         if (streams.length === 0 || offset >= page.total) return [...all.values()];
       }
     } catch (error) {
-      if (error instanceof NoResponders) return [];
+      if (error instanceof NoResponders || this.noteWithout(error)) return [];
       if (!(error instanceof NotAllowed)) throw error;
     }
     // Names only, for who may not see more.

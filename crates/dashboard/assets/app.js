@@ -1,7 +1,7 @@
 // The page: signs in, knows which view is shown, asks again while somebody looks.
 
-import { Api } from "./api.js";
-import { button, h, put, say, set, toast } from "./dom.js";
+import { Api, LONG } from "./api.js";
+import { button, dismiss, h, put, say, set, toast } from "./dom.js";
 import { Nats } from "./nats.js";
 import { accounts, account } from "./views/accounts.js";
 import { connection, connections } from "./views/connections.js";
@@ -28,6 +28,8 @@ const VIEWS = [
 ];
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 15000;
+// How often a server that does not answer is asked who the user is.
+const MOST_QUESTIONS = 5;
 
 const root = document.getElementById("app");
 let context = null;
@@ -60,7 +62,20 @@ async function signIn(given, isWanted = () => true) {
   const [user, isOperator] = await Promise.all([api.user(), api.isOperator()]);
   context = { nats, api, user, isOperator, info: nats.info };
   build();
-  return show();
+  show();
+  if (isOperator === null) learn(context);
+}
+
+// Asks again whether the user belongs to the system account: a server that is slow has not said no.
+async function learn(mine) {
+  for (let asked = 0; mine.isOperator === null && asked < MOST_QUESTIONS && mine === context; asked += 1) {
+    mine.isOperator = await mine.api.isOperator(LONG);
+  }
+  if (mine !== context) return;
+  mine.isOperator ??= false;
+  if (mine.isOperator) build();
+  // Others are told so where they look at a view that is not for them.
+  if (mine.isOperator || !current) show();
 }
 
 function signOut() {
@@ -73,6 +88,7 @@ function signOut() {
 
 function ask(problem) {
   leave();
+  dismiss();
   document.title = "Sign in – Myelin";
   set(root, signin({ signIn, problem }));
   // Not where that would raise a keyboard over the page.
@@ -82,6 +98,8 @@ function ask(problem) {
 // The connection has ended: comes back with the same credentials, as long as they are good.
 function lost(words) {
   leave();
+  // They are about a connection that is no more.
+  dismiss();
   const given = credentials;
   if (!given) return;
   say(shell.banner, `${words} Connecting again…`);
@@ -146,18 +164,28 @@ function show() {
   const make = rest.length > 0 ? found?.below : found?.view;
   if (!make) {
     document.title = "Myelin";
-    set(shell.main, h("div", { class: "empty" }, h("p", {}, VIEWS.some((view) => view.name === name && view.operator) && !context.isOperator ? "This view is for users of the system account." : "There is no such view."), h("a", { href: "#/overview" }, "To the overview")));
+    set(shell.main, h("div", { class: "empty" }, h("p", {}, missing(name)), h("a", { href: "#/overview" }, "To the overview")));
     return;
   }
   const view = make(context, ...rest);
   current = view;
+  shell.main.classList.remove("failed");
   const title = view.title ?? found.title;
   document.title = `${title} – ${context.info.server_name || "Myelin"}`;
   view.problem = h("p", { class: "problem", role: "alert", hidden: true });
   view.again = () => refresh(view);
   set(shell.main, h("div", { class: "heading" }, view.back && h("a", { class: "back", href: view.back.href }, `← ${view.back.text}`), put(h("h1", {}, title), [view.mark]), view.actions), view.problem, view.node);
   window.scrollTo(0, 0);
+  // What led here may be gone with its view: the keyboard goes on at the new one.
+  if (document.activeElement === document.body) shell.main.focus({ preventScroll: true });
   refresh(view);
+}
+
+// Why there is no view of this name.
+function missing(name) {
+  if (!VIEWS.some((view) => view.name === name && view.operator) || context.isOperator) return "There is no such view.";
+  if (context.isOperator === null) return "This view is for users of the system account. The server has not said yet whether you are one.";
+  return "This view is for users of the system account.";
 }
 
 // Asks for what a view shows, now and at intervals. There is one such chain: who wants it anew while
@@ -174,7 +202,10 @@ async function refresh(view) {
     try {
       await view.refresh?.();
       view.problem.hidden = true;
+      if (view === current) shell.main.classList.remove("failed");
     } catch (error) {
+      // Where nobody could look, nothing says that there is nothing.
+      if (view === current) shell.main.classList.add("failed");
       say(view.problem, error.message);
       view.problem.hidden = false;
     }

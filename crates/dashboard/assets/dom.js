@@ -103,6 +103,11 @@ export function toast(text, kind) {
   setTimeout(() => note.remove(), kind === "bad" ? 8000 : 4000);
 }
 
+// Closes all dialogs, as if somebody had cancelled them.
+export function dismiss() {
+  document.querySelectorAll("dialog").forEach((dialog) => dialog.dispatchEvent(new Event("cancel", { cancelable: true })));
+}
+
 // Asks before something that cannot be taken back: `word` has to be typed. Resolves to whether it
 // is to be done; `body` may hold fields that the caller reads then.
 export function confirm({ title, body, word, action }) {

@@ -25,8 +25,11 @@ const words = (text) => new TextDecoder().decode(Uint8Array.from(text, (letter) 
 // Of letters which are bytes: blanks of other alphabets are none.
 const trimmed = (text) => text.replace(/^[ \t\r\n\f]+|[ \t\r\n\f]+$/g, "");
 
-// A letter of which the subject is not that of a message: it would stop each replay at the same place.
-export class Forged extends Error {}
+// A letter that cannot be published again, whoever tries: of a subject that is not that of a message, or
+// larger than is taken now. It would stop each replay at the same place.
+export class Unfit extends Error {}
+// Error of a stream whose messages may not be as large.
+const TOO_LARGE = 10054;
 
 export class Letter {
   constructor({ seq, subject, headers, data }) {
@@ -51,10 +54,12 @@ export class Letter {
     return this.headers.filter(([name]) => !name.startsWith(ABOUT) || name.startsWith(KEPT)).map(([name, value]) => [words(name), words(trimmed(value))]);
   }
 
-  // Headers with which it is published again, as the message that it was.
-  original() {
+  // Headers with which it is published again, as the message that it was. `hasId`: with an id behind
+  // them, where there is room for it.
+  original(hasId) {
     const named = this.headers.map(([name, value]) => [name.startsWith(KEPT) ? name.slice(KEPT.length) : name, value]);
     const own = named.filter(([name]) => !name.startsWith(ABOUT) && !PAST.test(name));
+    if (!hasId) return own;
     // A replay that is begun anew because its answer was lost is none.
     return [...own, ["Nats-Msg-Id", letters(new TextEncoder().encode(` replay:${this.subject}`))]];
   }
@@ -81,17 +86,37 @@ export async function each(api, stream, { first_seq: first, last_seq: last }, vi
   }
 }
 
+// Whether the server takes a message of this size: it ends the connection of whoever sends more. Letters
+// of headers are bytes.
+function fits(nats, headers, data) {
+  const lines = headers.reduce((sum, [name, value]) => sum + name.length + value.length + ":\r\n".length, 0);
+  const around = headers.length > 0 ? "NATS/1.0\r\n\r\n".length : 0;
+  return around + lines + data.length <= (nats.info.max_payload ?? Infinity);
+}
+
+// Asks a stream to take the message: without the id of the replay where it is too large with it, which
+// the original had not.
+async function publish(nats, subject, letter) {
+  for (const hasId of [true, false]) {
+    const headers = letter.original(hasId);
+    if (!fits(nats, headers, letter.data)) continue;
+    const answer = json(await nats.request(subject, letter.data, { headers, isBinary: true }));
+    if (answer.error?.err_code !== TOO_LARGE) return answer;
+  }
+  throw new Unfit(`The message of letter ${letter.seq} is larger than is taken now.`);
+}
+
 // Publishes the message again on its own subject, and removes the letter when a stream says that it
 // has the message.
 export async function replay({ api, nats }, stream, seq) {
   const letter = await find(api, stream, seq);
   const subject = letter.fact("Subject");
   if (!letter.isLetter) throw new Error(`Message ${seq} is no dead letter: it has no ${ABOUT}Subject.`);
-  if (REQUEST.test(subject)) throw new Forged(`Letter ${seq} would ask the server for something: ${subject}.`);
-  if (/[\s\p{Cc}]/u.test(subject)) throw new Forged(`The subject of letter ${seq} has blanks.`);
+  if (REQUEST.test(subject)) throw new Unfit(`Letter ${seq} would ask the server for something: ${subject}.`);
+  if (/[\s\p{Cc}]/u.test(subject)) throw new Unfit(`The subject of letter ${seq} has blanks.`);
   let answer;
   try {
-    answer = json(await nats.request(subject, letter.data, { headers: letter.original(), isBinary: true }));
+    answer = await publish(nats, subject, letter);
   } catch (error) {
     if (error instanceof NoResponders) throw new Error(`No stream takes ${subject}.`);
     if (!(error instanceof SyntaxError)) throw error;

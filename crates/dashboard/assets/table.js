@@ -22,6 +22,8 @@ export class Table {
     Object.assign(this, { columns, key, link, open, nothing, sort, descending, onvisible });
     this.rows = [];
     this.found = [];
+    // Whether the rows are those that there are: before they have come, nobody knows that there are none.
+    this.isKnown = false;
     this.search = h("input", {
       type: "search", placeholder: `Search ${label}  ( / )`, "aria-label": `Search ${label}`, class: "search",
       onkeydown: (event) => {
@@ -67,6 +69,7 @@ export class Table {
 
   // Shows these rows; `total` is how many there are, if not all have come.
   update(rows, total = rows.length) {
+    this.isKnown = true;
     this.rows = rows;
     this.total = total;
     this.arrange();
@@ -96,7 +99,7 @@ export class Table {
     if (focused) this.body.querySelector(`tr[data-key="${CSS.escape(focused)}"] .open`)?.focus({ preventScroll: true });
     this.visible = visible;
     this.onvisible?.(visible);
-    const isEmpty = this.found.length === 0;
+    const isEmpty = this.isKnown && this.found.length === 0;
     this.message.hidden = !isEmpty;
     if (isEmpty) set(this.message, this.rows.length > 0 ? "Nothing matches this search." : this.nothing ?? "Nothing here.");
   }

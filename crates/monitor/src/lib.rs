@@ -40,7 +40,7 @@ pub use imports::{
 };
 pub use leafz::{DenyRules, LeafNodesConfig, LeafRemoteConfig, LeafSnapshot};
 pub use metrics::{OtlpRequests, otlp_requests, otlp_resource};
-pub use page::Pages;
+pub use page::{Effort, Pages};
 pub use response::PageResponse;
 pub use routez::{ClusterConfig, RouteSnapshot};
 pub use snapshot::{

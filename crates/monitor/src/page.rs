@@ -61,6 +61,18 @@ const PAGES: &[(&str, Page)] = &[
     ("/debug/vars", Page::Expvar),
 ];
 
+/// Effort that an answer takes, and so where it may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// None to speak of: it looks at the server itself only, and may be made anywhere.
+    None,
+    /// About as much as a page, but whoever asks draws conclusions from silence: it must not wait
+    /// behind pages.
+    Probe,
+    /// Milliseconds for thousands of connections, or more.
+    Page,
+}
+
 /// The pages under one base path.
 #[derive(Debug, Clone)]
 pub struct Pages {
@@ -110,6 +122,16 @@ impl Pages {
             None => Ok(PageResponse::not_found()),
         };
         answer.unwrap_or_else(|bad| PageResponse::bad_request(bad.to_string()))
+    }
+
+    /// Effort of the answer to a request for `path`.
+    #[must_use]
+    pub fn effort(&self, path: &str) -> Effort {
+        match self.page(path) {
+            Some(Page::Livez | Page::Startupz) => Effort::None,
+            Some(Page::Readyz | Page::Stopz) => Effort::Probe,
+            _ => Effort::Page,
+        }
     }
 
     fn page(&self, path: &str) -> Option<Page> {

@@ -25,6 +25,7 @@ use crate::supervise::{self, SupervisedPart};
 use configured::Configured;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use myelin_auth::ConnectionType;
 use myelin_broker::{Account, Broker, Conn, Counters};
 use myelin_conf::Loaded;
 use myelin_mesh::Mesh;
@@ -128,6 +129,13 @@ impl Monitor {
     /// Whether clients may connect: the server has begun, and is not in lame duck mode.
     pub(crate) fn takes_clients(&self) -> bool {
         self.addresses.get().is_some() && !self.broker.info().ldm
+    }
+
+    /// Whether a client of the dashboard that shows nothing is let in.
+    pub(crate) fn lets_in_anybody(&self) -> bool {
+        let auth = self.broker.auth();
+        let auth = auth.at(ConnectionType::Websocket);
+        !auth.required() || auth.no_auth_user.is_some()
     }
 
     /// Whether the dashboard is served.

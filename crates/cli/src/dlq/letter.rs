@@ -136,8 +136,10 @@ impl Letter {
         self.headers.retain(|header| header.key() != key.as_bytes());
     }
 
-    /// Lines of headers with which it is published again, as the message that it was.
-    pub(super) fn original_headers(&self) -> Vec<u8> {
+    /// Lines of headers with which it is published again, as the message that it was. Behind them
+    /// stands an id, where there is room for it: a replay that is begun anew because its answer was
+    /// lost is none.
+    pub(super) fn original_headers(&self, has_id: bool) -> Vec<u8> {
         let own = self.headers.iter().filter_map(|Header(line)| match line.strip_prefix(KEPT.as_bytes()) {
             Some(kept) if is_about(kept) => None,
             Some(kept) => Some(kept),
@@ -147,8 +149,9 @@ impl Letter {
         let mut lines = Vec::new();
         let is_past = |line: &[u8]| PAST.iter().any(|beginning| begins(line, beginning));
         own.filter(|line| !is_past(line)).for_each(|line| Header::write(line, &mut lines));
-        // A replay that is begun anew because its answer was lost is none.
-        Header::write(format!("Nats-Msg-Id: replay:{}", self.subject).as_bytes(), &mut lines);
+        if has_id {
+            Header::write(format!("Nats-Msg-Id: replay:{}", self.subject).as_bytes(), &mut lines);
+        }
         lines
     }
 
@@ -250,6 +253,11 @@ impl Letters {
         };
         walk(span, &mut read, visit)?;
         Ok(messages)
+    }
+
+    /// Bytes that a message may have, its headers counted.
+    pub(super) fn max_payload(&mut self) -> usize {
+        self.admin.connection().max_payload()
     }
 
     /// Publishes a message. Answers the sequence that a stream gives it.

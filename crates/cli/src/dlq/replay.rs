@@ -5,6 +5,7 @@
 
 use super::letter::{Letter, Letters};
 use crate::screen::plain;
+use myelin_loadgen::admin::is_api_error;
 use myelin_loadgen::error::BenchError;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
 /// Publishes messages again in this order, so many in a second, and removes their letters unless
 /// they are to be kept. Answers how many there were. A letter of which the subject is not that of a
-/// message is passed over: it would stop each replay at the same place. That fails at the end.
+/// message, or which is larger than server or stream take now, is passed over: it would stop each
+/// replay at the same place. That fails at the end.
 pub(super) fn replay(
     letters: &mut Letters,
     seqs: &[u64],
@@ -47,7 +49,7 @@ pub(super) fn replay(
 }
 
 /// Publishes one message again, and removes its letter unless that is to be kept. Answers whether
-/// its subject is that of a message.
+/// it could be published at all.
 fn give_back(letters: &mut Letters, letter: &Letter, keeps: bool) -> Result<bool, BenchError> {
     let subject = match letter.origin() {
         Ok(subject) => subject,
@@ -56,11 +58,48 @@ fn give_back(letters: &mut Letters, letter: &Letter, keeps: bool) -> Result<bool
             return Ok(false);
         }
     };
-    letters.publish(subject, &letter.original_headers(), &letter.payload)?;
+    if !publish(letters, letter, subject)? {
+        eprintln!("letter {} is passed over: its message is larger than is taken now", letter.seq);
+        return Ok(false);
+    }
     if !keeps {
         letters.remove(letter.seq)?;
     }
     Ok(true)
+}
+
+/// Error of a stream whose messages may not be as large.
+const TOO_LARGE: u64 = 10054;
+
+/// Publishes a message again: without the id of the replay where it is too large with it, which the
+/// original had not. Answers whether it is small enough.
+fn publish(letters: &mut Letters, letter: &Letter, subject: &str) -> Result<bool, BenchError> {
+    let largest = letters.max_payload();
+    for has_id in [true, false] {
+        let headers = letter.original_headers(has_id);
+        // The server ends the connection of whoever sends more.
+        if size(&headers, &letter.payload) > largest {
+            continue;
+        }
+        match letters.publish(subject, &headers, &letter.payload) {
+            Err(error) if is_api_error(&error, TOO_LARGE) => {}
+            done => {
+                done?;
+                if !has_id {
+                    let why = "with one it is larger than is taken";
+                    eprintln!("letter {} is published without an id: {why}", letter.seq);
+                }
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Size of a message as the server counts it, with these lines of headers.
+fn size(headers: &[u8], payload: &[u8]) -> usize {
+    let around = if headers.is_empty() { 0 } else { "NATS/1.0\r\n\r\n".len() };
+    around + headers.len() + payload.len()
 }
 
 /// How long to wait before the next one, where so many were published in this time.

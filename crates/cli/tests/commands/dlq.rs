@@ -2,6 +2,8 @@
 
 use crate::servers::{Server, beside};
 use crate::{PATIENCE, fail, myelin, succeed};
+use myelin_loadgen::admin::answered;
+use myelin_loadgen::connection::Connection;
 use std::time::Instant;
 
 const DEAD: &str = r#"{"name":"DEAD","subjects":["dlq.>"]}"#;
@@ -104,8 +106,56 @@ fn forged_letters_are_passed_over_and_what_is_no_letter_stays() {
     assert!(run(&["dlq", "list", "DEAD"]).starts_with("#2 "));
 
     run(&["request", "dlq.4", "mine", "--raw"]);
-    assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "1 letters removed from stream DEAD\n");
+    assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "1 letter removed from stream DEAD\n");
     assert_eq!(run(&["dlq", "purge", "DEAD", "--force"]), "0 letters removed from stream DEAD\n");
     let left = run(&["request", "$JS.API.STREAM.MSG.GET.DEAD", r#"{"seq":4}"#, "--raw"]);
     assert!(left.contains(r#""data":"bWluZQ==""#), "{left}");
+}
+
+/// A message that just fits has no room for the id of a replay, and one that is larger than is
+/// taken now keeps nobody from those behind it.
+#[test]
+fn letters_that_are_too_large_stop_no_replay() {
+    const LARGEST: usize = 1024 * 1024;
+    let Some(program) = beside() else { return };
+    let server = Server::with_streams(&program, &[]);
+    let url = server.url();
+    let run = |arguments: &[&str]| succeed(&mut myelin(&[arguments, &["-s", &url]].concat()));
+    let ask = |what: &str, body: &str| run(&["request", &format!("$JS.API.{what}"), body, "--raw"]);
+    ask("STREAM.CREATE.DEAD", DEAD);
+    ask("STREAM.CREATE.ORDERS", ORDERS);
+    ask("STREAM.CREATE.SMALL", r#"{"name":"SMALL","subjects":["s.>"],"max_msg_size":100}"#);
+    let made = ask("CONSUMER.DURABLE.CREATE.ORDERS.billing", BILLING);
+    assert!(!made.contains("error"), "{made}");
+    let mut publisher = Connection::open(&url.parse().expect("an address")).expect("the server lets it in");
+    let mut stored = |subject: &str, headers: &str, body: &[u8]| {
+        let answer = publisher.ask_within(subject, headers, body, PATIENCE).expect("an answer");
+        assert!(answered(subject, &answer.payload).is_ok(), "{subject}: {}", answer.payload.escape_ascii());
+    };
+    stored("o.largest", "", &vec![b'x'; LARGEST]);
+    stored("o.small", "", b"small");
+    let next = "$JS.API.CONSUMER.MSG.NEXT.ORDERS.billing";
+    for _ in 0..2 {
+        fail(&mut myelin(&["request", next, r#"{"batch":1}"#, "--timeout", "1s", "-s", &url]));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while run(&["dlq", "list", "DEAD"]).lines().count() < 2 {
+        assert!(Instant::now() < deadline, "both die");
+    }
+    for (subject, size) in [("s.fits", 90), ("s.grown", 101), ("s.last", 10)] {
+        let about = format!("Myelin-DLQ-Subject: {subject}\r\n");
+        stored(&format!("dlq.{subject}"), &about, &vec![b'x'; size]);
+    }
+    let replayed = myelin(&["dlq", "replay", "DEAD", "--force", "-s", &url]).output().expect("it ends");
+    let said = String::from_utf8_lossy(&replayed.stderr);
+    assert!(!replayed.status.success(), "{said}");
+    assert!(said.contains("letter 1 is published without an id"), "{said}");
+    assert!(said.contains("letter 3 is published without an id"), "{said}");
+    assert!(said.contains("letter 4 is passed over: its message is larger than is taken now"), "{said}");
+    assert!(said.contains("published again: 4, passed over: 1"), "{said}");
+    assert!(run(&["dlq", "list", "DEAD"]).starts_with("#4 "));
+    for (stream, messages) in [("ORDERS", 2), ("SMALL", 2)] {
+        let info = ask(&format!("STREAM.INFO.{stream}"), "");
+        assert!(info.contains(&format!(r#""messages":{messages}"#)), "{info}");
+    }
 }

@@ -1,20 +1,31 @@
 // Accounts of the server and what is stored in them, for operators.
 
-import { path } from "../api.js";
+import { ApiError, LONG, path } from "../api.js";
 import { meter } from "../chart.js";
 import { empty, facts, h, panel, set } from "../dom.js";
 import { ago, bytes, count, short } from "../format.js";
 import { Table } from "../table.js";
 
-async function stored(api) {
-  const all = new Map();
+// Milliseconds between questions, and how much longer than the server took to answer: it makes one
+// page at a time, for whoever asks.
+const INTERVAL = 3000;
+const REST = 10;
+
+// JetStream of the server, as it stands for these options; nothing where it is refused. Silence is no
+// answer.
+async function jetstream(api, options) {
   try {
-    const page = await api.ofServer("JSZ", { accounts: true, limit: 1024 });
-    for (const one of page.account_details ?? []) all.set(one.id ?? one.name, one);
-  } catch {
-    // No JetStream: nothing is stored.
+    return await api.ofServer("JSZ", options, { timeout: LONG });
+  } catch (error) {
+    if (error instanceof ApiError) return {};
+    throw error;
   }
-  return all;
+}
+
+// What is stored, by account.
+async function stored(api) {
+  const page = await jetstream(api, { accounts: true, limit: 1024 });
+  return new Map((page.account_details ?? []).map((one) => [one.id ?? one.name, one]));
 }
 
 export function accounts({ api }) {
@@ -55,11 +66,12 @@ export function accounts({ api }) {
       };
     }));
   }
-  return { node: table.node, refresh, interval: 3000 };
+  return { node: table.node, refresh, interval: INTERVAL };
 }
 
 export function account({ api }, name) {
   const about = h("div", { class: "columns" });
+  let held;
   const table = new Table({
     label: "streams", key: (one) => one.name, nothing: "This account has no streams here.",
     columns: [
@@ -74,13 +86,24 @@ export function account({ api }, name) {
   });
 
   async function refresh() {
-    const [info, jsz] = await Promise.all([
-      api.ofServer("ACCOUNTZ", { account: name }),
-      api.ofServer("JSZ", { account: name, streams: true, config: true }).catch(() => null),
-    ]);
+    const began = performance.now();
+    const info = await api.ofServer("ACCOUNTZ", { account: name });
     const detail = info.account_detail;
-    if (!detail) return set(about, empty("There is no such account."));
-    const held = jsz?.account_details?.[0];
+    if (!detail) {
+      table.node.hidden = true;
+      return set(about, empty("There is no such account."));
+    }
+    table.node.hidden = false;
+    show(detail, held);
+    // All of its streams at once: with thousands, it takes the server seconds.
+    const jsz = await jetstream(api, { account: name, streams: true, config: true });
+    view.interval = Math.max(INTERVAL, REST * (performance.now() - began));
+    held = jsz.account_details?.[0];
+    show(detail, held);
+    return table.update(held?.stream_detail ?? []);
+  }
+
+  function show(detail, held) {
     const subjects = (list) => ((list ?? []).length > 0 ? list.map((one) => h("div", { class: "mono" }, `${one.subject ?? ""} (${one.type ?? ""}${one.account ? ` of ${one.account}` : ""})`)) : "none");
     set(about,
       panel("Account", facts([
@@ -93,7 +116,7 @@ export function account({ api }, name) {
         ["On disk", meter(held.storage, held.reserved_storage, bytes)], ["In memory", meter(held.memory, held.reserved_memory, bytes)],
         ["API", `${count(held.api?.total)} requests, ${count(held.api?.errors)} errors`],
       ])));
-    return table.update(held?.stream_detail ?? []);
   }
-  return { title: name, back: { href: "#/accounts", text: "Accounts" }, node: h("div", {}, about, table.node), refresh, interval: 3000 };
+  const view = { title: name, back: { href: "#/accounts", text: "Accounts" }, node: h("div", {}, about, table.node), refresh, interval: INTERVAL };
+  return view;
 }

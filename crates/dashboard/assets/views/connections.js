@@ -12,11 +12,23 @@ const STATES = { open: 0, closed: 1, any: 2 };
 // All connections, page by page.
 async function load({ api, isOperator }, state) {
   const options = { auth: true, limit: PAGE, state: STATES[state] };
-  if (!isOperator) {
-    const servers = await api.ofAccount("CONNZ", options);
-    return servers.flatMap((one) => (one.connections ?? []).map((conn) => ({ ...conn, server: one.server?.name })));
-  }
+  if (!isOperator) return ofAccount(api, options);
   return pages((offset) => api.ofServer("CONNZ", { ...options, offset }), "connections");
+}
+
+// Connections of the account on all servers. Each has pages of its own.
+async function ofAccount(api, options) {
+  // By id: one that comes meanwhile moves others to the next page.
+  const all = new Map();
+  for (let offset = 0; ; offset += PAGE) {
+    const servers = await api.ofAccount("CONNZ", { ...options, offset });
+    let isMore = false;
+    for (const { connections = [], total = 0, server } of servers) {
+      connections.forEach((conn) => all.set(`${server?.id}#${conn.cid}`, { ...conn, server: server?.name }));
+      isMore ||= connections.length > 0 && offset + connections.length < total;
+    }
+    if (!isMore) return [...all.values()];
+  }
 }
 
 function kind(conn) {

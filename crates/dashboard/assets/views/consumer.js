@@ -7,6 +7,9 @@ import { ago, clock, count, limit, moment, nanoseconds, seconds, short } from ".
 import { HOLDER } from "../letter.js";
 import { causes, replicas } from "./stream.js";
 
+// Where a consumer stands, and since when, where that is known: a server that was started anew does not.
+const since = ({ stream_seq: seq, last_active: last }) => (moment(last) ? `${count(seq)}, ${ago(last)}` : count(seq));
+
 export function consumer({ api }, stream, name) {
   const rates = new Rates();
   const chart = new Chart("Messages", ["delivered", "acknowledged"], (value) => `${short(value)}/s`);
@@ -39,7 +42,7 @@ export function consumer({ api }, stream, name) {
         ["Kind", config.deliver_subject ? [`push to `, h("code", {}, config.deliver_subject), info.push_bound ? badge("bound", "good") : badge("nobody listens", "warn")] : "pull"],
         ["Filter", filters.length > 0 ? filters.map((filter) => badge(filter, "mono")) : "everything"],
         ["Acknowledgement", `${config.ack_policy}, within ${nanoseconds(config.ack_wait)}`], ["Deliveries of a message", limit(config.max_deliver)],
-        ["Delivered", `${count(info.delivered.stream_seq)}, ${ago(info.delivered.last_active)}`], ["Acknowledged up to", `${count(info.ack_floor.stream_seq)}, ${ago(info.ack_floor.last_active)}`],
+        ["Delivered", since(info.delivered)], ["Acknowledged up to", since(info.ack_floor)],
         config.metadata?.[HOLDER] && ["Dead letters", ["go to ", h("a", { href: path("letters", config.metadata[HOLDER]) }, config.metadata[HOLDER])]],
         ["Made", clock(info.created)], moment(config.pause_until) && ["Paused until", clock(config.pause_until)],
       ])),

@@ -3,7 +3,7 @@
 import { path } from "../api.js";
 import { badge, button, confirm, facts, field, h, panel, say, set, toast } from "../dom.js";
 import { ago, bytes, clock, count, moment, payload } from "../format.js";
-import { Forged, HOLDER, each, find, replay } from "../letter.js";
+import { HOLDER, Unfit, each, find, replay } from "../letter.js";
 import { NotAllowed } from "../nats.js";
 import { Table } from "../table.js";
 
@@ -13,6 +13,7 @@ const SHOWN = 250;
 const AT_ONCE = 8;
 
 const deaths = { exhausted: "warn", terminated: "bad" };
+const counted = (number) => `${count(number)} ${number === 1 ? "letter" : "letters"}`;
 const died = (reason) => badge(reason || "unknown", deaths[reason]);
 
 // Streams to which dead letters go, with the consumers that they are of. Others that listen below dlq.
@@ -105,6 +106,7 @@ export function letters(context, name) {
   const stop = button("Stop", () => { if (running) running.isStopped = true; });
   const progress = h("div", { class: "line", hidden: true }, status, stop);
   const more = button("More", () => { most += SHOWN; seen = null; view.again(); }, "quiet");
+  more.hidden = true;
   const table = new Table({
     label: "dead letters", key: (row) => row.seq, link: (row) => path("letters", name, row.seq), nothing: "This stream has no dead letters.",
     columns: [
@@ -152,7 +154,7 @@ export function letters(context, name) {
 
   // Does something with one letter after the other, until it fails, or somebody stops it or leaves the
   // page; or with all up to the last of them at once (`together`), where the stream had nothing else.
-  // Those whose subject is not that of a message are passed over.
+  // Those that cannot be published again, whoever tries, are passed over.
   async function through(covers, rate, done, step, together) {
     if (isLeft) toast(`No letters ${done}: their page was left.`, "bad");
     if (isLeft || running) return;
@@ -162,6 +164,7 @@ export function letters(context, name) {
     say(status, "Reads the letters");
     let seqs = [];
     let [did, passed] = [0, 0];
+    const reasons = new Set();
     try {
       const found = await chosen(covers, mine);
       const isTogether = together && found.isAll && !mine.isStopped;
@@ -177,13 +180,15 @@ export function letters(context, name) {
           await step(seq);
           did += 1;
         } catch (error) {
-          if (!(error instanceof Forged)) throw error;
+          if (!(error instanceof Unfit)) throw error;
           passed += 1;
+          // A few say enough.
+          if (reasons.size < 3) reasons.add(error.message);
         }
       }
-      toast(`${count(did)} letters ${done}.${passed > 0 ? ` ${count(passed)} passed over: their subjects are not those of messages.` : ""}`, passed > 0 ? "bad" : "");
+      toast(`${counted(did)} ${done}.${passed > 0 ? ` ${count(passed)} passed over: ${[...reasons].join(" ")}` : ""}`, passed > 0 ? "bad" : "");
     } catch (error) {
-      toast(`${error.message} ${count(did)} letters ${done}, ${count(seqs.length - did)} are left.`, "bad");
+      toast(`${error.message} ${counted(did)} ${done}, ${count(seqs.length - did)} left.`, "bad");
     } finally {
       progress.hidden = true;
       running = null;

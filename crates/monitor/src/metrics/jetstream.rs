@@ -214,10 +214,11 @@ impl JetStreamRows {
 
     fn consumer(&mut self, stream: &Labels, own: &Labels, consumer: &ConsumerFigures) {
         let leader = consumer.leader.as_deref();
+        let leads = truth(leader.is_none_or(|leader| leader == self.server_name));
         let labels = stream.and([
             ("consumer_name", &*consumer.name),
             ("consumer_leader", leader.unwrap_or_default()),
-            ("is_consumer_leader", truth(leader.is_none_or(|leader| leader == self.server_name))),
+            ("is_consumer_leader", leads),
             ("consumer_desc", &consumer.description),
         ]);
         let [delivered, delivered_of_stream] = consumer.delivered.map(Number::from);
@@ -238,7 +239,7 @@ impl JetStreamRows {
             ],
         );
         let lag = consumer.pending.saturating_add(consumer.ack_pending);
-        let own = own.and([("consumer_name", &*consumer.name)]);
+        let own = own.and([("consumer_name", &*consumer.name), ("is_consumer_leader", leads)]);
         self.own_consumers.row(&own, [lag.into(), consumer.is_paused.into()]);
     }
 }

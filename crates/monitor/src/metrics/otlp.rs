@@ -219,7 +219,7 @@ struct Attributes<'a>(&'a Labels);
 
 impl Serialize for Attributes<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.pairs().map(|(name, value)| Attribute::new(name, value)))
+        serializer.collect_seq(self.0.pairs().map(|(name, value)| Attribute::new(name, value.into())))
     }
 }
 

@@ -337,6 +337,39 @@ fn dashboard_and_alerts_use_metrics_that_there_are() {
     assert!(dashboard["panels"].as_array().unwrap().len() > 20);
 }
 
+/// Replicas know consumers, too, and a former leader may know them as they were: what is told of each
+/// is told by its leader alone, and once.
+#[test]
+fn alerts_and_panels_about_consumers_are_those_of_leaders() {
+    let mut source = everything();
+    let follows = ConsumerFigures { leader: Some("other".to_owned()), ..consumer("F") };
+    source.scraped.figures[0].consumers.push(follows);
+    let samples = samples(&source);
+    for (name, leads) in [("C", true), ("F", false)] {
+        let labels = format!("consumer_name=\"{name}\",is_consumer_leader=\"{leads}\"}}");
+        for family in ["myelin_consumer_lag_messages", "myelin_consumer_paused"] {
+            let is_it = |sample: &&String| sample.starts_with(family) && sample.ends_with(&labels);
+            assert_eq!(samples.keys().filter(is_it).count(), 1, "{family} {labels}");
+        }
+    }
+    let begins = ["jetstream_consumer_num_", "jetstream_consumer_last_", "myelin_consumer_"];
+    for path in [RULES, "grafana/myelin.json"] {
+        let text = std::fs::read_to_string(packaged(path)).unwrap().replace('\\', "");
+        let mut seen = 0;
+        for begin in begins {
+            for (at, _) in text.match_indices(begin) {
+                // Joined by labels, one condition is enough.
+                let is_joined = text[..at].ends_with("and ");
+                let selector = text[at..].split(['}', ' ', '[']).next().unwrap();
+                let is_bound = selector.contains("is_consumer_leader=\"true\"");
+                assert!(is_joined || is_bound, "{path}: {selector}");
+                seen += 1;
+            }
+        }
+        assert!(seen >= 4, "{path}: {seen}");
+    }
+}
+
 /// With `promtool` on the `PATH`; without, the test says so.
 #[test]
 fn promtool_finds_nothing_wrong() {

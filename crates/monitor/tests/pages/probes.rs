@@ -1,8 +1,8 @@
 //! `/livez`, `/startupz`, `/readyz` and `/stopz`: who is restarted, gets clients, may be stopped.
 
 use myelin_monitor::{
-    Health, JetStreamAccount, RaftGroup, RaftGroupSnapshot, RaftPeer, StoredAccount, StoredStream,
-    StreamFailure, StreamFigures,
+    Effort, Health, JetStreamAccount, Pages, RaftGroup, RaftGroupSnapshot, RaftPeer, StoredAccount,
+    StoredStream, StreamFailure, StreamFigures,
 };
 use serde_json::{Value, json};
 
@@ -28,6 +28,21 @@ fn a_server_that_is_well_is_so_in_every_way() {
     }
     assert_eq!(source.requests.lock().unwrap()["/stopz"], 1);
     assert!(source.warnings.lock().unwrap().is_empty());
+}
+
+/// Whoever is told nothing in time draws conclusions, so probes must not wait behind pages.
+#[test]
+fn probes_are_no_pages() {
+    for base in ["", "mon"] {
+        let pages = Pages::under(base);
+        let effort = |page: &str| {
+            let below = if base.is_empty() { String::new() } else { format!("/{base}") };
+            pages.effort(&format!("{below}{page}"))
+        };
+        assert_eq!(["/livez", "/startupz"].map(effort), [Effort::None; 2]);
+        assert_eq!(["/readyz", "/stopz"].map(effort), [Effort::Probe; 2]);
+        assert_eq!(["/", "/jsz", "/metrics", "/healthz", "/livezz"].map(effort), [Effort::Page; 5]);
+    }
 }
 
 #[test]

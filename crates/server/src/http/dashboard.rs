@@ -2,7 +2,8 @@
 //!
 //! A connection that asks for the socket leaves HTTP and becomes a client of a shard, as behind the
 //! listener for WebSocket: whoever speaks there has yet to sign in, in the time that clients have,
-//! and may do what its user may. Only a page from here may open it. Whether there is a dashboard at
+//! and may do what its user may. Only a page from here may open it; where everybody is let in, only
+//! under a name that nobody elsewhere can give to this machine. Whether there is a dashboard at
 //! all is asked for each request, so that a reload may change it; clients that came by it stay.
 
 use super::Body;
@@ -13,15 +14,16 @@ use crate::tls::TrustedCerts;
 use crate::websocket::{self, Upgraded};
 use bytes::Bytes;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
 };
+use hyper::http::uri::Authority;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use myelin_broker::ListenerInfo;
 use myelin_wire::websocket::upgrade::{Upgrade, UpgradeRules, negotiate};
 use rustls::ServerConnection;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -41,6 +43,10 @@ pub(crate) struct DashboardParts {
     pub(crate) is_enabled: Box<dyn Fn() -> bool + Send + Sync>,
     /// Whether clients may come: a server that is about to end takes none.
     pub(crate) takes_clients: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Whether somebody may come who shows nothing.
+    pub(crate) lets_in_anybody: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Names that the configuration has for this machine.
+    pub(crate) names: Vec<String>,
     /// Shards that take its clients.
     pub(crate) shards: Vec<Mailbox>,
     /// The listener of the pages, as clients are told of it.
@@ -124,6 +130,11 @@ impl Dashboard {
         if !(self.parts.takes_clients)() {
             return DashboardAnswer::Response(plain(StatusCode::SERVICE_UNAVAILABLE));
         }
+        // Else a page from anywhere could reach a server that asks for nothing: its name has only to
+        // lead to this machine once it is loaded (DNS rebinding).
+        if (self.parts.lets_in_anybody)() && !self.is_ours(request) {
+            return DashboardAnswer::Response(plain(StatusCode::FORBIDDEN));
+        }
         match negotiate(&head(request), &self.rules) {
             // What a proxy says of the client is not believed: anybody may say it here.
             Ok(upgrade) => DashboardAnswer::Socket(
@@ -132,6 +143,17 @@ impl Dashboard {
             ),
             Err(refusal) => DashboardAnswer::Response(parsed(&refusal.answer(&websocket::date()))),
         }
+    }
+
+    /// Whether a request calls this machine by an address, or by a name that is its own.
+    fn is_ours<B>(&self, request: &Request<B>) -> bool {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        let Some(host) = host.and_then(|host| host.parse::<Authority>().ok()) else { return false };
+        let host = host.host().trim_start_matches('[').trim_end_matches(']');
+        let is_own = |name: &str| name.eq_ignore_ascii_case(host);
+        host.parse::<IpAddr>().is_ok()
+            || is_own("localhost")
+            || self.parts.names.iter().any(|name| is_own(name))
     }
 
     /// Hands a connection to a shard, once its answer is written. `S`: what carries its HTTP.

@@ -33,7 +33,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use myelin_monitor::PageResponse;
+use myelin_monitor::{Effort, PageResponse};
 use myelin_stdx::sync::lock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -42,14 +42,14 @@ use body::Body;
 use connection_slots::ConnectionSlots;
 use dashboard::{Carrier, DashboardAnswer, PendingUpgrade};
 pub(crate) use dashboard::{Dashboard, DashboardParts};
-use pace::{Deadlines, Patient, SharedPhase};
+use pace::{Answering, Deadlines, Patient, SharedPhase};
 use renderers::Renderers;
 use request_line::Readable;
 pub(crate) use requests::RequestCounts;
 pub(crate) use secure::Security;
 use target::RequestTarget;
 
-use crate::supervise::{SupervisedPart, Tasks, persist};
+use crate::supervise::{self, SupervisedPart, Tasks, persist};
 
 /// Connections at once. When one more comes, whoever is idle longest makes room; if nobody is, the
 /// newcomer is closed.
@@ -77,6 +77,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// Turns a path (percent-encoded) and what follows its `?` into an answer. It may take long: it
 /// runs where blocking is allowed.
 pub(crate) type App = dyn Fn(&str, &str) -> PageResponse + Send + Sync;
+
+/// Effort of the answer to a path.
+pub(crate) type Efforts = dyn Fn(&str) -> Effort + Send + Sync;
 
 /// Takes a line for the log, at the level of errors.
 pub(crate) type Complain = dyn Fn(Arguments<'_>) + Send + Sync;
@@ -107,11 +110,14 @@ impl std::fmt::Display for Scheme {
 #[derive(Clone)]
 pub(crate) struct Site {
     app: Arc<App>,
+    efforts: Arc<Efforts>,
     complain: Arc<Complain>,
     dashboard: Option<Arc<Dashboard>>,
     /// With TLS: what to offer to a new connection.
     security: Option<Security>,
     renderers: Arc<Renderers>,
+    /// Renderers of what looks at more than the server itself and is waited for all the same.
+    probes: Arc<Renderers>,
     deadlines: Deadlines,
     max_connections: usize,
 }
@@ -126,13 +132,20 @@ impl Site {
     ) -> std::io::Result<Self> {
         Ok(Self {
             app,
+            efforts: Arc::new(|_| Effort::Page),
             complain,
             dashboard: None,
             security,
-            renderers: Arc::new(Renderers::new()?),
+            renderers: Arc::new(Renderers::patient()?),
+            probes: Arc::new(Renderers::urgent()?),
             deadlines: DEADLINES,
             max_connections: MAX_CONNECTIONS,
         })
+    }
+
+    /// Answers what is less than a page without waiting behind pages.
+    pub(crate) fn with_efforts(self, efforts: Arc<Efforts>) -> Self {
+        Self { efforts, ..self }
     }
 
     /// Serves this dashboard, too.
@@ -189,8 +202,9 @@ impl Site {
         let stream = Readable::new(stream, Arc::clone(&pace));
         let leaving = Mutex::default();
         let service = service_fn(|request| {
-            pace.answering();
-            self.respond(request, &leaving)
+            let answering = Answering::begin(&pace);
+            let answer = self.respond(request, &leaving);
+            async move { answer.await.map(|response| response.map(|body| body.owed(answering))) }
         });
         let _ = http1::Builder::new()
             .header_read_timeout(None)
@@ -228,7 +242,13 @@ impl Site {
             None => {}
         }
         let app = Arc::clone(&self.app);
-        let answer = self.renderers.run(move || app(&path, &query)).await;
+        let effort = (self.efforts)(&path);
+        let render = move || app(&path, &query);
+        let answer = match effort {
+            Effort::None => supervise::guard(SupervisedPart::Page, render),
+            Effort::Probe => self.probes.run(render).await,
+            Effort::Page => self.renderers.run(render).await,
+        };
         Ok(answer.map_or_else(failure, framed))
     }
 }

@@ -4,8 +4,9 @@
 //! anything. [`Patient`] wraps the stream and ends it when the peer lets a deadline pass. Knows
 //! nothing of HTTP but that requests and answers alternate.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -43,24 +44,45 @@ pub(super) enum Phase {
 
 /// The phase of a connection, for those who look from outside.
 #[derive(Debug)]
-pub(super) struct SharedPhase(Mutex<Phase>);
+pub(super) struct SharedPhase {
+    phase: Mutex<Phase>,
+    /// Whether the end of the answer is still to come: what has been flushed is not all.
+    is_incomplete: AtomicBool,
+}
 
 impl SharedPhase {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Phase::Head(Instant::now()))))
+        Arc::new(Self {
+            phase: Mutex::new(Phase::Head(Instant::now())),
+            is_incomplete: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn phase(&self) -> Phase {
-        *lock(&self.0)
-    }
-
-    /// A whole request has arrived.
-    pub(super) fn answering(&self) {
-        self.enter(Phase::Answering);
+        *lock(&self.phase)
     }
 
     fn enter(&self, phase: Phase) {
-        *lock(&self.0) = phase;
+        *lock(&self.phase) = phase;
+    }
+}
+
+/// An answer on its way, from when the whole request has arrived until the end of the answer has been
+/// handed on to be written.
+#[derive(Debug)]
+pub(super) struct Answering(Arc<SharedPhase>);
+
+impl Answering {
+    pub(super) fn begin(pace: &Arc<SharedPhase>) -> Self {
+        pace.is_incomplete.store(true, Relaxed);
+        pace.enter(Phase::Answering);
+        Self(Arc::clone(pace))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.is_incomplete.store(false, Relaxed);
     }
 }
 
@@ -87,6 +109,30 @@ impl<S> Patient<S> {
 
     fn wait(&mut self, limit: Duration) {
         self.timer.as_mut().reset(Instant::now() + limit);
+    }
+
+    /// Writes, and sees to it that the peer takes enough in time.
+    fn poll_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>>
+    where
+        S: Unpin,
+    {
+        if self.written.is_none_or(|written| written >= PROGRESS) {
+            let limit = self.deadlines.unread;
+            self.wait(limit);
+            self.written = Some(0);
+        }
+        match write(Pin::new(&mut self.stream), cx) {
+            Poll::Ready(Ok(count)) => {
+                self.written = self.written.map(|written| written + count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Pending => self.patience(cx),
+            failed @ Poll::Ready(Err(_)) => failed,
+        }
     }
 
     /// Fails when the peer has taken too long; else `Pending`.
@@ -120,23 +166,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.written.is_none_or(|written| written >= PROGRESS) {
-            let limit = self.deadlines.unread;
-            self.wait(limit);
-            self.written = Some(0);
-        }
-        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
-            Poll::Ready(Ok(count)) => {
-                self.written = self.written.map(|written| written + count);
-                Poll::Ready(Ok(count))
-            }
-            Poll::Pending => self.patience(cx),
-            failed @ Poll::Ready(Err(_)) => failed,
-        }
+        self.poll_with(cx, |stream, cx| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_with(cx, |stream, cx| stream.poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) if self.pace.is_incomplete.load(Relaxed) => Poll::Ready(Ok(())),
             Poll::Ready(Ok(())) if self.written.take().is_some() => {
                 self.pace.enter(Phase::Idle(Instant::now()));
                 let limit = self.deadlines.idle;

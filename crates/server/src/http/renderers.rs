@@ -1,7 +1,8 @@
 //! Where pages are rendered: a few threads of their own that step back when shards have work.
 //!
 //! A `/connz` of ten thousand connections takes milliseconds of computing. On a machine whose cores
-//! are all busy, messages would wait for them; with a low priority, the page waits instead.
+//! are all busy, messages would wait for them; with a low priority, the page waits instead. Probes
+//! have threads that do not step back: whoever asks them ends a server that does not answer.
 
 use std::io;
 
@@ -13,7 +14,7 @@ use tokio::sync::Semaphore;
 /// Pages that are rendered at once.
 const MAX_RENDERINGS: usize = 2;
 
-/// Threads of low priority on which pages are rendered.
+/// Threads on which pages are rendered.
 #[derive(Debug)]
 pub(super) struct Renderers {
     permits: Semaphore,
@@ -23,13 +24,27 @@ pub(super) struct Renderers {
 }
 
 impl Renderers {
+    /// Threads of low priority.
+    ///
     /// # Errors
     /// When the operating system refuses.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn patient() -> io::Result<Self> {
+        Self::new(process::step_back)
+    }
+
+    /// Threads of the priority that all have.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub(super) fn urgent() -> io::Result<Self> {
+        Self::new(|| {})
+    }
+
+    fn new(begin: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let threads = Builder::new_current_thread()
             .max_blocking_threads(MAX_RENDERINGS)
             .thread_name("pages")
-            .on_thread_start(process::step_back)
+            .on_thread_start(begin)
             .build()?;
         Ok(Self { permits: Semaphore::new(MAX_RENDERINGS), threads: Some(threads) })
     }

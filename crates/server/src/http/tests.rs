@@ -1,10 +1,11 @@
 //! The listener against peers of all kinds, on raw sockets.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{LazyLock, Mutex};
 
 use super::*;
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
@@ -12,6 +13,9 @@ use tokio::sync::oneshot;
 const PIECE_OF_A_LINE: usize = 1024;
 
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// An answer that many get at once, as scrapers do.
+static ENDLESS: LazyLock<Bytes> = LazyLock::new(|| vec![b'x'; 64 << 20].into());
 
 /// The lines that a site has complained with.
 type Complaints = Arc<Mutex<Vec<String>>>;
@@ -34,7 +38,7 @@ fn echo(path: &str, query: &str) -> PageResponse {
     assert_ne!(path, "/panic", "asked for");
     let body = match path {
         "/large" => vec![b'x'; 1 << 20],
-        "/endless" => vec![b'x'; 64 << 20],
+        "/endless" => return PageResponse { body: ENDLESS.clone(), ..PageResponse::not_found() },
         _ => format!("{path}|{query}").into_bytes(),
     };
     PageResponse { body: body.into(), ..PageResponse::not_found() }
@@ -295,6 +299,76 @@ fn who_reads_nothing_is_left_and_blocks_nobody() {
             assert!(Instant::now() < end, "who reads nothing keeps his seat");
         }
         drop((slow, fifth));
+    });
+}
+
+/// Memory of this process in bytes that lies in no file.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn a_hundred_who_read_nothing_share_their_answer() {
+    let answer = ENDLESS.len();
+    let (mut site, _) = site(100);
+    site.deadlines = DEADLINES;
+    with_site(site, |address| async move {
+        let before = memory();
+        let mut slow = Vec::new();
+        for _ in 0..100 {
+            let mut socket = connect(address, "GET /endless HTTP/1.0\r\n\r\n").await;
+            assert_eq!(socket.read_u8().await.unwrap(), b'H');
+            slow.push(socket);
+            let more = memory().saturating_sub(before);
+            assert!(more < 2 * answer, "{more} bytes for {} connections", slow.len());
+        }
+        assert!(!is_served(address).await, "all of them are owed the rest, and none makes room");
+        // Whoever reads gets all of it.
+        let mut read = Vec::new();
+        slow.pop().unwrap().read_to_end(&mut read).await.unwrap();
+        assert!(read.len() >= answer - 1 && read.ends_with(b"xxx"), "{} bytes", read.len());
+    });
+}
+
+#[test]
+fn probes_do_not_wait_behind_pages() {
+    static IS_OPEN: AtomicBool = AtomicBool::new(false);
+    let (site, _) = site(64);
+    let app = |path: &str, query: &str| {
+        while path.starts_with("/slow") && !IS_OPEN.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        echo(path, query)
+    };
+    let efforts = |path: &str| match path {
+        "/livez" | "/panic" => Effort::None,
+        "/readyz" | "/slow/readyz" => Effort::Probe,
+        _ => Effort::Page,
+    };
+    let site = Site { app: Arc::new(app), deadlines: DEADLINES, ..site }.with_efforts(Arc::new(efforts));
+    with_site(site, |address| async move {
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(connect(address, "GET /slow HTTP/1.0\r\n\r\n").await);
+        }
+        // All that pages have is taken when a page does not come.
+        let mut page = connect(address, "GET /page HTTP/1.0\r\n\r\n").await;
+        for path in ["/livez", "/readyz"] {
+            let answer = exchange(address, &format!("GET {path} HTTP/1.0\r\n\r\n")).await;
+            assert!(answer.ends_with(&format!("{path}|")), "{answer}");
+        }
+        for _ in 0..3 {
+            held.push(connect(address, "GET /slow/readyz HTTP/1.0\r\n\r\n").await);
+        }
+        assert!(exchange(address, "GET /livez HTTP/1.0\r\n\r\n").await.ends_with("/livez|"));
+        let panicked = exchange(address, "GET /panic HTTP/1.0\r\n\r\n").await;
+        assert!(panicked.starts_with("HTTP/1.0 500 "), "{panicked}");
+        IS_OPEN.store(true, SeqCst);
+        let mut answer = String::new();
+        page.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("/page|"), "{answer}");
     });
 }
 

@@ -6,6 +6,7 @@ use crate::monitoring::Monitor;
 use crate::shard::{Permits, ShardThread};
 use crate::tls::Current;
 use crate::{listener, os_error, supervise};
+use hyper::http::uri::Authority;
 use myelin_auth::ConnectionType;
 use myelin_broker::ListenerInfo;
 use myelin_conf::options::Options;
@@ -40,11 +41,13 @@ pub(super) fn start(
         log.warn("Dashboard not configured with TLS: passwords go over the network as they are");
     }
     let (pages, source) = (Pages::under(&options.monitoring.base_path), Arc::clone(monitor));
+    let known = pages.clone();
     let app = move |path: &str, query: &str| pages.respond(path, query, &*source);
     let complaints = Arc::clone(log);
     let complain = move |line: Arguments<'_>| complaints.error(line);
     let site = Site::new(Arc::new(app), Arc::new(complain), security)
         .map_err(|error| format!("cannot start threads for monitoring: {error}"))?
+        .with_efforts(Arc::new(move |path: &str| known.effort(path)))
         .with_dashboard(dashboard(options, (host, address.port(), scheme), (monitor, shards)));
     supervise::spawn_guarding(site.serve(listener, std::future::pending()));
     Ok(Some((scheme, address)))
@@ -56,11 +59,13 @@ fn dashboard(
     (host, port, scheme): (&str, u16, Scheme),
     (monitor, shards): (&Arc<Monitor>, &[ShardThread]),
 ) -> Dashboard {
-    let (asked, told) = (Arc::clone(monitor), Arc::clone(monitor));
+    let [asked, told, lets] = [(); 3].map(|()| Arc::clone(monitor));
     Dashboard::new(DashboardParts {
         base: options.monitoring.shown_base_path().to_owned(),
         is_enabled: Box::new(move || asked.has_dashboard()),
         takes_clients: Box::new(move || told.takes_clients()),
+        lets_in_anybody: Box::new(move || lets.lets_in_anybody()),
+        names: names(options, host),
         shards: shards.iter().map(|shard| shard.mailbox.clone()).collect(),
         listener_info: Arc::new(ListenerInfo {
             via: ConnectionType::Websocket,
@@ -72,4 +77,12 @@ fn dashboard(
         }),
         max_control_line: options.limits.max_control_line as usize,
     })
+}
+
+/// Names that the configuration has for this machine: where its pages are, and where its clients are
+/// told to find it.
+fn names(options: &Options, host: &str) -> Vec<String> {
+    let told = options.server.client_advertise.as_deref();
+    let told = told.and_then(|told| told.parse::<Authority>().ok());
+    [host.to_owned()].into_iter().chain(told.map(|told| told.host().to_owned())).collect()
 }

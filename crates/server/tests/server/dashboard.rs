@@ -5,6 +5,7 @@ mod devtools;
 mod files;
 mod letters;
 mod socket;
+mod views;
 
 use crate::jetstream::Home;
 use crate::process::{Server, Setup};

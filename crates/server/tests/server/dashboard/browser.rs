@@ -22,7 +22,7 @@ pub(super) fn page(server: &Server, user: &str) -> Option<Browser> {
     Some(browser)
 }
 
-fn enter(browser: &mut Browser, user: &str, password: &str) {
+pub(super) fn enter(browser: &mut Browser, user: &str, password: &str) {
     browser.fill("input[name=username]", user);
     browser.fill("input[name=password]", password);
     browser.press("Sign in");
@@ -224,6 +224,7 @@ fn it_works_by_keyboard_and_on_a_phone_with_many_streams() {
     assert_eq!(browser.script("document.activeElement.innerText"), "STREAM_WITH_A_RATHER_LONG_NAME_190");
     browser.key("Enter", 13);
     browser.wait("document.querySelector('h1')?.innerText === 'STREAM_WITH_A_RATHER_LONG_NAME_190'");
+    assert_eq!(browser.script("document.activeElement.id"), "main", "the keyboard goes on there");
     browser.size(360, 640, true);
     let views = ["/overview", "/connections", "/streams", "/tail", "/nowhere"].map(str::to_owned);
     let parts = ["", "/messages", "/consumers", "/publish", "/config"];

@@ -8,7 +8,8 @@ use std::net::TcpStream;
 /// Answer to this request line and these headers.
 fn ask(server: &Server, line: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(pages(server)).expect("the pages are served");
-    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").expect("it reads");
+    write!(stream, "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
+        .expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers with text");
     answer

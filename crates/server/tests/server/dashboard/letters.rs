@@ -149,7 +149,7 @@ fn dead_letters_are_found_shown_and_given_back() {
     browser.key("Enter", 13);
     browser.wait_for("1 of 2 published again");
     browser.press("Stop");
-    browser.wait_for("1 letters published again.");
+    browser.wait_for("1 letter published again.");
     assert_eq!(messages(&mut ann, "DEAD"), 1);
 
     // The rest, in the order of their stream.
@@ -182,13 +182,13 @@ fn what_cannot_be_given_back_stays() {
     browser.press("Replay all…");
     browser.wait("document.querySelector('dialog')");
     browser.key("Enter", 13);
-    browser.wait_for("No stream takes nowhere.at.all. 1 letters published again, 2 are left.");
+    browser.wait_for("No stream takes nowhere.at.all. 1 letter published again, 2 left.");
     assert_eq!((messages(&mut ann, "ORDERS"), messages(&mut ann, "DEAD")), (json!(1), json!(3)));
     browser.press("Replay all…");
     browser.wait("document.querySelector('dialog')");
     browser.script("document.querySelector('dialog select').value = 'terminated'");
     browser.script("document.querySelector('dialog form').requestSubmit()");
-    browser.wait_for("0 letters published again. 1 passed over: their subjects are not those of messages.");
+    browser.wait_for("0 letters published again. 1 passed over: Letter 4 would ask the server for something");
     assert_eq!((messages(&mut ann, "ORDERS"), messages(&mut ann, "DEAD")), (json!(1), json!(3)));
     go(&mut browser, "/letters/DEAD/4");
     browser.press("Replay…");
@@ -228,7 +228,40 @@ fn what_cannot_be_given_back_stays() {
     browser.press("Purge…");
     browser.fill("dialog form > .field input", "DEAD");
     browser.key("Enter", 13);
-    browser.wait_for("1 letters removed.");
+    browser.wait_for("1 letter removed.");
     assert_eq!(messages(&mut ann, "DEAD"), 0);
+    is_clean(&mut browser, &server);
+}
+
+/// A message that just fits has no room for the id of a replay, and one that is larger than its
+/// stream takes keeps nobody from those behind it.
+#[test]
+fn letters_that_are_too_large_stop_no_replay() {
+    const LARGEST: usize = 1024 * 1024;
+    let home = Home::new();
+    let server = start(&home, ACCOUNTS);
+    let mut ann = sign_in(&server, "ann");
+    make_streams(&mut ann);
+    let small = json!({ "name": "SMALL", "subjects": ["s.>"], "max_msg_size": 100 });
+    api(&mut ann, "STREAM.CREATE.SMALL", &small);
+    let Some(mut browser) = page(&server, "ann") else { return };
+    for size in [LARGEST - "NATS/1.0\r\n\r\n".len(), 5, 7] {
+        publish(&mut ann, "orders.a", "", &"x".repeat(size));
+    }
+    let _taker = take_all(&server);
+    go(&mut browser, "/letters/DEAD");
+    wait_for_letters(&mut browser, 3);
+    for (subject, size) in [("s.fits", 90), ("s.grown", 101), ("s.last", 10)] {
+        let about = format!("Myelin-DLQ-Subject: {subject}\r\nMyelin-DLQ-Stream: SMALL\r\n");
+        publish(&mut ann, &format!("dlq.{subject}"), &about, &"x".repeat(size));
+    }
+    wait_for_letters(&mut browser, 6);
+    browser.press("Replay all…");
+    browser.wait("document.querySelector('dialog')");
+    browser.key("Enter", 13);
+    let told = "1 passed over: The message of letter 5 is larger than is taken now.";
+    browser.wait_for(&format!("5 letters published again. {told}"));
+    wait_for_letters(&mut browser, 1);
+    assert_eq!((messages(&mut ann, "ORDERS"), messages(&mut ann, "SMALL")), (json!(6), json!(2)));
     is_clean(&mut browser, &server);
 }

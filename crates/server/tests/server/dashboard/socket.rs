@@ -115,6 +115,31 @@ fn only_a_page_from_here_may_open_it() {
     }
 }
 
+/// A page of any site can have its name lead to this machine, so where nobody has to sign in the
+/// name has to be the machine's own.
+#[test]
+fn where_everybody_is_let_in_only_our_own_names_may_open_it() {
+    let upgrade = |server: &Server, host: &str| {
+        let mut stream = dial(pages(server));
+        let headers = UPGRADE.replace("Host: localhost", &format!("Host: {host}"));
+        write!(stream, "GET /ui/nats HTTP/1.1\r\n{headers}Origin: http://{host}\r\n\r\n").expect("it reads");
+        let answer = read_head(&mut stream).expect("the server answers");
+        answer.split(' ').nth(1).map(str::to_owned)
+    };
+    let open = Server::with_config("dashboard: true\nclient_advertise: \"n1.example:4222\"\n");
+    for host in ["127.0.0.1:8222", "[::1]:8222", "LocalHost:8222", "10.1.2.3", "n1.example:8222"] {
+        assert_eq!(upgrade(&open, host).as_deref(), Some("101"), "{host}");
+    }
+    for host in ["evil.example:8222", "localhost.evil.example", "127.0.0.1.evil.example", "n1.example.com"] {
+        assert_eq!(upgrade(&open, host).as_deref(), Some("403"), "{host}");
+    }
+    let users = "accounts { A { users: [{ user: a, password: b }] } }";
+    let closed = Server::with_config(&format!("dashboard: true\n{users}\n"));
+    assert_eq!(upgrade(&closed, "anything.example:8222").as_deref(), Some("101"));
+    let as_one = Server::with_config(&format!("dashboard: true\nno_auth_user: a\n{users}\n"));
+    assert_eq!(upgrade(&as_one, "evil.example:8222").as_deref(), Some("403"));
+}
+
 /// The page of HTTPS opens its socket over the same TLS, whole and in small pieces.
 #[test]
 fn it_is_encrypted_where_the_page_is() {
