@@ -237,6 +237,7 @@ impl Monitor {
             tls_verify: info.tls_verify,
             tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,
             connect_urls: info.connect_urls,
+            ws_connect_urls: self.broker.websocket_urls(),
             ..ServerIdentity::default()
         }
     }
