@@ -391,7 +391,7 @@ impl SnapshotSource for Monitor {
         let account = self.broker.account(name)?;
         let moved = accounts::Moved::of(&self.broker);
         let snapshot = self.account_snapshot(&account, &moved, self.configured().since);
-        Some(AccountSnapshot { exchange: accounts::exchange(&account), ..snapshot })
+        Some(AccountSnapshot { exchange: accounts::exchange(&account, &self.broker), ..snapshot })
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {
