@@ -176,17 +176,24 @@ fn json(text: Vec<u8>) -> Option<Json> {
 pub(super) fn stored(jetstream: &JetStream, account: Option<&str>) -> Vec<StoredAccount> {
     let mut accounts = enabled(jetstream);
     accounts.retain(|found| account.is_none_or(|wanted| found.account().name() == wanted));
+    // Compat: one whose streams are all on other servers of the cluster is found here, too.
+    let is_elsewhere = |account: &StoredAccount| jetstream.has_assigned(&account.name);
     let accounts = accounts.iter().map(|account| StoredAccount {
         name: account.account().name().to_owned(),
-        streams: stored_streams(account),
+        streams: checked_streams(account, jetstream.is_clustered()),
         ..StoredAccount::default()
     });
-    accounts.filter(|account| !account.streams.is_empty()).collect()
+    accounts.filter(|account| !account.streams.is_empty() || is_elsewhere(account)).collect()
 }
 
-fn stored_streams(account: &AccountStreams) -> Vec<StoredStream> {
+/// Streams of an account that `/healthz` looks at.
+///
+/// Compat: a server alone looks at what lies in its store, one of a cluster at what it was assigned,
+/// which streams in memory are as well.
+fn checked_streams(account: &AccountStreams, is_clustered: bool) -> Vec<StoredStream> {
     let streams = account.streams();
-    let running = streams.iter().filter(|stream| stream.is_stored()).map(|stream| StoredStream {
+    let running = streams.iter().filter(|stream| is_clustered || stream.is_stored());
+    let running = running.map(|stream| StoredStream {
         name: stream.name().to_owned(),
         failure: stream.failure().map(StreamFailure::Write),
         lost: stream.lost_messages(),
