@@ -44,6 +44,8 @@ fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -
     let (mirror, sources) = stream.sourcing_info();
     let has_group = !place.raft_group.is_empty();
     let mut all = stream.consumers().all();
+    // Those by which mirrors and sources copy are shown to nobody.
+    all.retain(|live| stream.consumers().config(live.name()).is_some_and(|config| !config.direct));
     all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     let consumers = all.iter().take(most_consumers).filter_map(|live| {
         let info = stream.consumers().info(live)?;

@@ -3,7 +3,7 @@
 use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
-use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
+use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
 use myelin_jsapi::api::info::ClusterInfo;
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_monitor::{
@@ -120,19 +120,17 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
     let stream_config = stream.config();
-    let place_of = |config: &ConsumerConfig| {
-        let has_group = !place.raft_group.is_empty();
-        has_group.then(|| jetstream.place_of_consumer((&place, &stream_config), config))
+    let place_of = |_: &str, config: &ConsumerConfig| {
+        let own = jetstream.place_of_consumer((&place, &stream_config), config);
+        let group = own.raft_group.clone();
+        (own, group)
     };
-    let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
-    let groups = all.iter().filter_map(|live| {
-        let config = stream.consumers().config(live.name())?;
-        Some((live.name().to_owned(), place_of(&config)?.raft_group))
-    });
+    let has_group = !place.raft_group.is_empty();
+    let consumers = ListedConsumers::of(stream, parts, has_group.then_some(&place_of as _));
     Some(StreamSnapshot {
         cluster: json(compact(&place))?,
         is_led_here: jetstream.leads(stream),
-        consumer_raft_groups: groups.filter(|(_, group)| !group.is_empty()).collect(),
+        consumer_raft_groups: consumers.groups,
         raft_group: place.raft_group.clone(),
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
@@ -140,26 +138,51 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
         state: json(compact(&stream.state(false)))?,
         mirror: mirror.and_then(|mirror| json(compact(&mirror))),
         sources: sources.iter().filter_map(|source| json(compact(source))).collect(),
-        consumers: if parts.consumers { consumers(stream, parts.config, place_of) } else { Vec::new() },
-        direct_consumers: Vec::new(),
+        consumers: consumers.of_clients,
+        direct_consumers: consumers.direct,
     })
 }
 
-fn consumers(
-    stream: &LiveStream,
-    with_config: bool,
-    place_of: impl Fn(&ConsumerConfig) -> Option<ClusterInfo>,
-) -> Vec<Json> {
-    let consumers = stream.consumers();
-    let info = |live: &Arc<LiveConsumer>| {
-        let mut info = consumers.info(live)?;
-        info.cluster = info.config.as_ref().and_then(&place_of);
-        if !with_config {
-            info.config = None;
+/// Consumers of a stream as a page lists them.
+#[derive(Default)]
+struct ListedConsumers {
+    of_clients: Vec<Json>,
+    /// Those by which mirrors and sources copy.
+    direct: Vec<Json>,
+    /// Names of those of clients, and of their groups.
+    groups: Vec<(String, String)>,
+}
+
+impl ListedConsumers {
+    /// `place_of`: place of a consumer and the name of its group, where the server is in a cluster.
+    fn of(
+        stream: &LiveStream,
+        parts: StreamParts,
+        place_of: Option<&dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String)>,
+    ) -> Self {
+        let mut listed = Self::default();
+        let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
+        for mut info in all.iter().filter_map(|live| stream.consumers().info(live)) {
+            let is_direct = info.config.as_ref().is_some_and(|config| config.direct);
+            if is_direct && !parts.direct_consumers {
+                continue;
+            }
+            if let Some((place, group)) =
+                place_of.zip(info.config.as_ref()).map(|(place_of, config)| place_of(&info.name, config))
+            {
+                info.cluster = Some(place);
+                if !is_direct && !group.is_empty() {
+                    listed.groups.push((info.name.clone(), group));
+                }
+            }
+            if !parts.config {
+                info.config = None;
+            }
+            let list = if is_direct { &mut listed.direct } else { &mut listed.of_clients };
+            list.extend(json(compact(&info)));
         }
-        json(compact(&info))
-    };
-    consumers.all().iter().filter_map(info).collect()
+        listed
+    }
 }
 
 /// Whether a stream has a consumer of this name.

@@ -52,3 +52,30 @@ async fn health_is_told_of_streams_in_memory_and_of_accounts_elsewhere() {
         assert_eq!(found["error"], "JetStream account \"NONE\" not found");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consumers_that_copy_are_apart() {
+    let trio = Trio::start();
+    let client = trio.client(0).await;
+    create(&client, &placed("O", 1)).await;
+    consume(&client, "O", "c").await;
+    consume(&client, "O", "d").await;
+    store_all(&client, "O", 0..3).await;
+    let mut copy = placed("X", 2);
+    copy["sources"] = json!([{ "name": "O" }]);
+    create(&client, &copy).await;
+    let names = |stream: &Value, list: &str| {
+        let all = stream[list].as_array().cloned().unwrap_or_default();
+        let names = all.iter().map(|one| one["name"].as_str().unwrap_or_default().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let listed = until("the consumer that copies", async || {
+        let stream = trio.one_listed(1, "O", "&direct-consumers=1");
+        (names(&stream, "direct_consumer_detail").len() == 1).then_some(stream)
+    })
+    .await;
+    assert_eq!(names(&listed, "consumer_detail"), ["c", "d"], "{listed}");
+    let listed = trio.one_listed(1, "O", "");
+    assert!(listed.get("direct_consumer_detail").is_none(), "{listed}");
+    assert_eq!((names(&listed, "consumer_detail").len(), &listed["state"]["consumer_count"]), (2, &json!(2)));
+}
