@@ -120,18 +120,18 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
     let stream_config = stream.config();
-    let place_of = |_: &str, config: &ConsumerConfig| {
+    let raft_group = jetstream.raft_group_of(stream);
+    let place_of = |name: &str, config: &ConsumerConfig| {
         let own = jetstream.place_of_consumer((&place, &stream_config), config);
-        let group = own.raft_group.clone();
+        let group = jetstream.raft_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
         (own, group)
     };
-    let has_group = !place.raft_group.is_empty();
-    let consumers = ListedConsumers::of(stream, parts, has_group.then_some(&place_of as _));
+    let consumers = ListedConsumers::of(stream, parts, jetstream.is_clustered().then_some(&place_of as _));
     Some(StreamSnapshot {
         cluster: json(compact(&place))?,
         is_led_here: jetstream.leads(stream),
         consumer_raft_groups: consumers.groups,
-        raft_group: place.raft_group.clone(),
+        raft_group,
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
         config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },

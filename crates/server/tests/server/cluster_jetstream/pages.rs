@@ -54,7 +54,7 @@ async fn health_is_told_of_streams_in_memory_and_of_accounts_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consumers_that_copy_are_apart() {
+async fn each_asset_has_a_group_and_those_that_copy_are_apart() {
     let trio = Trio::start();
     let client = trio.client(0).await;
     create(&client, &placed("O", 1)).await;
@@ -78,4 +78,14 @@ async fn consumers_that_copy_are_apart() {
     let listed = trio.one_listed(1, "O", "");
     assert!(listed.get("direct_consumer_detail").is_none(), "{listed}");
     assert_eq!((names(&listed, "consumer_detail").len(), &listed["state"]["consumer_count"]), (2, &json!(2)));
+    // A group of one, which tools know streams and consumers by.
+    assert!(listed["stream_raft_group"].as_str().is_some_and(|name| name.starts_with("S-R1F-")), "{listed}");
+    let groups = listed["consumer_raft_groups"].as_array().expect("groups");
+    let of_consumers: Vec<_> = groups.iter().filter_map(|group| group["raft_group"].as_str()).collect();
+    assert_eq!(names(&listed, "consumer_raft_groups"), ["c", "d"], "{listed}");
+    assert!(of_consumers.iter().all(|name| name.starts_with("C-R1F-") && name.len() == 14), "{listed}");
+    assert_ne!(of_consumers[0], of_consumers[1], "{listed}");
+    for consumer in listed["consumer_detail"].as_array().expect("consumers") {
+        assert_eq!(consumer["cluster"], json!({ "name": "C", "leader": "N1" }), "{consumer}");
+    }
 }
