@@ -21,7 +21,7 @@ const WAITS_LONG: Duration = Duration::from_secs(10);
 /// JetStream as a whole.
 pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStreamSnapshot {
     let accounts: Vec<_> = enabled(jetstream);
-    let [memory, files] = jetstream.used();
+    let [memory, files] = jetstream.used_by_accounts();
     let [reserved_memory, reserved_storage] = jetstream.reserved().map(i64::unsigned_abs);
     let (total, errors) = jetstream.calls();
     let room = jetstream.limits();
@@ -83,7 +83,7 @@ pub(super) fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
 }
 
 fn sums(jetstream: &JetStream, account: &AccountStreams) -> JetStreamAccount {
-    let info = account.info("");
+    let info = jetstream.known_info(account);
     let used = info.whole;
     let allowance = StorageAllowance { memory: used.limits.max_memory, storage: used.limits.max_storage };
     let mut sums = JetStreamAccount {

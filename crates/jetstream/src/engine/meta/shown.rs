@@ -2,8 +2,9 @@
 //! groups of one member, which no answer of the API has, and what is known without asking anybody.
 
 use super::peer_of;
+use crate::engine::account::AccountStreams;
 use crate::engine::{JetStream, LiveStream};
-use myelin_jsapi::api::info::ClusterInfo;
+use myelin_jsapi::api::info::{AccountInfo, ClusterInfo};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 
@@ -38,5 +39,23 @@ impl JetStream {
     /// Whether the cluster has streams of an account, on whichever of its servers.
     pub fn has_assigned(&self, account: &str) -> bool {
         self.meta().is_some_and(|meta| !meta.view().of_account(account).is_empty())
+    }
+
+    /// Bytes that streams of accounts take, in memory and in files: without the meta group's log,
+    /// which counts in what the server may use.
+    pub fn used_by_accounts(&self) -> [u64; 2] {
+        let [memory, files] = self.used();
+        let own = self.meta().map_or(0, |meta| meta.live().reader().state().totals.bytes);
+        [memory, files.saturating_sub(own)]
+    }
+
+    /// Info of an account as this server knows it: its own part, and of an account with limits of
+    /// storage what others take and were asked, as they have said last.
+    pub fn known_info(&self, account: &AccountStreams) -> AccountInfo {
+        let mut info = account.info(&self.settings.domain);
+        if let Some(meta) = self.meta() {
+            meta.add_known_use(account.account().name(), &mut info);
+        }
+        info
     }
 }

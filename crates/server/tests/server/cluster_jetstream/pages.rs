@@ -88,4 +88,40 @@ async fn each_asset_has_a_group_and_those_that_copy_are_apart() {
     for consumer in listed["consumer_detail"].as_array().expect("consumers") {
         assert_eq!(consumer["cluster"], json!({ "name": "C", "leader": "N1" }), "{consumer}");
     }
+    // The meta group's own log is no stream of anybody.
+    for at in 0..3 {
+        let bytes: u64 =
+            trio.listed(at, "").iter().filter_map(|stream| stream["state"]["bytes"].as_u64()).sum();
+        for (page, path) in [("/jsz", "/storage"), ("/varz", "/jetstream/stats/storage")] {
+            assert_eq!(trio.page(at, page).pointer(path), Some(&json!(bytes)), "{page} of {at}");
+        }
+    }
+}
+
+/// Limits of an account are those of all servers together, and so is what is shown beside them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_with_limits_shows_what_it_uses_on_all_servers() {
+    let mut trio = Trio::prepare("");
+    for node in &mut trio.nodes {
+        let account =
+            "accounts { A { jetstream { max_mem: 1M, max_file: 10M }, users: [{user: a, password: a}] },";
+        node.config = format!("{}no_auth_user: a\n", node.config.replace("accounts {", account));
+        node.setup = Setup::default().config(&node.config);
+    }
+    (0..3).for_each(|at| trio.start_node(at));
+    let client = trio.client(0).await;
+    create(&client, &stream("S", 3)).await;
+    create(&client, &placed("O", 1)).await;
+    store_all(&client, "S", 0..3).await;
+    store_all(&client, "O", 0..3).await;
+    let bytes = |info: &Value| info["state"]["bytes"].as_u64().expect("a number");
+    let alone = api(&client, "STREAM.INFO.O", &Value::Null).await;
+    let stored = bytes(&settled(&client, "S").await) * 3 + bytes(&alone);
+    for at in 0..3 {
+        until("what all servers store", async || {
+            let detail = trio.page(at, "/jsz?acc=A")["account_details"][0].clone();
+            (detail["storage"] == stored).then_some(())
+        })
+        .await;
+    }
 }
