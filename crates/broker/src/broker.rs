@@ -424,6 +424,11 @@ impl Broker {
         self.cluster.set_node(node);
     }
 
+    /// Addresses of the cluster's servers that clients of WebSocket are told.
+    pub fn websocket_urls(&self) -> Vec<String> {
+        self.cluster.websocket_urls().to_vec()
+    }
+
     /// Tells clients of WebSocket these addresses from their next INFO on.
     pub fn set_websocket_urls(&self, urls: Vec<String>) {
         self.cluster.set_websocket_urls(urls);

@@ -88,6 +88,9 @@ pub struct ImportSnapshot {
     pub share: bool,
     /// Whether the time of the answer is measured.
     pub tracking: bool,
+    /// How the exporting account has the service measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencySnapshot>,
 }
 
 /// One of the places where messages of a subject go.

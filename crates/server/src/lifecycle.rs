@@ -421,6 +421,7 @@ fn new_broker(
     let accounts = setup::accounts(options).map_err(failed("mappings"))?;
     let broker = Broker::new(settings, auth, &accounts, system, info, Arc::new(OsEntropy), sink)
         .map_err(failed("accounts"))?;
+    leaf::show_cluster(options, &broker);
     broker.set_labels(setup::labels(options));
     broker.set_mqtt_storage(setup::mqtt_storage(options));
     broker.set_keys(keys);

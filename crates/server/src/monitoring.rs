@@ -245,6 +245,7 @@ impl Monitor {
             tls_verify: info.tls_verify,
             tls_ocsp_peer_verify: info.tls_required && self.configured().asks_about_peers,
             connect_urls: info.connect_urls,
+            ws_connect_urls: self.broker.websocket_urls(),
             ..ServerIdentity::default()
         }
     }
@@ -398,7 +399,7 @@ impl SnapshotSource for Monitor {
         let account = self.broker.account(name)?;
         let moved = accounts::Moved::of(&self.broker);
         let snapshot = self.account_snapshot(&account, &moved, self.configured().since);
-        Some(AccountSnapshot { exchange: accounts::exchange(&account), ..snapshot })
+        Some(AccountSnapshot { exchange: accounts::exchange(&account, &self.broker), ..snapshot })
     }
 
     fn accounts(&self) -> Vec<AccountSnapshot> {

@@ -461,7 +461,11 @@ impl Session {
         let names_account = self.connect.new_account || self.connect.names_account;
         let identity = match outcome {
             Ok(identity) if !names_account => identity,
-            Ok(_) => return SessionStatus::Close(self.violation(shard)),
+            Ok(identity) => {
+                // Compat: it was let into its account before.
+                self.show(identity.account.as_str().into(), &identity);
+                return SessionStatus::Close(self.violation(shard));
+            }
             Err(reject) => return SessionStatus::Close(self.rejected(shard, &reject)),
         };
         if let SessionStatus::Close(reason) = self.enter(shard, identity, now) {
@@ -479,6 +483,8 @@ impl Session {
         // Without authentication a client is in its account before its first CONNECT, and stays.
         let is_there =
             matches!(&self.state, SessionState::Ready(ready) if Arc::ptr_eq(&ready.account, &account));
+        // Pages and events tell of the account that has no place for it, too.
+        self.show(Arc::clone(account.shared_name()), &identity);
         if !is_there && !account.enter() {
             let text = ErrorText::MaximumAccountConnections;
             let reason = CloseReason::MaximumAccountConnections;
@@ -491,7 +497,7 @@ impl Session {
             return verdict;
         }
         self.conn.set_rights(Self::rights_of(identity.permissions.as_ref(), now));
-        self.show(&account, &identity);
+        self.log_claims(&identity);
         let expiry = self.expiry_of(identity.claims.as_deref(), identity.callout_grant.as_deref(), now);
         let has_key = match &identity.callout_grant {
             Some(callout_grant) => callout_grant.has_key,
@@ -524,14 +530,17 @@ impl Session {
     }
 
     /// Notes for monitoring who the client is.
-    fn show(&self, account: &Account, identity: &Identity) {
+    fn show(&self, account: Arc<str>, identity: &Identity) {
         self.conn.update_details(|details| {
             details.set_user(identity.user.as_deref());
-            details.account = Arc::clone(account.shared_name());
+            details.account = account;
             details.set_credentials(identity);
             details
                 .set_expiry(identity.callout_grant.as_ref().and_then(|callout_grant| callout_grant.expires));
         });
+    }
+
+    fn log_claims(&self, identity: &Identity) {
         if let Some(user) = &identity.claims {
             let (of, by) = (user.account(), user.issuer());
             self.log(

@@ -1,7 +1,7 @@
 //! Whether what lies in JetStream's store works, and whether what was asked for is there.
 //!
-//! Compat: only what lies in the store counts. A stream in memory, and an account without streams
-//! in files, are not found.
+//! Compat: only what lies in the store counts, where the server is alone. There a stream in memory,
+//! and an account without streams in files, are not found.
 
 use super::failure::{Failure, FailureKind};
 use super::lost::LostMessages;

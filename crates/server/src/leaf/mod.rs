@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-pub(crate) use options::{check, is_wanted, may_extend};
+pub(crate) use options::{check, is_wanted, may_extend, show_cluster};
 
 /// Leaf nodes and hubs of a running server.
 pub(crate) struct RunningLeafNodes {

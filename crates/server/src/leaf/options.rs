@@ -32,6 +32,24 @@ pub(crate) fn is_wanted(options: &Options) -> bool {
     options.leaf_nodes.listener.port.is_some() || !options.leaf_nodes.remotes.is_empty()
 }
 
+/// Tells clients and operators of the cluster by which others know a leaf node that is in none.
+///
+/// For the broker itself there is no such cluster: no mapping and no stream is meant by its name.
+pub(crate) fn show_cluster(options: &Options, broker: &Broker) {
+    let own = own_cluster(options, broker.name());
+    if !own.is_empty() {
+        broker.update_info(|info| info.cluster = own);
+    }
+}
+
+/// Cluster by which others know a server that is in none.
+///
+/// Compat: a leaf node has its own name for that.
+fn own_cluster(options: &Options, server_name: &str) -> String {
+    let is_alone = options.cluster.listener.port.is_none() && options.cluster.name.is_none();
+    if is_alone && !options.leaf_nodes.remotes.is_empty() { server_name.to_owned() } else { String::new() }
+}
+
 /// Checks for what leaf nodes need and this version does not have.
 ///
 /// # Errors
@@ -64,14 +82,11 @@ pub(crate) fn may_extend(options: &Options) -> bool {
 pub(super) fn config(options: &Options, broker: &Broker, port: Option<u16>) -> Result<LeafConfig, String> {
     let leaf_nodes = &options.leaf_nodes;
     let info = broker.info();
-    let is_alone = options.cluster.listener.port.is_none() && options.cluster.name.is_none();
-    let own_name = !leaf_nodes.remotes.is_empty() && is_alone;
     Ok(LeafConfig {
         info: port.map_or_else(|| Ok(PeerInfo::default()), |port| peer_info(options, broker, port))?,
         name: info.server_name.clone(),
         id: info.server_id,
-        // Compat: other servers know a leaf node that is no cluster's by its own name.
-        cluster: if own_name { info.server_name } else { String::new() },
+        cluster: own_cluster(options, &info.server_name),
         auth: own_auth(leaf_nodes, &options.proxies.trusted).map(Arc::new),
         default_account: leaf_nodes.authorization.account.clone(),
         compression: compression(leaf_nodes.compression()?),

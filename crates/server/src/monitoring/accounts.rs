@@ -3,12 +3,14 @@
 
 use jiff::Timestamp;
 use myelin_auth::jwt::Issue;
-use myelin_broker::{Account, AwaitedAnswer, Broker, Export, Import, PastTraffic, ResponseType};
+use myelin_broker::{
+    Account, AwaitedAnswer, Broker, Export, Import, LatencyConfig, PastTraffic, ResponseType, ServiceImport,
+};
 use myelin_monitor::{
     AccountClaims, AccountSnapshot, ClaimsIssue, ExchangeSnapshot, ExportSnapshot, ExportType,
     ImportSnapshot, InterestSnapshot, LatencySnapshot, MappingSnapshot, Volume,
 };
-use myelin_subject::{numbered, starred};
+use myelin_subject::{is_subset, numbered, starred};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -68,7 +70,7 @@ pub(super) fn snapshot(account: &Account, moved: &Moved, updated: Timestamp) -> 
 }
 
 /// Exports and imports of an account.
-pub(super) fn exchange(account: &Account) -> ExchangeSnapshot {
+pub(super) fn exchange(account: &Account, broker: &Broker) -> ExchangeSnapshot {
     let config = account.config();
     let mappings = config.mappings.destinations().map(|(source, destinations)| {
         let destinations = destinations.into_iter().map(|(cluster, weight, subject)| MappingSnapshot {
@@ -81,7 +83,7 @@ pub(super) fn exchange(account: &Account) -> ExchangeSnapshot {
     ExchangeSnapshot {
         mappings: mappings.collect(),
         exports: config.exports.iter().map(export).collect(),
-        imports: config.imports.iter().map(|import| self::import(account, import)).collect(),
+        imports: config.imports.iter().map(|import| self::import(account, import, broker)).collect(),
         responses: account.awaiting().into_iter().map(|a| (a.subject.clone(), response(a))).collect(),
     }
 }
@@ -103,13 +105,32 @@ fn export(export: &Export) -> ExportSnapshot {
         kind,
         token_req: access.token_required,
         response_type: response,
-        service_latency: latency
-            .map(|latency| LatencySnapshot { sampling: latency.sampling, results: latency.subject.clone() }),
+        service_latency: latency.map(measured),
         approved_accounts: access.accounts.clone(),
     }
 }
 
-fn import(account: &Account, import: &Import) -> ImportSnapshot {
+fn measured(latency: &LatencyConfig) -> LatencySnapshot {
+    LatencySnapshot { sampling: latency.sampling, results: latency.subject.clone() }
+}
+
+/// How an imported service is measured by the account that exports it.
+fn latency_of(import: &ServiceImport, broker: &Broker) -> Option<LatencySnapshot> {
+    let (exporter, subject) = (broker.account(&import.account)?, starred(&import.subject).0);
+    let config = exporter.config();
+    config.exports.iter().find_map(|export| match export {
+        Export::Service(service) if is_subset(subject.as_bytes(), service.subject.as_bytes()) => {
+            service.latency.as_ref().map(measured)
+        }
+        _ => None,
+    })
+}
+
+fn import(account: &Account, import: &Import, broker: &Broker) -> ImportSnapshot {
+    let latency = match import {
+        Import::Service(service) => latency_of(service, broker),
+        Import::Stream(_) => None,
+    };
     let (kind, exporter, subject, to, share) = match import {
         Import::Stream(stream) => (ExportType::Stream, &stream.account, &stream.subject, &stream.to, false),
         Import::Service(service) => {
@@ -127,6 +148,7 @@ fn import(account: &Account, import: &Import) -> ImportSnapshot {
         invalid: !account.holds(import),
         share,
         tracking: false,
+        latency,
     }
 }
 
@@ -140,6 +162,7 @@ fn response(awaited: AwaitedAnswer) -> ImportSnapshot {
         invalid: false,
         share: awaited.share,
         tracking: false,
+        latency: None,
     }
 }
 

@@ -42,15 +42,16 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, most: MostFigures) -
 fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -> StreamFigures {
     let (config, state, place) = (stream.config(), stream.state(false), jetstream.place_of(stream));
     let (mirror, sources) = stream.sourcing_info();
-    let has_group = !place.raft_group.is_empty();
     let mut all = stream.consumers().all();
+    // Those by which mirrors and sources copy are shown to nobody.
+    all.retain(|live| stream.consumers().config(live.name()).is_some_and(|config| !config.direct));
     all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
     let consumers = all.iter().take(most_consumers).filter_map(|live| {
         let info = stream.consumers().info(live)?;
         let leader = info
             .config
             .as_ref()
-            .filter(|_| has_group)
+            .filter(|_| jetstream.is_clustered())
             .map(|of_consumer| jetstream.place_of_consumer((&place, &config), of_consumer).leader);
         Some(ConsumerFigures { leader, ..consumer(info) })
     });
@@ -58,7 +59,7 @@ fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -
         name: stream.name().to_owned(),
         consumers: consumers.collect(),
         leader: place.leader.clone(),
-        raft_group: place.raft_group.clone(),
+        raft_group: jetstream.raft_group_of(stream),
         is_in_memory: !stream.is_stored(),
         messages: state.messages,
         bytes: state.bytes,

@@ -3,7 +3,7 @@
 use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
-use myelin_jetstream::{AccountStreams, JetStream, LiveConsumer, LiveStream};
+use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
 use myelin_jsapi::api::info::ClusterInfo;
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_monitor::{
@@ -21,7 +21,7 @@ const WAITS_LONG: Duration = Duration::from_secs(10);
 /// JetStream as a whole.
 pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStreamSnapshot {
     let accounts: Vec<_> = enabled(jetstream);
-    let [memory, files] = jetstream.used();
+    let [memory, files] = jetstream.used_by_accounts();
     let [reserved_memory, reserved_storage] = jetstream.reserved().map(i64::unsigned_abs);
     let (total, errors) = jetstream.calls();
     let room = jetstream.limits();
@@ -83,7 +83,7 @@ pub(super) fn enabled(jetstream: &JetStream) -> Vec<Arc<AccountStreams>> {
 }
 
 fn sums(jetstream: &JetStream, account: &AccountStreams) -> JetStreamAccount {
-    let info = account.info("");
+    let info = jetstream.known_info(account);
     let used = info.whole;
     let allowance = StorageAllowance { memory: used.limits.max_memory, storage: used.limits.max_storage };
     let mut sums = JetStreamAccount {
@@ -120,46 +120,69 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
     let stream_config = stream.config();
-    let place_of = |config: &ConsumerConfig| {
-        let has_group = !place.raft_group.is_empty();
-        has_group.then(|| jetstream.place_of_consumer((&place, &stream_config), config))
+    let raft_group = jetstream.raft_group_of(stream);
+    let place_of = |name: &str, config: &ConsumerConfig| {
+        let own = jetstream.place_of_consumer((&place, &stream_config), config);
+        let group = jetstream.raft_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
+        (own, group)
     };
-    let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
-    let groups = all.iter().filter_map(|live| {
-        let config = stream.consumers().config(live.name())?;
-        Some((live.name().to_owned(), place_of(&config)?.raft_group))
-    });
+    let consumers = ListedConsumers::of(stream, parts, jetstream.is_clustered().then_some(&place_of as _));
     Some(StreamSnapshot {
         cluster: json(compact(&place))?,
         is_led_here: jetstream.leads(stream),
-        consumer_raft_groups: groups.filter(|(_, group)| !group.is_empty()).collect(),
-        raft_group: place.raft_group.clone(),
+        consumer_raft_groups: consumers.groups,
+        raft_group,
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
         config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },
         state: json(compact(&stream.state(false)))?,
         mirror: mirror.and_then(|mirror| json(compact(&mirror))),
         sources: sources.iter().filter_map(|source| json(compact(source))).collect(),
-        consumers: if parts.consumers { consumers(stream, parts.config, place_of) } else { Vec::new() },
-        direct_consumers: Vec::new(),
+        consumers: consumers.of_clients,
+        direct_consumers: consumers.direct,
     })
 }
 
-fn consumers(
-    stream: &LiveStream,
-    with_config: bool,
-    place_of: impl Fn(&ConsumerConfig) -> Option<ClusterInfo>,
-) -> Vec<Json> {
-    let consumers = stream.consumers();
-    let info = |live: &Arc<LiveConsumer>| {
-        let mut info = consumers.info(live)?;
-        info.cluster = info.config.as_ref().and_then(&place_of);
-        if !with_config {
-            info.config = None;
+/// Consumers of a stream as a page lists them.
+#[derive(Default)]
+struct ListedConsumers {
+    of_clients: Vec<Json>,
+    /// Those by which mirrors and sources copy.
+    direct: Vec<Json>,
+    /// Names of those of clients, and of their groups.
+    groups: Vec<(String, String)>,
+}
+
+impl ListedConsumers {
+    /// `place_of`: place of a consumer and the name of its group, where the server is in a cluster.
+    fn of(
+        stream: &LiveStream,
+        parts: StreamParts,
+        place_of: Option<&dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String)>,
+    ) -> Self {
+        let mut listed = Self::default();
+        let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
+        for mut info in all.iter().filter_map(|live| stream.consumers().info(live)) {
+            let is_direct = info.config.as_ref().is_some_and(|config| config.direct);
+            if is_direct && !parts.direct_consumers {
+                continue;
+            }
+            if let Some((place, group)) =
+                place_of.zip(info.config.as_ref()).map(|(place_of, config)| place_of(&info.name, config))
+            {
+                info.cluster = Some(place);
+                if !is_direct && !group.is_empty() {
+                    listed.groups.push((info.name.clone(), group));
+                }
+            }
+            if !parts.config {
+                info.config = None;
+            }
+            let list = if is_direct { &mut listed.direct } else { &mut listed.of_clients };
+            list.extend(json(compact(&info)));
         }
-        json(compact(&info))
-    };
-    consumers.all().iter().filter_map(info).collect()
+        listed
+    }
 }
 
 /// Whether a stream has a consumer of this name.
@@ -176,17 +199,24 @@ fn json(text: Vec<u8>) -> Option<Json> {
 pub(super) fn stored(jetstream: &JetStream, account: Option<&str>) -> Vec<StoredAccount> {
     let mut accounts = enabled(jetstream);
     accounts.retain(|found| account.is_none_or(|wanted| found.account().name() == wanted));
+    // Compat: one whose streams are all on other servers of the cluster is found here, too.
+    let is_elsewhere = |account: &StoredAccount| jetstream.has_assigned(&account.name);
     let accounts = accounts.iter().map(|account| StoredAccount {
         name: account.account().name().to_owned(),
-        streams: stored_streams(account),
+        streams: checked_streams(account, jetstream.is_clustered()),
         ..StoredAccount::default()
     });
-    accounts.filter(|account| !account.streams.is_empty()).collect()
+    accounts.filter(|account| !account.streams.is_empty() || is_elsewhere(account)).collect()
 }
 
-fn stored_streams(account: &AccountStreams) -> Vec<StoredStream> {
+/// Streams of an account that `/healthz` looks at.
+///
+/// Compat: a server alone looks at what lies in its store, one of a cluster at what it was assigned,
+/// which streams in memory are as well.
+fn checked_streams(account: &AccountStreams, is_clustered: bool) -> Vec<StoredStream> {
     let streams = account.streams();
-    let running = streams.iter().filter(|stream| stream.is_stored()).map(|stream| StoredStream {
+    let running = streams.iter().filter(|stream| is_clustered || stream.is_stored());
+    let running = running.map(|stream| StoredStream {
         name: stream.name().to_owned(),
         failure: stream.failure().map(StreamFailure::Write),
         lost: stream.lost_messages(),

@@ -257,8 +257,8 @@ impl Tokens {
     }
 }
 
-/// Where tokens are kept elsewhere: a new one holds if the account is in use.
-fn update_known(broker: &Broker, key: &str, token: &str) -> Updated {
+/// Takes a token where none are kept: it holds if the account is one of an operator's that is in use.
+pub(crate) fn update_known(broker: &Broker, key: &str, token: &str) -> Updated {
     const FAILED: &str = "jwt update resulted in error";
     if token.is_empty() {
         return Updated::new(key, "jwt update error", Some("request body is empty".to_owned()));

@@ -13,7 +13,7 @@ use crate::logging::Logger;
 use crate::supervise::{self, SupervisedPart};
 use crate::{setup, zone};
 use claims::Operator;
-pub(crate) use claims::Updated;
+pub(crate) use claims::{Updated, update_known};
 use directory::{TokenDirectory, TokenLimits};
 use myelin_auth::jwt;
 use myelin_auth::operator::{Accounts, Trust};

@@ -1,15 +1,15 @@
-//! Requests about tokens of accounts (`$SYS.REQ.CLAIMS.*`), where operators are trusted.
+//! Requests about tokens of accounts (`$SYS.REQ.CLAIMS.*`).
 
 use super::System;
 use super::request::SystemRequest;
-use crate::resolver::Updated;
+use crate::resolver::{Updated, update_known};
 use crate::shard::Mail;
 use myelin_broker::ServerInfo;
 use myelin_wire::json::compact;
 use serde::Serialize;
 
-/// Of one account, in two forms, the older last.
-pub(super) const OF_ACCOUNT: [&str; 2] = ["$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.ACCOUNT.*.CLAIMS.UPDATE"];
+/// Of one account, in two forms, the older last. Compat: answered where no operator is trusted, too.
+const OF_ACCOUNT: [&str; 2] = ["$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.ACCOUNT.*.CLAIMS.UPDATE"];
 /// Where tokens are kept.
 const OF_KEEPER: [&str; 3] = ["$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.LIST", "$SYS.REQ.CLAIMS.DELETE"];
 /// Where all of them are, for other servers.
@@ -53,9 +53,8 @@ struct List {
 impl System {
     /// Subjects of the requests about tokens.
     pub(super) fn claims_subjects(&self) -> Vec<&'static str> {
-        let Some(tokens) = &self.tokens else { return Vec::new() };
         let mut subjects = OF_ACCOUNT.to_vec();
-        if let Some(keeps_all) = tokens.keeps() {
+        if let Some(keeps_all) = self.tokens.as_ref().and_then(|tokens| tokens.keeps()) {
             subjects.extend(OF_KEEPER);
             subjects.extend(OF_FULL_KEEPER.into_iter().filter(|_| keeps_all));
         }
@@ -63,13 +62,15 @@ impl System {
     }
 
     pub(super) fn answer_claims(&self, ask: &SystemRequest) {
-        let Some(tokens) = &self.tokens else { return };
         let named = match (ask.token(1), ask.token(2)) {
             ("ACCOUNT", account) => Some(account),
             (_, "ACCOUNT") => Some(ask.token(3)),
             _ => None,
         };
         let body = String::from_utf8_lossy(&ask.body);
+        let Some(tokens) = &self.tokens else {
+            return self.report(ask, &update_known(&self.broker, named.unwrap_or_default(), &body));
+        };
         match ask.last() {
             "UPDATE" => self.report(ask, &tokens.update(&self.broker, named, &body)),
             "DELETE" => self.report(ask, &tokens.delete(&self.broker, &body)),

@@ -11,12 +11,21 @@ use myelin_wire::error::CloseReason;
 use myelin_wire::json::compact;
 use myelin_wire::message_buf::MessageRef;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 #[derive(Deserialize)]
 struct ClientOrder {
     #[serde(default)]
     cid: u64,
+}
+
+impl ClientOrder {
+    /// Reads an order. Compat: a list is none, not even an empty one.
+    fn read(body: &[u8]) -> serde_json::Result<Self> {
+        let fields: Option<Map<String, Value>> = serde_json::from_slice(body)?;
+        serde_json::from_value(Value::Object(fields.unwrap_or_default()))
+    }
 }
 
 impl System {
@@ -59,7 +68,7 @@ impl System {
 
     /// `KICK` and `LDM`.
     pub(super) fn answer_about_client(&self, ask: &SystemRequest) {
-        let client: ClientOrder = match serde_json::from_slice(&ask.body) {
+        let client = match ClientOrder::read(&ask.body) {
             Ok(client) => client,
             Err(error) => {
                 return self.log.error(format_args!("Error unmarshalling kick client request: {error}"));

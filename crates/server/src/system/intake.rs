@@ -30,7 +30,7 @@ impl RequestIntake {
             }
         }
         let silent: Arc<dyn Service> = Arc::new(Silence);
-        for subject in system.unanswered() {
+        for subject in UNANSWERED {
             system.account.bind(subject.as_bytes(), Arc::clone(&silent));
         }
     }
@@ -61,6 +61,9 @@ impl Service for Silence {
 /// Requests that the server of whoever asks answers alone.
 const HERE: [&str; 2] = ["$SYS.REQ.USER.*.INFO", "$SYS.DEBUG.SUBSCRIBERS"];
 
+/// Events of leaf nodes, and requests that are answered where they match a wildcard.
+const UNANSWERED: [&str; 2] = ["$SYS.ACCOUNT.*.LEAFNODE.CONNECT", "$SYS.REQ.ACCOUNT.PING.STATZ"];
+
 /// Everything else that is answered.
 fn subjects(system: &System) -> Vec<String> {
     let id = &system.id;
@@ -74,18 +77,6 @@ fn subjects(system: &System) -> Vec<String> {
     subjects.extend(["RELOAD", "KICK", "LDM"].map(|what| format!("$SYS.REQ.SERVER.{id}.{what}")));
     subjects.extend(system.claims_subjects().iter().map(|subject| (*subject).to_owned()));
     subjects
-}
-
-impl System {
-    /// Subjects that are subscribed to and bring nothing about: events of leaf nodes, requests that
-    /// are answered where they match a wildcard, and tokens where nobody trusts any.
-    fn unanswered(&self) -> Vec<&'static str> {
-        let mut subjects = vec!["$SYS.ACCOUNT.*.LEAFNODE.CONNECT", "$SYS.REQ.ACCOUNT.PING.STATZ"];
-        if self.claims_subjects().is_empty() {
-            subjects.extend(super::claims::OF_ACCOUNT);
-        }
-        subjects
-    }
 }
 
 /// The account that asks, as the server says that let the request through; empty for none.

@@ -10,6 +10,7 @@ mod membership;
 mod migrating;
 mod moving;
 mod operators;
+mod pages;
 mod probes;
 mod recovery;
 mod servers;

@@ -169,6 +169,7 @@ fn what_accounts_let_each_other_have_is_told_as_by_the_reference() {
                     {stream: {account: A, subject: "ev.>"}, prefix: p}, {stream: {account: A, subject: "ev.*.*"}, to: "e.$2.$1"}
                     {service: {account: A, subject: "svc.>"}, share: true}, {service: {account: A, subject: "svc.*.*"}, to: "s.$2.$1"}
                     {service: {account: A, subject: "one"}, to: "two"}
+                    {service: {account: A, subject: "lat"}}, {service: {account: A, subject: "hlat"}, to: h}
                 ]
             }
         }

@@ -176,6 +176,20 @@ impl Service for UseElsewhere {
 }
 
 impl Meta {
+    /// Adds to what an account uses here what others have said last, if they were asked.
+    pub(super) fn add_known_use(&self, account: &str, info: &mut AccountInfo) {
+        let asked = lock(&self.watched.uses.0);
+        let Some(one) = asked.get(account) else { return };
+        for used in lock(&one.answers.by_server).values() {
+            for of_tier in used.tiers.values() {
+                info.whole.memory += of_tier.memory;
+                info.whole.storage += of_tier.storage;
+            }
+            info.api.total += used.total;
+            info.api.errors += used.errors;
+        }
+    }
+
     /// Asks other servers about accounts with limits of which more or less is stored here than when
     /// they were asked last, and now and then about all: elsewhere there may be more room.
     pub(super) fn look_at_uses(&self, jetstream: &JetStream) {

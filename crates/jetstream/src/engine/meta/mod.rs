@@ -41,6 +41,7 @@ mod restored_stream;
 mod retries;
 mod roster;
 mod servers;
+mod shown;
 mod stalled_groups;
 mod suitability;
 mod view;

@@ -4,7 +4,7 @@ use super::*;
 
 impl Trio {
     /// Status and body of a probe, of a server that runs.
-    fn probe(&self, at: usize, page: &str) -> (bool, Value) {
+    pub(super) fn probe(&self, at: usize, page: &str) -> (bool, Value) {
         let (head, body) = self.nodes[at].server.as_ref().expect("it runs").exchange(page);
         let body = serde_json::from_str(&body).unwrap_or_else(|error| panic!("{page}: {error}: {body}"));
         (head.contains(" 200 "), body)

@@ -241,3 +241,28 @@ fn accounts_show_the_traffic_of_leaf_nodes() {
         });
     }
 }
+
+/// A leaf node that is in no cluster is called its own name where it says who it is, not where it
+/// shows its configuration.
+#[test]
+fn a_leaf_node_without_a_cluster_says_its_name_for_that() {
+    let hub = Site::hub(Ours, "HUB", "", "").expect("ours is there");
+    for kind in [Ours, Reference] {
+        let Some(edge) = Site::leaf(kind, "EDGE", &hub, "", ACCOUNTS) else { continue };
+        hub.linked(1);
+        let greeting = Raw::over(TcpStream::connect(edge.server.address()).expect("it listens")).line();
+        assert!(greeting.contains("\"cluster\":\"EDGE\""), "{kind:?}: {greeting}");
+        let mut sys = operator(&edge, &[]);
+        let filter = "{\"cluster\":\"EDGE\"}";
+        sys.send(&format!("PUB $SYS.REQ.SERVER.PING.VARZ inbox {}\r\n{filter}\r\n", filter.len()));
+        let answer = document(&mut sys);
+        assert_eq!(answer["server"]["cluster"], "EDGE", "{kind:?}: {answer}");
+        assert_eq!(answer["data"]["cluster"].get("name"), None, "{kind:?}: {answer}");
+        // The protocol of leaf nodes is as it was.
+        assert_eq!(hub.links()[0]["name"], "EDGE", "{kind:?}");
+        drop(edge);
+        hub.linked(0);
+    }
+    let greeting = Raw::over(TcpStream::connect(hub.server.address()).expect("it listens")).line();
+    assert!(!greeting.contains("\"cluster\""), "{greeting}");
+}

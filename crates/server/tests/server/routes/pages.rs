@@ -195,7 +195,7 @@ fn the_ports_file_has_the_port_for_routes() {
     }
 }
 
-/// Clients of WebSocket are told the addresses of all servers for clients of WebSocket.
+/// Clients of WebSocket, and operators, are told the addresses of all servers for such clients.
 #[test]
 fn clients_of_websocket_are_told_of_all_servers() {
     for kinds in MIXES {
@@ -213,6 +213,10 @@ fn clients_of_websocket_are_told_of_all_servers() {
                 urls.sort();
                 urls == expected
             });
+            let page = member.server.page("/varz");
+            let mut shown: Vec<_> = page["ws_connect_urls"].as_array().cloned().unwrap_or_default();
+            shown.sort_by_key(ToString::to_string);
+            assert_eq!(shown, expected, "{kinds:?}");
         }
     }
 }
