@@ -4,7 +4,7 @@ use crate::peer::{LinkOutcome, Peer};
 use crate::stage::{Stage, Written, broker, endpoint};
 use myelin_auth::{Secret, StoredSecret};
 use myelin_broker::LinkTerms;
-use myelin_mesh::{Dial, LinkSession, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
+use myelin_mesh::{Dial, DialCause, LinkSession, LinkSide, Login, Mesh, MeshConfig, MeshHost, RouteUrl};
 use myelin_wire::peer::groups::{GroupServer, INTERNAL_ACCOUNTS};
 use myelin_wire::peer::info::{GossipMode, PeerInfo};
 use myelin_wire::s2::S2Level;
@@ -98,7 +98,16 @@ impl LinkHouse {
 fn dial() -> Dial {
     let url = RouteUrl { host: "127.0.0.1".into(), port: 1, login: None };
     let (mode, account) = (GossipMode::Default, None);
-    Dial { url, is_explicit: true, is_first: true, mode, account, place: None, server: None, cluster: None }
+    Dial {
+        url,
+        is_explicit: true,
+        cause: DialCause::New,
+        mode,
+        account,
+        place: None,
+        server: None,
+        cluster: None,
+    }
 }
 
 fn config((pool_size, dedicated): (u32, Vec<String>), has_login: bool, compresses: bool) -> MeshConfig {

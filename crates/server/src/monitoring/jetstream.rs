@@ -143,6 +143,9 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     })
 }
 
+/// Place of a consumer, and the name of its group.
+type PlaceOfConsumer<'a> = dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String) + 'a;
+
 /// Consumers of a stream as a page lists them.
 #[derive(Default)]
 struct ListedConsumers {
@@ -154,12 +157,8 @@ struct ListedConsumers {
 }
 
 impl ListedConsumers {
-    /// `place_of`: place of a consumer and the name of its group, where the server is in a cluster.
-    fn of(
-        stream: &LiveStream,
-        parts: StreamParts,
-        place_of: Option<&dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String)>,
-    ) -> Self {
+    /// `place_of` is there where the server is in a cluster.
+    fn of(stream: &LiveStream, parts: StreamParts, place_of: Option<&PlaceOfConsumer<'_>>) -> Self {
         let mut listed = Self::default();
         let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
         for mut info in all.iter().filter_map(|live| stream.consumers().info(live)) {
