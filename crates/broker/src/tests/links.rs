@@ -141,8 +141,12 @@ fn a_group_that_has_no_member_here_any_more_gets_its_message_elsewhere() {
     assert_eq!(client.received(), "MSG work 1 2\r\nhi\r\n");
     assert_eq!(got([&from, &to, &plain]), [""; 3]);
     // Nobody is anywhere, or nobody was chosen.
-    from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
+    from.hears(&net, "RMSG $G work | none 2\r\nhi\r\nRMSG $G work 2\r\nhi\r\n");
     assert_eq!(got([&from, &to, &plain]), [""; 3]);
+    // All are where it comes from.
+    from.hears(&net, "RMSG $G work | alone none 2\r\nhi\r\n");
+    let expected = ["RMSG $G work | alone _myelin.passed_on_ 2\r\nhi\r\n", "", ""];
+    assert_eq!(got([&from, &to, &plain]), expected, "back, rather than nowhere");
 }
 
 #[test]
