@@ -25,8 +25,16 @@ pub trait Serving {
     fn send(&mut self, account: &Arc<Account>, msgs: &mut MessageBuf, now: Instant);
 
     /// Tells that nobody takes a message that a service was handed and that `origin` has sent. The
-    /// client is told so if it wants to know, as when nobody had received it.
-    fn send_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, msg: &MessageRef<'_>);
+    /// client is told so if it wants to know, as when nobody had received it; one of another
+    /// server, of a leaf node or behind a gateway in any case, whose connection only that server
+    /// knows.
+    fn send_no_responders(
+        &mut self,
+        account: &Arc<Account>,
+        origin: &Arc<Conn>,
+        msg: &MessageRef<'_>,
+        now: Instant,
+    );
 
     /// An empty buffer for what a service has to say, with the memory of those before.
     fn spare_buf(&mut self) -> MessageBuf;

@@ -68,9 +68,16 @@ pub fn no_responders(out: &mut Vec<u8>, reply: &[u8], sid: &[u8], subject: &[u8]
     number(out, len);
     out.push(b' ');
     number(out, len);
-    out.extend_from_slice(b"\r\nNATS/1.0 503\r\nNats-Subject: ");
+    out.extend_from_slice(b"\r\n");
+    no_responders_headers(out, subject);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the header block of that 503.
+pub fn no_responders_headers(out: &mut Vec<u8>, subject: &[u8]) {
+    out.extend_from_slice(b"NATS/1.0 503\r\nNats-Subject: ");
     out.extend_from_slice(subject);
-    out.extend_from_slice(b"\r\n\r\n\r\n");
+    out.extend_from_slice(b"\r\n\r\n");
 }
 
 #[cfg(test)]

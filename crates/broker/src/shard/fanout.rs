@@ -289,20 +289,7 @@ impl Shard {
         self.stage_no_responders_at(from.account, from.conn, (message.subject, message.reply));
     }
 
-    /// For services: nobody takes a message that one was handed and that `origin` has sent. The
-    /// client is told so if it wants to know, as when nobody had received it.
-    pub fn send_no_responders(&mut self, account: &Arc<Account>, origin: &Arc<Conn>, msg: &MessageRef<'_>) {
-        if let Some((requester, reply)) = account.imports.replies.waiting(msg.reply) {
-            account.imports.replies.close_at(msg.reply);
-            let msg = MessageRef { reply: &reply, ..*msg };
-            return self.send_no_responders(&requester, origin, &msg);
-        }
-        if origin.wants_no_responders() && !msg.reply.is_empty() {
-            self.stage_no_responders_at(account, origin, (msg.subject, msg.reply));
-        }
-    }
-
-    fn stage_no_responders_at(
+    pub(super) fn stage_no_responders_at(
         &mut self,
         account: &Arc<Account>,
         conn: &Arc<Conn>,

@@ -333,8 +333,9 @@ impl Shard {
             let load = stage.close_chunk();
             let queued = stage.conn.queue(&mut stage.segments, load);
             let link = stage.conn.link();
+            let is_internal = link.is_some_and(LinkEnd::is_internal);
             // What servers say to each other for themselves counts for the link only.
-            if !link.is_some_and(LinkEnd::is_internal) {
+            if !is_internal {
                 msgs += load.msgs;
                 payload += load.payload;
                 if link.is_some() {
@@ -342,8 +343,12 @@ impl Shard {
                     self.traffic.links[3].add(load.payload);
                 }
             }
-            if queued == Queued::Claimed {
-                self.claimed.push_back(Arc::clone(&stage.conn));
+            match queued {
+                // First, so that the server of a client that hears of its message knows already
+                // that it is committed, and finds it.
+                Queued::Claimed if is_internal => self.claimed.push_front(Arc::clone(&stage.conn)),
+                Queued::Claimed => self.claimed.push_back(Arc::clone(&stage.conn)),
+                _ => {}
             }
             let behind = stage.overrun || stage.conn.pending() > stage.conn.max_pending(&self.settings);
             if behind && queued != Queued::Closed {

@@ -4,6 +4,7 @@ use super::leafs::{interest, linked};
 use super::links::routed;
 use super::net::{Net, Peer, login, user};
 use super::sink::FakeSink;
+use crate::account::Account;
 use crate::conn_details::Endpoint;
 use crate::gateway_replies::MOST_RECEIVERS;
 use crate::imports::AccountConfig;
@@ -11,11 +12,14 @@ use crate::link::Link;
 use crate::link::gateway_end::{GatewaySide, GatewayTerms};
 use crate::link::gateway_links::GatewayLinks;
 use crate::link::leaf_end::{LeafDialler, LeafRole};
+use crate::service::{Service, ServiceShard};
+use crate::service_batch::ServiceBatch;
 use myelin_auth::{AuthConfig, Method, Users};
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::gateway::{reply_prefix, short_name};
 use myelin_wire::peer::parser::{self, Parsed, PeerInterest, PeerLimits, PeerOp};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 /// A link, and what is written to it.
 struct Wire {
@@ -591,4 +595,48 @@ fn replies_to_an_inbox_go_where_others_of_its_replies_are_not_wanted() {
     }
     client.send("PUB _INBOX.abc.2 1\r\nx\r\n");
     assert_eq!(outbound.got(&net, "RMSG"), ["RMSG $G _INBOX.abc.2 1"]);
+}
+
+/// Takes nothing of what it is handed.
+struct Nobody {
+    account: Arc<Account>,
+    now: Instant,
+}
+
+impl Service for Nobody {
+    fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
+        for (at, msg) in msgs.iter().enumerate() {
+            let origin = msgs.origin(at).expect("it is asked for");
+            shard.send_no_responders(&self.account, origin, &msg, self.now);
+        }
+    }
+
+    fn wants_origin(&self) -> bool {
+        true
+    }
+}
+
+/// As one of this server does. Its own server found interest, and says nothing.
+#[test]
+fn a_client_behind_a_link_hears_that_a_service_does_not_take_its_message() {
+    let net = net();
+    let account = net.broker.account("$G").expect("it is there");
+    let nobody = Arc::new(Nobody { account: Arc::clone(&account), now: net.now() });
+    let _binding = account.bind(b"gone", nobody as Arc<dyn Service>);
+    let mut peer = net.peer_as(0, r#""headers":true,"no_responders":true"#);
+    peer.send("SUB _INBOX.c 1\r\nPUB gone _INBOX.c 1\r\n?\r\n");
+    net.flush_all();
+    let header = "NATS/1.0 503\r\nNats-Subject: gone\r\n\r\n";
+    assert_eq!(peer.received(), format!("HMSG _INBOX.c 1 36 36\r\n{header}\r\n"));
+    let (link, sink) = routed(&net);
+    let mut route = Wire { link, sink };
+    route.says(&net, "RS+ $G _INBOX.r\r\nRMSG $G gone _INBOX.r 1\r\n?\r\nRMSG $G gone 1\r\n?\r\n");
+    assert_eq!(route.got(&net, "MSG"), ["HMSG $G _INBOX.r 36 36"]);
+    let mut leaf = Wire::leaf(&net, LeafRole::Hub);
+    leaf.says(&net, "LS+ _INBOX.l\r\nLMSG gone _INBOX.l 1\r\n?\r\n");
+    assert_eq!(leaf.got(&net, "MSG"), ["HMSG _INBOX.l 36 36"]);
+    let [mut inbound, outbound] = Wire::both(&net);
+    let reply = of_a("_INBOX.g");
+    inbound.says(&net, &format!("RMSG $G gone {reply} 1\r\n?\r\n"));
+    assert_eq!(outbound.got(&net, "MSG"), [format!("HMSG $G {reply} 36 36")]);
 }

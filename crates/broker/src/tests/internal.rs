@@ -215,3 +215,33 @@ fn what_waits_for_a_peer_can_be_asked() {
     a.internal.link.end(myelin_wire::error::CloseReason::ReadError).run();
     assert!(!peer.is_open());
 }
+
+/// What a leader says to be committed is at the other server before the client there hears of its
+/// message, and reads it.
+#[test]
+fn what_servers_say_to_each_other_is_written_before_all_else() {
+    let mut a = Server::new("A");
+    a.internal.hears(&a.net, "RS+ B.*\r\n");
+    a.all.hears(&a.net, "RS+ $G _INBOX.x\r\n");
+    a.client.received();
+    let written = Arc::<Mutex<Vec<&str>>>::default();
+    for (name, sink) in [("frame", &a.internal.sink), ("all", &a.all.sink), ("client", &a.client.sink)] {
+        let written = Arc::clone(&written);
+        sink.on_write(move |_| written.lock().unwrap().push(name));
+    }
+    let clients = a.net.broker.account("$G").expect("it is there");
+    for is_frame_first in [true, false] {
+        let mut order = [(&a.raft, &b"B.A"[..]), (&clients, b"_INBOX.x")];
+        if !is_frame_first {
+            order.reverse();
+        }
+        for (account, subject) in order {
+            let mut out = MessageBuf::default();
+            out.push(MessageRef { subject, payload: b"5", ..MessageRef::default() });
+            a.net.shards[0].borrow_mut().send(account, &mut out, a.net.now());
+        }
+        a.net.flush_all();
+        let written = std::mem::take(&mut *written.lock().unwrap());
+        assert_eq!((written.len(), written.first()), (3, Some(&"frame")), "{is_frame_first}");
+    }
+}

@@ -80,7 +80,7 @@ impl StreamConsumers {
                 && !takes(msg.subject)
                 && let Some(origin) = msgs.origin(at)
             {
-                shard.send_no_responders(&self.account, origin, &msg);
+                shard.send_no_responders(&self.account, origin, &msg, self.host.instant());
             }
         }
     }
