@@ -206,7 +206,7 @@ impl JetStream {
     pub fn ha_assets(&self) -> usize {
         let meta = usize::from(self.cluster.meta.get().is_some());
         let streams = self.accounts().into_iter().flat_map(|account| account.streams());
-        let of_stream = |live: Arc<LiveStream>| 1 + live.consumers().count();
+        let of_stream = |live: Arc<LiveStream>| 1 + live.consumer_count();
         streams.filter(|live| live.is_of_group()).map(of_stream).sum::<usize>() + meta
     }
 

@@ -195,7 +195,7 @@ impl AccountStreams {
             reserved_memory,
             reserved_storage,
             streams: self.read().len() as u64,
-            consumers: self.streams().iter().map(|stream| stream.consumers().count() as u64).sum(),
+            consumers: self.streams().iter().map(|stream| stream.consumer_count() as u64).sum(),
             limits: limits.shown(),
         };
         let tier = |(name, limits): (String, AccountLimits)| {

@@ -48,6 +48,7 @@ mod live;
 mod log_upkeep;
 mod manage;
 mod own_stream;
+mod replicated;
 mod reserved_names;
 mod role;
 mod schedule_index;
@@ -76,6 +77,7 @@ pub(super) use log_upkeep::Leadership;
 use log_upkeep::LogUpkeep;
 pub(super) use manage::{CreateContext, refuse_limits};
 pub(super) use own_stream::OwnStream;
+pub(super) use replicated::ReplicatedConsumer;
 pub(super) use reserved_names::{POSITION_PREFIX, is_position};
 use wakeups::Wakeups;
 

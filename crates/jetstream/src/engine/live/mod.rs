@@ -32,6 +32,7 @@ mod health;
 mod held_publishes;
 mod ingress;
 mod install;
+mod known_consumers;
 mod late_proposals;
 mod lease;
 mod lost;
@@ -275,7 +276,7 @@ impl LiveStream {
             last_ts: contents.last_time.unwrap_or(0),
             num_subjects: contents.subjects,
             num_deleted: contents.num_deleted,
-            consumer_count: self.consumers.count() as u64,
+            consumer_count: self.consumer_count() as u64,
             deleted_unlisted: removed.saturating_sub(deleted.len() as u64),
             deleted,
             lost: self.lost(),

@@ -55,6 +55,8 @@ pub(super) enum StreamWork {
     CountersLoaded,
     /// The stream leads still: publishes that were held for another leader are its own.
     TakeHeld,
+    /// Somebody wants to look at the core.
+    Look(Box<dyn FnOnce(&StreamCore) + Send>),
     /// Somebody who may wait wants the core.
     LendCore(SyncSender<Box<StreamCore>>),
 }
@@ -277,6 +279,7 @@ impl LiveStream {
             }
             // At the end of the turn.
             StreamWork::Member => return,
+            StreamWork::Look(look) => return look(core),
             StreamWork::LendCore(_) => {}
         }
         self.report_drops(core, after);

@@ -8,8 +8,8 @@ use myelin_stdx::sync::lock;
 use myelin_store::{Seq, StreamReader};
 use myelin_streams::ReplicaRole;
 use myelin_streams::stream::StreamCore;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 /// A stream's configuration and a reader of its log.
@@ -22,6 +22,8 @@ pub(super) struct StreamView {
     leads: AtomicBool,
     /// Whether others have what is damaged here.
     is_mended: AtomicBool,
+    /// Consumers of its group, where it follows, when that was looked at last.
+    consumers: AtomicUsize,
 }
 
 impl StreamView {
@@ -33,6 +35,7 @@ impl StreamView {
             reader: Mutex::new(core.reader()),
             leads,
             is_mended: AtomicBool::new(false),
+            consumers: AtomicUsize::new(0),
         }
     }
 
@@ -73,6 +76,16 @@ impl StreamView {
     /// A reader of what is released.
     pub(super) fn reader(&self) -> StreamReader {
         lock(&self.reader).clone()
+    }
+
+    /// Shows how many consumers its group has.
+    pub(super) fn note_consumers(&self, count: usize) {
+        self.consumers.store(count, Relaxed);
+    }
+
+    /// Consumers of its group when that was looked at last.
+    pub(super) fn consumers(&self) -> usize {
+        self.consumers.load(Relaxed)
     }
 
     /// The last message that can be read.

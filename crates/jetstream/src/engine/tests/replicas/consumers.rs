@@ -288,3 +288,38 @@ fn the_last_messages_of_subjects_are_those_of_when_the_consumer_was_made_whoever
     cluster.pass(2);
     assert_eq!(seqs(&cluster.delivered(second)), [6]);
 }
+
+/// Monitoring asks every server, and health checks do.
+#[test]
+fn a_follower_knows_the_consumers_of_its_group() {
+    let (mut cluster, leader) = cluster(stream("S"), 3);
+    cluster.house(leader).consume("S", consumer("D"));
+    cluster.settle();
+    ask(&mut cluster, leader, "C", 2);
+    cluster.pass(4);
+    let heard = cluster.delivered(leader);
+    acknowledge(&mut cluster, leader, &heard[0]);
+    cluster.pass(4);
+    let expected = [("C", 2, 1, 1, 1), ("D", 0, 0, 0, 3)];
+    for number in 0..3 {
+        let live = cluster.house(number).stream("S");
+        let known = live.known_consumers();
+        let shown: Vec<_> = known
+            .iter()
+            .map(|info| {
+                let (delivered, floor) = (info.delivered.stream_seq, info.ack_floor.stream_seq);
+                (&*info.name, delivered, floor, info.num_ack_pending, info.num_pending)
+            })
+            .collect();
+        assert_eq!(shown, expected, "{number}");
+        let config = known[0].config.as_ref().expect("it is known everywhere");
+        assert_eq!((&*config.durable_name, config.ack_wait), ("C", SECOND), "{number}");
+        assert!(live.has_consumer("D") && !live.has_consumer("E"), "{number}");
+        assert_eq!((live.state(false).consumer_count, live.consumer_count()), (2, 2), "{number}");
+        assert_eq!(cluster.house(number).jetstream.ha_assets(), 3, "{number}");
+    }
+    let follower = cluster.house((leader + 1) % 3).stream("S");
+    let guard = follower.lock_core();
+    assert_eq!(follower.state(false).consumer_count, 2, "whoever has the core does not wait for it");
+    drop(guard);
+}
