@@ -398,7 +398,7 @@ impl Call {
     pub(super) fn place_of_consumer(&self, stream: &LiveStream, info: &ConsumerInfo) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
         let place = self.jetstream.cluster_info(stream);
-        Some(self.jetstream.place_of_consumer((&place, &stream.config()), info.config.as_ref()?))
+        self.jetstream.place_of_known((&place, &stream.config()), info)
     }
 }
 
@@ -408,8 +408,17 @@ impl JetStream {
         Info { cluster: Some(self.cluster_info(live)), ..self.stream_info(live, with_deleted) }
     }
 
-    /// Where a stream is.
+    /// Where a stream is, as the API shows it.
     pub(in crate::engine) fn cluster_info(&self, live: &LiveStream) -> ClusterInfo {
+        self.cluster_info_beside(live, |replica, leader| replica != leader)
+    }
+
+    /// Where a stream is, with the replicas that are to be shown beside the leader.
+    pub(in crate::engine) fn cluster_info_beside(
+        &self,
+        live: &LiveStream,
+        is_shown: impl Fn(&str, &str) -> bool,
+    ) -> ClusterInfo {
         let (mut name, me) = (self.host.cluster(), self.settings.server_name.clone());
         let alone = ClusterInfo { name: name.clone(), leader: me, ..ClusterInfo::default() };
         let Some(meta) = self.meta() else { return alone };
@@ -427,7 +436,7 @@ impl JetStream {
         }
         let servers: Vec<String> = assignment.servers().cloned().collect();
         let mut replicas = self.replicas_of(&meta, live, &servers);
-        replicas.retain(|replica| replica.name != leader);
+        replicas.retain(|replica| is_shown(&replica.name, &leader));
         let leads = leader == self.settings.server_name;
         let desired = self.desired_of(&meta, live, &assignment).map(Box::new);
         ClusterInfo {

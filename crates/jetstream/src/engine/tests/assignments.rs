@@ -381,3 +381,52 @@ fn nothing_is_kept_of_the_group_of_a_stream_that_is_removed() {
         assert_eq!(groups(&mut cluster, number).recall(group, true, true).vote.term, 0, "n{}", number + 1);
     }
 }
+
+/// Tools tell groups by their names.
+#[test]
+fn each_consumer_has_a_group_of_its_own_name_everywhere() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let group_of = |answer: &str| {
+        let from = answer.find(r#""raft_group":"C-R3F-"#).expect("it has a group") + 14;
+        answer[from..from + 14].to_owned()
+    };
+    let mut groups = Vec::new();
+    for name in ["C", "D"] {
+        let config =
+            format!(r#"{{"stream_name":"S","config":{{"durable_name":"{name}","ack_policy":"explicit"}}}}"#);
+        let made = ask(&mut cluster, &format!("CONSUMER.DURABLE.CREATE.S.{name}"), &config);
+        let info = ask(&mut cluster, &format!("CONSUMER.INFO.S.{name}"), "");
+        assert_eq!(group_of(&made), group_of(&info));
+        groups.push(group_of(&made));
+    }
+    assert_ne!(groups[0], groups[1]);
+    cluster.pass(4);
+    for number in 0..3 {
+        let (live, jetstream) =
+            (cluster.house(number).stream("S"), Arc::clone(&cluster.house(number).jetstream));
+        let place = jetstream.place_of(&live);
+        let known = live.known_consumers();
+        let placed = known.iter().filter_map(|info| jetstream.place_of_known((&place, &live.config()), info));
+        assert_eq!(placed.map(|place| place.raft_group).collect::<Vec<_>>(), groups, "{number}");
+        let named: Vec<_> =
+            known.iter().filter_map(|info| jetstream.raft_group_of_consumer(&live, info)).collect();
+        assert_eq!(named, groups, "{number}");
+    }
+}
+
+/// As nats-server's page does.
+#[test]
+fn a_server_shows_the_replicas_beside_itself() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    cluster.pass(4);
+    for number in 0..3 {
+        let live = cluster.house(number).stream("S");
+        let place = cluster.house(number).jetstream.place_of(&live);
+        let shown: Vec<_> = place.replicas.iter().map(|replica| &*replica.name).collect();
+        let others: Vec<_> =
+            (0..3).filter(|other| *other != number).map(|other| format!("n{}", other + 1)).collect();
+        assert_eq!(shown, others, "n{}, led by {}", number + 1, place.leader);
+    }
+}
