@@ -246,22 +246,23 @@ impl Call {
         Ok(StreamNames { streams: (paging.total > 0).then_some(names), paging })
     }
 
-    /// Streams of the account on all servers: what this one has no replica of it asks others for.
+    /// Streams of the account on all servers: of those that others lead these say how they stand.
     async fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
         let (paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
-        let is_elsewhere = |one: &&Arc<Assignment>| self.account.stream(&one.key.stream).is_none();
-        let elsewhere: Vec<_> = page.iter().filter(is_elsewhere).map(Arc::clone).collect();
-        let account = self.account.account().name();
-        let mut found = meta.gather_assigned(&self.jetstream, (account, &elsewhere)).await;
+        let led_here = |one: &Arc<Assignment>| {
+            self.account.stream(&one.key.stream).is_some_and(|live| live.role().leads())
+        };
+        let elsewhere: Vec<_> = page.iter().filter(|one| !led_here(one)).map(Arc::clone).collect();
+        let mut found = meta.gather_assigned(&self.jetstream, &self.account, &elsewhere).await;
         let (mut streams, mut missing) = (Vec::new(), Vec::new());
         for one in page {
             match (self.account.stream(&one.key.stream), found.remove(&one.key.stream)) {
-                (Some(live), _) => {
+                (_, Some(info)) => streams.push(ListedStream::Elsewhere(info)),
+                (Some(live), None) => {
                     let info = live.as_listed(self.jetstream.clustered_info(&live, false));
                     streams.push(ListedStream::Here(Box::new(info)));
                 }
-                (None, Some(info)) => streams.push(ListedStream::Elsewhere(info)),
                 (None, None) => missing.push(one.key.stream.clone()),
             }
         }

@@ -430,3 +430,41 @@ fn a_server_shows_the_replicas_beside_itself() {
         assert_eq!(shown, others, "n{}, led by {}", number + 1, place.leader);
     }
 }
+
+/// Whoever is asked leads some of them at most.
+#[test]
+fn a_list_says_of_streams_what_their_leaders_say() {
+    let mut cluster = cluster();
+    let names = ["A", "B", "C", "D", "E", "F"];
+    for name in names {
+        let subjects = format!(r#""subjects":["{name}.>"]"#);
+        let sources = r#""sources":[{"name":"A"}]"#;
+        let of = if name == "A" { &subjects } else { sources };
+        let create = format!(r#"{{"name":"{name}",{of},"storage":"file","num_replicas":3}}"#);
+        ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &create);
+        let config = r#"{"config":{"durable_name":"D","ack_policy":"explicit"}}"#;
+        let config = config.replace("{\"config", &format!(r#"{{"stream_name":"{name}","config"#));
+        ask(&mut cluster, &format!("CONSUMER.DURABLE.CREATE.{name}.D"), &config);
+    }
+    cluster.pass(4);
+    let meta = cluster.meta_leader().expect("it has one");
+    let led_there = |name: &&str| cluster.house(meta).stream(name).role().leads();
+    let led = names.into_iter().filter(led_there).count();
+    assert!(led < names.len(), "others lead some");
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    let counts = list.matches(r#""consumer_count":1"#).count();
+    let since = list.matches(r#""leader_since":"#).count();
+    let sources = list.matches(r#""sources":[{"name":"A","lag":"#).count();
+    assert_eq!((counts, since, sources), (6, 6, 5), "{list}");
+    // Of one whose leader does not answer the replica here says what it knows.
+    let names: Vec<_> =
+        names.into_iter().filter(|name| !cluster.house(meta).stream(name).role().leads()).collect();
+    let led_by = |cluster: &mut MetaCluster, number: usize| {
+        names.iter().any(|name| cluster.house(number).stream(name).role().leads())
+    };
+    let away = (0..3).find(|number| *number != meta && led_by(&mut cluster, *number)).expect("it leads some");
+    cluster.kill(away);
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    assert!(list.matches(r#""created":"#).count() == 6 && !list.contains("missing"), "{list}");
+    assert_eq!(list.matches(r#""consumer_count":1"#).count(), 6, "{list}");
+}
