@@ -2,11 +2,13 @@
 
 use super::meta::{Meta, peer_of};
 use super::{JetStream, LiveStream, reasons};
+use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_replica::Status;
 use myelin_store::Timestamp;
+use myelin_streams::consumer::account_hash;
 use std::sync::Arc;
 
 /// Group of which this server is a member.
@@ -71,6 +73,19 @@ pub struct ClusterHealth {
     pub meta: Option<String>,
     /// Streams that are not current, or not here, or not served.
     pub streams: Vec<StreamAilment>,
+}
+
+/// Name of the group of a consumer: of its stream's replicas, and for tools that tell groups by
+/// their names another one than that of any other consumer. It stays the same.
+fn group_of_consumer(
+    of_stream: &str,
+    stream: &StreamConfig,
+    (name, config): (&str, &ConsumerConfig),
+) -> String {
+    let is_in_memory = config.mem_storage || stream.storage == Storage::Memory;
+    let (replicas, storage) = (config.replicas(stream), if is_in_memory { 'M' } else { 'F' });
+    let id = of_stream.rsplit_once('-').map_or(of_stream, |(_, id)| id);
+    format!("C-R{replicas}{storage}-{}", account_hash(&format!("{id} {name}")))
 }
 
 impl JetStream {
@@ -210,12 +225,30 @@ impl JetStream {
         streams.filter(|live| live.is_of_group()).map(of_stream).sum::<usize>() + meta
     }
 
-    /// Where a stream is, and since when it is led here.
+    /// Where a stream is, as monitoring shows it, and since when it is led here.
+    ///
+    /// Compat: this server is not among the replicas, unless nobody leads; the leader is.
     pub fn place_of(&self, live: &LiveStream) -> ClusterInfo {
-        self.cluster_info(live)
+        self.cluster_info_beside(live, |replica, leader| {
+            leader.is_empty() || replica != self.settings.server_name
+        })
     }
 
-    /// Place of a consumer of a stream: with the stream, in a group that is called after its.
+    /// Name of the group of a stream's replicas, as tools show it, also where there is one replica
+    /// only; `None` where the server is in no cluster.
+    pub fn raft_group_of(&self, live: &LiveStream) -> Option<String> {
+        let assignment = self.meta()?.view().get(live.account_name(), live.name())?;
+        Some(assignment.group.name.clone())
+    }
+
+    /// Name of the group of a consumer's replicas, as [`raft_group_of`](Self::raft_group_of) says it
+    /// of its stream's.
+    pub fn raft_group_of_consumer(&self, live: &LiveStream, info: &ConsumerInfo) -> Option<String> {
+        let (of_stream, config) = (self.raft_group_of(live)?, info.config.as_ref()?);
+        Some(group_of_consumer(&of_stream, &live.config(), (&info.name, config)))
+    }
+
+    /// Place of a consumer of a stream: with the stream, in a group of its own name.
     ///
     /// Compat: one that is to have one replica shows its leader alone. Here it is where the others
     /// are, and goes on where they do.
@@ -224,14 +257,32 @@ impl JetStream {
         (place, stream): (&ClusterInfo, &StreamConfig),
         config: &ConsumerConfig,
     ) -> ClusterInfo {
-        let replicas = config.replicas(stream);
-        let Some((_, id)) = place.raft_group.rsplit_once('-').filter(|_| replicas > 1) else {
+        let name = if config.name.is_empty() { &config.durable_name } else { &config.name };
+        self.place_of_named(place, stream, (name, config))
+    }
+
+    /// Place of a consumer of which this is known, as [`place_of_consumer`](Self::place_of_consumer)
+    /// says it; `None` without its configuration.
+    pub fn place_of_known(
+        &self,
+        (place, stream): (&ClusterInfo, &StreamConfig),
+        info: &ConsumerInfo,
+    ) -> Option<ClusterInfo> {
+        Some(self.place_of_named(place, stream, (&info.name, info.config.as_ref()?)))
+    }
+
+    fn place_of_named(
+        &self,
+        place: &ClusterInfo,
+        stream: &StreamConfig,
+        (name, config): (&str, &ConsumerConfig),
+    ) -> ClusterInfo {
+        if place.raft_group.is_empty() || config.replicas(stream) <= 1 {
             let (name, leader) = (place.name.clone(), place.leader.clone());
             return ClusterInfo { name, leader, ..ClusterInfo::default() };
-        };
-        let is_in_memory = config.mem_storage || stream.storage == Storage::Memory;
-        let storage = if is_in_memory { 'M' } else { 'F' };
-        ClusterInfo { raft_group: format!("C-R{replicas}{storage}-{id}"), ..place.clone() }
+        }
+        let raft_group = group_of_consumer(&place.raft_group, stream, (name, config));
+        ClusterInfo { raft_group, ..place.clone() }
     }
 
     /// Whether this server leads a stream: one that has no group it always leads.

@@ -246,22 +246,23 @@ impl Call {
         Ok(StreamNames { streams: (paging.total > 0).then_some(names), paging })
     }
 
-    /// Streams of the account on all servers: what this one has no replica of it asks others for.
+    /// Streams of the account on all servers: of those that others lead these say how they stand.
     async fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
         let (paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
-        let is_elsewhere = |one: &&Arc<Assignment>| self.account.stream(&one.key.stream).is_none();
-        let elsewhere: Vec<_> = page.iter().filter(is_elsewhere).map(Arc::clone).collect();
-        let account = self.account.account().name();
-        let mut found = meta.gather_assigned(&self.jetstream, (account, &elsewhere)).await;
+        let led_here = |one: &Arc<Assignment>| {
+            self.account.stream(&one.key.stream).is_some_and(|live| live.role().leads())
+        };
+        let elsewhere: Vec<_> = page.iter().filter(|one| !led_here(one)).map(Arc::clone).collect();
+        let mut found = meta.gather_assigned(&self.jetstream, &self.account, &elsewhere).await;
         let (mut streams, mut missing) = (Vec::new(), Vec::new());
         for one in page {
             match (self.account.stream(&one.key.stream), found.remove(&one.key.stream)) {
-                (Some(live), _) => {
+                (_, Some(info)) => streams.push(ListedStream::Elsewhere(info)),
+                (Some(live), None) => {
                     let info = live.as_listed(self.jetstream.clustered_info(&live, false));
                     streams.push(ListedStream::Here(Box::new(info)));
                 }
-                (None, Some(info)) => streams.push(ListedStream::Elsewhere(info)),
                 (None, None) => missing.push(one.key.stream.clone()),
             }
         }
@@ -398,7 +399,7 @@ impl Call {
     pub(super) fn place_of_consumer(&self, stream: &LiveStream, info: &ConsumerInfo) -> Option<ClusterInfo> {
         self.jetstream.meta()?;
         let place = self.jetstream.cluster_info(stream);
-        Some(self.jetstream.place_of_consumer((&place, &stream.config()), info.config.as_ref()?))
+        self.jetstream.place_of_known((&place, &stream.config()), info)
     }
 }
 
@@ -408,8 +409,17 @@ impl JetStream {
         Info { cluster: Some(self.cluster_info(live)), ..self.stream_info(live, with_deleted) }
     }
 
-    /// Where a stream is.
+    /// Where a stream is, as the API shows it.
     pub(in crate::engine) fn cluster_info(&self, live: &LiveStream) -> ClusterInfo {
+        self.cluster_info_beside(live, |replica, leader| replica != leader)
+    }
+
+    /// Where a stream is, with the replicas that are to be shown beside the leader.
+    pub(in crate::engine) fn cluster_info_beside(
+        &self,
+        live: &LiveStream,
+        is_shown: impl Fn(&str, &str) -> bool,
+    ) -> ClusterInfo {
         let (mut name, me) = (self.host.cluster(), self.settings.server_name.clone());
         let alone = ClusterInfo { name: name.clone(), leader: me, ..ClusterInfo::default() };
         let Some(meta) = self.meta() else { return alone };
@@ -427,7 +437,7 @@ impl JetStream {
         }
         let servers: Vec<String> = assignment.servers().cloned().collect();
         let mut replicas = self.replicas_of(&meta, live, &servers);
-        replicas.retain(|replica| replica.name != leader);
+        replicas.retain(|replica| is_shown(&replica.name, &leader));
         let leads = leader == self.settings.server_name;
         let desired = self.desired_of(&meta, live, &assignment).map(Box::new);
         ClusterInfo {

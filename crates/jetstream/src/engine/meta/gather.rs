@@ -6,7 +6,8 @@
 use super::account_use::AccountUse;
 use super::kept_facts::KnownFacts;
 use super::placement_facts::FactsByServer;
-use super::{Assignment, Meta, peer_of, peers_of};
+use super::{Assignment, LiveStream, Meta, peer_of, peers_of};
+use crate::engine::account::AccountStreams;
 use crate::engine::api_future::run_on_api;
 use crate::engine::host::{PlacementFacts, Timer};
 use crate::engine::live::{AskedLeader, AskedWord, PublishKey};
@@ -33,6 +34,9 @@ const PATIENCE: Timestamp = 2_000_000_000;
 struct StreamsQuestion {
     account: String,
     streams: Vec<String>,
+    /// Whether it is to say that only of those that it leads.
+    #[serde(default)]
+    led: bool,
     /// Whether it is to say what it is, and nothing else.
     #[serde(default)]
     facts: bool,
@@ -202,18 +206,18 @@ impl Meta {
         Some(facts)
     }
 
-    /// Asks servers how streams of an account stand: those of each server by its name. Waits until
-    /// all have answered, or for two seconds.
-    pub(in crate::engine) async fn gather(
+    /// Asks servers how streams of an account stand: those of each server by its name. `led`: each
+    /// says it of those only that it leads. Waits until all have answered, or for two seconds.
+    pub(super) async fn gather(
         &self,
         jetstream: &JetStream,
-        account: &str,
+        (account, led): (&str, bool),
         by_server: BTreeMap<String, Vec<String>>,
     ) -> StreamsElsewhere {
         let ask = |(server, streams): (String, Vec<String>)| {
             let facts = streams.is_empty();
             let account = account.to_owned();
-            let question = StreamsQuestion { account, streams, facts, ..StreamsQuestion::default() };
+            let question = StreamsQuestion { account, streams, led, facts, ..StreamsQuestion::default() };
             Some((peer_of(&server)?, question))
         };
         self.ask(jetstream, by_server.into_iter().filter_map(ask).collect()).await
@@ -275,25 +279,46 @@ impl Meta {
         std::mem::take(&mut lock(&gathering.0).found)
     }
 
-    /// Asks how streams of one account stand that are not here: each at a server that is there, and
-    /// what that one does not tell, at another one.
+    /// Asks how streams of one account stand that are not led here: their leaders. What they do not
+    /// tell, and of what there is no replica here either, another server that is there says that has
+    /// one.
     pub(in crate::engine) async fn gather_assigned(
         &self,
         jetstream: &JetStream,
-        (account, streams): (&str, &[Arc<Assignment>]),
+        home: &AccountStreams,
+        streams: &[Arc<Assignment>],
     ) -> StreamsElsewhere {
-        let mut found = StreamsElsewhere::new();
-        for round in 0..2 {
-            let mut by_server = BTreeMap::<String, Vec<String>>::new();
-            for one in streams.iter().filter(|one| !found.contains_key(&one.key.stream)) {
-                let mut servers = one.peers.iter().filter(|server| **server != self.name && self.has(server));
-                if let Some(server) = servers.nth(round) {
-                    by_server.entry(server.clone()).or_default().push(one.key.stream.clone());
-                }
-            }
-            found.append(&mut self.gather(jetstream, account, by_server).await);
+        let account = home.account().name();
+        let others = |one: &Assignment| {
+            let servers = one.peers.iter().filter(|server| **server != self.name && self.has(server));
+            servers.cloned().collect::<Vec<_>>()
+        };
+        let mut by_leader = BTreeMap::<String, Vec<String>>::new();
+        for one in streams {
+            let name = &one.key.stream;
+            let leader = home.stream(name).and_then(|live| self.leader_elsewhere(&live));
+            // Who has no replica does not know who leads.
+            let asked = leader.map_or_else(|| others(one), |leader| vec![leader]);
+            asked.into_iter().for_each(|server| by_leader.entry(server).or_default().push(name.clone()));
         }
+        let mut found = self.gather(jetstream, (account, true), by_leader).await;
+        let mut by_server = BTreeMap::<String, Vec<String>>::new();
+        for one in streams {
+            let name = &one.key.stream;
+            if !found.contains_key(name) && home.stream(name).is_none() {
+                let asked = others(one).into_iter();
+                asked.for_each(|server| by_server.entry(server).or_default().push(name.clone()));
+            }
+        }
+        found.append(&mut self.gather(jetstream, (account, false), by_server).await);
         found
+    }
+
+    /// Name of the other server that leads a stream of which a replica is here, if one does and is
+    /// there.
+    fn leader_elsewhere(&self, live: &LiveStream) -> Option<String> {
+        let leader = live.group_leadership()?.leader.map(|leader| self.name_of(leader))?;
+        (leader != self.name && self.has(&leader)).then_some(leader)
     }
 
     /// Names of a stream's consumers that have more than these limits allow, as the server says
@@ -351,7 +376,7 @@ impl Meta {
         let is_there = |server: &&String| peer_of(server).is_some_and(|peer| self.groups.is_there(peer));
         let servers = self.servers();
         let others = servers.iter().filter(is_there).map(|server| (server.clone(), Vec::new()));
-        let found = self.gather(jetstream, "", others.collect()).await;
+        let found = self.gather(jetstream, ("", false), others.collect()).await;
         let mut facts = read_facts(found);
         facts.insert(self.name.clone(), jetstream.facts());
         facts
@@ -402,7 +427,8 @@ impl Meta {
             let taken = live.map(|live| (stream.clone(), live.settle_held(publishes.clone())));
             return self.say(reply, &taken.into_iter().collect());
         }
-        let streams = question.streams.iter().filter_map(|name| account.stream(name));
+        let is_asked = |live: &Arc<LiveStream>| !question.led || live.role().leads();
+        let streams = question.streams.iter().filter_map(|name| account.stream(name)).filter(is_asked);
         let found: BTreeMap<String, StreamInfo> = streams
             .map(|live| (live.name().to_owned(), live.as_listed(jetstream.clustered_info(&live, false))))
             .collect();

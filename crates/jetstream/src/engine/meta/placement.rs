@@ -217,7 +217,7 @@ impl Meta {
         }
         let asked = assignment.servers().find(|server| **server != self.name && self.has(server))?;
         let question: BTreeMap<_, _> = [(asked.clone(), vec![stream.clone()])].into();
-        let found = self.gather(jetstream, account, question).await.remove(stream)?;
+        let found = self.gather(jetstream, (account, false), question).await.remove(stream)?;
         serde_json::from_str::<LedStream>(found.get()).ok()?.cluster?.leader
     }
 }

@@ -411,3 +411,90 @@ fn nothing_is_kept_of_the_group_of_a_stream_that_is_removed() {
         assert_eq!(groups(&mut cluster, number).recall(group, true, true).vote.term, 0, "n{}", number + 1);
     }
 }
+
+/// Tools tell groups by their names.
+#[test]
+fn each_consumer_has_a_group_of_its_own_name_everywhere() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let group_of = |answer: &str| {
+        let from = answer.find(r#""raft_group":"C-R3F-"#).expect("it has a group") + 14;
+        answer[from..from + 14].to_owned()
+    };
+    let mut groups = Vec::new();
+    for name in ["C", "D"] {
+        let config =
+            format!(r#"{{"stream_name":"S","config":{{"durable_name":"{name}","ack_policy":"explicit"}}}}"#);
+        let made = ask(&mut cluster, &format!("CONSUMER.DURABLE.CREATE.S.{name}"), &config);
+        let info = ask(&mut cluster, &format!("CONSUMER.INFO.S.{name}"), "");
+        assert_eq!(group_of(&made), group_of(&info));
+        groups.push(group_of(&made));
+    }
+    assert_ne!(groups[0], groups[1]);
+    cluster.pass(4);
+    for number in 0..3 {
+        let (live, jetstream) =
+            (cluster.house(number).stream("S"), Arc::clone(&cluster.house(number).jetstream));
+        let place = jetstream.place_of(&live);
+        let known = live.known_consumers();
+        let placed = known.iter().filter_map(|info| jetstream.place_of_known((&place, &live.config()), info));
+        assert_eq!(placed.map(|place| place.raft_group).collect::<Vec<_>>(), groups, "{number}");
+        let named: Vec<_> =
+            known.iter().filter_map(|info| jetstream.raft_group_of_consumer(&live, info)).collect();
+        assert_eq!(named, groups, "{number}");
+    }
+}
+
+/// As nats-server's page does.
+#[test]
+fn a_server_shows_the_replicas_beside_itself() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    cluster.pass(4);
+    for number in 0..3 {
+        let live = cluster.house(number).stream("S");
+        let place = cluster.house(number).jetstream.place_of(&live);
+        let shown: Vec<_> = place.replicas.iter().map(|replica| &*replica.name).collect();
+        let others: Vec<_> =
+            (0..3).filter(|other| *other != number).map(|other| format!("n{}", other + 1)).collect();
+        assert_eq!(shown, others, "n{}, led by {}", number + 1, place.leader);
+    }
+}
+
+/// Whoever is asked leads some of them at most.
+#[test]
+fn a_list_says_of_streams_what_their_leaders_say() {
+    let mut cluster = cluster();
+    let names = ["A", "B", "C", "D", "E", "F"];
+    for name in names {
+        let subjects = format!(r#""subjects":["{name}.>"]"#);
+        let sources = r#""sources":[{"name":"A"}]"#;
+        let of = if name == "A" { &subjects } else { sources };
+        let create = format!(r#"{{"name":"{name}",{of},"storage":"file","num_replicas":3}}"#);
+        ask(&mut cluster, &format!("STREAM.CREATE.{name}"), &create);
+        let config = r#"{"config":{"durable_name":"D","ack_policy":"explicit"}}"#;
+        let config = config.replace("{\"config", &format!(r#"{{"stream_name":"{name}","config"#));
+        ask(&mut cluster, &format!("CONSUMER.DURABLE.CREATE.{name}.D"), &config);
+    }
+    cluster.pass(4);
+    let meta = cluster.meta_leader().expect("it has one");
+    let led_there = |name: &&str| cluster.house(meta).stream(name).role().leads();
+    let led = names.into_iter().filter(led_there).count();
+    assert!(led < names.len(), "others lead some");
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    let counts = list.matches(r#""consumer_count":1"#).count();
+    let since = list.matches(r#""leader_since":"#).count();
+    let sources = list.matches(r#""sources":[{"name":"A","lag":"#).count();
+    assert_eq!((counts, since, sources), (6, 6, 5), "{list}");
+    // Of one whose leader does not answer the replica here says what it knows.
+    let names: Vec<_> =
+        names.into_iter().filter(|name| !cluster.house(meta).stream(name).role().leads()).collect();
+    let led_by = |cluster: &mut MetaCluster, number: usize| {
+        names.iter().any(|name| cluster.house(number).stream(name).role().leads())
+    };
+    let away = (0..3).find(|number| *number != meta && led_by(&mut cluster, *number)).expect("it leads some");
+    cluster.kill(away);
+    let list = ask(&mut cluster, "STREAM.LIST", "");
+    assert!(list.matches(r#""created":"#).count() == 6 && !list.contains("missing"), "{list}");
+    assert_eq!(list.matches(r#""consumer_count":1"#).count(), 6, "{list}");
+}
