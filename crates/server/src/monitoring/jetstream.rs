@@ -120,10 +120,10 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
     let stream_config = stream.config();
-    let raft_group = jetstream.raft_group_of(stream);
+    let raft_group = jetstream.shown_group_of(stream);
     let place_of = |name: &str, config: &ConsumerConfig| {
         let own = jetstream.place_of_consumer((&place, &stream_config), config);
-        let group = jetstream.raft_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
+        let group = jetstream.shown_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
         (own, group)
     };
     let consumers = ListedConsumers::of(stream, parts, jetstream.is_clustered().then_some(&place_of as _));
@@ -160,8 +160,8 @@ impl ListedConsumers {
     /// `place_of` is there where the server is in a cluster.
     fn of(stream: &LiveStream, parts: StreamParts, place_of: Option<&PlaceOfConsumer<'_>>) -> Self {
         let mut listed = Self::default();
-        let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
-        for mut info in all.iter().filter_map(|live| stream.consumers().info(live)) {
+        let all = if parts.consumers { stream.known_consumers() } else { Vec::new() };
+        for mut info in all {
             let is_direct = info.config.as_ref().is_some_and(|config| config.direct);
             if is_direct && !parts.direct_consumers {
                 continue;
@@ -187,7 +187,7 @@ impl ListedConsumers {
 /// Whether a stream has a consumer of this name.
 pub(super) fn has_consumer(jetstream: &JetStream, account: &str, stream: &str, consumer: &str) -> bool {
     let stream = jetstream.account(account).and_then(|account| account.stream(stream));
-    stream.is_some_and(|stream| stream.consumers().find(consumer).is_some())
+    stream.is_some_and(|stream| stream.has_consumer(consumer))
 }
 
 fn json(text: Vec<u8>) -> Option<Json> {
