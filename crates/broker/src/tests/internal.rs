@@ -216,7 +216,7 @@ fn what_waits_for_a_peer_can_be_asked() {
     assert!(!peer.is_open());
 }
 
-/// What a leader says to be committed is at the other server before the client there hears of its
+/// The commit index of a leader is at the other server before the client there hears of its
 /// message, and reads it.
 #[test]
 fn what_servers_say_to_each_other_is_written_before_all_else() {

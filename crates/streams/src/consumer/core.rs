@@ -14,6 +14,7 @@ use super::pull::{Pull, Supply};
 use super::push::{Push, is_listened_to};
 use super::redelivery::Redelivery;
 use super::state_handle::StateHandle;
+use super::status::StatusMessage;
 use super::stream_scan::{RETRY, Start, StreamScan, filter_of};
 use super::unacknowledged::forget_missing;
 use crate::ReplicaRole;
@@ -600,11 +601,19 @@ impl ConsumerCore {
         push.is_active = is_active;
     }
 
-    /// Ends it: who waits is told so.
+    /// Ends it: clients that asked for messages are told, behind what waits for them. Called once;
+    /// [`say_last`](Self::say_last) tells those that come later.
     pub fn end(&mut self, text: &str, turn: &mut TurnCtx<'_>) {
-        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
-            pull.end(text, turn);
-        }
+        self.end_requests(text, turn);
+    }
+
+    /// Ends it with its stream, whose group agrees to nothing any more: clients that asked for
+    /// messages are told, and what waits is never sent.
+    pub fn end_at_once(&mut self, text: &str, turn: &mut TurnCtx<'_>) {
+        self.end_requests(text, turn);
+        let held = std::mem::take(&mut self.held);
+        held.confirmations().for_each(|reply| turn.effects.push_status(reply, &StatusMessage::Nobody));
+        self.role = ReplicaRole::Follower;
     }
 
     /// The server ends: who waits is told so. Answers whether anybody did.

@@ -6,7 +6,7 @@
 use super::ack_subject::AckTokens;
 use super::core::{ConsumerCore, Deliverer, DeliveryMode, TurnCtx};
 use super::effects::Effects;
-use super::held_effects::HeldTurn;
+use super::held_effects::{HeldEffects, HeldTurn};
 use super::pull::{Supply, Taker};
 use super::redelivery::{ack_wait, most_deliveries, shortest_ack_wait};
 use super::status::StatusMessage;
@@ -387,17 +387,43 @@ impl ConsumerCore {
     ///
     /// Compat: the reference's new leader tells them, which knows of each request.
     pub(super) fn give_up_leading(&mut self, turn: &mut TurnCtx<'_>) {
-        const TEXT: &str = "Leadership Change";
-        let held = std::mem::take(&mut self.held);
+        self.end_requests("Leadership Change", turn);
+        self.held = HeldEffects::default();
         self.redelivery.hold_from(None);
+    }
+
+    /// Ends all requests: their clients are told, whether they still wait or have their messages
+    /// among what is not sent yet.
+    pub(super) fn end_requests(&mut self, text: &str, turn: &mut TurnCtx<'_>) {
         let DeliveryMode::Pull(pull) = &mut self.deliverer.mode else { return };
         let mut told: HashSet<Vec<u8>> = pull.waiting_replies().map(<[u8]>::to_vec).collect();
-        pull.end(TEXT, turn);
-        for reply in held.requests() {
+        pull.end(text, turn);
+        for reply in self.held.requests() {
             if told.insert(reply.to_vec()) {
-                turn.effects.push_status(reply, &StatusMessage::Plain(409, TEXT));
+                turn.effects.push_status(reply, &StatusMessage::Plain(409, text));
             }
         }
+    }
+
+    /// Says the last of a consumer that has ended: what waits and is released, and behind that to
+    /// clients that have come since that it is gone. Answers whether something waits still.
+    pub fn say_last(
+        &mut self,
+        text: &str,
+        is_released: impl Fn(Option<Flushed>) -> bool,
+        turn: &mut TurnCtx<'_>,
+    ) -> bool {
+        if let DeliveryMode::Pull(pull) = &mut self.deliverer.mode {
+            pull.end(text, turn);
+        }
+        let confirmations = std::mem::take(&mut turn.effects.confirmations);
+        for reply in confirmations.iter().map(|msg| msg.subject) {
+            turn.effects.push_status(reply, &StatusMessage::Nobody);
+        }
+        let mut late = std::mem::take(&mut turn.effects.out);
+        let is_waiting = self.release_held(is_released, turn.effects, turn.now);
+        turn.effects.out.append(&mut late);
+        is_waiting
     }
 }
 

@@ -53,4 +53,11 @@ impl HeldEffects {
         });
         replies.filter(|reply| !reply.is_empty())
     }
+
+    /// Replies of the acknowledgements that were to be answered, in order.
+    pub(super) fn confirmations(&self) -> impl Iterator<Item = &[u8]> {
+        let all = self.0.iter().flat_map(|turn| turn.out.iter());
+        let answers = all.filter(|msg| msg.to.is_empty() && msg.headers.is_empty() && msg.reply.is_empty());
+        answers.map(|msg| msg.subject)
+    }
 }

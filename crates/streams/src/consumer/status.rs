@@ -9,6 +9,8 @@ use std::fmt;
 pub(super) enum StatusMessage<'a> {
     /// A code and a text.
     Plain(u16, &'a str),
+    /// Nobody is there who would take what the client has sent.
+    Nobody,
     /// A code, a text, and what the request had left: messages and bytes.
     Left(u16, &'a str, i64, i64),
     /// A sign of life: the last delivery and message, and the flow control that is waited for.
@@ -18,6 +20,7 @@ pub(super) enum StatusMessage<'a> {
 impl fmt::Display for StatusMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Nobody => f.write_str("NATS/1.0 503\r\n\r\n"),
             Self::Plain(code, text) => write!(f, "NATS/1.0 {code} {text}\r\n\r\n"),
             Self::Left(code, text, messages, bytes) => write!(
                 f,

@@ -67,17 +67,19 @@ impl Service for AckService {
 }
 
 impl StreamConsumers {
+    /// Whether a consumer takes acknowledgements on this subject: it is there, is not about to end,
+    /// and wants some.
+    pub(in crate::engine) fn takes_acks_on(&self, subject: &[u8]) -> bool {
+        let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
+        let config = name.filter(|name| self.read().contains_key(*name)).and_then(|name| self.config(name));
+        config.is_some_and(|config| !matches!(config.ack_policy, AckPolicy::None | AckPolicy::FlowControl))
+    }
+
     /// Tells those who want to know that their acknowledgement was one to nobody.
     fn reply_no_responders(&self, msgs: &ServiceBatch, shard: &mut ServiceShard) {
-        let takes = |subject: &[u8]| {
-            let name = address(subject).and_then(|(name, _)| std::str::from_utf8(name).ok());
-            let config = name.and_then(|name| self.config(name));
-            config
-                .is_some_and(|config| !matches!(config.ack_policy, AckPolicy::None | AckPolicy::FlowControl))
-        };
         for (at, msg) in msgs.iter().enumerate() {
             if !msg.reply.is_empty()
-                && !takes(msg.subject)
+                && !self.takes_acks_on(msg.subject)
                 && let Some(origin) = msgs.origin(at)
             {
                 shard.send_no_responders(&self.account, origin, &msg, self.host.instant());

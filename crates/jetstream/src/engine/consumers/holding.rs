@@ -3,9 +3,12 @@
 
 use myelin_store::Timestamp;
 use myelin_store::consumer::Flushed;
-use myelin_streams::consumer::{ConsumerCore, Effects, StateHandle};
+use myelin_streams::consumer::{ConsumerCore, Effects, StateHandle, TurnCtx};
 use myelin_wire::message_buf::MessageBuf;
 use std::io;
+
+/// Text of the status that ends requests for messages of a consumer that is gone.
+pub(super) const DELETED: &str = "Consumer Deleted";
 
 /// Nanoseconds after which a log that could not be written is tried again.
 pub(super) const RETRY: i64 = 1_000_000_000;
@@ -66,5 +69,17 @@ pub(super) fn hold_confirmations(
         }
         Ok(_) => None,
         Err(_) => Some(now.saturating_add(RETRY)),
+    }
+}
+
+/// Sends what a consumer had to say before it was gone, as far as that counts as stored, and tells
+/// clients that came too late. `wait`: has the consumer woken by the next release.
+pub(super) fn say_last(core: &mut ConsumerCore, wait: impl FnOnce(), turn: &mut TurnCtx<'_>) {
+    let state_handle = core.state_handle().clone();
+    let is_stored = |position: Option<_>| position.is_none_or(|at| state_handle.lock().is_released(at));
+    if core.say_last(DELETED, is_stored, turn) {
+        wait();
+        // It may have come just before somebody waited for it.
+        core.release_held(is_stored, turn.effects, turn.now);
     }
 }

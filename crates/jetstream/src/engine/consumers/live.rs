@@ -4,7 +4,7 @@
 //! act on the core through the same turn and leave deliveries to a shard. Every turn ends with the
 //! changes in the log: what is said of an acknowledgement waits for that.
 
-use super::holding::{Proposing, RETRY, hold_confirmations, hold_for_commit};
+use super::holding::{Proposing, RETRY, hold_confirmations, hold_for_commit, say_last};
 use super::lifecycle::Lifecycle;
 use super::shard_env::ShardEnv;
 use super::wakeups::FilterEntry;
@@ -164,6 +164,11 @@ impl LiveConsumer {
     /// Receives nothing any more.
     pub(super) fn unbind(&self) {
         self.bindings.replace(&self.account, &[]);
+    }
+
+    /// Delivers nothing, and has requests wait: it is about to end.
+    pub(super) fn stop_delivering(&self) {
+        self.lifecycle.suspend(true);
     }
 
     /// Receives nothing and delivers nothing, until [`resume`](Self::resume).
@@ -442,7 +447,7 @@ impl LiveConsumer {
             }
         }
         if self.is_gone() {
-            // What was said before is still sent.
+            self.say_last(slot, &mut TurnCtx::new(now, &mut env, &mut effects));
             after.must_send |= self.outbox.add(&mut effects.out);
             return;
         }
@@ -471,6 +476,15 @@ impl LiveConsumer {
         if let Some(shard) = env.shard {
             shard.keep_buf(effects.out);
         }
+    }
+
+    /// Has a consumer that is gone say what is left to say.
+    #[cold]
+    fn say_last(&self, slot: &mut ConsumerSlot, turn: &mut TurnCtx<'_>) {
+        let now = turn.now;
+        let wait = || self.owner.upgrade().iter().for_each(|owner| owner.await_release(&self.me));
+        caught(|| say_last(&mut slot.core, wait, turn))
+            .unwrap_or_else(|payload| self.reopen_after_panic(slot, now, &*payload, PanicCause::Own));
     }
 
     /// Does what it does of its own accord: what is due, and then deliveries.
@@ -633,10 +647,6 @@ impl Service for LiveConsumer {
     }
 
     fn serve(&self, msgs: &mut ServiceBatch, shard: &mut ServiceShard) {
-        if self.is_gone() {
-            // Who waited is still told that it is.
-            return self.end(Submitted::Done, DeliveryResult::default(), shard);
-        }
         if msgs.is_empty() {
             self.run_wake(shard);
         } else {

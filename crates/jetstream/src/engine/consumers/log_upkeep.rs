@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 #[derive(Default)]
 pub(super) struct LogUpkeep {
     /// Consumers that have something to say when the log is released.
-    unreleased: Mutex<Vec<Weak<LiveConsumer>>>,
+    unreleased: Mutex<Vec<Arc<LiveConsumer>>>,
     has_unreleased: AtomicBool,
     /// Whether a position could not be written.
     has_unwritten: AtomicBool,
@@ -84,16 +84,16 @@ impl LogUpkeep {
     /// Keeps a consumer that has something to say when the log is released. It looks once more
     /// afterwards.
     pub(super) fn await_release(&self, consumer: &Weak<LiveConsumer>) {
-        lock(&self.unreleased).push(Weak::clone(consumer));
+        lock(&self.unreleased).extend(consumer.upgrade());
         self.has_unreleased.store(true, SeqCst);
     }
 
-    /// Takes the consumers that have waited for the release, as far as they are still there.
+    /// Takes the consumers that have waited for the release, also those that are gone meanwhile.
     pub(super) fn take_waiting(&self) -> Vec<Arc<LiveConsumer>> {
         if !self.has_unreleased.swap(false, AcqRel) {
             return Vec::new();
         }
-        std::mem::take(&mut *lock(&self.unreleased)).iter().filter_map(Weak::upgrade).collect()
+        std::mem::take(&mut *lock(&self.unreleased))
     }
 
     /// Notes whether a position could be written. Answers whether that is news.

@@ -1,6 +1,7 @@
 //! Making, changing and ending consumers: on the thread that answers the API, one at a time.
 
 use super::StreamConsumers;
+use super::holding::DELETED;
 use super::live::LiveConsumer;
 use super::log_upkeep::Leadership;
 use super::reserved_names::is_position;
@@ -297,7 +298,7 @@ impl StreamConsumers {
     ) -> Result<bool, ApiError> {
         self.leadership()?;
         self.remove_settled()?;
-        let Some(written) = self.remove(live, "Consumer Deleted", false).await else { return Ok(false) };
+        let Some(written) = self.remove(live, DELETED, false).await else { return Ok(false) };
         if self.log.is_of_group() {
             // It may be there, as far as anybody knows.
             written.clone()?;
@@ -347,19 +348,26 @@ impl StreamConsumers {
             if is_it { all.remove(live.name()) } else { None }
         };
         removed?;
-        // A group may not agree: until then acknowledgements are taken.
+        // A group may not agree: until then its configuration is that of the consumer.
         let config = (!self.log.is_of_group()).then(|| self.unlist(live));
+        let is_told = self.log.is_of_group() && !goes_with_stream && leadership.is_ok();
         let agreed = match leadership {
             _ if goes_with_stream => Ok(()),
             Ok(leadership) => self.agree_to_end(live, why, leadership).await,
             Err(error) => Err(error),
         };
         let state_handle = live.act_soon(move |core, turn| {
-            core.end(why, turn);
+            if goes_with_stream {
+                core.end_at_once(why, turn);
+            } else if !is_told {
+                core.end(why, turn);
+            }
             core.state_handle().clone()
         });
         let state_handle = state_handle.await;
         self.forget(live, state_handle.as_ref(), config);
+        // Who came meanwhile hears that it is gone.
+        drop(live.act_soon(|_, _| ()));
         if let Err(error) = agreed {
             return Some(Err(error));
         }
@@ -390,7 +398,7 @@ impl StreamConsumers {
         if !self.log.is_of_group() {
             return Ok(());
         }
-        live.suspend();
+        live.stop_delivering();
         let stored = Arc::clone(&self.stored);
         let ended = live.act_soon(move |core, turn| {
             core.end(why, turn);
@@ -484,7 +492,7 @@ impl StreamConsumers {
         for live in self.all() {
             write_lock(&self.live).remove(live.name());
             let state_handle = live.act(move |core, turn| {
-                core.end(why, turn);
+                core.end_at_once(why, turn);
                 core.state_handle().clone()
             });
             self.forget(&live, state_handle.as_ref(), None);

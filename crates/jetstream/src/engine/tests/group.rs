@@ -309,6 +309,55 @@ fn calls_go_on_when_the_group_has_agreed() {
     assert_eq!(group.house.consumers("S"), ["D"]);
 }
 
+/// Whoever pulls learns of the end: of requests whose messages waited for their commit then, and
+/// of those that came meanwhile.
+#[test]
+fn a_consumer_that_ends_leaves_nobody_without_an_answer() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    group.house.publish("S.b");
+    group.ask(1);
+    group.commit();
+    let acked = lock(&group.msgs)[0].reply.clone();
+    group.answer(0, "+ACK");
+    group.ask(1);
+    assert_eq!(group.heard(), (1, 0), "all of it waits");
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    let (live, mut out) = (consumers.find("C").expect("it is there"), MessageBuf::default());
+    assert!(consumers.takes_acks_on(acked.as_bytes()));
+    let mut deleted = pin!(consumers.delete(&live, &mut out));
+    assert!(poll(deleted.as_mut()).is_pending());
+    assert!(!consumers.takes_acks_on(acked.as_bytes()), "whoever wants an answer hears that");
+    let late = group.house.record("late");
+    group.house.say(NEXT, "late", "1");
+    group.commit();
+    assert!(matches!(poll(deleted.as_mut()), Poll::Ready(Ok(true))));
+    group.house.settle();
+    assert_eq!(group.heard(), (3, 1), "a message, its end, and an answer");
+    let told = |heard: &Mutex<Vec<Heard>>| lock(heard).last().map(|last| last.headers.clone());
+    let wanted = Some("NATS/1.0 409 Consumer Deleted\r\n\r\n".to_owned());
+    assert_eq!((told(&group.msgs), told(&late)), (wanted.clone(), wanted));
+}
+
+/// Nothing is agreed to any more.
+#[test]
+fn a_stream_that_ends_leaves_nobody_without_an_answer() {
+    let mut group = Group::new(stream("S"), AckPolicy::Explicit);
+    group.house.publish("S.b");
+    group.ask(1);
+    group.commit();
+    group.answer(0, "+ACK");
+    group.ask(1);
+    let consumers = Arc::clone(group.house.stream("S").consumers());
+    let mut out = MessageBuf::default();
+    let mut ended = pin!(consumers.end_all("Consumer Deleted", &mut out));
+    assert!(poll(ended.as_mut()).is_ready());
+    group.house.settle();
+    let told = |heard: &Mutex<Vec<Heard>>| lock(heard).last().map(|last| last.headers.clone());
+    assert_eq!(told(&group.msgs).as_deref(), Some("NATS/1.0 409 Consumer Deleted\r\n\r\n"));
+    assert_eq!(told(&group.answers).as_deref(), Some("NATS/1.0 503\r\n\r\n"));
+    assert_eq!(group.heard(), (2, 1));
+}
+
 #[test]
 fn what_a_leader_made_changed_and_ended_is_as_the_group_has_it() {
     let mut group = Group::new(stream("S"), AckPolicy::Explicit);
