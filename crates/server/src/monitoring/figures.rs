@@ -42,24 +42,22 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, most: MostFigures) -
 fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -> StreamFigures {
     let (config, state, place) = (stream.config(), stream.state(false), jetstream.place_of(stream));
     let (mirror, sources) = stream.sourcing_info();
-    let mut all = stream.consumers().all();
+    let mut all = if most_consumers > 0 { stream.known_consumers() } else { Vec::new() };
     // Those by which mirrors and sources copy are shown to nobody.
-    all.retain(|live| stream.consumers().config(live.name()).is_some_and(|config| !config.direct));
-    all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-    let consumers = all.iter().take(most_consumers).filter_map(|live| {
-        let info = stream.consumers().info(live)?;
+    all.retain(|info| info.config.as_ref().is_some_and(|config| !config.direct));
+    let consumers = all.into_iter().take(most_consumers).map(|info| {
         let leader = info
             .config
             .as_ref()
             .filter(|_| jetstream.is_clustered())
             .map(|of_consumer| jetstream.place_of_consumer((&place, &config), of_consumer).leader);
-        Some(ConsumerFigures { leader, ..consumer(info) })
+        ConsumerFigures { leader, ..consumer(info) }
     });
     StreamFigures {
         name: stream.name().to_owned(),
         consumers: consumers.collect(),
         leader: place.leader.clone(),
-        raft_group: jetstream.raft_group_of(stream),
+        raft_group: jetstream.shown_group_of(stream),
         is_in_memory: !stream.is_stored(),
         messages: state.messages,
         bytes: state.bytes,

@@ -120,10 +120,10 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
     let stream_config = stream.config();
-    let raft_group = jetstream.raft_group_of(stream);
+    let raft_group = jetstream.shown_group_of(stream);
     let place_of = |name: &str, config: &ConsumerConfig| {
         let own = jetstream.place_of_consumer((&place, &stream_config), config);
-        let group = jetstream.raft_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
+        let group = jetstream.shown_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
         (own, group)
     };
     let consumers = ListedConsumers::of(stream, parts, jetstream.is_clustered().then_some(&place_of as _));
@@ -147,22 +147,21 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
 #[derive(Default)]
 struct ListedConsumers {
     of_clients: Vec<Json>,
-    /// Those by which mirrors and sources copy.
+    /// Consumers by which mirrors and sources copy.
     direct: Vec<Json>,
     /// Names of those of clients, and of their groups.
     groups: Vec<(String, String)>,
 }
 
+/// Place of a consumer of this name and configuration, and the name of its group.
+type PlaceOf<'a> = dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String) + 'a;
+
 impl ListedConsumers {
-    /// `place_of`: place of a consumer and the name of its group, where the server is in a cluster.
-    fn of(
-        stream: &LiveStream,
-        parts: StreamParts,
-        place_of: Option<&dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String)>,
-    ) -> Self {
+    /// `place_of`: where consumers are, where the server is in a cluster.
+    fn of(stream: &LiveStream, parts: StreamParts, place_of: Option<&PlaceOf<'_>>) -> Self {
         let mut listed = Self::default();
-        let all = if parts.consumers { stream.consumers().all() } else { Vec::new() };
-        for mut info in all.iter().filter_map(|live| stream.consumers().info(live)) {
+        let all = if parts.consumers { stream.known_consumers() } else { Vec::new() };
+        for mut info in all {
             let is_direct = info.config.as_ref().is_some_and(|config| config.direct);
             if is_direct && !parts.direct_consumers {
                 continue;
@@ -188,7 +187,7 @@ impl ListedConsumers {
 /// Whether a stream has a consumer of this name.
 pub(super) fn has_consumer(jetstream: &JetStream, account: &str, stream: &str, consumer: &str) -> bool {
     let stream = jetstream.account(account).and_then(|account| account.stream(stream));
-    stream.is_some_and(|stream| stream.consumers().find(consumer).is_some())
+    stream.is_some_and(|stream| stream.has_consumer(consumer))
 }
 
 fn json(text: Vec<u8>) -> Option<Json> {
@@ -211,8 +210,8 @@ pub(super) fn stored(jetstream: &JetStream, account: Option<&str>) -> Vec<Stored
 
 /// Streams of an account that `/healthz` looks at.
 ///
-/// Compat: a server alone looks at what lies in its store, one of a cluster at what it was assigned,
-/// which streams in memory are as well.
+/// Compat: a server alone looks at what lies in its store, one of a cluster at what it was
+/// assigned, which streams in memory are as well.
 fn checked_streams(account: &AccountStreams, is_clustered: bool) -> Vec<StoredStream> {
     let streams = account.streams();
     let running = streams.iter().filter(|stream| is_clustered || stream.is_stored());

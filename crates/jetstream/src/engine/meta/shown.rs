@@ -1,4 +1,4 @@
-//! What monitoring shows of a server's part in its cluster beside the groups themselves: names of
+//! Part of a server in its cluster, as monitoring shows it beside the groups themselves: names of
 //! groups of one member, which no answer of the API has, and what is known without asking anybody.
 
 use super::peer_of;
@@ -11,7 +11,7 @@ use myelin_jsapi::consumer::config::ConsumerConfig;
 impl JetStream {
     /// Name of a stream's group, which one without replicas has, too; empty where the server is
     /// alone.
-    pub fn raft_group_of(&self, live: &LiveStream) -> String {
+    pub fn shown_group_of(&self, live: &LiveStream) -> String {
         let assignment = self.meta().and_then(|meta| meta.view().get(live.account_name(), live.name()));
         assignment.map(|assignment| assignment.group.name.clone()).unwrap_or_default()
     }
@@ -21,7 +21,7 @@ impl JetStream {
     ///
     /// Compat: one without replicas has a group as well. Tools know consumers by these names, so
     /// that no two may have the same.
-    pub fn raft_group_of_consumer(
+    pub fn shown_group_of_consumer(
         &self,
         (name, place): (&str, &ClusterInfo),
         of_stream: &str,
