@@ -143,22 +143,22 @@ fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option
     })
 }
 
-/// Place of a consumer, and the name of its group.
-type PlaceOfConsumer<'a> = dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String) + 'a;
-
 /// Consumers of a stream as a page lists them.
 #[derive(Default)]
 struct ListedConsumers {
     of_clients: Vec<Json>,
-    /// Those by which mirrors and sources copy.
+    /// Consumers by which mirrors and sources copy.
     direct: Vec<Json>,
     /// Names of those of clients, and of their groups.
     groups: Vec<(String, String)>,
 }
 
+/// Place of a consumer of this name and configuration, and the name of its group.
+type PlaceOf<'a> = dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String) + 'a;
+
 impl ListedConsumers {
-    /// `place_of` is there where the server is in a cluster.
-    fn of(stream: &LiveStream, parts: StreamParts, place_of: Option<&PlaceOfConsumer<'_>>) -> Self {
+    /// `place_of`: where consumers are, where the server is in a cluster.
+    fn of(stream: &LiveStream, parts: StreamParts, place_of: Option<&PlaceOf<'_>>) -> Self {
         let mut listed = Self::default();
         let all = if parts.consumers { stream.known_consumers() } else { Vec::new() };
         for mut info in all {
@@ -210,8 +210,8 @@ pub(super) fn stored(jetstream: &JetStream, account: Option<&str>) -> Vec<Stored
 
 /// Streams of an account that `/healthz` looks at.
 ///
-/// Compat: a server alone looks at what lies in its store, one of a cluster at what it was assigned,
-/// which streams in memory are as well.
+/// Compat: a server alone looks at what lies in its store, one of a cluster at what it was
+/// assigned, which streams in memory are as well.
 fn checked_streams(account: &AccountStreams, is_clustered: bool) -> Vec<StoredStream> {
     let streams = account.streams();
     let running = streams.iter().filter(|stream| is_clustered || stream.is_stored());

@@ -257,7 +257,7 @@ impl Tokens {
     }
 }
 
-/// Takes a token where none are kept: it holds if the account is one of an operator's that is in use.
+/// Takes a token where none are kept: it holds if the account is an operator's and in use.
 pub(crate) fn update_known(broker: &Broker, key: &str, token: &str) -> Updated {
     const FAILED: &str = "jwt update resulted in error";
     if token.is_empty() {

@@ -8,7 +8,7 @@ use myelin_broker::ServerInfo;
 use myelin_wire::json::compact;
 use serde::Serialize;
 
-/// Of one account, in two forms, the older last. Compat: answered where no operator is trusted, too.
+/// Of one account, in two forms, the older last. Compat: answered without an operator, too.
 const OF_ACCOUNT: [&str; 2] = ["$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.ACCOUNT.*.CLAIMS.UPDATE"];
 /// Where tokens are kept.
 const OF_KEEPER: [&str; 3] = ["$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.LIST", "$SYS.REQ.CLAIMS.DELETE"];

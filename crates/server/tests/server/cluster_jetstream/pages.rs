@@ -125,3 +125,43 @@ async fn an_account_with_limits_shows_what_it_uses_on_all_servers() {
         .await;
     }
 }
+
+/// Health checks ask every server that has a replica, whichever leads the stream.
+#[tokio::test(flavor = "multi_thread")]
+async fn followers_tell_of_the_consumers_of_their_streams() {
+    let trio = Trio::start_with("metrics: true\n");
+    let client = trio.client(0).await;
+    create(&client, &stream("S", 3)).await;
+    consume(&client, "S", "c").await;
+    consume(&client, "S", "d").await;
+    store_all(&client, "S", 0..5).await;
+    assert_eq!(take(&client, ("S", "c"), 2).await, ["0", "1"]);
+    let led = leader(&client, "S").await;
+    let shown = |at: usize| {
+        let stream = trio.one_listed(at, "S", "");
+        let consumers = stream["consumer_detail"].as_array().cloned().unwrap_or_default();
+        let positions = consumers.iter().map(|one| {
+            let place = (one["cluster"]["leader"].clone(), one["ack_floor"]["stream_seq"].clone());
+            (one["name"].clone(), place, one["num_pending"].clone())
+        });
+        let groups = stream["consumer_raft_groups"].as_array().map_or(0, Vec::len);
+        (positions.collect::<Vec<_>>(), groups, stream["state"]["consumer_count"].clone())
+    };
+    let of = |name: &str, floor: u64, pending: u64| (json!(name), (json!(led), json!(floor)), json!(pending));
+    let expected = (vec![of("c", 2, 3), of("d", 0, 5)], 2, json!(2));
+    for at in 0..3 {
+        until("each shows both", async || (shown(at) == expected).then_some(())).await;
+        for (consumer, is_there) in [("c", true), ("d", true), ("e", false)] {
+            let (is_well, body) =
+                trio.probe(at, &format!("/healthz?account=$G&stream=S&consumer={consumer}"));
+            assert_eq!(is_well, is_there, "{at}: {body}");
+        }
+        let page = trio.page(at, "/jsz");
+        assert_eq!((&page["consumers"], &page["ha_assets"]), (&json!(2), &json!(4)), "{at}");
+    }
+    let (_, metrics) = trio.nodes[0].server.as_ref().expect("it runs").exchange("/metrics");
+    for name in ["c", "d"] {
+        let row = format!("consumer_name=\"{name}\"");
+        assert!(metrics.lines().any(|line| line.contains(&row)), "{metrics}");
+    }
+}
