@@ -43,10 +43,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::UNIX_EPOCH;
 
-/// Where audits are published.
 /// Header of a request that another account has sent, with who that is.
 const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
-const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
+/// Where audits are published.
+pub(super) const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 
 pub use keys::CallScope;
 pub use pending::{ApiCalls, CallGuard};
