@@ -6,6 +6,7 @@ mod logged;
 pub(super) mod traced;
 
 use super::Shard;
+use super::asker::headers_with;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
@@ -86,6 +87,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
     /// Where the message comes from, if not from this server.
     pub(crate) source: Source<'a>,
+    /// Who has sent it, as the link says over which it has come, if it does.
+    pub(crate) asker: Option<&'a [u8]>,
 }
 
 impl<'a> Publisher<'a> {
@@ -106,6 +109,7 @@ impl<'a> Publisher<'a> {
             hop: None,
             trace: None,
             source: Source::Here,
+            asker: None,
         }
     }
 
@@ -224,7 +228,8 @@ impl Shard {
         // Perf: most messages have no such receivers, and nothing is made for theirs.
         if !route.services.is_empty() {
             let mut imported = SmallVec::<[ServiceTarget; 1]>::new();
-            let msg = message.msg();
+            let headers = from.asker.map(|asker| headers_with(asker, &message));
+            let msg = message.with_headers(headers.as_deref());
             for receiver in route.services.iter().filter(|service| from.reaches(service)) {
                 match receiver {
                     ServiceTarget::Service(service) if from.trace.is_none() => {
