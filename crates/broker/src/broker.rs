@@ -32,6 +32,7 @@ use myelin_stdx::mem::Accountant;
 use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::info::Info;
+use myelin_wire::message_buf::MessageRef;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -350,6 +351,14 @@ impl Broker {
     /// Time of day at that moment. It is not set anew when the machine's is.
     pub(crate) fn wall(&self, moment: Instant) -> SystemTime {
         self.identity.wall(moment)
+    }
+
+    /// Hears whether a message for a service acknowledges one that has spans.
+    #[inline]
+    pub(crate) fn hear_acknowledgement(&self, from: &Conn, msg: &MessageRef<'_>) {
+        if self.spans.awaits_acknowledgements() {
+            self.spans.hear_acknowledgement(self, from, msg);
+        }
     }
 
     /// Sets where spans of messages go, once they are [made](Self::make_spans). Only the first call

@@ -244,6 +244,12 @@ impl Conn {
         }
     }
 
+    /// Whether it is a link whose other side says who has sent requests to JetStream
+    /// ([`ASKER`](crate::ASKER)): what else says that is not true.
+    pub fn says_askers(&self) -> bool {
+        self.link().is_some_and(LinkEnd::says_askers)
+    }
+
     /// Whether it is a link over WebSocket.
     pub fn is_web_socket_link(&self) -> bool {
         self.link().is_some_and(LinkEnd::is_web_socket)

@@ -11,9 +11,10 @@ pub mod damage;
 pub mod leadership;
 
 use crate::api::moment;
+use crate::json::{Moment, parse_moment};
 use myelin_stdx::time::Timestamp;
 use myelin_wire::json::{compact, is_zero, text};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A message to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,11 +36,12 @@ pub struct AdvisoryHeader<'a> {
     pub domain: &'a str,
 }
 
-/// Client that asked, as audits show it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// Client that asked, as audits show it, and servers tell each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClientInfo {
     /// When it connected.
-    #[serde(skip_serializing_if = "is_zero", serialize_with = "moment")]
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "moment", deserialize_with = "read_moment")]
     pub start: Timestamp,
     /// Its address.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -92,6 +94,11 @@ pub struct ClientInfo {
     /// Its id in MQTT.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub client_id: String,
+}
+
+fn read_moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let moment = parse_moment(String::deserialize(deserializer)?.as_bytes());
+    moment.map(Moment::timestamp).map_err(serde::de::Error::custom)
 }
 
 /// Event in the life of a stream or a consumer.

@@ -82,6 +82,12 @@ impl RequestInfo {
         })
     }
 
+    /// Information about a leaf node, for which a server asks whose link with this one is `conn`.
+    pub(crate) fn of_leaf_node(broker: &Broker, account: &str, conn: &Conn) -> Self {
+        let shown = Self::of(broker, account, conn, true);
+        Self { kind: "Leafnode", client_type: "", server: shown.name.clone(), ..shown }
+    }
+
     /// Information for the next account behind `account`.
     pub(crate) fn through(&self, account: &str) -> Self {
         Self { svc: account.to_owned(), ..self.clone() }

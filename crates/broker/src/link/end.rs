@@ -52,6 +52,8 @@ pub(crate) struct LinkEnd {
     pub(super) is_woken: AtomicBool,
     /// The other side tells what becomes of traced messages.
     pub(super) traces: AtomicBool,
+    /// The other side says who has sent requests to JetStream, and takes that off where it is said.
+    pub(super) says_askers: AtomicBool,
     pub(crate) complaints: Complaints,
     /// Remote subscriptions of the other side, as of what has come last.
     pub(crate) subscriptions: AtomicUsize,
@@ -152,5 +154,11 @@ impl LinkEnd {
     /// Whether the other side tells what becomes of traced messages.
     pub(crate) fn traces(&self) -> bool {
         self.traces.load(Relaxed)
+    }
+
+    /// Whether the other side says who has sent requests to JetStream.
+    #[inline]
+    pub(crate) fn says_askers(&self) -> bool {
+        self.says_askers.load(Relaxed)
     }
 }

@@ -212,6 +212,13 @@ impl Link {
         }
     }
 
+    /// The other side is a server of ours, which says who has sent requests to JetStream.
+    pub fn meet_kin(&self) {
+        if let Some(link) = self.conn.link() {
+            link.says_askers.store(true, Relaxed);
+        }
+    }
+
     /// The handshake is over: from now on messages go out, and changes of interest are announced.
     /// What is to be announced of before is returned; that may be long.
     ///

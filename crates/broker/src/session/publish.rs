@@ -110,6 +110,7 @@ impl Session {
             hop: None,
             trace,
             source: Source::Here,
+            asker: None,
         };
         let message = PubMessage {
             to: &[],

@@ -6,9 +6,11 @@ mod logged;
 pub(super) mod traced;
 
 use super::Shard;
+use super::asker::headers_with;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
+use super::service_queue::ServiceQueue;
 use super::source::Source;
 use super::staging::{FrameParts, Placed, Staging};
 use crate::account::Account;
@@ -85,6 +87,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
     /// Where the message comes from, if not from this server.
     pub(crate) source: Source<'a>,
+    /// Who has sent it, as the link says over which it has come, if it does.
+    pub(crate) asker: Option<&'a [u8]>,
 }
 
 impl<'a> Publisher<'a> {
@@ -105,6 +109,7 @@ impl<'a> Publisher<'a> {
             hop: None,
             trace: None,
             source: Source::Here,
+            asker: None,
         }
     }
 
@@ -136,6 +141,29 @@ pub(super) struct Outcome {
     pub(super) stalled: bool,
     /// Receivers that lose the message because they are far behind.
     drops: u64,
+}
+
+/// Leaves a message for the services of this server among its receivers. Answers the others, which
+/// are behind imports, or want to know of its trace.
+#[inline(always)]
+fn serve(
+    queue: &mut ServiceQueue,
+    receivers: &[ServiceTarget],
+    from: &Publisher<'_>,
+    msg: MessageRef<'_>,
+    outcome: &mut Outcome,
+) -> SmallVec<[ServiceTarget; 1]> {
+    let mut others = SmallVec::new();
+    for receiver in receivers.iter().filter(|receiver| from.reaches(receiver)) {
+        match receiver {
+            ServiceTarget::Service(service) if from.trace.is_none() => {
+                queue.push(service, msg, from.conn);
+                outcome.delivered = true;
+            }
+            other => others.push(other.clone()),
+        }
+    }
+    others
 }
 
 impl Shard {
@@ -222,20 +250,10 @@ impl Shard {
         }
         // Perf: most messages have no such receivers, and nothing is made for theirs.
         if !route.services.is_empty() {
-            let mut imported = SmallVec::<[ServiceTarget; 1]>::new();
-            let msg = message.msg();
-            if self.broker.spans.awaits_acknowledgements() {
-                self.broker.spans.hear_acknowledgement(&self.broker, from.conn, &msg);
-            }
-            for receiver in route.services.iter().filter(|service| from.reaches(service)) {
-                match receiver {
-                    ServiceTarget::Service(service) if from.trace.is_none() => {
-                        self.queue.push(service, msg, from.conn);
-                        outcome.delivered = true;
-                    }
-                    other => imported.push(other.clone()),
-                }
-            }
+            let headers = from.asker.map(|asker| headers_with(asker, &message));
+            let msg = message.with_headers(headers.as_deref());
+            self.broker.hear_acknowledgement(from.conn, &msg);
+            let imported = serve(&mut self.queue, &route.services, &from, msg, &mut outcome);
             if !imported.is_empty() {
                 self.end_finished(from.account);
                 let message = PubMessage { shared_tail, ..message };

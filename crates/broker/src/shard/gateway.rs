@@ -2,6 +2,7 @@
 //! they come back to where they are awaited.
 
 use super::Shard;
+use super::asker::TakenAsker;
 use super::asking_cluster::{AskingRequest, asks_jetstream};
 use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
 use super::mapped_replies::{prefix_of, unmapped};
@@ -42,6 +43,8 @@ impl Shard {
         if !buffers.logs_protocol && self.publish_plain_from(account, routed, Via::Gateway) {
             return;
         }
+        let asked = TakenAsker::of(conn, routed);
+        let routed = &asked.as_ref().map_or(*routed, |request| request.message(routed));
         let asking = conn.gateway().filter(|_| asks_jetstream(routed.subject));
         let asking = asking.map(|gateway| AskingRequest::of(routed, &gateway.name));
         let routed = &asking.as_ref().map_or(*routed, |request| request.message(routed));
@@ -52,6 +55,7 @@ impl Shard {
         let from = Publisher {
             logs_protocol,
             source: Source::Gateway { queues: &routed.queues, whole_reply: whole },
+            asker: asked.as_ref().map(TakenAsker::asker),
             ..Publisher::internal(conn, account, now)
         };
         if !whole.is_empty() {

@@ -8,6 +8,7 @@
 //! Budget per link and message: the bytes are copied once into the link's chunk; no lock, no
 //! allocation.
 
+use super::asking_cluster::asks_jetstream;
 use super::fanout::{Fanout, Publisher};
 use super::mapped_replies::prefix_of;
 use super::route::{ClientTarget, Route};
@@ -39,6 +40,8 @@ pub(super) struct RemoteTargets {
     groups: Vec<SpreadGroup>,
     /// Renderings of `RMSG <account> <subject> `.
     heads: Vec<u8>,
+    /// Whether it is a request to JetStream, of which servers of ours are told who has sent it.
+    is_request: bool,
 }
 
 /// One link.
@@ -107,7 +110,7 @@ impl RemoteTargets {
             |sub: &Arc<RemoteSub>| sub.conn().link().is_none_or(|link| link.may_carry(subject, sub.queue()));
         matched.plain.retain(|sub| may_carry(sub));
         matched.queues.iter_mut().for_each(|group| group.members.retain(|sub| may_carry(sub)));
-        let mut found = Box::<Self>::default();
+        let mut found = Box::new(Self { is_request: asks_jetstream(subject), ..Self::default() });
         for sub in matched.plain.drain(..) {
             let at = found.link(account, subject, sub.conn());
             found.links[at].is_plain = true;
@@ -383,7 +386,12 @@ impl Fanout<'_> {
         let is_of_leaf = head[0] == b'R' && !self.from.leaf_origin().is_empty() && !link.is_gateway;
         let is_as_it_came = message.to.is_empty() && (!has_headers || conn.headers()) && !is_of_leaf;
         let is_as_it_came = is_as_it_came && (message.reply.is_empty() || !self.may_map(link.is_gateway));
-        if LOGGED || !is_as_it_came || self.shared_tail.is_some() || self.from.trace.is_some() {
+        if LOGGED
+            || !is_as_it_came
+            || remote.is_request
+            || self.shared_tail.is_some()
+            || self.from.trace.is_some()
+        {
             return self.stage_remote(conn, head, std::iter::empty(), address);
         }
         let payload = message.body.len();
@@ -558,8 +566,16 @@ impl Fanout<'_> {
         match self.from.trace.filter(|trace| trace.is_told()) {
             // Other servers see for themselves that another system traces the message.
             None => {
-                let message = (self.message, self.shared_tail);
-                let _ = self.stage_routed((conn, cached), groups, address, message);
+                let _ = match self.with_asker(conn, address) {
+                    None => {
+                        let message = (self.message, self.shared_tail);
+                        self.stage_routed((conn, cached), groups, address, message)
+                    }
+                    Some(asked) => {
+                        let message = (&asked.of(self.message), None);
+                        self.stage_routed((conn, cached), groups, address, message)
+                    }
+                };
             }
             Some(trace) => self.trace_remote(trace, (conn, cached), groups, address),
         }

@@ -5,6 +5,7 @@
 //! goes on only for such a group that has no member here any more.
 
 use super::Shard;
+use super::asker::TakenAsker;
 use super::fanout::traced::Marked;
 use super::fanout::{PubMessage, Published, Publisher};
 use super::mapped_replies;
@@ -145,6 +146,8 @@ impl Shard {
         if let Some(mapped) = MappedReply::of(routed.subject) {
             return self.publish_answer(conn, account, (routed, mapped), now);
         }
+        let asked = TakenAsker::of(conn, routed);
+        let routed = &asked.as_ref().map_or(*routed, |request| request.message(routed));
         let (unmapped, whole_reply) = mapped_replies::unmapped(routed);
         let (to, subject, reply) = addressed(&unmapped);
         let logs_protocol = buffers.logs_protocol;
@@ -152,6 +155,7 @@ impl Shard {
         let from = Publisher {
             logs_protocol,
             source: Source::Route { queues: &routed.queues, origin: routed.origin, whole_reply },
+            asker: asked.as_ref().map(TakenAsker::asker),
             ..Publisher::internal(conn, account, now)
         };
         if !whole_reply.is_empty() {

@@ -454,3 +454,68 @@ fn a_member_here_keeps_the_message_from_links_that_want_it_for_its_group() {
     net.flush_all();
     assert_eq!((taker.took(), wire.got()), (1, "RMSG $G get 1\r\nx\r\n".to_owned()));
 }
+
+/// Keeps the headers of what it takes.
+#[derive(Default)]
+struct HeaderTaker(Mutex<Vec<String>>);
+
+impl Service for HeaderTaker {
+    fn serve(&self, msgs: &mut ServiceBatch, _: &mut ServiceShard) {
+        let headers = msgs.iter().map(|msg| String::from_utf8_lossy(msg.headers).into_owned());
+        self.0.lock().unwrap().extend(headers);
+    }
+}
+
+/// The server that answers audits who has asked.
+#[test]
+fn a_request_to_jetstream_says_to_servers_of_ours_who_has_sent_it() {
+    let net = Net::new();
+    let [mut kin, mut other] = [Wire::new(&net), Wire::new(&net)];
+    kin.link.meet_kin();
+    for wire in [&mut kin, &mut other] {
+        wire.hears(&net, "RS+ $G $JS.API.>\r\nRS+ $G x\r\n");
+    }
+    let mut peer = net.peer_as(0, r#""headers":true,"name":"me""#);
+    let id = peer.conn().cid();
+    peer.send("PUB $JS.API.INFO r 1\r\n?\r\nPUB x 1\r\n!\r\n");
+    net.flush_all();
+    assert_eq!(other.got(), "RMSG $G $JS.API.INFO r 1\r\n?\r\nRMSG $G x 1\r\n!\r\n");
+    let got = kin.got();
+    assert!(got.starts_with("HMSG $G $JS.API.INFO r "), "{got}");
+    let said = format!(r#""id":{id},"acc":"$G","name":"me""#);
+    assert!(got.contains("\r\nNATS/1.0\r\nMyelin-Client: {") && got.contains(&said), "{got}");
+    assert!(got.ends_with("RMSG $G x 1\r\n!\r\n"), "nothing else says it: {got}");
+    let forged = "NATS/1.0\r\nA: b\r\nmyelin-client: {\"id\":4711}\r\n\r\n";
+    peer.send(format!("HPUB $JS.API.INFO {0} {0}\r\n{forged}\r\n", forged.len()));
+    net.flush_all();
+    let got = kin.got();
+    assert!(got.contains("A: b\r\nMyelin-Client: {") && !got.contains("4711"), "{got}");
+}
+
+#[test]
+fn who_has_sent_a_request_to_jetstream_is_told_to_services_alone() {
+    let net = Net::new();
+    let [mut kin, mut other] = [Wire::new(&net), Wire::new(&net)];
+    kin.link.meet_kin();
+    let taker = Arc::new(HeaderTaker::default());
+    let account = net.broker.account("$G").expect("it is there");
+    let _binding = account.bind(b"$JS.API.>", Arc::clone(&taker) as Arc<dyn Service>);
+    let mut peer = net.peer_as(0, r#""headers":true"#);
+    peer.send("SUB $JS.> 1\r\n");
+    net.flush_all();
+    peer.received();
+    let hears = |wire: &mut Wire, header: &str| {
+        let (header_len, all) = (header.len(), header.len() + 1);
+        wire.hears(&net, &format!("HMSG $G $JS.API.INFO r {header_len} {all}\r\n{header}?\r\n"));
+        (peer.received(), std::mem::take(&mut *taker.0.lock().unwrap()).concat())
+    };
+    let asker = "Myelin-Client: {\"id\":7}\r\n";
+    let alone = format!("NATS/1.0\r\n{asker}\r\n");
+    assert_eq!(hears(&mut kin, &alone), ("MSG $JS.API.INFO 1 r 1\r\n?\r\n".to_owned(), alone.clone()));
+    let with_own = format!("NATS/1.0\r\nA: b\r\n{asker}\r\n");
+    let own = "NATS/1.0\r\nA: b\r\n\r\n";
+    let shown = format!("HMSG $JS.API.INFO 1 r {} {}\r\n{own}?\r\n", own.len(), own.len() + 1);
+    assert_eq!(hears(&mut kin, &with_own), (shown, with_own));
+    let (shown, _) = hears(&mut other, &alone);
+    assert!(shown.contains(asker), "of others it is a header like any: {shown}");
+}

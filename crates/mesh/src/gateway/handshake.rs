@@ -225,6 +225,9 @@ impl GatewaySession {
             facts.server_name.clone_from(&info.name);
         });
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
+        if info.myelin.is_some() {
+            self.link.meet_kin();
+        }
     }
 
     /// The handshake is over.

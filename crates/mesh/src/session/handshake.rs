@@ -215,6 +215,9 @@ impl LinkSession {
             self.link.set_server(&info.id);
         }
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
+        if info.myelin.is_some() {
+            self.link.meet_kin();
+        }
         let config = self.mesh.config();
         // What is configured is about clients.
         let rules = config.permissions.as_ref().filter(|_| !config.is_internal(account.as_deref()));

@@ -57,7 +57,7 @@ fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -
         name: stream.name().to_owned(),
         consumers: consumers.collect(),
         leader: place.leader.clone(),
-        raft_group: jetstream.shown_group_of(stream),
+        raft_group: jetstream.raft_group_of(stream).unwrap_or_default(),
         is_in_memory: !stream.is_stored(),
         messages: state.messages,
         bytes: state.bytes,

@@ -4,8 +4,8 @@ use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
 use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
+use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::ClusterInfo;
-use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_monitor::{
     ApiStats, JetStreamAccount, JetStreamConfig, JetStreamSnapshot, JetStreamStats, JournalSnapshot, Json,
     StorageAllowance, StoredAccount, StoredStream, StreamFailure, StreamParts, StreamSnapshot,
@@ -119,19 +119,16 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, parts: StreamParts) 
 fn one(jetstream: &JetStream, stream: &LiveStream, parts: StreamParts) -> Option<StreamSnapshot> {
     let (mirror, sources) = stream.sourcing_info();
     let place = jetstream.place_of(stream);
-    let stream_config = stream.config();
-    let raft_group = jetstream.shown_group_of(stream);
-    let place_of = |name: &str, config: &ConsumerConfig| {
-        let own = jetstream.place_of_consumer((&place, &stream_config), config);
-        let group = jetstream.shown_group_of_consumer((name, &own), &raft_group, (&stream_config, config));
-        (own, group)
-    };
-    let consumers = ListedConsumers::of(stream, parts, jetstream.is_clustered().then_some(&place_of as _));
+    let config = stream.config();
+    let consumers = ListedConsumers::of(stream, parts, |info| {
+        let place = jetstream.place_of_known((&place, &config), info).filter(|_| jetstream.is_clustered());
+        place.zip(jetstream.raft_group_of_consumer(stream, info))
+    });
     Some(StreamSnapshot {
         cluster: json(compact(&place))?,
         is_led_here: jetstream.leads(stream),
         consumer_raft_groups: consumers.groups,
-        raft_group,
+        raft_group: jetstream.raft_group_of(stream).unwrap_or_default(),
         name: stream.name().to_owned(),
         created: Timestamp::from_nanosecond(stream.created().into()).unwrap_or_default(),
         config: if parts.config { Some(json(compact(&*stream.config()))?) } else { None },
@@ -153,12 +150,13 @@ struct ListedConsumers {
     groups: Vec<(String, String)>,
 }
 
-/// Place of a consumer of this name and configuration, and the name of its group.
-type PlaceOf<'a> = dyn Fn(&str, &ConsumerConfig) -> (ClusterInfo, String) + 'a;
-
 impl ListedConsumers {
-    /// `place_of`: where consumers are, where the server is in a cluster.
-    fn of(stream: &LiveStream, parts: StreamParts, place_of: Option<&PlaceOf<'_>>) -> Self {
+    /// `place_of`: place of a consumer, and the name of its group, where the server is in a cluster.
+    fn of(
+        stream: &LiveStream,
+        parts: StreamParts,
+        place_of: impl Fn(&ConsumerInfo) -> Option<(ClusterInfo, String)>,
+    ) -> Self {
         let mut listed = Self::default();
         let all = if parts.consumers { stream.known_consumers() } else { Vec::new() };
         for mut info in all {
@@ -166,11 +164,9 @@ impl ListedConsumers {
             if is_direct && !parts.direct_consumers {
                 continue;
             }
-            if let Some((place, group)) =
-                place_of.zip(info.config.as_ref()).map(|(place_of, config)| place_of(&info.name, config))
-            {
+            if let Some((place, group)) = place_of(&info) {
                 info.cluster = Some(place);
-                if !is_direct && !group.is_empty() {
+                if !is_direct {
                     listed.groups.push((info.name.clone(), group));
                 }
             }

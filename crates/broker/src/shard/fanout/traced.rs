@@ -170,10 +170,12 @@ impl Fanout<'_> {
         if !is_able && trace.is_only() {
             return trace.reached_server(conn, hop, Some(Withheld::Unable));
         }
-        let marked = Marked::new(message, hop.as_bytes(), |out, headers, hop| {
+        let asked = self.with_asker(conn, address);
+        let message = asked.as_ref().map_or(*message, |asked| asked.of(message));
+        let marked = Marked::new(&message, hop.as_bytes(), |out, headers, hop| {
             myelin_wire::header::replace(out, headers, message_trace::HOP.as_bytes(), hop);
         });
-        let is_staged = self.stage_routed(link, groups, address, (&marked.of(message), None));
+        let is_staged = self.stage_routed(link, groups, address, (&marked.of(&message), None));
         let error = match (is_staged, is_able) {
             (false, _) => Some(Withheld::Slow),
             (true, false) => Some(Withheld::Untold),

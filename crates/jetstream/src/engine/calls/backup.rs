@@ -1,9 +1,11 @@
 //! `STREAM.SNAPSHOT` and `STREAM.RESTORE`.
 
-use super::{Call, CallResponse, client_info, respond_to_any, with_service_account};
+use super::{
+    Call, CallResponse, client_info, leaf_node_info, respond_to_any, told_client, with_service_account,
+};
 use crate::engine::backup::{BackupContext, Restore, RestoreOrder, Snapshot, SnapshotOrder, has_room};
 use crate::engine::live::LiveStream;
-use myelin_broker::Level;
+use myelin_broker::{ConnKind, Level};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::ClientInfo;
 use myelin_jsapi::advisory::backup as advisory;
@@ -152,14 +154,14 @@ impl Call {
     /// Client that asks, as advisories show it.
     pub(super) fn client(&self) -> Option<ClientInfo> {
         let request = &*self.request;
-        request.origin.as_deref().map(|conn| {
-            let (server, cluster) = (&self.jetstream.settings.server_name, self.jetstream.host.cluster());
-            let client = client_info(conn, server, cluster);
-            if client.account == request.account.name() {
-                client
-            } else {
-                with_service_account(client, request)
-            }
-        })
+        let conn = request.origin.as_deref()?;
+        let (server, cluster) = (&self.jetstream.settings.server_name, self.jetstream.host.cluster());
+        let client = match conn.kind() {
+            ConnKind::Client => client_info(conn, server, cluster),
+            ConnKind::LeafNode => leaf_node_info(client_info(conn, server, cluster)),
+            ConnKind::Route | ConnKind::Gateway => return Some(told_client(conn, request)),
+        };
+        let is_own = client.account == request.account.name();
+        Some(if is_own { client } else { with_service_account(client, request) })
     }
 }

@@ -7,8 +7,8 @@
 use super::cluster::AccountPurge;
 use super::listing::page_of;
 use super::unanswerable::refusal;
-use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{AccountView, AnswerKind, Assignment, LEADERLESS, Meta, Route, peer_of};
+use super::{AUDIT, Call, CallResponse, respond_to_any};
+use crate::engine::meta::{AccountView, AnswerKind, Asked, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::consumer::ConsumerInfo;
@@ -233,9 +233,14 @@ impl Call {
 
     /// An assignment as this call proposes it.
     pub(super) fn proposal(&self, answer: AnswerKind, assignment: Assignment) -> Assignment {
-        let reply = String::from_utf8_lossy(&self.request.reply).into_owned();
-        let is_for_system = self.account.account().is_system();
-        Assignment { nonce: self.jetstream.seed(), reply, answer, is_for_system, ..assignment }
+        let account = self.account.account();
+        let asked = Asked {
+            reply: String::from_utf8_lossy(&self.request.reply).into_owned(),
+            is_for_system: account.is_system(),
+            subject: self.subject.clone(),
+            client: if account.has_interest(AUDIT) { self.client() } else { None },
+        };
+        Assignment { nonce: self.jetstream.seed(), asked, answer, ..assignment }
     }
 
     fn assigned_names(&mut self, meta: &Meta) -> Result<StreamNames, ApiError> {
@@ -352,7 +357,7 @@ impl Call {
             let removed = Assignment {
                 is_removed: true,
                 nonce: self.jetstream.seed(),
-                reply: String::new(),
+                asked: Asked::default(),
                 answer: AnswerKind::Delete,
                 ..(*known).clone()
             };

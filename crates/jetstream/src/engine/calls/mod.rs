@@ -34,7 +34,7 @@ use myelin_jsapi::config::API_LEVEL;
 
 use cluster::{CancelMove, EvacuatePeer, RemovePeer};
 use clustered::{Handled, StreamSteppedDown};
-use myelin_broker::Conn;
+use myelin_broker::{ASKER, Conn};
 use myelin_store::Timestamp;
 use myelin_wire::header;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -43,10 +43,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::UNIX_EPOCH;
 
-/// Where audits are published.
 /// Header of a request that another account has sent, with who that is.
 const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
-const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
+/// Where audits are published.
+pub(super) const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 
 pub use keys::CallScope;
 pub use pending::{ApiCalls, CallGuard};
@@ -287,6 +287,21 @@ fn with_service_account(client: ClientInfo, request: &ApiRequest) -> ClientInfo 
     }
     let ClientInfo { account, rtt, server, cluster, .. } = client;
     ClientInfo { account, rtt, server, cluster, service, ..ClientInfo::default() }
+}
+
+/// Client that has asked at another server, as that one tells. Of one of which it does not only the
+/// account is known.
+fn told_client(conn: &Conn, request: &ApiRequest) -> ClientInfo {
+    let told = header::get(&request.headers, ASKER).filter(|_| conn.says_askers());
+    let told = told.and_then(|told| serde_json::from_slice::<ClientInfo>(told).ok());
+    told.filter(|client| !client.account.is_empty())
+        .unwrap_or_else(|| ClientInfo { account: request.account.name().to_owned(), ..ClientInfo::default() })
+}
+
+/// Leaf node on whose link somebody has asked, in the words of audits: its connection.
+fn leaf_node_info(link: ClientInfo) -> ClientInfo {
+    let (server, kind) = (link.name.clone(), "Leafnode".to_owned());
+    ClientInfo { server, kind, client_type: String::new(), ..link }
 }
 
 /// Client that asked, in the words of audits.

@@ -6,7 +6,7 @@ use super::cluster::{
 };
 use super::{Call, CallResponse, respond_to_any};
 use crate::engine::consumers::refuse_limits;
-use crate::engine::meta::{AnswerKind, Assignment, Meta, PlaceTerms, Route, peer_of};
+use crate::engine::meta::{AnswerKind, Asked, Assignment, Meta, PlaceTerms, Route, peer_of};
 use crate::engine::reservations::{place, reserved_here};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::request::{MoveRequest, PeerRequest};
@@ -283,7 +283,7 @@ impl Call {
         let peers = meta.place_without(&known, gone, &terms).map_err(|_| ApiError::PEER_REMAP)?;
         let proposal = self.proposal(AnswerKind::Update, known.moved(peers, self.jetstream.host.now()));
         // This server answers.
-        meta.propose(&Assignment { reply: String::new(), ..proposal }, on).await?;
+        meta.propose(&Assignment { asked: Asked::default(), ..proposal }, on).await?;
         Ok(PeerRemoved { success: true }.into())
     }
 

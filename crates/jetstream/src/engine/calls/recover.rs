@@ -8,7 +8,7 @@
 //! Nothing here decides that servers are lost: an operator says so, and names them.
 
 use super::{Call, CallResponse, respond_to_any};
-use crate::engine::meta::{AnswerKind, Assignment, Meta, peer_of};
+use crate::engine::meta::{AnswerKind, Asked, Assignment, Meta, peer_of};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::ApiResponse;
@@ -178,7 +178,7 @@ impl Call {
         let (servers, given_up) = (recovered.peers.clone(), request.lost.join(", "));
         let proposal = self.proposal(AnswerKind::Update, recovered);
         // This server answers.
-        meta.propose(&Assignment { reply: String::new(), ..proposal }, on).await?;
+        meta.propose(&Assignment { asked: Asked::default(), ..proposal }, on).await?;
         let RecoverRequest { account, stream, .. } = request;
         let left = servers.join(", ");
         let line = format_args!(

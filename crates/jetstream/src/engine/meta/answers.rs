@@ -1,11 +1,13 @@
 //! Answers that the leader of a stream gives for the meta leader.
 
-use super::assignment::{AnswerKind, Assignment};
+use super::assignment::{AnswerKind, Asked, Assignment};
 use super::late_answers::LateAnswers;
 use super::{LiveStream, Meta};
 use crate::engine::JetStream;
+use crate::engine::calls::AUDIT;
+use myelin_broker::Account;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::advisory::{self, Action, AdvisoryHeader};
+use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader};
 use myelin_jsapi::api::response::{
     ApiResponse, StreamCancelMove, StreamCreate, StreamDelete, StreamUpdate, granted, refused,
 };
@@ -74,7 +76,7 @@ impl Meta {
         (assignment, is_news): (&Arc<Assignment>, bool),
         live: &Arc<LiveStream>,
     ) {
-        if assignment.reply.is_empty() {
+        if !assignment.asked.has_any() {
             return;
         }
         let now = jetstream.host.instant();
@@ -115,7 +117,7 @@ impl Meta {
             let action = if is_create { Action::Create } else { Action::Modify };
             self.advise_of_change(jetstream, assignment, action);
         }
-        self.answer(jetstream, assignment, &body);
+        self.answer(jetstream, assignment, (&body, false));
     }
 
     /// Tells those who listen what was done to a stream.
@@ -141,7 +143,7 @@ impl Meta {
             None => granted(&StreamDelete { success: true }),
             Some(error) => refused::<StreamDelete>(error),
         };
-        self.answer(jetstream, removed, &body);
+        self.answer(jetstream, removed, (&body, error.is_some()));
     }
 
     /// Tells whoever waits that what was to be done has failed here.
@@ -151,18 +153,43 @@ impl Meta {
         of: &Assignment,
         error: &ApiError,
     ) {
-        self.answer(jetstream, of, &refused::<A>(error));
+        self.answer(jetstream, of, (&refused::<A>(error), true));
     }
 
-    fn answer(&self, jetstream: &JetStream, of: &Assignment, body: &[u8]) {
-        if of.reply.is_empty() {
+    /// Answers, counts and has audited what was asked. The second of `said`: whether it is an error.
+    fn answer(&self, jetstream: &JetStream, of: &Assignment, said: (&[u8], bool)) {
+        let asked = &of.asked;
+        if !asked.has_any() {
             return;
         }
+        let (body, is_error) = said;
         let own = || Some(Arc::clone(jetstream.account(&of.key.account)?.account()));
-        let account = if of.is_for_system { jetstream.host.system_account() } else { own() };
-        if let Some(account) = account {
-            self.answers.late.answer(jetstream, account, (&of.reply, body));
+        let account = if asked.is_for_system { jetstream.host.system_account() } else { own() };
+        let Some(account) = account else { return };
+        if let Some(home) = jetstream.account(account.name()) {
+            home.count_call(is_error);
         }
+        let audit = self.audit(jetstream, (&account, asked), body);
+        self.answers.late.answer(jetstream, account, (&asked.reply, body), audit);
+    }
+
+    /// The audit of a request that is answered here. Costs little where nobody listens.
+    ///
+    /// Compat: the reference's do not show the request, either, where it has gone through the meta
+    /// group.
+    fn audit(
+        &self,
+        jetstream: &JetStream,
+        (account, asked): (&Account, &Asked),
+        body: &[u8],
+    ) -> Option<Advisory> {
+        if asked.subject.is_empty() || !account.has_interest(AUDIT) {
+            return None;
+        }
+        let (id, time) = (jetstream.host.unique_id(), jetstream.host.now());
+        let header = AdvisoryHeader { id: &id, time, domain: &jetstream.settings.domain };
+        let (client, subject) = (asked.client.as_ref(), asked.subject.as_bytes());
+        Some(advisory::api_audit(header, &self.name, client, subject, b"", body))
     }
 }
 
@@ -190,9 +217,8 @@ mod tests {
             config: StreamConfig::default(),
             is_removed: false,
             nonce: 1,
-            reply: "_INBOX.1".to_owned(),
+            asked: Asked { reply: "_INBOX.1".to_owned(), ..Asked::default() },
             answer: AnswerKind::Create,
-            is_for_system: false,
         });
         let mut add = |after: u64| {
             let since = began + Duration::from_millis(after);

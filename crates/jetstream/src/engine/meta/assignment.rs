@@ -1,5 +1,6 @@
 //! Assignment: one stream of the cluster, as a message of the meta stream says it.
 
+use myelin_jsapi::advisory::ClientInfo;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Placement, StreamConfig};
 use myelin_store::Timestamp;
@@ -123,11 +124,30 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) is_removed: bool,
     /// Tells the proposal from others for this stream. Of the first one it is the stream's id.
     pub(in crate::engine) nonce: u64,
-    /// Where the answer goes, and which one; empty where nobody waits.
-    pub(in crate::engine) reply: String,
+    pub(in crate::engine) asked: Asked,
+    /// Which answer whoever has asked gets.
     pub(in crate::engine) answer: AnswerKind,
-    /// Whether the answer goes to somebody in the system account.
+}
+
+/// Request that an assignment comes from, for whoever answers it; by default there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Asked {
+    /// Where the answer goes; empty where nobody waits.
+    pub(in crate::engine) reply: String,
+    /// Whether it goes to somebody in the system account.
     pub(in crate::engine) is_for_system: bool,
+    /// Where it was asked, with the API's own prefix; empty where nobody has, or a version before
+    /// has written it.
+    pub(in crate::engine) subject: String,
+    /// Client that has asked, where somebody has listened to audits.
+    pub(in crate::engine) client: Option<ClientInfo>,
+}
+
+impl Asked {
+    /// Whether somebody has asked.
+    pub(in crate::engine) fn has_any(&self) -> bool {
+        !self.reply.is_empty() || !self.subject.is_empty()
+    }
 }
 
 /// AssignmentHead of an assignment as JSON, in front of the configuration.
@@ -157,6 +177,10 @@ struct AssignmentHead {
     answer: AnswerKind,
     #[serde(default)]
     for_system: bool,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    asked: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<ClientInfo>,
 }
 
 /// Reads an answer's kind, also as the version before wrote [`AnswerKind::Refused`]: with a time.
@@ -192,7 +216,7 @@ impl Assignment {
     /// keep it.
     pub(super) fn encode(&self) -> Vec<u8> {
         let Self { key, id, peers, founders, before, change, leaves, group, replaces, .. } = self.clone();
-        let Self { created, config, is_removed, nonce, reply, answer, is_for_system, .. } = self.clone();
+        let Self { created, config, is_removed, nonce, asked, answer, .. } = self.clone();
         let config = if is_removed { bare(&config) } else { config };
         let head = AssignmentHead {
             v: VERSION,
@@ -208,9 +232,11 @@ impl Assignment {
             replaces,
             removed: is_removed,
             nonce,
-            reply,
+            reply: asked.reply,
             answer,
-            for_system: is_for_system,
+            for_system: asked.is_for_system,
+            asked: asked.subject,
+            client: asked.client,
         };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let stored = Stored { created, config, ..Stored::default() }.encode();
@@ -228,7 +254,7 @@ impl Assignment {
         let head: AssignmentHead = serde_json::from_slice(head).ok()?;
         let AssignmentHead { v, key, id, peers, founders, before, change, leaves, group, replaces, .. } =
             head;
-        let AssignmentHead { recovery, removed, nonce, reply, answer, for_system, .. } = head;
+        let AssignmentHead { recovery, removed, nonce, reply, answer, for_system, asked, client, .. } = head;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
         // Written by a version whose groups kept their members.
@@ -247,9 +273,8 @@ impl Assignment {
             config,
             is_removed,
             nonce,
-            reply,
+            asked: Asked { reply, is_for_system: for_system, subject: asked, client },
             answer,
-            is_for_system: for_system,
         };
         (v == VERSION).then_some(assignment)
     }
@@ -258,7 +283,7 @@ impl Assignment {
     /// on which servers.
     pub(super) fn without_config(&self) -> Self {
         let config = bare(&self.config);
-        Self { config, change: None, leaves: Vec::new(), reply: String::new(), ..self.clone() }
+        Self { config, change: None, leaves: Vec::new(), asked: Asked::default(), ..self.clone() }
     }
 
     /// Whether the stream's log is that of a group.
@@ -280,7 +305,7 @@ impl Assignment {
     /// alone has the stream's id for a nonce, and nothing was committed behind it.
     pub(in crate::engine) fn may_be_taken_back(&self) -> bool {
         let is_first = self.nonce == self.id && self.answer == AnswerKind::Create;
-        is_first && !self.is_removed && !self.reply.is_empty()
+        is_first && !self.is_removed && !self.asked.reply.is_empty()
     }
 
     /// Whether it is removed because its first server could not make it.
@@ -311,7 +336,7 @@ impl Assignment {
         }
         settled.leaves.retain(|server| self.peers.contains(server));
         settled.group.recovery.iter_mut().for_each(|recovery| recovery.is_under_way = false);
-        Self { before: Vec::new(), change: None, reply: String::new(), ..settled }
+        Self { before: Vec::new(), change: None, asked: Asked::default(), ..settled }
     }
 
     /// The assignment with other servers, which its group is to become one of from `now` on.
@@ -393,9 +418,13 @@ mod tests {
             },
             is_removed: false,
             nonce: 7,
-            reply: "_INBOX.1".to_owned(),
+            asked: Asked {
+                reply: "_INBOX.1".to_owned(),
+                is_for_system: true,
+                subject: "$JS.API.STREAM.CREATE.ORDERS".to_owned(),
+                client: Some(ClientInfo { start: 1_795_298_535_196_979_138, id: 7, ..ClientInfo::default() }),
+            },
             answer: AnswerKind::Create,
-            is_for_system: true,
         }
     }
 

@@ -7,6 +7,7 @@
 use super::JetStream;
 use crate::engine::host::Timer;
 use myelin_broker::Account;
+use myelin_jsapi::advisory::Advisory;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -27,20 +28,29 @@ pub(super) struct LateAnswers {
 
 struct LateAnswer {
     account: Arc<Account>,
+    /// Where it goes; empty where nobody waits.
     reply: String,
     body: Vec<u8>,
+    /// Audit, which goes behind it.
+    audit: Option<Advisory>,
     until: Timestamp,
 }
 
 impl LateAnswer {
     fn send(&self, jetstream: &JetStream) {
         let mut out = MessageBuf::default();
-        out.push(MessageRef { subject: self.reply.as_bytes(), payload: &self.body, ..MessageRef::default() });
+        let mut push = |subject: &str, payload: &[u8]| {
+            out.push(MessageRef { subject: subject.as_bytes(), payload, ..MessageRef::default() });
+        };
+        if !self.reply.is_empty() {
+            push(&self.reply, &self.body);
+        }
+        self.audit.iter().for_each(|audit| push(&audit.subject, &audit.body));
         jetstream.host.publish(&self.account, out);
     }
 
     fn is_awaited(&self) -> bool {
-        self.account.has_interest(self.reply.as_bytes())
+        self.reply.is_empty() || self.account.has_interest(self.reply.as_bytes())
     }
 }
 
@@ -53,10 +63,16 @@ impl LateAnswers {
         })
     }
 
-    /// Publishes an answer, at once if somebody is known to wait for it.
-    pub(super) fn answer(&self, jetstream: &JetStream, account: Arc<Account>, (reply, body): (&str, &[u8])) {
+    /// Publishes an answer and the audit of it, at once if somebody is known to wait for it.
+    pub(super) fn answer(
+        &self,
+        jetstream: &JetStream,
+        account: Arc<Account>,
+        (reply, body): (&str, &[u8]),
+        audit: Option<Advisory>,
+    ) {
         let until = jetstream.host.now() + PATIENCE;
-        let answer = LateAnswer { account, reply: reply.to_owned(), body: body.to_vec(), until };
+        let answer = LateAnswer { account, reply: reply.to_owned(), body: body.to_vec(), audit, until };
         let mut waiting = lock(&self.waiting);
         if answer.is_awaited() || waiting.len() >= MOST {
             return answer.send(jetstream);

@@ -77,7 +77,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-pub(super) use assignment::{AnswerKind, AssignedGroup, Assignment, StreamKey};
+pub(super) use assignment::{AnswerKind, Asked, AssignedGroup, Assignment, StreamKey};
 pub(super) use placement::PlaceTerms;
 use placement_facts::needs_facts;
 pub(super) use view::{AccountView, Assignments};

@@ -1,6 +1,6 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
-use super::{AnswerKind, AssignedGroup, Assignment, LiveStream, Meta, StreamKey, peers_of, write_on};
+use super::{AnswerKind, Asked, AssignedGroup, Assignment, LiveStream, Meta, StreamKey, peers_of, write_on};
 use crate::engine::JetStream;
 use crate::engine::account::{AccountStreams, suspend_stream};
 use crate::engine::groups::GroupConfig;
@@ -59,9 +59,8 @@ impl JetStream {
             config,
             is_removed: false,
             nonce: id,
-            reply: String::new(),
+            asked: Asked::default(),
             answer: AnswerKind::Create,
-            is_for_system: false,
         }
     }
 }

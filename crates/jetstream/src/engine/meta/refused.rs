@@ -9,7 +9,7 @@
 //! says that it stays ([`Meta::keep`]): another member of its group, which stands for election only
 //! then; and the first server itself, when it tries again, or in a later life.
 
-use super::{AnswerKind, Assignment, Meta, StreamKey, write_on};
+use super::{AnswerKind, Asked, Assignment, Meta, StreamKey, write_on};
 use crate::engine::JetStream;
 use myelin_jsapi::ApiError;
 use myelin_jsapi::api::response::StreamCreate;
@@ -48,7 +48,7 @@ impl Meta {
         let back = Assignment {
             is_removed: true,
             nonce: jetstream.seed(),
-            reply: String::new(),
+            asked: Asked::default(),
             answer: AnswerKind::Refused,
             ..(**assignment).clone()
         };
@@ -67,8 +67,8 @@ impl Meta {
         let known = view.last(key).filter(|last| last.may_be_taken_back());
         if let Some(known) = known {
             // Whoever waits for the first one is answered as ever.
-            let (nonce, reply) = (jetstream.seed(), String::new());
-            write_on(&Assignment { nonce, reply, ..(*known).clone() }, view.last_of(key), &mut out);
+            let (nonce, asked) = (jetstream.seed(), Asked::default());
+            write_on(&Assignment { nonce, asked, ..(*known).clone() }, view.last_of(key), &mut out);
         }
         drop(view);
         self.groups.publish(out);

@@ -5,7 +5,7 @@
 use super::placement_facts::FactsByServer;
 use super::restored_stream::{RestoredState, RestoredStream};
 use super::suitability::clusters_for;
-use super::{AnswerKind, Assignment, LiveStream, Meta, PROPOSAL_WAIT, StreamKey};
+use super::{AnswerKind, Asked, Assignment, LiveStream, Meta, PROPOSAL_WAIT, StreamKey};
 use crate::engine::JetStream;
 use crate::engine::account::AccountStreams;
 use myelin_jsapi::ApiError;
@@ -183,7 +183,7 @@ impl Meta {
         let moved = Assignment {
             config,
             nonce: jetstream.seed(),
-            reply: String::new(),
+            asked: Asked::default(),
             answer: AnswerKind::Update,
             ..known.moved(peers, jetstream.host.now())
         };

@@ -8,7 +8,8 @@ use super::placement::{PlaceTerms, ServerLoads};
 use super::placement_facts::FactsByServer;
 use super::roster::ServerRecord;
 use super::{
-    AnswerKind, Assignment, JetStream, Meta, PROPOSAL_WAIT, StreamKey, peers_of, write_behind, write_on,
+    AnswerKind, Asked, Assignment, JetStream, Meta, PROPOSAL_WAIT, StreamKey, peers_of, write_behind,
+    write_on,
 };
 use crate::engine::account::{resume_replica, suspend_stream};
 use crate::engine::live::LiveStream;
@@ -48,7 +49,7 @@ struct Begun {
 
 /// An assignment as the cluster proposes it by itself: nobody waits for an answer.
 fn by_itself(assignment: Assignment, nonce: u64) -> Assignment {
-    Assignment { nonce, reply: String::new(), answer: AnswerKind::Update, ..assignment }
+    Assignment { nonce, asked: Asked::default(), answer: AnswerKind::Update, ..assignment }
 }
 
 impl Meta {

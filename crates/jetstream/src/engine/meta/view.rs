@@ -284,7 +284,7 @@ impl OtherStreams for AccountView<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::assignment::{AnswerKind, AssignedGroup};
+    use super::super::assignment::{AnswerKind, Asked, AssignedGroup};
     use super::*;
     use myelin_jsapi::config::StreamSource;
     use myelin_stdx::rng::Rng;
@@ -321,9 +321,8 @@ mod tests {
             },
             is_removed: rng.below(3) == 0,
             nonce: 1,
-            reply: String::new(),
+            asked: Asked::default(),
             answer: AnswerKind::Create,
-            is_for_system: false,
         }
     }
 

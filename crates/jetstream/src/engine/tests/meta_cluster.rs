@@ -418,6 +418,15 @@ impl MetaCluster {
 
     /// Asks the API at all servers that run, as each hears every request.
     pub(super) fn ask(&mut self, subject: &str, body: &str) {
+        self.ask_for(subject, body, "answers");
+    }
+
+    /// As [`ask`](Self::ask), for no answer.
+    pub(super) fn ask_without_reply(&mut self, subject: &str, body: &str) {
+        self.ask_for(subject, body, "");
+    }
+
+    fn ask_for(&mut self, subject: &str, body: &str, reply: &str) {
         for (number, server) in self.servers.iter_mut().enumerate() {
             let (Some(calls), Some(house)) = (&mut server.calls, &server.house) else { continue };
             if !self.isolated.contains(&number) {
@@ -425,7 +434,7 @@ impl MetaCluster {
                 calls.begin(ApiRequest {
                     account: Arc::clone(account),
                     subject: format!("$JS.API.{subject}").into_bytes().into(),
-                    reply: (*b"answers").into(),
+                    reply: reply.as_bytes().into(),
                     headers: self.asked_with.as_bytes().into(),
                     payload: body.as_bytes().into(),
                     origin: None,

@@ -2,6 +2,7 @@
 
 mod aside;
 mod assignments;
+mod audits;
 mod away;
 mod behind;
 mod cluster;

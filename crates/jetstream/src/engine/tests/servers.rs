@@ -376,7 +376,7 @@ fn a_stream_that_is_changed_just_then_leaves_its_server_all_the_same() {
     let known = known.expect("it is there");
     let mut changed = Assignment { nonce: 7, answer: AnswerKind::Update, ..(*known).clone() };
     changed.config.max_msgs = 5;
-    changed.reply.clear();
+    changed.asked.reply.clear();
     let mut quicker = pin!(meta.propose(&changed, on));
     let _ = quicker.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     cluster.asks_for_system = true;
