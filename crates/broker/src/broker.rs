@@ -357,7 +357,7 @@ impl Broker {
     #[inline]
     pub(crate) fn hear_acknowledgement(&self, from: &Conn, msg: &MessageRef<'_>) {
         if self.spans.awaits_acknowledgements() {
-            self.spans.hear_acknowledgement(self, from, msg);
+            self.spans.hear_acknowledgement((from, msg), |moment| self.wall(moment));
         }
     }
 

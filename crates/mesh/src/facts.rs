@@ -1,7 +1,6 @@
 //! Facts about a link with another server of the cluster, as pages and other links know them.
 
 use crate::config::RouteUrl;
-use crate::peers::LinkState;
 use myelin_wire::error::CloseReason;
 use myelin_wire::peer::info::{PeerInfo, SubjectFilter};
 use std::time::Duration;
@@ -57,9 +56,9 @@ pub enum DialCause {
 }
 
 impl DialCause {
-    /// Reason to dial again when a link has ended.
-    pub(crate) fn after(link: &LinkState) -> Self {
-        match link.conn().close_requested() {
+    /// Reason to dial again when a link has ended, for this reason where this server has one.
+    pub(crate) fn after(closed: Option<CloseReason>) -> Self {
+        match closed {
             Some(CloseReason::RouteRemoved) => Self::Reloaded,
             _ => Self::Ended,
         }

@@ -635,7 +635,8 @@ impl Mesh {
         if let Some(url) = facts.url {
             let (is_explicit, account) = (facts.is_explicit, facts.account);
             let mode = GossipMode::Default;
-            let (cause, place, server, cluster) = (DialCause::after(link), None, None, None);
+            let (cause, place, server, cluster) =
+                (DialCause::after(link.conn().close_requested()), None, None, None);
             self.host.dial(Dial { url, is_explicit, cause, mode, account, place, server, cluster });
         }
     }

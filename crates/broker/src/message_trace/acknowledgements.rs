@@ -39,7 +39,7 @@ struct Delivered {
     at: Instant,
 }
 
-/// What a client has said of a traced message, and of which delivery.
+/// Word of a client about a traced message, and of which delivery.
 pub(super) struct Acknowledgement {
     parent: TraceParent,
     delivery: ConsumerDelivery,

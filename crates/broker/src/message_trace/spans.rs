@@ -6,7 +6,6 @@
 
 use super::acknowledgements::AwaitedAcknowledgements;
 use super::{CLIENT, MessageTrace, Story, TraceEvent, What, Withheld};
-use crate::broker::Broker;
 use crate::conn::Conn;
 use myelin_stdx::entropy::Entropy;
 use myelin_stdx::rng::Rng;
@@ -118,12 +117,18 @@ impl SpanSwitch {
     }
 
     /// A message has come for a service, perhaps an acknowledgement that is awaited.
-    pub(crate) fn hear_acknowledgement(&self, broker: &Broker, from: &Conn, msg: &MessageRef<'_>) {
+    /// `wall`: time of day at a moment.
+    pub(crate) fn hear_acknowledgement(
+        &self,
+        (from, msg): (&Conn, &MessageRef<'_>),
+        wall: impl Fn(Instant) -> SystemTime,
+    ) {
         let Some((sink, ids)) = self.sink.get() else { return };
         let Some(heard) = self.acknowledgements.heard(msg, sink.now()) else { return };
         if self.is_on() {
             let span_id = id(&mut lock(ids));
-            sink.take(vec![heard.span(from, span_id, |moment| broker.wall(moment))]);
+            debug_assert!(span_id != [0; 8], "zeros are no id of a span");
+            sink.take(vec![heard.span(from, span_id, wall)]);
         }
     }
 }
@@ -194,7 +199,7 @@ fn bounded(text: &str) -> String {
 pub(super) struct Attributes(Vec<(&'static str, SpanValue)>);
 
 impl Attributes {
-    /// Those of a step in the service of messaging.
+    /// Attributes of a step in the service of messaging.
     pub(super) fn of(operation: &str) -> Self {
         let mut attributes = Self::default();
         attributes.text("messaging.system", "nats");

@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(pairs, [pair("first"), pair("middle"), pair("last")]);
     }
 
-    /// The same families, written by the library of Prometheus's own people.
+    /// Families as the library of Prometheus's own people writes them.
     #[derive(Debug)]
     struct Library(Exposition);
 

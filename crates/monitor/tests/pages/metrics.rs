@@ -337,8 +337,8 @@ fn dashboard_and_alerts_use_metrics_that_there_are() {
     assert!(dashboard["panels"].as_array().unwrap().len() > 20);
 }
 
-/// Replicas know consumers, too, and a former leader may know them as they were: what is told of each
-/// is told by its leader alone, and once.
+/// Replicas know consumers, too, and a former leader may know them as they were: what is told of
+/// each is told by its leader alone, and once.
 #[test]
 fn alerts_and_panels_about_consumers_are_those_of_leaders() {
     let mut source = everything();

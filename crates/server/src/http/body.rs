@@ -33,7 +33,7 @@ impl Body {
         Self::from(Bytes::new())
     }
 
-    /// The same as an answer that a connection owes until all of it has been handed on.
+    /// Body of an answer that a connection owes until all of it has been handed on.
     pub(super) fn owed(self, answering: Answering) -> Self {
         Self { _answering: Some(answering), ..self }
     }

@@ -130,8 +130,8 @@ impl Dashboard {
         if !(self.parts.takes_clients)() {
             return DashboardAnswer::Response(plain(StatusCode::SERVICE_UNAVAILABLE));
         }
-        // Else a page from anywhere could reach a server that asks for nothing: its name has only to
-        // lead to this machine once it is loaded (DNS rebinding).
+        // Else a page from anywhere could reach a server that asks for nothing: its name has only
+        // to lead to this machine once it is loaded (DNS rebinding).
         if (self.parts.lets_in_anybody)() && !self.is_ours(request) {
             return DashboardAnswer::Response(plain(StatusCode::FORBIDDEN));
         }

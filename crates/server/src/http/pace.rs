@@ -67,8 +67,8 @@ impl SharedPhase {
     }
 }
 
-/// An answer on its way, from when the whole request has arrived until the end of the answer has been
-/// handed on to be written.
+/// An answer on its way, from when the whole request has arrived until the end of the answer has
+/// been handed on to be written.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<SharedPhase>);
 

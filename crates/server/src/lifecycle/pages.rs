@@ -79,8 +79,8 @@ fn dashboard(
     })
 }
 
-/// Names that the configuration has for this machine: where its pages are, and where its clients are
-/// told to find it.
+/// Names that the configuration has for this machine: where its pages are, and where its clients
+/// are told to find it.
 fn names(options: &Options, host: &str) -> Vec<String> {
     let told = options.server.client_advertise.as_deref();
     let told = told.and_then(|told| told.parse::<Authority>().ok());

@@ -151,7 +151,8 @@ struct ListedConsumers {
 }
 
 impl ListedConsumers {
-    /// `place_of`: place of a consumer, and the name of its group, where the server is in a cluster.
+    /// `place_of`: place of a consumer, and the name of its group, where the server is in a
+    /// cluster.
     fn of(
         stream: &LiveStream,
         parts: StreamParts,

@@ -385,8 +385,8 @@ impl ConsumerCore {
         }
     }
 
-    /// Notes when it was active before this replica led, if it was: at the last delivery, and at the
-    /// last acknowledgement.
+    /// Notes when it was active before this replica led, if it was: at the last delivery, and at
+    /// the last acknowledgement.
     pub fn was_active(&mut self, (delivered, acked): (Option<Timestamp>, Option<Timestamp>)) {
         let deliverer = &mut self.deliverer;
         deliverer.last_delivered = deliverer.last_delivered.max(delivered);

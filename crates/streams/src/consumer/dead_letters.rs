@@ -20,7 +20,7 @@
 
 use super::effects::{ConsumerEvent, DeadLetterNews, Effects, Env};
 use super::letter::{Letter, write_headers};
-use super::letter_answer::{Found, LetterAnswer, Published, Step};
+use super::letter_answer::{LetterAnswer, LetterFound, LetterPublished, Step};
 use super::state_handle::StateHandle;
 use myelin_jsapi::api::why::ConsumerCause;
 use myelin_jsapi::consumer::config::ConsumerConfig;
@@ -223,8 +223,8 @@ impl DeadLetters {
     }
 
     /// With the time at which the message was stored: a sequence may come again, where a stream has
-    /// lost its end or was made anew. `is_apart`: with the stream and the consumer, of which no name
-    /// has a slash in it, so that no other letter has this subject.
+    /// lost its end or was made anew. `is_apart`: with the stream and the consumer, of which no
+    /// name has a slash in it, so that no other letter has this subject.
     fn write_subject(&self, message: &Message<'_>, is_apart: bool) -> Vec<u8> {
         let mut subject = Vec::with_capacity(self.subject.len() + 40);
         let mut parts = self.subject.split("{subject}");
@@ -378,18 +378,18 @@ impl DeadLetters {
         let is_of_publish = [false, true].iter().any(|&is_apart| token == Step::Publish.token(is_apart));
         if is_of_publish {
             return match answer.published(&self.policy.stream, msg.payload) {
-                Published::Stored => {
+                LetterPublished::Stored => {
                     // Also one that comes when nobody waits for it any more.
                     self.waiting.remove(&seq);
                     self.refused.remove(&seq);
                     self.taken(seq, effects)
                 }
                 _ if self.on_their_way.get(&seq)?.token() != token => None,
-                Published::Known(step) => {
+                LetterPublished::Known(step) => {
                     self.look_for(seq, step, effects);
                     None
                 }
-                Published::Refused(why) => {
+                LetterPublished::Refused(why) => {
                     self.refused(seq, &why, now, effects);
                     None
                 }
@@ -398,22 +398,24 @@ impl DeadLetters {
         let sent = self.on_their_way.get(&seq).filter(|sent| sent.token() == token)?;
         let (step, is_apart) = (sent.step, sent.dead.is_apart);
         match answer.found(&sent.subject, (&self.stream, &self.consumer, seq)) {
-            Found::Own => return self.taken(seq, effects),
+            LetterFound::Own => return self.taken(seq, effects),
             // Its id is its own: it was there, and was removed since.
-            Found::Nothing if step == Step::Duplicate && (is_apart || self.policy.names_consumer()) => {
+            LetterFound::Nothing if step == Step::Duplicate && (is_apart || self.policy.names_consumer()) => {
                 return self.taken(seq, effects);
             }
-            Found::Nothing | Found::Another if step == Step::Sought => self.publish_again(seq, false),
-            Found::Nothing if step == Step::Occupied => {
+            LetterFound::Nothing | LetterFound::Another if step == Step::Sought => {
+                self.publish_again(seq, false)
+            }
+            LetterFound::Nothing if step == Step::Occupied => {
                 self.refused(seq, "no message found (10037)", now, effects);
             }
-            Found::Nothing | Found::Another if !is_apart => self.publish_again(seq, true),
-            Found::Nothing | Found::Another => {
+            LetterFound::Nothing | LetterFound::Another if !is_apart => self.publish_again(seq, true),
+            LetterFound::Nothing | LetterFound::Another => {
                 let subject = String::from_utf8_lossy(&sent.subject);
                 let why = format!("{subject} has a message that is no letter of this one");
                 self.refused(seq, &why, now, effects);
             }
-            Found::Refused(why) => self.refused(seq, &why, now, effects),
+            LetterFound::Refused(why) => self.refused(seq, &why, now, effects),
         }
         None
     }

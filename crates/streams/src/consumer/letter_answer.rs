@@ -66,7 +66,7 @@ struct FoundMessage {
 
 /// Outcome of publishing a letter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Published {
+pub(super) enum LetterPublished {
     /// The stream has it since.
     Stored,
     /// One of its id, or of its subject, was there already: its own or another consumer's.
@@ -76,7 +76,7 @@ pub(super) enum Published {
 
 /// Outcome of a look for a letter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LetterFound {
     /// The letter of this message.
     Own,
     /// A message that is not that.
@@ -94,30 +94,30 @@ impl LetterAnswer {
     }
 
     /// Reads it as that of the stream `target` to a letter; `payload`: as it came.
-    pub(super) fn published(self, target: &str, payload: &[u8]) -> Published {
+    pub(super) fn published(self, target: &str, payload: &[u8]) -> LetterPublished {
         match self.error {
-            Some(error) if error.err_code == WRONG_LAST_SEQUENCE => Published::Known(Step::Occupied),
-            Some(error) => Published::Refused(error.told()),
-            None if self.stream == target && self.duplicate => Published::Known(Step::Duplicate),
-            None if self.stream == target => Published::Stored,
-            None if payload.is_empty() => Published::Refused("nobody took it".to_owned()),
-            None => Published::Refused("an answer of another stream".to_owned()),
+            Some(error) if error.err_code == WRONG_LAST_SEQUENCE => LetterPublished::Known(Step::Occupied),
+            Some(error) => LetterPublished::Refused(error.told()),
+            None if self.stream == target && self.duplicate => LetterPublished::Known(Step::Duplicate),
+            None if self.stream == target => LetterPublished::Stored,
+            None if payload.is_empty() => LetterPublished::Refused("nobody took it".to_owned()),
+            None => LetterPublished::Refused("an answer of another stream".to_owned()),
         }
     }
 
     /// Reads it as that to a look for the last message of this subject.
-    pub(super) fn found(self, subject: &[u8], origin: Origin<'_>) -> Found {
+    pub(super) fn found(self, subject: &[u8], origin: Origin<'_>) -> LetterFound {
         match (self.message, self.error) {
             (Some(message), _) if message.subject.as_bytes() == subject => {
                 if message.is_of(origin) {
-                    Found::Own
+                    LetterFound::Own
                 } else {
-                    Found::Another
+                    LetterFound::Another
                 }
             }
-            (_, Some(error)) if error.err_code == ApiError::NO_MESSAGE_FOUND.err_code => Found::Nothing,
-            (_, Some(error)) => Found::Refused(error.told()),
-            _ => Found::Refused("an answer of another stream".to_owned()),
+            (_, Some(error)) if error.err_code == ApiError::NO_MESSAGE_FOUND.err_code => LetterFound::Nothing,
+            (_, Some(error)) => LetterFound::Refused(error.told()),
+            _ => LetterFound::Refused("an answer of another stream".to_owned()),
         }
     }
 }

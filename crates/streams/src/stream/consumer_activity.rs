@@ -23,8 +23,8 @@ pub trait ConsumerActivity: Send + Sync {
     fn note(&self, consumer: ConsumerId, sign: ConsumerSign);
 }
 
-/// Place of a consumer before an entry, or behind it.
-pub(super) struct Place {
+/// ActivityPlace of a consumer before an entry, or behind it.
+pub(super) struct ActivityPlace {
     id: ConsumerId,
     /// Deliveries, the floor, and messages that await their acknowledgement. `None`: there is no
     /// such consumer.
@@ -32,7 +32,7 @@ pub(super) struct Place {
     needs_acks: bool,
 }
 
-impl Place {
+impl ActivityPlace {
     /// Places of the consumers that an entry is about.
     pub(super) fn of_all(consumers: &GroupConsumers, records: &[ConsumerRecord<'_>]) -> Vec<Self> {
         records.iter().map(|record| Self::of(consumers, ConsumerId(record.consumer))).collect()

@@ -12,7 +12,7 @@ use myelin_store::consumer::{Consumers, Diverged, GroupConsumers};
 use myelin_store::record::ConsumerRecord;
 use myelin_store::{Release, StoreError, Stream, Ticket, Timestamp};
 
-use super::consumer_activity::{ConsumerActivity, Place};
+use super::consumer_activity::{ActivityPlace, ConsumerActivity};
 
 /// After a failure (a full disk, say), when to propose again.
 const RETRY: i64 = 1_000_000_000;
@@ -105,7 +105,8 @@ impl StreamGroup {
     pub(super) fn apply(&mut self, store: &Stream) -> Result<(), Diverged> {
         let Self { applied, activity, .. } = self;
         for (index, records) in store.committed_consumers(applied.applied()) {
-            let before = activity.as_ref().map(|activity| (activity, Place::of_all(applied, records)));
+            let before =
+                activity.as_ref().map(|activity| (activity, ActivityPlace::of_all(applied, records)));
             if !myelin_stdx::planted::bug(133) || index % 4 > 0 {
                 applied.apply(index, records)?;
             }

@@ -73,6 +73,12 @@ enum PanicCause {
     Own,
 }
 
+impl PanicCause {
+    fn of(work: &ConsumerWork) -> Self {
+        if let ConsumerWork::Wake | ConsumerWork::Act(_) = work { Self::Own } else { Self::Client }
+    }
+}
+
 /// Consumer that is open: its core inside a turn, and its outbox.
 pub struct LiveConsumer {
     name: Box<str>,
@@ -433,11 +439,7 @@ impl LiveConsumer {
         {
             after.worked += 1;
             after.was_asked |= matches!(work, ConsumerWork::Requests(_));
-            let cause = if let ConsumerWork::Wake | ConsumerWork::Act(_) = work {
-                PanicCause::Own
-            } else {
-                PanicCause::Client
-            };
+            let cause = PanicCause::of(&work);
             let mut turn = TurnCtx::new(now, &mut env, &mut effects);
             let working = caught(|| self.work(&mut slot.core, work, &mut turn));
             match (working, &mut env.shard) {

@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(decide(log(3, 8, true), &joint), Some(peer(3)));
     }
 
-    /// They may need one that has forgotten: a group of three is to become one of it alone, and it
-    /// has lost the entry that says so.
+    /// A majority may need one that has forgotten: a group of three is to become one of it alone,
+    /// and it has lost the entry that says so.
     #[test]
     fn members_that_remember_everything_elect_alone_if_they_can() {
         let voters = [peer(1), peer(2), peer(3)];

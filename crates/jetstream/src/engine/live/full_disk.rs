@@ -57,6 +57,7 @@ impl LiveStream {
             self.note_full(joined);
         }
         let heard = self.hear_with_room(joined, core, events, at);
+        joined.member.set_forgetful(joined.candidacy.forgetful());
         self.set_group_full(joined, core);
         heard
     }

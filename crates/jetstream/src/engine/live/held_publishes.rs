@@ -54,7 +54,7 @@ pub(super) struct HandOverSteps {
     /// Since when another server leads, and since when it receives.
     pub(super) followed: Option<Instant>,
     pub(super) heard: Option<Instant>,
-    /// That one is asked which of the publishes it has taken that are held here.
+    /// Question to that one, which of the publishes it has taken that are held here.
     pub(super) asked: Option<Arc<AskedLeader>>,
 }
 
@@ -69,7 +69,7 @@ impl AskedLeader {
         Self { at, taken: Mutex::default() }
     }
 
-    /// It has taken these.
+    /// Notes those that it has taken.
     pub(in crate::engine) fn answer(&self, taken: Vec<PublishKey>) {
         *lock(&self.taken) = Some(taken);
     }
@@ -79,7 +79,7 @@ impl AskedLeader {
         lock(&self.taken).is_some() || now.saturating_duration_since(self.at) >= PATIENCE
     }
 
-    /// Those that it has taken, as far as it has said.
+    /// Publishes that it has taken, as far as it has said.
     pub(super) fn taken(&self) -> Vec<PublishKey> {
         lock(&self.taken).take().unwrap_or_default()
     }

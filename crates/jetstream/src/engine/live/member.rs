@@ -416,7 +416,6 @@ impl LiveStream {
         let now = self.scope.host.now();
         let end = end_of_log(core);
         let heard = self.hear_all(joined, core, (events, after.effects.is_full), (end, now));
-        joined.member.set_forgetful(joined.candidacy.forgetful());
         let advanced = heard.and_then(|()| joined.member.advance(core, now, &mut after.effects));
         let advanced = advanced.and_then(|work| {
             if joined.resting.is_past(joined.member.consensus().last().1) && joined.resting.end() {
@@ -429,10 +428,7 @@ impl LiveStream {
         match advanced {
             Ok(work) => {
                 let mut frames = MessageBuf::default();
-                if joined.amnesia.is_some() {
-                    // Before it confirms anything, so that its leader knows first.
-                    joined.answer_askers(&mut frames);
-                }
+                joined.amnesia.is_some().then(|| joined.answer_askers(&mut frames));
                 let consensus = joined.member.consensus();
                 let term = (consensus.term(), consensus.begin_of_term());
                 let sender = (joined.place, &joined.lives, term.1);

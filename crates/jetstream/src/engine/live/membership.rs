@@ -512,7 +512,8 @@ impl JoinedMember {
         }
     }
 
-    /// Writes down for others where its log ends, if they are to know.
+    /// Writes down for others where its log ends, if they are to know. One that may have lost
+    /// something says so before it confirms anything.
     pub(super) fn answer_askers(&mut self, out: &mut MessageBuf) {
         if self.askers.is_empty() {
             return;

@@ -51,6 +51,7 @@ mod sourcing;
 mod traces;
 mod turn;
 mod view;
+mod waiting_clients;
 
 use super::CallScope;
 use super::consumers::{Leadership, StreamConsumers};

@@ -156,7 +156,8 @@ impl Meta {
         self.answer(jetstream, of, (&refused::<A>(error), true));
     }
 
-    /// Answers, counts and has audited what was asked. The second of `said`: whether it is an error.
+    /// Answers, counts and has audited what was asked. The second of `said`: whether it is an
+    /// error.
     fn answer(&self, jetstream: &JetStream, of: &Assignment, said: (&[u8], bool)) {
         let asked = &of.asked;
         if !asked.has_any() {

@@ -58,7 +58,7 @@ impl Parcel {
         false
     }
 
-    /// The same without the frames that say where a member's log ends, and these.
+    /// Two parcels of it: without the frames that say where a member's log ends, and of these.
     pub(super) fn without_log_words(self) -> [Self; 2] {
         let mut rest = Bytes::copy_from_slice(&self.bytes);
         let (mut others, mut words) = (Vec::new(), Vec::new());

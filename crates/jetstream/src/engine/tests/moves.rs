@@ -60,8 +60,8 @@ fn a_replica_that_begins_anew_amid_a_move_knows_all_servers_of_its_stream() {
     assert_eq!(told.len(), 3, "{told:?}");
 }
 
-/// What this life of a server has had of the group counts no more: its replica votes for nobody
-/// before it knows what is committed, and the leader that leaves is the one that says so.
+/// Replicas that this life of a server has had count no more: the new one votes for nobody before
+/// it knows what is committed, and the leader that leaves is the one that says so.
 #[test]
 fn a_replica_that_comes_back_is_not_needed_before_it_votes() {
     let mut cluster = cluster(4, &config(3, ""));

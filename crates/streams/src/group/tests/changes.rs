@@ -62,7 +62,7 @@ fn a_change_that_nobody_heard_of_is_none() {
     group.change_to(&[0, 1, 2, 3]);
 }
 
-/// It votes for nobody yet.
+/// Members that may have lost entries vote for nobody yet.
 #[test]
 fn no_majority_needs_who_may_have_lost_entries() {
     let mut group = Group::with_others(3, 1, Persistence::Written, 23);

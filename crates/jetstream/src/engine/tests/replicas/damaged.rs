@@ -266,8 +266,8 @@ fn lost_log_without_word() -> (Cluster, usize, usize, Vec<Parcel>) {
     (cluster, leader, victim, late)
 }
 
-/// What the leader said before it knew of the loss tells nothing of what is committed, and it has
-/// nothing else to say.
+/// Words of the leader from before it knew of the loss tell nothing of what is committed, and it
+/// has nothing else to say.
 #[test]
 fn who_has_lost_its_log_asks_until_its_leader_says_what_is_committed() {
     let (mut cluster, _, victim, late) = lost_log_without_word();
@@ -278,8 +278,8 @@ fn who_has_lost_its_log_asks_until_its_leader_says_what_is_committed() {
     assert!(!is_amnesiac(&mut cluster, victim), "{:?}", cluster.statuses());
 }
 
-/// It has heard of that leader, and no time passes for it: that the leader is gone it sees by what
-/// it does not hear.
+/// No time passes for a member that has heard of that leader: that it is gone it sees by what it
+/// does not hear.
 #[test]
 fn who_has_lost_its_log_helps_to_replace_a_leader_that_has_ended_meanwhile() {
     let (mut cluster, leader, victim, _) = lost_log_without_word();
