@@ -241,8 +241,8 @@ impl JetStream {
         Some(assignment.group.name.clone())
     }
 
-    /// Name of the group of a consumer's replicas, as [`raft_group_of`](Self::raft_group_of) says it
-    /// of its stream's.
+    /// Name of the group of a consumer's replicas, as [`raft_group_of`](Self::raft_group_of) says
+    /// it of its stream's.
     pub fn raft_group_of_consumer(&self, live: &LiveStream, info: &ConsumerInfo) -> Option<String> {
         let (of_stream, config) = (self.raft_group_of(live)?, info.config.as_ref()?);
         Some(group_of_consumer(&of_stream, &live.config(), (&info.name, config)))
@@ -261,8 +261,8 @@ impl JetStream {
         self.place_of_named(place, stream, (name, config))
     }
 
-    /// Place of a consumer of which this is known, as [`place_of_consumer`](Self::place_of_consumer)
-    /// says it; `None` without its configuration.
+    /// Place of a consumer of which this is known, as
+    /// [`place_of_consumer`](Self::place_of_consumer) says it; `None` without its configuration.
     pub fn place_of_known(
         &self,
         (place, stream): (&ClusterInfo, &StreamConfig),

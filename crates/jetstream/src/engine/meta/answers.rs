@@ -4,10 +4,9 @@ use super::assignment::{AnswerKind, Asked, Assignment};
 use super::late_answers::LateAnswers;
 use super::{LiveStream, Meta};
 use crate::engine::JetStream;
-use crate::engine::calls::AUDIT;
 use myelin_broker::Account;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader};
+use myelin_jsapi::advisory::{self, AUDIT, Action, Advisory, AdvisoryHeader};
 use myelin_jsapi::api::response::{
     ApiResponse, StreamCancelMove, StreamCreate, StreamDelete, StreamUpdate, granted, refused,
 };
@@ -156,7 +155,8 @@ impl Meta {
         self.answer(jetstream, of, (&refused::<A>(error), true));
     }
 
-    /// Answers, counts and has audited what was asked. The second of `said`: whether it is an error.
+    /// Answers, counts and has audited what was asked. The second of `said`: whether it is an
+    /// error.
     fn answer(&self, jetstream: &JetStream, of: &Assignment, said: (&[u8], bool)) {
         let asked = &of.asked;
         if !asked.has_any() {

@@ -246,8 +246,8 @@ impl Meta {
     }
 
     /// Asks how streams of one account stand that are not led here: their leaders. What they do not
-    /// tell, and of what there is no replica here either, another server that is there says that has
-    /// one.
+    /// tell, and of what there is no replica here either, another server that is there says that
+    /// has one.
     pub(in crate::engine) async fn gather_assigned(
         &self,
         jetstream: &JetStream,
