@@ -130,8 +130,7 @@ pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };
 pub use settings::{LinkWrites, ProtocolLogSettings, Settings, WritesByKind};
-pub use shard::asker::ASKER;
-pub use shard::asking_cluster::ASKING_CLUSTER;
+pub use shard::asking_cluster::{ASKER, ASKING_CLUSTER};
 pub use shard::{AwaitedReceiver, LatencyEvent, Shard};
 pub use sought_accounts::SoughtAccounts;
 pub use subscription::Subscription;

@@ -16,6 +16,9 @@ use myelin_stdx::time::Timestamp;
 use myelin_wire::json::{compact, is_zero, text};
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// Where audits are published.
+pub const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
+
 /// A message to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advisory {

@@ -3,7 +3,7 @@
 //! told, and nobody else. Compat: the reference says it in requests of the system account, which
 //! clients do not see either.
 
-use super::asking_cluster::asks_jetstream;
+use super::asking_cluster::{ASKER, asks_jetstream};
 use super::fanout::traced::Marked;
 use super::fanout::{Fanout, PubMessage, Publisher};
 use super::source::Source;
@@ -12,13 +12,9 @@ use crate::conn::Conn;
 use crate::imports::{INFO_HEADER, RequestInfo};
 use crate::link::end::LinkEnd;
 use crate::link::leaf_end::LeafRole;
-use myelin_wire::message_buf::MessageRef;
 use myelin_wire::peer::parser::Routed;
 use myelin_wire::{encode, header};
 use std::sync::Arc;
-
-/// Header that names the client which has sent a request, in the words of `Nats-Request-Info`.
-pub const ASKER: &[u8] = b"Myelin-Client";
 
 /// A header block without lines.
 const NO_LINES: &[u8] = b"NATS/1.0\r\n\r\n";
@@ -71,26 +67,9 @@ impl TakenAsker {
         Routed { header_len, body, digits, tail: &[], ..*routed }
     }
 
-    /// Who has sent it.
+    /// Name and the like of the client that has sent it.
     pub(super) fn asker(&self) -> &[u8] {
         &self.asker
-    }
-}
-
-/// Headers of a request for services here, who are told who has sent it.
-#[cold]
-#[inline(never)]
-pub(super) fn headers_with(asker: &[u8], message: &PubMessage<'_>) -> Vec<u8> {
-    let mut headers = Vec::with_capacity(message.header_len + asker.len() + 32);
-    header::replace(&mut headers, &message.body[..message.header_len], ASKER, asker);
-    headers
-}
-
-impl PubMessage<'_> {
-    /// The message as services see it, with these headers in place of its own, if there are any.
-    pub(super) fn with_headers<'m>(&'m self, headers: Option<&'m [u8]>) -> MessageRef<'m> {
-        let msg = self.msg();
-        MessageRef { headers: headers.unwrap_or(msg.headers), ..msg }
     }
 }
 

@@ -1,11 +1,41 @@
 //! Requests to JetStream that come from another cluster: where they come in they are told from
 //! which one, for the server of this cluster that is to answer.
 
+use myelin_wire::message_buf::MessageRef;
 use myelin_wire::peer::parser::Routed;
 use myelin_wire::{encode, header};
 
 /// Header that names the cluster from which a request to JetStream has come.
 pub const ASKING_CLUSTER: &[u8] = b"Myelin-Cluster";
+
+/// Header that names the client which has sent a request, in the words of `Nats-Request-Info`.
+pub const ASKER: &[u8] = b"Myelin-Client";
+
+/// A message as services get it: with the client that has sent it, if another server has said so.
+pub(super) struct ServedMessage<'m> {
+    msg: MessageRef<'m>,
+    headers: Option<Vec<u8>>,
+}
+
+impl<'m> ServedMessage<'m> {
+    #[inline(always)]
+    pub(super) fn of(msg: MessageRef<'m>, asker: Option<&[u8]>) -> Self {
+        Self { msg, headers: asker.map(|asker| headers_with(msg.headers, asker)) }
+    }
+
+    #[inline(always)]
+    pub(super) fn msg(&self) -> MessageRef<'_> {
+        MessageRef { headers: self.headers.as_deref().unwrap_or(self.msg.headers), ..self.msg }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn headers_with(headers: &[u8], asker: &[u8]) -> Vec<u8> {
+    let mut with = Vec::with_capacity(headers.len() + asker.len() + 32);
+    header::replace(&mut with, headers, ASKER, asker);
+    with
+}
 
 /// Whether a message is a request to JetStream, of whichever domain.
 pub(super) fn asks_jetstream(subject: &[u8]) -> bool {

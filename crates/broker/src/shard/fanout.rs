@@ -6,7 +6,7 @@ mod logged;
 pub(super) mod traced;
 
 use super::Shard;
-use super::asker::headers_with;
+use super::asking_cluster::ServedMessage;
 use super::route::{ClientTarget, CohortTarget, Route, RouteScope, RouteTarget};
 use super::rules::Access;
 use super::service_import::Hop;
@@ -87,7 +87,7 @@ pub(crate) struct Publisher<'a> {
     pub(crate) trace: Option<&'a Arc<MessageTrace>>,
     /// Where the message comes from, if not from this server.
     pub(crate) source: Source<'a>,
-    /// Who has sent it, as the link says over which it has come, if it does.
+    /// Name and the like of its sender, as the link says over which it has come, if it does.
     pub(crate) asker: Option<&'a [u8]>,
 }
 
@@ -250,10 +250,9 @@ impl Shard {
         }
         // Perf: most messages have no such receivers, and nothing is made for theirs.
         if !route.services.is_empty() {
-            let headers = from.asker.map(|asker| headers_with(asker, &message));
-            let msg = message.with_headers(headers.as_deref());
-            self.broker.hear_acknowledgement(from.conn, &msg);
-            let imported = serve(&mut self.queue, &route.services, &from, msg, &mut outcome);
+            let served = ServedMessage::of(message.msg(), from.asker);
+            self.broker.hear_acknowledgement(from.conn, &served.msg());
+            let imported = serve(&mut self.queue, &route.services, &from, served.msg(), &mut outcome);
             if !imported.is_empty() {
                 self.end_finished(from.account);
                 let message = PubMessage { shared_tail, ..message };

@@ -9,7 +9,7 @@
 //! locked or atomic. What several shards share is behind short locks of its own: outboxes and
 //! indexes.
 
-pub(crate) mod asker;
+mod asker;
 pub(crate) mod asking_cluster;
 mod cohort;
 mod congestion;

@@ -7,10 +7,11 @@
 use super::cluster::AccountPurge;
 use super::listing::page_of;
 use super::unanswerable::refusal;
-use super::{AUDIT, Call, CallResponse, respond_to_any};
+use super::{Call, CallResponse, respond_to_any};
 use crate::engine::meta::{AccountView, AnswerKind, Asked, Assignment, LEADERLESS, Meta, Route, peer_of};
 use crate::engine::{JetStream, LiveStream};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::advisory::AUDIT;
 use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::{
     ClusterInfo, DesiredInfo, DesiredOrigin, DesiredReplica, DesiredStatus, ReplicaInfo, StreamAlternate,

@@ -28,7 +28,7 @@ mod why;
 use super::host::Task;
 use super::{AccountStreams, ApiRequest, JetStream};
 use myelin_jsapi::ApiError;
-use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader, ClientInfo};
+use myelin_jsapi::advisory::{self, AUDIT, Action, Advisory, AdvisoryHeader, ClientInfo};
 use myelin_jsapi::api::response::{ApiResponse, granted, refused};
 use myelin_jsapi::config::API_LEVEL;
 
@@ -45,8 +45,6 @@ use std::time::UNIX_EPOCH;
 
 /// Header of a request that another account has sent, with who that is.
 const REQUEST_INFO: &[u8] = b"Nats-Request-Info";
-/// Where audits are published.
-pub(super) const AUDIT: &[u8] = b"$JS.EVENT.ADVISORY.API";
 
 pub use keys::CallScope;
 pub use pending::{ApiCalls, CallGuard};

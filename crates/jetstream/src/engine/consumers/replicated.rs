@@ -1,6 +1,6 @@
 //! Consumers as the group of their stream has them: what a replica knows that does not lead.
 
-use super::is_position;
+use super::reserved_names::is_position;
 use super::schedule_index::is_schedule_index;
 use myelin_jsapi::api::consumer::{ConsumerInfo, PriorityGroupState, SequenceInfo};
 use myelin_jsapi::consumer::config::stored::Stored;

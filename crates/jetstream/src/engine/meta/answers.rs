@@ -4,10 +4,9 @@ use super::assignment::{AnswerKind, Asked, Assignment};
 use super::late_answers::LateAnswers;
 use super::{LiveStream, Meta};
 use crate::engine::JetStream;
-use crate::engine::calls::AUDIT;
 use myelin_broker::Account;
 use myelin_jsapi::ApiError;
-use myelin_jsapi::advisory::{self, Action, Advisory, AdvisoryHeader};
+use myelin_jsapi::advisory::{self, AUDIT, Action, Advisory, AdvisoryHeader};
 use myelin_jsapi::api::response::{
     ApiResponse, StreamCancelMove, StreamCreate, StreamDelete, StreamUpdate, granted, refused,
 };

@@ -130,16 +130,19 @@ pub(in crate::engine) struct Assignment {
 }
 
 /// Request that an assignment comes from, for whoever answers it; by default there is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct Asked {
     /// Where the answer goes; empty where nobody waits.
     pub(in crate::engine) reply: String,
     /// Whether it goes to somebody in the system account.
+    #[serde(default, rename = "for_system")]
     pub(in crate::engine) is_for_system: bool,
     /// Where it was asked, with the API's own prefix; empty where nobody has, or a version before
     /// has written it.
+    #[serde(default, rename = "asked", skip_serializing_if = "String::is_empty")]
     pub(in crate::engine) subject: String,
     /// Client that has asked, where somebody has listened to audits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::engine) client: Option<ClientInfo>,
 }
 
@@ -172,15 +175,10 @@ struct AssignmentHead {
     replaces: Vec<Timestamp>,
     removed: bool,
     nonce: u64,
-    reply: String,
+    #[serde(flatten)]
+    asked: Asked,
     #[serde(deserialize_with = "answer_kind")]
     answer: AnswerKind,
-    #[serde(default)]
-    for_system: bool,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    asked: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    client: Option<ClientInfo>,
 }
 
 /// Reads an answer's kind, also as the version before wrote [`AnswerKind::Refused`]: with a time.
@@ -232,11 +230,8 @@ impl Assignment {
             replaces,
             removed: is_removed,
             nonce,
-            reply: asked.reply,
+            asked,
             answer,
-            for_system: asked.is_for_system,
-            asked: asked.subject,
-            client: asked.client,
         };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let stored = Stored { created, config, ..Stored::default() }.encode();
@@ -254,7 +249,7 @@ impl Assignment {
         let head: AssignmentHead = serde_json::from_slice(head).ok()?;
         let AssignmentHead { v, key, id, peers, founders, before, change, leaves, group, replaces, .. } =
             head;
-        let AssignmentHead { recovery, removed, nonce, reply, answer, for_system, asked, client, .. } = head;
+        let AssignmentHead { recovery, removed, nonce, asked, answer, .. } = head;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
         // Written by a version whose groups kept their members.
@@ -273,7 +268,7 @@ impl Assignment {
             config,
             is_removed,
             nonce,
-            asked: Asked { reply, is_for_system: for_system, subject: asked, client },
+            asked,
             answer,
         };
         (v == VERSION).then_some(assignment)
