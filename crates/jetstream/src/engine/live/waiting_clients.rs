@@ -1,8 +1,8 @@
 //! Clients that wait for messages are told of the next leader where theirs ends without a word, and
 //! ask again then. They would wait until they have missed two heartbeats.
 //!
-//! Compat: in the reference requests are entries of the consumer's group. Here other members hear of
-//! them within [`TOLD_WITHIN`], in memory, and word that is lost costs a client that wait.
+//! Compat: in the reference requests are entries of the consumer's group. Here other members hear
+//! of them within [`TOLD_WITHIN`], in memory, and word that is lost costs a client that wait.
 
 use super::LiveStream;
 use super::asked_consumers::AskedWord;
