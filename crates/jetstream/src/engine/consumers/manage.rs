@@ -483,6 +483,7 @@ impl StreamConsumers {
                 self.add_action_advisory(live.name(), Action::Delete, out);
             }
         }
+        self.forget_waiting_for_release();
     }
 
     /// As [`end_all`](Self::end_all), for a thread that may wait, and that may be the one that
@@ -498,6 +499,13 @@ impl StreamConsumers {
             self.forget(&live, state_handle.as_ref(), None);
             self.add_action_advisory(live.name(), Action::Delete, out);
         }
+        self.forget_waiting_for_release();
+    }
+
+    /// Lets go of consumers that have something to say when the log is released: with the stream
+    /// nothing is, and they keep its files open.
+    fn forget_waiting_for_release(&self) {
+        drop(self.log.take_waiting());
     }
 
     /// The server ends: who waits is told so. Answers the consumers that had something to say.
