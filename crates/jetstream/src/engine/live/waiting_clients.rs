@@ -5,7 +5,7 @@
 //! of them within [`TOLD_WITHIN`], in memory, and word that is lost costs a client that wait.
 
 use super::LiveStream;
-use super::asked_consumers::AskedWord;
+use super::asked_consumers::{AskedWord, MOST};
 use crate::engine::consumers::left_requests::LEADERSHIP_CHANGE;
 use crate::engine::host::Timer;
 use myelin_stdx::sync::lock;
@@ -16,9 +16,6 @@ use std::sync::{Arc, Weak};
 
 /// Nanoseconds from a first request to word of it, with all that have come until then.
 const TOLD_WITHIN: Timestamp = 20_000_000;
-
-/// Requests of one consumer that others hear of, at most.
-const MOST: usize = 512;
 
 /// Says what was asked, some time after the first request.
 struct AskedWatch(Weak<LiveStream>);
@@ -96,20 +93,7 @@ impl LiveStream {
         if self.role().leads() {
             return;
         }
-        let now = self.scope.host.now();
-        let mut elsewhere = lock(&self.membership.asked.elsewhere);
-        if word.are_told {
-            elsewhere.clear();
-        }
-        for (name, mut requests) in word.waiting {
-            requests.truncate(MOST);
-            if requests.is_empty() {
-                elsewhere.remove(&name);
-            } else {
-                let until = |(reply, left): (String, i64)| (reply, now.saturating_add(left));
-                elsewhere.insert(name, requests.into_iter().map(until).collect());
-            }
-        }
+        self.membership.asked.hear(word, self.scope.host.now());
     }
 
     /// Tells those who waited at the leader before, as far as it has said so.
