@@ -23,7 +23,7 @@ pub trait ConsumerActivity: Send + Sync {
     fn note(&self, consumer: ConsumerId, sign: ConsumerSign);
 }
 
-/// ActivityPlace of a consumer before an entry, or behind it.
+/// Place of a consumer before an entry, or behind it.
 pub(super) struct ActivityPlace {
     id: ConsumerId,
     /// Deliveries, the floor, and messages that await their acknowledgement. `None`: there is no
