@@ -411,8 +411,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn open_connections(&self, account: &str) -> Vec<ConnSnapshot> {
-        let of_account =
-            |conn: &Arc<Conn>| account.is_empty() || conn.with_details(|details| details.account == account);
+        let of_account = |conn: &Arc<Conn>| account.is_empty() || conn.is_in_account(account);
         let mut open = self.broker.connections();
         open.retain(of_account);
         let leafs = self.leaf_links();

@@ -15,7 +15,17 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
 /// Compat: in the reference's words. Its new leader says it, which knows of each request.
-pub(in crate::engine) const LEADERSHIP_CHANGE: &[u8] = b"NATS/1.0 409 Leadership Change\r\n\r\n";
+const LEADERSHIP_CHANGE: &[u8] = b"NATS/1.0 409 Leadership Change\r\n\r\n";
+
+/// Tells those who wait for answers there that the leader changes.
+pub(in crate::engine) fn leadership_change(replies: impl IntoIterator<Item: AsRef<[u8]>>) -> MessageBuf {
+    let mut out = MessageBuf::default();
+    for reply in replies {
+        let subject = reply.as_ref();
+        out.push(MessageRef { subject, headers: LEADERSHIP_CHANGE, ..MessageRef::default() });
+    }
+    out
+}
 
 /// Requests of one stream's consumers while it is handed over.
 #[derive(Default)]
@@ -51,11 +61,7 @@ impl LeftRequests {
         let mut replies = std::mem::take(&mut *lock(&self.replies));
         replies.sort_unstable();
         replies.dedup();
-        let mut out = MessageBuf::default();
-        for reply in &replies {
-            out.push(MessageRef { subject: reply, headers: LEADERSHIP_CHANGE, ..MessageRef::default() });
-        }
-        out
+        leadership_change(replies)
     }
 }
 

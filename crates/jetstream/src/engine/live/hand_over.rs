@@ -12,7 +12,7 @@
 use super::LiveStream;
 use super::held_publishes::{AskedLeader, HandOverReason, HandOverSteps};
 use super::membership::JoinedMember;
-use super::recent_publishes::PublishKey;
+use super::recent_publishes::{PublishCounts, PublishKey};
 use super::turn::StreamWork;
 use crate::engine::consumers::left_requests::LeftRequests;
 use crate::engine::groups::{GroupReplica, MemberEvent};
@@ -275,7 +275,7 @@ impl LiveStream {
 
     /// Publishers whose messages are held are told, but for those whose messages another leader has
     /// `taken`; or the stream takes them: it leads still, or again.
-    fn end_hand_over(self: &Arc<Self>, mut taken: Vec<PublishKey>) {
+    fn end_hand_over(self: &Arc<Self>, taken: Vec<PublishKey>) {
         // Nobody may begin to lead in between, and lose what it is bound to.
         let changing = lock(&self.membership.changing);
         if !self.role().leads() {
@@ -286,16 +286,12 @@ impl LiveStream {
         if self.leads_surely() {
             return self.submit_and_wait(StreamWork::TakeHeld);
         }
-        let mut refused = MessageBuf::default();
+        let (mut taken, mut refused) = (PublishCounts::from_iter(taken), MessageBuf::default());
         for msgs in self.membership.hand_over.take() {
             for msg in msgs.iter().filter(|msg| !msg.reply.is_empty()) {
-                let key = PublishKey::of(&msg);
-                let at = key.and_then(|key| taken.iter().position(|one| *one == key));
-                if let Some(at) = at {
-                    taken.swap_remove(at);
-                    continue;
+                if !PublishKey::of(&msg).is_some_and(|key| taken.take(&key)) {
+                    refused.push(MessageRef { subject: msg.reply, headers: NOBODY, ..MessageRef::default() });
                 }
-                refused.push(MessageRef { subject: msg.reply, headers: NOBODY, ..MessageRef::default() });
             }
             self.ingress.forget(&msgs);
             self.give_up_traces(&msgs);

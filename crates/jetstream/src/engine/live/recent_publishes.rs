@@ -47,20 +47,38 @@ pub(super) struct RecentPublishes {
 #[derive(Default)]
 struct KnownPublishes {
     until: Option<Instant>,
-    /// How many of each have come.
-    taken: BTreeMap<PublishKey, usize>,
-    /// How many of each are refused by the leader before, and may still come.
-    refused: BTreeMap<PublishKey, usize>,
+    /// Publishes that have come.
+    taken: PublishCounts,
+    /// Publishes that are refused by the leader before, and may still come.
+    refused: PublishCounts,
 }
 
-/// Takes one of these away, if there is one.
-fn take_one(counts: &mut BTreeMap<PublishKey, usize>, key: &PublishKey) -> bool {
-    let Some(count) = counts.get_mut(key) else { return false };
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(key);
+/// Publishes, and how many there are of each.
+#[derive(Default)]
+pub(super) struct PublishCounts(BTreeMap<PublishKey, usize>);
+
+impl FromIterator<PublishKey> for PublishCounts {
+    fn from_iter<I: IntoIterator<Item = PublishKey>>(keys: I) -> Self {
+        let mut counts = Self::default();
+        keys.into_iter().for_each(|key| counts.add(key));
+        counts
     }
-    true
+}
+
+impl PublishCounts {
+    fn add(&mut self, key: PublishKey) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    /// Takes one of these away, if there is one.
+    pub(super) fn take(&mut self, key: &PublishKey) -> bool {
+        let Some(count) = self.0.get_mut(key) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(key);
+        }
+        true
+    }
 }
 
 impl RecentPublishes {
@@ -86,10 +104,10 @@ impl RecentPublishes {
         let mut refused = Vec::new();
         for (at, msg) in msgs.iter().enumerate() {
             let Some(key) = PublishKey::of(&msg) else { continue };
-            if take_one(&mut known.refused, &key) {
+            if known.refused.take(&key) {
                 refused.push(at);
-            } else if known.taken.len() < MOST {
-                *known.taken.entry(key).or_default() += 1;
+            } else if known.taken.0.len() < MOST {
+                known.taken.add(key);
             }
         }
         refused
@@ -99,10 +117,9 @@ impl RecentPublishes {
     /// refuses.
     pub(super) fn settle(&self, held: Vec<PublishKey>) -> Vec<PublishKey> {
         let mut known = lock(&self.known);
-        let (taken, refused): (Vec<_>, Vec<_>) =
-            held.into_iter().partition(|key| take_one(&mut known.taken, key));
+        let (taken, refused): (Vec<_>, Vec<_>) = held.into_iter().partition(|key| known.taken.take(key));
         if known.until.is_some() {
-            refused.into_iter().for_each(|key| *known.refused.entry(key).or_default() += 1);
+            refused.into_iter().for_each(|key| known.refused.add(key));
         }
         taken
     }

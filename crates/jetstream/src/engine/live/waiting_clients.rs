@@ -6,7 +6,7 @@
 
 use super::LiveStream;
 use super::asked_consumers::{AskedWord, MOST};
-use crate::engine::consumers::left_requests::LEADERSHIP_CHANGE;
+use crate::engine::consumers::left_requests::leadership_change;
 use crate::engine::host::Timer;
 use myelin_stdx::sync::lock;
 use myelin_store::Timestamp;
@@ -100,13 +100,8 @@ impl LiveStream {
     pub(super) fn tell_asked_elsewhere(&self) {
         let elsewhere = std::mem::take(&mut *lock(&self.membership.asked.elsewhere));
         let now = self.scope.host.now();
-        let mut told = MessageBuf::default();
-        for (reply, until) in elsewhere.into_values().flatten() {
-            if until > now {
-                let subject = reply.as_bytes();
-                told.push(MessageRef { subject, headers: LEADERSHIP_CHANGE, ..MessageRef::default() });
-            }
-        }
+        let waiting = elsewhere.into_values().flatten().filter(|(_, until)| *until > now);
+        let told = leadership_change(waiting.map(|(reply, _)| reply));
         if !told.is_empty() {
             self.scope.host.publish(&self.scope.account, told);
         }

@@ -9,11 +9,7 @@ const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"memory","num_r
 
 /// Three servers with a stream in memory, and which of them leads it.
 fn cluster() -> (MetaCluster, usize) {
-    let mut cluster = MetaCluster::with_meta(3);
-    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
-    let made = cluster.answer_within(200, "STREAM.CREATE.S", CREATE);
-    assert!(made.contains(r#""did_create":true"#), "{made}");
-    let leader = cluster.elect();
+    let (mut cluster, leader) = MetaCluster::with_stream(3, CREATE);
     cluster.publish(leader, "one");
     cluster.pass(10);
     assert_eq!(cluster.contents(), [(1, 1); 3]);

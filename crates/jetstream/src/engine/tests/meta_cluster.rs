@@ -135,6 +135,17 @@ impl MetaCluster {
         Self::begun(size, stream("S"), true)
     }
 
+    /// Servers with the stream `S`, which is made by this request, and the number of the one that
+    /// leads it.
+    pub(super) fn with_stream(size: usize, request: &str) -> (Self, usize) {
+        let mut cluster = Self::with_meta(size);
+        cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+        let made = cluster.answer_within(200, "STREAM.CREATE.S", request);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+        let leader = cluster.elect();
+        (cluster, leader)
+    }
+
     /// Servers of which the first have founded a meta group, and others are to come later.
     pub(super) fn founded_by(founders: usize, size: usize) -> Self {
         let mut cluster = Self::empty(size, stream("S"), true);

@@ -7,20 +7,10 @@ use myelin_stdx::sync::lock;
 
 const CREATE: &str = r#"{"name":"S","subjects":["S.>"],"storage":"memory","num_replicas":3}"#;
 
-/// Three servers with a stream, and which of them leads it.
-fn cluster() -> (MetaCluster, usize) {
-    let mut cluster = MetaCluster::with_meta(3);
-    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
-    let made = cluster.answer_within(200, "STREAM.CREATE.S", CREATE);
-    assert!(made.contains(r#""did_create":true"#), "{made}");
-    let leader = cluster.elect();
-    (cluster, leader)
-}
-
 /// Clients that wait at a leader which is killed hear of the next one: they ask again.
 #[test]
 fn who_waits_at_a_leader_that_is_killed_is_told_by_the_next_one() {
-    let (mut cluster, first) = cluster();
+    let (mut cluster, first) = MetaCluster::with_stream(3, CREATE);
     let consumer = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
     let made = cluster.answer_within(200, "CONSUMER.DURABLE.CREATE.S.C", consumer);
     assert!(made.contains(r#""name":"C""#), "{made}");
@@ -47,7 +37,7 @@ fn who_waits_at_a_leader_that_is_killed_is_told_by_the_next_one() {
 
 #[test]
 fn a_publish_that_both_leaders_get_is_answered_by_the_next_one() {
-    let (mut cluster, first) = cluster();
+    let (mut cluster, first) = MetaCluster::with_stream(3, CREATE);
     let second = (first + 1) % 3;
     let answers = [first, second].map(|number| cluster.house(number).record("told.>"));
     let told = |at: usize| -> Vec<String> {
