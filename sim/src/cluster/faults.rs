@@ -331,7 +331,8 @@ impl World {
             machine.disk_pause = 0;
             // It reads what it has not read yet: what clients asked for long ago must not happen
             // when everything was looked at.
-            self.network.hasten(number, std::mem::take(&mut machine.silent_until), self.now);
+            self.network.hasten(number, machine.silent_until, self.now);
+            machine.silent_until = machine.silent_until.min(self.now);
             machine.clock.catch_up();
             machine.node.iter_mut().for_each(|node| node.disk = (0, 0));
             if machine.node.is_none() {
@@ -359,5 +360,18 @@ mod tests {
         (world.machines[0].silent_from, world.machines[0].silent_until) = (5 * SECOND, 30 * SECOND);
         world.forget_alone(0);
         assert_eq!(world.streams[0].seen.keys().collect::<Vec<_>>(), [&1]);
+    }
+
+    #[test]
+    fn who_goes_on_when_all_is_mended_has_stood_still_until_then() {
+        let mut world = World::new(1, false);
+        world.heal().unwrap();
+        world.now = 20 * SECOND;
+        for (number, until) in [30 * SECOND, 7 * SECOND, 0].into_iter().enumerate() {
+            world.machines[number].silent_until = until;
+        }
+        world.heal().unwrap();
+        let until: Vec<_> = world.machines.iter().map(|machine| machine.silent_until).collect();
+        assert_eq!(until[..3], [20 * SECOND, 7 * SECOND, 0], "what it was about to send may leave now");
     }
 }
