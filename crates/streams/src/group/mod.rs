@@ -176,6 +176,20 @@ impl GroupMember {
         self.kept_log.hold(peer, index, now);
     }
 
+    /// Proposes what the stream has decided so far: to be called before this member hands over, which
+    /// proposes nothing from then on, so that nothing of it is taken back without an answer.
+    ///
+    /// # Errors
+    /// The member has failed.
+    pub fn propose_decided(&mut self, stream: &mut StreamCore) -> Result<(), MemberFailed> {
+        self.check()?;
+        if stream.role().leads() && self.leads() {
+            self.unproposed.extend(stream.store_mut().take_decided());
+            self.propose()?;
+        }
+        Ok(())
+    }
+
     /// Brings the stream and consensus to the same point: to be called after everything else here,
     /// and after each turn in which the stream has decided something.
     ///

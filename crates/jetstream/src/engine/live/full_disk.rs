@@ -71,6 +71,9 @@ impl LiveStream {
     ) -> Result<(), MemberFailed> {
         let (mut coming, mut is_full) = (ComingEntries::default(), false);
         for event in events {
+            if let MemberEvent::HandOver(_) = &event {
+                joined.member.propose_decided(core)?;
+            }
             if let MemberEvent::Message(epoch, life, message) = &event
                 && !message.entries.is_empty()
                 && *epoch == joined.place.epoch

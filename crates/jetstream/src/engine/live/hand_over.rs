@@ -261,7 +261,7 @@ impl LiveStream {
 
     /// The leader before holds these publishes: those that have come here, too, are not refused.
     pub(in crate::engine) fn settle_held(&self, held: Vec<PublishKey>) -> Vec<PublishKey> {
-        self.membership.hand_over.recent.settle(held)
+        self.membership.hand_over.recent.settle(held, self.scope.host.instant())
     }
 
     /// Whether another server receives what is published to the stream.

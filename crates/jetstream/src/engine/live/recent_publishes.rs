@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 /// A leader before that has not asked after so long does not ask any more.
 const ASKED_WITHIN: Duration = Duration::from_secs(3);
 
+/// What the leader before has refused and is on its way here, too, comes as soon as this. Whatever
+/// comes later was sent again, as clients do 250 ms after a refusal, some with the same reply.
+const ON_ITS_WAY: Duration = Duration::from_millis(200);
+
 /// Most publishes that are known at once: what comes behind them is not.
 const MOST: usize = 1 << 16;
 
@@ -49,8 +53,9 @@ struct KnownPublishes {
     until: Option<Instant>,
     /// Publishes that have come.
     taken: PublishCounts,
-    /// Publishes that are refused by the leader before, and may still come.
+    /// Publishes that are refused by the leader before, and may still come until then.
     refused: PublishCounts,
+    refused_until: Option<Instant>,
 }
 
 /// Publishes, and how many there are of each.
@@ -101,6 +106,9 @@ impl RecentPublishes {
             self.is_on.store(false, Release);
             return Vec::new();
         }
+        if known.refused_until.is_some_and(|until| now >= until) {
+            (known.refused, known.refused_until) = (PublishCounts::default(), None);
+        }
         let mut refused = Vec::new();
         for (at, msg) in msgs.iter().enumerate() {
             let Some(key) = PublishKey::of(&msg) else { continue };
@@ -115,10 +123,11 @@ impl RecentPublishes {
 
     /// The leader before holds these. Answers those that have come here, too; the others it
     /// refuses.
-    pub(super) fn settle(&self, held: Vec<PublishKey>) -> Vec<PublishKey> {
+    pub(super) fn settle(&self, held: Vec<PublishKey>, now: Instant) -> Vec<PublishKey> {
         let mut known = lock(&self.known);
         let (taken, refused): (Vec<_>, Vec<_>) = held.into_iter().partition(|key| known.taken.take(key));
         if known.until.is_some() {
+            known.refused_until = Some(now + ON_ITS_WAY);
             refused.into_iter().for_each(|key| known.refused.add(key));
         }
         taken
@@ -149,17 +158,27 @@ mod tests {
         assert!(recent.note(&batch(&[("r.1", "a"), ("", "b"), ("r.2", "c"), ("r.2", "c")]), now).is_empty());
         let held = keys(&[("r.1", "a"), ("", "b"), ("r.2", "c"), ("r.3", "d"), ("r.1", "other")]);
         assert_eq!(held.len(), 4, "nobody is told of what has no reply");
-        assert_eq!(recent.settle(held), keys(&[("r.1", "a"), ("r.2", "c")]));
+        assert_eq!(recent.settle(held, now), keys(&[("r.1", "a"), ("r.2", "c")]));
         let late = batch(&[("r.3", "d"), ("r.1", "other"), ("r.3", "d"), ("r.1", "a"), ("", "b")]);
         assert_eq!(recent.note(&late, now), [0, 1], "each once");
     }
 
     #[test]
+    fn what_was_refused_and_is_sent_again_is_taken() {
+        let (recent, now) = (RecentPublishes::default(), Instant::now());
+        recent.begin(now);
+        assert!(recent.settle(keys(&[("r.1", "a"), ("r.2", "b")]), now).is_empty());
+        let just_before = now + ON_ITS_WAY - Duration::from_nanos(1);
+        assert_eq!(recent.note(&batch(&[("r.1", "a")]), just_before), [0]);
+        assert!(recent.note(&batch(&[("r.2", "b")]), now + ON_ITS_WAY).is_empty());
+    }
+
+    #[test]
     fn a_leader_before_that_does_not_ask_is_forgotten() {
         let (recent, now) = (RecentPublishes::default(), Instant::now());
-        assert!(!recent.is_on() && recent.settle(keys(&[("r", "a")])).is_empty());
+        assert!(!recent.is_on() && recent.settle(keys(&[("r", "a")]), now).is_empty());
         recent.begin(now);
-        assert!(recent.settle(keys(&[("r", "a")])).is_empty() && recent.is_on());
+        assert!(recent.settle(keys(&[("r", "a")]), now).is_empty() && recent.is_on());
         assert!(recent.note(&batch(&[("r", "a")]), now + ASKED_WITHIN).is_empty());
         assert!(!recent.is_on());
     }

@@ -2,6 +2,7 @@
 //! publish.
 
 use super::meta_cluster::MetaCluster;
+use crate::engine::groups::{GroupReplica, MemberEvent};
 use crate::engine::meta::peer_of;
 use myelin_stdx::sync::lock;
 
@@ -35,6 +36,22 @@ fn who_waits_at_a_leader_that_is_killed_is_told_by_the_next_one() {
     assert_eq!(said, [("told.long", "NATS/1.0 409 Leadership Change\r\n\r\n")]);
 }
 
+/// A publish may be decided while its leader is asked to hand over by another thread.
+#[test]
+fn what_is_decided_as_a_leader_hands_over_is_stored_and_answered() {
+    let (mut cluster, first) = MetaCluster::with_stream(3, CREATE);
+    let second = (first + 1) % 3;
+    let answers = cluster.house(first).record("told.>");
+    cluster.house(first).stream("S").tell(MemberEvent::HandOver(peer_of(&format!("n{}", second + 1))));
+    cluster.house(first).say("S.a", "told.me", "");
+    cluster.settle();
+    cluster.wait_until("the next leader", |cluster| cluster.house(second).stream("S").role().leads());
+    cluster.pass(4);
+    let told: Vec<_> = lock(&answers).drain(..).map(|one| one.payload).collect();
+    assert_eq!(told, [r#"{"stream":"S","seq":1}"#]);
+    assert_eq!(cluster.contents(), [(1, 1); 3]);
+}
+
 #[test]
 fn a_publish_that_both_leaders_get_is_answered_by_the_next_one() {
     let (mut cluster, first) = MetaCluster::with_stream(3, CREATE);
@@ -55,7 +72,7 @@ fn a_publish_that_both_leaders_get_is_answered_by_the_next_one() {
     says(&mut cluster, first, "told.both", "both");
     says(&mut cluster, first, "told.one", "one");
     assert_eq!(told(0), [""; 0], "they are held");
-    cluster.pass(20);
+    cluster.wait_until("a refusal", |_| !lock(&answers[0]).is_empty());
     assert_eq!(told(0), ["told.one NATS/1.0 503\r\n\r\n"]);
     let stored = |seq: u64, reply: &str| format!(r#"{reply} {{"stream":"S","seq":{seq}}}"#);
     assert_eq!(told(1), [stored(1, "told.both")]);
