@@ -19,7 +19,7 @@ use process::Sample;
 use removed::Removed;
 
 /// A removed file may stay open for so long: whoever reads it ends, and then it is closed.
-pub(crate) const REMOVED_FILES_STAY: std::time::Duration = std::time::Duration::from_secs(5);
+pub(crate) const REMOVED_FILES_STAY: std::time::Duration = std::time::Duration::from_secs(10);
 
 const MIB: f64 = 1024.0 * 1024.0;
 /// Size of one file of a stream.

@@ -93,13 +93,13 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut removed = Removed::default();
         removed.saw_at(at(0), &[file(1, 1), file(2, 2)]);
-        removed.saw_at(at(5), &[file(1, 1), file(2, 3)]);
+        removed.saw_at(at(10), &[file(1, 1), file(2, 3)]);
         assert_eq!(removed.held(), []);
-        assert_eq!(removed.longest_open(), Duration::from_secs(5));
-        removed.saw_at(at(7), &[file(1, 1), file(2, 3)]);
-        removed.saw_at(at(8), &[]);
+        assert_eq!(removed.longest_open(), Duration::from_secs(10));
+        removed.saw_at(at(12), &[file(1, 1), file(2, 3)]);
+        removed.saw_at(at(13), &[]);
         let held: Vec<Duration> = removed.held().iter().map(|held| held.open_for).collect();
-        assert_eq!(held, [Duration::from_secs(7)]);
+        assert_eq!(held, [Duration::from_secs(12)]);
         assert_eq!(removed.longest_open(), Duration::ZERO);
     }
 }
