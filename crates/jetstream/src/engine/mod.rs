@@ -286,6 +286,7 @@ impl JetStream {
     fn apply(self: &Arc<Self>, account: &Arc<Account>, limits: Option<AccountLimits>) {
         let present = self.account(account.name());
         let streams = present.clone().unwrap_or_else(|| AccountStreams::new(self, account, limits.clone()));
+        streams.come_back();
         if limits.is_some() {
             let found = lock(&self.found.by_account).remove(account.name());
             let mut found = found.unwrap_or_default();
@@ -306,14 +307,19 @@ impl JetStream {
     }
 
     /// An account is gone: nothing of its streams hears or tells anything, until it is
-    /// [enabled](Self::enable) again.
+    /// [enabled](Self::enable) again. One that has none is let go of.
     pub fn disable(&self, account: &str) {
-        lock(&self.promises.refused).remove(account);
+        let mut refused = lock(&self.promises.refused);
+        refused.remove(account);
         if let Some(streams) = self.account(account) {
             streams.set_limits(None);
             streams.suspend_or_resume();
             streams.unbind_api();
         }
+        // Whoever is at work for one still keeps it until another one is gone: nothing can be made
+        // in what nobody else has.
+        let mut accounts = write_lock(&self.accounts);
+        accounts.retain(|_, streams| Arc::strong_count(streams) > 1 || !streams.is_unused());
     }
 
     /// Names of accounts that have streams in the store and were not [enabled](Self::enable) yet.

@@ -26,12 +26,13 @@ use myelin_auth::operator::Accounts;
 use myelin_broker::Broker;
 use myelin_conf::options::Options;
 use myelin_disk::real::RealDisk;
-use myelin_jetstream::JetStream;
+use myelin_jetstream::{AccountStreams, JetStream};
 use myelin_natsfiles::directory::NatsDirectory;
 use myelin_natsfiles::keys::Keys;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_stdx::nkey::Role;
 use myelin_stdx::sync::{read_lock, write_lock};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
@@ -189,7 +190,24 @@ impl RunningJetStream {
         }
         self.set_limits(options);
         self.set_accounts(options, broker);
+        self.forget_accounts(broker);
         std::mem::take(&mut self.rests)
+    }
+
+    /// Lets go of accounts that are gone and have no streams here. Compat: those that have some go
+    /// on with them until the next start.
+    fn forget_accounts(&self, broker: &Broker) {
+        let there: Vec<_> = broker.accounts();
+        let there: BTreeSet<&str> = there.iter().map(|account| account.name()).collect();
+        let accounts = self.jetstream.accounts();
+        let is_gone = |account: &&Arc<AccountStreams>| !there.contains(account.account().name());
+        let gone: Vec<String> = accounts
+            .iter()
+            .filter(|account| is_gone(account) && account.has_no_streams())
+            .map(|account| account.account().name().to_owned())
+            .collect();
+        drop(accounts);
+        gone.iter().for_each(|name| self.jetstream.disable(name));
     }
 
     /// Asks for the tokens of accounts that have streams in the store: who mirrors and who listens

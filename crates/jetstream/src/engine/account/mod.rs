@@ -27,6 +27,8 @@ use myelin_store::meta::Meta;
 use myelin_store::{FoundStream, StreamId, Timestamp};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 pub(super) use replaced::mark_replaced;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use table::StreamTable;
 
@@ -85,6 +87,8 @@ pub struct AccountStreams {
     unrestored: Mutex<Vec<Unrestored>>,
     /// Its streams and consumers hear nothing: it may not use JetStream any more.
     is_suspended: Mutex<bool>,
+    /// The server has no such account any more.
+    is_gone: AtomicBool,
 }
 
 /// Stream that is in the store and could not be opened.
@@ -118,6 +122,7 @@ impl AccountStreams {
             api_bindings: Mutex::default(),
             unrestored: Mutex::default(),
             is_suspended: Mutex::default(),
+            is_gone: AtomicBool::new(false),
         })
     }
 
@@ -322,6 +327,22 @@ impl AccountStreams {
     /// Takes no requests any more, not even to say that it does not: the account is gone.
     pub(super) fn unbind_api(&self) {
         self.unbind_all(&mut lock(&self.api_bindings));
+        self.is_gone.store(true, Release);
+    }
+
+    /// The account is there, perhaps again.
+    pub(super) fn come_back(&self) {
+        self.is_gone.store(false, Release);
+    }
+
+    /// Whether nothing is lost with it: the account is gone, and has no streams here.
+    pub(super) fn is_unused(&self) -> bool {
+        self.is_gone.load(Acquire) && self.has_no_streams()
+    }
+
+    /// Whether it has no streams here, opened or not.
+    pub fn has_no_streams(&self) -> bool {
+        self.read().len() == 0 && lock(&self.unrestored).is_empty()
     }
 
     fn unbind_all(&self, api_bindings: &mut Vec<Arc<Binding>>) {

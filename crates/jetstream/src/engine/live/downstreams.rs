@@ -43,11 +43,19 @@ impl Downstreams {
     pub(in crate::engine) fn park(&self, source_reader: &Arc<dyn Downstream>) {
         let mut waiting = lock(&self.waiting);
         if !waiting.iter().any(|known| is(known, source_reader)) {
+            // An origin may be quiet for long, and who copies it come and go.
+            waiting.retain(|known| known.strong_count() > 0);
             waiting.push(Arc::downgrade(source_reader));
         }
         drop(waiting);
         self.has_waiting.store(true, SeqCst);
         fence(SeqCst);
+    }
+
+    /// How many wait, those that are gone included.
+    #[cfg(test)]
+    pub(in crate::engine) fn waiting(&self) -> usize {
+        lock(&self.waiting).len()
     }
 
     /// Something was released: wakes who waits for it. To be called behind a fence.

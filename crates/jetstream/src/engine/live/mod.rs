@@ -217,7 +217,7 @@ impl LiveStream {
     }
 
     /// Source readers that copy it.
-    pub(super) fn downstreams(&self) -> &Downstreams {
+    pub(in crate::engine) fn downstreams(&self) -> &Downstreams {
         &self.downstreams
     }
 

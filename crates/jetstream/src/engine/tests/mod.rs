@@ -14,6 +14,7 @@ mod copies;
 mod damaged_servers;
 mod dead_letters;
 mod given_back;
+mod gone;
 mod group;
 mod house;
 mod limits;
