@@ -241,6 +241,15 @@ impl FaultyDisk {
         })
     }
 
+    /// Has bytes of a file stand once more, at another place of it: as when a sector is written to
+    /// the wrong one.
+    pub fn repeat(&self, path: &Path, range: Range<u64>, at: u64) -> io::Result<()> {
+        let content = self.read_all(path)?;
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+        let bytes = &content[place(range.start)..place(range.end)];
+        self.damage(path, |file| file.write_at(bytes, at))
+    }
+
     /// Gives each of two files the other's content, as a confused repair tool might.
     pub fn swap(&self, one: &Path, other: &Path) -> io::Result<()> {
         let contents = [self.read_all(one)?, self.read_all(other)?];

@@ -29,6 +29,8 @@ pub(super) struct Applying<'a> {
     passed: Passed,
     /// The sequence that the next message has, where a jump is said before it is made.
     next: Option<Seq>,
+    /// Whether what comes belongs to an entry of the group's log that stands in it already.
+    is_repeated: bool,
     failure: Option<ReadError>,
 }
 
@@ -52,8 +54,18 @@ impl<'a> Applying<'a> {
         (kept_from, removed): (Seq, Vec<RangeInclusive<Seq>>),
         lost: &'a [Lost],
     ) -> Self {
-        let passed = Passed::default();
-        Self { catalog, group, entries: 0, kept_from, lost, removed, passed, next: None, failure: None }
+        Self {
+            catalog,
+            group,
+            entries: 0,
+            kept_from,
+            lost,
+            removed,
+            passed: Passed::default(),
+            next: None,
+            is_repeated: false,
+            failure: None,
+        }
     }
 
     /// Looks for gaps in what follows, which begins with `first`: of a segment from which nothing
@@ -82,6 +94,13 @@ impl<'a> Applying<'a> {
     pub(super) fn entry(&mut self, scanned: &Scanned<'_>) {
         self.entries += 1;
         let Scanned { entry, offset, timestamp, .. } = scanned;
+        if let Entry::Control(Control::LogEntry(entry)) = entry {
+            // No writer goes back without a word of what is taken back.
+            self.is_repeated = self.group.has(entry.index);
+        }
+        if self.is_repeated {
+            return self.passed.add(scanned);
+        }
         if let Entry::Control(Control::LogEntry(entry)) = entry {
             self.group.pass(entry);
             let begun = self.catalog.begin_entry(entry.index, self.group.releasable());

@@ -86,6 +86,11 @@ impl GroupTail {
         self.position().map_or(0, |position| position.index)
     }
 
+    /// Whether the log, as far as it was read, has an entry of this index, or one behind it.
+    pub(super) fn has(&self, index: u64) -> bool {
+        self.tail.is_some() && index <= self.index()
+    }
+
     /// An entry begins.
     pub(super) fn pass(&mut self, entry: &LogEntry) {
         if let Some(tail) = &mut self.tail {

@@ -113,7 +113,9 @@ pub(super) fn begin(
     let before = known.unwrap_or_default();
     let is_other_run = boot.is_none_or(|boot| before.membership != boot);
     let is_amnesiac = before.is_amnesiac && is_other_run;
-    let groups_until = if known.is_none() || has_lost_votes { ANY } else { before.vote.term };
+    // With the power a group's record may be lost, too, and with that its age.
+    let is_unsure = known.is_none() || has_lost_votes || is_amnesiac;
+    let groups_until = if is_unsure { ANY } else { before.vote.term };
     let state = HardState {
         // Greater than that of any life on a disk that is gone, if the clock is not behind.
         incarnation: (before.incarnation + 1).max(now.unsigned_abs() / 1_000_000_000),

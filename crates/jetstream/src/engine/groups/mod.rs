@@ -269,7 +269,8 @@ impl Groups {
         let is_damaged = state.is_some_and(|state| state.is_damaged);
         // Who has a log has voted, or heard of a leader's term, which it has forgotten.
         let has_forgotten = is_damaged || may_have_had_one && (!has_log || state.is_none());
-        let is_marked = state.map_or(self.lived.is_amnesiac, |state| state.is_amnesiac);
+        // Nothing of a group can be lost that was made behind the loss of power.
+        let is_marked = state.map_or(self.lived.is_amnesiac && !may_be_new, |state| state.is_amnesiac);
         let vote =
             state.filter(|_| !myelin_stdx::planted::bug(132)).map_or(Vote::default(), |state| state.vote);
         Recalled {

@@ -5,6 +5,7 @@ use super::meta_cluster::MetaCluster;
 use crate::engine::ReplicaRepairs;
 use myelin_disk::Disk;
 use myelin_stdx::sync::lock;
+use std::path::PathBuf;
 
 /// Three servers with a stream of three replicas, and one that follows everywhere.
 fn with_a_stream() -> (MetaCluster, usize) {
@@ -63,6 +64,83 @@ fn any_file_of_a_server_may_be_damaged() {
             assert_eq!(meta.meta, None, "{what}");
         }
     }
+}
+
+/// An entry with records of consumers that stands twice in a log counts once.
+#[test]
+fn a_sector_may_stand_twice_in_a_log() {
+    const SECTOR: u64 = 512;
+    let with_consumer = || {
+        let (mut cluster, leader) = MetaCluster::with_stream(
+            3,
+            r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#,
+        );
+        let consumer = r#"{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit"}}"#;
+        cluster.answer_within(200, "CONSUMER.DURABLE.CREATE.S.C", consumer);
+        for n in 1..=6 {
+            cluster.publish(leader, &format!("m{n}"));
+            cluster.house(leader).say("$JS.API.CONSUMER.MSG.NEXT.S.C", "none", "");
+            cluster.settle();
+            let ack = format!("$JS.ACK.S.C.1.{n}.{n}.1700000000000000000.0");
+            cluster.house(leader).say(&ack, "", "");
+            cluster.pass(2);
+        }
+        let victim = (leader + 1) % 3;
+        // What a journal has is nothing that could bring it back afterwards.
+        for _ in 0..2 {
+            cluster.kill(victim);
+            cluster.begin(victim);
+            cluster.pass(20);
+        }
+        cluster.kill(victim);
+        (cluster, victim)
+    };
+    let (cluster, victim) = with_consumer();
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|end| end == "seg");
+    let of_stream = |cluster: &MetaCluster| {
+        let segments = cluster.disk(victim).files().into_iter().filter(|(path, _)| is_segment(path));
+        segments.max_by_key(|(_, length)| *length).expect("it has one")
+    };
+    let sectors = of_stream(&cluster).1.div_ceil(SECTOR).min(8);
+    assert!(sectors > 4, "{sectors} sectors");
+    for from in 1..sectors {
+        for to in (from + 1)..sectors + 1 {
+            let (mut cluster, victim) = with_consumer();
+            let (path, _) = of_stream(&cluster);
+            let disk = cluster.disk(victim);
+            disk.repeat(&path, from * SECTOR..(from + 1) * SECTOR, to * SECTOR).expect("it is there");
+            cluster.begin(victim);
+            let what = format!("sector {from} to be mended that stands in the place of {to}, too");
+            cluster.wait_until(&what, |cluster| {
+                let is_whole = cluster
+                    .house(victim)
+                    .streams()
+                    .stream("S")
+                    .is_some_and(|live| live.lost_sequences().is_empty() && !live.is_damaged());
+                is_whole && cluster.contents() == [(6, 6); 3] && cluster.holders("S").len() == 3
+            });
+        }
+    }
+}
+
+/// What a loss of power may have taken is not missed in streams that are made later.
+#[test]
+fn a_stream_that_is_made_behind_a_loss_of_power_has_a_leader_at_once() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let config = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":3}"#;
+    cluster.answer_within(200, "STREAM.CREATE.S", config);
+    cluster.elect();
+    (0..3).for_each(|number| cluster.lose_power(number));
+    (0..3).for_each(|number| cluster.begin(number));
+    cluster.elect();
+    cluster.pass(50);
+    let leader = cluster.meta_leader().expect("all are there");
+    cluster.kill((leader + 1) % 3);
+    cluster.pass(20);
+    let config = r#"{"name":"NEW","subjects":["NEW.>"],"storage":"file","num_replicas":3}"#;
+    let answer = cluster.answer_within(200, "STREAM.CREATE.NEW", config);
+    assert!(answer.contains(r#""leader":"#), "{answer}");
 }
 
 #[test]

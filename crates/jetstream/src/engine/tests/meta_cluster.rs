@@ -6,7 +6,7 @@ use super::listeners::Recorder;
 use crate::engine::meta::{FoundingTerms, peer_of};
 use crate::engine::{ApiCalls, ApiRequest, GroupConfig, GroupSettings, KeptLogBounds};
 use myelin_broker::{Binding, Service, ServiceBatch, ServiceShard};
-use myelin_disk::faulty::FaultyDisk;
+use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::StreamConfig;
 use myelin_replica::frame::GroupPlace;
@@ -273,6 +273,13 @@ impl MetaCluster {
         server.disk = server.disk.kill();
         lock(&server.wire.0).clear();
         lock(&server.bulk.0).clear();
+    }
+
+    /// Ends a server with its machine, which loses nothing of what was written.
+    pub(super) fn lose_power(&mut self, number: usize) {
+        self.kill(number);
+        let server = &mut self.servers[number];
+        server.disk = server.disk.power_cycle(Survival::All);
     }
 
     pub(super) fn house(&mut self, number: usize) -> &mut House {
