@@ -122,6 +122,7 @@ impl LiveStream {
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
             kept_log: groups.kept_log(),
+            commit_waits: groups.commit_waits(),
         };
         let mut guard = self.lock_synced(groups, &start).ok_or(ApiError::STREAM_NOT_FOUND)?;
         let member = match GroupMember::open(guard.parts().0, start.clone()) {
