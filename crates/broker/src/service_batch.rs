@@ -129,8 +129,8 @@ impl Traced {
         self.trace.is_only()
     }
 
-    /// Notes what the stream did with the message: took it, or refused it. Returns whether the trace
-    /// is complete: then it is to be [served](Service) on some shard.
+    /// Notes what the stream did with the message: took it, or refused it. Returns whether the
+    /// trace is complete: then it is to be [served](Service) on some shard.
     #[must_use]
     pub fn settled(&self, outcome: Result<StoredAs<'_>, String>) -> bool {
         self.trace.settle(self.event, outcome)

@@ -18,8 +18,8 @@ impl ConsumerCore {
 
     /// How it stands, without its configuration.
     ///
-    /// Perf: a copy of the configuration is half of what the info of a consumer costs, and monitoring
-    /// asks ten thousand of them at once.
+    /// Perf: most of what the info of a consumer allocates is a copy of its configuration, and
+    /// monitoring asks ten thousand of them at once.
     pub fn standing(&mut self, stream: &str, turn: &mut TurnCtx<'_>) -> ConsumerInfo {
         turn.place = self.place();
         let supply = self.supply(turn);

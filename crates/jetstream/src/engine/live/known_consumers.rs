@@ -25,8 +25,8 @@ impl LiveStream {
     }
 
     /// How all consumers of the stream stand, by name, with their configurations: as
-    /// [`known_consumers`](Self::known_consumers) knows them, and for less. Waits for the turn; only
-    /// for threads that may.
+    /// [`known_consumers`](Self::known_consumers) knows them, and for less. Waits for the turn;
+    /// only for threads that may.
     pub fn known_standings(&self) -> Vec<(Arc<ConsumerConfig>, ConsumerInfo)> {
         if !self.follows() {
             let consumers = &self.consumers;
