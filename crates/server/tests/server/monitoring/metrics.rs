@@ -2,7 +2,7 @@
 //! changes, and whatever names clients choose.
 
 use crate::eventually;
-use crate::jetstream::{Asker, Home};
+use crate::jetstream::{Asker, Home, publish};
 use crate::process::{Server, Setup};
 use myelin_stdx::sync::lock;
 use serde_json::{Value, json};
@@ -136,7 +136,9 @@ fn lag_is_told_in_seconds_and_syncs_are_counted_by_their_time() {
     }
     asker.publish("O.c", "first");
     asker.publish("O.c", "second");
-    asker.ask("$JS.API.CONSUMER.MSG.NEXT.O.c", "1");
+    let reply = asker.reply();
+    asker.raw.send_bytes(&publish("$JS.API.CONSUMER.MSG.NEXT.O.c", &reply, "", b"1"));
+    assert_eq!(asker.raw.message().subject, "O.c");
     let (c, idle) = ("consumer_name=\"c\"", "consumer_name=\"idle\"");
     let (lag, unacknowledged) =
         ("myelin_consumer_lag_seconds", "myelin_consumer_oldest_unacknowledged_seconds");
