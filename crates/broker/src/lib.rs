@@ -125,7 +125,7 @@ pub use mqtt_storage::MqttStorage;
 pub use outbox::{Drained, Segment};
 pub use server_info::{Labels, ServerInfo};
 pub use service::{Binding, Reach, Service, ServiceShard, Serving, TraceRole, Watcher};
-pub use service_batch::{ServiceBatch, TraceRecord, Traced};
+pub use service_batch::{ServiceBatch, StoredAs, TraceRecord, Traced};
 pub use session::{
     AuthTask, Checked, Consumed, Greeting, Refreshed, Removal, Session, SessionStatus, StopReason,
 };

@@ -24,7 +24,7 @@ use crate::account::Account;
 use crate::conn::Conn;
 use crate::server_info::{OwnIdentity, ServerInfo};
 use crate::service::{Service, ServiceShard};
-use crate::service_batch::{ServiceBatch, TraceRecord, Traced};
+use crate::service_batch::{ServiceBatch, StoredAs, TraceRecord, Traced};
 use crate::subscription::Subscription;
 use myelin_stdx::rfc3339;
 use myelin_stdx::sync::lock;
@@ -173,6 +173,9 @@ enum What {
         /// The stream has not said yet what it did.
         #[serde(skip)]
         is_open: bool,
+        /// Sequence in the stream. Compat: spans have it, documents do not.
+        #[serde(skip)]
+        seq: Option<u64>,
     },
     Egress {
         kind: u8,
@@ -349,7 +352,7 @@ impl MessageTrace {
     pub(crate) fn handed_to(self: &Arc<Self>, stream: &str) -> Traced {
         let stream = stream.to_owned();
         let (subject, nointerest, error) = (String::new(), false, None);
-        let what = What::JetStream { stream, subject, nointerest, error, is_open: true };
+        let what = What::JetStream { stream, subject, nointerest, error, is_open: true, seq: None };
         let event = self.event("js", what);
         let mut story = lock(&self.story);
         story.open += 1;
@@ -387,17 +390,19 @@ impl TraceRecord for MessageTrace {
         self.is_only
     }
 
-    fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool {
+    fn settle(&self, event: usize, outcome: Result<StoredAs<'_>, String>) -> bool {
         let moment = self.spans.as_ref().map(SpanOrigin::now);
         let mut story = lock(&self.story);
         let Some(TraceEvent { what, until, .. }) = story.events.get_mut(event) else { return false };
-        let What::JetStream { subject, nointerest, error, is_open, .. } = what else { return false };
+        let What::JetStream { subject, nointerest, error, is_open, seq, .. } = what else { return false };
         if !std::mem::take(is_open) {
             return false;
         }
         *until = moment;
         match outcome {
-            Ok((stored, is_unwanted)) => (*subject, *nointerest) = (text(stored), is_unwanted),
+            Ok(stored) => {
+                (*subject, *nointerest, *seq) = (text(stored.subject), stored.is_unwanted, stored.seq);
+            }
             Err(why) => *error = Some(why),
         }
         self.has_closed_one(&mut story)

@@ -89,7 +89,18 @@ pub trait TraceRecord: Service {
 
     /// Notes what became of the message: see [`Traced::settled`]. `event` is the number of the
     /// event that the trace has given to whoever is asked.
-    fn settle(&self, event: usize, outcome: Result<(&[u8], bool), String>) -> bool;
+    fn settle(&self, event: usize, outcome: Result<StoredAs<'_>, String>) -> bool;
+}
+
+/// Outcome of a traced message that a stream has taken.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredAs<'a> {
+    /// Subject of the message in the stream.
+    pub subject: &'a [u8],
+    /// Sequence, if it is stored and the sequence is known.
+    pub seq: Option<u64>,
+    /// Whether nobody is interested, so that it is not kept.
+    pub is_unwanted: bool,
 }
 
 /// A traced message in the hands of one stream, which is to say what it does with it. Streams of
@@ -118,11 +129,10 @@ impl Traced {
         self.trace.is_only()
     }
 
-    /// Notes what the stream did with the message: stored it under a subject, unless nobody is
-    /// interested, or refused it. Returns whether the trace is complete: then it is to be
-    /// [served](Service) on some shard.
+    /// Notes what the stream did with the message: took it, or refused it. Returns whether the
+    /// trace is complete: then it is to be [served](Service) on some shard.
     #[must_use]
-    pub fn settled(&self, outcome: Result<(&[u8], bool), String>) -> bool {
+    pub fn settled(&self, outcome: Result<StoredAs<'_>, String>) -> bool {
         self.trace.settle(self.event, outcome)
     }
 }

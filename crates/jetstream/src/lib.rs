@@ -53,5 +53,5 @@ pub use engine::{
     AccountStreams, ApiCalls, ApiRequest, Backlog, CallGuard, CallScope, ClusterHealth, CoreGuard,
     DirectGets, FoundingTerms, GroupClock, GroupConfig, GroupSettings, GroupView, Host, JetStream,
     JetStreamSettings, KeptLogBounds, LiveConsumer, LiveStream, MetaView, PlacementFacts, ReplicaRepairs,
-    ServerLimits, StreamAilment, StreamConsumers, Task, Timer, peer_id,
+    ServerLimits, StreamAilment, StreamConsumers, Task, Timer, WaitingSince, peer_id,
 };

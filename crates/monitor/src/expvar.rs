@@ -17,7 +17,8 @@ use myelin_wire::json;
 pub(crate) fn answer(source: &dyn SnapshotSource) -> PageResponse {
     let runtime = source.runtime();
     let line = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
-    let journal = runtime.journal.map(|journal| format!("\"journal\": {},\n", line(json::compact(&journal))));
+    let journal =
+        runtime.journal.as_ref().map(|journal| format!("\"journal\": {},\n", line(json::compact(journal))));
     let recent = match runtime.recent_panics.is_empty() {
         true => String::new(),
         false => format!(",\n\"recent_panics\": {}", line(json::compact(&runtime.recent_panics))),

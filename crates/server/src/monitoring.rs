@@ -585,12 +585,14 @@ impl SnapshotSource for Monitor {
         let running = self.jetstream.get();
         let journal = running.as_ref().map(|running| jetstream::journal(running));
         let repairs = running.as_ref().map(|running| running.repairs()).unwrap_or_default();
+        let commit_waits = running.as_ref().and_then(|running| running.commit_waits());
         let clock_ahead = running.map_or(0, |running| running.clock_ahead());
         RuntimeSnapshot {
             panics: supervise::panics(),
             recent_panics: supervise::recent_panics(),
             journal,
             held: vec![("outboxes", self.broker.memory().used(MemKind::Outbox))],
+            commit_waits,
             clock_ahead,
             replicas_damaged: repairs.damaged,
             replicas_disagreed: repairs.disagreed,

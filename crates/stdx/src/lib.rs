@@ -1,5 +1,6 @@
 //! Parts that could live in std: turns, claims, backlogs, ids, moments as numbers and texts,
-//! sequences, random numbers, memory accounting, words for errors; and the version of all this.
+//! sequences, random numbers, memory accounting, histograms, words for errors; and the version of
+//! all this.
 //!
 //! Nothing here knows messages, sockets or clocks. [`claim`] is the protocol by which threads share
 //! the work on one queue without ever sleeping on each other; [`turn`] builds single-writer state
@@ -11,6 +12,7 @@ pub mod base_n;
 pub mod claim;
 pub mod entropy;
 pub mod equal;
+pub mod histogram;
 pub mod id;
 pub mod mem;
 pub mod nkey;

@@ -288,11 +288,15 @@ impl Draft<'_> {
         self.root = self.spans.last().map_or(self.root, |span| span.span_id);
     }
 
-    fn stored(&mut self, event: &TraceEvent) {
-        let What::JetStream { stream, subject, nointerest, error, .. } = &event.what else { return };
+    /// `published`: the subject under which the message came; one that is refused has no other.
+    fn stored(&mut self, event: &TraceEvent, published: &str) {
+        let What::JetStream { stream, subject, nointerest, error, seq, .. } = &event.what else { return };
         let mut attributes = Attributes::of("store");
-        attributes.text("messaging.destination.name", subject);
+        attributes.text("messaging.destination.name", if subject.is_empty() { published } else { subject });
         attributes.text("myelin.stream", stream);
+        if let Some(seq) = seq {
+            attributes.number("myelin.sequence", *seq);
+        }
         if *nointerest {
             attributes.text("myelin.outcome", "no interest");
         }
@@ -355,7 +359,7 @@ impl MessageTrace {
             _ => "",
         };
         for event in &story.events {
-            draft.stored(event);
+            draft.stored(event, subject);
             draft.delivered(event, subject);
         }
         if !draft.spans.is_empty() {

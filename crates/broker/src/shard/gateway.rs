@@ -5,7 +5,7 @@ use super::Shard;
 use super::asker::TakenAsker;
 use super::asking_cluster::{AskingRequest, asks_jetstream};
 use super::fanout::{PubMessage, Published, Publisher, is_reserved_reply, may_respond};
-use super::mapped_replies::{prefix_of, unmapped};
+use super::mapped_replies::{is_of_service, prefix_of, unmapped};
 use super::route::{ClientTarget, Route, RouteScope, RouteTarget};
 use super::routed::{RoutedBuffers, addressed, may_ask_for_trace, message_of};
 use super::rules::{Access, access};
@@ -96,7 +96,7 @@ impl Shard {
         let mut tail = Vec::with_capacity(routed.body.len() + reply.len() + 24);
         encode::tail(&mut tail, reply, routed.digits.0, routed.digits.1, routed.body);
         let from = Publisher {
-            source: Source::Answer { whole_reply: whole },
+            source: Source::Answer { whole_reply: whole, is_of_service: is_of_service(mapped.reply) },
             ..Publisher::internal(conn, account, now)
         };
         if !whole.is_empty() {

@@ -24,8 +24,8 @@ impl<'a> Publisher<'a> {
     #[inline(always)]
     pub(super) fn via(&self) -> Via {
         match self.source {
-            Source::Here | Source::Answer { .. } => Via::Here,
-            Source::Gateway { .. } => Via::Gateway,
+            Source::Here | Source::Answer { is_of_service: false, .. } => Via::Here,
+            Source::Gateway { .. } | Source::Answer { is_of_service: true, .. } => Via::Gateway,
             Source::Route { .. } => Via::Route,
             Source::Leaf { role, .. } | Source::Request { role, .. } => match role {
                 LeafRole::Hub => Via::Leaf,
@@ -74,7 +74,7 @@ impl<'a> Publisher<'a> {
             Source::Route { whole_reply, .. }
             | Source::Gateway { whole_reply, .. }
             | Source::Leaf { whole_reply, .. }
-            | Source::Answer { whole_reply } => whole_reply,
+            | Source::Answer { whole_reply, .. } => whole_reply,
             _ => &[],
         }
     }

@@ -14,6 +14,11 @@ use std::time::Instant;
 /// Answers of services: they are awaited at one server only.
 const ANSWER: &[u8] = b"_R_.";
 
+/// Whether answers to this reply are those of a service that another account has asked.
+pub(super) fn is_of_service(reply: &[u8]) -> bool {
+    reply.starts_with(ANSWER)
+}
+
 /// Text in front of a reply, if answers might come from another cluster before that knows of the
 /// interest in them. Compat: of clients, subscriptions of the last two seconds are such.
 pub(super) fn prefix_of<'c>(
@@ -28,7 +33,7 @@ pub(super) fn prefix_of<'c>(
         return None;
     }
     let is_young = || account.gateway_replies.may_be_young(gateways.time(now)) && is_awaited(account, reply);
-    (reply.starts_with(ANSWER) || is_young()).then_some(&*own.prefix)
+    (is_of_service(reply) || is_young()).then_some(&*own.prefix)
 }
 
 /// Whether a client of this server, a leaf node or another server of the cluster waits for answers

@@ -46,6 +46,9 @@ pub(crate) enum Source<'a> {
     Answer {
         /// The reply as it has come, if that is mapped; mostly empty.
         whole_reply: &'a [u8],
+        /// Whether a service answers another account. Compat: other clusters do not get that,
+        /// whoever listens there.
+        is_of_service: bool,
     },
     /// From a leaf node or a hub, which has chosen these queue groups here.
     Leaf {

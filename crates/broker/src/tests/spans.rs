@@ -5,7 +5,7 @@ use super::net::{Net, Peer, login, user};
 use crate::imports::{AccountConfig, Export, Import, StreamExport, StreamImport, TraceDestination};
 use crate::message_trace::spans::{MessageSpan, SpanRole, SpanSink, SpanValue};
 use crate::service::{Service, ServiceShard};
-use crate::service_batch::ServiceBatch;
+use crate::service_batch::{ServiceBatch, StoredAs};
 use myelin_stdx::sync::lock;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::BTreeSet;
@@ -171,7 +171,8 @@ fn a_stream_says_when_it_has_stored() {
     let got = std::mem::take(&mut *stream.0.lock().unwrap());
     let [(headers, stored), (_, refused)] = &got[..] else { panic!("two are traced") };
     assert_eq!(*headers, format!("NATS/1.0\r\n{SAMPLED}\r\n"), "nothing is added");
-    assert!(!stored.settled(Ok((b"s.b", false))), "there is nothing to be published");
+    let outcome = StoredAs { subject: b"s.b", seq: Some(42), is_unwanted: false };
+    assert!(!stored.settled(Ok(outcome)), "there is nothing to be published");
     let spans = kept.taken();
     let [publish, store] = &spans[..] else { panic!("{spans:#?}") };
     assert_eq!(
@@ -182,9 +183,12 @@ fn a_stream_says_when_it_has_stored() {
         (&*attribute(store, "myelin.stream"), &*attribute(store, "messaging.destination.name")),
         ("S", "s.b")
     );
+    assert_eq!(&*attribute(store, "myelin.sequence"), "42");
     assert!(store.times[1] > publish.times[1], "it was stored later than it was handed over");
     assert!(!refused.settled(Err("maximum messages exceeded".to_owned())));
-    assert_eq!(kept.taken()[1].error.as_deref(), Some("maximum messages exceeded"));
+    let store = &kept.taken()[1];
+    assert_eq!(store.error.as_deref(), Some("maximum messages exceeded"));
+    assert_eq!(&*attribute(store, "messaging.destination.name"), "s.a", "one that is not stored has its own");
 }
 
 #[test]

@@ -248,41 +248,23 @@ impl JetStream {
         Some(group_of_consumer(&of_stream, &live.config(), (&info.name, config)))
     }
 
-    /// Place of a consumer of a stream: with the stream, in a group of its own name.
+    /// Place of a consumer of a stream: with the stream, in a group of its own name; `None` where
+    /// its configuration is not known.
     ///
     /// Compat: one that is to have one replica shows its leader alone. Here it is where the others
     /// are, and goes on where they do.
-    pub fn place_of_consumer(
-        &self,
-        (place, stream): (&ClusterInfo, &StreamConfig),
-        config: &ConsumerConfig,
-    ) -> ClusterInfo {
-        let name = if config.name.is_empty() { &config.durable_name } else { &config.name };
-        self.place_of_named(place, stream, (name, config))
-    }
-
-    /// Place of a consumer of which this is known, as
-    /// [`place_of_consumer`](Self::place_of_consumer) says it; `None` without its configuration.
     pub fn place_of_known(
         &self,
         (place, stream): (&ClusterInfo, &StreamConfig),
         info: &ConsumerInfo,
     ) -> Option<ClusterInfo> {
-        Some(self.place_of_named(place, stream, (&info.name, info.config.as_ref()?)))
-    }
-
-    fn place_of_named(
-        &self,
-        place: &ClusterInfo,
-        stream: &StreamConfig,
-        (name, config): (&str, &ConsumerConfig),
-    ) -> ClusterInfo {
+        let (name, config) = (&info.name, info.config.as_ref()?);
         if place.raft_group.is_empty() || config.replicas(stream) <= 1 {
             let (name, leader) = (place.name.clone(), place.leader.clone());
-            return ClusterInfo { name, leader, ..ClusterInfo::default() };
+            return Some(ClusterInfo { name, leader, ..ClusterInfo::default() });
         }
         let raft_group = group_of_consumer(&place.raft_group, stream, (name, config));
-        ClusterInfo { raft_group, ..place.clone() }
+        Some(ClusterInfo { raft_group, ..place.clone() })
     }
 
     /// Whether this server leads a stream: one that has no group it always leads.

@@ -68,7 +68,7 @@ pub use group_view::{ClusterHealth, GroupView, MetaView, StreamAilment};
 use groups::Groups;
 pub use groups::{GroupConfig, GroupSettings};
 pub use host::{Host, PlacementFacts, Task, Timer};
-pub use live::{CoreGuard, LiveStream};
+pub use live::{CoreGuard, LiveStream, WaitingSince};
 use live::{JoinTerms, ServerIdentity};
 pub use meta::{FoundingTerms, ReplicaRepairs, peer_of as peer_id};
 use myelin_stdx::sync::{lock, read_lock, write_lock};

@@ -223,6 +223,10 @@ pub struct SourceInfo {
     pub seq: u64,
     /// Nanoseconds since something came; -1: nothing yet.
     pub active: i64,
+    /// When the oldest message that is still to come was stored there; the last one that came,
+    /// where that is not known. Monitoring tells the lag by it, the API does not.
+    #[serde(skip)]
+    pub waits_since: Option<Timestamp>,
     /// Why nothing comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ApiError>,

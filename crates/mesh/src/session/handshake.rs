@@ -164,6 +164,9 @@ impl LinkSession {
             }
             facts.account.clone()
         });
+        if !did_solicit {
+            self.check_account(account.as_deref())?;
+        }
         let mut said = info.clone();
         if did_solicit {
             said.route_account = account.clone().unwrap_or_default();
@@ -179,6 +182,19 @@ impl LinkSession {
             self.fail(format_args!("Rejecting connection, server name {:?} {text}", info.name));
             CloseReason::ProtocolViolation
         })
+    }
+
+    /// Whether the account is here that the other side wants the link for.
+    fn check_account(&self, account: Option<&str>) -> Step {
+        let Some(account) = account.filter(|account| !self.mesh.config().is_internal(Some(account))) else {
+            return Ok(());
+        };
+        if self.link.broker().account(account).is_some() {
+            return Ok(());
+        }
+        self.known.update(|facts| facts.is_surplus = true);
+        self.fail(format_args!("Unable to lookup account {account:?}: account missing"));
+        Err(CloseReason::MissingAccount)
     }
 
     /// The link goes on if it has got a place.

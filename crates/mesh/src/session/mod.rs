@@ -334,7 +334,10 @@ impl LinkSession {
 
     /// Bytes that are no operation.
     fn refuse(&self, error: PeerError, rest: &[u8]) -> CloseReason {
-        if error == PeerError::PayloadTooLarge && !self.is_ready() {
+        // Compat: nothing but CONNECT is looked at before it has come, not even for what it is.
+        let is_early = matches!(self.state, LinkPhase::AwaitConnect)
+            && rest.first().is_none_or(|first| !first.eq_ignore_ascii_case(&b'C'));
+        if is_early || (error == PeerError::PayloadTooLarge && !self.is_ready()) {
             self.fail(format_args!("Authorization Violation"));
             return CloseReason::ProtocolViolation;
         }

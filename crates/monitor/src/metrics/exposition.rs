@@ -9,14 +9,69 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use myelin_stdx::histogram::HistogramCounts;
+
 /// Value of a sample.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Number {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
+    /// Of a histogram.
+    Spread(Box<Spread>),
     /// No sample at all.
     Absent,
+}
+
+/// How often something was how large.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Spread {
+    /// Upper bounds of the buckets; the last one has none.
+    pub(super) bounds: Vec<f64>,
+    /// How often something fell into each bucket.
+    pub(super) counts: Vec<u64>,
+    /// Sum of all of it.
+    pub(super) sum: f64,
+}
+
+impl Spread {
+    /// Of nanoseconds, in seconds.
+    pub(super) fn of_times(counts: &HistogramCounts) -> Number {
+        Self::scaled(counts, |nanos| Duration::from_nanos(nanos).as_secs_f64())
+    }
+
+    /// Of sizes, as they are.
+    pub(super) fn of_sizes(counts: &HistogramCounts) -> Number {
+        Self::scaled(counts, |size| size as f64)
+    }
+
+    fn scaled(counts: &HistogramCounts, scale: impl Fn(u64) -> f64) -> Number {
+        let HistogramCounts { bounds, counts, sum } = counts;
+        if counts.is_empty() {
+            return Number::Absent;
+        }
+        let bounds = bounds.iter().map(|bound| scale(*bound)).collect();
+        Number::Spread(Box::new(Self { bounds, counts: counts.clone(), sum: scale(*sum) }))
+    }
+
+    /// How much was counted.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    fn write(&self, name: &str, labels: &Labels, text: &mut String) {
+        let labels = &labels.0;
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name}_sum{{{labels}}} {:?}", self.sum);
+        let _ = writeln!(text, "{name}_count{{{labels}}} {}", self.total());
+        let comma = if labels.is_empty() { "" } else { "," };
+        let mut up_to = 0;
+        for (at, count) in self.counts.iter().enumerate() {
+            up_to += count;
+            let bound = self.bounds.get(at).map_or_else(|| "+Inf".to_owned(), |bound| format!("{bound:?}"));
+            let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"{comma}{labels}}} {up_to}");
+        }
+    }
 }
 
 impl From<u64> for Number {
@@ -69,13 +124,19 @@ impl<T: Into<Number>> From<Option<T>> for Number {
 }
 
 impl Number {
-    fn write(self, text: &mut String) {
+    fn write(&self, name: &str, labels: &Labels, text: &mut String) {
+        if let Self::Spread(spread) = self {
+            return spread.write(name, labels, text);
+        }
+        for part in [name, "{", &labels.0, "} "] {
+            text.push_str(part);
+        }
         // Writing to a String cannot fail.
         let _ = match self {
-            Self::Unsigned(number) => write!(text, "{number}"),
-            Self::Signed(number) => write!(text, "{number}"),
-            Self::Float(number) => write!(text, "{number:?}"),
-            Self::Absent => Ok(()),
+            Self::Unsigned(number) => writeln!(text, "{number}"),
+            Self::Signed(number) => writeln!(text, "{number}"),
+            Self::Float(number) => writeln!(text, "{number:?}"),
+            Self::Spread(_) | Self::Absent => Ok(()),
         };
     }
 }
@@ -166,6 +227,7 @@ fn unescaped(text: &str) -> (String, usize) {
 enum Kind {
     Gauge,
     Counter,
+    Histogram,
 }
 
 /// Samples of one name.
@@ -189,9 +251,18 @@ impl Family {
         Self { kind: Kind::Counter, ..Self::gauge(name, help) }
     }
 
+    /// A histogram, whose samples are each a [`Spread`].
+    pub(super) fn histogram(name: impl Into<String>, help: &'static str) -> Self {
+        Self { kind: Kind::Histogram, ..Self::gauge(name, help) }
+    }
+
     /// Adds a sample.
     pub(super) fn add(&mut self, labels: &Labels, value: impl Into<Number>) {
         let value = value.into();
+        debug_assert!(
+            matches!(value, Number::Spread(_)) == (self.kind == Kind::Histogram) || value == Number::Absent,
+            "a histogram has nothing but spreads"
+        );
         if value != Number::Absent {
             self.samples.push((labels.clone(), value));
         }
@@ -204,16 +275,16 @@ impl Family {
     }
 
     fn write(&self, text: &mut String) {
-        let kind = if self.is_counter() { "counter" } else { "gauge" };
+        let kind = match self.kind {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Histogram => "histogram",
+        };
         // Writing to a String cannot fail.
         let _ = write!(text, "# HELP {0} {1}\n# TYPE {0} {kind}\n", self.name, self.help);
         let name = self.sample_name();
         for (labels, value) in &self.samples {
-            for part in [&*name, "{", &labels.0, "} "] {
-                text.push_str(part);
-            }
-            value.write(text);
-            text.push('\n');
+            value.write(&name, labels, text);
         }
     }
 
@@ -229,6 +300,11 @@ impl Family {
     /// Whether its samples only grow, from the start of the server on.
     pub(super) fn is_counter(&self) -> bool {
         self.kind == Kind::Counter
+    }
+
+    /// Whether its samples are histograms.
+    pub(super) fn is_histogram(&self) -> bool {
+        self.kind == Kind::Histogram
     }
 
     pub(super) fn samples(&self) -> &[(Labels, Number)] {
@@ -298,6 +374,7 @@ impl Exposition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use myelin_stdx::histogram::{Histogram, Latencies, SIZES};
     use prometheus_client::collector::Collector;
     use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
     use prometheus_client::metrics::MetricType;
@@ -325,7 +402,11 @@ mod tests {
     impl Collector for Library {
         fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
             for family in self.0.families() {
-                let kind = if family.is_counter() { MetricType::Counter } else { MetricType::Gauge };
+                let kind = match family.kind {
+                    Kind::Gauge => MetricType::Gauge,
+                    Kind::Counter => MetricType::Counter,
+                    Kind::Histogram => MetricType::Histogram,
+                };
                 let mut encoder = encoder.encode_descriptor(&family.name, &family.help, None, kind)?;
                 for (labels, value) in &family.samples {
                     let labels: Vec<_> = labels.pairs().collect();
@@ -337,6 +418,16 @@ mod tests {
                         (_, Number::Unsigned(number)) => sample.encode_gauge(number)?,
                         (_, Number::Signed(number)) => sample.encode_gauge(number)?,
                         (_, Number::Float(number)) => sample.encode_gauge(number)?,
+                        (_, Number::Spread(spread)) => {
+                            let bounds = spread.bounds.iter().copied().chain([f64::MAX]);
+                            let buckets: Vec<_> = bounds.zip(spread.counts.iter().copied()).collect();
+                            sample.encode_histogram::<NoLabelSet>(
+                                spread.sum,
+                                spread.total(),
+                                &buckets,
+                                None,
+                            )?;
+                        }
                         (_, Number::Absent) => panic!("no sample at all"),
                     }
                 }
@@ -354,9 +445,19 @@ mod tests {
         let columns =
             [("zero", "Z"), ("max", "M"), ("min", "Least"), ("half", ""), ("one", "1"), ("less", "L")];
         let mut table = GaugeTable::new("t", columns);
-        table.row(&labels, numbers);
+        table.row(&labels, numbers.clone());
         table.row(&labels.and([("row", "2")]), numbers);
         all.push_table(table);
+        let times = Latencies::default();
+        [90_000, 700_000, 40_000_000, 9_000_000_000].into_iter().for_each(|time| times.add(time));
+        let sizes = Histogram::new(&SIZES);
+        [9, 5_000_000].into_iter().for_each(|size| sizes.add(size));
+        let family = Family::histogram("times", "T");
+        all.push(family.with(&labels, Spread::of_times(&times.counts())));
+        all.push(Family::histogram("sizes", "S").with(&labels, Spread::of_sizes(&sizes.counts())));
+        all.push(
+            Family::histogram("none", "Never").with(&labels, Spread::of_sizes(&HistogramCounts::default())),
+        );
         all.push(Family::counter("c", "Counts").with(&labels, 3_u64));
         all.push(Family::gauge("empty", "Not written"));
         all

@@ -92,10 +92,15 @@ const OWN_STREAM: [(&str, &str); 3] = [
 ];
 
 /// Figures of consumers that the exporter does not have.
-const OWN_CONSUMER: [(&str, &str); 2] = [
+const OWN_CONSUMER: [(&str, &str); 4] = [
     ("lag_messages", "Messages that a consumer has yet to deliver or to see acknowledged"),
+    ("lag_seconds", "Age of the oldest message that a consumer has yet to deliver"),
+    ("oldest_unacknowledged_seconds", "Age of the oldest message that is delivered and not acknowledged"),
     ("paused", "Whether a consumer is paused"),
 ];
+
+/// Figure of streams that are copied, which the exporter does not have.
+const OWN_COPY: (&str, &str) = ("lag_seconds", "Age of the oldest message that is yet to be copied");
 
 /// Tables with a row for each of many.
 struct JetStreamRows {
@@ -107,7 +112,9 @@ struct JetStreamRows {
     sources: GaugeTable<2>,
     mirrors: GaugeTable<2>,
     own_streams: GaugeTable<3>,
-    own_consumers: GaugeTable<2>,
+    own_consumers: GaugeTable<4>,
+    own_sources: GaugeTable<1>,
+    own_mirrors: GaugeTable<1>,
 }
 
 impl JetStreamRows {
@@ -136,6 +143,8 @@ impl JetStreamRows {
             mirrors: GaugeTable::new(&stream, mirrors),
             own_streams: GaugeTable::new("myelin_stream", OWN_STREAM),
             own_consumers: GaugeTable::new("myelin_consumer", OWN_CONSUMER),
+            own_sources: GaugeTable::new("myelin_stream_source", [OWN_COPY]),
+            own_mirrors: GaugeTable::new("myelin_stream_mirror", [OWN_COPY]),
         }
     }
 
@@ -169,6 +178,8 @@ impl JetStreamRows {
         scrape.out.push_table(self.consumers);
         scrape.out.push_table(self.own_streams);
         scrape.out.push_table(self.own_consumers);
+        scrape.out.push_table(self.own_sources);
+        scrape.out.push_table(self.own_mirrors);
     }
 
     fn account(&mut self, server: &Labels, account: &JetStreamAccount) -> Labels {
@@ -205,8 +216,10 @@ impl JetStreamRows {
         let own = own.and([("stream_name", &*stream.name)]);
         let age = stream.oldest.map(|oldest| scrape.header.now.duration_since(oldest).as_secs_f64().max(0.0));
         self.own_streams.row(&own, [stream.holes.into(), stream.lost.into(), age.into()]);
-        copies(&mut self.sources, &labels, "source", &stream.sources);
-        copies(&mut self.mirrors, &labels, "mirror", stream.mirror.as_slice());
+        let mut sources = (&mut self.sources, &mut self.own_sources);
+        copies(&mut sources, (&labels, &own), "source", &stream.sources);
+        let mut mirrors = (&mut self.mirrors, &mut self.own_mirrors);
+        copies(&mut mirrors, (&labels, &own), "mirror", stream.mirror.as_slice());
         for consumer in &stream.consumers {
             self.consumer(&labels, &own, consumer);
         }
@@ -240,13 +253,19 @@ impl JetStreamRows {
         );
         let lag = consumer.pending.saturating_add(consumer.ack_pending);
         let own = own.and([("consumer_name", &*consumer.name), ("is_consumer_leader", leads)]);
-        self.own_consumers.row(&own, [lag.into(), consumer.is_paused.into()]);
+        let (lag_time, unacknowledged) = (consumer.lag_time.into(), consumer.unacknowledged_for.into());
+        self.own_consumers.row(&own, [lag.into(), lag_time, unacknowledged, consumer.is_paused.into()]);
     }
 }
 
 /// Rows of streams that are copied. One that is copied twice, with different filters, has one row:
 /// two with the same labels would make the whole answer invalid.
-fn copies(table: &mut GaugeTable<2>, labels: &Labels, kind: &'static str, copied: &[SourceFigures]) {
+fn copies(
+    (table, own_table): &mut (&mut GaugeTable<2>, &mut GaugeTable<1>),
+    (labels, own): (&Labels, &Labels),
+    kind: &'static str,
+    copied: &[SourceFigures],
+) {
     let names = match kind {
         "mirror" => ["mirror_name", "mirror_api", "mirror_deliver"],
         _ => ["source_name", "source_api", "source_deliver"],
@@ -257,13 +276,14 @@ fn copies(table: &mut GaugeTable<2>, labels: &Labels, kind: &'static str, copied
         if copied[..at].iter().any(|before| is_same(before, source)) {
             continue;
         }
-        let all = copied[at..].iter().filter(|other| is_same(other, source));
-        let (lag, active) = all.fold((0_u64, source.active), |(lag, active), other| {
+        let all = || copied[at..].iter().filter(|other| is_same(other, source));
+        let (lag, active) = all().fold((0_u64, source.active), |(lag, active), other| {
             (lag.saturating_add(other.lag), active.max(other.active))
         });
-        let labels =
-            labels.and([(names[0], &*source.name), (names[1], &source.api), (names[2], &source.deliver)]);
-        table.row(&labels, [lag.into(), active.into()]);
+        let of = [(names[0], &*source.name), (names[1], &source.api), (names[2], &source.deliver)];
+        table.row(&labels.and(of), [lag.into(), active.into()]);
+        let lag_time = all().filter_map(|other| other.lag_time).max();
+        own_table.row(&own.and(of), [lag_time.into()]);
     }
 }
 

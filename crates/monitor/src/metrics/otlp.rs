@@ -1,8 +1,8 @@
 //! The figures of `/metrics` as requests of OTLP 1 in JSON, to `/v1/metrics` of a collector.
 //!
 //! Names and labels are those of the page; labels are attributes. What only grows is a monotonic
-//! sum, cumulative from the start of the server on; all else is a gauge. As JSON of OTLP has it,
-//! whole numbers of 64 bits are texts, and enumerations numbers.
+//! sum, cumulative from the start of the server on, and so are histograms; all else is a gauge. As
+//! JSON of OTLP has it, whole numbers of 64 bits are texts, and enumerations numbers.
 //!
 //! Perf: a collector takes a few megabytes at once, and ten thousand consumers make a hundred; so
 //! there are several requests, each made when the one before it was sent.
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::collect;
-use super::exposition::{Exposition, Family, Labels, Number};
+use super::exposition::{Exposition, Family, Labels, Number, Spread};
 use crate::request::Uncounted;
 use crate::snapshot::{MetricsConfig, SnapshotSource};
 
@@ -156,14 +156,26 @@ enum Data<'a> {
     Gauge { data_points: Vec<Point<'a>> },
     #[serde(rename_all = "camelCase")]
     Sum { data_points: Vec<Point<'a>>, aggregation_temporality: u8, is_monotonic: bool },
+    #[serde(rename_all = "camelCase")]
+    Histogram { data_points: Vec<SpreadPoint<'a>>, aggregation_temporality: u8 },
 }
 
 impl<'a> Metric<'a> {
     fn new(family: &'a Family, samples: &'a [(Labels, Number)], times: &'a [String; 2]) -> Self {
         let [start, now] = times;
+        let (name, description) = (family.sample_name(), family.help());
+        if family.is_histogram() {
+            let point = |(labels, value): &'a (Labels, Number)| {
+                let Number::Spread(spread) = value else { return None };
+                Some(SpreadPoint::new(labels, spread, [start, now]))
+            };
+            let data_points = samples.iter().filter_map(point).collect();
+            let data = Data::Histogram { data_points, aggregation_temporality: CUMULATIVE };
+            return Self { name, description, data };
+        }
         let start = family.is_counter().then_some(start.as_str());
         let point = |(labels, value): &'a (Labels, Number)| {
-            let value = PointValue::of(*value)?;
+            let value = PointValue::of(value)?;
             Some(Point {
                 attributes: Attributes(labels),
                 start_time_unix_nano: start,
@@ -177,7 +189,7 @@ impl<'a> Metric<'a> {
         } else {
             Data::Gauge { data_points }
         };
-        Self { name: family.sample_name(), description: family.help(), data }
+        Self { name, description, data }
     }
 }
 
@@ -192,6 +204,33 @@ struct Point<'a> {
     value: PointValue,
 }
 
+/// Point of a histogram. Buckets do not count those before them here.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SpreadPoint<'a> {
+    attributes: Attributes<'a>,
+    start_time_unix_nano: &'a str,
+    time_unix_nano: &'a str,
+    count: String,
+    sum: f64,
+    bucket_counts: Vec<String>,
+    explicit_bounds: &'a [f64],
+}
+
+impl<'a> SpreadPoint<'a> {
+    fn new(labels: &'a Labels, spread: &'a Spread, [start, now]: [&'a str; 2]) -> Self {
+        Self {
+            attributes: Attributes(labels),
+            start_time_unix_nano: start,
+            time_unix_nano: now,
+            count: spread.total().to_string(),
+            sum: spread.sum,
+            bucket_counts: spread.counts.iter().map(u64::to_string).collect(),
+            explicit_bounds: &spread.bounds,
+        }
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum PointValue {
@@ -202,15 +241,15 @@ enum PointValue {
 
 impl PointValue {
     /// `None` for what JSON has no number for.
-    fn of(number: Number) -> Option<Self> {
-        match number {
+    fn of(number: &Number) -> Option<Self> {
+        match *number {
             Number::Unsigned(number) => Some(
                 i64::try_from(number)
                     .map_or(Self::AsDouble(number as f64), |number| Self::AsInt(number.to_string())),
             ),
             Number::Signed(number) => Some(Self::AsInt(number.to_string())),
             Number::Float(number) => number.is_finite().then_some(Self::AsDouble(number)),
-            Number::Absent => None,
+            Number::Spread(_) | Number::Absent => None,
         }
     }
 }
@@ -266,6 +305,8 @@ mod tests {
         figures.push(Family::gauge("none", "N"));
         figures.push(Family::gauge("odd", "O").with(&labels, f64::NAN).with(&labels, true));
         figures.push(Family::counter("c", "C").with(&labels, 3_u64));
+        let spread = Spread { bounds: vec![0.5, 1.0], counts: vec![2, 0, 1], sum: 9.25 };
+        figures.push(Family::histogram("h", "H").with(&labels, Number::Spread(Box::new(spread))));
         let requests = requests(figures);
         let [request] = &requests[..] else { panic!("{requests:?}") };
         let attributes = json!([{"key": "a", "value": {"stringValue": "x\"\n"}}, {"key": "b", "value": {"stringValue": "y"}}]);
@@ -280,6 +321,13 @@ mod tests {
             {"name": "odd", "description": "O", "gauge": {"dataPoints": [point("asInt", json!("1"))]}},
             {"name": "c_total", "description": "C", "sum": {
                 "dataPoints": [sum], "aggregationTemporality": 2, "isMonotonic": true,
+            }},
+            {"name": "h", "description": "H", "histogram": {
+                "dataPoints": [{
+                    "attributes": attributes, "startTimeUnixNano": "5", "timeUnixNano": "7", "count": "3",
+                    "sum": 9.25, "bucketCounts": ["2", "0", "1"], "explicitBounds": [0.5, 1.0],
+                }],
+                "aggregationTemporality": 2,
             }},
         ]);
         assert_eq!(json!(metrics(request)), expected);

@@ -78,6 +78,9 @@ pub struct SourceFigures {
     pub lag: u64,
     /// Nanoseconds since something came; -1: nothing yet.
     pub active: i64,
+    /// Age of the oldest of the messages that are still to come, or of the last one that came: no
+    /// time where none is, `None` where it is not known.
+    pub lag_time: Option<Duration>,
 }
 
 /// Figures of one consumer.
@@ -105,6 +108,11 @@ pub struct ConsumerFigures {
     pub waiting: u64,
     /// Messages that are yet to be delivered.
     pub pending: u64,
+    /// Age of the oldest message that is yet to be delivered: no time where none is, `None` where
+    /// it cannot be read.
+    pub lag_time: Option<Duration>,
+    /// Age of the oldest message that is delivered and not acknowledged, if there is one.
+    pub unacknowledged_for: Option<Duration>,
     /// Whether it is paused.
     pub is_paused: bool,
 }

@@ -1,6 +1,7 @@
 //! Queues and threads of the server.
 
 use super::journal::JournalSnapshot;
+use myelin_stdx::histogram::HistogramCounts;
 use serde::Serialize;
 
 /// A queue between threads.
@@ -61,6 +62,9 @@ pub struct RuntimeSnapshot {
     pub recent_panics: Vec<PanicSnapshot>,
     /// Statistics of the store's journal, where there is JetStream.
     pub journal: Option<JournalSnapshot>,
+    /// Nanoseconds that entries of groups which the server leads waited for their commit; `None`
+    /// where it is in no cluster.
+    pub commit_waits: Option<HistogramCounts>,
     /// Nanoseconds by which the clock is ahead of the median of the servers that share JetStream.
     pub clock_ahead: i64,
     /// Replicas of this server that were found damaged since the start.

@@ -28,6 +28,7 @@ fn what_a_loss_of_power_would_take_is_told_where_there_is_a_store() {
         rounds: 3,
         waiting_erasures: 4,
         carries_refused: 5,
+        ..JournalSnapshot::default()
     };
     let runtime = RuntimeSnapshot { journal: Some(journal), ..RuntimeSnapshot::default() };
     let answer = Fixed { runtime, ..Fixed::default() }.ask("/debug/vars");

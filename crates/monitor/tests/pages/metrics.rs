@@ -13,6 +13,7 @@ use myelin_monitor::{
     QueueSnapshot, RaftGroup, RaftGroupSnapshot, RuntimeSnapshot, SourceFigures, StreamFigures, Tls,
 };
 
+use myelin_stdx::histogram::HistogramCounts;
 use serde_json::Value;
 
 use crate::fixture::{Fixed, Scraped, ago, client, server, text};
@@ -21,13 +22,18 @@ use crate::jetstream::running::Running;
 
 /// Everything there is, once.
 fn everything() -> Fixed {
-    let source = |name: &str| SourceFigures { name: name.to_owned(), lag: 3, ..SourceFigures::default() };
+    let source = |name: &str, seconds: Option<u64>| SourceFigures {
+        name: name.to_owned(),
+        lag: 3,
+        lag_time: seconds.map(Duration::from_secs),
+        ..SourceFigures::default()
+    };
     let stream = StreamFigures {
         name: "S".to_owned(),
         oldest: Some(ago(60)),
         consumers: vec![consumer("C")],
-        mirror: Some(source("M")),
-        sources: vec![source("X"), source("X"), source("Y")],
+        mirror: Some(source("M", Some(8))),
+        sources: vec![source("X", Some(5)), source("X", Some(9)), source("Y", None)],
         ..StreamFigures::default()
     };
     let link = |is_outbound| GatewaySnapshot {
@@ -54,7 +60,14 @@ fn everything() -> Fixed {
         jetstream: Some(running()),
         queues: vec![QueueSnapshot { name: "Q".to_owned(), pending: 1, in_progress: 0 }],
         runtime: RuntimeSnapshot {
-            journal: Some(JournalSnapshot { loss_window: 1_500_000_000, ..JournalSnapshot::default() }),
+            journal: Some(JournalSnapshot {
+                loss_window: 1_500_000_000,
+                sync_times: spread(),
+                round_times: spread(),
+                round_bytes: spread(),
+                ..JournalSnapshot::default()
+            }),
+            commit_waits: Some(spread()),
             held: vec![("outboxes", 4)],
             ..RuntimeSnapshot::default()
         },
@@ -73,6 +86,11 @@ fn everything() -> Fixed {
         },
         ..Fixed::default()
     }
+}
+
+/// One of up to a millisecond, one of up to two seconds, one longer.
+fn spread() -> HistogramCounts {
+    HistogramCounts { bounds: &[1_000_000, 2_000_000_000], counts: vec![1, 1, 1], sum: 4_500_000_000 }
 }
 
 fn config() -> MetricsConfig {
@@ -109,6 +127,8 @@ fn consumer(name: &str) -> ConsumerFigures {
         since_ack: Some(Duration::from_secs(2)),
         pending: 4,
         ack_pending: 3,
+        lag_time: Some(Duration::from_secs(40)),
+        unacknowledged_for: Some(Duration::from_secs(70)),
         ..ConsumerFigures::default()
     }
 }
@@ -154,7 +174,9 @@ fn samples(source: &Fixed) -> BTreeMap<String, String> {
         let (sample, value) = line.rsplit_once(' ').unwrap();
         assert!(value.parse::<f64>().is_ok(), "{line}");
         let name = sample.split('{').next().unwrap();
-        assert!(name == current || name.strip_suffix("_total") == Some(&*current), "{line} in {current}");
+        let suffix = name.strip_prefix(&*current);
+        let suffixes = ["", "_total", "_sum", "_count", "_bucket"];
+        assert!(suffix.is_some_and(|suffix| suffixes.contains(&suffix)), "{line} in {current}");
         let before = samples.insert(sample.to_owned(), value.to_owned());
         assert!(before.is_none(), "{sample} comes twice");
     }
@@ -211,6 +233,17 @@ fn figures_stand_with_what_they_are_of() {
     assert_eq!(value("jetstream_consumer_num_pending", "consumer_name=\"C\""), 4.0);
     assert_eq!(value("jetstream_consumer_last_delivery_seconds", ""), 1.5);
     assert_eq!(value("myelin_consumer_lag_messages", "consumer_name=\"C\""), 7.0);
+    assert_eq!(value("myelin_consumer_lag_seconds", "consumer_name=\"C\""), 40.0);
+    assert_eq!(value("myelin_consumer_oldest_unacknowledged_seconds", "consumer_name=\"C\""), 70.0);
+    assert_eq!(value("myelin_stream_mirror_lag_seconds", "mirror_name=\"M\""), 8.0);
+    for family in ["journal_sync_seconds", "journal_round_seconds", "group_commit_seconds"] {
+        assert_eq!(value(&format!("myelin_{family}_sum"), ""), 4.5, "{family}");
+        for (bound, count) in [("0.001", 1.0), ("2.0", 2.0), ("+Inf", 3.0)] {
+            let bound = format!("le=\"{bound}\"");
+            assert_eq!(value(&format!("myelin_{family}_bucket"), &bound), count, "{family} {bound}");
+        }
+    }
+    assert_eq!(value("myelin_journal_round_bytes_bucket", "le=\"1000000.0\""), 1.0);
     assert_eq!(value("myelin_stream_oldest_message_age_seconds", "stream_name=\"S\""), 60.0);
     assert_eq!(value("myelin_journal_loss_window_seconds", ""), 1.5);
     assert_eq!(value("myelin_memory_bytes", "owner=\"outboxes\""), 4.0);
@@ -218,6 +251,9 @@ fn figures_stand_with_what_they_are_of() {
     assert_eq!(value("myelin_group_leader", "group=\"S-R3F\""), 1.0);
     // Two sources of one name are one row, and two links that are called alike.
     assert_eq!(value("jetstream_stream_source_lag", "source_name=\"X\""), 6.0);
+    assert_eq!(value("myelin_stream_source_lag_seconds", "source_name=\"X\""), 9.0);
+    let of_unknown = samples.keys().filter(|sample| sample.contains("source_name=\"Y\""));
+    assert_eq!(of_unknown.count(), 2, "what is not known is not shown");
     assert_eq!(value("gnatsd_leafz_conn_nodes_total", ""), 3.0);
     assert_eq!(value("gnatsd_healthz_status", ""), 0.0);
     assert_eq!(value("gnatsd_healthz_status_value", "value=\"ok\""), 1.0);

@@ -4,7 +4,7 @@ use super::jetstream::enabled;
 use crate::jetstream::now;
 use jiff::Timestamp;
 use myelin_conf::options::MetricsOptions;
-use myelin_jetstream::{JetStream, LiveStream};
+use myelin_jetstream::{JetStream, LiveStream, WaitingSince};
 use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::SourceInfo;
 use myelin_monitor::{ConsumerFigures, MetricsConfig, MostFigures, SourceFigures, StreamFigures};
@@ -42,16 +42,18 @@ pub(super) fn streams(jetstream: &JetStream, account: &str, most: MostFigures) -
 fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -> StreamFigures {
     let (config, state, place) = (stream.config(), stream.state(false), jetstream.place_of(stream));
     let (mirror, sources) = stream.sourcing_info();
-    let mut all = if most_consumers > 0 { stream.known_consumers() } else { Vec::new() };
+    let mut all = if most_consumers > 0 { stream.known_standings() } else { Vec::new() };
     // Those by which mirrors and sources copy are shown to nobody.
-    all.retain(|info| info.config.as_ref().is_some_and(|config| !config.direct));
-    let consumers = all.into_iter().take(most_consumers).map(|info| {
-        let leader = info
-            .config
-            .as_ref()
-            .filter(|_| jetstream.is_clustered())
-            .map(|of_consumer| jetstream.place_of_consumer((&place, &config), of_consumer).leader);
-        ConsumerFigures { leader, ..consumer(info) }
+    all.retain(|(config, _)| !config.direct);
+    all.truncate(most_consumers);
+    let waiting = stream.waiting_since(&all);
+    let now = now();
+    // Consumers are where their stream is, and go on where that does.
+    let leader = jetstream.is_clustered().then_some(&place.leader);
+    let consumers = all.into_iter().zip(waiting).map(|((config, info), waiting)| ConsumerFigures {
+        leader: leader.cloned(),
+        description: config.description.clone(),
+        ..consumer(info, waiting, now)
     });
     StreamFigures {
         name: stream.name().to_owned(),
@@ -70,12 +72,22 @@ fn one(jetstream: &JetStream, stream: &Arc<LiveStream>, most_consumers: usize) -
         lost: stream.lost_messages(),
         limits: [config.max_msgs, config.max_bytes],
         consumer_count: state.consumer_count,
-        mirror: mirror.map(source),
-        sources: sources.into_iter().map(source).collect(),
+        mirror: mirror.map(|mirror| source(mirror, now)),
+        sources: sources.into_iter().map(|info| source(info, now)).collect(),
     }
 }
 
-fn source(info: SourceInfo) -> SourceFigures {
+/// Time that has passed since a moment; none if it is still to come.
+fn age(moment: i64, now: i64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(moment).max(0).unsigned_abs())
+}
+
+/// How long messages wait that are so many, since a moment if it is known.
+fn lag_time(messages: u64, since: Option<i64>, now: i64) -> Option<Duration> {
+    if messages == 0 { Some(Duration::ZERO) } else { since.map(|since| age(since, now)) }
+}
+
+fn source(info: SourceInfo, now: i64) -> SourceFigures {
     let (api, deliver) = info.external.map(|external| (external.api, external.deliver)).unzip();
     SourceFigures {
         name: info.name,
@@ -83,18 +95,14 @@ fn source(info: SourceInfo) -> SourceFigures {
         deliver: deliver.unwrap_or_default(),
         lag: info.lag,
         active: info.active,
+        lag_time: lag_time(info.lag, info.waits_since, now),
     }
 }
 
-fn consumer(info: ConsumerInfo) -> ConsumerFigures {
-    let now = now();
-    let since = |moment: Option<i64>| {
-        moment.map(|moment| Duration::from_nanos(now.saturating_sub(moment).max(0).unsigned_abs()))
-    };
+fn consumer(info: ConsumerInfo, waiting: WaitingSince, now: i64) -> ConsumerFigures {
+    let since = |moment: Option<i64>| moment.map(|moment| age(moment, now));
     ConsumerFigures {
         name: info.name,
-        description: info.config.map(|config| config.description).unwrap_or_default(),
-        leader: None,
         delivered: [info.delivered.consumer_seq, info.delivered.stream_seq],
         ack_floor: [info.ack_floor.consumer_seq, info.ack_floor.stream_seq],
         since_delivery: since(info.delivered.last_active),
@@ -103,6 +111,9 @@ fn consumer(info: ConsumerInfo) -> ConsumerFigures {
         redelivered: info.num_redelivered,
         waiting: info.num_waiting,
         pending: info.num_pending,
+        lag_time: lag_time(info.num_pending, waiting.delivery, now),
+        unacknowledged_for: since(waiting.acknowledgement),
         is_paused: info.paused,
+        ..ConsumerFigures::default()
     }
 }

@@ -60,6 +60,9 @@ pub(super) fn journal(jetstream: &JetStream) -> JournalSnapshot {
         rounds: counted.rounds,
         waiting_erasures: waiting.map_or(0, |waiting| waiting.overwritten),
         carries_refused: counted.carries_refused,
+        sync_times: counted.spread.syncs,
+        round_times: counted.spread.rounds,
+        round_bytes: counted.spread.bytes,
     }
 }
 

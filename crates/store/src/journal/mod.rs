@@ -52,7 +52,7 @@ pub use replay::{JournalReplay, Problem, ReplayReport, ReplayTarget, Resolution}
 pub use retry::Waiting;
 pub use round::RoundSummary;
 pub(crate) use salvage::{each_kept, store_number};
-pub use statistics::{ROUND_TIME_BOUNDS, Statistics, SyncLag};
+pub use statistics::{RoundSpread, Statistics, SyncLag};
 
 /// When files are synced that nobody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -256,7 +256,8 @@ impl Journal {
     }
 
     /// Makes what is dirty and due durable, then tells the listeners. `clock` gives the caller's
-    /// time in nanoseconds; it is asked at the beginning and at the end. An error is final.
+    /// time in nanoseconds; it is asked at the beginning, around each sync and at the end. An error
+    /// is final.
     pub fn round(&self, clock: &dyn Fn() -> u64) -> Result<RoundSummary, JournalFailed> {
         self.run(clock, false)
     }
@@ -270,7 +271,7 @@ impl Journal {
         self.check()?;
         let began = clock();
         let mut notices = Vec::new();
-        let outcome = self.with_files(&mut notices, |running| {
+        let outcome = self.with_files((&mut notices, Some(clock)), |running| {
             let taken = self.take(began, with_all);
             running.run(taken, began)
         });
@@ -278,14 +279,14 @@ impl Journal {
         notices.drain(..).for_each(FileNotice::deliver);
         let (round, written) = outcome?;
         if round != RoundSummary::default() {
-            self.counters.count_round(began, ended);
+            self.counters.count_round((began, ended), round.bytes);
             self.last_took.store(ended.saturating_sub(began), Ordering::Relaxed);
         }
         if let Some(marks) = self.marks() {
             marks.advance(ended, with_all);
         }
         let has_pass = self.begin_pass(began);
-        let outcome = self.with_files(&mut notices, |running| {
+        let outcome = self.with_files((&mut notices, Some(clock)), |running| {
             if has_pass {
                 running.forget_settled();
             }
@@ -343,10 +344,11 @@ impl Journal {
         taken
     }
 
-    /// Runs `work` under the lock of rounds; what it returns, and the bytes of blocks it wrote.
+    /// Runs `work` under the lock of rounds; what it returns, and the bytes of blocks it wrote. By
+    /// the clock its syncs are timed.
     fn with_files(
         &self,
-        notices: &mut Vec<FileNotice>,
+        (notices, clock): (&mut Vec<FileNotice>, Option<&dyn Fn() -> u64>),
         work: impl FnOnce(&mut RunningRound<'_>) -> io::Result<()>,
     ) -> Result<(RoundSummary, u64), JournalFailed> {
         self.check()?;
@@ -356,7 +358,8 @@ impl Journal {
             return Err(JournalFailed::new(&self.directory, &error));
         };
         let before = self.counters.block_bytes.load(Ordering::Relaxed);
-        let mut running = RunningRound { journal: self, files, notices, done: RoundSummary::default() };
+        let done = RoundSummary::default();
+        let mut running = RunningRound { journal: self, files, notices, clock, done };
         work(&mut running).map_err(|error| self.fail(&error))?;
         let written = self.counters.block_bytes.load(Ordering::Relaxed) - before;
         Ok((running.done, written))
@@ -451,7 +454,7 @@ impl Journal {
     /// final.
     pub fn note_dropped(&self, stream: StreamId) -> Result<(), JournalFailed> {
         let mut full = None;
-        self.with_files(&mut Vec::new(), |running| {
+        self.with_files((&mut Vec::new(), None), |running| {
             self.dirty_of(stream).iter().for_each(|file| file.abandon());
             running.files.abandon_stream(stream);
             if !running.files.may_hold(stream) {
@@ -477,7 +480,7 @@ impl Journal {
     /// # Errors
     /// The journal had failed before.
     pub(crate) fn drop_stream(&self, stream: StreamId) -> Result<(), JournalFailed> {
-        self.with_files(&mut Vec::new(), |running| {
+        self.with_files((&mut Vec::new(), None), |running| {
             self.dirty_of(stream).iter().for_each(|file| file.abandon());
             running.files.abandon_stream(stream);
             Ok(())
@@ -531,7 +534,7 @@ impl Journal {
     pub fn close(&self, clock: &dyn Fn() -> u64) -> Result<(), JournalFailed> {
         self.round_now(clock)?;
         let mut notices = Vec::new();
-        let outcome = self.with_files(&mut notices, |running| running.settle_all());
+        let outcome = self.with_files((&mut notices, Some(clock)), |running| running.settle_all());
         notices.into_iter().for_each(FileNotice::deliver);
         outcome.map(drop)
     }

@@ -67,6 +67,8 @@ pub(super) struct RunningRound<'a> {
     pub(super) journal: &'a Journal,
     pub(super) files: &'a mut Files,
     pub(super) notices: &'a mut Vec<FileNotice>,
+    /// The clock by which syncs are timed, if they are.
+    pub(super) clock: Option<&'a dyn Fn() -> u64>,
     pub(super) done: RoundSummary,
 }
 
@@ -116,7 +118,10 @@ impl RunningRound<'_> {
     /// Syncs a file itself. `None` if that failed, which is known to whom it concerns then.
     pub(super) fn sync_file(&mut self, file: &Arc<AppendFile>) -> Option<u64> {
         add(&self.counters().file_syncs, 1);
-        match file.sync_directly(&*self.files.disk, self.files.current()) {
+        let began = self.clock.map(|clock| clock());
+        let synced = file.sync_directly(&*self.files.disk, self.files.current());
+        self.count_sync(began);
+        match synced {
             Ok(end) => {
                 self.notices.push(FileNotice::Durable(Arc::clone(file), end));
                 Some(end)
@@ -172,7 +177,10 @@ impl RunningRound<'_> {
     }
 
     fn sync_block(&mut self, writing: &Writing, taken: Vec<RoundInput>) -> io::Result<()> {
-        match self.files.sync(writing) {
+        let began = self.clock.map(|clock| clock());
+        let synced = self.files.sync(writing);
+        self.count_sync(began);
+        match synced {
             Ok(syncs) => {
                 add(&self.counters().journal_syncs, syncs);
                 add(&self.counters().block_bytes, writing.written);
@@ -211,6 +219,13 @@ impl RunningRound<'_> {
         let is_left = if taken.range.is_empty() { true } else { self.sync_directly(taken).is_some() };
         if is_left {
             self.journal.retry.put_off(file, since);
+        }
+    }
+
+    /// Counts a sync that began then, successful or not.
+    fn count_sync(&self, began: Option<u64>) {
+        if let (Some(clock), Some(began)) = (self.clock, began) {
+            self.counters().spread.syncs.add(clock().saturating_sub(began));
         }
     }
 

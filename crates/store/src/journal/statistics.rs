@@ -4,10 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bounds in microseconds of the buckets of [`Statistics::round_times`]; the last bucket has
-/// none.
-pub const ROUND_TIME_BOUNDS: [u64; 11] =
-    [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 200_000, 1_000_000];
+use myelin_stdx::histogram::{Histogram, HistogramCounts, Latencies, SIZES};
 
 /// Statistics of the journal since it was opened. Times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +32,8 @@ pub struct Statistics {
     pub carried_bytes: u64,
     /// How often there was no room on the disk for these.
     pub carries_refused: u64,
-    /// How many rounds took how long: bucket i up to `ROUND_TIME_BOUNDS[i]` microseconds.
-    pub round_times: [u64; ROUND_TIME_BOUNDS.len() + 1],
+    /// How long rounds and their syncs took, and how much a round made durable.
+    pub spread: RoundSpread,
     /// Messages that were released without being durable.
     pub loss: SyncLag,
     /// Changes of consumers' positions that are not durable: what a loss of power would have
@@ -55,6 +52,30 @@ pub struct SyncLag {
     pub now: u64,
     /// The largest age that a round has ended.
     pub max: u64,
+}
+
+/// Durations and sizes of rounds since the journal was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundSpread {
+    /// Nanoseconds that rounds took.
+    pub rounds: HistogramCounts,
+    /// Nanoseconds that rounds waited for single syncs: of a file, or of the journal.
+    pub syncs: HistogramCounts,
+    /// Bytes that rounds made durable.
+    pub bytes: HistogramCounts,
+}
+
+pub(super) struct Histograms {
+    rounds: Latencies,
+    pub(super) syncs: Latencies,
+    bytes: Histogram<{ SIZES.len() }>,
+}
+
+impl Default for Histograms {
+    fn default() -> Self {
+        let (rounds, syncs) = (Latencies::default(), Latencies::default());
+        Self { rounds, syncs, bytes: Histogram::new(&SIZES) }
+    }
 }
 
 #[derive(Default)]
@@ -77,7 +98,7 @@ pub(super) struct Counters {
     /// When the oldest change of consumers' positions came that the running round took; `u64::MAX`
     /// between rounds.
     pub(super) oldest_positions: AtomicU64,
-    round_times: [AtomicU64; ROUND_TIME_BOUNDS.len() + 1],
+    pub(super) spread: Histograms,
 }
 
 impl Counters {
@@ -88,11 +109,10 @@ impl Counters {
         counters
     }
 
-    /// Counts a round that began and ended at these times.
-    pub(super) fn count_round(&self, began: u64, ended: u64) {
-        let microseconds = ended.saturating_sub(began) / 1_000;
-        let bucket = ROUND_TIME_BOUNDS.partition_point(|bound| *bound < microseconds);
-        add(&self.round_times[bucket], 1);
+    /// Counts a round that began and ended at these times, and made so many bytes durable.
+    pub(super) fn count_round(&self, (began, ended): (u64, u64), bytes: u64) {
+        self.spread.rounds.add(ended.saturating_sub(began));
+        self.spread.bytes.add(bytes);
         add(&self.rounds, 1);
         let oldest = self.oldest_in_round.swap(u64::MAX, Ordering::Relaxed);
         if oldest != u64::MAX {
@@ -118,7 +138,11 @@ impl Counters {
             failed_files: get(&self.failed_files),
             carried_bytes: get(&self.carried_bytes),
             carries_refused: get(&self.carries_refused),
-            round_times: std::array::from_fn(|bucket| get(&self.round_times[bucket])),
+            spread: RoundSpread {
+                rounds: self.spread.rounds.counts(),
+                syncs: self.spread.syncs.counts(),
+                bytes: self.spread.bytes.counts(),
+            },
             loss: SyncLag { now: 0, max: get(&self.loss_window_max) },
             positions: SyncLag { now: 0, max: get(&self.positions_window_max) },
             ..Statistics::default()

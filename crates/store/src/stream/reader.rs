@@ -161,7 +161,16 @@ impl StreamReader {
     /// # Errors
     /// A table of the stream cannot be read.
     pub fn next_seq(&self, filter: &Filter, from: Seq) -> Result<Option<Seq>, ReadError> {
-        lookup::next(&*self.shared.whole_catalog()?, filter, from, self.shared.release.seq())
+        self.next_seq_until(filter, from, Seq::MAX)
+    }
+
+    /// The first message from `from` to `to` that passes: whoever holds up nobody for long does not
+    /// look at everything.
+    ///
+    /// # Errors
+    /// As [`StreamReader::next_seq`].
+    pub fn next_seq_until(&self, filter: &Filter, from: Seq, to: Seq) -> Result<Option<Seq>, ReadError> {
+        lookup::next(&*self.shared.whole_catalog()?, filter, from, to.min(self.shared.release.seq()))
     }
 
     /// The last message at or before `from` that passes.
@@ -329,6 +338,16 @@ impl StreamReader {
             (segment, table.offset(row))
         };
         timestamp_at(&segment, offset, &mut Vec::new()).map(Some)
+    }
+
+    /// When this message was accepted; `None` if there is none, or it is not released.
+    ///
+    /// # Errors
+    /// As [`StreamReader::get`].
+    pub fn time_of(&self, seq: Seq) -> Result<Option<Timestamp>, ReadError> {
+        let located = self.shared.whole_catalog()?.locate(seq)?;
+        let time = located.map(|at| timestamp_at(&at.segment, at.offset, &mut Vec::new()));
+        time.transpose()
     }
 
     /// Walks messages from `from` on, in order.

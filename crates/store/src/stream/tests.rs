@@ -155,8 +155,12 @@ fn messages_come_back_in_order() {
         assert_eq!(reader.last_seq(&Filter::new(b"a.1")).unwrap(), Some(19));
         assert_eq!(reader.last_seq(&Filter::new(b"a.*")).unwrap(), Some(20));
         assert_eq!(reader.next_seq(&Filter::new(b"a.2"), 3).unwrap(), Some(5));
+        let until = |to| reader.next_seq_until(&Filter::new(b"a.2"), 3, to).unwrap();
+        assert_eq!((until(4), until(5)), (None, Some(5)));
         assert_eq!(reader.seq_at(12).unwrap(), 12);
         assert_eq!(reader.seq_at(50).unwrap(), 21);
+        let times = [0, 1, 20, 21].map(|seq| reader.time_of(seq).unwrap());
+        assert_eq!(times, [None, Some(1), Some(20), None]);
         assert_eq!(reader.pending(&Filter::new(b"a.0"), 10).unwrap(), 3);
         assert_eq!(reader.subjects(b">", None, 9).len(), 3);
     });

@@ -18,6 +18,7 @@
 pub mod install;
 
 mod changes;
+mod commit_wait;
 mod kept_log;
 mod open;
 mod persisting;
@@ -39,6 +40,7 @@ use myelin_store::{DecidedEntry, GroupPosition, StoreError, Timestamp};
 
 use crate::ReplicaRole;
 use crate::stream::{Effects, StreamCore};
+use commit_wait::CommitWait;
 use kept_log::KeptLog;
 use persisting::Unpersisted;
 use state_check::StateCheck;
@@ -65,6 +67,7 @@ pub struct GroupMember {
     /// Others that may have lost entries which they had confirmed.
     forgetful: Vec<Peer>,
     state_check: StateCheck,
+    commit_wait: CommitWait,
     /// Whether it has failed: what it has taken from consensus since is perhaps not done.
     has_failed: bool,
 }
@@ -245,6 +248,10 @@ impl GroupMember {
             matched.sort_unstable();
             let counted = matched.get((matched.len() - 1) / 2).copied().unwrap_or(0);
             stream.committed(counted.min(self.known), effects);
+        }
+        match self.leads() {
+            true => self.commit_wait.look((self.known, self.consensus.committed()), now),
+            false => self.commit_wait.forget(),
         }
         let kept_behind = self.kept_log.behind(&self.consensus, now);
         stream.store_mut().keep_log_behind(kept_behind);

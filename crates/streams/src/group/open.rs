@@ -1,10 +1,13 @@
 //! How a member begins with what its stream's log has.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use myelin_replica::{Broken, Consensus, LogStart, MemberStart, Peer, Vote};
+use myelin_stdx::histogram::Latencies;
 use myelin_store::Stream;
 
+use super::commit_wait::CommitWait;
 use super::kept_log::{KeptLog, KeptLogBounds};
 use super::persisting::Unpersisted;
 use super::state_check::StateCheck;
@@ -29,6 +32,8 @@ pub struct GroupStart {
     pub persistence: Persistence,
     /// How much of the log stays for members that are behind.
     pub kept_log: KeptLogBounds,
+    /// Counts how long its entries wait until they are committed, while it leads.
+    pub commit_waits: Arc<Latencies>,
 }
 
 impl GroupStart {
@@ -56,7 +61,7 @@ impl GroupMember {
         if start.lacks_sync(stream.store()) {
             return Err(MemberFailed::NotSynced);
         }
-        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log } = start;
+        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log, commit_waits } = start;
         if persistence == Persistence::Written {
             stream.store_mut().flush()?;
         }
@@ -82,6 +87,7 @@ impl GroupMember {
             wanted: Vec::new(),
             forgetful: Vec::new(),
             state_check: StateCheck::default(),
+            commit_wait: CommitWait::new(commit_waits),
             has_failed: false,
         };
         member.follow_members(stream.store())?;

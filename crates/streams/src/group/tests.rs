@@ -12,6 +12,7 @@ use crate::stream::Effects;
 use group::Group;
 use myelin_disk::faulty::Survival;
 use myelin_replica::{RaftMessage, RaftMessageKind, RaftRole};
+use myelin_stdx::histogram::HistogramCounts;
 
 /// Answer to a client that has published message `seq`.
 fn stored(seq: u64) -> String {
@@ -93,6 +94,25 @@ fn a_member_that_was_away_is_given_what_it_lacks() {
     group.beat();
     assert_eq!(group.replicas[2].payloads().len(), 50, "as many as the stream keeps");
     assert_eq!(group.replicas[2].payloads(), group.replicas[1].payloads());
+}
+
+/// From the proposal to the answers of a majority; what is committed at once is none.
+#[test]
+fn how_long_a_leader_waits_for_its_group_is_counted() {
+    let mut group = Group::new(3, Persistence::Written, 25);
+    group.elect(0);
+    group.until_quiet();
+    let counts = |group: &Group| group.replicas[0].commit_waits.counts();
+    let before = counts(&group);
+    group.publish(0, "a", "first");
+    group.now += 7_000_000;
+    group.until_quiet();
+    let after = counts(&group);
+    assert_eq!(after.sum - before.sum, 7_000_000);
+    let total = |counts: &HistogramCounts| counts.counts.iter().sum::<u64>();
+    assert_eq!(total(&after) - total(&before), 1);
+    assert_eq!(total(&counts(&group)), total(&after), "nothing is counted twice");
+    assert_eq!(total(&group.replicas[1].commit_waits.counts()), 0, "who follows waits for nobody");
 }
 
 /// With `sync_interval: always` the word of a member counts when it outlives a loss of power.

@@ -59,6 +59,6 @@ pub use reply::refuse_overload;
 pub use schedules::{NoScheduleIndex, PlannedFiring, ScheduleChange, ScheduleIndex, SchedulePage};
 pub use settings::{StorageBudget, StreamSettings};
 pub use storage_config::storage_config;
-pub use traces::MessageTraces;
+pub use traces::{MessageTraces, TracedOutcome};
 pub(crate) use ttl::{SECOND, Ttl, parse as parse_ttl};
 pub use why::StreamFacts;

@@ -6,6 +6,7 @@ use super::append_run::{MsgDraft, MsgVerdict};
 use super::core::StreamCore;
 use super::msg_headers::{Key, MsgHeaders};
 use myelin_jsapi::ApiError;
+use myelin_store::Seq;
 use myelin_wire::error::Quoted;
 use myelin_wire::message_buf::MessageRef;
 
@@ -18,10 +19,20 @@ pub trait MessageTraces {
     /// Whether it is traced and nobody is to get it: the stream judges it and does not store it.
     fn is_only(&self, at: usize) -> bool;
 
-    /// Notes what the stream did with it: stored it under a subject, `true` if nobody is
-    /// interested, or refused it. Only the first outcome of a message counts; one that is not
-    /// traced is passed over.
-    fn settle(&mut self, at: usize, outcome: Result<(&[u8], bool), String>);
+    /// Notes what the stream did with it: took it, or refused it. Only the first outcome of a
+    /// message counts; one that is not traced is passed over.
+    fn settle(&mut self, at: usize, outcome: Result<TracedOutcome<'_>, String>);
+}
+
+/// Outcome of a traced message that the stream has taken.
+#[derive(Clone, Copy, Debug)]
+pub struct TracedOutcome<'a> {
+    /// Subject of the message in the stream.
+    pub subject: &'a [u8],
+    /// Sequence, if it is stored and the sequence is known.
+    pub seq: Option<Seq>,
+    /// Whether nobody is interested.
+    pub is_unwanted: bool,
 }
 
 impl StreamCore {
@@ -52,7 +63,8 @@ impl StreamCore {
         }
         if let MsgVerdict::Store = verdict {
             let message = self.run.apply(&draft, msg);
-            let outcome = Ok((message.subject, draft.is_unwanted));
+            let (subject, is_unwanted) = (message.subject, draft.is_unwanted);
+            let outcome = Ok(TracedOutcome { subject, seq: None, is_unwanted });
             ingest.settle_trace(at, outcome);
             self.run.clear();
             return;
@@ -76,8 +88,10 @@ impl StreamCore {
             let Some(msg) = ingest.msgs.get(entry.msg) else { continue };
             let outcome = match &entry.verdict {
                 MsgVerdict::Store | MsgVerdict::Aside(_) => continue,
-                MsgVerdict::Stored(..) => {
-                    Ok((self.run.apply(&entry.draft, msg).subject, entry.draft.is_unwanted))
+                MsgVerdict::Stored(seq, _) => {
+                    let is_unwanted = entry.draft.is_unwanted;
+                    let subject = self.run.apply(&entry.draft, msg).subject;
+                    Ok(TracedOutcome { subject, seq: (!is_unwanted).then_some(*seq), is_unwanted })
                 }
                 refused => Err(refusal(refused, &MsgHeaders::scan(msg.headers))),
             };
@@ -94,11 +108,12 @@ impl Ingest<'_> {
         }
         let msgs = self.msgs;
         for (at, msg) in msgs.iter().enumerate() {
-            self.settle_trace(at, Ok((msg.subject, false)));
+            let outcome = TracedOutcome { subject: msg.subject, seq: None, is_unwanted: false };
+            self.settle_trace(at, Ok(outcome));
         }
     }
 
-    fn settle_trace(&mut self, at: usize, outcome: Result<(&[u8], bool), String>) {
+    fn settle_trace(&mut self, at: usize, outcome: Result<TracedOutcome<'_>, String>) {
         if let Some(traces) = &mut self.traces {
             traces.settle(at, outcome);
         }

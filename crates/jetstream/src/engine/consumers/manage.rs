@@ -560,26 +560,6 @@ impl StreamConsumers {
         }
     }
 
-    /// How a consumer stands. Waits for its turn; only for threads that may.
-    pub fn info(&self, live: &LiveConsumer) -> Option<ConsumerInfo> {
-        self.ask_info(live).wait()
-    }
-
-    /// How a consumer stands, as soon as whoever has its turn says so.
-    pub(in crate::engine) fn ask_info(&self, live: &LiveConsumer) -> Promised<ConsumerInfo> {
-        let stream = self.stream.to_string();
-        let group = self.log.is_of_group().then(|| Arc::clone(&self.stored));
-        live.query_soon(move |core, turn| {
-            let mut info = core.info(&stream, turn);
-            let is_replicated = group.is_some_and(|stored| core.state_handle().is_of(&stored));
-            if is_replicated && info.delivered.consumer_seq == 0 {
-                // Compat: one with replicas has no floor before its first delivery.
-                info.ack_floor.stream_seq = 0;
-            }
-            info
-        })
-    }
-
     /// Asks what holds its deliveries back: told as soon as whoever has its turn says so.
     pub(in crate::engine) fn ask_why(&self, live: &LiveConsumer) -> Promised<Vec<(Holds, ConsumerCause)>> {
         live.query_soon(|core, turn| core.why(turn))

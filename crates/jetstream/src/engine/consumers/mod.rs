@@ -55,6 +55,7 @@ mod reserved_names;
 mod role;
 mod schedule_index;
 mod shard_env;
+mod standing;
 mod wakeups;
 
 use super::host::Host;

@@ -4,6 +4,7 @@
 use super::replica::GroupReplica;
 use crate::engine::scrub::{Scrubbed, Scrubber};
 use myelin_replica::GroupId;
+use myelin_stdx::histogram::Latencies;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, RwLock, Weak};
@@ -23,13 +24,15 @@ pub(super) struct MemberTable {
     uncompared: Mutex<BTreeMap<GroupId, Instant>>,
     /// Reads what a new member has stored.
     scrubber: Arc<Scrubber>,
+    /// How long entries of members that lead wait until they are committed.
+    pub(super) commit_waits: Arc<Latencies>,
 }
 
 impl MemberTable {
     pub(super) fn new(scrubber: &Arc<Scrubber>) -> Self {
         let (all, awake, aside) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (damaged, uncompared, scrubber) = (Mutex::default(), Mutex::default(), Arc::clone(scrubber));
-        Self { all, awake, aside, damaged, uncompared, scrubber }
+        Self { all, awake, aside, damaged, uncompared, scrubber, commit_waits: Arc::default() }
     }
 
     /// Adds a member, which does not rest.

@@ -37,6 +37,7 @@ use myelin_broker::{Account, Binding, Level, LinkedPeer, Service};
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::hard_state::HardState;
 use myelin_replica::{GroupId, Peer, Vote};
+use myelin_stdx::histogram::Latencies;
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::{Store, Timestamp};
 use myelin_streams::group::{DamagedVotes, GroupVotes, KeptLogBounds};
@@ -219,6 +220,11 @@ impl Groups {
     /// writes that to the log, if it is due.
     pub(super) fn install_progress(&self, group: GroupId, tells: bool) -> Option<InstallProgress> {
         self.installs.progress(group, tells)
+    }
+
+    /// Counts how long entries of groups that are led here wait until they are committed.
+    pub(super) fn commit_waits(&self) -> Arc<Latencies> {
+        Arc::clone(&self.members.commit_waits)
     }
 
     /// How much of a group's log stays for members that are behind.

@@ -5,7 +5,9 @@ use super::LiveStream;
 use super::turn::StreamWork;
 use crate::engine::consumers::ReplicatedConsumer;
 use myelin_jsapi::api::consumer::ConsumerInfo;
+use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_streams::stream::StreamCore;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 impl LiveStream {
@@ -20,6 +22,18 @@ impl LiveStream {
         let mut all = self.replicated_consumers();
         all.sort_by(|one, other| one.name().cmp(other.name()));
         all.into_iter().filter_map(|one| one.info(self.name(), &reader, now)).collect()
+    }
+
+    /// How all consumers of the stream stand, by name, with their configurations: as
+    /// [`known_consumers`](Self::known_consumers) knows them, and for less. Waits for the turn;
+    /// only for threads that may.
+    pub fn known_standings(&self) -> Vec<(Arc<ConsumerConfig>, ConsumerInfo)> {
+        if !self.follows() {
+            let consumers = &self.consumers;
+            return consumers.all().iter().filter_map(|live| consumers.standing(live)).collect();
+        }
+        let all = self.known_consumers().into_iter();
+        all.filter_map(|mut info| Some((Arc::new(info.config.take()?), info))).collect()
     }
 
     /// Whether the stream has a consumer of this name, as this replica knows. Waits for the turn;

@@ -108,8 +108,7 @@ impl LiveStream {
         }
         self.set_role(ReplicaRole::Follower);
         let recalled = groups.recall(place.group, has_log, may_be_new);
-        let vote = recalled.vote;
-        let is_another = !has_log && vote.term > 0;
+        let is_another = !has_log && recalled.vote.term > 0;
         let is_damaged = self.is_damaged();
         let has_forgotten = has_forgotten || is_damaged;
         let is_amnesiac =
@@ -117,11 +116,12 @@ impl LiveStream {
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),
-            vote,
+            vote: recalled.vote,
             is_amnesiac,
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
             kept_log: groups.kept_log(),
+            commit_waits: groups.commit_waits(),
         };
         let mut guard = self.lock_synced(groups, &start).ok_or(ApiError::STREAM_NOT_FOUND)?;
         let member = match GroupMember::open(guard.parts().0, start.clone()) {

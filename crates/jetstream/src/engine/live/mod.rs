@@ -52,6 +52,7 @@ mod traces;
 mod turn;
 mod view;
 mod waiting_clients;
+mod waiting_since;
 
 use super::CallScope;
 use super::consumers::{Leadership, StreamConsumers};
@@ -96,6 +97,7 @@ pub(super) use install::LeftGroup;
 pub(super) use membership::{JoinTerms, MemberWatcher, ReplacedBy, ReplicaPlace};
 pub(super) use recent_publishes::PublishKey;
 pub(super) use sourcing::{Downstream, FoundEnd, NextAction, SourceRun, Sourcing};
+pub use waiting_since::WaitingSince;
 
 /// Identity of the server, which all its streams share.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Traces of the messages in one batch, as a stream fills them in.
 
-use myelin_broker::{Service, ServiceBatch};
-use myelin_streams::stream::MessageTraces;
+use myelin_broker::{Service, ServiceBatch, StoredAs};
+use myelin_streams::stream::{MessageTraces, TracedOutcome};
 use std::sync::Arc;
 
 /// The traces of a batch, for the time of its turn.
@@ -20,8 +20,10 @@ impl MessageTraces for BatchTraces<'_> {
         self.batch.trace(at).is_some()
     }
 
-    fn settle(&mut self, at: usize, outcome: Result<(&[u8], bool), String>) {
+    fn settle(&mut self, at: usize, outcome: Result<TracedOutcome<'_>, String>) {
         let Some(traced) = self.batch.trace(at) else { return };
+        let outcome =
+            outcome.map(|TracedOutcome { subject, seq, is_unwanted }| StoredAs { subject, seq, is_unwanted });
         if traced.settled(outcome) {
             self.complete.push(traced.trace());
         }

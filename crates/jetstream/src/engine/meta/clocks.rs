@@ -6,6 +6,7 @@ use crate::engine::JetStream;
 use crate::engine::group_clock::GUARD;
 use myelin_broker::Level;
 use myelin_jsapi::advisory::damage::clock_off;
+use myelin_stdx::histogram::HistogramCounts;
 use myelin_stdx::sync::lock;
 use std::time::{Duration, Instant};
 
@@ -49,5 +50,12 @@ impl JetStream {
     #[must_use]
     pub fn clock_ahead(&self) -> i64 {
         self.cluster.groups.get().map_or(0, |groups| groups.clock_ahead())
+    }
+
+    /// Nanoseconds that entries of groups which this server leads have waited until they were
+    /// committed, of one entry at a time of each group; `None` where it is in no cluster.
+    #[must_use]
+    pub fn commit_waits(&self) -> Option<HistogramCounts> {
+        Some(self.cluster.groups.get()?.commit_waits().counts())
     }
 }

@@ -7,7 +7,7 @@
 //! came before it is stored, so what waits here is bounded by what the consumer sends unasked; one
 //! that asks nothing breaks its feed.
 
-use myelin_store::{Message, Seq};
+use myelin_store::{Message, Seq, Timestamp};
 use myelin_streams::consumer::DeliveryTokens;
 use myelin_wire::header;
 use myelin_wire::message_buf::MessageRef;
@@ -165,6 +165,11 @@ impl RemoteFeed {
     /// Messages of the origin that are not stored here.
     pub(super) fn lag(&self) -> u64 {
         self.pending + self.arrivals.len() as u64
+    }
+
+    /// When the first of those was stored there, if it has come.
+    pub(super) fn next_stored(&self) -> Option<Timestamp> {
+        self.arrivals.front().map(|arrival| arrival.tokens.timestamp)
     }
 }
 

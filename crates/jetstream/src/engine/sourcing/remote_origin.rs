@@ -162,6 +162,11 @@ impl RemoteOrigin {
         self.with_feed(|feed| feed.lag())
     }
 
+    /// When the first of these was stored there, if it has come.
+    pub(super) fn next_stored(&self) -> Option<Timestamp> {
+        self.with_feed(|feed| feed.next_stored())
+    }
+
     fn with_feed<R: Default>(&self, act: impl FnOnce(&mut RemoteFeed) -> R) -> R {
         match &mut *lock(&self.phase) {
             Phase::Follows(feed) => act(feed),

@@ -32,6 +32,8 @@ use std::sync::atomic::Ordering::{AcqRel, SeqCst};
 use std::sync::{Arc, Mutex, Weak};
 
 const SECOND: Timestamp = 1_000_000_000;
+/// How far the next message is looked for, to tell how old it is: publishers wait meanwhile.
+const FARTHEST: u64 = 100_000;
 /// Errors of a stream that is full.
 const FULL: [&str; 2] = ["maximum messages", "maximum bytes"];
 /// When a message that the stream did not take is tried again, and what could not be read. Longer
@@ -196,7 +198,8 @@ impl SourceReader {
 
     /// Notes that the first `done` messages of the run are here.
     fn note(&self, read_state: &mut ReadState, core: &StreamCore, done: usize, now: Timestamp) {
-        let Some((seq, _)) = done.checked_sub(1).and_then(|at| read_state.stamps.get(at)).copied() else {
+        let Some((seq, stored)) = done.checked_sub(1).and_then(|at| read_state.stamps.get(at)).copied()
+        else {
             return;
         };
         if !self.is_mirror {
@@ -214,7 +217,7 @@ impl SourceReader {
             }
         }
         let mut status = lock(&self.status);
-        status.seq = seq;
+        (status.seq, status.last_stored) = (seq, Some(stored));
         status.heard = Some(now);
     }
 
@@ -314,8 +317,8 @@ impl SourceReader {
     pub(super) fn info(&self) -> SourceInfo {
         let (lag, heard) = (self.count_lag(), self.heard_elsewhere());
         let mut status = lock(&self.status);
-        if let Some(lag) = lag {
-            status.lag = lag;
+        if let Some((lag, next)) = lag {
+            (status.lag, status.next_stored) = (lag, next);
         }
         status.heard = status.heard.max(heard);
         // Compat: a mirror shows its filter once it was about to read, and never how far it is.
@@ -326,6 +329,7 @@ impl SourceReader {
             lag: status.lag,
             seq: if self.is_mirror { 0 } else { status.seq },
             active: status.active(self.host.now()),
+            waits_since: status.waits_since(),
             error: status.error.clone(),
             filter_subject: if shows_filter { self.source.filter_subject.clone() } else { String::new() },
             subject_transforms: self.source.subject_transforms.clone(),
@@ -337,18 +341,21 @@ impl SourceReader {
         Some(lock(&self.read_state).link.as_ref()?.remote()?.heard())
     }
 
-    /// Messages of the origin that are still to come.
-    fn count_lag(&self) -> Option<u64> {
+    /// Messages of the origin that are still to come, and when the first of them was stored there.
+    fn count_lag(&self) -> Option<(u64, Option<Timestamp>)> {
         let read_state = lock(&self.read_state);
         let link = read_state.link.as_ref()?;
         if let Some(remote) = link.remote() {
-            return Some(remote.lag());
+            return Some((remote.lag(), remote.next_stored()));
         }
         let log = link.log()?;
         let (from, filter, origin) = (log.cursor.position(), log.filter.clone(), log.origin.upgrade()?);
         drop(read_state);
         let reader = origin.reader();
-        reader.pending(&filter, from).ok()
+        let lag = reader.pending(&filter, from).ok()?;
+        let until = if lag > 0 { from.saturating_add(FARTHEST) } else { 0 };
+        let next = reader.next_seq_until(&filter, from, until).ok().flatten();
+        Some((lag, next.and_then(|next| reader.time_of(next).ok().flatten())))
     }
 
     /// Ends a run: what was not taken is tried again, and else what is there is read.

@@ -26,6 +26,10 @@ pub(super) struct SourceStatus {
     pub(super) seq: Seq,
     /// Messages that were still to come when the origin was there last.
     pub(super) lag: u64,
+    /// When the first of these was stored at the origin, if that is known.
+    pub(super) next_stored: Option<Timestamp>,
+    /// When the last message that came was stored at the origin.
+    pub(super) last_stored: Option<Timestamp>,
     /// How often it was not there.
     pub(super) failures: u32,
     /// No alarm looks for it before: those that were set for something else go off, too.
@@ -40,6 +44,12 @@ impl SourceStatus {
             Some(heard) if self.is_connected => now.saturating_sub(heard).max(0) % HEARTBEAT,
             Some(heard) => now.saturating_sub(heard).max(0),
         }
+    }
+
+    /// When the oldest message that is still to come was stored at the origin, or the last one that
+    /// came.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        self.next_stored.or(self.last_stored).filter(|_| self.lag > 0)
     }
 
     /// The origin is there, on this server or on another.
@@ -60,6 +70,16 @@ impl SourceStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_still_to_come_waits_since_it_was_stored_or_the_one_before_it() {
+        let mut status = SourceStatus { last_stored: Some(5), ..SourceStatus::default() };
+        assert_eq!(status.waits_since(), None, "nothing is to come");
+        status.lag = 2;
+        assert_eq!(status.waits_since(), Some(5));
+        status.next_stored = Some(9);
+        assert_eq!(status.waits_since(), Some(9));
+    }
 
     #[test]
     fn an_origin_that_is_there_was_heard_a_moment_ago() {

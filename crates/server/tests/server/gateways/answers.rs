@@ -168,6 +168,29 @@ fn a_latency_is_measured_behind_the_server_with_the_gateway() {
     }
 }
 
+/// An answer of a service is for the account that has asked: who else listens to it in another
+/// cluster does not get it.
+#[test]
+fn an_answer_of_a_service_does_not_go_on_to_other_clusters() {
+    for [one, two] in pairs(ACCOUNTS) {
+        for (here, there) in [(&one, &two), (&two, &one)] {
+            let (mut asks, mut serves, mut near) = (login("y", here), login("x", there), login("x", here));
+            let mut far = login("x", there);
+            serves.subscribe("svc.>", 1);
+            near.subscribe("_R_.>", 2);
+            far.send("SUB _R_.> 2\r\nSUB end 3\r\n");
+            joined(&mut near, &mut serves);
+            joined(&mut near, &mut far);
+            imported_answers(&mut asks, &mut serves, 3);
+            let answers: Vec<_> = (0..3).map(|_| near.message().text().to_owned()).collect();
+            assert_eq!(answers, ["!"; 3]);
+            // What went back would come ahead of this.
+            near.publish("end", "");
+            assert_eq!(far.message().subject, "end");
+        }
+    }
+}
+
 #[test]
 fn an_answer_after_two_seconds_follows_its_interest() {
     for [one, two] in pairs("") {

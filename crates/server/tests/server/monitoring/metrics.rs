@@ -2,7 +2,7 @@
 //! changes, and whatever names clients choose.
 
 use crate::eventually;
-use crate::jetstream::{Asker, Home};
+use crate::jetstream::{Asker, Home, publish};
 use crate::process::{Server, Setup};
 use myelin_stdx::sync::lock;
 use serde_json::{Value, json};
@@ -112,5 +112,47 @@ fn a_scrape_is_whole_while_everything_changes() {
             lock(&seen).len() >= 3
         });
         is_over.store(true, Relaxed);
+    });
+}
+
+/// Value of the one sample of a family with this label.
+fn value(lines: &[String], name: &str, label: &str) -> Option<f64> {
+    let begin = format!("{name}{{");
+    let line = lines.iter().find(|line| line.starts_with(&begin) && line.contains(label))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn lag_is_told_in_seconds_and_syncs_are_counted_by_their_time() {
+    let (home, begin) = (Home::new(), Instant::now());
+    let server = start(&home, "metrics: true");
+    let mut asker = Asker::connect(&server);
+    asker.create("O", &json!({}));
+    asker.api("STREAM.CREATE.M", &json!({ "name": "M", "mirror": { "name": "O" } }));
+    for consumer in ["c", "idle"] {
+        let config = json!({ "durable_name": consumer, "ack_policy": "explicit", "filter_subject": format!("O.{consumer}") });
+        let request = json!({ "stream_name": "O", "config": config });
+        asker.api(&format!("CONSUMER.DURABLE.CREATE.O.{consumer}"), &request);
+    }
+    asker.publish("O.c", "first");
+    asker.publish("O.c", "second");
+    let reply = asker.reply();
+    asker.raw.send_bytes(&publish("$JS.API.CONSUMER.MSG.NEXT.O.c", &reply, "", b"1"));
+    assert_eq!(asker.raw.message().subject, "O.c");
+    let (c, idle) = ("consumer_name=\"c\"", "consumer_name=\"idle\"");
+    let (lag, unacknowledged) =
+        ("myelin_consumer_lag_seconds", "myelin_consumer_oldest_unacknowledged_seconds");
+    eventually("figures of what was published", || {
+        let lines = scrape(&server);
+        let behind = value(&lines, lag, c).expect("the second waits");
+        let unsettled = value(&lines, unacknowledged, c).expect("the first is not acknowledged");
+        assert!(behind <= unsettled && unsettled <= begin.elapsed().as_secs_f64(), "{behind} {unsettled}");
+        assert_eq!((value(&lines, lag, idle), value(&lines, unacknowledged, idle)), (Some(0.0), None));
+        let of_mirror = value(&lines, "myelin_stream_mirror_lag_seconds", "mirror_name=\"O\"");
+        assert!(of_mirror.is_some(), "{lines:#?}");
+        let syncs = value(&lines, "myelin_journal_sync_seconds_count", "");
+        assert!(syncs <= value(&lines, "myelin_journal_sync_seconds_bucket", "le=\"+Inf\""), "{lines:#?}");
+        assert_eq!(value(&lines, "myelin_group_commit_seconds_count", ""), None, "there is no group");
+        behind > 0.0 && of_mirror == Some(0.0) && syncs > Some(0.0)
     });
 }

@@ -35,8 +35,11 @@ fn said(mut stream: TcpStream) -> String {
 fn what_makes_no_sense_ends_the_link() {
     let member = Member::start(Ours, "S0", free_port(), &[], "").expect("it starts");
     let cases: Vec<(String, &str)> = vec![
-        ("nonsense\r\n".into(), "Unknown Protocol Operation"),
-        ("GET / HTTP/1.1\r\n\r\n".into(), "Unknown Protocol Operation"),
+        ("nonsense\r\n".into(), "Authorization Violation"),
+        ("GET / HTTP/1.1\r\n\r\n".into(), "Authorization Violation"),
+        ("\r\n\r\n".into(), "Authorization Violation"),
+        ("CRAP\r\n".into(), "Unknown Protocol Operation"),
+        (format!("{CONNECT}nonsense\r\n"), "Unknown Protocol Operation"),
         ("RS+ $G foo\r\n".into(), "Authorization Violation"),
         ("PING\r\n".into(), "Authorization Violation"),
         ("RMSG $G a 60000000\r\nhalf".into(), "Authorization Violation"),
@@ -54,14 +57,19 @@ fn what_makes_no_sense_ends_the_link() {
         (format!("{CONNECT}INFO {{\"route_pool_size\":{}}}\r\n", i64::MAX), "Invalid route pool size"),
         (
             format!("{CONNECT}INFO {{\"route_pool_size\":3,\"route_account\":\"none\"}}\r\n"),
-            "No route for account",
+            "Unable to lookup account \"none\": account missing",
+        ),
+        (
+            format!("{CONNECT}INFO {{\"route_pool_size\":3,\"route_account\":\"$G\"}}\r\n"),
+            "No route for account \"$G\"",
         ),
         (format!("{CONNECT}{INFO}RMSG $G a 999999999\r\n"), "Maximum Payload Violation"),
         (format!("{CONNECT}{INFO}RMSG $G a -1\r\n"), ""),
         (format!("{CONNECT}{INFO}HMSG $G a 9 2\r\nhi\r\n"), ""),
         (format!("{CONNECT}{INFO}RS+ $G\r\n"), ""),
         (format!("{CONNECT}{INFO}RMSG $G a 2\r\nhixx"), "Unknown Protocol Operation"),
-        (format!("INFO {}", "x".repeat(70_000)), "maximum control line exceeded"),
+        (format!("INFO {}", "x".repeat(70_000)), "Authorization Violation"),
+        (format!("CONNECT {}", "x".repeat(70_000)), "maximum control line exceeded"),
     ];
     for (bytes, expected) in cases {
         let mut stream = peer(&member);

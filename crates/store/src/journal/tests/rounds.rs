@@ -125,7 +125,34 @@ fn the_loss_window_is_the_age_of_what_was_released_and_is_not_durable() {
     world.journal.round(&|| since + 700).unwrap();
     let statistics = world.journal.statistics(since + 900);
     assert_eq!((statistics.loss.now, statistics.loss.max, statistics.dirty_files), (0, 700, 0));
-    assert_eq!((statistics.rounds, statistics.round_times[0]), (1, 1));
+    assert_eq!((statistics.rounds, statistics.spread.rounds.counts[0]), (1, 1));
+}
+
+/// Each look at the clock is a millisecond after the one before.
+#[test]
+fn syncs_are_timed_one_by_one_and_rounds_as_a_whole() {
+    let mut world = world();
+    for stream in 1..3 {
+        world.create(id(stream, 1), Durability::Synced).unwrap();
+    }
+    let looks = Cell::new(1_000);
+    let clock = || looks.replace(looks.get() + 1) * 1_000_000;
+    let round = world.journal.round_now(&clock).unwrap();
+    assert_eq!((round.direct, round.bytes), (2, 16));
+    let spread = world.journal.statistics(0).spread;
+    let total =
+        |counts: &myelin_stdx::histogram::HistogramCounts| (counts.counts.iter().sum::<u64>(), counts.sum);
+    assert_eq!(total(&spread.syncs), (2, 2_000_000), "two files of a millisecond each");
+    assert_eq!(total(&spread.rounds), (1, 5_000_000), "the beginning, four looks, the end");
+    assert_eq!(total(&spread.bytes), (1, 16));
+    // What goes into the journal is one sync, however many files it is of.
+    for file in 0..2 {
+        world.append(file, 100).unwrap();
+    }
+    world.create(id(3, 1), Durability::Synced).unwrap();
+    let round = world.journal.round_now(&clock).unwrap();
+    assert_eq!((round.direct, round.journaled), (0, 3));
+    assert_eq!(total(&world.journal.statistics(0).spread.syncs), (3, 3_000_000));
 }
 
 #[test]

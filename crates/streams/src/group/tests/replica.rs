@@ -6,6 +6,7 @@ use myelin_disk::faulty::{FaultyDisk, Survival};
 use myelin_jsapi::config::{Storage, StreamConfig};
 use myelin_replica::hard_state::HardState;
 use myelin_replica::{GroupId, Peer, RaftMessage, Vote};
+use myelin_stdx::histogram::Latencies;
 use myelin_store::entropy::SeededEntropy;
 use myelin_store::{GroupPosition, Seq, Store, StoreOptions, Timestamp, Wait};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
@@ -34,6 +35,7 @@ pub(super) struct Replica {
     /// Whether votes are not made durable, until [`Replica::persist_vote`].
     pub(super) are_votes_held: bool,
     held_vote: Option<Vote>,
+    pub(super) commit_waits: Arc<Latencies>,
 }
 
 struct Live {
@@ -68,6 +70,7 @@ impl Replica {
             dies_at_vote: false,
             are_votes_held: false,
             held_vote: None,
+            commit_waits: Arc::default(),
         };
         let (store, _) = replica.open_store();
         let stored = storage_config(&stream_config(), false);
@@ -114,6 +117,7 @@ impl Replica {
             seed: self.lives * 100 + self.number as u64,
             persistence: self.persistence,
             kept_log: KeptLogBounds::default(),
+            commit_waits: Arc::clone(&self.commit_waits),
         }
     }
 

@@ -366,6 +366,42 @@ fn the_last_messages_of_subjects_are_those_of_when_the_consumer_was_made_whoever
     assert_eq!(seqs(&cluster.delivered(second)), [6]);
 }
 
+/// In time, by what is next for a consumer and by what it has got and not acknowledged.
+#[test]
+fn messages_wait_for_a_consumer_since_they_were_stored_whoever_leads() {
+    let (mut cluster, leader) = cluster(stream("S"), 1);
+    for n in 1..4 {
+        cluster.pass(1);
+        cluster.house(leader).say(if n == 2 { "S.b" } else { "S.a" }, "", "x");
+        cluster.settle();
+    }
+    let filtered = ConsumerConfig { filter_subject: "S.b".into(), ..consumer("F") };
+    cluster.house(leader).consume("S", filtered);
+    ask(&mut cluster, leader, "C", 2);
+    cluster.pass(4);
+    let heard = cluster.delivered(leader);
+    assert_eq!(seqs(&heard), [1, 2]);
+    acknowledge(&mut cluster, leader, &heard[0]);
+    cluster.pass(4);
+    for number in 0..3 {
+        let live = cluster.house(number).stream("S");
+        let time = |seq| live.reader().time_of(seq).expect("it can be read");
+        assert!(time(1) < time(2) && time(2) < time(3) && time(3) < time(4), "{number}");
+        let known = live.known_standings();
+        let names: Vec<_> =
+            known.iter().map(|(config, info)| (&*info.name, &*config.filter_subject)).collect();
+        assert_eq!(names, [("C", ""), ("F", "S.b")], "{number}");
+        let [of_all, of_filtered] = live.waiting_since(&known)[..] else { panic!("two consumers") };
+        assert_eq!((of_all.delivery, of_all.acknowledgement), (time(3), time(2)), "{number}");
+        assert_eq!((of_filtered.delivery, of_filtered.acknowledgement), (time(3), None), "{number}");
+    }
+    ask(&mut cluster, leader, "C", 9);
+    cluster.settle();
+    let live = cluster.house(leader).stream("S");
+    let waiting = live.waiting_since(&live.known_standings());
+    assert_eq!(waiting[0].delivery, None, "all is delivered");
+}
+
 /// Monitoring asks every server, and health checks do.
 #[test]
 fn a_follower_knows_the_consumers_of_its_group() {
