@@ -154,7 +154,7 @@ impl Call {
         }
     }
 
-    /// As [`route`](Self::route), once that is certain.
+    /// Whether a call is for this server, once that is certain.
     async fn certain_route(&self, meta: &Meta, tokens: &[&str], is_here: bool) -> Route {
         let of_stream = tokens.get(2).filter(|_| is_here).and_then(|name| self.account.stream(name));
         let group = of_stream.unwrap_or_else(|| meta.live());

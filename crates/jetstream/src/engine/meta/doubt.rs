@@ -9,70 +9,19 @@
 use super::{LiveStream, Meta, Route};
 use crate::engine::JetStream;
 use crate::engine::host::Timer;
-use myelin_stdx::sync::lock;
 use myelin_store::{Seq, Timestamp};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::sync::Weak;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A doubt that lasts for so long is none of a moment. Whoever has asked waits longer than that, and
-/// not much longer: clients ask with 5 s by default.
+/// A doubt that lasts for so long is none of a moment. Whoever has asked waits longer than that,
+/// and not much longer: clients ask with 5 s by default.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Another server that leads now, and has heard the request as its leader, answers sooner.
 const SETTLING: Duration = Duration::from_secs(1);
 /// Nanoseconds between two looks: nothing tells that a leader is sure again.
 const PAUSE: Timestamp = 50_000_000;
-/// Requests at most that wait. Each look at one may be a turn of its stream.
-const MOST: usize = 256;
-/// Groups of which is noted since when their leaders are in doubt: of more nobody asks.
-const MOST_GROUPS: usize = 4096;
-
-/// Requests that wait until it is known whose they are.
-#[derive(Default)]
-pub(super) struct Doubts {
-    waiting: AtomicUsize,
-    /// Whether a look at them is to come.
-    is_look_due: AtomicBool,
-    /// Since when it is in doubt who leads a group, by the names of its account and stream. Requests
-    /// that come behind others wait no longer than these.
-    since: Mutex<BTreeMap<(Box<str>, Box<str>), Instant>>,
-}
-
-/// Place of a request among those that wait.
-struct Place<'a>(&'a Doubts);
-
-impl Doubts {
-    fn enter(&self) -> Option<Place<'_>> {
-        let place = Place(self);
-        (self.waiting.fetch_add(1, AcqRel) < MOST).then_some(place)
-    }
-
-    /// When the doubt about a group began.
-    fn began(&self, group: &LiveStream, now: Instant) -> Instant {
-        let mut since = lock(&self.since);
-        if since.len() >= MOST_GROUPS {
-            since.clear();
-        }
-        *since.entry((group.account_name().into(), group.name().into())).or_insert(now)
-    }
-
-    /// There is none about a group.
-    fn end(&self, group: &LiveStream) {
-        let mut since = lock(&self.since);
-        if !since.is_empty() {
-            since.remove(&(group.account_name().into(), group.name().into()));
-        }
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, AcqRel);
-    }
-}
 
 impl Meta {
     /// Whether a request is for this server, as `route` says, which is asked again as long as that

@@ -23,6 +23,7 @@ mod changing;
 mod clocks;
 mod clusters;
 mod doubt;
+mod doubts;
 mod formation;
 mod founding;
 mod gather;
@@ -55,7 +56,8 @@ use super::live::{AskedLeader, AskedWord, JoinTerms, LiveStream, MemberWatcher, 
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::Answers;
-use doubt::Doubts;
+use assignment::{write_behind, write_on};
+use doubts::Doubts;
 pub use founding::FoundingTerms;
 use gather::{AskService, AskedService, FactsService};
 use kept_facts::KeptFacts;
@@ -81,7 +83,6 @@ use std::time::{Duration, Instant};
 pub(super) use assignment::{AnswerKind, Asked, AssignedGroup, Assignment, StreamKey};
 pub(super) use placement::PlaceTerms;
 use placement_facts::needs_facts;
-use proposals::{write_behind, write_on};
 pub(super) use view::{AccountView, Assignments};
 
 /// The group of the stream. No stream has this id.

@@ -1,17 +1,17 @@
 //! Proposals of the meta leader: an assignment that was decided on the last one of its stream
 //! counts only while that is the last one.
 
-use super::{Assignment, Meta, PROPOSAL_WAIT};
+use super::{Assignment, Meta, PROPOSAL_WAIT, write_on};
 use myelin_jsapi::ApiError;
 use myelin_store::Seq;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use myelin_wire::message_buf::MessageBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Outcome of a proposal that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProposalOutcome {
-    /// It is committed, and this server has seen that.
+    /// Committed, as this server has seen.
     Committed,
     /// Another decision about the stream was quicker: this one never counts.
     Outrun,
@@ -94,17 +94,4 @@ impl Meta {
     pub(super) fn write(&self, assignment: &Assignment, out: &mut MessageBuf) {
         write_on(assignment, self.view().last_of(&assignment.key), out);
     }
-}
-
-/// Writes the message that proposes an assignment which was decided on the message `on`: where
-/// another one is the last, another decision was quicker and counts.
-pub(super) fn write_on(assignment: &Assignment, on: Seq, out: &mut MessageBuf) {
-    write_behind(&assignment.key.subject(), on, &assignment.encode(), out);
-}
-
-/// Writes a message for the meta stream that counts if `on` is the last one of its subject.
-pub(super) fn write_behind(subject: &str, on: Seq, payload: &[u8], out: &mut MessageBuf) {
-    let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {on}\r\n\r\n");
-    let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
-    out.push(MessageRef { subject, headers, payload, ..MessageRef::default() });
 }
