@@ -74,6 +74,12 @@ impl MemberLinks {
     }
 }
 
+/// Whether the other server is one of ours, which says who has sent requests to JetStream, whether
+/// it takes part in groups or not.
+pub(crate) fn is_kin(info: &PeerInfo) -> bool {
+    info.myelin.is_some() || info.go.starts_with("myelin ")
+}
+
 impl MeshConfig {
     /// Internal accounts of this server: none where it takes no part in groups.
     fn internal(&self) -> &'static [&'static str] {

@@ -468,6 +468,8 @@ impl SnapshotSource for Monitor {
             return Health::NotReady("failed to be ready for connections after 1ms: server".to_owned());
         }
         match (self.jetstream.get(), self.configured().wants_jetstream) {
+            // Compat: one that was removed from its cluster answers nothing of JetStream.
+            (Some(running), _) if running.was_removed() => Health::WithoutJetStream,
             (Some(_), _) => Health::WithJetStream,
             (None, true) => Health::WithoutJetStream,
             (None, false) => Health::Ready,

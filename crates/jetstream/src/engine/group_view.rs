@@ -160,6 +160,11 @@ impl JetStream {
         })
     }
 
+    /// Whether this server was removed from its cluster, and is no member again.
+    pub fn was_removed(&self) -> bool {
+        self.meta().is_some_and(|meta| meta.is_out())
+    }
+
     /// Whether this server takes part in a cluster's JetStream.
     pub fn is_clustered(&self) -> bool {
         self.cluster.groups.get().is_some()

@@ -2,6 +2,7 @@
 //! dialled.
 
 use super::session::{GatewayPhase, GatewaySession, Step};
+use crate::members::is_kin;
 use crate::names::{check_cluster, check_word};
 use crate::session::LinkSession;
 use myelin_broker::{GatewaySide, GatewayTerms, Level};
@@ -225,7 +226,7 @@ impl GatewaySession {
             facts.server_name.clone_from(&info.name);
         });
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
-        if info.myelin.is_some() {
+        if is_kin(info) {
             self.link.meet_kin();
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{HANDSHAKE_PAYLOAD, LARGEST, LONGEST_LINE, LinkPhase, LinkSession, Step};
 use crate::certificate::PeerCertificate;
+use crate::members::is_kin;
 use crate::names::{check_cluster, check_word};
 use crate::peers::{Entered, Refused};
 use myelin_broker::{Level, Shard};
@@ -231,7 +232,7 @@ impl LinkSession {
             self.link.set_server(&info.id);
         }
         self.link.meet(&info.name, info.proto >= TRACING_PROTOCOL);
-        if info.myelin.is_some() {
+        if is_kin(info) {
             self.link.meet_kin();
         }
         let config = self.mesh.config();

@@ -245,6 +245,18 @@ fn a_new_link_takes_the_place_of_one_that_its_dialler_has_lost() {
     }
 }
 
+/// One that has no JetStream sends requests of its clients to those that have.
+#[test]
+fn a_server_of_ours_that_takes_no_part_says_who_asks() {
+    let node = |(name, go): (&str, &str)| {
+        Node::with((name, "C"), false, 1, |config| go.clone_into(&mut config.info.go))
+    };
+    let [mut a, mut b] = [("A", "myelin 0.1.0"), ("B", "go1.25.4")].map(node);
+    let pair = LinkPair::new(&mut a, &mut b, dial(None));
+    let says = [pair.acceptor.0.conn().says_askers(), pair.dialler.0.conn().says_askers()];
+    assert_eq!(says, [true, false]);
+}
+
 #[test]
 fn a_server_that_says_otherwise_loses_its_links() {
     let [mut a, mut b] = ["A", "B"].map(|name| member(name, 1));

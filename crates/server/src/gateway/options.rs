@@ -51,6 +51,8 @@ pub(super) fn config(
         name: info.server_name,
         version: info.version,
         proto: PEER_PROTOCOL,
+        // Ours: another server of ours knows this one by it.
+        go: info.go,
         host,
         port: i32::from(said_port),
         headers: info.headers,

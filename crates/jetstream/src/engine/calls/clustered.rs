@@ -89,14 +89,9 @@ impl Call {
         if let ["ACCOUNT", "STREAM", action @ ("MOVE" | "CANCEL_MOVE"), account, name] = *tokens {
             return Handled::Done(self.operate_stream(meta, (action, account, name)).await);
         }
-        let Some((mut route, is_here)) = self.route(meta, tokens) else { return Handled::Usual };
-        if route == Route::Here && !is_here && meta.is_behind() {
-            // What is not known here may be committed: a client that has heard of it asks.
-            meta.catch_up().await;
-            route = self.route(meta, tokens).map_or(Route::Silent, |(route, _)| route);
-        }
-        match route {
-            Route::Silent => return Handled::Done(None),
+        let Some((_, is_here)) = self.route(meta, tokens) else { return Handled::Usual };
+        match self.certain_route(meta, tokens, is_here).await {
+            Route::Silent | Route::InDoubt => return Handled::Done(None),
             // Compat: how it stands each of its servers says that is there.
             Route::Unavailable if matches!(tokens, ["STREAM", "INFO", _]) && self.has_stream(tokens[2]) => {}
             // That nobody leads is the answer.
@@ -159,6 +154,24 @@ impl Call {
         }
     }
 
+    /// Whether a call is for this server, once that is certain.
+    async fn certain_route(&self, meta: &Meta, tokens: &[&str], is_here: bool) -> Route {
+        let of_stream = tokens.get(2).filter(|_| is_here).and_then(|name| self.account.stream(name));
+        let group = of_stream.unwrap_or_else(|| meta.live());
+        let route = || self.route(meta, tokens).map_or(Route::Silent, |(route, _)| route);
+        let (mut found, mut came) = meta.certain(&group, route).await;
+        if found == Route::Here && !is_here && meta.is_behind() {
+            // What is not known here may be committed: a client that has heard of it asks.
+            meta.catch_up().await;
+            let (again, waited) = meta.certain(&group, route).await;
+            (found, came) = (again, came.or(waited));
+        }
+        let asked = (&*self.subject, &*self.request.reply);
+        // It came between two leaders, of which the first one has decided on it.
+        let was_taken = came.is_some_and(|came| meta.view().was_taken(came, asked));
+        if was_taken { Route::Silent } else { found }
+    }
+
     /// Use of JetStream by the account, on all servers.
     async fn info_of_all(&self, meta: &Meta) -> Result<AccountInfo, ApiError> {
         Ok(AccountInfo { info: Some(meta.account_info(&self.jetstream, &self.account).await) })
@@ -199,11 +212,20 @@ impl Call {
     }
 
     async fn assign_new(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
+        let account = self.account.account().name();
+        meta.decide_on((account, name), async |known| self.new_assigned(meta, name, known).await).await
+    }
+
+    async fn new_assigned(
+        &self,
+        meta: &Meta,
+        name: &str,
+        known: Option<Arc<Assignment>>,
+    ) -> Result<Assignment, ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.limits_in_cluster();
         let created = self.beside_others(meta, |others| config::create(request, name, others, &limits))?;
-        let (known, on) = meta.known(self.account.account().name(), name);
-        let assignment = match (created, known) {
+        Ok(match (created, known) {
             // Its leader answers once more.
             (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
             (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
@@ -218,18 +240,19 @@ impl Call {
                 // Whether it is the first one of the stream is told by it.
                 Assignment { nonce, ..asked }
             }
-        };
-        meta.propose(&assignment, on).await
+        })
     }
 
     async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
         if !is_empty(self.body()) {
             return Err(ApiError::NOT_EMPTY_REQUEST);
         }
-        let (known, on) = meta.known(self.account.account().name(), name);
-        let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let removed = Assignment { is_removed: true, ..(*known).clone() };
-        meta.propose(&self.proposal(AnswerKind::Delete, removed), on).await
+        let account = self.account.account().name();
+        let removed = async |known: Option<Arc<Assignment>>| {
+            let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
+            Ok(self.proposal(AnswerKind::Delete, Assignment { is_removed: true, ..(*known).clone() }))
+        };
+        meta.decide_on((account, name), removed).await
     }
 
     /// An assignment as this call proposes it.
@@ -255,7 +278,11 @@ impl Call {
     /// Streams of the account on all servers: of those that others lead these say how they stand.
     async fn assigned_list(&mut self, meta: &Meta) -> Result<StreamList, ApiError> {
         let request = StreamsRequest::list(self.body(), self.is_strict())?;
-        let (paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
+        let (mut paging, page) = self.assigned_page(meta, &request, LIST_LIMIT);
+        // Compat: behind the end it counts nothing, where names do.
+        if page.is_empty() {
+            paging.total = 0;
+        }
         let led_here = |one: &Arc<Assignment>| {
             self.account.stream(&one.key.stream).is_some_and(|live| live.role().leads())
         };
@@ -345,24 +372,28 @@ impl Call {
     /// Removes all streams of an account, whichever servers have them. `None`: that is not for this
     /// server to answer.
     pub(super) async fn purge_assigned(&mut self, meta: &Meta, account: &str) -> Option<CallResponse> {
-        match meta.route_to_leader() {
+        match meta.certain(&meta.live(), || meta.route_to_leader()).await.0 {
             Route::Here => {}
-            Route::Silent => return None,
+            Route::Silent | Route::InDoubt => return None,
             Route::Unavailable | Route::Offline => {
                 return Some(respond_to_any::<AccountPurge>(Err(ApiError::CLUSTER_NOT_AVAIL)));
             }
         }
         let assigned = meta.view().of_account(account);
         for stream in assigned.iter().map(|assigned| &assigned.key.stream) {
-            let (Some(known), on) = meta.known(account, stream) else { continue };
-            let removed = Assignment {
-                is_removed: true,
-                nonce: self.jetstream.seed(),
-                asked: Asked::default(),
-                answer: AnswerKind::Delete,
-                ..(*known).clone()
+            let removed = async |known: Option<Arc<Assignment>>| {
+                let (nonce, asked) = (self.jetstream.seed(), Asked::default());
+                let answer = AnswerKind::Delete;
+                let of = |known: Arc<Assignment>| Assignment {
+                    is_removed: true,
+                    nonce,
+                    asked,
+                    answer,
+                    ..(*known).clone()
+                };
+                Ok(known.map(of))
             };
-            if let Err(error) = meta.propose(&removed, on).await {
+            if let Err(error) = meta.decide_on((account, stream), removed).await {
                 return Some(respond_to_any::<AccountPurge>(Err(error)));
             }
         }

@@ -50,10 +50,19 @@ impl Call {
     }
 
     pub(super) async fn assign_changed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {
+        let account = self.account.account().name();
+        meta.decide_on((account, name), async |known| self.changed(meta, name, known).await).await
+    }
+
+    async fn changed(
+        &self,
+        meta: &Meta,
+        name: &str,
+        known: Option<Arc<Assignment>>,
+    ) -> Result<Assignment, ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.limits_in_cluster();
-        let (known, on) = meta.known(self.account.account().name(), name);
-        let is_there = |one: &Arc<Assignment>| one.peers.iter().chain(&one.before).any(|peer| meta.has(peer));
+        let is_there = |one: &Arc<Assignment>| one.servers().any(|server| meta.was_there_lately(server));
         if known.as_ref().is_some_and(|known| !is_there(known)) {
             // Nobody would answer, and it would be done when one of its servers is there again.
             return Err(ApiError::STREAM_OFFLINE);
@@ -70,7 +79,7 @@ impl Call {
         let is_asked = changed.peers != known.peers || replicas(&changed) != replicas(&known);
         let changed = if is_asked { changed.with_origin(&known) } else { changed };
         self.check_room(meta, (&known, &changed)).await?;
-        meta.propose(&self.proposal(AnswerKind::Update, changed), on).await
+        Ok(self.proposal(AnswerKind::Update, changed))
     }
 
     /// The assignment with the servers that another configuration wants.
@@ -132,7 +141,10 @@ impl Call {
 
     /// Has a stream go back to where it was before a change that is under way.
     async fn cancel_move(&mut self, meta: &Meta, (account, name): (&str, &str)) -> Result<(), ApiError> {
-        let (known, on) = meta.known(account, name);
+        meta.decide_on((account, name), async |known| self.moved_back(meta, known).await).await
+    }
+
+    async fn moved_back(&self, meta: &Meta, known: Option<Arc<Assignment>>) -> Result<Assignment, ApiError> {
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let origin = known.change.as_ref().and_then(|change| change.origin.clone());
         let origin = origin.ok_or(ApiError::STREAM_RECONFIGURE_NOT_IN_PROGRESS)?;
@@ -163,18 +175,26 @@ impl Call {
             return Err(ApiError::PEER_REMAP);
         }
         let back = Assignment { config, ..known.moved(peers, self.jetstream.host.now()) };
-        meta.propose(&self.proposal(AnswerKind::CancelMove, back), on).await
+        Ok(self.proposal(AnswerKind::CancelMove, back))
     }
 
     /// Has a stream leave a server for another one, as an operator asks for.
     async fn move_stream(&mut self, meta: &Meta, (account, name): (&str, &str)) -> Result<(), ApiError> {
         let request = MoveRequest::read(self.body(), self.is_strict())?;
         self.jetstream.account(account).ok_or(ApiError::NO_ACCOUNT)?;
-        let (known, on) = meta.known(account, name);
+        meta.decide_on((account, name), async |known| self.moved(meta, &request, known).await).await
+    }
+
+    async fn moved(
+        &self,
+        meta: &Meta,
+        request: &MoveRequest,
+        known: Option<Arc<Assignment>>,
+    ) -> Result<Assignment, ApiError> {
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
         let gone = match request.server.as_str() {
             "" => known.peers.first().cloned().unwrap_or_default(),
-            server => self.named_member(meta, &request, server)?,
+            server => self.named_member(meta, request, server)?,
         };
         if !known.peers.contains(&gone) {
             return Err(ApiError::CLUSTER_PEER_NOT_MEMBER);
@@ -182,13 +202,13 @@ impl Call {
         let mut config = known.config.clone();
         if !request.tags.is_empty() {
             let placement = config.placement.get_or_insert_default();
-            placement.tags.get_or_insert_default().extend(request.tags);
+            placement.tags.get_or_insert_default().extend_from_slice(&request.tags);
         }
         let facts = meta.facts_for(&self.jetstream, &config).await;
         let peers = meta.place_away(&known, &gone, (&config, &facts))?;
         Self::may_move(&known)?;
         let moved = Self::on_the_move(&known, peers, self.jetstream.host.now()).with_origin(&known);
-        meta.propose(&self.proposal(AnswerKind::Update, moved), on).await
+        Ok(self.proposal(AnswerKind::Update, moved))
     }
 
     fn named_member(&self, meta: &Meta, request: &MoveRequest, server: &str) -> Result<String, ApiError> {
@@ -209,7 +229,7 @@ impl Call {
         let (action, account, name) = tokens;
         let own = self.account.account();
         let may = own.is_system() || own.name() == account;
-        if !may || meta.route_to_leader() != Route::Here {
+        if !may || meta.certain(&meta.live(), || meta.route_to_leader()).await.0 != Route::Here {
             return None;
         }
         match action {
@@ -269,13 +289,23 @@ impl Call {
         (name, leave): (&str, Leave),
     ) -> Result<A, ApiError> {
         let peer = self.named_peer()?;
-        let (known, on) = meta.known(self.account.account().name(), name);
+        let account = self.account.account().name();
+        let decide = async |known| self.without_peer(meta, (&peer, leave), known).await;
+        meta.decide_on((account, name), decide).await?;
+        Ok(PeerRemoved { success: true }.into())
+    }
+
+    /// `None`: the stream is about to leave it already.
+    async fn without_peer(
+        &self,
+        meta: &Meta,
+        (peer, leave): (&str, Leave),
+        known: Option<Arc<Assignment>>,
+    ) -> Result<Option<Assignment>, ApiError> {
         let known = known.ok_or(ApiError::STREAM_NOT_FOUND)?;
-        let Some(gone) = find_peer(&peer, &known.peers) else {
-            find_peer(&peer, &known.before).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
-            // It is on its way out already.
-            let done = PeerRemoved { success: true };
-            return if leave == Leave::Remove { Ok(done.into()) } else { Err(ApiError::PEER_REMAP) };
+        let Some(gone) = find_peer(peer, &known.peers) else {
+            find_peer(peer, &known.before).ok_or(ApiError::CLUSTER_PEER_NOT_MEMBER)?;
+            return if leave == Leave::Remove { Ok(None) } else { Err(ApiError::PEER_REMAP) };
         };
         let facts = meta.facts_for(&self.jetstream, &known.config).await;
         let cluster = meta.cluster_of_stream(&known);
@@ -283,8 +313,7 @@ impl Call {
         let peers = meta.place_without(&known, gone, &terms).map_err(|_| ApiError::PEER_REMAP)?;
         let proposal = self.proposal(AnswerKind::Update, known.moved(peers, self.jetstream.host.now()));
         // This server answers.
-        meta.propose(&Assignment { asked: Asked::default(), ..proposal }, on).await?;
-        Ok(PeerRemoved { success: true }.into())
+        Ok(Some(Assignment { asked: Asked::default(), ..proposal }))
     }
 
     /// Consumers are where their stream is. One that has as many replicas has no other server; one

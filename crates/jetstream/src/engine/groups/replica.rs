@@ -73,6 +73,9 @@ pub(in crate::engine) trait GroupReplica: Scrubbed {
     /// threads that may wait.
     fn wants_whole(&self) -> Option<(GroupPlace, Vec<Peer>)>;
 
+    /// Whether its stream is removed.
+    fn is_gone(&self) -> bool;
+
     /// The stream as a whole for another member, and up to which sequence messages may have
     /// lifetimes of which only their headers tell. Entries behind that are kept for it. Only for
     /// threads that may wait.

@@ -5,7 +5,7 @@ use super::amnesia::LostEntries;
 use super::membership::{JoinTerms, JoinedMember, MemberWatcher, ReplacedBy, ReplicaPlace};
 use crate::engine::groups::{GroupConfig, Groups, IncomingReplica};
 use myelin_replica::frame::GroupPlace;
-use myelin_replica::{Peer, RaftRole};
+use myelin_replica::{GroupId, Peer, RaftRole};
 use myelin_stdx::sync::lock;
 use myelin_store::{GroupPosition, InstallPoint, InstallSource};
 use myelin_streams::group::Persistence;
@@ -113,6 +113,11 @@ impl LiveStream {
             left.terms = JoinTerms { is_amnesiac: true, lost, ..left.terms };
         }
         Some(left)
+    }
+
+    /// The group of which it is a member.
+    pub(in crate::engine) fn group(&self) -> Option<GroupId> {
+        lock(&self.membership.member).as_ref().map(|joined| joined.place.group)
     }
 
     /// Ends its membership, if the stream has failed and others may have what it had: to them a

@@ -669,6 +669,10 @@ impl GroupReplica for LiveStream {
         self.lacking()
     }
 
+    fn is_gone(&self) -> bool {
+        self.core.is_gone()
+    }
+
     fn install_source(&self, to: Peer) -> Option<(GroupPlace, InstallSource, u64)> {
         self.draw_install(to)
     }

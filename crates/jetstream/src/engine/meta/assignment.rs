@@ -3,7 +3,8 @@
 use myelin_jsapi::advisory::ClientInfo;
 use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Placement, StreamConfig};
-use myelin_store::Timestamp;
+use myelin_store::{Seq, Timestamp};
+use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write as _;
@@ -387,6 +388,19 @@ impl Assignment {
 /// Configuration of a stream of which nobody needs it any more: its name.
 fn bare(config: &StreamConfig) -> StreamConfig {
     StreamConfig { name: config.name.clone(), ..StreamConfig::default() }
+}
+
+/// Writes the message that proposes an assignment which was decided on the message `on`: where
+/// another one is the last, another decision was quicker and counts.
+pub(super) fn write_on(assignment: &Assignment, on: Seq, out: &mut MessageBuf) {
+    write_behind(&assignment.key.subject(), on, &assignment.encode(), out);
+}
+
+/// Writes a message for the meta stream that counts if `on` is the last one of its subject.
+pub(super) fn write_behind(subject: &str, on: Seq, payload: &[u8], out: &mut MessageBuf) {
+    let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {on}\r\n\r\n");
+    let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
+    out.push(MessageRef { subject, headers, payload, ..MessageRef::default() });
 }
 
 #[cfg(test)]

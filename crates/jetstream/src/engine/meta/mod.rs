@@ -22,6 +22,8 @@ mod candidates;
 mod changing;
 mod clocks;
 mod clusters;
+mod doubt;
+mod doubts;
 mod formation;
 mod founding;
 mod gather;
@@ -32,6 +34,7 @@ mod leadership;
 mod own_config;
 mod placement;
 mod placement_facts;
+mod proposals;
 mod reconcile;
 mod refused;
 mod repairs;
@@ -53,11 +56,12 @@ use super::live::{AskedLeader, AskedWord, JoinTerms, LiveStream, MemberWatcher, 
 use super::waits::Waiters;
 use super::{CallScope, JetStream};
 use answers::Answers;
+use assignment::{write_behind, write_on};
+use doubts::Doubts;
 pub use founding::FoundingTerms;
 use gather::{AskService, AskedService, FactsService};
 use kept_facts::KeptFacts;
 use myelin_broker::{Level, Service};
-use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::damage::ReplicaNews;
 use myelin_jsapi::config::{AccountLimits, StreamConfig};
 use myelin_replica::frame::GroupPlace;
@@ -65,7 +69,6 @@ use myelin_replica::{GroupId, Peer};
 use myelin_stdx::sync::lock;
 use myelin_store::{Message, ReadError, Seq, Wait};
 use myelin_streams::ReplicaRole;
-use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use own_config::{META, SERVERS, config};
 pub use repairs::ReplicaRepairs;
 use restored_stream::RestoredStream;
@@ -157,13 +160,15 @@ struct LeaderSeen {
     /// last look, and at two looks in a row in this life.
     is_current: AtomicBool,
     has_been_current: AtomicBool,
+    /// Requests that wait until it is known who leads.
+    doubts: Doubts,
 }
 
 impl LeaderSeen {
     fn new(now: Instant) -> Self {
         let (leaderless, last) = (Mutex::new(Some(now)), Mutex::new(now));
         let [is_current, has_been_current] = [false; 2].map(AtomicBool::new);
-        Self { leaderless, last, is_current, has_been_current }
+        Self { leaderless, last, is_current, has_been_current, doubts: Doubts::default() }
     }
 }
 
@@ -174,6 +179,8 @@ pub(super) enum Route {
     Here,
     /// Another server answers, or nobody.
     Silent,
+    /// Nobody may be able to answer, but this server may be in a moment: [`Meta::certain`].
+    InDoubt,
     /// Nobody can answer.
     Unavailable,
     /// No server that has the stream is there.
@@ -332,6 +339,15 @@ impl Meta {
         server == self.name || is_there() && lock(&self.members.roster).removed(server).is_none()
     }
 
+    /// Whether a server of the group is there or was until a moment ago: one that is slow for a
+    /// second is not away.
+    pub(super) fn was_there_lately(&self, server: &str) -> bool {
+        let ago = || peer_of(server).map_or(0, |peer| self.groups.heard_ago(peer)).unsigned_abs();
+        let is_removed = lock(&self.members.roster).removed(server).is_some();
+        // Of one that was never heard there is no time.
+        self.has(server) || !is_removed && (1..LEADERLESS.as_nanos() as u64).contains(&ago())
+    }
+
     /// The name of a server; as nats-server says it of one that it does not know.
     pub(super) fn name_of(&self, peer: Peer) -> String {
         let known = lock(&self.members.roster).name_of(peer).cloned();
@@ -342,21 +358,29 @@ impl Meta {
     pub(super) fn route_to_leader(&self) -> Route {
         if self.leads() {
             // Another server may lead already, and answers then.
-            return if self.live().leads_surely() { Route::Here } else { Route::Silent };
+            return if self.live().leads_surely() { Route::Here } else { Route::InDoubt };
         }
         if self.is_out() {
             return Route::Silent;
         }
-        let is_known = self.live().group_status().is_some_and(|status| status.leader.is_some());
+        let leader = self.live().group_status().and_then(|status| status.leader);
         let Some(jetstream) = self.jetstream.upgrade() else { return Route::Silent };
         let now = jetstream.host.instant();
         let mut leaderless = lock(&self.leader_seen.leaderless);
-        if is_known {
+        if let Some(leader) = leader {
             *leaderless = None;
-            return Route::Silent;
+            return self.route_to(leader);
         }
         let since = *leaderless.get_or_insert(now);
-        if now.saturating_duration_since(since) < LEADERLESS { Route::Silent } else { Route::Unavailable }
+        if now.saturating_duration_since(since) < LEADERLESS { Route::InDoubt } else { Route::Unavailable }
+    }
+
+    /// Whether a request may be for this server, where this is the leader that it knows and it does
+    /// not lead itself.
+    fn route_to(&self, leader: Peer) -> Route {
+        // Elected here, and to lead in a moment, or handing over; or there may be another one soon.
+        let is_certain = leader != self.groups.me && self.is_there(leader);
+        if is_certain { Route::Silent } else { Route::InDoubt }
     }
 
     /// Whether a request that is about a stream is for this server.
@@ -379,67 +403,31 @@ impl Meta {
                 if live.leads_surely() {
                     Route::Here
                 } else {
-                    Route::Silent
+                    Route::InDoubt
                 }
             }
             Some(live) => {
-                let status = live.group_status();
-                let has_leader = status.is_none_or(|status| status.leader.is_some());
+                let leader = live.group_status().map(|status| status.leader);
                 let is_young = || live.began_within(LEADERLESS);
-                if has_leader || is_young() { Route::Silent } else { Route::Unavailable }
+                match leader {
+                    None => Route::Silent,
+                    Some(Some(leader)) => self.route_to(leader),
+                    Some(None) if is_young() => Route::InDoubt,
+                    Some(None) => Route::Unavailable,
+                }
             }
             // Its leader may be there, and answers then.
             None if !self.leads() && assignment.as_ref().is_some_and(|known| !self.lacks_quorum(known)) => {
                 Route::Silent
             }
             None if !self.leads() => self.route_to_leader(),
-            None if !self.live().leads_surely() => Route::Silent,
+            None if !self.live().leads_surely() => Route::InDoubt,
             None => match assignment {
                 None => Route::Here,
                 Some(assignment) if self.is_offline(&assignment) => Route::Offline,
                 Some(_) => Route::Silent,
             },
         }
-    }
-
-    /// The assignment of a stream that is there, and on what is decided by whoever decides now: for
-    /// [`Meta::propose`].
-    pub(super) fn known(&self, account: &str, stream: &str) -> (Option<Arc<Assignment>>, Seq) {
-        let view = self.view();
-        (view.get(account, stream), view.last_of(&StreamKey::new(account, stream)))
-    }
-
-    /// Has an assignment committed that was decided on what was known (`on`), and waits until this
-    /// server has seen that.
-    ///
-    /// # Errors
-    /// This server leads no more, or something else was committed meanwhile: whether this will be
-    /// is not known.
-    pub(super) async fn propose(&self, assignment: &Assignment, on: Seq) -> Result<(), ApiError> {
-        let jetstream = self.jetstream.upgrade().filter(|_| self.leads());
-        let Some(jetstream) = jetstream else { return Err(ApiError::CLUSTER_NOT_AVAIL) };
-        let mut out = MessageBuf::default();
-        write_on(assignment, on, &mut out);
-        let deadline = jetstream.host.instant() + PROPOSAL_WAIT;
-        self.groups.publish(out);
-        let (key, nonce) = (assignment.key.clone(), assignment.nonce);
-        let outcome = || {
-            match self.view().outcome_of((&key, nonce), on) {
-                Some(true) => Some(Ok(())),
-                // Another decision was quicker: whoever has asked may ask again.
-                Some(false) => Some(Err(ApiError::CLUSTER_NOT_AVAIL)),
-                None if !self.leads() || jetstream.host.instant() >= deadline => {
-                    Some(Err(ApiError::CLUSTER_NOT_AVAIL))
-                }
-                None => None,
-            }
-        };
-        self.waits.until(outcome).await.unwrap_or(Err(ApiError::CLUSTER_NOT_AVAIL))
-    }
-
-    /// Writes the message that proposes an assignment, decided on what is known now.
-    fn write(&self, assignment: &Assignment, out: &mut MessageBuf) {
-        write_on(assignment, self.view().last_of(&assignment.key), out);
     }
 
     fn note_server(&self, jetstream: &JetStream, seq: Seq, message: &Message<'_>) {
@@ -568,19 +556,6 @@ impl ClusterMember for Meta {
     }
 }
 
-/// Writes the message that proposes an assignment which was decided on the message `on`: where
-/// another one is the last, another decision was quicker and counts.
-fn write_on(assignment: &Assignment, on: Seq, out: &mut MessageBuf) {
-    write_behind(&assignment.key.subject(), on, &assignment.encode(), out);
-}
-
-/// Writes a message for the meta stream that counts if `on` is the last one of its subject.
-fn write_behind(subject: &str, on: Seq, payload: &[u8], out: &mut MessageBuf) {
-    let headers = format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {on}\r\n\r\n");
-    let (subject, headers) = (subject.as_bytes(), headers.as_bytes());
-    out.push(MessageRef { subject, headers, payload, ..MessageRef::default() });
-}
-
 impl GroupsObserver for Meta {
     fn looks_at_disk(&self) {
         self.note_old_groups();
@@ -652,6 +627,7 @@ impl MemberWatcher for Meta {
         if self.is_meta(account, stream) {
             self.is_led_elsewhere(leader);
         }
+        self.waits.wake();
     }
 
     fn has_role(&self, account: &str, stream: &str, role: ReplicaRole) {
@@ -667,6 +643,7 @@ impl MemberWatcher for Meta {
             (false, true) => self.is_led_here(account, stream),
             (false, false) => {}
         }
+        self.waits.wake();
     }
 
     fn is_damaged(&self, account: &str, stream: &str, news: ReplicaNews) {

@@ -598,8 +598,10 @@ impl Meta {
         let is_leaderless = || live.group_leadership().is_some_and(|group| group.leader.is_none());
         let led = live.role().leads() || (self.leads() && is_leaderless());
         let mut out = MessageBuf::default();
+        // That of an older stream of the name is another one.
+        let group = live.group().unwrap_or(GroupId(assignment.id));
         let deleted = account.delete_and_wait(jetstream, live, &mut out);
-        self.groups.remove(GroupId(assignment.id));
+        self.groups.remove(group);
         if let Err(error) = &deleted {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
             if self.note_failed(jetstream, assignment) {
@@ -608,6 +610,9 @@ impl Meta {
             }
         } else {
             self.note_done(jetstream, assignment);
+            if live.created() != assignment.created {
+                self.groups.forget(group);
+            }
         }
         if let Err(error) = jetstream.settle() {
             jetstream.host.log(Level::Error, format_args!("JetStream: a removal is not durable: {error}"));

@@ -1,6 +1,6 @@
 //! View of all assignments that are committed.
 
-use super::assignment::{Assignment, StreamKey};
+use super::assignment::{Asked, Assignment, StreamKey};
 use crate::engine::reservations::{place, reserved};
 use myelin_jsapi::config::{OtherStreams, Storage, StreamConfig, TakenSubjects};
 use myelin_store::{Seq, Timestamp};
@@ -35,7 +35,14 @@ pub(in crate::engine) struct Assignments {
     under_way: BTreeSet<StreamKey>,
     /// Proposals that were committed last: another one for the same stream may have followed before
     /// somebody looks.
-    proposals: VecDeque<u64>,
+    proposals: VecDeque<SeenProposal>,
+}
+
+/// Proposal that was committed.
+struct SeenProposal {
+    seq: Seq,
+    nonce: u64,
+    asked: Asked,
 }
 
 /// Sums over the streams of one account.
@@ -65,7 +72,8 @@ impl Assignments {
 
     pub(super) fn set(&mut self, assignment: &Arc<Assignment>, seq: Seq) {
         self.sequences.insert(assignment.key.clone(), seq);
-        self.proposals.push_back(assignment.nonce);
+        let (nonce, asked) = (assignment.nonce, Asked { client: None, ..assignment.asked.clone() });
+        self.proposals.push_back(SeenProposal { seq, nonce, asked });
         if self.proposals.len() > MOST_PROPOSALS {
             self.proposals.pop_front();
         }
@@ -179,9 +187,17 @@ impl Assignments {
     /// Whether a proposal was committed that was decided on the message `on` of its stream; `None`:
     /// not yet, and it may be.
     pub(super) fn outcome_of(&self, (key, nonce): (&StreamKey, u64), on: Seq) -> Option<bool> {
-        let is_seen = self.proposals.iter().rev().any(|&seen| seen == nonce);
+        let is_seen = self.proposals.iter().rev().any(|seen| seen.nonce == nonce);
         let is_late = self.last_of(key) > on;
         (is_seen || is_late).then_some(is_seen)
+    }
+
+    /// Whether something was committed behind the message `after` that was asked for with this
+    /// subject and for an answer there: whoever led then has taken the request.
+    pub(in crate::engine) fn was_taken(&self, after: Seq, (subject, reply): (&str, &[u8])) -> bool {
+        let newest = self.proposals.iter().rev().take_while(|seen| seen.seq > after);
+        let is_it = |asked: &Asked| asked.subject == subject && asked.reply.as_bytes() == reply;
+        newest.filter(|seen| !seen.asked.reply.is_empty()).any(|seen| is_it(&seen.asked))
     }
 
     /// Whether a stream is known already that an assignment is about.

@@ -72,6 +72,18 @@ fn a_list_of_consumers_behind_the_last_one_counts_none() {
 }
 
 #[test]
+fn a_list_of_streams_behind_the_last_one_counts_none() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    let all = ask(&mut cluster, "STREAM.LIST", "");
+    assert!(all.contains(r#""total":1"#), "{all}");
+    let none = ask(&mut cluster, "STREAM.LIST", r#"{"offset":7}"#);
+    assert!(none.contains(r#""total":0,"offset":1"#), "{none}");
+    let names = ask(&mut cluster, "STREAM.NAMES", r#"{"offset":7}"#);
+    assert!(names.contains(r#""total":1,"offset":1"#), "{names}");
+}
+
+#[test]
 fn a_follower_that_is_alone_says_that_nobody_leads() {
     let mut cluster = cluster();
     ask(&mut cluster, "STREAM.CREATE.S", CREATE);
@@ -410,6 +422,33 @@ fn nothing_is_kept_of_the_group_of_a_stream_that_is_removed() {
         cluster.begin(number);
         assert_eq!(groups(&mut cluster, number).recall(group, true, true).vote.term, 0, "n{}", number + 1);
     }
+}
+
+#[test]
+fn nothing_is_kept_of_the_group_of_a_stream_that_another_one_has_replaced() {
+    let mut cluster = cluster();
+    ask(&mut cluster, "STREAM.CREATE.S", CREATE);
+    cluster.elect();
+    cluster.pass(10);
+    let leader = cluster.meta_leader().expect("it has one");
+    let meta = cluster.house(leader).jetstream.meta().expect("it has one");
+    let group = GroupId(meta.view().get("$G", "S").expect("it is there").id);
+    let term = |cluster: &mut MetaCluster, number: usize| {
+        let groups = cluster.house(number).jetstream.cluster.groups.get().expect("it takes part in groups");
+        groups.recall(group, true, true).vote.term
+    };
+    let has_voted = (0..3).filter(|&number| number != leader).find(|&number| term(&mut cluster, number) > 0);
+    let away = has_voted.expect("a majority has voted");
+    cluster.kill(away);
+    cluster.pass(60);
+    ask(&mut cluster, "STREAM.DELETE.S", "");
+    let made =
+        ask(&mut cluster, "STREAM.CREATE.S", &CREATE.replace(r#""num_replicas":3"#, r#""num_replicas":1"#));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    cluster.begin(away);
+    cluster.wait_until("one replica", |cluster| cluster.holders("S").len() == 1);
+    cluster.pass(20);
+    assert_eq!(term(&mut cluster, away), 0);
 }
 
 /// Tools tell groups by their names.

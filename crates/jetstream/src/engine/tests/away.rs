@@ -60,7 +60,7 @@ fn a_stream_is_not_changed_while_all_of_its_servers_are_away() {
     assert_eq!(holder, away);
     cluster.publish(away, "one");
     cluster.kill(away);
-    cluster.pass(60);
+    cluster.pass(220);
     let limited = on_server(away).replacen('{', r#"{"max_age":1000000000,"#, 1);
     let answer = cluster.answer_within(200, "STREAM.UPDATE.S", &limited);
     assert!(answer.contains(r#""err_code":10118"#), "{answer}");

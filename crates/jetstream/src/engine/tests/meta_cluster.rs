@@ -96,7 +96,7 @@ pub(super) struct MetaCluster {
 }
 
 /// The server with this number.
-fn peer(number: usize) -> Peer {
+pub(super) fn peer(number: usize) -> Peer {
     peer_of(NAMES[number]).expect("eight characters")
 }
 

@@ -201,6 +201,7 @@ fn a_removed_server_is_silent_and_may_come_back() {
     cluster.pass(400);
     let house = cluster.house(gone);
     assert_eq!(house.host.warnings_with("our server was removed from the cluster"), 1);
+    assert!(house.jetstream.was_removed());
     house.publish(&format!("{of_gone}.b"));
     assert_eq!(house.contents(&of_gone), (1, 1), "it takes nothing");
     cluster.wait_until("a leader", |cluster| cluster.leader().is_some_and(|leader| leader != gone));

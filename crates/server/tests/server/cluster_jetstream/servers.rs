@@ -102,4 +102,11 @@ async fn streams_leave_a_server_that_is_evacuated() {
     })
     .await;
     assert_eq!(cluster_size(&admin).await, 4, "it stays a member");
+    let removed = system_api(&admin, "SERVER.REMOVE", &json!({"peer": "N1"})).await;
+    assert_eq!(removed["success"], true, "{removed}");
+    until("it is known not to be healthy", async || {
+        let (_, page) = trio.probe(1, "/healthz?js-enabled-only=true");
+        (page["error"] == "JetStream not enabled (10076)").then_some(())
+    })
+    .await;
 }

@@ -134,7 +134,10 @@ impl Outgoing {
                     drop(progress);
                     let (group, to) = self.key;
                     let what = format_args!("cannot be sent to server {to} as a whole: {error}");
-                    installs.log(Level::Error, group, what);
+                    // What is removed has no files, as whoever removes it knows.
+                    if installs.members.get(group).is_some_and(|member| !member.is_gone()) {
+                        installs.log(Level::Error, group, what);
+                    }
                     return self.give_up(installs);
                 }
             };

@@ -6,6 +6,7 @@ use super::consumers::{ask, consumer};
 use crate::engine::Host;
 use myelin_disk::faulty::{DiskFault, Survival};
 use myelin_jsapi::config::{Compression, Storage, StreamConfig};
+use myelin_stdx::sync::lock;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -102,6 +103,32 @@ fn a_server_that_was_away_gets_what_is_gone_from_the_log() {
         cluster.pass(100);
         assert_equal(&mut cluster);
     }
+}
+
+/// Its files go while they are to be sent: whoever has removed it knows.
+#[test]
+fn a_stream_that_is_removed_while_it_is_sent_is_no_error() {
+    let (mut cluster, leader, victim) = with_one_away(ring());
+    cluster.begin(victim);
+    let is_sent = |cluster: &mut Cluster| cluster.house(leader).host.infos_with("is sent to server") > 0;
+    for _ in 0..200 {
+        (0..3).for_each(|number| cluster.beat(number));
+        for _ in 0..10 {
+            (0..3).for_each(|number| cluster.settle_one(number));
+            if is_sent(&mut cluster) {
+                break;
+            }
+            cluster.collect().into_iter().for_each(|parcel| cluster.carry(parcel));
+        }
+        if is_sent(&mut cluster) {
+            break;
+        }
+    }
+    assert!(is_sent(&mut cluster), "{:?}", cluster.statuses());
+    cluster.house(leader).delete_and_wait("S");
+    cluster.pass(10);
+    let warnings = lock(&cluster.house(leader).host.warnings).clone();
+    assert!(!warnings.iter().any(|line| line.contains("cannot be sent")), "{warnings:?}");
 }
 
 /// From the log, or as a whole: whoever operates it sees how far it is.
