@@ -55,6 +55,7 @@ mod reserved_names;
 mod role;
 mod schedule_index;
 mod shard_env;
+mod unused;
 mod wakeups;
 
 use super::host::Host;
@@ -474,7 +475,7 @@ impl StreamConsumers {
         }
         match proposing {
             Proposing::Never => {}
-            Proposing::Later => stream.propose_later(),
+            Proposing::Later | Proposing::MuchLater => stream.propose_within(proposing.gathered()),
             Proposing::Now => stream.propose(shard),
         }
     }
@@ -487,7 +488,7 @@ impl StreamConsumers {
         }
         match proposing {
             Proposing::Never => {}
-            Proposing::Later => stream.propose_later(),
+            Proposing::Later | Proposing::MuchLater => stream.propose_within(proposing.gathered()),
             Proposing::Now => stream.propose_soon(),
         }
     }
