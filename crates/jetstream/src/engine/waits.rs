@@ -80,6 +80,23 @@ impl<R> Future for Promised<R> {
     }
 }
 
+/// Waits for all of these. Answers their results in order.
+pub(super) async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut waiting: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        let mut are_through = true;
+        for (future, result) in waiting.iter_mut().filter(|(_, result)| result.is_none()) {
+            match future.as_mut().poll(context) {
+                Poll::Ready(output) => *result = Some(output),
+                Poll::Pending => are_through = false,
+            }
+        }
+        if are_through { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, result)| result).collect()
+}
+
 /// Waiters who look again when something may have happened, or hear that it never will.
 #[derive(Default)]
 pub(super) struct Waiters {

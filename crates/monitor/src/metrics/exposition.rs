@@ -419,7 +419,7 @@ mod tests {
                         (_, Number::Signed(number)) => sample.encode_gauge(number)?,
                         (_, Number::Float(number)) => sample.encode_gauge(number)?,
                         (_, Number::Spread(spread)) => {
-                            let bounds = spread.bounds.iter().copied().chain([f64::MAX]);
+                            let bounds = spread.bounds.iter().copied().chain([f64::INFINITY]);
                             let buckets: Vec<_> = bounds.zip(spread.counts.iter().copied()).collect();
                             sample.encode_histogram::<NoLabelSet>(
                                 spread.sum,

@@ -269,6 +269,15 @@ impl ConsumerCore {
         &self.deliverer.state_handle
     }
 
+    /// Goes on with its state, as it is, in another place.
+    pub fn move_state(&mut self, place: StateHandle) {
+        self.deliverer.commit();
+        let state = self.deliverer.state_handle.read(Clone::clone);
+        // One that was removed meanwhile needs no state.
+        let _ = place.lock().replace(place.id(), state);
+        self.deliverer.state_handle = place;
+    }
+
     /// Filter of the consumer.
     #[must_use]
     pub fn filter(&self) -> &Filter {

@@ -316,21 +316,36 @@ impl ConsumerCore {
         self.held.push(HeldTurn { position, out: confirmations, events, decided });
     }
 
+    /// Whether its deliveries in a group wait until that has them.
+    ///
+    /// Compat: those that await no acknowledgement do not, nor where flow control is one, nor those
+    /// of one replica in memory. Whoever leads after a server that has died delivers them again.
+    #[must_use]
+    pub fn awaits_commit(&self) -> bool {
+        let config = self.config();
+        let is_short_lived = !config.is_durable() && self.retention == Retention::Limits;
+        let has_one_replica = config.num_replicas == 1 || config.num_replicas == 0 && is_short_lived;
+        let is_acknowledged = matches!(config.ack_policy, AckPolicy::Explicit | AckPolicy::All);
+        is_acknowledged && !(config.mem_storage && has_one_replica)
+    }
+
     /// Keeps all that a turn has to say in a group until `position` is released, behind what waits
-    /// already. Compat: where deliveries await no acknowledgement, or flow control is one, they do
-    /// not wait.
-    pub fn hold(&mut self, position: Option<Flushed>, effects: &mut Effects, now: Timestamp) {
+    /// already, but for deliveries that [do not wait](Self::awaits_commit). Answers whether
+    /// anything does.
+    pub fn hold(&mut self, position: Option<Flushed>, effects: &mut Effects, now: Timestamp) -> bool {
         let mut out = MessageBuf::default();
-        let waits = matches!(self.config().ack_policy, AckPolicy::Explicit | AckPolicy::All);
+        let waits = self.awaits_commit();
         if waits {
             out.append(&mut effects.out);
         }
         out.append(&mut effects.confirmations);
         let events = std::mem::take(&mut effects.events);
-        if !out.is_empty() || !events.is_empty() {
+        let is_any = !out.is_empty() || !events.is_empty();
+        if is_any {
             self.held.push(HeldTurn { position, out, events, decided: waits.then_some(now) });
             self.redelivery.hold_from(self.held.first_decided());
         }
+        is_any
     }
 
     /// Moves what is released to `effects`. Answers whether something waits.

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use myelin_jsapi::config::Storage;
 use myelin_store::consumer::{Consumers, Diverged, DrawnImage, GroupConsumers, Obsolete, WrittenImage};
 use myelin_store::{
     DecidedEntry, InstallSource, Message, Seq, StateDigest, StoreError, TakenBack, Timestamp,
@@ -273,6 +274,10 @@ impl StreamCore {
         }
         effects.are_proposals_released |= group.release(self.store.release());
         effects.is_image_due |= group.applied().image_due();
+        if self.config.storage == Storage::Memory {
+            // No start reads them, and there is no image that could have them.
+            self.store.consumers_imaged(group.applied().applied());
+        }
     }
 
     /// The stream as a whole, as far as its group has come, to be sent to a replica that lacks what

@@ -587,7 +587,8 @@ impl LiveConsumer {
     /// Delivers, and parks the consumer at the end of its stream without missing what comes
     /// meanwhile.
     fn deliver(&self, core: &mut ConsumerCore, turn: &mut TurnCtx<'_>) -> DeliverOutcome {
-        let Some(owner) = self.owner.upgrade() else { return DeliverOutcome::Rests };
+        let owner = self.owner.upgrade().filter(|owner| owner.may_deliver(core));
+        let Some(owner) = owner else { return DeliverOutcome::Rests };
         loop {
             let outcome = core.deliver(turn);
             let next = match outcome {

@@ -23,10 +23,14 @@ pub(super) struct LogUpkeep {
     is_rewriting: AtomicBool,
     /// Whether it is the log of the stream's group.
     is_of_group: AtomicBool,
+    /// Whether another replica is about to lead.
+    is_leaving: AtomicBool,
     /// How often this replica has begun to lead the group or to follow: even while it leads.
     role_changes: AtomicU64,
     /// Calls that wait until the group has agreed.
     agreements: Waiters,
+    /// Consumers that nobody uses, and that are about to be ended.
+    unused: Mutex<Vec<Arc<LiveConsumer>>>,
     /// When consumers of the group were active.
     active: OnceLock<Arc<ActiveTimes>>,
 }
@@ -76,6 +80,16 @@ impl LogUpkeep {
         self.agreements.wake();
     }
 
+    /// Notes whether another replica is about to lead.
+    pub(super) fn set_leaving(&self, is_leaving: bool) {
+        self.is_leaving.store(is_leaving, SeqCst);
+    }
+
+    /// Whether another replica is about to lead.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(SeqCst)
+    }
+
     /// Calls that wait until the group has agreed.
     pub(super) fn agreements(&self) -> &Waiters {
         &self.agreements
@@ -94,6 +108,20 @@ impl LogUpkeep {
             return Vec::new();
         }
         std::mem::take(&mut *lock(&self.unreleased))
+    }
+
+    /// Keeps a consumer that nobody uses. Answers whether the caller has to have it ended, with
+    /// those that come until then.
+    #[must_use = "nobody else has it ended"]
+    pub(super) fn add_unused(&self, consumer: Arc<LiveConsumer>) -> bool {
+        let mut unused = lock(&self.unused);
+        unused.push(consumer);
+        unused.len() == 1
+    }
+
+    /// Takes the consumers that nobody uses.
+    pub(super) fn take_unused(&self) -> Vec<Arc<LiveConsumer>> {
+        std::mem::take(&mut lock(&self.unused))
     }
 
     /// Notes whether a position could be written. Answers whether that is news.

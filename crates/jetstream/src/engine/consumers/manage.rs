@@ -7,7 +7,6 @@ use super::log_upkeep::Leadership;
 use super::reserved_names::is_position;
 use super::schedule_index::is_schedule_index;
 use super::wakeups::FilterEntry;
-use crate::engine::CallScope;
 use crate::engine::waits::{Promised, block_on};
 use myelin_broker::Level;
 use myelin_jsapi::ApiError;
@@ -122,7 +121,8 @@ impl StreamConsumers {
             _ => 0,
         };
         let config = Arc::new(config);
-        let is_stored = !config.mem_storage && !config.direct;
+        // In a group those in memory go on with the next leader, as they do in the reference.
+        let is_stored = !config.direct && (!config.mem_storage || self.log.is_of_group());
         let states = self.interest.states(is_stored);
         let id = add(states, &config, now)?;
         let state_handle = StateHandle::new(states, id);
@@ -449,30 +449,6 @@ impl StreamConsumers {
         if let Some(state_handle) = state_handle.filter(|_| !is_another) {
             self.interest.remove(state_handle.id(), self.is_stored(state_handle));
         }
-    }
-
-    /// Ends a consumer that nobody uses.
-    pub(super) fn end_unused(&self, live: Arc<LiveConsumer>) {
-        let Some(me) = self.me.upgrade() else { return };
-        let scope = CallScope::Stream(self.account.name().into(), Box::from(&*self.stream));
-        self.host.spawn_api(
-            scope,
-            Box::new(move || {
-                let is_unused = live.act(|core, turn| {
-                    core.due(turn);
-                    std::mem::take(&mut turn.effects.is_over)
-                });
-                if is_unused != Some(true) {
-                    return live.keep_alive();
-                }
-                let mut out = MessageBuf::default();
-                // What was not written is in the log of the server already.
-                if me.delete_and_wait(&live, &mut out).is_err() {
-                    live.end_later();
-                }
-                me.host.publish(&me.account, out);
-            }),
-        );
     }
 
     /// Ends all consumers with their stream.

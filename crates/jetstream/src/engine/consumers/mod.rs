@@ -56,6 +56,7 @@ mod role;
 mod schedule_index;
 mod shard_env;
 mod standing;
+mod unused;
 mod wakeups;
 
 use super::host::Host;
@@ -475,7 +476,7 @@ impl StreamConsumers {
         }
         match proposing {
             Proposing::Never => {}
-            Proposing::Later => stream.propose_later(),
+            Proposing::Later | Proposing::MuchLater => stream.propose_within(proposing.gathered()),
             Proposing::Now => stream.propose(shard),
         }
     }
@@ -488,7 +489,7 @@ impl StreamConsumers {
         }
         match proposing {
             Proposing::Never => {}
-            Proposing::Later => stream.propose_later(),
+            Proposing::Later | Proposing::MuchLater => stream.propose_within(proposing.gathered()),
             Proposing::Now => stream.propose_soon(),
         }
     }

@@ -43,8 +43,9 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// Has a shard propose to its group what consumers have decided, and what comes until then.
     fn propose_soon(&self);
 
-    /// Has what consumers have decided proposed with what comes within some milliseconds.
-    fn propose_later(&self);
+    /// Has what consumers have decided proposed within so many nanoseconds, with what comes until
+    /// then.
+    fn propose_within(&self, gathered: i64);
 
     /// The image of its group's consumers, to be written: for threads that may wait, as the next.
     fn draw_image(&self) -> Option<DrawnImage>;

@@ -1,8 +1,9 @@
 //! Consumers of a replica that begins to lead its group, or to follow.
 //!
-//! What the group has of them is what counts. Those that it does not have, in memory by their
-//! configuration or for those who copy, are of the replica that leads, and end when it leads no
-//! more: meanwhile another one may have others of their names, with more acknowledged.
+//! What the group has of them is what counts, also of those that are in memory by their
+//! configuration: they go on with the next leader. Those that it does not have, for streams that
+//! copy, are of the replica that leads, and end when it leads no more: meanwhile another one may
+//! have others of their names, with more acknowledged.
 
 use super::StreamConsumers;
 use super::left_requests::LeftRequests;
@@ -10,9 +11,9 @@ use super::live::LiveConsumer;
 use super::manage::CreateContext;
 use crate::engine::CallScope;
 use myelin_jsapi::consumer::config::stored::Stored;
-use myelin_stdx::sync::write_lock;
+use myelin_stdx::sync::{lock, write_lock};
 use myelin_streams::ReplicaRole;
-use myelin_streams::consumer::StateHandle;
+use myelin_streams::consumer::{ConsumerCore, StateHandle, rules};
 use std::sync::Arc;
 
 /// Bytes of the largest message that may come, where nobody has said.
@@ -54,6 +55,7 @@ impl StreamConsumers {
         }
         self.tell_downstreams(ended);
         if role.leads() {
+            self.log.set_leaving(false);
             self.begin_missed();
             self.log.set_leads(true);
         }
@@ -72,6 +74,53 @@ impl StreamConsumers {
         self.forget(live, Some(state_handle), None);
         // One that is removed twice is removed.
         let _ = state_handle.lock().remove(state_handle.id());
+    }
+
+    /// Has nothing delivered of which the next leader would not know, until somebody
+    /// [goes on](Self::go_on_delivering): what was delivered so far can be proposed then. Only for
+    /// threads that may wait.
+    pub(in crate::engine) fn stop_delivering(&self) {
+        self.log.set_leaving(true);
+        // Who is at it is through then.
+        let all: Vec<_> = self.all().iter().map(|live| live.query_soon(|_, _| ())).collect();
+        for through in all {
+            // One that a panic has ended delivers nothing.
+            let _ = through.wait();
+        }
+    }
+
+    /// Goes on where no other replica has come to lead.
+    pub(in crate::engine) fn go_on_delivering(&self) {
+        self.log.set_leaving(false);
+        self.all().iter().for_each(|live| live.wake());
+    }
+
+    /// Whether a consumer may deliver now.
+    pub(super) fn may_deliver(&self, core: &ConsumerCore) -> bool {
+        !self.log.is_leaving() || core.awaits_commit()
+    }
+
+    /// Keeps consumers in memory with the others: their stream becomes a group, and they are that
+    /// group's.
+    pub(in crate::engine) fn adopt_volatile(&self) {
+        let states = &self.stored;
+        for live in self.all() {
+            let known = live.act(|core, _| (core.state_handle().clone(), core.created()));
+            let (Some((before, created)), Some(config)) = (known, self.config(live.name())) else { continue };
+            if config.direct || self.is_stored(&before) {
+                continue;
+            }
+            let blob = Stored::new(created, &config).encode();
+            // One whose name another has that cannot be read stays as it is.
+            let Ok(id) = lock(states).create(&config.name, rules(&config), &blob) else { continue };
+            let place = StateHandle::new(states, id);
+            let moved = place.clone();
+            live.act(move |core, _| core.move_state(moved));
+            self.interest.set(id, true, &config);
+            self.interest.remove(before.id(), false);
+            // Nobody looks there any more.
+            let _ = before.lock().remove(before.id());
+        }
     }
 
     /// Has those who copy by consumers that were ended find another way.

@@ -43,7 +43,8 @@ impl StreamConsumers {
         let group = self.log.is_of_group().then(|| Arc::clone(&self.stored));
         live.query_soon(move |core, turn| {
             let mut found = look(core, &stream, turn);
-            let is_replicated = group.is_some_and(|stored| core.state_handle().is_of(&stored));
+            let is_replicated =
+                !core.config().mem_storage && group.is_some_and(|stored| core.state_handle().is_of(&stored));
             let info = info_of(&mut found);
             if is_replicated && info.delivered.consumer_seq == 0 {
                 // Compat: one with replicas has no floor before its first delivery.

@@ -33,6 +33,8 @@ impl LiveStream {
             return Ok(());
         }
         self.follow_to_found();
+        // Before the log is left: the next start reads them from that.
+        self.consumers.adopt_volatile();
         let config = self.config();
         let applied = match config.storage {
             Storage::Memory => GroupConsumers::in_memory(BEGINNING.index),

@@ -86,6 +86,7 @@ impl LiveStream {
             return;
         }
         self.note_hand_over(HandOverReason::Heir);
+        self.consumers.stop_delivering();
         self.propose_rest();
         self.tell(MemberEvent::HandOver(heir));
         self.serve_off_shard();
@@ -282,6 +283,7 @@ impl LiveStream {
             self.refuse_publishes();
         }
         drop(changing);
+        self.consumers.go_on_delivering();
         self.tell_left_requests();
         if self.leads_surely() {
             return self.submit_and_wait(StreamWork::TakeHeld);

@@ -1,5 +1,5 @@
 //! Proposals of what consumers have decided and nobody waits for: acknowledgements without an
-//! answer.
+//! answer, and deliveries that do not wait for the group.
 //!
 //! Each of them as an entry of its own would be a write and a round trip to the other members, for
 //! a few bytes. So they go together, with the next entry of consumers or some milliseconds later.
@@ -9,19 +9,24 @@
 use super::LiveStream;
 use super::turn::StreamWork;
 use crate::engine::host::Timer;
-use std::sync::atomic::AtomicBool;
+use myelin_store::Timestamp;
+use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Nanoseconds for which they are gathered: as long as it takes at most, as a rule, until messages
-/// are synced.
-const GATHERED: i64 = 5_000_000;
+/// Nothing is to come.
+const NEVER: Timestamp = Timestamp::MAX;
 
-/// Whether proposals are to come, and who has them made.
-#[derive(Default)]
+/// When proposals are to come at the latest, and who has them made.
 pub(super) struct LateProposals {
-    is_due: AtomicBool,
+    due: AtomicI64,
     watch: OnceLock<Arc<dyn Timer>>,
+}
+
+impl Default for LateProposals {
+    fn default() -> Self {
+        Self { due: AtomicI64::new(NEVER), watch: OnceLock::new() }
+    }
 }
 
 /// Has them made when it is time.
@@ -31,7 +36,7 @@ impl Timer for LateProposalsWatch {
     fn fire(&self) {
         if let Some(live) = self.0.upgrade() {
             // Before the shard looks: what is decided behind that needs another alarm.
-            live.membership.late_proposals.is_due.store(false, Release);
+            live.membership.late_proposals.due.store(NEVER, Release);
             live.wake();
         }
     }
@@ -42,15 +47,16 @@ impl Timer for LateProposalsWatch {
 }
 
 impl LiveStream {
-    /// Has what consumers have decided proposed with what comes within some milliseconds.
-    pub(super) fn propose_later(&self) {
+    /// Has what consumers have decided proposed within so many nanoseconds, with what comes until
+    /// then.
+    pub(super) fn propose_within(&self, gathered: i64) {
         let late = &self.membership.late_proposals;
-        if late.is_due.swap(true, AcqRel) {
+        let at = self.scope.host.now().saturating_add(gathered);
+        if late.due.fetch_min(at, AcqRel) <= at {
             return;
         }
         let watch = late.watch.get_or_init(|| Arc::new(LateProposalsWatch(Weak::clone(&self.me))));
-        let timer = Arc::downgrade(watch);
-        self.scope.host.schedule(self.scope.host.now() + GATHERED, timer);
+        self.scope.host.schedule(at, Arc::downgrade(watch));
     }
 
     /// Proposes what consumers have decided, before somebody else leads. For threads that may wait.

@@ -46,8 +46,8 @@ impl OwnStream for LiveStream {
         self.wake();
     }
 
-    fn propose_later(&self) {
-        self.propose_later();
+    fn propose_within(&self, gathered: i64) {
+        self.propose_within(gathered);
     }
 
     fn draw_image(&self) -> Option<DrawnImage> {

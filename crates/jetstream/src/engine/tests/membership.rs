@@ -390,17 +390,38 @@ fn who_publishes_to_a_leader_that_leaves_its_group_is_answered() {
     assert_eq!(lock(&heard).len(), sent);
 }
 
-/// The consumer is of the server that leads, which goes on to lead as its stream gets replicas.
 #[test]
-fn a_consumer_in_memory_stays_as_its_stream_becomes_a_group() {
+fn a_consumer_in_memory_becomes_one_of_the_group_that_its_stream_becomes() {
     let mut cluster = cluster(3, 1);
     let wanted = r#"{"stream_name":"S","config":{"name":"M","durable_name":"M","ack_policy":"explicit","mem_storage":true}}"#;
     let made = ask(&mut cluster, "CONSUMER.CREATE.S.M", wanted);
     assert!(made.contains(r#""mem_storage":true"#), "{made}");
+    publish(&mut cluster, "zero");
+    let first = cluster.elect();
+    let next = |cluster: &mut MetaCluster, leader: usize| {
+        let heard = cluster.house(leader).record("to.me");
+        cluster.house(leader).say("$JS.API.CONSUMER.MSG.NEXT.S.M", "to.me", r#"{"batch":1}"#);
+        cluster.pass(4);
+        let heard = lock(&heard);
+        heard.iter().map(|one| one.reply.rsplit('.').skip(2).take(2).collect()).collect::<Vec<String>>()
+    };
+    assert_eq!(next(&mut cluster, first), ["11"]);
     let answer = ask(&mut cluster, "STREAM.UPDATE.S", &config(3));
     assert!(answer.contains(r#""num_replicas":3"#), "{answer}");
     publish(&mut cluster, "one");
-    wait_for(&mut cluster, 3, 1);
+    wait_for(&mut cluster, 3, 2);
     let leader = cluster.elect();
     assert_eq!(cluster.house(leader).consumers("S"), ["M"]);
+    let mut second = leader;
+    for _ in 0..100 {
+        cluster.house(leader).stream("S").hand_over();
+        cluster.pass(2);
+        second = cluster.elect();
+        if second != leader {
+            break;
+        }
+    }
+    assert_ne!(second, leader, "it has handed over");
+    assert_eq!(cluster.house(second).consumers("S"), ["M"]);
+    assert_eq!(next(&mut cluster, second), ["22"], "it goes on where it was");
 }

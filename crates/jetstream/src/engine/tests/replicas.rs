@@ -10,6 +10,7 @@ mod faults;
 mod full_disks;
 mod installs;
 mod lives;
+mod memory_consumers;
 mod messages;
 mod sourcing;
 

@@ -35,7 +35,7 @@ fn seqs(heard: &[Heard]) -> Vec<u64> {
 }
 
 /// Acknowledges a delivery, and waits for the answer.
-fn acknowledge(cluster: &mut Cluster, number: usize, heard: &Heard) {
+pub(super) fn acknowledge(cluster: &mut Cluster, number: usize, heard: &Heard) {
     cluster.house(number).say(&heard.reply, "acks.confirmed", "+ACK");
     cluster.settle();
 }
@@ -45,7 +45,7 @@ fn confirmed(cluster: &Cluster) -> usize {
 }
 
 /// Three servers with so many messages and a consumer, and who leads.
-fn cluster(config: StreamConfig, messages: usize) -> (Cluster, usize) {
+pub(super) fn cluster(config: StreamConfig, messages: usize) -> (Cluster, usize) {
     let mut cluster = Cluster::with(3, config);
     let leader = cluster.elect();
     cluster.house(leader).consume("S", consumer("C"));
@@ -256,7 +256,7 @@ fn who_waits_at_a_leader_that_leads_no_more_is_told() {
 }
 
 /// Has another server lead.
-fn hand_over(cluster: &mut Cluster, from: usize, to: usize) {
+pub(super) fn hand_over(cluster: &mut Cluster, from: usize, to: usize) {
     cluster.house(from).stream("S").hand_over_to(Some(peer(to)));
     for _ in 0..200 {
         if cluster.leader() == Some(to) {
@@ -291,36 +291,6 @@ fn who_waits_at_a_leader_that_hands_over_is_told_when_the_next_one_hears() {
     waits(&mut cluster, "told.third");
     cluster.pass(20);
     assert!(lock(&told).is_empty(), "it receives no more");
-}
-
-/// Another of its name is made where somebody else leads, and is the one that counts when the first
-/// server leads again.
-#[test]
-fn a_consumer_in_memory_is_gone_with_its_leader_and_does_not_come_back_with_it() {
-    let (mut cluster, first) = cluster(stream("S"), 3);
-    let second = (first + 1) % 3;
-    cluster.house(first).consume("S", ConsumerConfig { mem_storage: true, ..consumer("M") });
-    ask(&mut cluster, first, "M", 1);
-    cluster.settle();
-    let heard = cluster.delivered(first);
-    assert_eq!(seqs(&heard), [1]);
-    hand_over(&mut cluster, first, second);
-    assert_eq!(cluster.house(first).consumers("S"), ["C"]);
-    assert_eq!(cluster.house(second).consumers("S"), ["C"]);
-    cluster.house(second).consume("S", consumer("M"));
-    ask(&mut cluster, second, "M", 3);
-    cluster.settle();
-    let heard = cluster.delivered(second);
-    assert_eq!(seqs(&heard), [1, 2, 3]);
-    heard.iter().for_each(|one| acknowledge(&mut cluster, second, one));
-    hand_over(&mut cluster, second, first);
-    cluster.pass(4);
-    assert_eq!(cluster.house(first).consumers("S"), ["C", "M"]);
-    ask(&mut cluster, first, "M", 3);
-    cluster.pass(40);
-    assert!(seqs(&cluster.delivered(first)).is_empty(), "all was acknowledged at the other server");
-    let live = cluster.house(first).stream("S");
-    assert!(live.consumers().config("M").is_some_and(|config| !config.mem_storage));
 }
 
 /// Nobody but the first one has heard of the consumer that it made; its number was given out again.
