@@ -2,8 +2,9 @@
 //! hold for all servers together.
 //!
 //! What other servers say of themselves comes by the system account (`server/src/system/peers.rs`).
-//! It is a moment old: two servers may each let in the last client that there is room for, and both
-//! end one then.
+//! It is a moment old: two servers may each let in the last client that there is room for. Of those
+//! that are too many then each server ends its share: servers take their places in the order of
+//! their ids, so that all of them together end as many as are too many and no more.
 
 use hashbrown::HashMap;
 use myelin_stdx::sync::lock;
@@ -45,6 +46,20 @@ impl ConnectionsElsewhere {
         self.by_server().len()
     }
 
+    /// Connections on servers whose places come before those of the server `own`.
+    ///
+    /// Compat: the reference has each server end as many as are too many on all of them together:
+    /// of clients that come to several servers at one moment none may stay.
+    pub(crate) fn before(&self, own: &str) -> ConnectionCount {
+        let mut before = ConnectionCount::default();
+        #[expect(clippy::disallowed_methods, reason = "a sum")]
+        for (_, count) in self.by_server().iter().filter(|(server, _)| server.as_str() < own) {
+            before.clients = before.clients.saturating_add(count.clients);
+            before.leaf_nodes = before.leaf_nodes.saturating_add(count.leaf_nodes);
+        }
+        before
+    }
+
     fn by_server(&self) -> MutexGuard<'_, HashMap<String, ConnectionCount>> {
         lock(&self.by_server)
     }
@@ -77,6 +92,8 @@ mod tests {
         elsewhere.set("A", count(2, 0));
         assert_eq!((elsewhere.clients(), elsewhere.servers()), (2, 2));
         assert_eq!(elsewhere.leaf_nodes(), 1);
+        let before = ["A", "B", "C"].map(|own| elsewhere.before(own));
+        assert_eq!(before, [count(0, 0), count(2, 0), count(2, 1)]);
         elsewhere.set("A", count(0, 0));
         assert_eq!((elsewhere.clients(), elsewhere.servers()), (0, 1));
     }

@@ -375,21 +375,26 @@ impl Broker {
         due.for_each(|entry| self.apply_token(&entry, now));
     }
 
-    /// Notes how many connections of an account another server has. Of those here that are too
-    /// many now, the newest end.
+    /// Notes how many connections of an account another server has. Of those that are too many on
+    /// all servers together the newest end here, as far as other servers do not have to end theirs.
     pub fn count_elsewhere(&self, account: &Account, server: &str, count: ConnectionCount) {
         account.elsewhere.set(server, count);
         let limits = account.limits();
-        if let Some(most) = limits.max_connections {
-            let room = most.saturating_sub(account.elsewhere.clients());
-            if account.connections() > room {
-                self.close_newest(account.name(), room);
-            }
+        let own = [account.connections(), account.leaf_nodes()];
+        let most = [limits.max_connections, limits.max_leaf_nodes];
+        let elsewhere = [account.elsewhere.clients(), account.elsewhere.leaf_nodes()];
+        let is_full = |at: usize| most[at].is_some_and(|most| own[at] + elsewhere[at] > most);
+        if !is_full(0) && !is_full(1) {
+            return;
         }
-        if let Some(most) = limits.max_leaf_nodes {
-            let room = most.saturating_sub(account.elsewhere.leaf_nodes());
-            account.close_newest_leaf_nodes(account.leaf_nodes().saturating_sub(room));
+        let before = account.elsewhere.before(&self.info().server_id);
+        let room =
+            |at: usize, taken: u32| most[at].map_or(usize::MAX, |most| most.saturating_sub(taken as usize));
+        let (clients, leaf_nodes) = (room(0, before.clients), room(1, before.leaf_nodes));
+        if own[0] > clients {
+            self.close_newest(account.name(), clients);
         }
+        account.close_newest_leaf_nodes(own[1].saturating_sub(leaf_nodes));
     }
 
     /// Forgets the connections of a server that has gone.
@@ -402,7 +407,8 @@ impl Broker {
     /// Ends the connections of an account that are too many.
     pub(crate) fn close_newest(&self, account: &str, most: usize) {
         let mut conns = self.connections();
-        conns.retain(|conn| conn.is_in_account(account));
+        // Who is about to leave takes nobody's place.
+        conns.retain(|conn| conn.is_in_account(account) && conn.close_requested().is_none());
         conns.sort_by_key(|conn| conn.cid());
         conns.iter().skip(most).for_each(|conn| conn.close(CloseReason::MaximumAccountConnections));
     }

@@ -1,6 +1,6 @@
 //! Limits of the server and of accounts.
 
-use super::net::{Net, Setup, login, user};
+use super::net::{Net, Peer, Setup, login, user};
 use crate::elsewhere::ConnectionCount;
 use crate::imports::AccountConfig;
 use crate::imports::AccountLimits;
@@ -70,6 +70,7 @@ fn connections_of_an_account_are_limited() {
 #[test]
 fn connections_on_other_servers_count_too() {
     let net = Net::with(account(AccountLimits { max_connections: Some(3), ..AccountLimits::default() }));
+    net.broker.update_info(|info| info.server_id = "S9".to_owned());
     let account = net.broker.account("A").unwrap();
     let elsewhere = |server: &str, clients| {
         let count = ConnectionCount { clients, leaf_nodes: 1 };
@@ -90,6 +91,39 @@ fn connections_on_other_servers_count_too() {
     net.broker.forget_elsewhere("S2");
     assert_eq!(account.servers_elsewhere(), 0);
     assert_eq!(net.peer_as(0, &login("a")).closed, None);
+}
+
+/// Three servers let in two clients each before any has heard of another, and there is room for
+/// four. All hear of the others' counts as they were before any client was ended, and again as they
+/// are then: those that are too many end, and no more.
+#[test]
+fn servers_that_let_in_too_many_at_one_moment_end_as_many_as_that() {
+    let limits = AccountLimits { max_connections: Some(4), ..AccountLimits::default() };
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let ids = ["S1", "S2", "S3"];
+        let mut servers = ids.map(|id| {
+            let net = Net::with(account(limits));
+            net.broker.update_info(|info| info.server_id = id.to_owned());
+            let peers = vec![net.peer_as(0, &login("a")), net.peer_as(1, &login("a"))];
+            (net, peers)
+        });
+        for _ in 0..2 {
+            let counts = servers.each_ref().map(|(_, peers)| peers.len() as u32);
+            for from in order {
+                let count = ConnectionCount { clients: counts[from], leaf_nodes: 0 };
+                for (net, _) in servers.iter().filter(|(net, _)| net.broker.info().server_id != ids[from]) {
+                    let account = net.broker.account("A").unwrap();
+                    net.broker.count_elsewhere(&account, ids[from], count);
+                }
+            }
+            for (_, peers) in &mut servers {
+                let is_told = |peer: &mut Peer| peer.conn().close_requested().is_some();
+                peers.extract_if(.., is_told).for_each(|mut peer| peer.leave());
+            }
+        }
+        let left = servers.each_ref().map(|(_, peers)| peers.len());
+        assert_eq!(left, [2, 2, 0], "{order:?}");
+    }
 }
 
 #[test]

@@ -5,14 +5,12 @@
 //! the room's own thread.
 
 use super::envelope::{moment, now};
-use super::peers::is_limited;
 use super::{Job, System};
 use crate::ocsp::OcspFinding;
 use jiff::Timestamp;
 use myelin_broker::ServerInfo;
 use myelin_broker::{Account, ClientEvents, ClosedConn, Conn, ConnDetails, Endpoint};
 use myelin_conf::options::GLOBAL_ACCOUNT;
-use myelin_monitor::request;
 use myelin_stdx::entropy::OsEntropy;
 use myelin_wire::error::CloseReason;
 use myelin_wire::json::{compact, is_zero};
@@ -22,13 +20,12 @@ use std::time::SystemTime;
 
 const CONNECT: &str = "io.nats.server.advisory.v1.client_connect";
 const DISCONNECT: &str = "io.nats.server.advisory.v1.client_disconnect";
-const CONNECTIONS: &str = "io.nats.server.advisory.v1.account_connections";
 const OCSP_REJECT: &str = "io.nats.server.advisory.v1.ocsp_peer_reject";
 const OCSP_LINK: &str = "io.nats.server.advisory.v1.ocsp_peer_link_invalid";
 
 /// Beginning of every event.
 #[derive(Serialize)]
-struct EventHeader {
+pub(super) struct EventHeader {
     r#type: &'static str,
     id: String,
     timestamp: String,
@@ -302,29 +299,15 @@ impl ClientEvents for System {
     }
 
     fn count_changed(&self, account: &Arc<Account>) {
-        let name = account.name();
-        if is_limited(account) {
-            self.ask_once(name);
-        }
-        if name == GLOBAL_ACCOUNT || !connection_subjects(name).iter().any(|subject| self.is_heard(subject)) {
-            return;
-        }
-        if self.mark_changed(name) {
-            self.note(Job::Count);
-        }
+        self.note_count(account);
     }
 }
 
 /// In an account: one of its clients was turned away.
 const AUTH_ERROR: &str = "$SYS.ACCOUNT.CLIENT.AUTH.ERR";
 
-/// Compat: the first is the older form.
-fn connection_subjects(account: &str) -> [String; 2] {
-    [format!("$SYS.SERVER.ACCOUNT.{account}.CONNS"), format!("$SYS.ACCOUNT.{account}.SERVER.CONNS")]
-}
-
 impl System {
-    fn head(&self, kind: &'static str) -> EventHeader {
+    pub(super) fn head(&self, kind: &'static str) -> EventHeader {
         EventHeader {
             r#type: kind,
             id: myelin_stdx::id::unique(&OsEntropy, 22),
@@ -350,48 +333,6 @@ impl System {
             reason: departed.service_reason.as_deref().unwrap_or_else(|| departed.reason.text()),
         };
         self.publish_event(to, subject, &compact(&event));
-    }
-
-    /// Tells of the accounts whose connections have changed. Compat: the reference tells of each
-    /// change; here those that come together are told as one.
-    pub(super) fn publish_changed_counts(&self) {
-        let names = self.take_changed();
-        self.publish_counts(&names);
-    }
-
-    /// Tells again how many there are, of all accounts that have connections: who has just begun to
-    /// listen learns it.
-    pub(super) fn publish_all_counts(&self) {
-        let is_shown = |account: &Arc<Account>| {
-            account.connections() + account.leaf_nodes() > 0
-                && account.name() != GLOBAL_ACCOUNT
-                && connection_subjects(account.name()).iter().any(|subject| self.is_heard(subject))
-        };
-        let accounts = self.broker.accounts().into_iter().filter(is_shown);
-        let names: Vec<String> = accounts.map(|account| account.name().to_owned()).collect();
-        if !names.is_empty() {
-            self.publish_counts(&names);
-        }
-    }
-
-    fn publish_counts(&self, names: &[String]) {
-        for (name, stat) in request::account_stats(names, &*self.monitor) {
-            let body = self.connections(&stat);
-            for subject in connection_subjects(&name) {
-                if self.is_heard(&subject) {
-                    self.publish_event(&self.account, &subject, &body);
-                }
-            }
-        }
-    }
-
-    /// How many connections an account has, as an event; `stat` is a JSON object.
-    pub(super) fn connections(&self, stat: &[u8]) -> Vec<u8> {
-        let mut body = compact(&self.head(CONNECTIONS));
-        body.pop();
-        body.push(b',');
-        body.extend_from_slice(&stat[1..]);
-        body
     }
 
     /// The server itself: what it says at its end.

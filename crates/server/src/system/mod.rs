@@ -15,6 +15,7 @@
 mod accounts;
 mod claims;
 mod control;
+mod counts;
 mod envelope;
 mod events;
 mod gather;

@@ -8,6 +8,7 @@
 //!
 //! Compat: the reference waits for up to four minutes until it forgets a server that says nothing.
 
+use super::counts::LimitedAccounts;
 use super::schedule::EventSchedule;
 use super::tokens::TokenQuestions;
 use super::{Job, System};
@@ -34,6 +35,7 @@ pub(super) struct PeerNames {
     /// How many other servers are known that have said of themselves that they are there.
     pub(super) heard: AtomicUsize,
     pub(super) tokens: TokenQuestions,
+    pub(super) limited: LimitedAccounts,
 }
 
 impl PeerNames {
@@ -45,6 +47,7 @@ impl PeerNames {
             asked: Mutex::default(),
             heard: AtomicUsize::default(),
             tokens: TokenQuestions::default(),
+            limited: LimitedAccounts::default(),
         }
     }
 

@@ -81,6 +81,7 @@ impl EventSchedule {
 impl System {
     /// Publishes the events that are due by time.
     pub(super) fn publish_periodic(&self, pace: &mut EventSchedule, now: Instant) {
+        self.publish_limited_counts();
         if pace.statsz <= now {
             pace.next_statsz(now);
             self.publish_statsz();

@@ -98,6 +98,46 @@ fn a_limit_of_connections_holds_for_all_servers() {
     }
 }
 
+/// Clients that come to all servers at one moment, before these have heard of each other: as many
+/// stay as there is room for.
+#[test]
+fn clients_that_come_everywhere_at_once_fill_the_account() {
+    let members = cluster(&[Ours, Ours, Ours], LIMITED).expect("ours");
+    for _ in 0..3 {
+        let mut clients: Vec<Raw> = (0..9).map(|at| Raw::open(members[at % 3].server.address())).collect();
+        clients.iter_mut().for_each(|raw| raw.send("CONNECT {\"user\":\"a\",\"pass\":\"a\"}\r\nPING\r\n"));
+        clients.iter_mut().for_each(|raw| drop(raw.line()));
+        let now = || members.iter().map(connections_of_a).sum::<u64>();
+        let is_full = || members.iter().all(|member| is_full(&member.server));
+        eventually("the account is full", || now() == 3 && is_full() && now() == 3);
+        drop(clients);
+        eventually("all have gone", || now() == 0);
+        members.iter().for_each(|member| wait_for_room(&member.server));
+    }
+}
+
+fn connections_of_a(member: &Member) -> u64 {
+    member.server.page("/connz?acc=A")["num_connections"].as_u64().expect("a number")
+}
+
+/// Other servers hear of a limited account before its traffic is summed up.
+#[test]
+fn the_number_of_connections_comes_before_their_traffic() {
+    let members = cluster(&[Ours, Ours], LIMITED).expect("ours");
+    let mut system = login(&members[0], "s");
+    system.send("SUB $SYS.SERVER.ACCOUNT.A.CONNS 1\r\nSUB $SYS.ACCOUNT.A.SERVER.CONNS 2\r\n");
+    system.barrier();
+    let _client = login(&members[0], "a");
+    let told = [(); 3].map(|()| system.message());
+    assert_eq!(told.each_ref().map(|message| message.sid.as_str()), ["1", "1", "2"]);
+    let told = told.each_ref().map(json_of);
+    let keys = told.each_ref().map(|event| event.as_object().expect("an object").keys().collect::<Vec<_>>());
+    assert!(keys[0] == keys[1] && keys[1] == keys[2], "{keys:?}");
+    for event in &told {
+        assert_eq!((&event["acc"], &event["conns"]), (&json!("A"), &json!(1)), "{event}");
+    }
+}
+
 /// A server that is killed says nothing.
 #[test]
 fn a_server_that_was_killed_counts_no_longer() {
