@@ -16,6 +16,7 @@ mod dead_letters;
 mod given_back;
 mod group;
 mod house;
+mod interest;
 mod limits;
 mod links;
 mod listeners;
