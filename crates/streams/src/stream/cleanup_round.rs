@@ -97,7 +97,7 @@ pub(super) struct CleanupSlice {
     unfound: CleanupScope,
 }
 
-/// What a slice may still look at.
+/// Rest of what a slice may look at.
 struct SliceBudget {
     subjects: usize,
     messages: usize,

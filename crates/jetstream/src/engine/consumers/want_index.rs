@@ -29,10 +29,10 @@ type WantKey = (bool, ConsumerId);
 /// run: it decides how many are asked.
 pub(super) struct WantIndex {
     all: BTreeMap<WantKey, Arc<Want>>,
-    /// Those without a filter.
+    /// Wants without a filter.
     unfiltered: BTreeMap<WantKey, Arc<Want>>,
-    /// The others, by each of their patterns.
-    by_pattern: BTreeMap<Arc<Pattern>, BTreeMap<WantKey, Arc<Want>>>,
+    /// The others, by each of their patterns; those of one pattern in the order of their keys.
+    by_pattern: BTreeMap<Arc<Pattern>, Vec<Arc<Want>>>,
     /// The patterns, by the subjects that they match.
     patterns: Interest<Arc<Pattern>>,
 }
@@ -80,9 +80,11 @@ impl WantIndex {
             let patterns = &self.patterns;
             let wants = self.by_pattern.entry(pattern).or_insert_with_key(|pattern| {
                 patterns.insert(Arc::clone(pattern));
-                BTreeMap::new()
+                Vec::with_capacity(1)
             });
-            wants.insert(key, Arc::clone(&want));
+            if let Err(at) = wants.binary_search_by_key(&key, |want| want.key()) {
+                wants.insert(at, Arc::clone(&want));
+            }
         }
     }
 
@@ -92,7 +94,9 @@ impl WantIndex {
         self.unfiltered.remove(&key);
         for pattern in want.patterns() {
             let Some(wants) = self.by_pattern.get_mut(&pattern) else { continue };
-            wants.remove(&key);
+            if let Ok(at) = wants.binary_search_by_key(&key, |want| want.key()) {
+                wants.remove(at);
+            }
             if wants.is_empty()
                 && let Some((member, _)) = self.by_pattern.remove_entry(&pattern)
             {
@@ -123,7 +127,7 @@ impl WantIndex {
         self.patterns.collect(subject, &mut matched);
         matched.plain.sort_unstable();
         let wants = matched.plain.iter().filter_map(|pattern| self.by_pattern.get(pattern));
-        wants.flat_map(BTreeMap::values).any(|want| is_it(want))
+        wants.flatten().any(|want| is_it(want))
     }
 }
 
@@ -148,7 +152,7 @@ mod tests {
         Want { id, is_stored: true, filter, acks: AckPolicy::Explicit, is_copying: false, passed: 0 }
     }
 
-    /// Those who are asked about a subject, in their order.
+    /// Consumers that are asked about a subject, in their order.
     fn asked(index: &WantIndex, subject: &str) -> Vec<u64> {
         let mut asked = Vec::new();
         let found = index.any(subject.as_bytes(), &mut |want| {
