@@ -11,12 +11,12 @@ use myelin_store::{Filter, ReadError, Seq, StreamReader, Timestamp};
 use myelin_subject::matches;
 
 use super::interest::Interest;
-use super::upkeep::SLICE;
 
-/// Subjects that one slice looks at.
+/// Subjects that one slice looks at, and messages.
 const SUBJECTS: usize = 1000;
+const MESSAGES: usize = 1000;
 /// Consumers that one slice asks whether they need a message: some milliseconds.
-pub(super) const LOOKS: usize = 20 * SLICE;
+pub(super) const LOOKS: usize = 20_000;
 /// Patterns that a scope has at most; for more, all subjects are looked at.
 const PATTERNS: usize = 1000;
 
@@ -135,7 +135,7 @@ impl CleanupRound {
 
     /// Looks at the next messages, subject by subject.
     pub(super) fn look(&self, view: &CleanupView<'_>) -> CleanupSlice {
-        let mut budget = SliceBudget { subjects: SUBJECTS, messages: SLICE, looks: LOOKS };
+        let mut budget = SliceBudget { subjects: SUBJECTS, messages: MESSAGES, looks: LOOKS };
         let mut slice = CleanupSlice { place: self.place.clone(), ..CleanupSlice::default() };
         for pattern in &self.scope.patterns {
             if !self.look_at(pattern, view, &mut budget, &mut slice) {

@@ -300,7 +300,8 @@ impl StreamConsumers {
         self.end(live, true, out).await
     }
 
-    /// As [`delete`](Self::delete). `is_awaited`: somebody looks next what is left of the stream.
+    /// Ends a consumer as [`delete`](Self::delete) does. `is_awaited`: somebody looks next what is
+    /// left of the stream.
     async fn end(
         &self,
         live: &Arc<LiveConsumer>,
