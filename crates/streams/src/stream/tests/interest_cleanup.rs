@@ -182,7 +182,7 @@ fn what_was_settled_goes_before_its_consumer_does() {
     bench.remove_all_settled().unwrap();
     assert_eq!(bench.stored(), [3]);
     consumers.settle([3]);
-    bench.core.begin_round(bench.now);
+    bench.core.begin_round(&Filter::All, bench.now);
     bench.remove_all_settled().unwrap();
     assert_eq!(bench.stored(), [0; 0], "so does what a look at all messages finds");
     bench.core.store().give_up("for a test");
