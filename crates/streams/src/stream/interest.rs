@@ -20,7 +20,9 @@ pub trait Interest: Send + Sync {
     /// Whether any consumer has still to acknowledge this message, or to be delivered it. Also one
     /// that does not deliver it any more but was never told that it is settled: a message that
     /// reached `max_deliver` stays.
-    fn needs(&self, subject: &[u8], seq: Seq) -> bool;
+    ///
+    /// `looks` is raised by how many were asked: what the answer has cost.
+    fn needs(&self, subject: &[u8], seq: Seq, looks: &mut usize) -> bool;
 
     /// Whether another stream that copies this one has still to get this message. Nothing else
     /// keeps a message of a work queue that was settled: each is one consumer's, and a consumer
@@ -46,7 +48,7 @@ impl Interest for NoConsumers {
         false
     }
 
-    fn needs(&self, _: &[u8], _: Seq) -> bool {
+    fn needs(&self, _: &[u8], _: Seq, _: &mut usize) -> bool {
         false
     }
 

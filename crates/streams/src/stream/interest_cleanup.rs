@@ -4,13 +4,15 @@
 //! Consumers tell of what they settled, and that goes at once, many messages with one entry of the
 //! log. What cannot (a full disk, a message that only a thread that waits can look at, too many at
 //! once) is kept for the next slice. When there is too much to keep, and when nobody could tell
-//! (after a restart, when a consumer is gone, after an update), all messages are looked at, slice
-//! by slice: a reconciliation.
+//! (after a restart, after an update), all messages are looked at, slice by slice: a
+//! reconciliation. When a consumer is gone it is those that its filters take; what is said while
+//! such a round is under way is one round behind it.
 
 use std::collections::VecDeque;
 
 use myelin_store::{Filter, Purge, ReadError, Seq, StoreError, Stream, Timestamp, Wait};
 
+use super::cleanup_round::{CleanupRound, CleanupScope, CleanupView, LOOKS};
 use super::core::StreamCore;
 use super::effects::Effects;
 use super::next_times::{RETRY, no_later};
@@ -19,8 +21,6 @@ use myelin_jsapi::config::Retention;
 
 /// Settled messages that are kept; for more, all are looked at.
 const KEPT: usize = 100_000;
-/// Subjects that one slice looks at.
-const SUBJECTS: usize = 1000;
 /// When to look again whether the last messages are released.
 const UNRELEASED: i64 = 10_000_000;
 /// After a look at all messages that could not find some: how many times as long as it took until
@@ -38,36 +38,12 @@ pub(super) struct InterestCleanup {
     round: Option<CleanupRound>,
     /// When to go on with it.
     next_round_at: Option<Timestamp>,
-    /// A message that this round has passed may have become unneeded since: scan once more.
-    restart: bool,
+    /// Subjects of which messages that this round has passed may have become unneeded since: what
+    /// the next one is about.
+    next_scope: CleanupScope,
     /// Whether consumers may still be missing that want messages: nothing is removed before a
     /// reconciliation, which comes when all are there.
     awaits_consumers: bool,
-}
-
-/// A look at all messages. It goes by their subjects, which the index knows in order: no message is
-/// read.
-#[derive(Default)]
-struct CleanupRound {
-    /// The last message there was when it began. Later ones came when it was known who wants them.
-    through: Seq,
-    /// Subjects up to this one were looked at.
-    done: Option<Box<[u8]>>,
-    /// The next one, if a part of it was looked at, and where to go on in it.
-    begun: Option<(Box<[u8]>, Seq)>,
-    /// When it began.
-    since: Timestamp,
-    /// Whether messages could not be found that may be found later.
-    is_partial: bool,
-}
-
-/// Result of a slice of a round.
-struct CleanupSlice {
-    unneeded: Vec<Seq>,
-    /// Where to go on; `None` when there is nothing more.
-    rest: Option<CleanupRound>,
-    /// Whether messages could not be found in the round until now.
-    is_partial: bool,
 }
 
 impl InterestCleanup {
@@ -99,7 +75,10 @@ impl InterestCleanup {
             self.next_round_at.is_some(),
             "a round that is not through goes on, and nothing else does"
         );
-        debug_assert!(!self.restart || self.round.is_some(), "a round begins anew when there is one");
+        debug_assert!(
+            self.next_scope.is_empty() || self.round.is_some(),
+            "a round is followed by another one when there is one"
+        );
         debug_assert!(
             !self.awaits_consumers || self.next_due().is_none(),
             "nothing is due while consumers are missing"
@@ -123,7 +102,7 @@ impl StreamCore {
         if self.cleanup.kept.len() + seqs.len() > KEPT {
             self.cleanup.kept.clear();
             self.cleanup.next_removal_at = None;
-            self.begin_round(now);
+            self.begin_round(&Filter::All, now);
         } else {
             self.cleanup.kept.extend(seqs);
             // What could not be removed a moment ago waits for its time, and so does what comes
@@ -144,27 +123,57 @@ impl StreamCore {
     /// called only when all consumers of the stream are known.
     pub fn reconcile(&mut self, now: Timestamp, effects: &mut Effects) {
         self.cleanup.awaits_consumers &= !self.role().leads();
-        self.begin_round(now);
-        // The first slice at once: whoever asks next, having changed a consumer, sees it.
-        self.run_due_cleanup(now);
+        self.consumer_left(&Filter::All, true, now, effects);
+    }
+
+    /// Has the messages that pass a filter looked at, slice by slice, for those that nobody needs
+    /// any more: a consumer that wanted them is gone, or wants others. What is looked at already is
+    /// looked at to the end, and then once for all that was said meanwhile.
+    ///
+    /// `is_awaited`: somebody asks next what is left, and gets to see it if it is one slice's work.
+    /// Else what others say until the first slice is looked at with it.
+    pub fn consumer_left(
+        &mut self,
+        filter: &Filter,
+        is_awaited: bool,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        self.begin_round(filter, now);
+        if is_awaited {
+            self.run_due_cleanup(now);
+        }
         effects.due_changed |= self.cleanup.next_round_at.is_some();
         self.charge();
         self.released(effects);
     }
 
-    pub(super) fn begin_round(&mut self, now: Timestamp) {
+    pub(super) fn begin_round(&mut self, filter: &Filter, now: Timestamp) {
+        self.begin_round_of(CleanupScope::of(filter), now);
+    }
+
+    fn begin_round_of(&mut self, scope: CleanupScope, now: Timestamp) {
         let cleanup = &mut self.cleanup;
         if !self.settings.role.leads() || cleanup.awaits_consumers {
             *cleanup = InterestCleanup::of_another_leader();
-        } else if self.config.retention == Retention::Limits {
+            return;
+        }
+        if self.config.retention == Retention::Limits {
             *cleanup = InterestCleanup::default();
-        } else if cleanup.round.is_some() {
+            return;
+        }
+        let through = self.store.totals().last_seq;
+        match &mut cleanup.round {
             // It goes on, so that it ends however often this is called.
-            cleanup.restart = true;
-        } else {
-            let through = self.store.totals().last_seq;
-            cleanup.round = Some(CleanupRound { through, since: now, ..CleanupRound::default() });
-            cleanup.next_round_at = Some(now);
+            Some(round) if round.has_begun => cleanup.next_scope.add_all(&scope),
+            Some(round) => {
+                round.scope.add_all(&scope);
+                round.through = through;
+            }
+            None => {
+                cleanup.round = Some(CleanupRound::new(scope, through, now));
+                cleanup.next_round_at = Some(now);
+            }
         }
     }
 
@@ -179,49 +188,48 @@ impl StreamCore {
         let next_removal_at = (!kept.is_empty()).then_some(now);
         self.cleanup =
             InterestCleanup { kept, next_removal_at, awaits_consumers, ..InterestCleanup::default() };
-        self.begin_round(now);
+        self.begin_round(&Filter::All, now);
     }
 
-    /// Removes all that consumers of a work queue have settled, before one of them goes: nobody
-    /// else knows of it after the next start. Only for threads that may wait.
+    /// Removes a slice of what consumers of a work queue have settled, before one of them goes:
+    /// nobody else knows of it after the next start. Answers whether there is more. Only for
+    /// threads that may wait.
     ///
     /// # Errors
     /// Words for what keeps it from being removed now: that is tried again at its time.
-    pub fn remove_all_settled(&mut self, now: Timestamp, effects: &mut Effects) -> Result<(), String> {
+    pub fn remove_some_settled(&mut self, now: Timestamp, effects: &mut Effects) -> Result<bool, String> {
         if self.config.retention != Retention::WorkQueue || !self.role().leads() {
-            return Ok(());
+            return Ok(false);
         }
-        let removed = self.finish_cleanup(now);
+        let is_more = self.advance_cleanup(now);
         self.cleanup.check();
         effects.due_changed |= self.cleanup.next_due().is_some();
         self.charge();
         self.note_failure(effects);
-        removed
+        is_more
     }
 
-    fn finish_cleanup(&mut self, now: Timestamp) -> Result<(), String> {
+    fn advance_cleanup(&mut self, now: Timestamp) -> Result<bool, String> {
         // What is not released was delivered to nobody.
         let released = self.store.released();
-        while self.store.failure().is_none()
-            && (!self.cleanup.kept.is_empty() || self.cleanup.round.is_some())
-        {
-            if !self.cleanup.kept.is_empty() {
-                self.remove_settled(Wait::Allowed, now);
-            } else {
-                self.cleanup.round.iter_mut().for_each(|round| round.through = round.through.min(released));
-                self.cleanup.next_round_at = self.run_round(now).unwrap_or(Some(now.saturating_add(RETRY)));
-            }
-            let is_later = |at: Option<Timestamp>| at.is_some_and(|at| at > now);
-            if is_later(self.cleanup.next_removal_at) || is_later(self.cleanup.next_round_at) {
-                break;
-            }
+        if self.store.failure().is_none() && !self.cleanup.kept.is_empty() {
+            self.remove_settled(Wait::Allowed, now);
+        } else if self.store.failure().is_none() && self.cleanup.round.is_some() {
+            self.cleanup.round.iter_mut().for_each(|round| round.through = round.through.min(released));
+            self.cleanup.next_round_at = self.run_round(now).unwrap_or(Some(now.saturating_add(RETRY)));
         }
-        let is_done = self.cleanup.kept.is_empty() && self.cleanup.round.is_none();
-        match self.store.failure() {
-            Some(why) => Err(why.to_owned()),
-            None if !is_done => Err("what was acknowledged cannot be removed now".to_owned()),
-            None => Ok(()),
+        if let Some(why) = self.store.failure() {
+            return Err(why.to_owned());
         }
+        let cleanup = &self.cleanup;
+        if cleanup.kept.is_empty() && cleanup.round.is_none() {
+            return Ok(false);
+        }
+        let is_later = |at: Option<Timestamp>| at.is_some_and(|at| at > now);
+        if is_later(cleanup.next_removal_at) || is_later(cleanup.next_round_at) {
+            return Err("what was acknowledged cannot be removed now".to_owned());
+        }
+        Ok(true)
     }
 
     /// Does a slice of what is left.
@@ -242,10 +250,10 @@ impl StreamCore {
     fn remove_settled(&mut self, wait: Wait, now: Timestamp) {
         let count = self.cleanup.kept.len().min(SLICE);
         let (mut unneeded, mut unread) = (Vec::with_capacity(count), Vec::new());
-        let (mut looked_at, mut buffer) = (0, Vec::new());
-        while looked_at < count {
+        let (mut looked_at, mut looks, mut buffer) = (0, 0, Vec::new());
+        while looked_at < count && looks < LOOKS {
             let seq = self.cleanup.kept[looked_at];
-            match self.is_needed_though_settled(seq, wait, &mut buffer) {
+            match self.is_needed_though_settled(seq, wait, (&mut buffer, &mut looks)) {
                 Ok(true) => {}
                 Ok(false) => unneeded.push(seq),
                 // Somebody who may wait goes on here.
@@ -282,109 +290,58 @@ impl StreamCore {
         &self,
         seq: Seq,
         wait: Wait,
-        buffer: &mut Vec<u8>,
+        (buffer, looks): (&mut Vec<u8>, &mut usize),
     ) -> Result<bool, ReadError> {
         let interest = &self.settings.interest;
         let message = self.reader.get(seq, wait, buffer)?;
         Ok(message.is_none_or(|message| match self.config.retention {
             Retention::WorkQueue => interest.is_to_be_copied(message.subject, seq),
-            _ => interest.needs(message.subject, seq),
+            _ => interest.needs(message.subject, seq, looks),
         }))
     }
 
     /// Does a slice of the round. Answers when to go on.
     fn run_round(&mut self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        let Some(round) = &self.cleanup.round else { return Ok(None) };
-        debug_assert!(
-            round.through <= self.store.totals().last_seq,
-            "a round ends where the stream ended when it began"
-        );
-        debug_assert!(
-            round.begun.as_ref().is_none_or(|(_, next)| *next <= round.through + 1),
-            "a round goes on with messages that it is about"
-        );
-        let is_interest = self.config.retention == Retention::Interest;
-        if is_interest && !self.settings.interest.has_consumers() {
-            let through = round.through;
+        let Some(round) = &mut self.cleanup.round else { return Ok(None) };
+        round.check(self.store.totals().last_seq);
+        round.has_begun = true;
+        let through = round.through;
+        let takes_unwanted = self.config.retention == Retention::Interest;
+        if takes_unwanted && !self.settings.interest.has_consumers() {
             let mut purge = Purge { through, ..Purge::default() };
             self.propose_consumers(now)?;
             // Nothing is there yet, and 0 would stand for the last.
             if through > 0 && self.store.purge(&mut purge, SLICE, now)?.more {
                 return Ok(Some(now));
             }
-            return Ok(self.end_round(now, false));
+            return Ok(self.end_round(now));
         }
-        if self.store.released() < round.through && self.store.failure().is_none() {
+        if self.store.released() < through && self.store.failure().is_none() {
             return Ok(Some(now.saturating_add(UNRELEASED)));
         }
-        let CleanupSlice { unneeded, rest, is_partial } = self.find_unneeded(round, is_interest);
-        debug_assert!(
-            rest.as_ref().is_none_or(|rest| rest.done >= round.done && rest.through == round.through),
-            "a round goes on behind the subjects that it has looked at"
-        );
-        debug_assert!(
-            unneeded.iter().all(|seq| *seq <= round.through),
-            "later messages are not for this round"
-        );
+        let interest = &*self.settings.interest;
+        let slice = round.look(&CleanupView { reader: &self.reader, interest, takes_unwanted });
         self.propose_consumers(now)?;
-        remove(&mut self.store, &unneeded, now)?;
-        if rest.is_none() {
-            return Ok(self.end_round(now, is_partial));
+        remove(&mut self.store, &slice.unneeded, now)?;
+        let round = self.cleanup.round.as_mut();
+        if round.is_some_and(|round| round.advance(slice)) {
+            return Ok(Some(now));
         }
-        self.cleanup.round = rest;
-        Ok(Some(now))
+        Ok(self.end_round(now))
     }
 
     /// Ends a round. Answers when the next one begins, if there is one.
-    fn end_round(&mut self, now: Timestamp, is_partial: bool) -> Option<Timestamp> {
-        let took = self.cleanup.round.take().map_or(0, |round| now.saturating_sub(round.since));
-        let must_restart = std::mem::take(&mut self.cleanup.restart);
-        if !must_restart && !is_partial {
+    fn end_round(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let CleanupRound { since, unfound, .. } = self.cleanup.round.take()?;
+        let mut scope = std::mem::take(&mut self.cleanup.next_scope);
+        let must_restart = !scope.is_empty();
+        scope.add_all(&unfound);
+        if scope.is_empty() {
             return None;
         }
-        self.begin_round(now);
-        let rest = took.saturating_mul(RESTS).clamp(RETRY, LONGEST_REST);
+        self.begin_round_of(scope, now);
+        let rest = now.saturating_sub(since).saturating_mul(RESTS).clamp(RETRY, LONGEST_REST);
         self.cleanup.round.as_ref().map(|_| if must_restart { now } else { now.saturating_add(rest) })
-    }
-
-    /// Looks at the next messages, subject by subject. One whose messages cannot be found keeps
-    /// them until the next round.
-    ///
-    /// What nobody wants stays in a work queue: a consumer may come for it.
-    fn find_unneeded(&self, round: &CleanupRound, is_interest: bool) -> CleanupSlice {
-        let interest = &self.settings.interest;
-        let (mut unneeded, mut budget) = (Vec::new(), SLICE);
-        let subjects = self.reader.subjects(b">", round.done.as_deref(), SUBJECTS);
-        let is_last = subjects.len() < SUBJECTS;
-        let (mut done, mut is_partial) = (round.done.clone(), round.is_partial);
-        for (subject, _) in subjects {
-            let mut from = round.begun.as_ref().filter(|begun| begun.0 == subject).map_or(0, |begun| begun.1);
-            if is_interest || interest.wants(&subject) {
-                let filter = Filter::Subject(subject.to_vec());
-                loop {
-                    let seq = match self.reader.next_seq(&filter, from) {
-                        Ok(Some(seq)) if seq <= round.through => seq,
-                        found => {
-                            is_partial |= matches!(found, Err(ReadError::Io(_)));
-                            break;
-                        }
-                    };
-                    if budget == 0 {
-                        let begun = Some((subject, seq));
-                        let rest = Some(CleanupRound { done, begun, is_partial, ..*round });
-                        return CleanupSlice { unneeded, rest, is_partial };
-                    }
-                    budget -= 1;
-                    if !interest.needs(&subject, seq) {
-                        unneeded.push(seq);
-                    }
-                    from = seq + 1;
-                }
-            }
-            done = Some(subject);
-        }
-        let rest = CleanupRound { done, begun: None, is_partial, ..*round };
-        CleanupSlice { unneeded, rest: (!is_last).then_some(rest), is_partial }
     }
 }
 
@@ -470,5 +427,18 @@ mod tests {
         store.journal().round_now(&|| 1).expect("the disk works");
         bench.core.run_due(bench.now + UNRELEASED, &mut bench.effects);
         assert!(bench.core.cleanup.round.is_none());
+    }
+
+    #[test]
+    fn what_was_settled_goes_slice_by_slice_before_a_consumer_goes() {
+        let mut bench = work_queue();
+        bench.msgs(&vec![msg("a", ""); 2497]);
+        bench.core.cleanup.next_removal_at = Some(bench.now + RETRY);
+        let all: Vec<_> = (1..=2500).collect();
+        bench.core.acknowledged(&all, bench.now, &mut bench.effects);
+        for (is_more, left) in [(true, 1500), (true, 500), (false, 0), (false, 0)] {
+            let removed = bench.core.remove_some_settled(bench.now, &mut bench.effects);
+            assert_eq!((removed, bench.core.state().totals.messages), (Ok(is_more), left));
+        }
     }
 }

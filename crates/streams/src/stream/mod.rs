@@ -6,13 +6,15 @@
 //! message ids. `batch` knows the batches of publishers, `members` brings batches and the log
 //! together. `copy` takes what comes from other streams. `upkeep` is all that happens to a stream
 //! besides publishes; `interest_cleanup` removes messages that no consumer needs any more, of which
-//! `interest` tells. `why` says what keeps messages from being stored, or costs it some.
+//! `interest` tells, and looks for them by `cleanup_round`. `why` says what keeps messages from
+//! being stored, or costs it some.
 
 mod admit;
 mod admit_batch;
 mod append_run;
 mod append_scratch;
 pub mod batch;
+mod cleanup_round;
 mod consumer_activity;
 mod copy;
 mod core;

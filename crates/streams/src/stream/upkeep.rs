@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use myelin_store::{
-    Done, Job, Markers, OpenError, Purge, RemovalProgress, ReplayVisitor, Seq, Store, StoreError, Stream,
-    StreamReport, Timestamp,
+    Done, Filter, Job, Markers, OpenError, Purge, RemovalProgress, ReplayVisitor, Seq, Store, StoreError,
+    Stream, StreamReport, Timestamp,
 };
 use myelin_wire::message_buf::MessageRef;
 
@@ -298,7 +298,7 @@ impl StreamCore {
             self.seek_lifetimes(Seq::MAX, now);
         }
         if self.config.retention != was {
-            self.begin_round(now);
+            self.begin_round(&Filter::All, now);
         }
         self.next.maintenance = Some(now);
         // To be found out in the next slice.

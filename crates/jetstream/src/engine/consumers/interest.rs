@@ -1,9 +1,11 @@
-//! Interest of a stream's consumers in its messages: asked from inside the stream's turn.
+//! Interest of a stream's consumers in its messages: asked from inside the stream's turn. It asks
+//! those consumers only whose filters match (`want_index`).
 
+use super::want_index::{Want, WantIndex};
 use myelin_jsapi::consumer::config::{AckPolicy, ConsumerConfig};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
+use myelin_store::Seq;
 use myelin_store::consumer::{ConsumerId, ConsumerState, Consumers};
-use myelin_store::{Filter, Seq};
 use myelin_streams::consumer::filter_of;
 use myelin_streams::stream::Interest;
 use std::sync::{Arc, Mutex, RwLock};
@@ -12,19 +14,7 @@ use std::sync::{Arc, Mutex, RwLock};
 pub(in crate::engine) struct StreamInterest {
     stored: Arc<Mutex<Consumers>>,
     volatile: Arc<Mutex<Consumers>>,
-    wants: RwLock<Vec<Want>>,
-}
-
-/// Want of one consumer.
-struct Want {
-    id: ConsumerId,
-    is_stored: bool,
-    filter: Filter,
-    acks: AckPolicy,
-    /// Whether another stream copies by it.
-    is_copying: bool,
-    /// Sequence behind which the consumer was begun anew; stays for whoever goes back.
-    passed: Seq,
+    wants: RwLock<WantIndex>,
 }
 
 impl StreamInterest {
@@ -48,11 +38,7 @@ impl StreamInterest {
             is_copying: config.is_internal(),
             passed: config.places.passed,
         };
-        let mut wants = write_lock(&self.wants);
-        match wants.iter_mut().find(|want| want.id == id && want.is_stored == is_stored) {
-            Some(known) => *known = want,
-            None => wants.push(want),
-        }
+        write_lock(&self.wants).set(want);
     }
 
     fn is_needed_by(&self, want: &Want, seq: Seq) -> bool {
@@ -66,21 +52,20 @@ impl StreamInterest {
 
     /// A consumer is no more.
     pub(super) fn remove(&self, id: ConsumerId, is_stored: bool) {
-        let mut wants = write_lock(&self.wants);
-        wants.retain(|want| want.id != id || want.is_stored != is_stored);
+        write_lock(&self.wants).remove((is_stored, id));
     }
 }
 
 impl Interest for StreamInterest {
     fn wants(&self, subject: &[u8]) -> bool {
-        let wants = read_lock(&self.wants);
-        wants.iter().any(|want| want.filter.accepts(subject))
+        read_lock(&self.wants).any(subject, &mut |_| true)
     }
 
-    fn needs(&self, subject: &[u8], seq: Seq) -> bool {
+    fn needs(&self, subject: &[u8], seq: Seq, looks: &mut usize) -> bool {
         let wants = read_lock(&self.wants);
-        wants.iter().filter(|want| want.filter.accepts(subject)).any(|want| {
-            if myelin_stdx::planted::bug(10) && !std::ptr::eq(want, &wants[0]) {
+        wants.any(subject, &mut |want| {
+            *looks += 1;
+            if myelin_stdx::planted::bug(10) && !wants.is_first(want) {
                 return false;
             }
             self.is_needed_by(want, seq)
@@ -89,8 +74,7 @@ impl Interest for StreamInterest {
 
     fn is_to_be_copied(&self, subject: &[u8], seq: Seq) -> bool {
         let wants = read_lock(&self.wants);
-        let mut copying = wants.iter().filter(|want| want.is_copying && want.filter.accepts(subject));
-        copying.any(|want| self.is_needed_by(want, seq))
+        wants.any(subject, &mut |want| want.is_copying && self.is_needed_by(want, seq))
     }
 
     fn has_consumers(&self) -> bool {
@@ -109,5 +93,29 @@ fn is_needed(state: &ConsumerState, acks: AckPolicy, seq: Seq) -> bool {
         AckPolicy::All | AckPolicy::FlowControl => seq > state.ack_floor().stream,
         // What was given up stays counted, and in the stream.
         AckPolicy::Explicit => state.pending().get(seq).is_some() || state.redelivered().contains_key(&seq),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_thousand_consumers_the_one_that_wants_a_message_is_asked() {
+        let stored = Arc::new(Mutex::new(Consumers::in_memory()));
+        let interest = StreamInterest::new(&stored);
+        for at in 0..1000 {
+            let filter_subjects = vec![format!("a.{at}"), format!("b.*.{at}")];
+            let config = ConsumerConfig { filter_subjects, ..ConsumerConfig::default() };
+            let created = lock(&stored).create(&format!("C{at}"), Default::default(), b"");
+            interest.set(created.expect("it is in memory"), true, &config);
+        }
+        for (subject, is_needed) in [("a.7", true), ("a.999", true), ("b.x.500", true), ("c", false)] {
+            let mut looks = 0;
+            assert_eq!(interest.needs(subject.as_bytes(), 1, &mut looks), is_needed, "{subject}");
+            assert_eq!(looks, usize::from(is_needed), "{subject}");
+            assert_eq!(interest.wants(subject.as_bytes()), is_needed, "{subject}");
+        }
+        assert!(!interest.is_to_be_copied(b"a.7", 1));
     }
 }

@@ -18,7 +18,7 @@ use myelin_jsapi::consumer::config::stored::Stored;
 use myelin_jsapi::consumer::config::{ConsumerConfig, DeliverPolicy, OtherConsumers};
 use myelin_stdx::sync::{lock, read_lock, write_lock};
 use myelin_store::consumer::{ConsumerId, Consumers};
-use myelin_store::{ReadError, Seq, Timestamp};
+use myelin_store::{Filter, ReadError, Seq, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::consumer::{ConsumerCore, ConsumerInit, StateHandle, filter_of, rules};
 use myelin_subject::is_subset;
@@ -247,7 +247,8 @@ impl StreamConsumers {
             let mut configs = write_lock(&self.configs);
             configs.insert(config.name.clone(), Arc::clone(&config))
         };
-        let wants_other = before.as_ref().is_none_or(|before| filter_of(before) != filter_of(&config));
+        let wanted_before = before.as_ref().map_or(Filter::All, |before| filter_of(before));
+        let wants_other = wanted_before != filter_of(&config);
         let old = live.set_filter_entries(self.filter_entries(&config, live));
         old.iter().for_each(|entry| self.wakeups.remove(entry));
         live.listen_at(&config);
@@ -263,14 +264,14 @@ impl StreamConsumers {
             // It waits for what its filter was, in the list of those.
             me.upgrade().into_iter().for_each(|me| me.forget_waiting(&waits, was_all));
         });
-        updated.await.ok_or_else(gone)?;
-        if let Ok(stream) = self.stream() {
+        let is_updated = updated.await.ok_or_else(gone);
+        if let (Ok(()), Ok(stream)) = (&is_updated, self.stream()) {
             stream.consumer_changed(live);
         }
         if wants_other {
-            self.drop_unwanted();
+            self.drop_unwanted(wanted_before, true);
         }
-        Ok(config)
+        is_updated.map(|()| config)
     }
 
     /// As [`delete`](Self::delete), for threads that may wait.
@@ -296,8 +297,20 @@ impl StreamConsumers {
         live: &Arc<LiveConsumer>,
         out: &mut MessageBuf,
     ) -> Result<bool, ApiError> {
+        self.end(live, true, out).await
+    }
+
+    /// Ends a consumer as [`delete`](Self::delete) does. `is_awaited`: somebody looks next what is
+    /// left of the stream.
+    pub(super) async fn end(
+        &self,
+        live: &Arc<LiveConsumer>,
+        is_awaited: bool,
+        out: &mut MessageBuf,
+    ) -> Result<bool, ApiError> {
         self.leadership()?;
         self.remove_settled()?;
+        let wanted = self.config(live.name()).map_or(Filter::All, |config| filter_of(&config));
         let Some(written) = self.remove(live, DELETED, false).await else { return Ok(false) };
         if self.log.is_of_group() {
             // It may be there, as far as anybody knows.
@@ -307,7 +320,7 @@ impl StreamConsumers {
         if let Ok(stream) = self.stream() {
             stream.consumer_removed(live);
         }
-        self.drop_unwanted();
+        self.drop_unwanted(wanted, is_awaited);
         written.map(|()| true)
     }
 
@@ -323,13 +336,13 @@ impl StreamConsumers {
         }
     }
 
-    /// Removes what no consumer wants any more, after one wants less. Compat: not from a work
-    /// queue, where what was passed over is there for whoever goes back.
-    fn drop_unwanted(&self) {
+    /// Removes what no consumer wants any more of what passes this filter, after one wants less.
+    /// Compat: not from a work queue, where what was passed over is there for whoever goes back.
+    fn drop_unwanted(&self, wanted: Filter, is_awaited: bool) {
         if let Ok(stream) = self.stream()
             && stream.config().retention == Retention::Interest
         {
-            stream.reconcile();
+            stream.consumer_left(wanted, is_awaited);
         }
     }
 
@@ -550,7 +563,7 @@ impl StreamConsumers {
     ) -> Result<(Seq, ConsumerInfo), ApiError> {
         let stream = self.stream.to_string();
         let config = self.config(live.name()).ok_or_else(gone)?;
-        let keeps = self.stream()?.config().retention == Retention::WorkQueue;
+        let (keeps, wanted) = (self.stream()?.config().retention == Retention::WorkQueue, filter_of(&config));
         let (interest, stored) = (Arc::clone(&self.interest), Arc::clone(&self.stored));
         let reset = live.act_soon(move |core, turn| {
             let seq = core.reset_place(seq).map_err(ApiError::consumer_invalid_reset)?;
@@ -567,7 +580,7 @@ impl StreamConsumers {
             let mut configs = write_lock(&self.configs);
             configs.insert(config.name.clone(), config);
         }
-        self.drop_unwanted();
+        self.drop_unwanted(wanted, true);
         Ok((seq, info))
     }
 }

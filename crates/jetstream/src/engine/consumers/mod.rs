@@ -26,8 +26,8 @@
 //! 7. `streams/src/consumer/acks.rs`: what the acknowledgement means. One that wants an answer gets
 //!    it when the log says so (`Consumers::is_released` of the store).
 //! 8. `interest`, `streams/src/stream/interest_cleanup.rs`: where retention is not `limits`, the
-//!    stream asks whether anybody still needs the message, and removes it with an entry in its own
-//!    log.
+//!    stream asks those who want the message (`want_index`) whether they still need it, and removes
+//!    it with an entry in its own log.
 //!
 //! Each consumer has one alarm, for whatever is due first. Making, changing and ending consumers
 //! happens on the thread of the API (`manage`), which acts on the core through the same turn. The
@@ -58,6 +58,7 @@ mod shard_env;
 mod standing;
 mod unused;
 mod wakeups;
+mod want_index;
 
 use super::host::Host;
 use myelin_broker::{Account, Binding, Level, Service, ServiceShard};

@@ -4,7 +4,7 @@ use super::LiveConsumer;
 use myelin_broker::ServiceShard;
 use myelin_jsapi::config::StreamConfig;
 use myelin_store::consumer::{DrawnImage, Obsolete, WrittenImage};
-use myelin_store::{Seq, StreamReader};
+use myelin_store::{Filter, Seq, StreamReader};
 use std::io;
 use std::sync::Arc;
 
@@ -56,8 +56,10 @@ pub(in crate::engine) trait OwnStream: Send + Sync {
     /// Files of images that are needed no more. Named once.
     fn take_obsolete_images(&self) -> Vec<Obsolete>;
 
-    /// Has all messages removed that no consumer needs any more. For threads that may wait.
-    fn reconcile(&self);
+    /// Has the messages removed that pass this filter and that no consumer needs any more: one that
+    /// wanted them is gone or wants others. `is_awaited`: whoever asks next sees the first slice of
+    /// it. For threads that may wait.
+    fn consumer_left(&self, filter: Filter, is_awaited: bool);
 
     /// Hears that a consumer has another configuration. On the thread that answers the API.
     fn consumer_changed(&self, consumer: &Arc<LiveConsumer>);

@@ -37,7 +37,7 @@ impl StreamConsumers {
         let ends = unused.iter().map(|live| async move {
             let mut out = MessageBuf::default();
             // What was not written is in the log of the server already.
-            if self.delete(live, &mut out).await.is_err() {
+            if self.end(live, false, &mut out).await.is_err() {
                 live.end_later();
             }
             out

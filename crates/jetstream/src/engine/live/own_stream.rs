@@ -5,7 +5,7 @@ use crate::engine::consumers::{LiveConsumer, OwnStream};
 use myelin_broker::ServiceShard;
 use myelin_jsapi::config::StreamConfig;
 use myelin_store::consumer::{DrawnImage, Obsolete, WrittenImage};
-use myelin_store::{Seq, StreamReader};
+use myelin_store::{Filter, Seq, StreamReader};
 use std::io;
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ impl OwnStream for LiveStream {
         guard.map(|mut guard| guard.parts().0.take_obsolete_images()).unwrap_or_default()
     }
 
-    fn reconcile(&self) {
-        self.reconcile();
+    fn consumer_left(&self, filter: Filter, is_awaited: bool) {
+        self.consumer_left(filter, is_awaited);
     }
 
     fn consumer_changed(&self, consumer: &Arc<LiveConsumer>) {

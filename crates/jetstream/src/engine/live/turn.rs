@@ -10,7 +10,7 @@ use crate::engine::sourcing::upkeep;
 use myelin_broker::{Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::ApiError;
 use myelin_stdx::turn::Submitted;
-use myelin_store::{Done, Job, Seq, Timestamp};
+use myelin_store::{Done, Filter, Job, Seq, Timestamp};
 use myelin_streams::stream::{Cold, Effects, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
 use std::collections::VecDeque;
@@ -47,6 +47,8 @@ pub(super) enum StreamWork {
     Member,
     /// Some messages may be needed by no consumer any more.
     Reconcile,
+    /// Some messages that pass this filter may be; whether somebody looks next what is left.
+    ConsumerLeft(Filter, bool),
     /// A job of the store is done.
     Finish(Done),
     /// A stream that this one copies may have more.
@@ -271,6 +273,9 @@ impl LiveStream {
             }
             StreamWork::Propose => core.propose(now, &mut after.effects),
             StreamWork::Reconcile => core.reconcile(now, &mut after.effects),
+            StreamWork::ConsumerLeft(filter, is_awaited) => {
+                core.consumer_left(&filter, is_awaited, now, &mut after.effects);
+            }
             StreamWork::Finish(done) => core.finish(done, now, &mut after.effects),
             StreamWork::Copy(source_reader) => {
                 after.worked += COPY_WORK;
@@ -491,15 +496,19 @@ impl LiveStream {
     }
 
     /// Removes what the consumers of a work queue have settled and what could not be removed until
-    /// now. For threads that may wait.
+    /// now, and has the core for a slice at a time. For threads that may wait.
     ///
     /// # Errors
     /// Words for why it cannot be removed now, either.
     pub(super) fn remove_all_settled(&self) -> Result<(), String> {
-        // Nothing is left of a stream that is gone.
-        let Some(mut guard) = self.lock_core() else { return Ok(()) };
-        let (core, effects) = guard.parts();
-        core.remove_all_settled(self.scope.host.now(), effects)
+        loop {
+            // Nothing is left of a stream that is gone.
+            let Some(mut guard) = self.lock_core() else { return Ok(()) };
+            let (core, effects) = guard.parts();
+            if !core.remove_some_settled(self.scope.host.now(), effects)? {
+                return Ok(());
+            }
+        }
     }
 
     /// Proposes to its group what consumers have decided. For shards that hold no turn.
@@ -509,10 +518,17 @@ impl LiveStream {
     }
 
     /// Has all messages removed that no consumer needs any more, slice by slice: when all consumers
-    /// are there after a restart, and when one was deleted or wants less. Only for threads that may
-    /// wait.
+    /// are there after a restart. Only for threads that may wait.
     pub fn reconcile(&self) {
         self.submit_and_wait(StreamWork::Reconcile);
+    }
+
+    /// Has the messages that pass a filter removed if no consumer needs them any more: when one was
+    /// deleted or wants less. The first slice is done here if somebody looks next what is left; the
+    /// others, for all consumers that have left meanwhile, where alarms go off. Only for threads
+    /// that may wait.
+    pub(super) fn consumer_left(&self, filter: Filter, is_awaited: bool) {
+        self.submit_and_wait(StreamWork::ConsumerLeft(filter, is_awaited));
     }
 
     /// Has some shard look what was released.

@@ -18,6 +18,7 @@ mod given_back;
 mod gone;
 mod group;
 mod house;
+mod interest;
 mod limits;
 mod links;
 mod listeners;

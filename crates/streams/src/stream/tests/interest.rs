@@ -2,7 +2,7 @@
 //! reference.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use myelin_store::{Seq, Wait};
@@ -22,6 +22,9 @@ pub(super) struct Consumers {
     uncopied: Mutex<BTreeSet<Seq>>,
     /// The next who asks what another stream has still to copy panics.
     panics: AtomicBool,
+    /// How many messages were asked about, and how many consumers each question asks.
+    asked: AtomicUsize,
+    price: AtomicUsize,
 }
 
 impl Consumers {
@@ -48,6 +51,16 @@ impl Consumers {
         self.panics.store(true, Relaxed);
     }
 
+    /// How many messages were asked about since the last call.
+    pub(super) fn take_asked(&self) -> usize {
+        self.asked.swap(0, Relaxed)
+    }
+
+    /// Each question about a message asks so many consumers.
+    pub(super) fn ask_many(&self, price: usize) {
+        self.price.store(price, Relaxed);
+    }
+
     pub(super) fn settle(&self, seqs: impl IntoIterator<Item = Seq>) {
         self.cleanup.lock().unwrap().extend(seqs);
     }
@@ -59,7 +72,9 @@ impl Interest for Consumers {
         self.patterns.lock().unwrap().iter().any(matches)
     }
 
-    fn needs(&self, subject: &[u8], seq: Seq) -> bool {
+    fn needs(&self, subject: &[u8], seq: Seq, looks: &mut usize) -> bool {
+        self.asked.fetch_add(1, Relaxed);
+        *looks += self.price.load(Relaxed);
         self.wants(subject) && !self.cleanup.lock().unwrap().contains(&seq)
     }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use myelin_disk::faulty::FaultyDisk;
-use myelin_store::{Purge, Seq, Store, StoreOptions};
+use myelin_store::{Filter, Purge, Seq, Store, StoreOptions};
 use myelin_wire::message_buf::MessageRef;
 
 use super::interest::{Consumers, interested};
@@ -43,6 +43,18 @@ impl Bench {
     fn reconcile(&mut self) {
         self.effects.clear();
         self.core.reconcile(self.now, &mut self.effects);
+    }
+
+    fn remove_all_settled(&mut self) -> Result<(), String> {
+        while self.core.remove_some_settled(self.now, &mut self.effects)? {}
+        Ok(())
+    }
+
+    /// A consumer of these subjects is gone.
+    fn consumer_left(&mut self, patterns: &[&str], is_awaited: bool) {
+        let filter = Filter::any(patterns.iter().map(|pattern| pattern.as_bytes().to_vec()).collect());
+        self.effects.clear();
+        self.core.consumer_left(&filter, is_awaited, self.now, &mut self.effects);
     }
 
     fn fill(&mut self, subjects: &[&str], rounds: usize) {
@@ -163,18 +175,18 @@ fn what_was_settled_goes_before_its_consumer_does() {
     let (mut bench, consumers, _store, disk) = work_queue_on_disk(&["a"], 3);
     refuse_reads(&disk, true);
     bench.acknowledge(&consumers, &[1, 2]);
-    bench.core.remove_all_settled(bench.now, &mut bench.effects).unwrap_err();
+    bench.remove_all_settled().unwrap_err();
     assert!(bench.effects.due_changed && bench.core.next_due().is_some_and(|at| at > bench.now));
     refuse_reads(&disk, false);
     // Whatever its time is.
-    bench.core.remove_all_settled(bench.now, &mut bench.effects).unwrap();
+    bench.remove_all_settled().unwrap();
     assert_eq!(bench.stored(), [3]);
     consumers.settle([3]);
-    bench.core.begin_round(bench.now);
-    bench.core.remove_all_settled(bench.now, &mut bench.effects).unwrap();
+    bench.core.begin_round(&Filter::All, bench.now);
+    bench.remove_all_settled().unwrap();
     assert_eq!(bench.stored(), [0; 0], "so does what a look at all messages finds");
     bench.core.store().give_up("for a test");
-    let refused = bench.core.remove_all_settled(bench.now, &mut bench.effects);
+    let refused = bench.remove_all_settled();
     assert_eq!(refused, Err("for a test".to_owned()), "what went may be back");
 }
 
@@ -333,7 +345,7 @@ fn a_subject_may_go_while_it_is_looked_at() {
     consumers.settle(1..=10);
     bench.reconcile();
     bench.core.due(bench.now, &mut bench.effects);
-    let mut purge = Purge { filter: Some(myelin_store::Filter::new(b"a")), ..Purge::default() };
+    let mut purge = Purge { filter: Some(Filter::new(b"a")), ..Purge::default() };
     while bench.core.purge(&mut purge, bench.now, &mut bench.effects).unwrap().more {}
     pass(&mut bench, 0);
     assert_eq!(bench.core.state().totals.messages, 0, "`b` is looked at from its first message on");
@@ -395,4 +407,90 @@ fn what_a_round_has_passed_is_looked_at_once_more() {
     bench.reconcile();
     pass(&mut bench, 0);
     assert_eq!(bench.core.state().totals.messages, 3990);
+}
+
+/// One message each on so many subjects, of which the consumers that are left want all.
+fn with_subjects(count: usize) -> (Bench, Arc<Consumers>) {
+    let (mut bench, consumers) = with(Retention::Interest, &["s.>"]);
+    let subjects: Vec<_> = (0..count).map(|at| format!("s.{at}.x")).collect();
+    bench.fill(&subjects.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+    consumers.take_asked();
+    (bench, consumers)
+}
+
+#[test]
+fn only_messages_that_a_consumer_wanted_are_looked_at_when_it_is_gone() {
+    for (patterns, looked_at) in [
+        (&["s.7.x"][..], 1),
+        (&["s.7.x", "s.70.*", "t.>"], 2),
+        (&["s.1499.>", "none"], 1),
+        (&["s.*.x"], 1500),
+        (&[], 1500),
+    ] {
+        let (mut bench, consumers) = with_subjects(1500);
+        consumers.settle(1..=1500);
+        bench.consumer_left(patterns, true);
+        pass(&mut bench, 0);
+        assert_eq!(consumers.take_asked(), looked_at, "{patterns:?}");
+        assert_eq!(bench.core.state().totals.messages, 1500 - looked_at as u64, "and they are gone");
+    }
+}
+
+#[test]
+fn what_one_consumer_wanted_goes_before_whoever_has_removed_it_asks() {
+    let (mut bench, consumers) = with_subjects(100);
+    consumers.settle(1..=100);
+    bench.consumer_left(&["s.7.*"], true);
+    assert_eq!(bench.core.state().totals.messages, 99);
+    bench.consumer_left(&["s.8.*"], false);
+    assert_eq!(bench.core.state().totals.messages, 99, "nobody waits for it");
+    assert!(bench.effects.due_changed && bench.core.next_due().is_some_and(|at| at <= bench.now));
+}
+
+#[test]
+fn one_round_serves_all_consumers_that_end_together() {
+    let (mut bench, consumers) = with_subjects(500);
+    (0..50).for_each(|_| bench.consumer_left(&[], false));
+    assert_eq!(consumers.take_asked(), 0);
+    pass(&mut bench, 0);
+    assert_eq!(consumers.take_asked(), 500);
+    // With what came while the round waited, and without what came behind it.
+    bench.consumer_left(&["s.1.x"], false);
+    bench.fill(&["s.2.x"], 1);
+    bench.consumer_left(&["s.2.x"], false);
+    bench.fill(&["s.2.x"], 1);
+    pass(&mut bench, 0);
+    assert_eq!(consumers.take_asked(), 3);
+}
+
+#[test]
+fn consumers_that_end_during_a_round_share_the_next_one() {
+    let (mut bench, consumers) = with_subjects(1500);
+    bench.consumer_left(&[], true);
+    assert_eq!(consumers.take_asked(), 1000, "a slice");
+    consumers.settle([8, 9]);
+    (0..50).for_each(|_| ["s.7.x", "s.8.x"].iter().for_each(|one| bench.consumer_left(&[one], false)));
+    pass(&mut bench, 0);
+    assert_eq!(consumers.take_asked(), 500 + 2);
+    assert_eq!(bench.core.state().totals.messages, 1498);
+}
+
+#[test]
+fn a_slice_ends_when_many_consumers_were_asked() {
+    let (mut bench, consumers) = with_subjects(100);
+    consumers.ask_many(2000);
+    bench.consumer_left(&[], true);
+    assert_eq!(consumers.take_asked(), 10);
+    pass(&mut bench, 0);
+    assert_eq!(consumers.take_asked(), 90);
+    // One question may cost more than a slice.
+    consumers.ask_many(1_000_000);
+    bench.consumer_left(&["s.1.*", "s.2.*"], true);
+    assert_eq!(consumers.take_asked(), 1);
+    pass(&mut bench, 0);
+    assert_eq!(consumers.take_asked(), 1);
+    bench.acknowledge(&consumers, &[1, 2, 3]);
+    assert_eq!(consumers.take_asked(), 1);
+    pass(&mut bench, 0);
+    assert_eq!((consumers.take_asked(), bench.core.state().totals.messages), (2, 97));
 }

@@ -55,7 +55,7 @@ impl Interest for Wanted {
         true
     }
 
-    fn needs(&self, _: &[u8], seq: Seq) -> bool {
+    fn needs(&self, _: &[u8], seq: Seq, _: &mut usize) -> bool {
         lock(&self.0).iter().any(|(_, consumer)| is_needed(consumer.state(), seq))
     }
 
