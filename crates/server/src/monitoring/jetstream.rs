@@ -21,7 +21,7 @@ const WAITS_LONG: Duration = Duration::from_secs(10);
 /// JetStream as a whole.
 pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStreamSnapshot {
     let accounts: Vec<_> = enabled(jetstream);
-    let [memory, files] = jetstream.used_by_accounts();
+    let [memory, files] = jetstream.used();
     let [reserved_memory, reserved_storage] = jetstream.reserved().map(i64::unsigned_abs);
     let (total, errors) = jetstream.calls();
     let room = jetstream.limits();

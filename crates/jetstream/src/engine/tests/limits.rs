@@ -1,6 +1,7 @@
 //! Limits of an account count what all servers of a cluster have, together or by tier.
 
 use super::meta_cluster::MetaCluster;
+use crate::engine::ServerLimits;
 use crate::engine::meta::peer_of;
 use myelin_jsapi::config::AccountLimits;
 
@@ -250,4 +251,34 @@ fn an_update_of_a_group_is_answered_once_by_its_leader() {
     });
     cluster.pass(20);
     assert_eq!(cluster.take_answers(), Vec::<String>::new());
+}
+
+/// The meta group's log is none of the tenants': it takes nothing of what they may store, and a
+/// tenant that fills a server keeps nobody from making room.
+#[test]
+fn a_meta_leader_whose_files_are_full_makes_and_removes_streams() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let leader = cluster.meta_leader().expect("it is there");
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let limits = ServerLimits { max_store: 20_000, ..(*house.jetstream.limits()).clone() };
+        house.jetstream.set_limits(limits);
+    }
+    let made = create(&mut cluster, "S", &on(leader, 0));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let text = "x".repeat(1_000);
+    (0..30).for_each(|_| cluster.publish(leader, &text));
+    let (stored, _) = cluster.house(leader).contents("S");
+    assert!((15..25).contains(&stored), "{stored} are within the limit");
+    let made = create(&mut cluster, "T", &on((leader + 1) % 3, 0));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let removed = cluster.answer_within(100, "STREAM.DELETE.S", "");
+    assert!(removed.contains(r#""success":true"#), "{removed}");
+    let made = create(&mut cluster, "S", &on(leader, 0));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let before = cluster.acks();
+    cluster.publish(leader, &text);
+    assert_eq!(cluster.house(leader).contents("S"), (1, 1), "there is room again");
+    assert!(cluster.house(leader).jetstream.used()[1] < 2_000, "the meta group's log does not count");
 }
