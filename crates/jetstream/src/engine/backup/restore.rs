@@ -9,6 +9,7 @@ use super::{BackupContext, friendly};
 use crate::engine::api_future::run_on_api;
 use crate::engine::host::{Host, Timer};
 use crate::engine::live::LiveStream;
+use crate::engine::meta::RestoredPlace;
 use crate::engine::{AccountStreams, CallScope, JetStream};
 use myelin_broker::{Binding, Level, Service, ServiceBatch, ServiceShard, Span};
 use myelin_jsapi::ApiError;
@@ -77,17 +78,15 @@ pub(in crate::engine) struct RestoreOrder {
     pub(in crate::engine) account: Arc<AccountStreams>,
     /// Checked.
     pub(in crate::engine) config: StreamConfig,
-    /// Replicas that it is to have in a cluster.
-    pub(in crate::engine) replicas: i64,
-    /// Clusters of who asks, the nearest first.
-    pub(in crate::engine) asking: Vec<String>,
+    /// Where it is to be in a cluster.
+    pub(in crate::engine) place: RestoredPlace,
 }
 
 impl RestoreOrder {
     /// The configuration as it was asked for: limits are those of its replicas, though there is one
     /// at first.
     fn as_asked(&self) -> StreamConfig {
-        StreamConfig { num_replicas: self.replicas, ..self.config.clone() }
+        StreamConfig { num_replicas: self.place.replicas, ..self.config.clone() }
     }
 }
 
@@ -369,11 +368,11 @@ impl Restore {
                 Err(fault)
             }
         };
-        let wanted = (target.wanted.replicas, target.wanted.asking.clone());
+        let place = target.wanted.place.clone();
         drop(target);
         let made = match (made, jetstream.meta()) {
             (Ok((live, info)), Some(meta)) => {
-                meta.offer_restored(&jetstream, &live, wanted).await.map(|()| info).map_err(unjoined)
+                meta.offer_restored(&jetstream, &live, place).await.map(|()| info).map_err(unjoined)
             }
             (made, _) => made.map(|(_, info)| info),
         };
@@ -506,7 +505,7 @@ impl AccountTarget {
     /// Makes the stream one of the account's.
     fn take_in(&mut self, built: BuiltStream) -> Result<(Arc<LiveStream>, StreamInfo), RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
-        let live = account.adopt(jetstream, built, self.wanted.replicas).map_err(|(builder, fault)| {
+        let live = account.adopt(jetstream, built, &self.wanted.place).map_err(|(builder, fault)| {
             // It is removed at the next start otherwise.
             let _ = builder.abandon(&jetstream.store);
             match fault {
@@ -514,8 +513,9 @@ impl AccountTarget {
                 other => other,
             }
         })?;
+        let config = StreamConfig { num_replicas: self.wanted.place.replicas, ..(*live.config()).clone() };
         let info = StreamInfo {
-            config: with_versions(&live.config()),
+            config: with_versions(&config),
             created: live.created(),
             state: live.state(false),
             domain: String::new(),
@@ -584,7 +584,7 @@ impl RestoreTarget for AccountTarget {
         };
         let broker = Arc::clone(account.account());
         let has_interest = |subject: &str| broker.has_interest(subject.as_bytes());
-        let stream = &StreamConfig { num_replicas: self.wanted.replicas, ..stream.clone() };
+        let stream = &StreamConfig { num_replicas: self.wanted.place.replicas, ..stream.clone() };
         let world =
             CheckContext { stream, consumers: &self.consumers, limits: &limits, has_interest: &has_interest };
         let name = config.name.clone();
