@@ -466,8 +466,15 @@ fn as_error(fault: RestoreError) -> ApiError {
 
 impl AccountTarget {
     fn reserve(&mut self, bytes: i64) {
-        self.budgets.iter().for_each(|budget| budget.add(bytes));
+        for (budget, copies) in self.budgets.iter().zip(self.copies()) {
+            budget.add(bytes.saturating_mul(copies));
+        }
         self.reserved += bytes;
+    }
+
+    /// How often its bytes count in each budget: the account's is for all replicas.
+    fn copies(&self) -> [i64; 2] {
+        [self.wanted.place.replicas.max(1), 1]
     }
 
     /// Counts what is held now, in the place of what was before.
@@ -553,7 +560,9 @@ impl RestoreTarget for AccountTarget {
         let config = self.wanted.config.clone();
         account.has_place_for(&jetstream, &self.wanted.as_asked()).map_err(unjoined)?;
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        if bytes > MOST_SAID || !self.budgets.iter().all(|budget| budget.admits(bytes)) {
+        let mut budgets = self.budgets.iter().zip(self.copies());
+        let has_room = budgets.all(|(budget, copies)| budget.admits(bytes.saturating_mul(copies)));
+        if bytes > MOST_SAID || !has_room {
             return Err(self.no_room());
         }
         self.reserve(bytes);

@@ -282,3 +282,19 @@ fn a_meta_leader_whose_files_are_full_makes_and_removes_streams() {
     assert_eq!(cluster.house(leader).contents("S"), (1, 1), "there is room again");
     assert!(cluster.house(leader).jetstream.used()[1] < 2_000, "the meta group's log does not count");
 }
+
+/// More replicas are more of what an account may have, as a larger `max_bytes` is.
+#[test]
+fn a_stream_that_gets_replicas_reserves_more_of_its_account() {
+    let mut cluster = cluster(&AccountLimits { max_storage: 50, ..AccountLimits::default() });
+    for (name, rest) in [("A", r#""num_replicas":3,"max_bytes":6"#), ("B", r#""max_bytes":20"#)] {
+        let made = create(&mut cluster, name, rest);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+    }
+    let answer = update(&mut cluster, "B", r#""num_replicas":3,"max_bytes":20"#);
+    assert!(is_refused(&answer, 10047), "18 + 60 of 50: {answer}");
+    let answer = update(&mut cluster, "A", r#""num_replicas":3,"max_bytes":3"#);
+    assert!(answer.contains(r#""max_bytes":3,"#), "{answer}");
+    let answer = update(&mut cluster, "B", r#""num_replicas":2,"max_bytes":20"#);
+    assert!(answer.contains(r#""num_replicas":2"#), "9 + 40 of 50: {answer}");
+}

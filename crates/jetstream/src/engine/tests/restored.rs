@@ -2,6 +2,7 @@
 
 use super::house::{Heard, House, stream};
 use super::meta_cluster::MetaCluster;
+use myelin_jsapi::config::AccountLimits;
 use myelin_stdx::sync::lock;
 use myelin_streams::backup::archive_writer::ArchiveWriter;
 use myelin_wire::message_buf::MessageRef;
@@ -60,13 +61,18 @@ impl Underway {
 
     /// Begins with a stream that is to be such a one.
     fn begin_in(cluster: &mut MetaCluster, rest: &str) -> Self {
+        let underway = Self::granted(cluster, rest);
+        underway.send(cluster, "pieces", &archive());
+        underway
+    }
+
+    /// A restore of which nothing has come yet.
+    fn granted(cluster: &mut MetaCluster, rest: &str) -> Self {
         let at = cluster.meta_leader().expect("it is there");
         let answer = ask(cluster, rest);
         let answer: serde_json::Value = serde_json::from_str(&answer).expect("it is JSON");
         let subject = answer["deliver_subject"].as_str().expect("it is granted").to_owned();
-        let underway = Self { at, subject };
-        underway.send(cluster, "pieces", &archive());
-        underway
+        Self { at, subject }
     }
 
     fn send(&self, cluster: &mut MetaCluster, reply: &str, payload: &[u8]) {
@@ -265,4 +271,23 @@ fn the_answer_to_a_restore_says_how_many_replicas_there_are_to_be() {
     restore.end(&mut cluster);
     let answer = answer(&mut cluster);
     assert!(answer.contains(r#""num_replicas":3"#), "{answer}");
+}
+
+/// Limits of an account are those of all replicas.
+#[test]
+fn a_restore_counts_all_replicas_before_anything_is_stored() {
+    let mut cluster = led_cluster();
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let limits = AccountLimits { max_storage: 150, ..AccountLimits::default() };
+        house.jetstream.enable(&house.account, Some(limits)).expect("the disk has room");
+    }
+    let restore = Underway::granted(&mut cluster, r#""num_replicas":3"#);
+    restore.send(&mut cluster, "answers", &archive());
+    let refused = answer(&mut cluster);
+    assert!(refused.contains(r#""err_code":10047,"#), "{refused}");
+    let restore = Underway::begin_in(&mut cluster, r#""num_replicas":1"#);
+    restore.end(&mut cluster);
+    let answer = answer(&mut cluster);
+    assert!(answer.contains(r#""messages":2"#), "{answer}");
 }
