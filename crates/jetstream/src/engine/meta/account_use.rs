@@ -59,8 +59,9 @@ impl AccountUse {
                 Storage::Memory => of_tier.memory += bytes,
                 Storage::File => of_tier.storage += bytes,
             }
-            if live.role().leads() {
-                of_tier.consumers += live.consumers().count() as u64;
+            let counted = live.role().leads().then(|| live.consumers().count_by_replicas(&config));
+            for (replicas, count) in counted.unwrap_or_default() {
+                used.tiers.entry(tier_name(replicas)).or_default().consumers += count;
             }
         }
         used

@@ -298,3 +298,25 @@ fn a_stream_that_gets_replicas_reserves_more_of_its_account() {
     let answer = update(&mut cluster, "B", r#""num_replicas":2,"max_bytes":20"#);
     assert!(answer.contains(r#""num_replicas":2"#), "9 + 40 of 50: {answer}");
 }
+
+#[test]
+fn consumers_count_in_the_tier_of_their_own_replicas() {
+    let of = |max_consumers| AccountLimits { max_consumers, ..AccountLimits::default() };
+    let mut cluster = cluster(&by_tier(&[("R1", of(1)), ("R3", of(2))]));
+    let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    cluster.elect();
+    let consume = |cluster: &mut MetaCluster, name: &str, replicas: u32| {
+        let config = format!(r#"{{"durable_name":"{name}","num_replicas":{replicas}}}"#);
+        let request = format!(r#"{{"stream_name":"S","config":{config}}}"#);
+        cluster.answer_within(200, &format!("CONSUMER.DURABLE.CREATE.S.{name}"), &request)
+    };
+    for (name, replicas, is_made) in [("a", 3, true), ("b", 0, true), ("c", 3, false), ("d", 1, true)] {
+        let answer = consume(&mut cluster, name, replicas);
+        assert_eq!(is_refused(&answer, 10026), !is_made, "{name}: {answer}");
+    }
+    let info: serde_json::Value =
+        serde_json::from_str(&cluster.answer_within(200, "INFO", "")).expect("it is JSON");
+    let counts = ["R1", "R3"].map(|tier| info["tiers"][tier]["consumers"].as_u64());
+    assert_eq!(counts, [Some(1), Some(2)], "{info}");
+}
