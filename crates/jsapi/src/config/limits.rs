@@ -43,8 +43,9 @@ impl AccountLimits {
         Self { tiers, ..Self::nothing() }
     }
 
-    /// As they are shown where there are others by tier.
-    fn nothing() -> Self {
+    /// As they are shown of a tier that is not there, and where there are others by tier.
+    #[must_use]
+    pub fn nothing() -> Self {
         Self {
             max_memory: 0,
             max_storage: 0,
@@ -198,7 +199,6 @@ impl Limits {
         reserved: i64,
     ) -> Result<(), ApiError> {
         let more = if more < 0 { 1 } else { more };
-        let limits = self.account.of_tier(config.num_replicas)?;
         let of_account = more.saturating_mul(self.copies(config));
         self.check_room(config, (of_account, more), reserved)
     }
@@ -216,6 +216,7 @@ impl Limits {
         (of_account, more): (i64, i64),
         reserved: i64,
     ) -> Result<(), ApiError> {
+        let limits = self.account.of_tier(config.num_replicas)?;
         let (account, limit, taken, error) = match config.storage {
             Storage::Memory => (
                 limits.max_memory,

@@ -301,7 +301,7 @@ impl StreamCore {
             return Err(ApiError::INSUFFICIENT_RESOURCES);
         }
         if counts && !self.settings.account.admits(more) {
-            return Err(ApiError::ACCOUNT_RESOURCES_EXCEEDED);
+            return Err(self.settings.account.refusal());
         }
         Ok(())
     }

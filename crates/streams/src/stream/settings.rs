@@ -4,9 +4,10 @@ use super::batch::InFlight;
 use super::interest::{Interest, NoConsumers};
 use super::schedules::{NoScheduleIndex, ScheduleIndex};
 use crate::ReplicaRole;
+use myelin_jsapi::ApiError;
 use myelin_store::{Seq, Timestamp};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 /// Bytes for message ids that a stream remembers, unless it is told otherwise.
 const DEDUPE_BYTES: usize = 1 << 30;
@@ -73,6 +74,8 @@ pub struct StorageBudget {
     used: AtomicI64,
     /// Negative: none.
     limit: AtomicI64,
+    /// Whether it is of a tier that the account has no more.
+    is_absent: AtomicBool,
     /// When the disk had no room for what should have been stored, last; 0: it always had.
     full_at: AtomicI64,
 }
@@ -87,12 +90,29 @@ impl StorageBudget {
     /// Nothing is used yet. A negative limit is none.
     #[must_use]
     pub const fn new(limit: i64) -> Self {
-        Self { used: AtomicI64::new(0), limit: AtomicI64::new(limit), full_at: AtomicI64::new(0) }
+        let [used, full_at] = [const { AtomicI64::new(0) }; 2];
+        let (limit, is_absent) = (AtomicI64::new(limit), AtomicBool::new(false));
+        Self { used, limit, is_absent, full_at }
     }
 
     /// Another limit; what is stored beyond it stays.
     pub fn set_limit(&self, limit: i64) {
         self.limit.store(limit, Relaxed);
+        self.is_absent.store(false, Relaxed);
+    }
+
+    /// Nothing more may be stored: the account has no such tier. What is stored stays.
+    pub fn set_absent(&self) {
+        self.limit.store(0, Relaxed);
+        self.is_absent.store(true, Relaxed);
+    }
+
+    /// Error for what an account's budget does not admit.
+    pub(super) fn refusal(&self) -> ApiError {
+        match self.is_absent.load(Relaxed) {
+            true => ApiError::NO_LIMITS,
+            false => ApiError::ACCOUNT_RESOURCES_EXCEEDED,
+        }
     }
 
     /// The limit; negative for none.

@@ -57,7 +57,11 @@ impl BudgetTable {
         let whole = self.elsewhere.values().copied().fold([0, 0], add);
         self.whole.limit([limits.max_memory, limits.max_storage], 1, whole);
         for (tier, budgets) in &self.tiers {
-            let of_tier = limits.tiers.get(tier).map_or([0, 0], |of| [of.max_memory, of.max_storage]);
+            let Some(of_tier) = limits.tiers.get(tier) else {
+                budgets.0.iter().for_each(|budget| budget.set_absent());
+                continue;
+            };
+            let of_tier = [of_tier.max_memory, of_tier.max_storage];
             let copies = tier.strip_prefix('R').and_then(|count| count.parse().ok()).unwrap_or(1);
             let elsewhere = self.elsewhere.get(tier).copied().unwrap_or_default();
             budgets.limit(of_tier, copies, elsewhere);

@@ -320,3 +320,27 @@ fn consumers_count_in_the_tier_of_their_own_replicas() {
     let counts = ["R1", "R3"].map(|tier| info["tiers"][tier]["consumers"].as_u64());
     assert_eq!(counts, [Some(1), Some(2)], "{info}");
 }
+
+#[test]
+fn a_tier_that_is_taken_away_is_shown_and_stores_nothing_more() {
+    let any = || AccountLimits::default();
+    let mut cluster = cluster(&by_tier(&[("R1", any()), ("R3", any())]));
+    let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let leader = cluster.elect();
+    cluster.publish(leader, MESSAGE);
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let limits = by_tier(&[("R1", any())]);
+        house.jetstream.enable(&house.account, Some(limits)).expect("the disk has room");
+    }
+    cluster.house(leader).say("S.a", "answers", MESSAGE);
+    cluster.settle();
+    let answers = cluster.take_answers();
+    assert!(answers.len() == 1 && is_refused(&answers[0], 10120), "{answers:?}");
+    let info: serde_json::Value =
+        serde_json::from_str(&cluster.answer_within(200, "INFO", "")).expect("it is JSON");
+    let tier = &info["tiers"]["R3"];
+    assert_eq!((&tier["streams"], &tier["limits"]["max_storage"]), (&1.into(), &0.into()), "{info}");
+    assert!(tier["storage"].as_u64() > Some(0), "{info}");
+}
