@@ -3,6 +3,7 @@
 use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
+use myelin_broker::Broker;
 use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
 use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::ClusterInfo;
@@ -71,8 +72,13 @@ pub(super) fn waits_for_room(jetstream: &JetStream) -> Option<String> {
 }
 
 /// All accounts that may use it.
-pub(super) fn accounts(jetstream: &JetStream) -> Vec<JetStreamAccount> {
-    enabled(jetstream).iter().map(|account| sums(jetstream, account)).collect()
+pub(super) fn accounts(jetstream: &JetStream, broker: &Broker) -> Vec<JetStreamAccount> {
+    let trusted = broker.trusted();
+    let named = |sums: JetStreamAccount| {
+        let account = trusted.as_ref().and_then(|trusted| trusted.get(&sums.name));
+        JetStreamAccount { tag: account.map(|one| one.name_tag().to_owned()).unwrap_or(sums.tag), ..sums }
+    };
+    enabled(jetstream).iter().map(|account| named(sums(jetstream, account))).collect()
 }
 
 /// Accounts that may use it.
