@@ -300,7 +300,8 @@ impl StreamCore {
         if self.settings.is_group_full || !self.settings.server.admits(waiting) {
             return Err(ApiError::INSUFFICIENT_RESOURCES);
         }
-        if counts && !self.settings.account.admits(more) {
+        let with_copies = more.saturating_mul(1 + self.copies_elsewhere());
+        if counts && !self.settings.account.admits(with_copies) {
             return Err(self.settings.account.refusal());
         }
         Ok(())

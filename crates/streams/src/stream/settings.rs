@@ -74,6 +74,9 @@ pub struct StorageBudget {
     used: AtomicI64,
     /// Negative: none.
     limit: AtomicI64,
+    /// Bytes that other servers are about to store of what streams have stored that are led here,
+    /// since they have said what they store; less than none where those lose something.
+    expected: AtomicI64,
     /// Whether it is of a tier that the account has no more.
     is_absent: AtomicBool,
     /// When the disk had no room for what should have been stored, last; 0: it always had.
@@ -90,9 +93,9 @@ impl StorageBudget {
     /// Nothing is used yet. A negative limit is none.
     #[must_use]
     pub const fn new(limit: i64) -> Self {
-        let [used, full_at] = [const { AtomicI64::new(0) }; 2];
+        let [used, expected, full_at] = [const { AtomicI64::new(0) }; 3];
         let (limit, is_absent) = (AtomicI64::new(limit), AtomicBool::new(false));
-        Self { used, limit, is_absent, full_at }
+        Self { used, limit, expected, is_absent, full_at }
     }
 
     /// Another limit; what is stored beyond it stays.
@@ -131,7 +134,18 @@ impl StorageBudget {
     #[must_use]
     pub fn admits(&self, bytes: i64) -> bool {
         let limit = self.limit.load(Relaxed);
-        limit < 0 || self.used().saturating_add(bytes) <= limit
+        let expected = self.expected.load(Relaxed).max(0);
+        limit < 0 || self.used().saturating_add(expected).saturating_add(bytes) <= limit
+    }
+
+    /// Counts what other servers are about to store, or to lose.
+    pub(super) fn expect(&self, bytes: i64) {
+        self.expected.fetch_add(bytes, Relaxed);
+    }
+
+    /// Others have said what they store: the limit is what they leave.
+    pub fn expect_nothing(&self) {
+        self.expected.store(0, Relaxed);
     }
 
     /// Notes that the disk has no room.

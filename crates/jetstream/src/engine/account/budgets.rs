@@ -1,4 +1,7 @@
 //! Bytes that streams of an account store, and may: all together, or tier by tier.
+//!
+//! What is stored in a stream that is led here counts with its other replicas until their servers
+//! have said what they store.
 
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, tier_name};
 use myelin_stdx::sync::{read_lock, write_lock};
@@ -41,6 +44,11 @@ impl Budgets {
             let left = limit.saturating_mul(copies).saturating_sub(elsewhere).max(0);
             budget.set_limit(if limit < 0 { -1 } else { left });
         }
+    }
+
+    /// Others have said what they store.
+    fn expect_nothing(&self) {
+        self.0.iter().for_each(|budget| budget.expect_nothing());
     }
 
     fn used(&self) -> Bytes {
@@ -87,6 +95,7 @@ impl AccountBudgets {
     pub(super) fn set_limits(&self, limits: Option<AccountLimits>) {
         let mut table = write_lock(&self.0);
         table.limits = limits;
+        table.tiers.values().chain([&table.whole]).for_each(Budgets::expect_nothing);
         table.apply();
     }
 
@@ -94,6 +103,7 @@ impl AccountBudgets {
     pub(in crate::engine) fn set_elsewhere(&self, elsewhere: BTreeMap<String, Bytes>) {
         let mut table = write_lock(&self.0);
         table.elsewhere = elsewhere;
+        table.tiers.values().chain([&table.whole]).for_each(Budgets::expect_nothing);
         table.apply();
     }
 

@@ -112,6 +112,23 @@ fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
     assert!(alone > 2 && whole.abs_diff(alone) <= 1 && tier.abs_diff(alone) <= 1, "{whole} {tier} {alone}");
 }
 
+/// Replicas of what was just stored count before their servers have said what they store.
+#[test]
+fn a_limit_holds_before_others_say_what_they_store() {
+    for limits in [
+        AccountLimits { max_storage: 3_000, ..AccountLimits::default() },
+        by_tier(&[("R3", AccountLimits { max_storage: 1_000, ..AccountLimits::default() })]),
+    ] {
+        let mut cluster = cluster(&limits);
+        let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+        let leader = cluster.elect();
+        (0..40).for_each(|_| cluster.publish(leader, MESSAGE));
+        let bytes = cluster.house(leader).stream("S").reader().state().totals.bytes;
+        assert!((850..=1_000).contains(&bytes), "a third of what there may be: {bytes}");
+    }
+}
+
 #[test]
 fn a_stream_that_gets_replicas_is_counted_in_its_new_tier() {
     let limits = |max_streams| AccountLimits { max_streams, ..AccountLimits::default() };
@@ -277,7 +294,6 @@ fn a_meta_leader_whose_files_are_full_makes_and_removes_streams() {
     assert!(removed.contains(r#""success":true"#), "{removed}");
     let made = create(&mut cluster, "S", &on(leader, 0));
     assert!(made.contains(r#""did_create":true"#), "{made}");
-    let before = cluster.acks();
     cluster.publish(leader, &text);
     assert_eq!(cluster.house(leader).contents("S"), (1, 1), "there is room again");
     assert!(cluster.house(leader).jetstream.used()[1] < 2_000, "the meta group's log does not count");
