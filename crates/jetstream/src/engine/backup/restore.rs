@@ -5,6 +5,7 @@
 //! with why the restore has failed. Nobody sees the stream before it is whole, which the thread
 //! that answers the API makes it, and what did not become whole is removed.
 
+use super::restores::Restores;
 use super::{BackupContext, friendly};
 use crate::engine::api_future::run_on_api;
 use crate::engine::host::{Host, Timer};
@@ -30,7 +31,6 @@ use myelin_streams::stream::storage_config;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -44,33 +44,9 @@ const MOST_WAITING: usize = 64 << 20;
 
 /// Streams that may be restored at once.
 const MOST_RESTORES: usize = 32;
-/// Bytes that all of them may hold of what is not stored yet.
-const MOST_HELD: usize = 512 << 20;
 /// Bytes that one may say it will store: more than any disk has, and little enough that all of them
 /// can be added.
 const MOST_SAID: i64 = 1 << 56;
-
-/// Budget of all restores of the server. One reference is the server's, two are each restore's.
-#[derive(Debug, Default)]
-pub(crate) struct Restores {
-    held: AtomicUsize,
-}
-
-impl Restores {
-    /// Counts bytes that are held from now on. False: there is no room for them, and they are not
-    /// counted.
-    fn hold(&self, bytes: usize) -> bool {
-        let now = self.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        if now > MOST_HELD {
-            self.release(bytes);
-        }
-        now <= MOST_HELD
-    }
-
-    fn release(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Relaxed);
-    }
-}
 
 /// Order of a restore.
 pub(in crate::engine) struct RestoreOrder {
@@ -686,15 +662,7 @@ fn in_whole_millis(span: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, MOST_HELD, Restores, in_whole_millis};
-
-    #[test]
-    fn what_found_no_room_is_not_held() {
-        let restores = Restores::default();
-        assert!(restores.hold(MOST_HELD) && !restores.hold(1), "there is room for so much");
-        restores.release(MOST_HELD);
-        assert!(restores.hold(MOST_HELD), "what was refused takes no room");
-    }
+    use super::{Duration, in_whole_millis};
 
     #[test]
     fn a_restore_took_whole_milliseconds() {
