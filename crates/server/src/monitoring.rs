@@ -481,7 +481,7 @@ impl SnapshotSource for Monitor {
     }
 
     fn jetstream_accounts(&self) -> Vec<JetStreamAccount> {
-        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::accounts(&running))
+        self.jetstream.get().map_or_else(Vec::new, |running| jetstream::accounts(&running, &self.broker))
     }
 
     fn streams(&self, account: &str, parts: StreamParts) -> Vec<StreamSnapshot> {

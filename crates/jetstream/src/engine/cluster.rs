@@ -4,6 +4,7 @@
 
 use super::groups::Groups;
 use super::live::LiveStream;
+use myelin_streams::stream::StorageBudget;
 use std::any::Any;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +48,9 @@ pub(super) struct ClusterPart {
     pub(super) search: OnceLock<Arc<dyn MetaSearch>>,
     /// The meta group.
     pub(super) meta: OnceLock<Arc<dyn ClusterMember>>,
+    /// Bytes of the servers' own streams, which have no limit: by them streams of accounts are
+    /// removed, and room is made.
+    pub(super) own_files: Arc<StorageBudget>,
     pub(super) repairs: RepairCounters,
 }
 

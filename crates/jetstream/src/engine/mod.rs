@@ -200,7 +200,7 @@ impl JetStream {
     pub fn follow_disk(&self, most: impl Fn(u64) -> u64) {
         let is_due = |now: &ServerLimits, most| now.is_store_of_disk && most > now.max_store / 16 * 17;
         let Ok(free) = self.store.headroom().free_bytes() else { return };
-        let most = most(free.saturating_add(self.used()[1]));
+        let most = most(free.saturating_add(self.used_files()));
         if !is_due(&self.limits(), most) {
             return;
         }
@@ -423,7 +423,7 @@ impl JetStream {
     /// # Errors
     /// The disk: the next call states all of it.
     pub fn write_watermarks(&self) -> io::Result<()> {
-        self.store.headroom().fit(self.used()[1]);
+        self.store.headroom().fit(self.used_files());
         let gone = self.store.take_gone();
         if !gone.is_empty() {
             self.host.spawn_upkeep(Box::new(move || drop(gone)));
@@ -532,9 +532,16 @@ impl JetStream {
         }
     }
 
-    /// Bytes that all streams take, in memory and in files.
+    /// Bytes that streams of accounts take, in memory and in files: without the meta group's log,
+    /// which has no limit.
     pub fn used(&self) -> [u64; 2] {
         [&self.memory, &self.files].map(|budget| u64::try_from(budget.used()).unwrap_or(0))
+    }
+
+    /// Bytes that all streams take in files.
+    fn used_files(&self) -> u64 {
+        let own = u64::try_from(self.cluster.own_files.used()).unwrap_or(0);
+        self.used()[1].saturating_add(own)
     }
 
     /// Requests to the API of all accounts, and those that were answered by an error.

@@ -18,6 +18,9 @@ pub enum Created {
 
 /// Decides about a request to create the stream `name`, as the subject calls it.
 ///
+/// Compat: in a cluster a configuration is looked at by itself and beside a stream of its name
+/// before limits are.
+///
 /// # Errors
 /// The first of the reference's reasons.
 pub fn create(
@@ -29,7 +32,9 @@ pub fn create(
     let mut request = request;
     set_required(&mut request.config);
     check_request(&request.config, name)?;
-    check_early(&request, all, limits)?;
+    if !limits.has_replicas {
+        check_early(&request, all, limits)?;
+    }
     let mut config = check(&request.config, all, limits, request.pedantic)?;
     if config.num_replicas > 1 && !limits.has_replicas {
         return Err(ApiError::STREAM_REPLICAS_NOT_SUPPORTED);
@@ -37,6 +42,10 @@ pub fn create(
     if let Some(existing) = all.find(&config.name) {
         adopt_required(&mut config, &existing);
         return if config == *existing { Ok(Created::Same) } else { Err(ApiError::STREAM_NAME_EXIST) };
+    }
+    if limits.has_replicas {
+        overlap(&config, all)?;
+        limits.check_count(&config, all)?;
     }
     limits.check_consumers(&config)?;
     limits.check_bytes(&config, config.max_bytes, reserved_by_others(&config, all, limits))?;
@@ -63,7 +72,7 @@ fn check_request(config: &StreamConfig, name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Limits, before anything else of the configuration is looked at.
+/// Limits, before anything else of the configuration is looked at: on a server alone.
 ///
 /// Compat: `max_bytes` is held against the limits as it was sent, and only when the storage was
 /// sent, too.
@@ -101,6 +110,39 @@ mod tests {
         let limits = Limits { account: AccountLimits::default(), server: LIMITS, has_replicas: false };
         let none: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
         create(StreamConfigRequest::read(body, true)?, "S", &none, &limits)
+    }
+
+    /// Has a request to a server of a cluster, or to one alone, which has a stream S, be refused.
+    fn refused(body: &str, account: &AccountLimits, has_replicas: bool) -> u16 {
+        let limits = Limits { account: account.clone(), server: LIMITS, has_replicas };
+        let request = |body: &str| StreamConfigRequest::read(body.as_bytes(), true).expect("it is whole");
+        let none: BTreeMap<String, Arc<StreamConfig>> = BTreeMap::new();
+        let any = Limits { account: AccountLimits::default(), ..limits.clone() };
+        let Ok(Created::New(known)) = create(request(r#"{"name":"S"}"#), "S", &none, &any) else {
+            panic!("it is a stream")
+        };
+        let all: BTreeMap<String, Arc<StreamConfig>> = [("S".to_owned(), Arc::from(known))].into();
+        let asked = request(body);
+        let name = asked.config.name.clone();
+        create(asked, &name, &all, &limits).expect_err("it is refused").err_code
+    }
+
+    #[test]
+    fn in_a_cluster_limits_are_looked_at_last() {
+        let limits = AccountLimits {
+            max_streams: 1,
+            max_storage: 100,
+            storage_max_stream_bytes: 50,
+            ..AccountLimits::default()
+        };
+        let large = r#"{"name":"S","storage":"file","max_bytes":101}"#;
+        assert_eq!([false, true].map(|is| refused(large, &limits, is)), [10047, 10122]);
+        let other = r#"{"name":"S","storage":"file","max_msgs":3}"#;
+        let two = AccountLimits { max_streams: 0, ..limits.clone() };
+        assert_eq!([false, true].map(|is| refused(other, &two, is)), [10058, 10058]);
+        let overlaps = r#"{"name":"T","subjects":["S"]}"#;
+        assert_eq!([false, true].map(|is| refused(overlaps, &limits, is)), [10027, 10065]);
+        assert_eq!(refused(r#"{"name":"T"}"#, &limits, true), 10027);
     }
 
     #[test]

@@ -43,8 +43,9 @@ impl AccountLimits {
         Self { tiers, ..Self::nothing() }
     }
 
-    /// As they are shown where there are others by tier.
-    fn nothing() -> Self {
+    /// As they are shown of a tier that is not there, and where there are others by tier.
+    #[must_use]
+    pub fn nothing() -> Self {
         Self {
             max_memory: 0,
             max_storage: 0,
@@ -198,9 +199,24 @@ impl Limits {
         reserved: i64,
     ) -> Result<(), ApiError> {
         let more = if more < 0 { 1 } else { more };
+        let of_account = more.saturating_mul(self.copies(config));
+        self.check_room(config, (of_account, more), reserved)
+    }
+
+    /// How often a stream's bytes count for its account.
+    pub(super) fn copies(&self, config: &StreamConfig) -> i64 {
+        if self.account.tiers.is_empty() { config.num_replicas.max(1) } else { 1 }
+    }
+
+    /// Whether a stream can reserve so many bytes more of its account, and of each of its servers,
+    /// where `reserved` are already for its account, or for its tier.
+    pub(super) fn check_room(
+        &self,
+        config: &StreamConfig,
+        (of_account, more): (i64, i64),
+        reserved: i64,
+    ) -> Result<(), ApiError> {
         let limits = self.account.of_tier(config.num_replicas)?;
-        let copies = if self.account.tiers.is_empty() { config.num_replicas.max(1) } else { 1 };
-        let of_account = more.saturating_mul(copies);
         let (account, limit, taken, error) = match config.storage {
             Storage::Memory => (
                 limits.max_memory,

@@ -94,7 +94,8 @@ fn seal(config: &mut StreamConfig) {
     config.allow_rollup_hdrs = false;
 }
 
-/// Only what `max_bytes` grows by must still be free on the server.
+/// Only what `max_bytes` grows by must still be free on the server, and of the account what that
+/// and more replicas make it reserve.
 fn check_limits(
     old: &StreamConfig,
     new: &StreamConfig,
@@ -103,8 +104,10 @@ fn check_limits(
 ) -> Result<(), ApiError> {
     limits.check_consumers(new)?;
     let more = (new.max_bytes.max(0) - old.max_bytes.max(0)).max(0);
-    let kept = new.max_bytes.saturating_sub(more).max(0);
-    limits.check_bytes(new, more, reserved_by_others(new, all, limits).saturating_add(kept))
+    let of_account = |config: &StreamConfig| config.max_bytes.max(0).saturating_mul(limits.copies(config));
+    let kept = of_account(old).min(of_account(new));
+    let reserved = reserved_by_others(new, all, limits).saturating_add(kept);
+    limits.check_room(new, (of_account(new) - kept, more), reserved)
 }
 
 /// Compat: an empty destination means everything here, and is shown so. It means nothing when a

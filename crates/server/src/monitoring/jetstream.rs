@@ -3,6 +3,7 @@
 use super::{Configured, cluster};
 use crate::jetstream::now;
 use jiff::Timestamp;
+use myelin_broker::Broker;
 use myelin_jetstream::{AccountStreams, JetStream, LiveStream};
 use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::ClusterInfo;
@@ -21,7 +22,7 @@ const WAITS_LONG: Duration = Duration::from_secs(10);
 /// JetStream as a whole.
 pub(super) fn snapshot(jetstream: &JetStream, configured: &Configured) -> JetStreamSnapshot {
     let accounts: Vec<_> = enabled(jetstream);
-    let [memory, files] = jetstream.used_by_accounts();
+    let [memory, files] = jetstream.used();
     let [reserved_memory, reserved_storage] = jetstream.reserved().map(i64::unsigned_abs);
     let (total, errors) = jetstream.calls();
     let room = jetstream.limits();
@@ -74,8 +75,13 @@ pub(super) fn waits_for_room(jetstream: &JetStream) -> Option<String> {
 }
 
 /// All accounts that may use it.
-pub(super) fn accounts(jetstream: &JetStream) -> Vec<JetStreamAccount> {
-    enabled(jetstream).iter().map(|account| sums(jetstream, account)).collect()
+pub(super) fn accounts(jetstream: &JetStream, broker: &Broker) -> Vec<JetStreamAccount> {
+    let trusted = broker.trusted();
+    let named = |sums: JetStreamAccount| {
+        let account = trusted.as_ref().and_then(|trusted| trusted.get(&sums.name));
+        JetStreamAccount { tag: account.map(|one| one.name_tag().to_owned()).unwrap_or(sums.tag), ..sums }
+    };
+    enabled(jetstream).iter().map(|account| named(sums(jetstream, account))).collect()
 }
 
 /// Accounts that may use it.

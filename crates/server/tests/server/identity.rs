@@ -320,7 +320,7 @@ fn a_url_that_does_not_answer_holds_up_nobody_else() {
 #[test]
 fn accounts_get_the_jetstream_of_their_tokens() {
     let ids = Issued::with(&[
-        r#"js account by O:op for A:js {"nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":1000,"disk_storage":5000,"streams":2,"consumer":-1}}}"#,
+        r#"js account by O:op for A:js {"name":"JS","nats":{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":1000,"disk_storage":5000,"streams":2,"consumer":-1}}}"#,
         "jim user by A:js for U:jim {\"nats\":{FREE}}",
     ]);
     let store = tempfile::tempdir().unwrap();
@@ -338,6 +338,9 @@ fn accounts_get_the_jetstream_of_their_tokens() {
     assert_eq!(found["limits"]["max_streams"], 2);
     let (mut bob, _) = ids.login(&server, "bob", "U:bob");
     assert_eq!(info(&mut bob)["error"]["code"], 503, "an account that may store nothing");
+    let shown = &server.page("/jsz?accounts=1")["account_details"];
+    let names = |of: &Value| (of["name"].clone(), of["id"].clone());
+    assert_eq!(names(&shown[0]), ("JS".into(), ids.text("@key:A:js@").into()), "{shown}");
 }
 
 /// Files of credentials are read by the official command line too, where it is installed.

@@ -300,8 +300,9 @@ impl StreamCore {
         if self.settings.is_group_full || !self.settings.server.admits(waiting) {
             return Err(ApiError::INSUFFICIENT_RESOURCES);
         }
-        if counts && !self.settings.account.admits(more) {
-            return Err(ApiError::ACCOUNT_RESOURCES_EXCEEDED);
+        let with_copies = more.saturating_mul(1 + self.copies_elsewhere());
+        if counts && !self.settings.account.admits(with_copies) {
+            return Err(self.settings.account.refusal());
         }
         Ok(())
     }

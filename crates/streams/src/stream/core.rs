@@ -306,7 +306,14 @@ impl StreamCore {
 
     /// Tells the budgets how the stream has grown.
     pub(super) fn charge(&mut self) {
-        self.quota.charge(self.store.totals().bytes);
+        let elsewhere = self.copies_elsewhere();
+        self.quota.charge(self.store.totals().bytes, elsewhere);
+    }
+
+    /// Other servers that are to store what is stored here: of a stream that is led here.
+    pub(super) fn copies_elsewhere(&self) -> i64 {
+        let is_led_here = self.settings.role.leads() && self.store.group().is_some();
+        if is_led_here { (self.config.num_replicas - 1).max(0) } else { 0 }
     }
 
     /// A stream that has failed releases nothing more: who waits is told so. In a group the other

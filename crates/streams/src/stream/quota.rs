@@ -25,12 +25,13 @@ impl Quota {
         self.account = Arc::clone(account);
     }
 
-    /// Tells the budgets that the stream holds `bytes` now.
-    pub(super) fn charge(&mut self, bytes: u64) {
+    /// Tells the budgets that the stream holds `bytes` now, and so many other servers are to.
+    pub(super) fn charge(&mut self, bytes: u64, elsewhere: i64) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let grown = bytes - self.charged;
         if grown != 0 {
             self.account.add(grown);
+            self.account.expect(grown.saturating_mul(elsewhere));
             self.server.add(grown);
             self.charged = bytes;
         }
@@ -58,13 +59,28 @@ mod tests {
         let (account, server) = (Arc::new(StorageBudget::new(-1)), Arc::new(StorageBudget::new(-1)));
         server.add(3);
         let mut quota = Quota::new(&account, &server);
-        quota.charge(7);
-        quota.charge(5);
+        quota.charge(7, 0);
+        quota.charge(5, 0);
         assert_eq!((account.used(), server.used()), (5, 8));
         let other = Arc::new(StorageBudget::new(-1));
         quota.move_to(&other);
         assert_eq!((account.used(), other.used(), server.used()), (0, 5, 8));
         drop(quota);
         assert_eq!((account.used(), other.used(), server.used()), (0, 0, 3));
+    }
+
+    #[test]
+    fn what_others_are_about_to_store_counts_until_they_say_what_they_do() {
+        let (account, server) = (Arc::new(StorageBudget::new(30)), Arc::new(StorageBudget::new(10)));
+        let mut quota = Quota::new(&account, &server);
+        quota.charge(7, 2);
+        assert!(account.admits(9) && !account.admits(10));
+        assert!(server.admits(3), "the server has one of them");
+        account.expect_nothing();
+        assert!(account.admits(23) && !account.admits(24));
+        quota.charge(5, 2);
+        assert!(account.admits(25) && !account.admits(26), "others have not lost it yet");
+        quota.charge(8, 2);
+        assert!(account.admits(20) && !account.admits(21));
     }
 }

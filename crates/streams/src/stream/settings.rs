@@ -4,9 +4,10 @@ use super::batch::InFlight;
 use super::interest::{Interest, NoConsumers};
 use super::schedules::{NoScheduleIndex, ScheduleIndex};
 use crate::ReplicaRole;
+use myelin_jsapi::ApiError;
 use myelin_store::{Seq, Timestamp};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 /// Bytes for message ids that a stream remembers, unless it is told otherwise.
 const DEDUPE_BYTES: usize = 1 << 30;
@@ -73,6 +74,11 @@ pub struct StorageBudget {
     used: AtomicI64,
     /// Negative: none.
     limit: AtomicI64,
+    /// Bytes that other servers are about to store of what streams have stored that are led here,
+    /// since they have said what they store; less than none where those lose something.
+    expected: AtomicI64,
+    /// Whether it is of a tier that the account has no more.
+    is_absent: AtomicBool,
     /// When the disk had no room for what should have been stored, last; 0: it always had.
     full_at: AtomicI64,
 }
@@ -87,12 +93,29 @@ impl StorageBudget {
     /// Nothing is used yet. A negative limit is none.
     #[must_use]
     pub const fn new(limit: i64) -> Self {
-        Self { used: AtomicI64::new(0), limit: AtomicI64::new(limit), full_at: AtomicI64::new(0) }
+        let [used, expected, full_at] = [const { AtomicI64::new(0) }; 3];
+        let (limit, is_absent) = (AtomicI64::new(limit), AtomicBool::new(false));
+        Self { used, limit, expected, is_absent, full_at }
     }
 
     /// Another limit; what is stored beyond it stays.
     pub fn set_limit(&self, limit: i64) {
         self.limit.store(limit, Relaxed);
+        self.is_absent.store(false, Relaxed);
+    }
+
+    /// Nothing more may be stored: the account has no such tier. What is stored stays.
+    pub fn set_absent(&self) {
+        self.limit.store(0, Relaxed);
+        self.is_absent.store(true, Relaxed);
+    }
+
+    /// Error for what an account's budget does not admit.
+    pub(super) fn refusal(&self) -> ApiError {
+        match self.is_absent.load(Relaxed) {
+            true => ApiError::NO_LIMITS,
+            false => ApiError::ACCOUNT_RESOURCES_EXCEEDED,
+        }
     }
 
     /// The limit; negative for none.
@@ -111,7 +134,18 @@ impl StorageBudget {
     #[must_use]
     pub fn admits(&self, bytes: i64) -> bool {
         let limit = self.limit.load(Relaxed);
-        limit < 0 || self.used().saturating_add(bytes) <= limit
+        let expected = self.expected.load(Relaxed).max(0);
+        limit < 0 || self.used().saturating_add(expected).saturating_add(bytes) <= limit
+    }
+
+    /// Counts what other servers are about to store, or to lose.
+    pub(super) fn expect(&self, bytes: i64) {
+        self.expected.fetch_add(bytes, Relaxed);
+    }
+
+    /// Others have said what they store: the limit is what they leave.
+    pub fn expect_nothing(&self) {
+        self.expected.store(0, Relaxed);
     }
 
     /// Notes that the disk has no room.

@@ -2,7 +2,8 @@
 
 use super::{BlockTable, Class, OptionEntry};
 
-const NO_CLUSTER: Class = Class::NoMeaning("there are no clusters");
+/// Compat: the reference compacts the log of its meta group as these say.
+const OWN_LOG: Class = Class::NoMeaning("its logs are compacted by rules of their own");
 
 pub(super) static JETSTREAM: BlockTable = BlockTable {
     title: "jetstream",
@@ -47,15 +48,14 @@ pub(super) static JETSTREAM: BlockTable = BlockTable {
         ),
         OptionEntry::new(&["limits"], "block", "", "Limits of streams and consumers."),
         OptionEntry::new(&["tpm"], "block", "", "Keys in a TPM.").missing("a TPM"),
-        OptionEntry::new(&["unique_tag"], "text", "", "Tag prefix that replicas must not share.")
-            .class(NO_CLUSTER),
+        OptionEntry::new(&["unique_tag"], "text", "", "Tag prefix that replicas must not share."),
         OptionEntry::new(
             &["max_outstanding_catchup"],
             "bytes",
             "64MB",
             "Bytes on their way to lagging replicas.",
         )
-        .class(NO_CLUSTER),
+        .class(Class::NoMeaning("what is on its way to a replica has a limit of its own")),
         OptionEntry::new(&["max_buffered_size"], "bytes", "128MB", "Bytes that may wait for a stream."),
         OptionEntry::new(&["max_buffered_msgs"], "number", "100000", "Messages that may wait for a stream."),
         OptionEntry::new(&["request_queue_limit"], "number", "10000", "Requests that may wait."),
@@ -67,10 +67,10 @@ pub(super) static JETSTREAM: BlockTable = BlockTable {
         )
         .class(Class::NoMeaning("all requests wait in one queue")),
         OptionEntry::new(&["meta_compact"], "number", "", "Entries after which the meta log is compacted.")
-            .class(NO_CLUSTER),
-        OptionEntry::new(&["meta_compact_size"], "bytes", "", "Bytes after which it is.").class(NO_CLUSTER),
+            .class(OWN_LOG),
+        OptionEntry::new(&["meta_compact_size"], "bytes", "", "Bytes after which it is.").class(OWN_LOG),
         OptionEntry::new(&["meta_compact_sync"], "boolean", "false", "Compact it synchronously.")
-            .class(NO_CLUSTER),
+            .class(OWN_LOG),
         OptionEntry::new(&["max_concurrent_io"], "4 to 8192", "4096", "File operations at once.")
             .class(Class::NoMeaning("publishing threads write their own files")),
     ],
@@ -81,8 +81,7 @@ pub(super) static LIMITS: BlockTable = BlockTable {
     entries: &[
         OptionEntry::new(&["max_ack_pending"], "number", "", "Highest `max_ack_pending` of a consumer.")
             .live(),
-        OptionEntry::new(&["max_ha_assets"], "number", "", "Replicated streams and consumers on one server.")
-            .class(NO_CLUSTER),
+        OptionEntry::new(&["max_ha_assets"], "number", "", "Replicated streams and consumers on one server."),
         OptionEntry::new(&["max_request_batch"], "number", "", "Messages of one pull request.").live(),
         OptionEntry::new(
             &["default_max_consumers"],

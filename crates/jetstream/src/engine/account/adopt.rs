@@ -5,7 +5,7 @@ use super::lifecycle::StreamOrigin;
 use crate::engine::JetStream;
 use crate::engine::consumers::OpenedConsumers;
 use crate::engine::live::LiveStream;
-use crate::engine::meta::AccountView;
+use crate::engine::meta::{AccountView, RestoredPlace};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::config::{self, Storage, StreamConfig};
 use myelin_store::consumer::Consumers;
@@ -31,14 +31,14 @@ impl AccountStreams {
         config::join(asked, &AccountView { view, account }, &limits)
     }
 
-    /// Makes a stream that was filled one of the account's, which is to have so many replicas in a
-    /// cluster, and is not served there before the cluster knows it. `Err` has what must be
-    /// removed.
+    /// Makes a stream that was filled one of the account's, which is not served in a cluster before
+    /// that knows it. One that goes to other servers reserves nothing that this one has not. `Err`
+    /// has what must be removed.
     pub(in crate::engine) fn adopt(
         self: &Arc<Self>,
         jetstream: &Arc<JetStream>,
         mut built: BuiltStream,
-        replicas: i64,
+        place: &RestoredPlace,
     ) -> Result<Arc<LiveStream>, (Box<StreamBuilder>, RestoreError)> {
         if self.limits().is_none() {
             return Err((built.undo(), ApiError::NOT_ENABLED_FOR_ACCOUNT.into()));
@@ -48,11 +48,12 @@ impl AccountStreams {
             return Err((built.undo(), ApiError::STREAM_REPLICAS_NOT_SUPPORTED.into()));
         }
         // Another may have been made while this one was filled.
-        let asked = StreamConfig { num_replicas: replicas, ..built.config.clone() };
+        let asked = StreamConfig { num_replicas: place.replicas, ..built.config.clone() };
         if let Err(error) = self.has_place_for(jetstream, &asked) {
             return Err((built.undo(), error.into()));
         }
-        let _held = match jetstream.hold(&built.config, None) {
+        let stays = place.has(&jetstream.settings.server_name);
+        let _held = match stays.then(|| jetstream.hold(&built.config, None)).transpose() {
             Ok(held) => held,
             Err(error) => return Err((built.undo(), error.into())),
         };

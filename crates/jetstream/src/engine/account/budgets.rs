@@ -1,4 +1,7 @@
 //! Bytes that streams of an account store, and may: all together, or tier by tier.
+//!
+//! What is stored in a stream that is led here counts with its other replicas until their servers
+//! have said what they store.
 
 use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, tier_name};
 use myelin_stdx::sync::{read_lock, write_lock};
@@ -43,6 +46,11 @@ impl Budgets {
         }
     }
 
+    /// Others have said what they store.
+    fn expect_nothing(&self) {
+        self.0.iter().for_each(|budget| budget.expect_nothing());
+    }
+
     fn used(&self) -> Bytes {
         [self.0[0].used(), self.0[1].used()]
     }
@@ -57,7 +65,11 @@ impl BudgetTable {
         let whole = self.elsewhere.values().copied().fold([0, 0], add);
         self.whole.limit([limits.max_memory, limits.max_storage], 1, whole);
         for (tier, budgets) in &self.tiers {
-            let of_tier = limits.tiers.get(tier).map_or([0, 0], |of| [of.max_memory, of.max_storage]);
+            let Some(of_tier) = limits.tiers.get(tier) else {
+                budgets.0.iter().for_each(|budget| budget.set_absent());
+                continue;
+            };
+            let of_tier = [of_tier.max_memory, of_tier.max_storage];
             let copies = tier.strip_prefix('R').and_then(|count| count.parse().ok()).unwrap_or(1);
             let elsewhere = self.elsewhere.get(tier).copied().unwrap_or_default();
             budgets.limit(of_tier, copies, elsewhere);
@@ -83,6 +95,7 @@ impl AccountBudgets {
     pub(super) fn set_limits(&self, limits: Option<AccountLimits>) {
         let mut table = write_lock(&self.0);
         table.limits = limits;
+        table.tiers.values().chain([&table.whole]).for_each(Budgets::expect_nothing);
         table.apply();
     }
 
@@ -90,6 +103,7 @@ impl AccountBudgets {
     pub(in crate::engine) fn set_elsewhere(&self, elsewhere: BTreeMap<String, Bytes>) {
         let mut table = write_lock(&self.0);
         table.elsewhere = elsewhere;
+        table.tiers.values().chain([&table.whole]).for_each(Budgets::expect_nothing);
         table.apply();
     }
 

@@ -270,7 +270,10 @@ impl AccountStreams {
         (consumers, applied): (&Arc<StreamConsumers>, Option<GroupConsumers>),
         (lifetimes_until, found_end): (Seq, Option<Seq>),
     ) -> StreamCore {
+        let groups = jetstream.cluster.groups.get();
+        let is_servers_own = groups.is_some_and(|groups| Arc::ptr_eq(&groups.account, &self.account));
         let server = match config.storage {
+            _ if is_servers_own => &jetstream.cluster.own_files,
             Storage::Memory => &jetstream.memory,
             Storage::File => &jetstream.files,
         };

@@ -6,9 +6,11 @@
 //! [`myelin_streams::backup`].
 
 mod restore;
+mod restores;
 mod snapshot;
 
-pub(super) use restore::{Restore, RestoreOrder, Restores, has_room};
+pub(super) use restore::{Restore, RestoreOrder, has_room};
+pub(super) use restores::Restores;
 pub(super) use snapshot::{Snapshot, SnapshotOrder};
 
 use super::host::Host;

@@ -5,10 +5,12 @@
 //! with why the restore has failed. Nobody sees the stream before it is whole, which the thread
 //! that answers the API makes it, and what did not become whole is removed.
 
+use super::restores::Restores;
 use super::{BackupContext, friendly};
 use crate::engine::api_future::run_on_api;
 use crate::engine::host::{Host, Timer};
 use crate::engine::live::LiveStream;
+use crate::engine::meta::RestoredPlace;
 use crate::engine::{AccountStreams, CallScope, JetStream};
 use myelin_broker::{Binding, Level, Service, ServiceBatch, ServiceShard, Span};
 use myelin_jsapi::ApiError;
@@ -29,7 +31,6 @@ use myelin_streams::stream::storage_config;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -43,33 +44,9 @@ const MOST_WAITING: usize = 64 << 20;
 
 /// Streams that may be restored at once.
 const MOST_RESTORES: usize = 32;
-/// Bytes that all of them may hold of what is not stored yet.
-const MOST_HELD: usize = 512 << 20;
 /// Bytes that one may say it will store: more than any disk has, and little enough that all of them
 /// can be added.
 const MOST_SAID: i64 = 1 << 56;
-
-/// Budget of all restores of the server. One reference is the server's, two are each restore's.
-#[derive(Debug, Default)]
-pub(crate) struct Restores {
-    held: AtomicUsize,
-}
-
-impl Restores {
-    /// Counts bytes that are held from now on. False: there is no room for them, and they are not
-    /// counted.
-    fn hold(&self, bytes: usize) -> bool {
-        let now = self.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        if now > MOST_HELD {
-            self.release(bytes);
-        }
-        now <= MOST_HELD
-    }
-
-    fn release(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Relaxed);
-    }
-}
 
 /// Order of a restore.
 pub(in crate::engine) struct RestoreOrder {
@@ -77,17 +54,15 @@ pub(in crate::engine) struct RestoreOrder {
     pub(in crate::engine) account: Arc<AccountStreams>,
     /// Checked.
     pub(in crate::engine) config: StreamConfig,
-    /// Replicas that it is to have in a cluster.
-    pub(in crate::engine) replicas: i64,
-    /// Clusters of who asks, the nearest first.
-    pub(in crate::engine) asking: Vec<String>,
+    /// Where it is to be in a cluster.
+    pub(in crate::engine) place: RestoredPlace,
 }
 
 impl RestoreOrder {
     /// The configuration as it was asked for: limits are those of its replicas, though there is one
     /// at first.
     fn as_asked(&self) -> StreamConfig {
-        StreamConfig { num_replicas: self.replicas, ..self.config.clone() }
+        StreamConfig { num_replicas: self.place.replicas, ..self.config.clone() }
     }
 }
 
@@ -369,11 +344,11 @@ impl Restore {
                 Err(fault)
             }
         };
-        let wanted = (target.wanted.replicas, target.wanted.asking.clone());
+        let place = target.wanted.place.clone();
         drop(target);
         let made = match (made, jetstream.meta()) {
             (Ok((live, info)), Some(meta)) => {
-                meta.offer_restored(&jetstream, &live, wanted).await.map(|()| info).map_err(unjoined)
+                meta.offer_restored(&jetstream, &live, place).await.map(|()| info).map_err(unjoined)
             }
             (made, _) => made.map(|(_, info)| info),
         };
@@ -467,8 +442,15 @@ fn as_error(fault: RestoreError) -> ApiError {
 
 impl AccountTarget {
     fn reserve(&mut self, bytes: i64) {
-        self.budgets.iter().for_each(|budget| budget.add(bytes));
+        for (budget, copies) in self.budgets.iter().zip(self.copies()) {
+            budget.add(bytes.saturating_mul(copies));
+        }
         self.reserved += bytes;
+    }
+
+    /// How often its bytes count in each budget: the account's is for all replicas.
+    fn copies(&self) -> [i64; 2] {
+        [self.wanted.place.replicas.max(1), 1]
     }
 
     /// Counts what is held now, in the place of what was before.
@@ -506,7 +488,7 @@ impl AccountTarget {
     /// Makes the stream one of the account's.
     fn take_in(&mut self, built: BuiltStream) -> Result<(Arc<LiveStream>, StreamInfo), RestoreError> {
         let (jetstream, account) = (&self.wanted.jetstream, &self.wanted.account);
-        let live = account.adopt(jetstream, built, self.wanted.replicas).map_err(|(builder, fault)| {
+        let live = account.adopt(jetstream, built, &self.wanted.place).map_err(|(builder, fault)| {
             // It is removed at the next start otherwise.
             let _ = builder.abandon(&jetstream.store);
             match fault {
@@ -514,8 +496,9 @@ impl AccountTarget {
                 other => other,
             }
         })?;
+        let config = StreamConfig { num_replicas: self.wanted.place.replicas, ..(*live.config()).clone() };
         let info = StreamInfo {
-            config: with_versions(&live.config()),
+            config: with_versions(&config),
             created: live.created(),
             state: live.state(false),
             domain: String::new(),
@@ -553,7 +536,9 @@ impl RestoreTarget for AccountTarget {
         let config = self.wanted.config.clone();
         account.has_place_for(&jetstream, &self.wanted.as_asked()).map_err(unjoined)?;
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        if bytes > MOST_SAID || !self.budgets.iter().all(|budget| budget.admits(bytes)) {
+        let mut budgets = self.budgets.iter().zip(self.copies());
+        let has_room = budgets.all(|(budget, copies)| budget.admits(bytes.saturating_mul(copies)));
+        if bytes > MOST_SAID || !has_room {
             return Err(self.no_room());
         }
         self.reserve(bytes);
@@ -584,7 +569,7 @@ impl RestoreTarget for AccountTarget {
         };
         let broker = Arc::clone(account.account());
         let has_interest = |subject: &str| broker.has_interest(subject.as_bytes());
-        let stream = &StreamConfig { num_replicas: self.wanted.replicas, ..stream.clone() };
+        let stream = &StreamConfig { num_replicas: self.wanted.place.replicas, ..stream.clone() };
         let world =
             CheckContext { stream, consumers: &self.consumers, limits: &limits, has_interest: &has_interest };
         let name = config.name.clone();
@@ -677,15 +662,7 @@ fn in_whole_millis(span: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, MOST_HELD, Restores, in_whole_millis};
-
-    #[test]
-    fn what_found_no_room_is_not_held() {
-        let restores = Restores::default();
-        assert!(restores.hold(MOST_HELD) && !restores.hold(1), "there is room for so much");
-        restores.release(MOST_HELD);
-        assert!(restores.hold(MOST_HELD), "what was refused takes no room");
-    }
+    use super::{Duration, in_whole_millis};
 
     #[test]
     fn a_restore_took_whole_milliseconds() {

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::engine::backup::{BackupContext, Restore, RestoreOrder, Snapshot, SnapshotOrder, has_room};
 use crate::engine::live::LiveStream;
+use crate::engine::meta::{Meta, RestoredPlace};
 use myelin_broker::{ConnKind, Level};
 use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::ClientInfo;
@@ -97,45 +98,58 @@ impl Call {
     }
 
     pub(super) fn restore_stream(&mut self, name: &str) -> Result<StreamRestore, ApiError> {
-        let account = Arc::clone(&self.account);
-        self.restore_checked(name, false, |config, limits| config::restore(config, &*account, limits))
+        let asked = self.restored_config(name)?;
+        let limits = self.account.all_limits(&self.jetstream);
+        let config = config::restore(&asked, &*self.account, &limits)?;
+        let place = RestoredPlace { replicas: config.num_replicas, ..RestoredPlace::default() };
+        self.receive_backup(config, place)
     }
 
-    /// Waits for a backup of a stream, with the configuration that `check` makes of the one asked
-    /// for.
-    pub(super) fn restore_checked(
+    /// Begins with a restore in a cluster: the stream comes to this server without other replicas,
+    /// is assigned to it when it is whole, and goes to the servers that are chosen for it now.
+    pub(super) async fn restore_assigned(
         &mut self,
+        meta: &Meta,
         name: &str,
-        is_clustered: bool,
-        check: impl FnOnce(&StreamConfig, &config::Limits) -> Result<StreamConfig, ApiError>,
     ) -> Result<StreamRestore, ApiError> {
-        let mut request = RestoreRequest::read(self.body(), self.is_strict())?;
-        if request.config.name.is_empty() {
-            name.clone_into(&mut request.config.name);
+        let (asked, limits) = (self.restored_config(name)?, self.limits_in_cluster());
+        let config = self.beside_others(meta, |others| config::restore(&asked, others, &limits))?;
+        let (facts, asking) = (meta.facts_for(&self.jetstream, &config).await, self.asking_clusters());
+        let servers = meta.place_stream(&config, &facts, &asking)?;
+        let place = RestoredPlace { replicas: config.num_replicas, asking, servers };
+        self.receive_backup(StreamConfig { num_replicas: 1, ..config }, place)
+    }
+
+    /// The configuration that a restore asks for.
+    fn restored_config(&self, name: &str) -> Result<StreamConfig, ApiError> {
+        let mut config = RestoreRequest::read(self.body(), self.is_strict())?.config;
+        if config.name.is_empty() {
+            name.clone_into(&mut config.name);
         }
-        if request.config.name != name {
+        if config.name != name {
             return Err(ApiError::STREAM_MISMATCH);
         }
         if name.contains(['\\', '/']) {
             return Err(ApiError::STREAM_NAME_CONTAINS_PATH_SEPARATORS);
         }
-        let limits = self.account.all_limits(&self.jetstream);
-        let mut config = check(&request.config, &limits)?;
-        // It gets the others when it is whole.
-        let replicas = config.num_replicas;
-        if is_clustered {
-            config.num_replicas = 1;
-        }
+        Ok(config)
+    }
+
+    /// Waits for a backup of a stream, whose configuration was checked.
+    fn receive_backup(
+        &mut self,
+        config: StreamConfig,
+        place: RestoredPlace,
+    ) -> Result<StreamRestore, ApiError> {
         if !has_room(&self.jetstream) {
             return Err(ApiError::stream_restore("too many streams are being restored"));
         }
-        let context = self.context(name);
+        let context = self.context(&config.name);
         let wanted = RestoreOrder {
             jetstream: Arc::clone(&self.jetstream),
             account: Arc::clone(&self.account),
             config,
-            replicas,
-            asking: self.asking_clusters(),
+            place,
         };
         let deliver_subject = Restore::begin(context, wanted, &mut self.out);
         Ok(StreamRestore { deliver_subject })

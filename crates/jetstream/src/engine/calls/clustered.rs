@@ -20,7 +20,7 @@ use myelin_jsapi::api::info::{
 use myelin_jsapi::api::request::{StepDownRequest, StreamsRequest, is_empty};
 use myelin_jsapi::api::response::{
     AccountInfo, ApiResponse, ListedStream, Paging, StreamCancelMove, StreamCreate, StreamDelete, StreamList,
-    StreamNames, StreamRestore, StreamUpdate,
+    StreamNames, StreamUpdate,
 };
 use myelin_jsapi::api::{LIST_LIMIT, NAMES_LIMIT};
 use myelin_jsapi::config::{self, Created, StreamConfigRequest};
@@ -112,7 +112,7 @@ impl Call {
                 self.pass_on::<StreamDelete>(async |call| call.assign_removed(meta, name).await).await
             }
             ["STREAM", "RESTORE", name] => {
-                Some(self.respond(async |call| call.restore_assigned(meta, name)).await)
+                Some(self.respond(async |call| call.restore_assigned(meta, name).await).await)
             }
             ["STREAM", "NAMES"] => Some(self.respond(async |call| call.assigned_names(meta)).await),
             ["STREAM", "LIST"] => Some(self.respond(async |call| call.assigned_list(meta).await).await),
@@ -398,15 +398,6 @@ impl Call {
             }
         }
         Some(respond_to_any(Ok(AccountPurge { initiated: true })))
-    }
-
-    /// Begins with a restore: a stream without other replicas comes to this server, and is assigned
-    /// to it when it is whole.
-    fn restore_assigned(&mut self, meta: &Meta, name: &str) -> Result<StreamRestore, ApiError> {
-        let account = Arc::clone(self.account.account());
-        self.restore_checked(name, true, |config, limits| {
-            config::restore(config, &AccountView { view: &meta.view(), account: account.name() }, limits)
-        })
     }
 
     /// Mirrors of a stream beside itself, those nearest to who asks first; nothing where there are

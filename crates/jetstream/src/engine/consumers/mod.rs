@@ -63,6 +63,7 @@ mod want_index;
 use super::host::Host;
 use myelin_broker::{Account, Binding, Level, Service, ServiceShard};
 use myelin_jsapi::ApiError;
+use myelin_jsapi::config::StreamConfig;
 use myelin_jsapi::consumer::config::ConsumerConfig;
 use myelin_stdx::sync::{lock, read_lock};
 use myelin_store::consumer::{AckRules, ConsumerState, Consumers, Drawn, Flushed, GroupConsumers};
@@ -201,6 +202,15 @@ impl StreamConsumers {
     pub fn count(&self) -> usize {
         let configs = read_lock(&self.configs);
         configs.values().filter(|config| !config.direct).count()
+    }
+
+    /// How many there are that clients have made, by the replicas that they are to have.
+    pub(in crate::engine) fn count_by_replicas(&self, stream: &StreamConfig) -> BTreeMap<i64, u64> {
+        let mut counts = BTreeMap::new();
+        for config in read_lock(&self.configs).values().filter(|config| !config.direct) {
+            *counts.entry(config.replicas(stream)).or_default() += 1;
+        }
+        counts
     }
 
     /// The consumers that clients have made, with all that was applied to their states.

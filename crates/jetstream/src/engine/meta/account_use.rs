@@ -14,7 +14,7 @@ use crate::engine::account::AccountStreams;
 use crate::engine::account::budgets::Bytes;
 use myelin_broker::{Binding, Service, ServiceBatch, ServiceShard};
 use myelin_jsapi::api::info::{AccountInfo, TierUsage};
-use myelin_jsapi::config::{Storage, StreamConfig, tier_name};
+use myelin_jsapi::config::{AccountLimits, Storage, StreamConfig, tier_name};
 use myelin_stdx::sync::lock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -59,8 +59,9 @@ impl AccountUse {
                 Storage::Memory => of_tier.memory += bytes,
                 Storage::File => of_tier.storage += bytes,
             }
-            if live.role().leads() {
-                of_tier.consumers += live.consumers().count() as u64;
+            let counted = live.role().leads().then(|| live.consumers().count_by_replicas(&config));
+            for (replicas, count) in counted.unwrap_or_default() {
+                used.tiers.entry(tier_name(replicas)).or_default().consumers += count;
             }
         }
         used
@@ -118,6 +119,13 @@ impl Meta {
         let mut whole = TierUse::default();
         used.tiers.values().for_each(|one| whole.add(*one));
         info.whole = TierUsage { limits: info.whole.limits, ..shown(assigned.iter(), whole) };
+        if !info.tiers.is_empty() {
+            // Compat: what is in a tier that was taken away is shown, too.
+            for tier in assigned.iter().map(|one| tier_of(&one.config)) {
+                let none = || TierUsage { limits: AccountLimits::nothing(), ..TierUsage::default() };
+                info.tiers.entry(tier).or_insert_with(none);
+            }
+        }
         for (tier, usage) in &mut info.tiers {
             let of_tier = assigned.iter().filter(|one| tier_of(&one.config) == *tier);
             let of_servers = used.tiers.get(tier).copied().unwrap_or_default();

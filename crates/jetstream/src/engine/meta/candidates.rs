@@ -188,6 +188,9 @@ mod tests {
         assert_eq!(choose((&stream(&[]), "B", 3), &all), Ok("b1 b2 b3".into()));
         assert_eq!(choose((&stream(&["x"]), "B", 2), &all), Ok("b1 b3".into()));
         assert_eq!(choose((&stream(&["z"]), "B", 1), &all), Err("no, tags not matched ['z']".into()));
+        let large = StreamConfig { max_bytes: 10, ..stream(&["x"]) };
+        let refused = "no, insufficient storage, tags not matched ['x']";
+        assert_eq!(choose((&large, "B", 1), &all), Err(refused.into()), "tags are looked at first");
         let all = servers(&[("b1", 3)], &[], &facts);
         assert_eq!(choose((&stream(&[]), "B", 3), &all), Err("no, miscellaneous issue".into()));
         assert_eq!(choose((&stream(&[]), "A", 2), &all), Ok("a1 a3".into()));

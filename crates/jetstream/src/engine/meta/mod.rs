@@ -83,6 +83,7 @@ use std::time::{Duration, Instant};
 pub(super) use assignment::{AnswerKind, Asked, AssignedGroup, Assignment, StreamKey};
 pub(super) use placement::PlaceTerms;
 use placement_facts::needs_facts;
+pub(super) use restored_stream::RestoredPlace;
 pub(super) use view::{AccountView, Assignments};
 
 /// The group of the stream. No stream has this id.

@@ -107,17 +107,18 @@ pub(in crate::engine) fn needs_facts(config: &StreamConfig) -> bool {
     has_tags || config.max_bytes > 0
 }
 
-/// Whether a server suits a stream; why not is noted.
+/// Whether a server suits a stream; why not is noted: first of all its tags.
 fn suits(known: &PlacementFacts, config: &StreamConfig, wanted: &Placement, causes: &mut Causes) -> bool {
+    if !tags_suit(known, wanted, causes) {
+        return false;
+    }
     let free = match config.storage {
         Storage::Memory => known.free_memory,
         Storage::File => known.free_storage,
     };
-    if needs_facts(config) && config.max_bytes > free {
-        causes.lacks_storage = true;
-        return false;
-    }
-    tags_suit(known, wanted, causes)
+    let lacks_storage = needs_facts(config) && config.max_bytes > free;
+    causes.lacks_storage |= lacks_storage;
+    !lacks_storage
 }
 
 /// Whether a server's tags suit a placement; why not is noted.

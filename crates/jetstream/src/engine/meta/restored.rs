@@ -1,10 +1,9 @@
 //! Streams that were restored on this server, alone: as soon as the cluster knows them they are
-//! served, get the replicas that they are to have, and go to another cluster if they are to be
-//! there. Another one of the name that was made meanwhile counts, and the restored one goes.
+//! served, get the replicas that they are to have, and go to the servers that were chosen for them.
+//! Another one of the name that was made meanwhile counts, and the restored one goes.
 
 use super::placement_facts::FactsByServer;
-use super::restored_stream::{RestoredState, RestoredStream};
-use super::suitability::clusters_for;
+use super::restored_stream::{RestoredPlace, RestoredState, RestoredStream};
 use super::{AnswerKind, Asked, Assignment, LiveStream, Meta, PROPOSAL_WAIT, StreamKey};
 use crate::engine::JetStream;
 use crate::engine::account::AccountStreams;
@@ -27,11 +26,11 @@ impl Meta {
         &self,
         jetstream: &JetStream,
         live: &LiveStream,
-        (replicas, asking): (i64, Vec<String>),
+        place: RestoredPlace,
     ) -> Result<(), ApiError> {
         let key = StreamKey::new(live.account_name(), live.name());
         let (state, created) = (RestoredState::Offered, live.created());
-        lock(&self.restored).push(RestoredStream { key: key.clone(), created, replicas, asking, state });
+        lock(&self.restored).push(RestoredStream { key: key.clone(), created, place, state });
         let mut out = MessageBuf::default();
         self.offer(jetstream, live, &mut out);
         self.groups.publish(out);
@@ -135,29 +134,27 @@ impl Meta {
         if known.created != one.created || !is_alone {
             return None;
         }
-        let config = StreamConfig { num_replicas: one.replicas, ..(*live.config()).clone() };
-        let (own, now) = (jetstream.host.cluster(), jetstream.host.instant());
-        if clusters_for(&config, &one.asking).first() == Some(&&*own) {
-            self.ask_for_replicas(jetstream, &live, &config);
-            return (one.replicas > 1).then(|| one.again(now));
-        }
-        let facts = match self.asks_for(&config).then(|| self.kept_facts(jetstream)) {
-            None => FactsByServer::new(),
-            Some(Some(facts)) => facts,
-            // Others have been asked.
-            Some(None) => return Some(one),
+        let (place, now) = (&one.place, jetstream.host.instant());
+        let config = StreamConfig { num_replicas: place.replicas, ..(*live.config()).clone() };
+        let are_there = !place.servers.is_empty() && place.servers.iter().all(|server| self.has(server));
+        let peers = if are_there {
+            place.servers.clone()
+        } else {
+            let facts = match self.asks_for(&config).then(|| self.kept_facts(jetstream)) {
+                None => FactsByServer::new(),
+                Some(Some(facts)) => facts,
+                // Others have been asked.
+                Some(None) => return Some(one),
+            };
+            self.place_stream(&config, &facts, &place.asking).unwrap_or_default()
         };
-        let peers = self.place_stream(&config, &facts, &one.asking).unwrap_or_default();
-        match peers.first() {
-            Some(first) if self.cluster_of(first) != own => {
-                self.send_away(jetstream, &one.key, (config, peers));
-                Some(one.again(now))
-            }
-            _ => {
-                self.ask_for_replicas(jetstream, &live, &config);
-                (one.replicas > 1).then(|| one.again(now))
-            }
+        let is_known = !peers.is_empty();
+        if is_known && !peers.contains(&self.name) {
+            self.send_away(jetstream, &one.key, (config, peers));
+            return Some(one.again(now));
         }
+        self.ask_for_replicas(jetstream, &live, &config);
+        (place.replicas > 1 || !is_known).then(|| one.again(now))
     }
 
     /// Asks for the replicas of a stream, as a client would: whoever leads the meta group then
@@ -172,7 +169,7 @@ impl Meta {
         jetstream.host.publish(live.account(), out);
     }
 
-    /// Has a stream of this server move to those of another cluster.
+    /// Has a stream of this server move to others.
     fn send_away(
         &self,
         jetstream: &JetStream,

@@ -13,11 +13,26 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 pub(super) struct RestoredStream {
     pub(super) key: StreamKey,
     pub(super) created: Timestamp,
-    /// Replicas that it is to have.
-    pub(super) replicas: i64,
-    /// Clusters of who has asked, the nearest first.
-    pub(super) asking: Vec<String>,
+    pub(super) place: RestoredPlace,
     pub(super) state: RestoredState,
+}
+
+/// Place that such a stream is to have.
+#[derive(Clone, Default)]
+pub(in crate::engine) struct RestoredPlace {
+    /// Replicas.
+    pub(in crate::engine) replicas: i64,
+    /// Clusters of who has asked, the nearest first.
+    pub(in crate::engine) asking: Vec<String>,
+    /// Servers that were chosen when that was asked; none where a server is alone.
+    pub(in crate::engine) servers: Vec<String>,
+}
+
+impl RestoredPlace {
+    /// Whether the stream stays on a server to which it comes.
+    pub(in crate::engine) fn has(&self, server: &str) -> bool {
+        self.servers.is_empty() || self.servers.iter().any(|chosen| chosen == server)
+    }
 }
 
 /// State of such a stream.

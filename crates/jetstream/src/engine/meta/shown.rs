@@ -11,14 +11,6 @@ impl JetStream {
         self.meta().is_some_and(|meta| !meta.view().of_account(account).is_empty())
     }
 
-    /// Bytes that streams of accounts take, in memory and in files: without the meta group's log,
-    /// which counts in what the server may use.
-    pub fn used_by_accounts(&self) -> [u64; 2] {
-        let [memory, files] = self.used();
-        let own = self.meta().map_or(0, |meta| meta.live().reader().state().totals.bytes);
-        [memory, files.saturating_sub(own)]
-    }
-
     /// Info of an account as this server knows it: its own part, and of an account with limits of
     /// storage what others take and were asked, as they have said last.
     pub fn known_info(&self, account: &AccountStreams) -> AccountInfo {

@@ -1,6 +1,7 @@
 //! Limits of an account count what all servers of a cluster have, together or by tier.
 
 use super::meta_cluster::MetaCluster;
+use crate::engine::ServerLimits;
 use crate::engine::meta::peer_of;
 use myelin_jsapi::config::AccountLimits;
 
@@ -109,6 +110,23 @@ fn what_is_stored_counts_with_its_replicas_or_by_tier_without() {
     }
     let (whole, tier, alone) = (fill(&mut whole), fill(&mut tier), fill(&mut alone));
     assert!(alone > 2 && whole.abs_diff(alone) <= 1 && tier.abs_diff(alone) <= 1, "{whole} {tier} {alone}");
+}
+
+/// Replicas of what was just stored count before their servers have said what they store.
+#[test]
+fn a_limit_holds_before_others_say_what_they_store() {
+    for limits in [
+        AccountLimits { max_storage: 3_000, ..AccountLimits::default() },
+        by_tier(&[("R3", AccountLimits { max_storage: 1_000, ..AccountLimits::default() })]),
+    ] {
+        let mut cluster = cluster(&limits);
+        let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+        let leader = cluster.elect();
+        (0..40).for_each(|_| cluster.publish(leader, MESSAGE));
+        let bytes = cluster.house(leader).stream("S").reader().state().totals.bytes;
+        assert!((850..=1_000).contains(&bytes), "a third of what there may be: {bytes}");
+    }
 }
 
 #[test]
@@ -250,4 +268,95 @@ fn an_update_of_a_group_is_answered_once_by_its_leader() {
     });
     cluster.pass(20);
     assert_eq!(cluster.take_answers(), Vec::<String>::new());
+}
+
+/// The meta group's log is none of the tenants': it takes nothing of what they may store, and a
+/// tenant that fills a server keeps nobody from making room.
+#[test]
+fn a_meta_leader_whose_files_are_full_makes_and_removes_streams() {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    let leader = cluster.meta_leader().expect("it is there");
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let limits = ServerLimits { max_store: 20_000, ..(*house.jetstream.limits()).clone() };
+        house.jetstream.set_limits(limits);
+    }
+    let made = create(&mut cluster, "S", &on(leader, 0));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let text = "x".repeat(1_000);
+    (0..30).for_each(|_| cluster.publish(leader, &text));
+    let (stored, _) = cluster.house(leader).contents("S");
+    assert!((15..25).contains(&stored), "{stored} are within the limit");
+    let made = create(&mut cluster, "T", &on((leader + 1) % 3, 0));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let removed = cluster.answer_within(100, "STREAM.DELETE.S", "");
+    assert!(removed.contains(r#""success":true"#), "{removed}");
+    let made = create(&mut cluster, "S", &on(leader, 0));
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    cluster.publish(leader, &text);
+    assert_eq!(cluster.house(leader).contents("S"), (1, 1), "there is room again");
+    assert!(cluster.house(leader).jetstream.used()[1] < 2_000, "the meta group's log does not count");
+}
+
+/// More replicas are more of what an account may have, as a larger `max_bytes` is.
+#[test]
+fn a_stream_that_gets_replicas_reserves_more_of_its_account() {
+    let mut cluster = cluster(&AccountLimits { max_storage: 50, ..AccountLimits::default() });
+    for (name, rest) in [("A", r#""num_replicas":3,"max_bytes":6"#), ("B", r#""max_bytes":20"#)] {
+        let made = create(&mut cluster, name, rest);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+    }
+    let answer = update(&mut cluster, "B", r#""num_replicas":3,"max_bytes":20"#);
+    assert!(is_refused(&answer, 10047), "18 + 60 of 50: {answer}");
+    let answer = update(&mut cluster, "A", r#""num_replicas":3,"max_bytes":3"#);
+    assert!(answer.contains(r#""max_bytes":3,"#), "{answer}");
+    let answer = update(&mut cluster, "B", r#""num_replicas":2,"max_bytes":20"#);
+    assert!(answer.contains(r#""num_replicas":2"#), "9 + 40 of 50: {answer}");
+}
+
+#[test]
+fn consumers_count_in_the_tier_of_their_own_replicas() {
+    let of = |max_consumers| AccountLimits { max_consumers, ..AccountLimits::default() };
+    let mut cluster = cluster(&by_tier(&[("R1", of(1)), ("R3", of(2))]));
+    let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    cluster.elect();
+    let consume = |cluster: &mut MetaCluster, name: &str, replicas: u32| {
+        let config = format!(r#"{{"durable_name":"{name}","num_replicas":{replicas}}}"#);
+        let request = format!(r#"{{"stream_name":"S","config":{config}}}"#);
+        cluster.answer_within(200, &format!("CONSUMER.DURABLE.CREATE.S.{name}"), &request)
+    };
+    for (name, replicas, is_made) in [("a", 3, true), ("b", 0, true), ("c", 3, false), ("d", 1, true)] {
+        let answer = consume(&mut cluster, name, replicas);
+        assert_eq!(is_refused(&answer, 10026), !is_made, "{name}: {answer}");
+    }
+    let info: serde_json::Value =
+        serde_json::from_str(&cluster.answer_within(200, "INFO", "")).expect("it is JSON");
+    let counts = ["R1", "R3"].map(|tier| info["tiers"][tier]["consumers"].as_u64());
+    assert_eq!(counts, [Some(1), Some(2)], "{info}");
+}
+
+#[test]
+fn a_tier_that_is_taken_away_is_shown_and_stores_nothing_more() {
+    let any = || AccountLimits::default();
+    let mut cluster = cluster(&by_tier(&[("R1", any()), ("R3", any())]));
+    let made = create(&mut cluster, "S", r#""num_replicas":3"#);
+    assert!(made.contains(r#""did_create":true"#), "{made}");
+    let leader = cluster.elect();
+    cluster.publish(leader, MESSAGE);
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let limits = by_tier(&[("R1", any())]);
+        house.jetstream.enable(&house.account, Some(limits)).expect("the disk has room");
+    }
+    cluster.house(leader).say("S.a", "answers", MESSAGE);
+    cluster.settle();
+    let answers = cluster.take_answers();
+    assert!(answers.len() == 1 && is_refused(&answers[0], 10120), "{answers:?}");
+    let info: serde_json::Value =
+        serde_json::from_str(&cluster.answer_within(200, "INFO", "")).expect("it is JSON");
+    let tier = &info["tiers"]["R3"];
+    assert_eq!((&tier["streams"], &tier["limits"]["max_storage"]), (&1.into(), &0.into()), "{info}");
+    assert!(tier["storage"].as_u64() > Some(0), "{info}");
 }

@@ -2,6 +2,7 @@
 
 use super::house::{Heard, House, stream};
 use super::meta_cluster::MetaCluster;
+use myelin_jsapi::config::AccountLimits;
 use myelin_stdx::sync::lock;
 use myelin_streams::backup::archive_writer::ArchiveWriter;
 use myelin_wire::message_buf::MessageRef;
@@ -29,6 +30,20 @@ fn on_server(name: &str, number: usize) -> String {
     )
 }
 
+/// Servers of which one leads the meta group.
+fn led_cluster() -> MetaCluster {
+    let mut cluster = MetaCluster::with_meta(3);
+    cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+    cluster.pass(20);
+    cluster
+}
+
+/// Asks for a restore of S as such a stream.
+fn ask(cluster: &mut MetaCluster, rest: &str) -> String {
+    let request = format!(r#"{{"config":{{"name":"S","subjects":["S.>"],"storage":"file",{rest}}}}}"#);
+    cluster.answer_within(200, "STREAM.RESTORE.S", &request)
+}
+
 /// A restore of S of which all has come but the end.
 struct Underway {
     /// Server to which it comes.
@@ -39,18 +54,25 @@ struct Underway {
 impl Underway {
     /// Begins in a new cluster, with a stream that is to have so many replicas.
     fn begin(replicas: usize) -> (MetaCluster, Self) {
-        let mut cluster = MetaCluster::with_meta(3);
-        cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+        let mut cluster = led_cluster();
+        let underway = Self::begin_in(&mut cluster, &format!(r#""num_replicas":{replicas}"#));
+        (cluster, underway)
+    }
+
+    /// Begins with a stream that is to be such a one.
+    fn begin_in(cluster: &mut MetaCluster, rest: &str) -> Self {
+        let underway = Self::granted(cluster, rest);
+        underway.send(cluster, "pieces", &archive());
+        underway
+    }
+
+    /// A restore of which nothing has come yet.
+    fn granted(cluster: &mut MetaCluster, rest: &str) -> Self {
         let at = cluster.meta_leader().expect("it is there");
-        let config =
-            format!(r#"{{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":{replicas}}}"#);
-        let request = format!(r#"{{"config":{config}}}"#);
-        let answer = cluster.answer_within(200, "STREAM.RESTORE.S", &request);
+        let answer = ask(cluster, rest);
         let answer: serde_json::Value = serde_json::from_str(&answer).expect("it is JSON");
         let subject = answer["deliver_subject"].as_str().expect("it is granted").to_owned();
-        let underway = Self { at, subject };
-        underway.send(&mut cluster, "pieces", &archive());
-        (cluster, underway)
+        Self { at, subject }
     }
 
     fn send(&self, cluster: &mut MetaCluster, reply: &str, payload: &[u8]) {
@@ -197,4 +219,75 @@ fn a_restored_stream_asks_for_its_replicas_until_there_are_servers_for_them() {
     });
     cluster.pass(400);
     assert_eq!(pass_on(&mut cluster, &asked), [""; 0], "there is nothing left to ask for");
+}
+
+/// Has S restored as such a stream, and come to be on one server, which is not the meta leader.
+fn comes_to_another(cluster: &mut MetaCluster, rest: &str, to: usize) {
+    let restore = Underway::begin_in(cluster, rest);
+    restore.end(cluster);
+    let answer = answer(cluster);
+    assert!(answer.contains(r#""messages":2"#), "{answer}");
+    cluster.wait_until("it is where it is to be", |cluster| cluster.holders("S") == [to]);
+    cluster.wait_until("it is led there", |cluster| cluster.leader() == Some(to));
+    assert_eq!(cluster.house(to).contents("S"), (2, 2));
+    let asked = Vec::<String>::new();
+    assert_eq!(cluster.take_answers(), asked, "nobody has asked for the move");
+}
+
+#[test]
+fn a_restored_stream_goes_to_a_server_with_its_tags() {
+    let mut cluster = led_cluster();
+    let to = (cluster.meta_leader().expect("it is there") + 2) % 3;
+    let tags = format!(r#""num_replicas":1,"placement":{{"tags":["node:{}"]}}"#, to + 1);
+    comes_to_another(&mut cluster, &tags, to);
+}
+
+#[test]
+fn a_restored_stream_for_which_the_meta_leader_has_no_room_goes_where_there_is() {
+    let mut cluster = led_cluster();
+    let leader = cluster.meta_leader().expect("it is there");
+    for (name, server) in [("F", leader), ("G", (leader + 1) % 3)] {
+        let config = on_server(name, server).replace("S.>", name);
+        let config = config.replacen('{', r#"{"max_bytes":900000000,"#, 1);
+        let made = cluster.answer_within(100, &format!("STREAM.CREATE.{name}"), &config);
+        assert!(made.contains(r#""did_create":true"#), "{made}");
+    }
+    cluster.pass(20);
+    comes_to_another(&mut cluster, r#""max_bytes":500000000"#, (leader + 2) % 3);
+}
+
+#[test]
+fn a_restore_that_no_server_suits_is_refused_before_anything_is_sent() {
+    let mut cluster = led_cluster();
+    let answer = ask(&mut cluster, r#""num_replicas":5"#);
+    assert!(answer.contains(r#""err_code":10005,"#), "{answer}");
+    let answer = ask(&mut cluster, r#""num_replicas":2,"placement":{"tags":["node:1"]}"#);
+    assert!(answer.contains("no suitable peers for placement, tags not matched ['node:1']"), "{answer}");
+}
+
+#[test]
+fn the_answer_to_a_restore_says_how_many_replicas_there_are_to_be() {
+    let (mut cluster, restore) = Underway::begin(3);
+    restore.end(&mut cluster);
+    let answer = answer(&mut cluster);
+    assert!(answer.contains(r#""num_replicas":3"#), "{answer}");
+}
+
+/// Limits of an account are those of all replicas.
+#[test]
+fn a_restore_counts_all_replicas_before_anything_is_stored() {
+    let mut cluster = led_cluster();
+    for number in 0..3 {
+        let house = cluster.house(number);
+        let limits = AccountLimits { max_storage: 150, ..AccountLimits::default() };
+        house.jetstream.enable(&house.account, Some(limits)).expect("the disk has room");
+    }
+    let restore = Underway::granted(&mut cluster, r#""num_replicas":3"#);
+    restore.send(&mut cluster, "answers", &archive());
+    let refused = answer(&mut cluster);
+    assert!(refused.contains(r#""err_code":10047,"#), "{refused}");
+    let restore = Underway::begin_in(&mut cluster, r#""num_replicas":1"#);
+    restore.end(&mut cluster);
+    let answer = answer(&mut cluster);
+    assert!(answer.contains(r#""messages":2"#), "{answer}");
 }

@@ -32,10 +32,9 @@ pub struct ConsumerConfigLimits {
 }
 
 impl ConsumerConfigLimits {
-    /// Limits of the account for a consumer with so many replicas, or with those of its stream.
+    /// Limits of the account for a consumer with as many replicas as this one is to have.
     fn of_account(&self, config: &ConsumerConfig, stream: &StreamConfig) -> Result<&AccountLimits, ApiError> {
-        let own = config.num_replicas;
-        self.account.of_tier(if own > 0 { own } else { stream.num_replicas })
+        self.account.of_tier(config.replicas(stream))
     }
 
     /// How many messages may wait for their acknowledgement where nobody says.
@@ -63,31 +62,34 @@ impl ConsumerConfigLimits {
         exceeded.map_or(Ok(()), |limit| Err(ApiError::consumer_max_pending_ack_excess(limit)))
     }
 
-    /// Whether the stream may have one more consumer.
+    /// Whether the stream may have one more consumer: of all that it has, and where limits are by
+    /// tier, of those with as many replicas.
     pub(super) fn check_count(
         &self,
         config: &ConsumerConfig,
         stream: &StreamConfig,
         consumers: &dyn OtherConsumers,
     ) -> Result<(), ApiError> {
-        let of_account = self.of_account(config, stream)?.max_consumers;
-        let mut limit = stream.max_consumers;
-        if limit <= 0 || (of_account > 0 && of_account < limit) {
-            limit = of_account;
-        }
-        if limit <= 0 {
-            limit = self.server.default_max_consumers;
-        }
-        let full = limit > 0 && public(consumers) >= limit;
+        let of_tier = self.of_account(config, stream)?.max_consumers;
+        let of_stream = match stream.max_consumers {
+            ..=0 if of_tier <= 0 => self.server.default_max_consumers,
+            limit => limit,
+        };
+        let replicas = config.replicas(stream);
+        let is_of_tier =
+            |other: &ConsumerConfig| self.account.tiers.is_empty() || other.replicas(stream) == replicas;
+        let is_full = |limit: i64, count: i64| limit > 0 && count >= limit;
+        let full = is_full(of_stream, public(consumers, |_| true))
+            || is_full(of_tier, public(consumers, is_of_tier));
         if full { Err(ApiError::MAXIMUM_CONSUMERS_LIMIT) } else { Ok(()) }
     }
 }
 
-/// How many of `consumers` count.
-pub(super) fn public(consumers: &dyn OtherConsumers) -> i64 {
+/// How many of `consumers` count, of those that are looked for.
+pub(super) fn public(consumers: &dyn OtherConsumers, is_one: impl Fn(&ConsumerConfig) -> bool) -> i64 {
     let mut count = 0;
     consumers.each(&mut |config| {
-        count += i64::from(!config.is_internal());
+        count += i64::from(!config.is_internal() && is_one(config));
         true
     });
     count
@@ -110,6 +112,8 @@ pub struct CheckContext<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     #[test]
     fn the_lowest_limit_is_the_default_and_zero_is_none() {
@@ -123,6 +127,27 @@ mod tests {
         assert_eq!(of(&limits, 5), 5);
     }
 
+    fn consumer(name: &str, num_replicas: i64) -> ConsumerConfig {
+        ConsumerConfig { durable_name: name.to_owned(), num_replicas, ..ConsumerConfig::default() }
+    }
+
+    #[test]
+    fn consumers_count_in_their_own_tier_and_for_their_stream() {
+        let tier = |max_consumers| AccountLimits { max_consumers, ..AccountLimits::default() };
+        let tiers = [("R1".to_owned(), tier(2)), ("R3".to_owned(), tier(3))];
+        let limits = ConsumerConfigLimits {
+            account: AccountLimits::by_tier(tiers.into()),
+            ..ConsumerConfigLimits::default()
+        };
+        let all: BTreeMap<_, _> = [("a", 3), ("b", 0), ("c", 3), ("d", 1)]
+            .map(|(name, replicas)| (name.to_owned(), Arc::new(consumer(name, replicas))))
+            .into();
+        let stream = |max_consumers| StreamConfig { num_replicas: 3, max_consumers, ..Default::default() };
+        let may = |replicas, most| limits.check_count(&consumer("x", replicas), &stream(most), &all).is_ok();
+        assert_eq!((may(1, -1), may(3, -1), may(0, -1)), (true, false, false));
+        assert_eq!((may(1, 5), may(1, 4)), (true, false), "all of the stream count for its own limit");
+    }
+
     #[test]
     fn a_consumer_is_held_against_its_own_tier() {
         let tier = |max_ack_pending| AccountLimits { max_ack_pending, ..AccountLimits::default() };
@@ -132,12 +157,11 @@ mod tests {
             ..ConsumerConfigLimits::default()
         };
         let stream = StreamConfig { num_replicas: 3, ..StreamConfig::default() };
-        let of = |replicas| {
-            let config = ConsumerConfig { num_replicas: replicas, ..ConsumerConfig::default() };
-            limits.default_ack_pending(&config, &stream, 1_000)
-        };
+        let of = |replicas| limits.default_ack_pending(&consumer("C", replicas), &stream, 1_000);
         assert_eq!((of(0), of(1), of(3)), (9, 7, 9));
-        let config = ConsumerConfig::default();
+        let short_lived = ConsumerConfig::default();
+        assert_eq!(limits.default_ack_pending(&short_lived, &stream, 1_000), 7, "it has no replicas");
+        let config = consumer("C", 0);
         let other = StreamConfig { num_replicas: 5, ..StreamConfig::default() };
         assert_eq!(limits.of_account(&config, &other), Err(ApiError::NO_LIMITS));
     }

@@ -17,7 +17,7 @@ pub(super) fn check_new(config: &ConsumerConfig, context: &CheckContext<'_>) -> 
     if config.deliver_policy != DeliverPolicy::All {
         return Err(ApiError::CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL);
     }
-    if public(context.consumers) == 0 {
+    if public(context.consumers, |_| true) == 0 {
         return Ok(());
     }
     if config.filters().next().is_none() {
