@@ -227,27 +227,21 @@ impl AccountStreams {
         (OpenedConsumers { states, applied }, log): (OpenedConsumers, &LogListener),
         origin: StreamOrigin,
     ) -> Arc<LiveStream> {
-        let StreamOrigin { created, lifetimes_until, seen, found_end, is_served, .. } = origin;
+        let StreamOrigin { created, lifetimes_until, found_end, is_served, .. } = origin;
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
         let name = config.name.clone();
         let consumers = StreamConsumers::new(&name, jetstream.consumer_parts(), &self.account, states);
         let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
         let end = FoundEnd::new(found_end, store.state().totals.last_seq);
-        let role = if applied.is_some() || origin.has_lost_log {
-            ReplicaRole::Follower
-        } else {
-            ReplicaRole::Leader
-        };
+        let role = origin.role(applied.is_some());
         let known = (lifetimes_until, found_end);
         let core = self.create_core(jetstream, config, store, (&consumers, applied, role), known);
         let is_due = core.next_due().is_some();
         let live =
             LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
         *lock(&listener.0) = Arc::downgrade(&live);
-        if origin.of_group {
-            live.note_of_group(origin.has_lost_log);
-        }
+        origin.of_group.then(|| live.note_of_group(origin.has_lost_log));
         live.set_place(Box::new(StreamPlace { home: Arc::downgrade(self), live: Arc::downgrade(&live) }));
         consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
         log.attach(&consumers);
@@ -259,7 +253,7 @@ impl AccountStreams {
             // Whoever begins to lead begins them.
             consumers.set_role(role, None);
         }
-        live.sourcing().opened(&consumers, &config, end, seen);
+        live.sourcing().opened(&consumers, &config, end, origin.seen);
         if is_served {
             live.bind();
         }
@@ -655,6 +649,11 @@ impl StreamOrigin {
     /// not served at first then.
     fn found(created: Timestamp, (of_group, has_lost_log): (bool, bool)) -> Self {
         Self { of_group, has_lost_log, ..Self::new(created).unserved(has_lost_log) }
+    }
+
+    /// Role in which it begins: whether it has consumers of a group says whether its log does.
+    fn role(&self, has_group: bool) -> ReplicaRole {
+        if has_group || self.has_lost_log { ReplicaRole::Follower } else { ReplicaRole::Leader }
     }
 
     /// Has the stream not be served at first, if so.

@@ -79,10 +79,8 @@ impl LiveStream {
         }
         self.set_role(ReplicaRole::Follower);
         let recalled = groups.recall(place.group, has_log, may_be_new);
-        let vote = recalled.vote;
-        let is_another = !has_log && vote.term > 0;
-        let is_damaged = self.is_damaged();
-        let has_forgotten = has_forgotten || is_damaged;
+        let (vote, is_damaged) = (recalled.vote, self.is_damaged());
+        let (is_another, has_forgotten) = (!has_log && vote.term > 0, has_forgotten || is_damaged);
         let is_amnesiac =
             self.recall_amnesia((groups, place), &recalled, has_forgotten, is_synced && has_log)?;
         let start = GroupStart {

@@ -68,7 +68,7 @@ impl Drop for AccountTurn {
         self.meta.on_api(move |meta, jetstream| {
             let Some(meta) = meta.me.upgrade() else { return };
             let turn = Self { meta: Arc::clone(&meta), account };
-            meta.carry_out_in_turn(jetstream, next, turn);
+            meta.act_on(jetstream, next, turn);
         });
     }
 }
@@ -79,7 +79,7 @@ impl Meta {
         let Some(meta) = self.me.upgrade() else { return };
         let Some(seen) = self.faults.changing.pass(seen) else { return };
         let turn = AccountTurn { meta, account: seen.assignment.key.account.clone() };
-        self.carry_out_in_turn(jetstream, seen, turn);
+        self.act_on(jetstream, seen, turn);
     }
 
     /// Has a stream get the configuration that it is assigned, and then says what came of it.

@@ -467,8 +467,7 @@ impl Meta {
         let _turn = lock(&self.looks.turn);
         let reader = self.live().reader();
         let mut last = reader.release().seq();
-        let (mut changed, mut has_servers) = (Vec::new(), false);
-        let mut buffer = Vec::new();
+        let (mut changed, mut has_servers, mut buffer) = (Vec::new(), false, Vec::new());
         let first = self.view().seen() + 1;
         for seq in first..=last {
             let read = reader.get(seq, Wait::Allowed, &mut buffer);

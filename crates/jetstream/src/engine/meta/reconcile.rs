@@ -172,12 +172,7 @@ impl Meta {
     }
 
     /// Does what an assignment says, whose turn it is in its account until that is done.
-    pub(super) fn carry_out_in_turn(
-        &self,
-        jetstream: &Arc<JetStream>,
-        seen: SeenAssignment,
-        turn: AccountTurn,
-    ) {
+    pub(super) fn act_on(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment, turn: AccountTurn) {
         let Some(account) = known_or_sought(jetstream, &seen.assignment.key.account) else { return };
         let SeenAssignment { assignment, is_new, first, made } = &seen;
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
