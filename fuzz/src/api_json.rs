@@ -40,6 +40,7 @@ fn configure(request: StreamConfigRequest) {
         unfinished: false,
         lifetimes_until: 7,
         in_place_of: 0,
+        of_group: true,
     };
     assert_eq!(Stored::decode(&stored.encode()), Ok(stored), "what is stored comes back");
     all.insert(name.clone(), Arc::new((*config).clone()));

@@ -1,6 +1,6 @@
 //! Groups as monitoring shows them: what this server knows of each that it is a member of.
 
-use super::meta::{Meta, peer_of};
+use super::meta::{Assignment, Meta, peer_of};
 use super::{JetStream, LiveStream, reasons};
 use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
@@ -197,7 +197,7 @@ impl JetStream {
                 None => "stream not found".to_owned(),
                 // It is among those that are not served.
                 Some(live) if live.created() != assignment.created => return None,
-                Some(live) => self.ailment(&meta, &live, &assignment.peers)?,
+                Some(live) => self.ailment(&meta, &live, &assignment)?,
             };
             Some(StreamAilment { account: account.clone(), stream: stream.clone(), reason })
         });
@@ -278,8 +278,11 @@ impl JetStream {
     }
 
     /// Why a replica is not current; `None`: it is.
-    fn ailment(&self, meta: &Meta, live: &LiveStream, servers: &[String]) -> Option<String> {
-        let status = live.group_status()?;
+    fn ailment(&self, meta: &Meta, live: &LiveStream, assignment: &Assignment) -> Option<String> {
+        let Some(status) = live.group_status() else {
+            let why = || meta.why_failed(assignment).map(|why| format!(": {why}")).unwrap_or_default();
+            return assignment.has_group().then(|| format!("replica is no member of its group{}", why()));
+        };
         if let Some(progress) = live.install_progress(false) {
             return Some(format!("stream catching up: {}", meta.on_its_way(&progress)));
         }
@@ -287,7 +290,10 @@ impl JetStream {
             return Some("no space left on the device".to_owned());
         }
         if status.leader.is_none() {
-            return Some(format!("group has no leader{}", self.why_leaderless(meta, live, servers)));
+            return Some(format!(
+                "group has no leader{}",
+                self.why_leaderless(meta, live, &assignment.peers)
+            ));
         }
         if live.is_damaged() {
             return Some(

@@ -25,6 +25,10 @@ pub struct Stored {
     /// one: whoever finds that one after a start removes it. 0: none.
     #[serde(skip_serializing_if = "is_zero")]
     pub in_place_of: u64,
+    /// Its log is that of a group: where damage has taken the log this says that others may have
+    /// what is missing. `false`: it is not, or a version before has written it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_group: bool,
 }
 
 object! { Stored, "Stored":
@@ -33,6 +37,7 @@ object! { Stored, "Stored":
     "unfinished" unfinished "bool",
     "lifetimes_until" lifetimes_until "uint64",
     "in_place_of" in_place_of "uint64",
+    "of_group" of_group "bool",
 }
 
 fn is_zero(seq: &u64) -> bool {
@@ -40,6 +45,13 @@ fn is_zero(seq: &u64) -> bool {
 }
 
 impl Stored {
+    /// Whether the stream is, or was, one of a group, as far as is known: one of several replicas
+    /// always is, whichever version has written it.
+    #[must_use]
+    pub fn is_of_group(&self) -> bool {
+        self.of_group || self.config.num_replicas > 1
+    }
+
     /// The bytes to keep.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -76,8 +88,12 @@ mod tests {
             metadata: [("k".into(), "v".into())].into(),
             ..Default::default()
         };
-        let stored = Stored { created: -7, config, unfinished: true, lifetimes_until: 7, in_place_of: 8 };
+        let (unfinished, of_group) = (true, true);
+        let stored = Stored { created: -7, config, unfinished, lifetimes_until: 7, in_place_of: 8, of_group };
         assert_eq!(Stored::decode(&stored.encode()).unwrap(), stored);
+        assert!(stored.is_of_group() && !Stored::default().is_of_group());
+        let before = r#"{"created":1,"config":{"name":"S","num_replicas":3}}"#;
+        assert!(Stored::decode(before.as_bytes()).unwrap().is_of_group(), "of a version before");
         assert!(Stored::decode(b"{\"created\":1").is_err());
     }
 }

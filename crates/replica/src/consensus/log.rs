@@ -53,30 +53,69 @@ pub(super) struct LogView {
     lacking: RefCell<Vec<u64>>,
 }
 
+impl LogStart {
+    /// Whether it is the log of a member: without a gap, and with terms that do not fall.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let last = self.last();
+        let is_in_order = |pair: &[(u64, u64)]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
+        let first_term = self.terms.first();
+        let begins = first_term.is_none_or(|&(index, term)| index == self.base.0 + 1 && term >= self.base.1);
+        let ends = self.terms.last().is_none_or(|&(index, _)| index <= last);
+        let has_its_term = |entry: &RaftEntry| self.term_of(entry.index) == Some(entry.term);
+        self.terms.windows(2).all(is_in_order)
+            && begins
+            && ends
+            && self.has_whole_tail()
+            && self.committed >= self.base.0
+            && (last == self.base.0 || first_term.is_some())
+            && self.tail.iter().all(has_its_term)
+    }
+
+    /// The log without what is committed, of a member that gets all of that anew: of entries that
+    /// damage has taken nothing is said. `None` if what comes behind has a gap, too.
+    #[must_use]
+    pub fn behind_damage(&self) -> Option<Self> {
+        let first = self.tail.first().map_or(u64::MAX, |entry| entry.term);
+        // Nobody compares it: entries that are committed all members have alike.
+        let term = self.term_of(self.committed).unwrap_or(self.base.1).min(first);
+        let mut terms: Vec<(u64, u64)> = Vec::new();
+        for entry in &self.tail {
+            if terms.last().is_none_or(|&(_, term)| term < entry.term) {
+                terms.push((entry.index, entry.term));
+            }
+        }
+        let base = (self.committed, term);
+        let log = Self { base, terms, committed: self.committed, tail: self.tail.clone() };
+        log.is_sound().then_some(log)
+    }
+
+    fn last(&self) -> u64 {
+        self.tail.last().map_or(self.committed, |entry| entry.index)
+    }
+
+    fn has_whole_tail(&self) -> bool {
+        (self.committed + 1..).zip(&self.tail).all(|(index, entry)| entry.index == index)
+    }
+
+    fn term_of(&self, index: u64) -> Option<u64> {
+        let behind = self.terms.partition_point(|&(first, _)| first <= index);
+        self.terms.get(behind.checked_sub(1)?).map(|&(_, term)| term)
+    }
+}
+
 impl LogView {
     /// The log as it was found, with what its member must remember. `None` if it contradicts
     /// itself: a gap, or terms that fall.
     pub(super) fn open(start: &LogStart, hard: (u64, u64), conf_state: ConfState) -> Option<Self> {
-        let last = start.tail.last().map_or(start.committed, |entry| entry.index);
-        let is_in_order = |pair: &[(u64, u64)]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
-        let first_term = start.terms.first();
-        let begins =
-            first_term.is_none_or(|&(index, term)| index == start.base.0 + 1 && term >= start.base.1);
-        let ends = start.terms.last().is_none_or(|&(index, term)| index <= last && term <= hard.0);
-        let is_whole = (start.committed + 1..).zip(&start.tail).all(|(index, entry)| entry.index == index);
-        let is_right = start.terms.windows(2).all(is_in_order)
-            && begins
-            && ends
-            && is_whole
-            && start.committed >= start.base.0
-            && (last == start.base.0 || first_term.is_some());
-        if !is_right {
+        if !start.is_sound() || start.terms.last().is_some_and(|&(_, term)| term > hard.0) {
             return None;
         }
+        let last = start.last();
         let hard_state =
             HardState { term: hard.0, vote: hard.1, commit: start.committed, ..HardState::default() };
         let recent: VecDeque<RaftEntry> = start.tail.iter().cloned().collect();
-        let log = Self {
+        Some(Self {
             initial: RaftState::new(hard_state, conf_state),
             base: start.base,
             terms: start.terms.clone(),
@@ -86,9 +125,7 @@ impl LogView {
             fetched: RefCell::default(),
             wanted: RefCell::default(),
             lacking: RefCell::default(),
-        };
-        let has_its_term = |entry: &RaftEntry| log.term_of(entry.index) == Some(entry.term);
-        log.recent.iter().all(has_its_term).then_some(log)
+        })
     }
 
     /// Entries come behind the log, or in the place of those from the first one on.
@@ -254,6 +291,43 @@ mod tests {
 
     fn entry(index: u64, term: u64) -> RaftEntry {
         RaftEntry { index, term, data: Bytes::from(vec![0; 100_000]) }
+    }
+
+    #[test]
+    fn a_log_of_which_damage_has_taken_entries_is_one_behind_what_is_committed() {
+        let tail =
+            |first: u64, terms: &[u64]| (first..).zip(terms).map(|(at, &term)| entry(at, term)).collect();
+        let start = |base, terms: &[(u64, u64)], committed, tail| LogStart {
+            base,
+            terms: terms.to_vec(),
+            committed,
+            tail,
+        };
+        let open = |log: &LogStart| LogView::open(log, (9, 0), ConfState::default());
+        let whole = start((0, 0), &[(1, 1), (4, 2)], 3, tail(4, &[2, 2]));
+        assert!(whole.is_sound() && open(&whole).is_some());
+        // The entries 1 to 3, with the term that they begin; the term of the entry 4; a term behind
+        // the end; and all of what is committed.
+        for (terms, base) in [
+            (&[(4, 2)][..], (3, 0)),
+            (&[(1, 1), (5, 2)], (3, 1)),
+            (&[(1, 1), (4, 2), (7, 3)], (3, 1)),
+            (&[], (3, 0)),
+        ] {
+            let damaged = start((0, 0), terms, 3, tail(4, &[2, 2]));
+            assert!(!damaged.is_sound() && open(&damaged).is_none(), "{terms:?}");
+            let behind = damaged.behind_damage().expect("the rest is whole");
+            assert_eq!((behind.base, &behind.terms, behind.committed), (base, &vec![(4, 2)], 3));
+            let view = open(&behind).expect("it is sound");
+            assert_eq!(
+                [2, 3, 4, 5, 6].map(|at| view.term_of(at)),
+                [None, Some(base.1), Some(2), Some(2), None]
+            );
+        }
+        let torn = start((0, 0), &[(1, 1)], 3, tail(5, &[1]));
+        assert!(!torn.is_sound() && torn.behind_damage().is_none(), "the entry 4 is gone");
+        let fallen = start((0, 0), &[(1, 3)], 3, tail(4, &[3, 2]));
+        assert!(!fallen.is_sound() && fallen.behind_damage().is_none(), "terms do not fall");
     }
 
     proptest! {

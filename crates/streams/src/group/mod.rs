@@ -106,6 +106,9 @@ pub enum MemberFailed {
     /// from there on ([`StreamCore::take_back`]) it is a log, of a member that may have confirmed
     /// more.
     Hole(u64),
+    /// The stream's log contradicts itself, as damage has taken entries that were committed: no
+    /// member begins with it but one of which that is [known](GroupStart::is_damaged).
+    Contradiction,
     /// The member had failed before.
     Ended,
 }
@@ -417,6 +420,7 @@ impl std::fmt::Display for MemberFailed {
             Self::NoGroup => f.write_str("the stream has no group"),
             Self::NotSynced => f.write_str("the stream's log is not synced"),
             Self::Hole(index) => write!(f, "the entry {index} of the stream's log cannot be read"),
+            Self::Contradiction => f.write_str("the log of the group has a gap"),
             Self::Ended => f.write_str("the member has failed before"),
         }
     }

@@ -26,6 +26,9 @@ pub struct GroupStart {
     /// Whether it may have lost what it has confirmed; see
     /// [`MemberStart::is_amnesiac`](myelin_replica::MemberStart::is_amnesiac).
     pub is_amnesiac: bool,
+    /// Whether it is known to lack something that others have: where its log contradicts itself it
+    /// begins behind that, if it counts as one that may have lost what it has confirmed, too.
+    pub is_damaged: bool,
     /// Seed of its draws of election time-outs.
     pub seed: u64,
     /// Rule by which an entry counts as persisted.
@@ -53,19 +56,34 @@ impl GroupMember {
     /// A member whose log is that of a stream, which follows.
     ///
     /// # Errors
-    /// The stream is in no group, its log cannot be read, has a [hole](MemberFailed::Hole) or is
-    /// not synced where that is what counts, or says nothing of its members that is understood.
+    /// The stream is in no group, its log cannot be read, has a [hole](MemberFailed::Hole),
+    /// [contradicts itself](MemberFailed::Contradiction) or is not synced where that is what
+    /// counts, or says nothing of its members that is understood.
     pub fn open(stream: &mut StreamCore, start: GroupStart) -> Result<Self, MemberFailed> {
         debug_assert!(!stream.role().leads(), "a member begins as a follower");
         // Consensus takes all that it begins with for persisted.
         if start.lacks_sync(stream.store()) {
             return Err(MemberFailed::NotSynced);
         }
-        let GroupStart { me, voters, vote, is_amnesiac, seed, persistence, kept_log, commit_waits } = start;
+        let GroupStart {
+            me,
+            voters,
+            vote,
+            is_amnesiac,
+            is_damaged,
+            seed,
+            persistence,
+            kept_log,
+            commit_waits,
+        } = start;
         if persistence == Persistence::Written {
             stream.store_mut().flush()?;
         }
-        let log = read_log(stream)?;
+        let log = match read_log(stream)? {
+            log if log.is_sound() => log,
+            log if is_damaged && is_amnesiac => log.behind_damage().ok_or(MemberFailed::Contradiction)?,
+            _ => return Err(MemberFailed::Contradiction),
+        };
         let last_term = log.terms.last().map_or(log.base.1, |&(_, term)| term);
         // An entry of a later term than the vote: it is durable, and the vote was not yet.
         let vote = if last_term > vote.term { Vote { term: last_term, voted_for: None } } else { vote };

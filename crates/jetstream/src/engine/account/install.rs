@@ -336,5 +336,6 @@ fn enter(live: &Arc<LiveStream>, left: &LeftGroup) -> Result<(), myelin_jsapi::A
 }
 
 fn stored(config: &StreamConfig, live: &LiveStream, lifetimes_until: u64) -> Stored {
-    Stored { created: live.created(), config: config.clone(), lifetimes_until, ..Stored::default() }
+    let (created, config) = (live.created(), config.clone());
+    Stored { created, config, lifetimes_until, of_group: true, ..Stored::default() }
 }

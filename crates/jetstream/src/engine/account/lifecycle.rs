@@ -2,6 +2,7 @@
 //! another configuration, and removed. On the thread that answers the API.
 
 use super::install::StreamPlace;
+use super::stored_record::{stored_facts, write_config};
 use super::{AccountStreams, Unrestored, suspend_stream};
 use crate::engine::JetStream;
 use crate::engine::consumers::{LogListener, OpenedConsumers, OwnStream, StreamConsumers};
@@ -16,7 +17,7 @@ use myelin_jsapi::config::stored::Stored;
 use myelin_jsapi::config::{Retention, Storage, StreamConfig};
 use myelin_stdx::sync::lock;
 use myelin_store::consumer::GroupConsumers;
-use myelin_store::{FoundStream, GroupPosition, Notice, OpenError, Seq, Stream, StreamId, Timestamp};
+use myelin_store::{FoundStream, GroupPosition, Notice, OpenError, Seq, Stream, Timestamp};
 use myelin_streams::ReplicaRole;
 use myelin_streams::stream::{self, StreamCore};
 use myelin_wire::message_buf::MessageBuf;
@@ -33,18 +34,20 @@ impl AccountStreams {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
         let (name, account) = (&found.meta.name, self.account.name());
         let leave = |why: &dyn std::fmt::Display| self.leave_unrestored(&found, why);
-        let (config, lifetimes_until, in_place_of) = match Stored::decode(&found.meta.config) {
+        let stored = match Stored::decode(&found.meta.config) {
             Ok(stored) if stored.unfinished => {
                 return self.remove_unfinished(&jetstream, &found, &stored.config);
             }
             _ if self.stream(name).is_some() => {
                 return leave(&"is in the store twice: the newer one is not served");
             }
-            Ok(stored) => (stored.config, stored.lifetimes_until, stored.in_place_of),
+            Ok(stored) => stored,
             Err(why) => {
                 return leave(&format_args!("is not served: its configuration: {why}. {REPAIR}"));
             }
         };
+        let (of_group, config) = (stored.is_of_group(), stored.config);
+        let (lifetimes_until, in_place_of) = (stored.lifetimes_until, stored.in_place_of);
         self.host.log(Level::Info, format_args!("  Starting restore for stream '{account} > {name}'"));
         let began = self.host.instant();
         let settings = stream::storage_config(&config, jetstream.settings.sync_always);
@@ -66,13 +69,17 @@ impl AccountStreams {
                     }
                 };
                 let found_end = Some(report.found_end(store.state().totals.last_seq));
-                let created = found.meta.created;
-                let origin = StreamOrigin { lifetimes_until, seen, found_end, ..StreamOrigin::new(created) };
+                let has_lost_log = of_group && store.group().is_none();
+                let origin = StreamOrigin::found(found.meta.created, (of_group, has_lost_log));
+                let origin = StreamOrigin { lifetimes_until, seen, found_end, ..origin };
                 let live = self.begin(&jetstream, config, store, (states, &*listener), origin);
                 live.set_in_place_of(in_place_of);
                 live.note_lost(found.id, &report);
                 if are_lost {
                     live.note_damage();
+                }
+                if has_lost_log {
+                    self.log_lost_log(name);
                 }
                 let took = milliseconds(self.host.instant().duration_since(began));
                 self.host.log(
@@ -126,12 +133,13 @@ impl AccountStreams {
         }
         let _held = jetstream.hold(&config, None)?;
         let settings = stream::storage_config(&config, jetstream.settings.sync_always);
+        let name = &config.name;
         let mut store = match config.storage {
             Storage::Memory => Stream::in_memory(settings, jetstream.seed(), now),
             Storage::File => {
-                let blob = Stored { created: now, config: config.clone(), ..Stored::default() }.encode();
-                let made =
-                    jetstream.store.note_stream(self.account.name(), &config.name, &blob, settings, now);
+                let (config, of_group) = (config.clone(), !role.leads());
+                let blob = Stored { created: now, config, of_group, ..Stored::default() }.encode();
+                let made = jetstream.store.note_stream(self.account.name(), name, &blob, settings, now);
                 made.map_err(ApiError::stream_create)?
             }
         };
@@ -153,7 +161,8 @@ impl AccountStreams {
                 self.host.log(Level::Error, what);
             }
         })?;
-        let live = self.begin(jetstream, config, store, (states, &listener), StreamOrigin::new(now));
+        let origin = StreamOrigin { of_group: !role.leads(), ..StreamOrigin::new(now) };
+        let live = self.begin(jetstream, config, store, (states, &listener), origin);
         jetstream.seek_origins();
         Ok(live)
     }
@@ -180,6 +189,12 @@ impl AccountStreams {
     fn log_consumers(&self, name: &str, error: &dyn std::fmt::Display) {
         let account = self.account.name();
         self.host.log(Level::Error, format_args!("  Consumers of stream '{account} > {name}': {error}"));
+    }
+
+    fn log_lost_log(&self, name: &str) {
+        let account = self.account.name();
+        let what = "has lost the log of its group: it is not served before the cluster says whose it is";
+        self.host.log(Level::Error, format_args!("  Stream '{account} > {name}' {what}"));
     }
 
     fn log_notices(&self, name: &str, notices: &[Notice]) {
@@ -210,20 +225,23 @@ impl AccountStreams {
         config: StreamConfig,
         store: Stream,
         (OpenedConsumers { states, applied }, log): (OpenedConsumers, &LogListener),
-        StreamOrigin { created, lifetimes_until, seen, found_end, is_served }: StreamOrigin,
+        origin: StreamOrigin,
     ) -> Arc<LiveStream> {
+        let StreamOrigin { created, lifetimes_until, found_end, is_served, .. } = origin;
         let listener = Arc::new(ReleaseListener(Mutex::default()));
         store.on_release(Arc::clone(&listener) as Arc<dyn myelin_store::OnRelease>);
         let name = config.name.clone();
         let consumers = StreamConsumers::new(&name, jetstream.consumer_parts(), &self.account, states);
         let (server, sourcing) = (jetstream.identity(), SourceReaders::of_stream(&self.jetstream));
         let end = FoundEnd::new(found_end, store.state().totals.last_seq);
+        let role = origin.role(applied.is_some());
         let known = (lifetimes_until, found_end);
-        let core = self.create_core(jetstream, config, store, (&consumers, applied), known);
+        let core = self.create_core(jetstream, config, store, (&consumers, applied, role), known);
         let is_due = core.next_due().is_some();
         let live =
             LiveStream::new(&name, created, core, &self.account, &self.host, (&consumers, sourcing), server);
         *lock(&listener.0) = Arc::downgrade(&live);
+        origin.of_group.then(|| live.note_of_group(origin.has_lost_log));
         live.set_place(Box::new(StreamPlace { home: Arc::downgrade(self), live: Arc::downgrade(&live) }));
         consumers.attach(&(Arc::clone(&live) as Arc<dyn OwnStream>));
         log.attach(&consumers);
@@ -235,7 +253,7 @@ impl AccountStreams {
             // Whoever begins to lead begins them.
             consumers.set_role(role, None);
         }
-        live.sourcing().opened(&consumers, &config, end, seen);
+        live.sourcing().opened(&consumers, &config, end, origin.seen);
         if is_served {
             live.bind();
         }
@@ -267,7 +285,7 @@ impl AccountStreams {
         jetstream: &JetStream,
         config: StreamConfig,
         store: Stream,
-        (consumers, applied): (&Arc<StreamConsumers>, Option<GroupConsumers>),
+        (consumers, applied, role): (&Arc<StreamConsumers>, Option<GroupConsumers>, ReplicaRole),
         (lifetimes_until, found_end): (Seq, Option<Seq>),
     ) -> StreamCore {
         let groups = jetstream.cluster.groups.get();
@@ -288,7 +306,7 @@ impl AccountStreams {
             schedule_index: consumers.schedule_index(config.storage),
             found_end,
             seed: jetstream.seed(),
-            role: if applied.is_some() { ReplicaRole::Follower } else { ReplicaRole::Leader },
+            role,
             ..stream::StreamSettings::default()
         };
         let mut core = StreamCore::new(Arc::new(config), store, settings, self.host.now());
@@ -362,11 +380,7 @@ impl AccountStreams {
         live: &Arc<LiveStream>,
         config: StreamConfig,
     ) -> Result<Arc<StreamConfig>, ApiError> {
-        let (id, old, known) = {
-            let mut guard = live.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-            let (core, _) = guard.parts();
-            (core.store().id(), Arc::clone(core.config()), core.lifetimes_until())
-        };
+        let (id, old, known) = stored_facts(live)?;
         // What comes while this is written down may have a lifetime, too, which nobody looks at
         // yet: up to where that is so is said afterwards.
         let has_ttl_anew = config.allow_msg_ttl && !old.allow_msg_ttl;
@@ -393,11 +407,7 @@ impl AccountStreams {
     /// Writes down up to which message lifetimes are to be looked for after a start, now that they
     /// were. What cannot be written costs the next start time, and nothing else.
     async fn keep_lifetimes(jetstream: &Arc<JetStream>, live: &Arc<LiveStream>) {
-        let (id, config, lifetimes_until) = {
-            let Some(mut guard) = live.lock_core() else { return };
-            let (core, _) = guard.parts();
-            (core.store().id(), Arc::clone(core.config()), core.lifetimes_until())
-        };
+        let Ok((id, config, lifetimes_until)) = stored_facts(live) else { return };
         let _ = write_config(jetstream, (live, id), &config, lifetimes_until).await;
     }
 
@@ -599,31 +609,13 @@ fn end_stream(jetstream: &JetStream, doomed: &LiveStream) -> Result<(), ApiError
 }
 
 /// Does what waits for a disk where that keeps nobody waiting. Broken by a panic.
-fn on_sync_thread<R: Send + 'static>(
+pub(super) fn on_sync_thread<R: Send + 'static>(
     host: &dyn Host,
     task: impl FnOnce() -> R + Send + 'static,
 ) -> Promised<R> {
     let (promise, promised) = promise();
     host.spawn_sync(Box::new(move || promise.keep(task())));
     promised
-}
-
-/// Writes down what a stream in files is like from now on.
-async fn write_config(
-    jetstream: &Arc<JetStream>,
-    (live, id): (&LiveStream, StreamId),
-    config: &StreamConfig,
-    lifetimes_until: Seq,
-) -> Result<(), ApiError> {
-    if config.storage == Storage::Memory {
-        return Ok(());
-    }
-    let (created, config, in_place_of) = (live.created(), config.clone(), live.in_place_of());
-    let blob = Stored { created, config, lifetimes_until, in_place_of, ..Stored::default() }.encode();
-    let store = Arc::clone(&jetstream.store);
-    let written = on_sync_thread(&*jetstream.host, move || store.write_blob(id, &blob));
-    let written = written.await.ok_or_else(|| ApiError::stream_update("a panic while it was written"))?;
-    written.map_err(ApiError::stream_update)
 }
 
 /// Facts about a stream that are neither in its configuration nor in its log.
@@ -636,6 +628,9 @@ pub(super) struct StreamOrigin {
     /// The last sequence that was found of it, if it was opened: what positions of its sources and
     /// its schedules say of later ones is lost. `None`: all that it has.
     found_end: Option<Seq>,
+    /// Whether it is written down that its log is of a group, and whether that is lost.
+    of_group: bool,
+    has_lost_log: bool,
     /// Whether it is served at once; else whoever waits for that [says](AccountStreams::serve) so.
     is_served: bool,
 }
@@ -649,7 +644,19 @@ impl StreamOrigin {
     /// Facts about a stream that is made now, or was filled from a backup.
     pub(super) fn new(created: Timestamp) -> Self {
         let seen = SeenPositions::default();
-        Self { created, lifetimes_until: 0, seen, found_end: None, is_served: true }
+        let (of_group, has_lost_log, is_served) = (false, false, true);
+        Self { created, lifetimes_until: 0, seen, found_end: None, of_group, has_lost_log, is_served }
+    }
+
+    /// Facts about a stream that was found: whether it is of a group, and has lost its log. It is
+    /// not served at first then.
+    fn found(created: Timestamp, (of_group, has_lost_log): (bool, bool)) -> Self {
+        Self { of_group, has_lost_log, ..Self::new(created).unserved(has_lost_log) }
+    }
+
+    /// Role in which it begins: whether it has consumers of a group says whether its log does.
+    fn role(&self, has_group: bool) -> ReplicaRole {
+        if has_group || self.has_lost_log { ReplicaRole::Follower } else { ReplicaRole::Leader }
     }
 
     /// Has the stream not be served at first, if so.

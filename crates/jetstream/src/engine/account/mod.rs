@@ -10,6 +10,7 @@ pub(in crate::engine) mod budgets;
 mod install;
 mod lifecycle;
 mod replaced;
+mod stored_record;
 mod table;
 
 use super::api_service::ApiService;
@@ -30,6 +31,7 @@ pub(super) use replaced::mark_replaced;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+pub(super) use stored_record::write_of_group;
 use table::StreamTable;
 
 /// Subjects of the API that are served here. Compat: `DIRECT` and `CONSUMER.MSG` are not: direct

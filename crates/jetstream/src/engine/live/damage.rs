@@ -4,13 +4,17 @@
 //! Until then it takes entries and votes, and neither leads nor answers direct gets.
 
 use super::LiveStream;
+use super::membership::JoinedMember;
 use crate::engine::groups::{GroupConfig, GroupReplica, Groups, MemberEvent};
 use myelin_broker::Level;
+use myelin_jsapi::ApiError;
 use myelin_jsapi::advisory::damage::ReplicaNews;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer};
 use myelin_stdx::os_error::words;
 use myelin_stdx::sync::lock;
+use myelin_store::StoreError;
+use myelin_streams::group::MemberFailed;
 use myelin_streams::stream::StreamCore;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -54,6 +58,82 @@ impl LiveStream {
     /// get what they have.
     pub(super) fn note_disagreement(&self) {
         self.health.note_disagreement();
+        self.note_damage();
+    }
+
+    /// Has what damage has left of its log be that of a member, which is to get everything anew,
+    /// where others of its group have that.
+    pub(super) fn mend_log(
+        &self,
+        flaw: &MemberFailed,
+        (groups, GroupConfig { place, voters }): (&Groups, &GroupConfig),
+    ) -> Result<(), ApiError> {
+        if voters.iter().all(|&voter| voter == groups.me) {
+            // Nobody else has what is lost.
+            return Err(ApiError::stream_general(flaw));
+        }
+        let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
+        let mended = match flaw {
+            MemberFailed::Hole(missing) => self.cut_before(*missing, (groups, *place), guard.parts().0),
+            _ => self.begin_behind(flaw, (groups, *place)),
+        };
+        mended.map_err(ApiError::stream_general)
+    }
+
+    /// As [`LiveStream::mend_log`], of a member that is opened anew. Answers whether that is what
+    /// ails it.
+    pub(super) fn mend_core(
+        &self,
+        flaw: &MemberFailed,
+        joined: &JoinedMember,
+        core: &mut StreamCore,
+    ) -> Result<bool, MemberFailed> {
+        let whose = (&*joined.groups, joined.place);
+        match flaw {
+            _ if !joined.has_other_voters() => return Ok(false),
+            MemberFailed::Hole(missing) => self.cut_before(*missing, whose, core)?,
+            MemberFailed::Contradiction => self.begin_behind(flaw, whose)?,
+            _ => return Ok(false),
+        }
+        if joined.start.lacks_sync(core.store()) {
+            joined.groups.sync_now();
+        }
+        Ok(true)
+    }
+
+    /// Damage has taken an entry that may not be committed: the log of its member ends before that,
+    /// as one whose end is lost. What it had confirmed behind it others have, or will be.
+    fn cut_before(
+        &self,
+        missing: u64,
+        (groups, place): (&Groups, GroupPlace),
+        core: &mut StreamCore,
+    ) -> Result<(), StoreError> {
+        // Amnesia first: the log looks whole from then on.
+        self.mark_amnesiac(groups, place).map_err(StoreError::Io)?;
+        core.take_back(missing, self.scope.host.now())?;
+        let what = format_args!("lacks the entry {missing} of its group's log: it goes on before that");
+        self.note_lost_entries(&what);
+        Ok(())
+    }
+
+    /// Damage has taken entries that are committed, and what is left contradicts itself: the log of
+    /// its member begins behind them.
+    fn begin_behind(
+        &self,
+        flaw: &MemberFailed,
+        (groups, place): (&Groups, GroupPlace),
+    ) -> Result<(), StoreError> {
+        self.mark_amnesiac(groups, place).map_err(StoreError::Io)?;
+        self.note_lost_entries(&format_args!(
+            "lacks entries of its group's log, and goes on behind them: {flaw}"
+        ));
+        Ok(())
+    }
+
+    fn note_lost_entries(&self, what: &dyn std::fmt::Display) {
+        let (account, name) = (self.scope.account.name(), &self.scope.name);
+        self.scope.host.log(Level::Error, format_args!("JetStream stream '{account} > {name}' {what}"));
         self.note_damage();
     }
 

@@ -46,70 +46,41 @@ impl LiveStream {
         config: &GroupConfig,
         terms: JoinTerms,
     ) -> Result<(), ApiError> {
-        match self.try_join(groups, config, terms)? {
-            None => Ok(()),
-            // Nobody else has what is behind that.
-            Some(missing) if config.voters.iter().all(|&voter| voter == groups.me) => {
-                Err(ApiError::stream_general(MemberFailed::Hole(missing)))
-            }
-            Some(missing) => {
-                let mut guard = self.lock_core().ok_or(ApiError::STREAM_NOT_FOUND)?;
-                let cut = self.cut_before(missing, (groups, config.place), guard.parts().0);
-                cut.map_err(ApiError::stream_general)?;
-                drop(guard);
-                let still = self.try_join(groups, config, terms)?;
-                still.map_or(Ok(()), |missing| Err(ApiError::stream_general(MemberFailed::Hole(missing))))
-            }
+        // What is behind a hole may contradict itself, too.
+        for _ in 0..2 {
+            let Err(flaw) = self.try_join(groups, config, terms)? else { return Ok(()) };
+            self.mend_log(&flaw, (groups, config))?;
         }
-    }
-
-    /// Damage has taken an entry that may not be committed: the log of its member ends before that,
-    /// as one whose end is lost. What it had confirmed behind it others have, or will be.
-    fn cut_before(
-        &self,
-        missing: u64,
-        (groups, place): (&Groups, GroupPlace),
-        core: &mut StreamCore,
-    ) -> Result<(), StoreError> {
-        // Amnesia first: the log looks whole from then on.
-        self.mark_amnesiac(groups, place).map_err(StoreError::Io)?;
-        core.take_back(missing, self.scope.host.now())?;
-        let (account, name) = (self.scope.account.name(), &self.scope.name);
-        let line = format_args!(
-            "JetStream stream '{account} > {name}' lacks the entry {missing} of its group's log: it goes on \
-             before that"
-        );
-        self.scope.host.log(Level::Error, line);
-        self.note_damage();
-        Ok(())
+        self.try_join(groups, config, terms)?.map_err(ApiError::stream_general)
     }
 
     /// Has its member's next life know that it may have lost what it had confirmed. One in memory
     /// has lost everything at each start.
-    fn mark_amnesiac(&self, groups: &Groups, place: GroupPlace) -> io::Result<()> {
+    pub(super) fn mark_amnesiac(&self, groups: &Groups, place: GroupPlace) -> io::Result<()> {
         if self.is_stored() { groups.mark_amnesiac(place) } else { Ok(()) }
     }
 
-    /// As [`LiveStream::join`]. Answers which entry its log lacks, where it does.
+    /// As [`LiveStream::join`]. `Ok(Err(_))`: what its log lacks, without which it may be one.
     fn try_join(
         self: &Arc<Self>,
         groups: &Arc<Groups>,
         config: &GroupConfig,
         JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, lost, is_open }: JoinTerms,
-    ) -> Result<Option<u64>, ApiError> {
+    ) -> Result<Result<(), MemberFailed>, ApiError> {
         let GroupConfig { place, voters } = config;
         if self.replaced_by().is_some() {
             // What it would confirm from here on the other one has not.
             return Err(ApiError::stream_general("another one stands in its place"));
         }
         let has_log = self.has_log()?;
+        let has_others = voters.iter().any(|&voter| voter != groups.me);
         if !self.consumers.is_of_group() {
-            self.begin_log(place, voters.iter().any(|&voter| voter != groups.me))?;
+            self.begin_log(place, has_others)?;
         }
         self.set_role(ReplicaRole::Follower);
         let recalled = groups.recall(place.group, has_log, may_be_new);
-        let is_another = !has_log && recalled.vote.term > 0;
         let is_damaged = self.is_damaged();
+        let is_another = !has_log && recalled.vote.term > 0;
         let has_forgotten = has_forgotten || is_damaged;
         let is_amnesiac =
             self.recall_amnesia((groups, place), &recalled, has_forgotten, is_synced && has_log)?;
@@ -118,6 +89,7 @@ impl LiveStream {
             voters: voters.clone(),
             vote: recalled.vote,
             is_amnesiac,
+            is_damaged: is_damaged && has_others,
             seed,
             persistence: if is_synced { Persistence::Synced } else { Persistence::Written },
             kept_log: groups.kept_log(),
@@ -125,7 +97,7 @@ impl LiveStream {
         };
         let mut guard = self.lock_synced(groups, &start).ok_or(ApiError::STREAM_NOT_FOUND)?;
         let member = match GroupMember::open(guard.parts().0, start.clone()) {
-            Err(MemberFailed::Hole(missing)) => return Ok(Some(missing)),
+            Err(flaw @ (MemberFailed::Hole(_) | MemberFailed::Contradiction)) => return Ok(Err(flaw)),
             opened => opened.map_err(ApiError::stream_general)?,
         };
         let joined = JoinedMember {
@@ -149,7 +121,7 @@ impl LiveStream {
         self.membership.take(joined);
         drop(guard);
         self.appear(groups, config);
-        Ok(None)
+        Ok(Ok(()))
     }
 
     /// Is known as a member from here on.
@@ -195,7 +167,7 @@ impl LiveStream {
 
     /// Begins an empty log of a group, of which others may have more. A stream with sequences has
     /// lost its own, which damage has taken: where there are others it gets all from them.
-    fn begin_log(&self, place: &GroupPlace, has_others: bool) -> Result<(), ApiError> {
+    pub(super) fn begin_log(&self, place: &GroupPlace, has_others: bool) -> Result<(), ApiError> {
         if self.reader().state().totals.last_seq > 0 {
             let what = "it has sequences that are of no group";
             if !has_others {
@@ -498,22 +470,17 @@ impl LiveStream {
         let (confirmed, lost) =
             (joined.member.consensus().confirmed(), LostEntries::of(joined.member.consensus()));
         let open = |core: &mut StreamCore, is_amnesiac| {
-            GroupMember::open(core, GroupStart { vote, is_amnesiac, ..joined.start.clone() })
+            let is_damaged = self.is_damaged() && joined.has_other_voters();
+            GroupMember::open(core, GroupStart { vote, is_amnesiac, is_damaged, ..joined.start.clone() })
         };
         let is_amnesiac = joined.amnesia.is_some();
         let mut has_hole = false;
-        let reopened = open(core, is_amnesiac).or_else(|failed| {
-            let MemberFailed::Hole(missing) = failed else { return Err(failed) };
-            if !joined.has_other_voters() {
-                // Nobody else has what is behind that.
-                return Err(failed);
+        let reopened = open(core, is_amnesiac).or_else(|flaw| {
+            has_hole = self.mend_core(&flaw, joined, core)?;
+            if !has_hole {
+                return Err(flaw);
             }
-            has_hole = true;
-            self.cut_before(missing, (&joined.groups, joined.place), core)?;
-            if joined.start.lacks_sync(core.store()) {
-                joined.groups.sync_now();
-            }
-            open(core, is_amnesiac)
+            open(core, true)
         });
         let opened = reopened.and_then(|member| {
             let (term, index) = confirmed;
@@ -524,7 +491,7 @@ impl LiveStream {
             if !has_it && !has_hole {
                 self.mark_amnesiac(&joined.groups, joined.place).map_err(StoreError::Io)?;
             }
-            Ok((has_it, if has_it || is_amnesiac { member } else { open(core, true)? }))
+            Ok((has_it, if has_it || has_hole || is_amnesiac { member } else { open(core, true)? }))
         });
         match opened {
             Ok((has_it, mut member)) => {

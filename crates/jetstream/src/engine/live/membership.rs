@@ -7,6 +7,7 @@ use super::amnesia::{Amnesia, LostEntries};
 use super::asked_consumers::AskedConsumers;
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
+use super::founding::LogOrigin;
 use super::held_publishes::{AskedLeader, HandOver};
 use super::late_proposals::LateProposals;
 use super::recent_publishes::PublishKey;
@@ -144,6 +145,7 @@ pub(super) struct Membership {
     pub(super) room_watch: OnceLock<Arc<dyn Timer>>,
     /// Number of the stream in whose place it stands, as long as a start may find that; 0: none.
     pub(super) in_place_of: AtomicU64,
+    pub(super) origin: LogOrigin,
 }
 
 pub(super) struct JoinedMember {

@@ -72,7 +72,7 @@ use myelin_streams::ReplicaRole;
 use own_config::{META, SERVERS, config};
 pub use repairs::ReplicaRepairs;
 use restored_stream::RestoredStream;
-use retries::MetaFaults;
+use retries::{Looks, MetaFaults};
 pub use roster::peer_of;
 use roster::{Rescue, Roster, ServerRecord, peers_of};
 use std::sync::atomic::AtomicBool;
@@ -112,7 +112,7 @@ pub(super) struct Meta {
     view: Mutex<Assignments>,
     waits: Waiters,
     answers: Answers,
-    is_apply_queued: AtomicBool,
+    looks: Looks,
     leader_seen: LeaderSeen,
     watched: leadership::Watched,
     faults: MetaFaults,
@@ -235,7 +235,7 @@ impl Meta {
             view: Mutex::default(),
             waits: Waiters::default(),
             answers: Answers::new(jetstream),
-            is_apply_queued: AtomicBool::new(false),
+            looks: Looks::default(),
             leader_seen: LeaderSeen::new(jetstream.host.instant()),
             watched: leadership::Watched::default(),
             faults: MetaFaults::default(),
@@ -453,10 +453,10 @@ impl Meta {
     /// Looks at what was committed since the last time.
     fn apply(&self, are_answered: bool) {
         let Some(jetstream) = self.jetstream.upgrade() else { return };
+        let _turn = lock(&self.looks.turn);
         let reader = self.live().reader();
         let mut last = reader.release().seq();
-        let (mut changed, mut has_servers) = (Vec::new(), false);
-        let mut buffer = Vec::new();
+        let (mut changed, mut has_servers, mut buffer) = (Vec::new(), false, Vec::new());
         let first = self.view().seen() + 1;
         for seq in first..=last {
             let read = reader.get(seq, Wait::Allowed, &mut buffer);
@@ -665,12 +665,12 @@ impl MemberWatcher for Meta {
     fn committed(&self, account: &str, stream: &str) {
         if !self.is_meta(account, stream)
             || self.live().released() <= self.view().seen()
-            || self.is_apply_queued.swap(true, AcqRel)
+            || self.looks.is_queued.swap(true, AcqRel)
         {
             return;
         }
         self.on_api(|meta, _| {
-            meta.is_apply_queued.store(false, Release);
+            meta.looks.is_queued.store(false, Release);
             meta.apply(true);
         });
     }

@@ -1,8 +1,9 @@
 //! Assignments as a server carries them out: replicas are made, changed and removed.
 
+use super::changing::AccountTurn;
 use super::{AnswerKind, Asked, AssignedGroup, Assignment, LiveStream, Meta, StreamKey, peers_of, write_on};
 use crate::engine::JetStream;
-use crate::engine::account::{AccountStreams, suspend_stream};
+use crate::engine::account::{AccountStreams, suspend_stream, write_of_group};
 use crate::engine::groups::GroupConfig;
 use crate::engine::live::{JoinTerms, MemberWatcher};
 use myelin_broker::Level;
@@ -73,7 +74,7 @@ impl Meta {
         let mut out = MessageBuf::default();
         for account in jetstream.accounts() {
             let all = account.streams().into_iter();
-            let alone = all.filter(|live| !live.consumers().is_of_group());
+            let alone = all.filter(|live| !live.consumers().is_of_group() && !live.has_lost_log());
             alone.for_each(|live| self.offer(jetstream, &live, &mut out));
         }
         self.groups.publish(out);
@@ -170,10 +171,9 @@ impl Meta {
         }
     }
 
-    /// Does what an assignment says, behind a change of its stream that goes on.
-    pub(super) fn carry_out(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment) {
+    /// Does what an assignment says, whose turn it is in its account until that is done.
+    pub(super) fn act_on(&self, jetstream: &Arc<JetStream>, seen: SeenAssignment, turn: AccountTurn) {
         let Some(account) = known_or_sought(jetstream, &seen.assignment.key.account) else { return };
-        let Some(seen) = self.faults.changing.pass(seen) else { return };
         let SeenAssignment { assignment, is_new, first, made } = &seen;
         let (is_mine, local) = (assignment.is_on(&self.name), account.stream(&assignment.key.stream));
         if self.is_out() {
@@ -209,7 +209,7 @@ impl Meta {
             {
                 match self.stay(jetstream, &account, (assignment, live), may_open) {
                     Ok(live) if *live.config() != assignment.config => {
-                        return self.change_config(jetstream, &account, live, seen);
+                        return self.change_config(jetstream, &account, live, (seen, turn));
                     }
                     done => return self.conclude(jetstream, &account, &seen, (was_there, done)),
                 }
@@ -284,7 +284,7 @@ impl Meta {
     /// Has a stream that this server alone is to have be made as soon as nobody can take it back.
     /// Whoever waits for it is answered then.
     fn keep_and_make(&self, jetstream: &JetStream, (assignment, is_new): (&Arc<Assignment>, bool)) {
-        self.note_failed(jetstream, assignment);
+        self.note_failed(jetstream, assignment, &ApiError::CLUSTER_NOT_AVAIL);
         if is_new {
             let refused = (Arc::clone(assignment), ApiError::CLUSTER_NOT_AVAIL);
             lock(&self.faults.refused).insert(assignment.key.clone(), refused);
@@ -305,7 +305,7 @@ impl Meta {
         let is_used = || there.is_some_and(|live| !account.delete_unused(jetstream, &live));
         let first = first.filter(|_| !is_used());
         let leads_first = assignment.peers.first() == Some(&self.name);
-        let is_news = self.note_failed(jetstream, assignment);
+        let is_news = self.note_failed(jetstream, assignment, error);
         if let Some(first) = first.filter(|_| leads_first) {
             self.note_refused(jetstream, assignment, (error, false));
             self.take_back(jetstream, (assignment, first), error);
@@ -348,8 +348,19 @@ impl Meta {
     }
 
     /// An assignment could not be carried out: it is tried again. Answers whether that is news.
-    pub(super) fn note_failed(&self, jetstream: &JetStream, assignment: &Assignment) -> bool {
-        lock(&self.faults.retries).failed(&assignment.key, jetstream.host.instant())
+    pub(super) fn note_failed(
+        &self,
+        jetstream: &JetStream,
+        assignment: &Assignment,
+        error: &ApiError,
+    ) -> bool {
+        let now = jetstream.host.instant();
+        lock(&self.faults.retries).failed(&assignment.key, now, error.to_string())
+    }
+
+    /// Why an assignment could not be carried out here at the last attempt.
+    pub(in crate::engine) fn why_failed(&self, assignment: &Assignment) -> Option<String> {
+        lock(&self.faults.retries).why(&assignment.key).map(str::to_owned)
     }
 
     /// An assignment is carried out here.
@@ -378,7 +389,7 @@ impl Meta {
             missing.for_each(|one| lock(&self.faults.retries).suspect(one.key.clone(), now));
         }
         for live in jetstream.accounts().into_iter().flat_map(|account| account.streams()) {
-            if !live.consumers().is_of_group() || live.is_of_group() {
+            if !live.consumers().is_of_group() && !live.has_lost_log() || live.is_of_group() {
                 continue;
             }
             let assignment = self.view().get(live.account_name(), live.name());
@@ -506,14 +517,18 @@ impl Meta {
         }
         let place = GroupPlace { group: GroupId(assignment.id), epoch: assignment.epoch() };
         let voters = peers_of(&assignment.founders);
-        if assignment.founders == [self.name.as_str()] {
+        let has_lost_log = live.has_lost_log() && assignment.servers().any(|other| *other != self.name);
+        if has_lost_log {
+            live.begin_lost_log(&place)?;
+        } else if assignment.founders == [self.name.as_str()] {
             live.found_group(&self.groups, (&jetstream.store, jetstream.settings.sync_always))?;
         }
+        write_of_group(jetstream, live)?;
         let is_synced = jetstream.settings.sync_always && live.is_stored();
         live.watch_member(self.me.clone() as Weak<dyn MemberWatcher>);
         let may_be_new = self.groups.is_younger_than_disk(assignment.created);
-        let (seed, is_open) = (jetstream.seed(), may_open);
-        let terms = JoinTerms { is_open, ..JoinTerms::of(seed, is_synced, may_be_new) };
+        let (seed, is_open, is_amnesiac) = (jetstream.seed(), may_open, has_lost_log);
+        let terms = JoinTerms { is_open, is_amnesiac, ..JoinTerms::of(seed, is_synced, may_be_new) };
         live.join(&self.groups, &GroupConfig { place, voters }, terms)?;
         live.tell_members(self.peers_with(assignment));
         self.recover(assignment, live);
@@ -604,7 +619,7 @@ impl Meta {
         self.groups.remove(group);
         if let Err(error) = &deleted {
             let (account, stream) = (&assignment.key.account, &assignment.key.stream);
-            if self.note_failed(jetstream, assignment) {
+            if self.note_failed(jetstream, assignment, error) {
                 let line = format_args!("JetStream stream '{account} > {stream}' cannot be removed: {error}");
                 jetstream.host.log(Level::Error, line);
             }

@@ -77,9 +77,9 @@ impl Meta {
         if !is_another || !self.is_offered(&assignment.key, live.created()) {
             return Some(live);
         }
-        if account.delete_and_wait(jetstream, &live, &mut MessageBuf::default()).is_err() {
+        if let Err(error) = account.delete_and_wait(jetstream, &live, &mut MessageBuf::default()) {
             // It stays without being served until it can be removed.
-            self.note_failed(jetstream, assignment);
+            self.note_failed(jetstream, assignment, &error);
             return Some(live);
         }
         lock(&self.restored).retain(|one| !one.is(&assignment.key, live.created()));

@@ -4,7 +4,7 @@ use super::assignment::{Assignment, StreamKey};
 use super::changing::Changing;
 use myelin_jsapi::ApiError;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,16 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 /// Streams whose removal was proposed as they cannot be made here, and why.
 type RefusedCreates = BTreeMap<StreamKey, (Arc<Assignment>, ApiError)>;
+
+/// Looks at what is committed, one at a time: two that begin at the same assignment would both
+/// carry it out.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// Whether one waits for the thread of the API.
+    pub(super) is_queued: AtomicBool,
+    /// Held by the one that goes on.
+    pub(super) turn: Mutex<()>,
+}
 
 /// Assignments that could not be carried out here, or not yet, or not be read.
 #[derive(Default)]
@@ -31,24 +41,33 @@ pub(super) struct MetaFaults {
 #[derive(Default)]
 pub(super) struct Retries(BTreeMap<StreamKey, Retry>);
 
+#[derive(Default)]
 struct Retry {
     /// `None`: it is under way.
     due: Option<Instant>,
     failures: u32,
+    /// Why, at the last attempt.
+    why: String,
 }
 
 impl Retries {
-    /// Notes that an assignment could not be carried out. Answers whether that is news.
-    pub(super) fn failed(&mut self, key: &StreamKey, now: Instant) -> bool {
-        let retry = self.0.entry(key.clone()).or_insert(Retry { due: None, failures: 0 });
+    /// Notes that an assignment could not be carried out, and why. Answers whether that is news.
+    pub(super) fn failed(&mut self, key: &StreamKey, now: Instant, why: String) -> bool {
+        let retry = self.0.entry(key.clone()).or_default();
         let pause = (PAUSE * (1 << retry.failures.min(8))).min(LONGEST_PAUSE);
         (retry.due, retry.failures) = (Some(now + pause), retry.failures + 1);
-        retry.failures == 1
+        std::mem::replace(&mut retry.why, why) != retry.why || retry.failures == 1
+    }
+
+    /// Why an assignment could not be carried out at the last attempt; `None`: it was, or nobody
+    /// has tried yet.
+    pub(super) fn why(&self, key: &StreamKey) -> Option<&str> {
+        self.0.get(key).filter(|retry| retry.failures > 0).map(|retry| &*retry.why)
     }
 
     /// Has a stream looked at soon that may not be as it is assigned.
     pub(super) fn suspect(&mut self, key: StreamKey, now: Instant) {
-        self.0.entry(key).or_insert(Retry { due: Some(now + PAUSE), failures: 0 });
+        self.0.entry(key).or_insert(Retry { due: Some(now + PAUSE), ..Retry::default() });
     }
 
     /// A stream is as it is assigned. Answers whether it was not.
@@ -77,18 +96,21 @@ mod tests {
         let (mut retries, began) = (Retries::default(), Instant::now());
         let key = StreamKey::new("$G", "S");
         let after = |seconds| began + Duration::from_secs(seconds);
-        assert!(retries.failed(&key, began), "it is news");
+        assert!(retries.why(&key).is_none());
+        assert!(retries.failed(&key, began, "a".into()), "it is news");
+        assert_eq!(retries.why(&key), Some("a"));
         assert!(retries.take_due(after(1)).is_empty());
         assert_eq!(retries.take_due(after(2)), std::slice::from_ref(&key));
         assert!(retries.take_due(after(100)).is_empty(), "it is under way");
-        assert!(!retries.failed(&key, after(2)), "that is known");
+        assert!(!retries.failed(&key, after(2), "a".into()), "that is known");
         assert!(retries.take_due(after(5)).is_empty());
         assert_eq!(retries.take_due(after(6)), std::slice::from_ref(&key));
-        (0..20).for_each(|_| assert!(!retries.failed(&key, after(6))));
+        assert!(retries.failed(&key, after(6), "b".into()), "another reason is news");
+        (0..20).for_each(|_| assert!(!retries.failed(&key, after(6), "b".into())));
         assert!(retries.take_due(after(21)).is_empty());
         assert_eq!(retries.take_due(after(22)), std::slice::from_ref(&key), "the longest pause");
         assert!(retries.succeeded(&key) && !retries.succeeded(&key));
-        assert!(retries.failed(&key, began), "it is news again");
+        assert!(retries.failed(&key, began, "b".into()), "it is news again");
     }
 
     #[test]
@@ -99,6 +121,6 @@ mod tests {
         assert_eq!(retries.take_due(began + PAUSE), std::slice::from_ref(&key));
         assert!(!retries.succeeded(&key));
         retries.suspect(key.clone(), began);
-        assert!(retries.failed(&key, began), "it is news");
+        assert!(retries.failed(&key, began, "a".into()), "it is news");
     }
 }

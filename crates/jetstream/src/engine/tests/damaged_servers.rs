@@ -5,6 +5,7 @@ use super::meta_cluster::MetaCluster;
 use crate::engine::ReplicaRepairs;
 use myelin_disk::Disk;
 use myelin_stdx::sync::lock;
+use myelin_store::GroupPosition;
 use std::path::PathBuf;
 
 /// Three servers with a stream of three replicas, and one that follows everywhere.
@@ -197,4 +198,89 @@ fn a_replica_that_cannot_be_opened_is_left_as_it_is_until_its_stream_is_removed(
     cluster.wait_until("one more", |cluster| others(cluster) == [(10, 10); 2]);
     cluster.ask("STREAM.DELETE.S", "");
     cluster.wait_until("it to be gone", |cluster| cluster.house(victim).streams().unrestored() == [""; 0]);
+}
+
+/// Removes the files of all streams of a server that has ended, and of its meta stream: what they
+/// are the store knows still.
+fn lose_streams(cluster: &MetaCluster, number: usize) {
+    let disk = cluster.disk(number);
+    let is_of_stream = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "streams");
+    let files = disk.files().into_keys().filter(is_of_stream);
+    files.for_each(|path| disk.remove_file(&path).expect("it is there"));
+}
+
+/// A server that hears nobody acknowledges nothing.
+fn assert_silent(cluster: &mut MetaCluster, number: usize) {
+    let acks = cluster.acks();
+    for _ in 0..3 {
+        cluster.publish(number, "alone");
+        cluster.pass(40);
+    }
+    assert_eq!(cluster.acks(), acks);
+}
+
+#[test]
+fn a_replica_that_has_lost_its_log_is_not_served_alone() {
+    let (mut cluster, victim) = with_a_stream();
+    lose_streams(&cluster, victim);
+    cluster.isolated.push(victim);
+    cluster.begin(victim);
+    assert!(cluster.house(victim).stream("S").has_lost_log());
+    assert_silent(&mut cluster, victim);
+    cluster.isolated.clear();
+    cluster.wait_until("all of it again", |cluster| cluster.contents() == [(9, 9); 3]);
+    let leader = cluster.elect();
+    cluster.publish(leader, "next");
+    cluster.wait_until("one more", |cluster| cluster.contents() == [(10, 10); 3]);
+    cluster.wait_until("all to be well", |cluster| {
+        let health = cluster.house(victim).jetstream.cluster_health().expect("it is in a cluster");
+        health.meta.is_none() && health.streams.is_empty()
+    });
+}
+
+/// One replica is left of a stream of several: its configuration does not tell.
+#[test]
+fn the_last_replica_of_a_group_is_served_when_the_cluster_says_so() {
+    let config = r#"{"name":"S","subjects":["S.>"],"storage":"file","num_replicas":1}"#;
+    let (mut cluster, first) = MetaCluster::with_stream(3, config);
+    cluster.publish(first, "one");
+    cluster.answer_within(200, "STREAM.UPDATE.S", &config.replace(":1}", ":3}"));
+    cluster.wait_until("three replicas", |cluster| cluster.contents() == [(1, 1); 3]);
+    cluster.answer_within(200, "STREAM.UPDATE.S", config);
+    cluster.wait_until("one replica", |cluster| cluster.holders("S").len() == 1);
+    let holder = cluster.elect();
+    cluster.publish(holder, "two");
+    for _ in 0..2 {
+        cluster.kill(holder);
+        cluster.begin(holder);
+        cluster.wait_until("it to lead", |cluster| cluster.leader() == Some(holder));
+    }
+    cluster.kill(holder);
+    lose_streams(&cluster, holder);
+    cluster.isolated.push(holder);
+    cluster.begin(holder);
+    assert_silent(&mut cluster, holder);
+    cluster.isolated.clear();
+    cluster.wait_until("it to lead", |cluster| cluster.leader() == Some(holder));
+    let acks = cluster.acks();
+    cluster.publish(holder, "three");
+    cluster.wait_until("an acknowledgement", |cluster| cluster.acks() > acks);
+}
+
+#[test]
+fn a_replica_that_is_no_member_is_not_well() {
+    let (mut cluster, victim) = with_a_stream();
+    cluster.begin(victim);
+    let reasons = |cluster: &mut MetaCluster| {
+        let health = cluster.house(victim).jetstream.cluster_health().expect("it is in a cluster");
+        health.streams.into_iter().map(|one| one.reason).collect::<Vec<_>>()
+    };
+    cluster.wait_until("all to follow", |cluster| {
+        cluster.contents() == [(9, 9); 3] && reasons(cluster).is_empty()
+    });
+    let live = cluster.house(victim).stream("S");
+    live.note_damage();
+    assert!(live.leave_behind(GroupPosition::default()).is_some());
+    assert_eq!(reasons(&mut cluster), ["replica is no member of its group"]);
+    cluster.wait_until("it to be one again", |cluster| reasons(cluster).is_empty());
 }

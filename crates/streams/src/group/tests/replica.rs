@@ -110,6 +110,7 @@ impl Replica {
 
     pub(super) fn start(&self) -> GroupStart {
         GroupStart {
+            is_damaged: false,
             me: self.peer(),
             voters: self.voters.clone(),
             vote: Vote::default(),

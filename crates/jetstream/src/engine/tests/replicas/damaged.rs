@@ -409,3 +409,75 @@ fn any_file_of_a_disk_may_be_damaged() {
         }
     }
 }
+
+/// Three servers whose log has some terms with a few messages each, of which no journal has
+/// anything any more: one that follows.
+fn with_terms() -> (Cluster, usize) {
+    let mut cluster = Cluster::new(3);
+    let mut messages = 0..;
+    for _ in 0..3 {
+        let leader = cluster.elect();
+        for n in messages.by_ref().take(3) {
+            cluster.publish(leader, &format!("message {n}."));
+        }
+        cluster.pass(10);
+        cluster.kill(leader);
+        cluster.elect();
+        cluster.begin(leader);
+        cluster.pass(30);
+    }
+    for number in 0..3 {
+        cluster.kill(number);
+        cluster.begin(number);
+        cluster.pass(30);
+    }
+    let leader = cluster.elect();
+    (cluster, (leader + 1) % 3)
+}
+
+/// What is left of a log whose first entries are gone, or that of a term, is none: its member gets
+/// everything anew all the same.
+#[test]
+fn a_log_that_contradicts_itself_comes_back_from_the_others() {
+    for damaged in [&[0][..], &[0, 1], &[0, 1, 2], &[2], &[3], &[0, 2, 3], &[1, 2, 3, 4, 5], &[6], &[8]] {
+        let (mut cluster, victim) = with_terms();
+        cluster.kill(victim);
+        for number in damaged {
+            let payload = format!("message {number}.").into_bytes();
+            let place = segments(&cluster, victim).into_iter().find_map(|(path, _)| {
+                let bytes = cluster.disk(victim).read_all(&path).expect("it is there");
+                let at = bytes.windows(payload.len()).position(|window| window == payload)?;
+                Some((path, at as u64))
+            });
+            let (path, at) = place.expect("it is written");
+            cluster.disk(victim).flip_bit(&path, at - 60, 3).expect("it is there");
+        }
+        assert_mended(&mut cluster, victim, &format!("messages {damaged:?}"));
+        assert!(!is_amnesiac(&mut cluster, victim), "{damaged:?}");
+    }
+}
+
+/// Wherever the bits are that have flipped: whoever has lost its log's head is a member.
+#[test]
+fn some_bits_of_a_small_log_may_flip() {
+    for seed in 0..16_u64 {
+        let (mut cluster, victim) = with_terms();
+        cluster.kill(victim);
+        let (path, length) = segments(&cluster, victim)[0].clone();
+        let mut at = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for _ in 0..8 {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            cluster
+                .disk(victim)
+                .flip_bit(&path, (at >> 33) % length, (at >> 20) as u8 % 8)
+                .expect("it is there");
+        }
+        cluster.begin(victim);
+        cluster.pass(150);
+        let leader = cluster.elect();
+        publish(&mut cluster, leader, 3);
+        cluster.pass(50);
+        assert_equal(&mut cluster);
+        assert!(!is_amnesiac(&mut cluster, victim), "{seed}");
+    }
+}
