@@ -44,7 +44,7 @@ fn house(inactive_threshold: Timestamp) -> House {
 
 #[test]
 fn whoever_removes_a_consumer_sees_at_once_what_is_left() {
-    let mut house = house(0);
+    let house = house(0);
     let live = house.stream("I");
     for (name, left) in [("C3", 9), ("C0", 8), ("LAST", 6)] {
         let consumer = live.consumers().find(name).expect("it is there");
