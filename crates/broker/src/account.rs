@@ -208,7 +208,7 @@ impl Account {
         self.has_gone(binding.subject(), removed);
         let is_counted = removed && binding.counted().goes();
         if is_counted && binding.receiver().is_announced() {
-            self.announced.changed(&self.name, (binding.subject(), binding.queue()), false, None);
+            self.announced.changed(&self.name, binding.subject(), binding.queue(), false);
         } else if is_counted {
             self.announced.only_leafs_changed(binding.subject(), false);
         }
@@ -345,7 +345,7 @@ impl Account {
 
     /// Counts what there was before there was anything about leaf nodes.
     pub(crate) fn count_for_leafs(&self) {
-        self.interest.for_each(|sub| self.count(sub, None));
+        self.interest.for_each(|sub| self.count(sub));
         self.services.for_each(|binding| self.count_service(binding));
         if let Some(remote) = self.remote.get() {
             remote.for_each(|sub| {
@@ -357,9 +357,9 @@ impl Account {
     }
 
     /// Counts a subscription that is in the index, if other servers hear of such.
-    fn count(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
+    fn count(&self, sub: &Arc<Subscription>) {
         if self.announced.keeps_account() && sub.counted().is_due() {
-            self.announced.changed(&self.name, (sub.subject(), sub.queue()), true, shard);
+            self.announced.changed(&self.name, sub.subject(), sub.queue(), true);
         }
     }
 
@@ -373,7 +373,7 @@ impl Account {
         match is_kept && binding.counted().is_due() {
             false => {}
             true if is_announced => {
-                self.announced.changed(&self.name, (binding.subject(), binding.queue()), true, None);
+                self.announced.changed(&self.name, binding.subject(), binding.queue(), true);
             }
             true => self.announced.only_leafs_changed(binding.subject(), true),
         }
@@ -445,18 +445,17 @@ impl Account {
 
     /// Lets a subscription in, on `shard`.
     pub(crate) fn subscribe(self: &Arc<Self>, sub: &Arc<Subscription>, shard: &mut ServiceShard) {
-        self.insert(sub, Some(&mut *shard));
+        self.insert(sub);
         self.notify_watches(sub.subject(), Some(&mut *shard));
         self.add_shadows(sub, Some(shard));
     }
 
     /// Puts a subscription into the index; whoever watches is to be [told](Self::notify_watches).
-    /// `shard`: where that happens, if on one.
-    pub(crate) fn insert(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) {
+    pub(crate) fn insert(&self, sub: &Arc<Subscription>) {
         self.suffix_inspectors.comes(sub.subject());
         sub.counted().comes();
         self.interest.insert(Arc::clone(sub));
-        self.count(sub, shard);
+        self.count(sub);
     }
 
     /// A client of this server has subscribed at this moment.
@@ -468,11 +467,11 @@ impl Account {
     }
 
     /// Takes it out again; false when it was not in.
-    pub(crate) fn take_out(&self, sub: &Arc<Subscription>, shard: Option<&mut ServiceShard>) -> bool {
+    pub(crate) fn take_out(&self, sub: &Arc<Subscription>) -> bool {
         let removed = self.interest.remove(sub);
         self.has_gone(sub.subject(), removed);
         if removed && sub.counted().goes() {
-            self.announced.changed(&self.name, (sub.subject(), sub.queue()), false, shard);
+            self.announced.changed(&self.name, sub.subject(), sub.queue(), false);
         }
         removed
     }
@@ -496,7 +495,7 @@ impl Account {
 
     /// Takes a subscription out; false when it was not in. `shard`: where that happens, if on one.
     pub(crate) fn unsubscribe(&self, sub: &Arc<Subscription>, mut shard: Option<&mut ServiceShard>) -> bool {
-        let removed = self.take_out(sub, shard.as_deref_mut());
+        let removed = self.take_out(sub);
         self.notify_watches(sub.subject(), shard.as_deref_mut());
         self.remove_shadows(sub, shard);
         removed
@@ -525,15 +524,13 @@ impl Account {
             match sub.queue() {
                 _ if !removed || !sub.counted().goes() => {}
                 Some(queue) => *members.entry((sub.subject(), queue)).or_default() += 1,
-                None => {
-                    self.announced.changed(&self.name, (sub.subject(), None), false, shard.as_deref_mut());
-                }
+                None => self.announced.changed(&self.name, sub.subject(), None, false),
             }
             self.notify_watches(sub.subject(), shard.as_deref_mut());
             self.remove_shadows(sub, shard.as_deref_mut());
         }
-        for (group, count) in members {
-            self.announced.members_left(&self.name, group, count, shard.as_deref_mut());
+        for ((subject, queue), count) in members {
+            self.announced.members_left(&self.name, subject, queue, count);
         }
     }
 

@@ -2,7 +2,6 @@
 //! change, how accounts are spread over links, and who tells other servers what is wanted here. One
 //! for the broker and all its accounts.
 
-use crate::service::ServiceShard;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use foldhash::fast::FixedState;
 use myelin_stdx::entropy::Entropy;
@@ -52,8 +51,8 @@ pub(crate) enum AccountPlace {
 /// Tells other servers what is wanted here.
 pub(crate) trait Announcer: Send + Sync {
     /// Tells a change. Called under the lock of a part of the account's interest, so that the last
-    /// word is the last state. `shard`: the next flush of which tells it, if on one.
-    fn announce(&self, change: &InterestChange<'_>, shard: Option<&mut ServiceShard>);
+    /// word is the last state.
+    fn announce(&self, change: &InterestChange<'_>);
 }
 
 /// A change of what an account's clients and services, or its leaf nodes, want, of which other
@@ -154,9 +153,9 @@ impl Cluster {
     }
 
     /// Tells other servers of a change, if there are any.
-    pub(crate) fn announce(&self, change: &InterestChange<'_>, shard: Option<&mut ServiceShard>) {
+    pub(crate) fn announce(&self, change: &InterestChange<'_>) {
         if let Some(announcer) = self.announcer.get() {
-            announcer.announce(change, shard);
+            announcer.announce(change);
         }
     }
 

@@ -42,9 +42,6 @@ pub trait Serving {
     /// Takes the memory of a buffer back.
     fn keep_buf(&mut self, msgs: MessageBuf);
 
-    /// Sees to it that the next flush moves what a link has to say into its outbox.
-    fn flush_link(&mut self, conn: &Arc<Conn>);
-
     /// Sees to it that the next flush calls `service`, even if nobody sends it anything.
     fn wake(&mut self, service: &Arc<dyn Service>);
 

@@ -154,7 +154,7 @@ impl Listener<'_> {
         match self {
             Self::Client(sub) => {
                 let shadow = Arc::new(Subscription::shadow(sub, &link.stream, subject));
-                exporter.insert(&shadow, None);
+                exporter.insert(&shadow);
                 Standing::Client(shadow)
             }
             Self::Leaf(_) => Standing::Leaf(exporter.place(subject, ServiceTarget::Leafs(Arc::clone(link)))),
@@ -218,7 +218,7 @@ impl Streams {
 fn remove(shadow: Shadow) -> Option<Moved> {
     let exporter = shadow.link.exporter.upgrade()?;
     match &shadow.stands {
-        Standing::Client(sub) => drop(exporter.take_out(sub, None)),
+        Standing::Client(sub) => drop(exporter.take_out(sub)),
         Standing::Leaf(binding) => exporter.displace(binding),
     }
     Some((exporter, shadow.stands))

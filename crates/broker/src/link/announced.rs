@@ -9,7 +9,6 @@ use super::interest_part::{InterestKey, InterestPart};
 use crate::closed::PastTraffic;
 use crate::cluster::{AccountPlace, Cluster, InterestChange};
 use crate::conn::Conn;
-use crate::service::ServiceShard;
 use arc_swap::ArcSwap;
 use myelin_stdx::sync::lock;
 use myelin_wire::peer::account_hash;
@@ -82,43 +81,24 @@ impl Announced {
         self.cluster.keeps_account()
     }
 
-    /// One more wants this, or one less. `shard`: where that happens, if on one.
+    /// One more wants this, or one less.
     #[inline]
-    pub(crate) fn changed(
-        &self,
-        account: &str,
-        (subject, queue): (&[u8], Option<&[u8]>),
-        is_new: bool,
-        shard: Option<&mut ServiceShard>,
-    ) {
+    pub(crate) fn changed(&self, account: &str, subject: &[u8], queue: Option<&[u8]>, is_new: bool) {
         if self.cluster.keeps_account() {
             let count = |before: u32| if is_new { before + 1 } else { before.saturating_sub(1) };
-            self.count(account, InterestKey { subject, queue }, count, shard);
+            self.count(account, subject, queue, count);
         }
     }
 
     /// Takes note that several members of a queue group have left at once.
-    pub(crate) fn members_left(
-        &self,
-        account: &str,
-        (subject, queue): (&[u8], &[u8]),
-        members: u32,
-        shard: Option<&mut ServiceShard>,
-    ) {
+    pub(crate) fn members_left(&self, account: &str, subject: &[u8], queue: &[u8], members: u32) {
         if self.cluster.keeps_account() {
-            let wish = InterestKey { subject, queue: Some(queue) };
-            self.count(account, wish, |before| before.saturating_sub(members), shard);
+            self.count(account, subject, Some(queue), |before| before.saturating_sub(members));
         }
     }
 
-    fn count(
-        &self,
-        account: &str,
-        wish: InterestKey<'_>,
-        count: impl FnOnce(u32) -> u32,
-        shard: Option<&mut ServiceShard>,
-    ) {
-        let key = wish.key();
+    fn count(&self, account: &str, subject: &[u8], queue: Option<&[u8]>, count: impl FnOnce(u32) -> u32) {
+        let key = InterestKey { subject, queue }.key();
         let mut part = lock(self.part(&key));
         let before = part.local.get(&key[..]).copied().unwrap_or(0);
         let now = count(before);
@@ -132,10 +112,9 @@ impl Announced {
         self.tell_leafs_of_own(&part, &key, (before, now));
         self.tell_gateways_of_own(account, &part, &key, (before, now));
         // Of a plain subject only the first and the last are of interest elsewhere.
-        if before != now && (wish.queue.is_some() || before == 0 || now == 0) {
-            let (InterestKey { subject, queue }, place, count) = (wish, self.place(account), now);
-            let change = InterestChange { account, place, subject, queue, count, origin: None };
-            self.cluster.announce(&change, shard);
+        if before != now && (queue.is_some() || before == 0 || now == 0) {
+            let (place, count) = (self.place(account), now);
+            self.cluster.announce(&InterestChange { account, place, subject, queue, count, origin: None });
         }
     }
 

@@ -15,7 +15,6 @@ use crate::broker::Broker;
 use crate::cluster::{AccountPlace, Announcer, InterestChange};
 use crate::conn::Conn;
 use crate::log::{Level, write_of_link};
-use crate::service::ServiceShard;
 use myelin_wire::peer::encode;
 use std::sync::Arc;
 
@@ -23,10 +22,10 @@ use std::sync::Arc;
 const LINE: usize = 64;
 
 impl Announcer for Links {
-    fn announce(&self, change: &InterestChange<'_>, mut shard: Option<&mut ServiceShard>) {
+    fn announce(&self, change: &InterestChange<'_>) {
         let InterestChange { account, place, subject, queue, count, origin } = *change;
         for conn in self.all().iter() {
-            let line = tell((account, place), (conn, shard.as_deref_mut()), LINE, |link, out| {
+            let line = tell((account, place), conn, LINE, |link, out| {
                 if !link.may_announce(subject) {
                     return;
                 }
@@ -58,10 +57,10 @@ impl Links {
 }
 
 /// Tells one link what `write` writes of an account, about `room` bytes, if it is for that account,
-/// and returns what it was told. `shard`: the next flush of which says it, if on one.
+/// and returns what it was told.
 fn tell(
     (account, place): (&str, AccountPlace),
-    (conn, shard): (&Arc<Conn>, Option<&mut ServiceShard>),
+    conn: &Arc<Conn>,
     room: usize,
     write: impl FnOnce(&LinkEnd, &mut Vec<u8>),
 ) -> Vec<u8> {
@@ -72,7 +71,7 @@ fn tell(
         line.reserve(room);
         write(link, &mut line);
         if !line.is_empty() {
-            conn.say_in(shard, &line);
+            conn.say(&line);
         }
     }
     line
@@ -88,7 +87,7 @@ fn tell_all(
     announced.for_each_part(|part| {
         // It may get another between two parts: then the rest is told there.
         let place = account.place_on_links();
-        let _ = tell((account.name(), place), (conn, None), LINE * part.local.len(), |link, out| {
+        let _ = tell((account.name(), place), conn, LINE * part.local.len(), |link, out| {
             let named = link.named(account.name());
             for (key, count) in &part.local {
                 let at = key.iter().position(|byte| *byte == b' ');

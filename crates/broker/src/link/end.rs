@@ -102,11 +102,6 @@ impl LinkEnd {
         self.leaf.get().map(|leaf| &**leaf)
     }
 
-    /// Adds control bytes, with which a shard's next flush [is to begin](crate::Shard::flush_link).
-    pub(super) fn say_with_flush(&self, bytes: &[u8]) {
-        lock(&self.control).extend_from_slice(bytes);
-    }
-
     /// Adds control bytes; true when the owner shard is to be woken for them.
     pub(super) fn say(&self, bytes: &[u8]) -> bool {
         let mut control = lock(&self.control);

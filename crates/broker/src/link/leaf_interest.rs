@@ -223,8 +223,7 @@ impl Announced {
     ) {
         if before != count && (queue.is_some() || before == 0 || count == 0) {
             let (place, origin) = (self.place(account), Some(origin));
-            let change = InterestChange { account, place, subject, queue, count, origin };
-            self.cluster.announce(&change, None);
+            self.cluster.announce(&InterestChange { account, place, subject, queue, count, origin });
         }
     }
 

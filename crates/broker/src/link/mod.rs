@@ -12,8 +12,7 @@
 //! and moves into the outbox ahead of the messages of each flush, whichever shard flushes: so a
 //! subscription is announced before any message that is published after it. To be able to announce
 //! from any thread, a change of interest adds control bytes under the lock of the account's part
-//! that has changed. Routes are flushed by the shard of the client that has made the change; where
-//! there is none, and for links of which there may be thousands, the link's owner shard is woken.
+//! that has changed, and wakes the link's owner shard.
 //!
 //! Links with leaf nodes, and with the hubs to which this server is one, are alike but for what is
 //! in `leaf.rs`, and those with other clusters but for what is in `gateway.rs`.
@@ -49,7 +48,6 @@ use crate::account::Account;
 use crate::broker::Broker;
 use crate::conn::Conn;
 use crate::log::Level;
-use crate::service::ServiceShard;
 use crate::shard::Shard;
 use announcements::Announcing;
 use bytes::Bytes;
@@ -75,19 +73,6 @@ impl Conn {
             && link.say(bytes)
         {
             self.sink().wake(self);
-        }
-    }
-
-    /// Says something as part of a shard's work, if there is one: its next flush sends that, before
-    /// anything that it has for clients. So an interest is on its way before its client hears that
-    /// it has subscribed, and no other shard has to have its turn in between.
-    pub(crate) fn say_in(self: &Arc<Self>, shard: Option<&mut ServiceShard>, bytes: &[u8]) {
-        match (shard, self.link()) {
-            (Some(shard), Some(link)) => {
-                link.say_with_flush(bytes);
-                shard.flush_link(self);
-            }
-            _ => self.say(bytes),
         }
     }
 

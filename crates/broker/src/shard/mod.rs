@@ -329,7 +329,7 @@ impl Shard {
     }
 
     fn enqueue_all(&mut self) {
-        let (mut msgs, mut payload, mut internal) = (0, 0, 0);
+        let (mut msgs, mut payload) = (0, 0);
         while let Some(mut stage) = self.staging.pop() {
             let load = stage.close_chunk();
             let queued = stage.conn.queue(&mut stage.segments, load);
@@ -347,15 +347,7 @@ impl Shard {
             match queued {
                 // First, so that the server of a client that hears of its message knows already
                 // that it is committed, and finds it.
-                Queued::Claimed if is_internal => {
-                    self.claimed.push_front(Arc::clone(&stage.conn));
-                    internal += 1;
-                }
-                // Then routes, so that an interest is on its way before its client hears that it
-                // has subscribed.
-                Queued::Claimed if link.is_some_and(|link| !link.is_of_leaf_node()) => {
-                    self.claimed.insert(internal, Arc::clone(&stage.conn));
-                }
+                Queued::Claimed if is_internal => self.claimed.push_front(Arc::clone(&stage.conn)),
                 Queued::Claimed => self.claimed.push_back(Arc::clone(&stage.conn)),
                 _ => {}
             }

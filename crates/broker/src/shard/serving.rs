@@ -36,10 +36,6 @@ impl Serving for Shard {
         self.wake(service);
     }
 
-    fn flush_link(&mut self, conn: &Arc<Conn>) {
-        self.flush_link(conn);
-    }
-
     fn after_flush(&mut self, service: Arc<dyn Service>) {
         self.after_flush(service);
     }

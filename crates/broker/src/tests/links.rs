@@ -329,43 +329,6 @@ fn a_link_wakes_its_shard_once_until_that_looks() {
     assert_eq!(wire.sink.wakes(), before + 2);
 }
 
-/// What a client of one shard subscribes to is on a link of another one before the client hears
-/// that it has subscribed, whether or not the link's shard has its turn; so is what it ends.
-#[test]
-fn interest_is_on_its_way_before_the_client_hears_of_it() {
-    let net = Net::new();
-    let wire = Wire::new(&net);
-    let mut client = net.peer(1);
-    wire.link.conn().has_woken();
-    let (wakes, order) = (wire.sink.wakes(), Arc::new(Mutex::new(Vec::new())));
-    for (name, sink) in [("link", &wire.sink), ("client", &client.sink)] {
-        let order = Arc::clone(&order);
-        sink.on_write(move |bytes| {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            order.lock().unwrap().push((name, text));
-        });
-    }
-    let mut said = |ops: &str| {
-        client.send(ops);
-        net.flush(1);
-        std::mem::take(&mut *order.lock().unwrap())
-    };
-    let written = |name, text: &str| (name, text.to_owned());
-    for (ops, interest) in [
-        ("SUB a 1\r\nSUB b q 2\r\nPING\r\n", "RS+ $G a\r\nRS+ $G b q 1\r\n"),
-        ("UNSUB 1\r\nUNSUB 2\r\nPING\r\n", "RS- $G a\r\nRS- $G b q\r\n"),
-    ] {
-        assert_eq!(said(ops), [written("link", interest), written("client", "PONG\r\n")], "{ops:?}");
-    }
-    assert_eq!(wire.sink.wakes(), wakes, "the link's shard has nothing to do");
-    client.send("SUB a 1\r\n");
-    net.flush(1);
-    order.lock().unwrap().clear();
-    client.leave();
-    net.flush(1);
-    assert_eq!(*order.lock().unwrap(), [written("link", "RS- $G a\r\n")]);
-}
-
 /// Faults of the other side are said once, and counted then, each kind for itself.
 #[test]
 fn a_million_faults_of_a_peer_are_a_few_lines() {

@@ -18,14 +18,14 @@ pub(super) enum Number {
     Signed(i64),
     Float(f64),
     /// Of a histogram.
-    Spread(Box<Spread>),
+    HistogramSample(Box<HistogramSample>),
     /// No sample at all.
     Absent,
 }
 
 /// How often something was how large.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct HistogramSample {
     /// Upper bounds of the buckets; the last one has none.
     pub(super) bounds: Vec<f64>,
     /// How often something fell into each bucket.
@@ -34,7 +34,7 @@ pub(super) struct Spread {
     pub(super) sum: f64,
 }
 
-impl Spread {
+impl HistogramSample {
     /// Of nanoseconds, in seconds.
     pub(super) fn of_times(counts: &HistogramCounts) -> Number {
         Self::scaled(counts, |nanos| Duration::from_nanos(nanos).as_secs_f64())
@@ -51,7 +51,7 @@ impl Spread {
             return Number::Absent;
         }
         let bounds = bounds.iter().map(|bound| scale(*bound)).collect();
-        Number::Spread(Box::new(Self { bounds, counts: counts.clone(), sum: scale(*sum) }))
+        Number::HistogramSample(Box::new(Self { bounds, counts: counts.clone(), sum: scale(*sum) }))
     }
 
     /// How much was counted.
@@ -125,7 +125,7 @@ impl<T: Into<Number>> From<Option<T>> for Number {
 
 impl Number {
     fn write(&self, name: &str, labels: &Labels, text: &mut String) {
-        if let Self::Spread(spread) = self {
+        if let Self::HistogramSample(spread) = self {
             return spread.write(name, labels, text);
         }
         for part in [name, "{", &labels.0, "} "] {
@@ -136,7 +136,7 @@ impl Number {
             Self::Unsigned(number) => writeln!(text, "{number}"),
             Self::Signed(number) => writeln!(text, "{number}"),
             Self::Float(number) => writeln!(text, "{number:?}"),
-            Self::Spread(_) | Self::Absent => Ok(()),
+            Self::HistogramSample(_) | Self::Absent => Ok(()),
         };
     }
 }
@@ -251,7 +251,7 @@ impl Family {
         Self { kind: Kind::Counter, ..Self::gauge(name, help) }
     }
 
-    /// A histogram, whose samples are each a [`Spread`].
+    /// A histogram, whose samples are each a [`HistogramSample`].
     pub(super) fn histogram(name: impl Into<String>, help: &'static str) -> Self {
         Self { kind: Kind::Histogram, ..Self::gauge(name, help) }
     }
@@ -260,7 +260,7 @@ impl Family {
     pub(super) fn add(&mut self, labels: &Labels, value: impl Into<Number>) {
         let value = value.into();
         debug_assert!(
-            matches!(value, Number::Spread(_)) == (self.kind == Kind::Histogram) || value == Number::Absent,
+            matches!(value, Number::HistogramSample(_)) == (self.kind == Kind::Histogram) || value == Number::Absent,
             "a histogram has nothing but spreads"
         );
         if value != Number::Absent {
@@ -418,7 +418,7 @@ mod tests {
                         (_, Number::Unsigned(number)) => sample.encode_gauge(number)?,
                         (_, Number::Signed(number)) => sample.encode_gauge(number)?,
                         (_, Number::Float(number)) => sample.encode_gauge(number)?,
-                        (_, Number::Spread(spread)) => {
+                        (_, Number::HistogramSample(spread)) => {
                             let bounds = spread.bounds.iter().copied().chain([f64::INFINITY]);
                             let buckets: Vec<_> = bounds.zip(spread.counts.iter().copied()).collect();
                             sample.encode_histogram::<NoLabelSet>(
@@ -453,10 +453,10 @@ mod tests {
         let sizes = Histogram::new(&SIZES);
         [9, 5_000_000].into_iter().for_each(|size| sizes.add(size));
         let family = Family::histogram("times", "T");
-        all.push(family.with(&labels, Spread::of_times(&times.counts())));
-        all.push(Family::histogram("sizes", "S").with(&labels, Spread::of_sizes(&sizes.counts())));
+        all.push(family.with(&labels, HistogramSample::of_times(&times.counts())));
+        all.push(Family::histogram("sizes", "S").with(&labels, HistogramSample::of_sizes(&sizes.counts())));
         all.push(
-            Family::histogram("none", "Never").with(&labels, Spread::of_sizes(&HistogramCounts::default())),
+            Family::histogram("none", "Never").with(&labels, HistogramSample::of_sizes(&HistogramCounts::default())),
         );
         all.push(Family::counter("c", "Counts").with(&labels, 3_u64));
         all.push(Family::gauge("empty", "Not written"));

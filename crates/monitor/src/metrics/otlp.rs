@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::collect;
-use super::exposition::{Exposition, Family, Labels, Number, Spread};
+use super::exposition::{Exposition, Family, Labels, Number, HistogramSample};
 use crate::request::Uncounted;
 use crate::snapshot::{MetricsConfig, SnapshotSource};
 
@@ -166,7 +166,7 @@ impl<'a> Metric<'a> {
         let (name, description) = (family.sample_name(), family.help());
         if family.is_histogram() {
             let point = |(labels, value): &'a (Labels, Number)| {
-                let Number::Spread(spread) = value else { return None };
+                let Number::HistogramSample(spread) = value else { return None };
                 Some(SpreadPoint::new(labels, spread, [start, now]))
             };
             let data_points = samples.iter().filter_map(point).collect();
@@ -218,7 +218,7 @@ struct SpreadPoint<'a> {
 }
 
 impl<'a> SpreadPoint<'a> {
-    fn new(labels: &'a Labels, spread: &'a Spread, [start, now]: [&'a str; 2]) -> Self {
+    fn new(labels: &'a Labels, spread: &'a HistogramSample, [start, now]: [&'a str; 2]) -> Self {
         Self {
             attributes: Attributes(labels),
             start_time_unix_nano: start,
@@ -249,7 +249,7 @@ impl PointValue {
             ),
             Number::Signed(number) => Some(Self::AsInt(number.to_string())),
             Number::Float(number) => number.is_finite().then_some(Self::AsDouble(number)),
-            Number::Spread(_) | Number::Absent => None,
+            Number::HistogramSample(_) | Number::Absent => None,
         }
     }
 }
@@ -305,8 +305,8 @@ mod tests {
         figures.push(Family::gauge("none", "N"));
         figures.push(Family::gauge("odd", "O").with(&labels, f64::NAN).with(&labels, true));
         figures.push(Family::counter("c", "C").with(&labels, 3_u64));
-        let spread = Spread { bounds: vec![0.5, 1.0], counts: vec![2, 0, 1], sum: 9.25 };
-        figures.push(Family::histogram("h", "H").with(&labels, Number::Spread(Box::new(spread))));
+        let spread = HistogramSample { bounds: vec![0.5, 1.0], counts: vec![2, 0, 1], sum: 9.25 };
+        figures.push(Family::histogram("h", "H").with(&labels, Number::HistogramSample(Box::new(spread))));
         let requests = requests(figures);
         let [request] = &requests[..] else { panic!("{requests:?}") };
         let attributes = json!([{"key": "a", "value": {"stringValue": "x\"\n"}}, {"key": "b", "value": {"stringValue": "y"}}]);

@@ -6,7 +6,6 @@
 //! rests (`schedule.rs`). Where the connections of an account are limited the number does not wait
 //! for that: other servers let clients in by it.
 
-use super::peers::is_limited;
 use super::{Job, System};
 use myelin_broker::Account;
 use myelin_conf::options::GLOBAL_ACCOUNT;
@@ -23,18 +22,24 @@ const CONNECTIONS: &str = "io.nats.server.advisory.v1.account_connections";
 /// Traffic of an account at which nobody has looked yet.
 const NOTHING: &str = r#"{"msgs":0,"bytes":0,"gateways":{"msgs":0,"bytes":0},"routes":{"msgs":0,"bytes":0},"leafs":{"msgs":0,"bytes":0}}"#;
 
+/// Whether it matters how many connections an account has on other servers.
+pub(super) fn is_limited(account: &Account) -> bool {
+    let limits = account.limits();
+    limits.max_connections.is_some() || limits.max_leaf_nodes.is_some()
+}
+
 /// Accounts whose connections are limited.
 #[derive(Default)]
 pub(super) struct LimitedAccounts {
     /// Other servers are to be told at once how many connections these have.
     changed: Mutex<BTreeSet<String>>,
-    /// What they had moved at the last look.
-    moved: Mutex<HashMap<String, Moved>>,
+    /// Traffic of each at the last look.
+    moved: Mutex<HashMap<String, LookedAtTraffic>>,
 }
 
 /// The part of an account's counts that a look at all connections gives.
 #[derive(Deserialize, Clone)]
-struct Moved {
+struct LookedAtTraffic {
     sent: Box<RawValue>,
     received: Box<RawValue>,
     slow_consumers: u64,
@@ -95,7 +100,7 @@ impl System {
     fn counts_now(&self, account: &Account) -> Vec<u8> {
         let moved = lock(&self.peers.limited.moved).get(account.name()).cloned();
         let nothing: Option<&RawValue> = serde_json::from_str(NOTHING).ok();
-        let of = |part: fn(&Moved) -> &RawValue| moved.as_ref().map(part).or(nothing);
+        let of = |part: fn(&LookedAtTraffic) -> &RawValue| moved.as_ref().map(part).or(nothing);
         let trusted = self.broker.trusted().and_then(|trusted| trusted.get(account.name()));
         let (conns, leafnodes) = (account.connections(), account.leaf_nodes());
         compact(&Counts {
@@ -174,11 +179,11 @@ impl System {
 mod tests {
     use super::*;
 
-    /// What the monitor says of an account is read back, and what stands for nothing has its form.
+    /// Words of the monitor about an account are read back, and what stands for nothing has their form.
     #[test]
     fn what_was_moved_is_read_from_the_monitors_row() {
         let row = format!("{{\"acc\":\"A\",\"sent\":{NOTHING},\"received\":{NOTHING},\"slow_consumers\":3}}");
-        let moved: Moved = serde_json::from_str(&row).unwrap();
+        let moved: LookedAtTraffic = serde_json::from_str(&row).unwrap();
         assert_eq!((moved.sent.get(), moved.received.get(), moved.slow_consumers), (NOTHING, NOTHING, 3));
         assert!(serde_json::from_str::<&RawValue>(NOTHING).is_ok());
     }

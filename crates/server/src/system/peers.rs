@@ -8,7 +8,7 @@
 //!
 //! Compat: the reference waits for up to four minutes until it forgets a server that says nothing.
 
-use super::counts::LimitedAccounts;
+use super::counts::{LimitedAccounts, is_limited};
 use super::schedule::EventSchedule;
 use super::tokens::TokenQuestions;
 use super::{Job, System};
@@ -146,12 +146,6 @@ struct SaidConnections {
     conns: i64,
     #[serde(default)]
     leafnodes: i64,
-}
-
-/// Whether it matters how many connections an account has on other servers.
-pub(super) fn is_limited(account: &Account) -> bool {
-    let limits = account.limits();
-    limits.max_connections.is_some() || limits.max_leaf_nodes.is_some()
 }
 
 impl System {

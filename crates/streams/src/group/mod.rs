@@ -182,8 +182,8 @@ impl GroupMember {
         self.kept_log.hold(peer, index, now);
     }
 
-    /// Proposes what the stream has decided so far: to be called before this member hands over, which
-    /// proposes nothing from then on, so that nothing of it is taken back without an answer.
+    /// Proposes what the stream has decided so far: to be called before this member hands over,
+    /// which proposes nothing from then on, so that nothing is taken back without an answer.
     ///
     /// # Errors
     /// The member has failed.

@@ -27,8 +27,8 @@ pub(super) async fn write_config(
     written.map_err(ApiError::stream_update)
 }
 
-/// Writes down that the log of a stream is that of a group, if nobody has yet, so that this is known
-/// where the log is lost. For threads that may wait.
+/// Writes down that the log of a stream is that of a group, if nobody has yet, so that this is
+/// known where the log is lost. For threads that may wait.
 pub(in crate::engine) fn write_of_group(jetstream: &JetStream, live: &LiveStream) -> Result<(), ApiError> {
     if live.is_noted_of_group() || !live.is_stored() || !live.consumers().is_of_group() {
         return Ok(());

@@ -7,7 +7,7 @@ use super::amnesia::{Amnesia, LostEntries};
 use super::asked_consumers::AskedConsumers;
 use super::candidacy::Candidacy;
 use super::catch_up::CatchUp;
-use super::founding::LogOrigin;
+use super::log_origin::LogOrigin;
 use super::held_publishes::{AskedLeader, HandOver};
 use super::late_proposals::LateProposals;
 use super::recent_publishes::PublishKey;

@@ -36,6 +36,7 @@ mod install;
 mod known_consumers;
 mod late_proposals;
 mod lease;
+mod log_origin;
 mod lost;
 mod member;
 mod membership;

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// A leader before that has not asked after so long does not ask any more.
 const ASKED_WITHIN: Duration = Duration::from_secs(3);
 
-/// What the leader before has refused and is on its way here, too, comes as soon as this. Whatever
-/// comes later was sent again, as clients do 250 ms after a refusal, some with the same reply.
+/// Longest way here of what the leader before has refused as well. Whatever comes later was sent
+/// again, as clients do 250 ms after a refusal, some with the same reply.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
 /// Most publishes that are known at once: what comes behind them is not.

@@ -25,7 +25,7 @@ pub struct WaitingSince {
 }
 
 /// Look for one message of one consumer.
-struct Wanted<'a> {
+struct OldestLook<'a> {
     filter: &'a Filter,
     /// The message is not before the first of these, and not behind the last.
     range: (Seq, Seq),
@@ -48,11 +48,11 @@ impl LiveStream {
             let delivered = info.delivered.stream_seq;
             if info.num_pending > 0 {
                 let range = (delivered.saturating_add(1), Seq::MAX);
-                wanted.push(Wanted { filter, range, of, is_delivered: false });
+                wanted.push(OldestLook { filter, range, of, is_delivered: false });
             }
             if info.num_ack_pending > 0 {
                 let range = (info.ack_floor.stream_seq.saturating_add(1), delivered);
-                wanted.push(Wanted { filter, range, of, is_delivered: true });
+                wanted.push(OldestLook { filter, range, of, is_delivered: true });
             }
         }
         wanted.sort_by_key(|one| one.range.0);
@@ -80,7 +80,7 @@ fn filter_for((config, info): &(Arc<ConsumerConfig>, ConsumerInfo)) -> Option<Fi
 /// and when that was stored.
 fn stored_at(
     reader: &StreamReader,
-    wanted: &Wanted<'_>,
+    wanted: &OldestLook<'_>,
     far: u64,
     last: &mut Option<(Seq, Option<Timestamp>)>,
 ) -> Option<Timestamp> {

@@ -124,7 +124,7 @@ fn a_sector_may_stand_twice_in_a_log() {
     }
 }
 
-/// What a loss of power may have taken is not missed in streams that are made later.
+/// Streams that are made later miss nothing that a loss of power may have taken.
 #[test]
 fn a_stream_that_is_made_behind_a_loss_of_power_has_a_leader_at_once() {
     let mut cluster = MetaCluster::with_meta(3);

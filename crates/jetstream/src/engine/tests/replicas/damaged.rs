@@ -435,8 +435,8 @@ fn with_terms() -> (Cluster, usize) {
     (cluster, (leader + 1) % 3)
 }
 
-/// What is left of a log whose first entries are gone, or that of a term, is none: its member gets
-/// everything anew all the same.
+/// A log whose first entries are gone, or that of a term, is none: its member gets everything anew
+/// all the same.
 #[test]
 fn a_log_that_contradicts_itself_comes_back_from_the_others() {
     for damaged in [&[0][..], &[0, 1], &[0, 1, 2], &[2], &[3], &[0, 2, 3], &[1, 2, 3, 4, 5], &[6], &[8]] {
