@@ -260,7 +260,8 @@ impl Family {
     pub(super) fn add(&mut self, labels: &Labels, value: impl Into<Number>) {
         let value = value.into();
         debug_assert!(
-            matches!(value, Number::HistogramSample(_)) == (self.kind == Kind::Histogram) || value == Number::Absent,
+            matches!(value, Number::HistogramSample(_)) == (self.kind == Kind::Histogram)
+                || value == Number::Absent,
             "a histogram has nothing but spreads"
         );
         if value != Number::Absent {
@@ -456,7 +457,8 @@ mod tests {
         all.push(family.with(&labels, HistogramSample::of_times(&times.counts())));
         all.push(Family::histogram("sizes", "S").with(&labels, HistogramSample::of_sizes(&sizes.counts())));
         all.push(
-            Family::histogram("none", "Never").with(&labels, HistogramSample::of_sizes(&HistogramCounts::default())),
+            Family::histogram("none", "Never")
+                .with(&labels, HistogramSample::of_sizes(&HistogramCounts::default())),
         );
         all.push(Family::counter("c", "Counts").with(&labels, 3_u64));
         all.push(Family::gauge("empty", "Not written"));

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::collect;
-use super::exposition::{Exposition, Family, Labels, Number, HistogramSample};
+use super::exposition::{Exposition, Family, HistogramSample, Labels, Number};
 use crate::request::Uncounted;
 use crate::snapshot::{MetricsConfig, SnapshotSource};
 

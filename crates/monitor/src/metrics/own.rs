@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::exposition::{Family, GaugeTable, Labels, HistogramSample};
+use super::exposition::{Family, GaugeTable, HistogramSample, Labels};
 use super::jetstream;
 use super::scrape::Scrape;
 use crate::counts::LinkCounts;
@@ -108,11 +108,16 @@ fn loss(scrape: &mut Scrape<'_>, journal: &JournalSnapshot) {
     let help = "Times that the disk had no room for what only the journal has of files that failed";
     let refused = Family::counter("myelin_journal_carries_refused", help);
     scrape.out.push(refused.with(&scrape.server, journal.carries_refused));
-    let (sync, round) = (HistogramSample::of_times(&journal.sync_times), HistogramSample::of_times(&journal.round_times));
+    let (sync, round) =
+        (HistogramSample::of_times(&journal.sync_times), HistogramSample::of_times(&journal.round_times));
     for (name, help, spread) in [
         ("sync_seconds", "Time that a sync of one file took, or of the journal", sync),
         ("round_seconds", "Time that it took to make something durable", round),
-        ("round_bytes", "Bytes that were made durable together", HistogramSample::of_sizes(&journal.round_bytes)),
+        (
+            "round_bytes",
+            "Bytes that were made durable together",
+            HistogramSample::of_sizes(&journal.round_bytes),
+        ),
     ] {
         let family = Family::histogram(format!("myelin_journal_{name}"), help);
         scrape.out.push(family.with(&scrape.server, spread));

@@ -6,44 +6,21 @@
 //! rests (`schedule.rs`). Where the connections of an account are limited the number does not wait
 //! for that: other servers let clients in by it.
 
+use super::limited_accounts::{LookedAtTraffic, is_limited};
 use super::{Job, System};
 use myelin_broker::Account;
 use myelin_conf::options::GLOBAL_ACCOUNT;
 use myelin_monitor::request;
 use myelin_stdx::sync::lock;
 use myelin_wire::json::compact;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const CONNECTIONS: &str = "io.nats.server.advisory.v1.account_connections";
 
 /// Traffic of an account at which nobody has looked yet.
 const NOTHING: &str = r#"{"msgs":0,"bytes":0,"gateways":{"msgs":0,"bytes":0},"routes":{"msgs":0,"bytes":0},"leafs":{"msgs":0,"bytes":0}}"#;
-
-/// Whether it matters how many connections an account has on other servers.
-pub(super) fn is_limited(account: &Account) -> bool {
-    let limits = account.limits();
-    limits.max_connections.is_some() || limits.max_leaf_nodes.is_some()
-}
-
-/// Accounts whose connections are limited.
-#[derive(Default)]
-pub(super) struct LimitedAccounts {
-    /// Other servers are to be told at once how many connections these have.
-    changed: Mutex<BTreeSet<String>>,
-    /// Traffic of each at the last look.
-    moved: Mutex<HashMap<String, LookedAtTraffic>>,
-}
-
-/// The part of an account's counts that a look at all connections gives.
-#[derive(Deserialize, Clone)]
-struct LookedAtTraffic {
-    sent: Box<RawValue>,
-    received: Box<RawValue>,
-    slow_consumers: u64,
-}
 
 /// Counts of an account, as the monitor's row of it.
 #[derive(Serialize)]
@@ -179,7 +156,8 @@ impl System {
 mod tests {
     use super::*;
 
-    /// Words of the monitor about an account are read back, and what stands for nothing has their form.
+    /// The monitor's words about an account are read back, and what stands for nothing has their
+    /// form.
     #[test]
     fn what_was_moved_is_read_from_the_monitors_row() {
         let row = format!("{{\"acc\":\"A\",\"sent\":{NOTHING},\"received\":{NOTHING},\"slow_consumers\":3}}");

@@ -21,6 +21,7 @@ mod events;
 mod gather;
 mod gatherings;
 mod intake;
+mod limited_accounts;
 mod log;
 mod orders;
 mod peers;

@@ -8,12 +8,12 @@
 //!
 //! Compat: the reference waits for up to four minutes until it forgets a server that says nothing.
 
-use super::counts::{LimitedAccounts, is_limited};
+use super::limited_accounts::{LimitedAccounts, is_limited};
 use super::schedule::EventSchedule;
 use super::tokens::TokenQuestions;
 use super::{Job, System};
 use crate::resolver::TokenPeers;
-use myelin_broker::{Account, Broker, ConnectionCount, Reach, Service, ServiceBatch, ServiceShard};
+use myelin_broker::{Broker, ConnectionCount, Reach, Service, ServiceBatch, ServiceShard};
 use myelin_stdx::sync::lock;
 use myelin_wire::json::compact;
 use serde::{Deserialize, Serialize};

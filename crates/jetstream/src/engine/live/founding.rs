@@ -13,12 +13,31 @@ use myelin_store::consumer::GroupConsumers;
 use myelin_store::{GroupPosition, Store};
 use myelin_streams::stream::storage_config;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Where the log of such a group begins. Not at the beginning of all: a member without a log would
 /// be told from the first entry on, and have nothing of what was before.
 const BEGINNING: GroupPosition = GroupPosition { epoch: 1, term: 1, index: 1, chain: 0, commit: 1 };
 
 impl LiveStream {
+    /// Notes that it is written down that its log is, or is to be, of a group, and whether that is
+    /// lost.
+    pub(in crate::engine) fn note_of_group(&self, has_lost_log: bool) {
+        self.membership.origin.is_written.store(true, Release);
+        self.membership.origin.has_lost_log.store(has_lost_log, Release);
+    }
+
+    /// Whether it is written down that its log is of a group.
+    pub(in crate::engine) fn is_noted_of_group(&self) -> bool {
+        self.membership.origin.is_written.load(Acquire)
+    }
+
+    /// Whether it was of a group, and damage has taken the log that says so: it is not served
+    /// before it is a member again.
+    pub(in crate::engine) fn has_lost_log(&self) -> bool {
+        self.membership.origin.has_lost_log.load(Acquire) && !self.consumers.is_of_group()
+    }
+
     /// Begins the log of its group anew, in the place of one that is lost: others have, or may
     /// have, what was in it. Only for threads that may wait.
     ///

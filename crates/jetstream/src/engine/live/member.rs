@@ -68,10 +68,9 @@ impl LiveStream {
         JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, lost, is_open }: JoinTerms,
     ) -> Result<Result<(), MemberFailed>, ApiError> {
         let GroupConfig { place, voters } = config;
-        if self.replaced_by().is_some() {
-            // What it would confirm from here on the other one has not.
-            return Err(ApiError::stream_general("another one stands in its place"));
-        }
+        // What it would confirm from here on the other one has not.
+        self.replaced_by()
+            .map_or(Ok(()), |_| Err(ApiError::stream_general("another one stands in its place")))?;
         let has_log = self.has_log()?;
         let has_others = voters.iter().any(|&voter| voter != groups.me);
         if !self.consumers.is_of_group() {
@@ -79,11 +78,10 @@ impl LiveStream {
         }
         self.set_role(ReplicaRole::Follower);
         let recalled = groups.recall(place.group, has_log, may_be_new);
-        let is_damaged = self.is_damaged();
-        let is_another = !has_log && recalled.vote.term > 0;
-        let has_forgotten = has_forgotten || is_damaged;
+        let (is_damaged, is_another) = (self.is_damaged(), !has_log && recalled.vote.term > 0);
+        let is_forgetful = has_forgotten || is_damaged;
         let is_amnesiac =
-            self.recall_amnesia((groups, place), &recalled, has_forgotten, is_synced && has_log)?;
+            self.recall_amnesia((groups, place), &recalled, is_forgetful, is_synced && has_log)?;
         let start = GroupStart {
             me: groups.me,
             voters: voters.clone(),

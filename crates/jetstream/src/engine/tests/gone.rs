@@ -1,4 +1,4 @@
-//! What is gone takes nothing with it that stays.
+//! Accounts, streams and readers that are gone leave nothing behind that stays.
 
 use super::house::{House, copy, source, stream};
 use myelin_jsapi::config::AccountLimits;
