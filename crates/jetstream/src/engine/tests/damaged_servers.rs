@@ -200,12 +200,12 @@ fn a_replica_that_cannot_be_opened_is_left_as_it_is_until_its_stream_is_removed(
     cluster.wait_until("it to be gone", |cluster| cluster.house(victim).streams().unrestored() == [""; 0]);
 }
 
-/// Removes the files of all streams of a server that has ended, and of its meta stream: what they
-/// are the store knows still.
-fn lose_streams(cluster: &MetaCluster, number: usize) {
+/// Removes the logs of all streams of a server that has ended, and of its meta stream: what they are
+/// the store knows still.
+fn lose_logs(cluster: &MetaCluster, number: usize) {
     let disk = cluster.disk(number);
-    let is_of_stream = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "streams");
-    let files = disk.files().into_keys().filter(is_of_stream);
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+    let files = disk.files().into_keys().filter(is_log);
     files.for_each(|path| disk.remove_file(&path).expect("it is there"));
 }
 
@@ -222,7 +222,7 @@ fn assert_silent(cluster: &mut MetaCluster, number: usize) {
 #[test]
 fn a_replica_that_has_lost_its_log_is_not_served_alone() {
     let (mut cluster, victim) = with_a_stream();
-    lose_streams(&cluster, victim);
+    lose_logs(&cluster, victim);
     cluster.isolated.push(victim);
     cluster.begin(victim);
     assert!(cluster.house(victim).stream("S").has_lost_log());
@@ -256,9 +256,10 @@ fn the_last_replica_of_a_group_is_served_when_the_cluster_says_so() {
         cluster.wait_until("it to lead", |cluster| cluster.leader() == Some(holder));
     }
     cluster.kill(holder);
-    lose_streams(&cluster, holder);
+    lose_logs(&cluster, holder);
     cluster.isolated.push(holder);
     cluster.begin(holder);
+    assert!(cluster.house(holder).stream("S").has_lost_log());
     assert_silent(&mut cluster, holder);
     cluster.isolated.clear();
     cluster.wait_until("it to lead", |cluster| cluster.leader() == Some(holder));
