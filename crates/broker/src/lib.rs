@@ -70,6 +70,7 @@ mod mqtt_message;
 mod mqtt_nats_side;
 mod mqtt_origin;
 mod mqtt_storage;
+mod mqtt_streams;
 mod mqtt_will;
 mod outbox;
 mod protocol_log;

@@ -73,6 +73,11 @@ impl MqttInbox {
         self.followed_anew.load(Acquire)
     }
 
+    /// Whether nothing has come.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.msgs).is_empty()
+    }
+
     /// Everything that has come.
     pub(crate) fn take(&self) -> MessageBuf {
         std::mem::take(&mut lock(&self.msgs))

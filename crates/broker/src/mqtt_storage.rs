@@ -6,17 +6,18 @@
 
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
+use crate::mqtt_streams::{MqttStreams, SessionRequest, StreamsTurn};
 use crate::mqtt_will::DelayedWill;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
+use crate::session::mqtt_stream_found;
 use arc_swap::ArcSwap;
 use myelin_mqtt::records::{SessionRecord, session_hash};
-use myelin_mqtt::streams;
+use myelin_mqtt::streams::{self, MqttStream};
 use myelin_stdx::sync::lock;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::MessageRef;
 use std::collections::{HashMap, hash_map::Entry};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -109,8 +110,7 @@ pub(crate) struct MqttStore {
     /// Bindings for answers, and for records of sessions.
     bindings: OnceLock<[Arc<Binding>; 2]>,
     inboxes: Mutex<Inboxes>,
-    /// Whether the streams are known to be there.
-    has_streams: AtomicBool,
+    streams: Mutex<MqttStreams>,
 }
 
 /// Inboxes of sessions.
@@ -156,7 +156,7 @@ impl MqttStores {
                 records,
                 bindings: OnceLock::new(),
                 inboxes: Mutex::default(),
-                has_streams: AtomicBool::new(false),
+                streams: Mutex::default(),
             })
         });
         let store = Arc::clone(store);
@@ -286,13 +286,49 @@ impl MqttStore {
         }
     }
 
-    /// Whether the streams are known to be there.
-    pub(crate) fn has_streams(&self) -> bool {
-        self.has_streams.load(Relaxed)
+    /// Task of a session that needs the streams.
+    pub(crate) fn streams_turn(&self, request: SessionRequest) -> StreamsTurn {
+        lock(&self.streams).turn(request)
     }
 
-    pub(crate) fn set_has_streams(&self, has_streams: bool) {
-        self.has_streams.store(has_streams, Relaxed);
+    /// A stream is there; who has waited for the last one goes on.
+    pub(crate) fn found(&self, stream: MqttStream) {
+        let waited = lock(&self.streams).found(stream);
+        for request in waited {
+            self.wake(request);
+        }
+    }
+
+    /// A stream is gone.
+    pub(crate) fn forget_streams(&self) {
+        lock(&self.streams).forget();
+    }
+
+    /// A session has ended: if it has asked for streams, the next one does.
+    pub(crate) fn leave_streams(&self, cid: u64) {
+        let mut next = lock(&self.streams).leave(cid);
+        while let Some(request) = next.filter(|request| !self.wake(*request)) {
+            // It has gone, too.
+            next = lock(&self.streams).leave(request.0);
+        }
+    }
+
+    /// Has a session look for the streams again. False: it is not there any more.
+    fn wake(&self, (cid, number): SessionRequest) -> bool {
+        let Some(inbox) = lock(&self.inboxes).by_cid.get(&cid).cloned() else { return false };
+        let subject = self.answer_subject(cid, number);
+        inbox.put(std::iter::once(MessageRef { subject: subject.as_bytes(), ..MessageRef::default() }));
+        true
+    }
+
+    /// Takes the answer to a session that has gone: it may say that a stream is there.
+    fn late_answer(&self, msg: MessageRef<'_>) {
+        if lock(&self.streams).has_all() {
+            return;
+        }
+        if let Some(stream) = mqtt_stream_found(msg.payload) {
+            self.found(stream);
+        }
     }
 }
 
@@ -332,7 +368,7 @@ impl Service for Answers {
             match (asked, inbox) {
                 (_, Some(inbox)) => inbox.put(std::iter::once(msg)),
                 (None, None) => store.end_what_another_has(msg),
-                _ => {}
+                (Some(_), None) => store.late_answer(msg),
             }
         }
     }

@@ -21,6 +21,7 @@ mod retained5;
 mod sessions;
 mod sessions5;
 mod shares5;
+mod storage;
 mod stored;
 mod stored5;
 mod subscriptions5;

@@ -4,12 +4,16 @@ use crate::mqtt_storage::MqttStorage;
 use myelin_mqtt::packet::ReasonCode;
 use myelin_mqtt::records::ConsumerRecord;
 use myelin_stdx::base64;
+use myelin_wire::message_buf::MessageRef;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Codes of errors of the API.
 pub(super) const MESSAGE_NOT_FOUND: u32 = 10037;
+pub(super) const STREAM_NOT_FOUND: u32 = 10059;
+/// The cluster has no leader now.
+const NOT_AVAILABLE: &[u8] = b"\"err_code\":10008,";
 const CONSUMER_NOT_FOUND: u32 = 10014;
 pub(super) const STREAM_NAME_IN_USE: u32 = 10058;
 pub(super) const TOO_FEW_PEERS: u32 = 10005;
@@ -153,6 +157,22 @@ pub(super) struct StreamPosition {
 pub(super) fn read<'a, A: Deserialize<'a>>(answer: &'a [u8]) -> Result<A, ApiFault> {
     serde_json::from_slice(answer)
         .map_err(|error| ApiFault { err_code: 0, description: format!("answer cannot be read: {error}") })
+}
+
+/// Text in place of the answer that nobody has given.
+const NOBODY: &[u8] =
+    br#"{"error":{"code":503,"err_code":0,"description":"nobody has taken the request: no leader (503)"}}"#;
+
+/// The answer as it is read where it has a body, else an error that says so.
+pub(super) fn readable<'m>(msg: &MessageRef<'m>) -> MessageRef<'m> {
+    let is_nobody =
+        msg.payload.is_empty() && (msg.headers.is_empty() || msg.headers.starts_with(b"NATS/1.0 503"));
+    MessageRef { payload: if is_nobody { NOBODY } else { msg.payload }, ..*msg }
+}
+
+/// Whether an answer says that the cluster has no leader now.
+pub(super) fn is_unavailable(answer: &[u8]) -> bool {
+    answer.windows(NOT_AVAILABLE.len()).take(512).any(|part| part == NOT_AVAILABLE)
 }
 
 /// Reads the answer to a publish, or to a request of which only the error counts.

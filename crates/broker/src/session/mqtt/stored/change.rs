@@ -128,7 +128,7 @@ impl Session {
 
     pub(super) fn begin_change(&mut self, shard: &mut Shard, change: Change, now: Instant) -> Step {
         if let Some(stored) = self.stored_mut() {
-            stored.change = Some(Box::new(Change { began: Some(now), ..change }));
+            stored.change = Some(Box::new(change));
         }
         self.proceed(shard, now)
     }
@@ -187,7 +187,6 @@ impl Session {
             ChangeStep::Reader => api::outcome(answer).map(drop),
             ChangeStep::Membership | ChangeStep::Shares => api::outcome(answer).map(drop),
             ChangeStep::Write => self.record_written(answer),
-            ChangeStep::Streams => api::outcome(answer).map(drop),
             // What is gone already is gone.
             _ => Ok(()),
         };
@@ -252,6 +251,10 @@ impl Session {
 
     /// Says why a change cannot be, and ends the connection.
     pub(super) fn change_failed(&mut self, shard: &mut Shard, fault: &ApiFault) -> CloseReason {
+        if fault.err_code == api::STREAM_NOT_FOUND {
+            // Whoever comes next makes it.
+            self.stored().into_iter().for_each(|stored| stored.store.forget_streams());
+        }
         let change = self.stored().and_then(|stored| stored.change.as_ref());
         match change.is_some_and(|change| change.is_opening()) {
             true if self.speaks_5() => self.part_with(ReasonCode::ServerUnavailable),

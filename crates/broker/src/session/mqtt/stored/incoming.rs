@@ -26,6 +26,7 @@ impl Session {
     pub(super) fn has_asked_much(&self) -> bool {
         self.stored().is_some_and(|stored| {
             stored.awaited.len() >= MOST_AWAITED
+                || stored.keeps_much()
                 || stored.held.as_ref().is_some_and(|held| held.releases_much())
         })
     }

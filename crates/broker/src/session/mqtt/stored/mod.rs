@@ -9,8 +9,10 @@
 //! `settled.rs`), and wait where the client takes no more (`waiting.rs`, `postponed.rs`); retained
 //! ones are read when somebody subscribes (`retained.rs`). Shared subscriptions have consumers of
 //! their own (`shares.rs`).
-//! Requests and what is read of answers: `api.rs`.
+//! Requests and what is read of answers: `api.rs`; those that nobody takes: `again.rs`.
 
+mod account_streams;
+mod again;
 mod api;
 mod change;
 mod delivery;
@@ -32,43 +34,26 @@ pub(super) mod state;
 mod upkeep;
 mod waiting;
 
+pub(crate) use account_streams::stream_found;
+
 use crate::account::Account;
 use crate::log::Level as LogLevel;
 use crate::mqtt_inbox::MqttInbox;
 use crate::session::{Session, SessionState, SessionStatus};
 use crate::shard::Shard;
+use again::first_due;
 use api::ApiFault;
 use myelin_mqtt::packet::Qos;
 use myelin_mqtt::records::session_hash;
 use myelin_wire::error::CloseReason;
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
 use state::{Change, Matter, RetainedCame, SessionTerms, Step, StoredSession};
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Time after which JetStream is asked again for streams.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+use std::time::Instant;
 
 fn status(step: Step) -> SessionStatus {
     step.map_or_else(SessionStatus::Close, |()| SessionStatus::Continue)
-}
-
-/// When the first of these answers has to be there.
-fn first_due(
-    awaited: &BTreeMap<u64, (Instant, Matter)>,
-    is_reading: bool,
-    patience: Duration,
-) -> Option<Instant> {
-    let due = |(asked, matter): &(Instant, Matter)| match matter {
-        Matter::Stream(..) => *asked + ASK_AGAIN.min(patience),
-        Matter::Settled(_) => *asked + settled::SETTLE_AGAIN,
-        _ => *asked + patience,
-    };
-    // They are in the order of their requests, but for reads, which go on with their messages.
-    let mut all = awaited.values().map(due);
-    if is_reading { all.min() } else { all.next() }
 }
 
 impl Session {
@@ -148,8 +133,9 @@ impl Session {
 
     /// When JetStream has to have answered, or is asked again.
     pub(super) fn storage_deadline(&self) -> Option<Instant> {
-        let pulls = self.stored().and_then(StoredSession::pull_deadline);
-        self.answer_deadline().into_iter().chain(pulls).min()
+        let stored = self.stored()?;
+        let others = [stored.pull_deadline(), stored.again_due()];
+        self.answer_deadline().into_iter().chain(others.into_iter().flatten()).min()
     }
 
     fn answer_deadline(&self) -> Option<Instant> {
@@ -157,10 +143,12 @@ impl Session {
         first_due(&stored.awaited, stored.reading > 0, stored.storage.api_timeout)
     }
 
-    /// JetStream has not answered in time. A cluster that begins does not hear requests before it
-    /// has a leader: for streams it is asked again. Streams may also be gone: whoever comes next
-    /// makes them.
+    /// Something is due: requests are sent again, or JetStream has not answered in time. What has
+    /// come and was not looked at yet counts as an answer.
     pub(super) fn storage_due(&mut self, shard: &mut Shard, now: Instant) -> SessionStatus {
+        if self.send_again(shard, now) {
+            return SessionStatus::Continue;
+        }
         if self.answer_deadline().is_none_or(|due| now < due) {
             self.pulls_due(shard, now);
             return SessionStatus::Continue;
@@ -168,18 +156,9 @@ impl Session {
         if self.settle_again(shard, now) {
             return SessionStatus::Continue;
         }
-        let Some(stored) = self.stored_mut() else { return SessionStatus::Continue };
-        let patience = stored.storage.api_timeout;
-        if stored.change.as_ref().is_some_and(|change| change.may_ask_again(now, patience)) {
-            let unanswered = std::mem::take(&mut stored.awaited);
-            for (_, awaited) in unanswered.into_values() {
-                if let Matter::Stream(stream, replicas) = awaited {
-                    self.ask_for_stream(shard, stream, replicas, now);
-                }
-            }
-            return SessionStatus::Continue;
+        if self.stored().is_some_and(|stored| !stored.inbox.is_empty()) {
+            return self.take_mqtt_inbox(shard, now);
         }
-        stored.store.set_has_streams(false);
         let description = "JetStream has not answered in time".to_owned();
         let fault = ApiFault { err_code: 0, description };
         SessionStatus::Close(self.change_failed(shard, &fault))
@@ -217,9 +196,13 @@ impl Session {
     fn ask(&mut self, shard: &mut Shard, msg: MessageRef<'_>, awaited: Matter, now: Instant) {
         let cid = self.conn.cid();
         let Some(stored) = self.stored_mut() else { return };
-        stored.last_request += 1;
-        let number = stored.last_request;
+        stored.asked.last += 1;
+        let number = stored.asked.last;
+        let is_sent = stored.keep(number, &msg, &awaited, now);
         stored.awaited.insert(number, (now, awaited));
+        if !is_sent {
+            return;
+        }
         let reply = stored.store.answer_subject(cid, number);
         self.tell(shard, MessageRef { reply: reply.as_bytes(), ..msg }, now);
     }
@@ -253,15 +236,30 @@ impl Session {
     fn answered(&mut self, shard: &mut Shard, number: u64, msg: &MessageRef<'_>, now: Instant) -> Step {
         let Some(stored) = self.stored_mut() else { return Ok(()) };
         // One that comes twice, or to what has been given up.
-        let Some((_, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
+        let Some((asked, awaited)) = stored.awaited.remove(&number) else { return Ok(()) };
+        if stored.ask_again((number, asked), &awaited, msg, now) {
+            stored.awaited.insert(number, (asked, awaited));
+            return Ok(());
+        }
+        stored.is_over(number);
+        self.answer_came(shard, (number, awaited), &api::readable(msg), now)
+    }
+
+    fn answer_came(
+        &mut self,
+        shard: &mut Shard,
+        (number, awaited): (u64, Matter),
+        msg: &MessageRef<'_>,
+        now: Instant,
+    ) -> Step {
         match awaited {
             Matter::Change(step) => self.change_answered(shard, step, msg.payload, now),
             Matter::Held => self.held_came(shard, msg.payload, now),
-            Matter::Config(stream) => self.config_came(shard, stream, msg.payload, now),
             Matter::Floor(key) => self.take_floor(shard, &key, msg.payload, now),
-            Matter::Stream(stream, replicas) => {
-                self.stream_answered(shard, (stream, replicas), msg.payload, now)
+            Matter::Stream(stream, request) => {
+                self.stream_answered(shard, (stream, request), msg.payload, now)
             }
+            Matter::StreamsTurn => self.look_for_streams(shard, now),
             Matter::Stored(ack) => self.message_stored(shard, ack, msg.payload),
             Matter::Removal(ack) => {
                 self.removal_stored(shard, msg.payload, now);
@@ -280,20 +278,24 @@ impl Session {
             }
             Matter::Retained(read) => {
                 let more = self.retained_came(shard, read, msg, now)?;
-                let Some(stored) = self.stored_mut() else { return Ok(()) };
-                match more {
-                    RetainedCame::Message(read) => {
-                        stored.awaited.insert(number, (now, Matter::Retained(read)));
-                    }
-                    RetainedCame::Slice => {}
-                    RetainedCame::End => {
-                        stored.reading = stored.reading.saturating_sub(1);
-                        stored.rest();
-                    }
-                }
+                self.read_goes_on(number, more, now);
                 Ok(())
             }
             Matter::Nothing => Ok(()),
+        }
+    }
+
+    fn read_goes_on(&mut self, number: u64, more: RetainedCame, now: Instant) {
+        let Some(stored) = self.stored_mut() else { return };
+        match more {
+            RetainedCame::Message(read) => {
+                stored.awaited.insert(number, (now, Matter::Retained(read)));
+            }
+            RetainedCame::Slice => {}
+            RetainedCame::End => {
+                stored.reading = stored.reading.saturating_sub(1);
+                stored.rest();
+            }
         }
     }
 
@@ -334,6 +336,7 @@ impl Session {
     fn leave_store(&mut self) {
         let cid = self.conn.cid();
         let Some(stored) = self.mqtt.as_mut().and_then(|mqtt| mqtt.stored.take()) else { return };
+        stored.store.leave_streams(cid);
         if self.will_due().is_none() {
             self.broker.registry.mqtt_stores.leave(&stored.store, (cid, &stored.hash));
         }
@@ -352,25 +355,5 @@ impl Session {
         for joined in stored.sources.shares.leave_all() {
             self.end_pull(joined, now);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::state::{RetainedRead, RetainedWay};
-    use super::*;
-
-    #[test]
-    fn a_read_that_goes_on_hides_no_answer_that_is_lost() {
-        let (now, patience) = (Instant::now(), Duration::from_secs(5));
-        let (pattern, qos, way) = ("a".to_owned(), Qos::AtMostOnce, RetainedWay::Index);
-        let read = Box::new(RetainedRead { pattern, qos, id: None, way });
-        let later = now + Duration::from_secs(3);
-        let mut awaited = BTreeMap::from([(2, (now, Matter::Nothing)), (3, (later, Matter::Nothing))]);
-        assert_eq!(first_due(&awaited, false, patience), Some(now + patience));
-        // Its last message has just come.
-        awaited.insert(1, (later, Matter::Retained(read)));
-        assert_eq!(first_due(&awaited, true, patience), Some(now + patience));
-        assert_eq!(first_due(&BTreeMap::new(), false, patience), None);
     }
 }

@@ -1,5 +1,4 @@
-//! CONNECT: the account's streams, and the record of the session, which is taken up, or makes room
-//! for a new one.
+//! CONNECT: the record of the session, which is taken up, or makes room for a new one.
 
 use super::api::{self, ApiFault, ConsumerAnswer, MessageAnswer};
 use super::share_state::ShareChange;
@@ -10,12 +9,9 @@ use crate::shard::Shard;
 use myelin_mqtt::headers;
 use myelin_mqtt::packet::Qos;
 use myelin_mqtt::records::{ConsumerRecord, FOR_EVER, LEVEL_ABOVE_SUFFIX, READER, SessionRecord};
-use myelin_mqtt::streams::{self, MqttStream};
+use myelin_mqtt::streams;
 use myelin_wire::message_buf::MessageRef;
 use std::time::{Duration, Instant};
-
-/// Replicas of streams at most, unless the options say another number.
-const MOST_REPLICAS: u32 = 3;
 
 /// CONNECT is begun anew so often, at most.
 const MOST_REPEATS: u32 = 3;
@@ -57,94 +53,9 @@ impl StoredSession {
 }
 
 impl Session {
-    pub(super) fn ask_for_streams(&mut self, shard: &mut Shard, now: Instant) -> usize {
-        let Some(stored) = self.stored() else { return 0 };
-        if stored.store.has_streams() {
-            return 0;
-        }
-        let is_alone = !self.broker.links.has_any();
-        let replicas = stored.storage.replicas.filter(|replicas| *replicas > 0);
-        let replicas = replicas.unwrap_or(if is_alone { 1 } else { MOST_REPLICAS });
-        for stream in streams::ALL {
-            self.ask_for_stream(shard, stream, replicas, now);
-        }
-        streams::ALL.len()
-    }
-
-    pub(super) fn ask_for_stream(
-        &mut self,
-        shard: &mut Shard,
-        stream: MqttStream,
-        replicas: u32,
-        now: Instant,
-    ) {
-        let Some(stored) = self.stored() else { return };
-        let body = stream.create_request(&stored.storage.domain_token(), replicas);
-        let request = format!("STREAM.CREATE.{}", stream.name);
-        self.ask_api(shard, &request, &body, Matter::Stream(stream, replicas), now);
-    }
-
-    /// A stream was made, or is there as somebody else has made it. Where there are too few servers
-    /// for its replicas, it gets fewer.
-    pub(super) fn stream_answered(
-        &mut self,
-        shard: &mut Shard,
-        (stream, replicas): (MqttStream, u32),
-        answer: &[u8],
-        now: Instant,
-    ) -> Step {
-        match api::outcome(answer) {
-            Err(fault)
-                if replicas > 1 && [api::TOO_FEW_PEERS, api::REPLICAS_ALONE].contains(&fault.err_code) =>
-            {
-                self.ask_for_stream(shard, stream, replicas - 1, now);
-                return Ok(());
-            }
-            Err(fault) if fault.err_code != api::STREAM_NAME_IN_USE => {
-                return Err(self.change_failed(shard, &fault));
-            }
-            Err(_) if stream.has_lifetimes() => {
-                let request = format!("STREAM.INFO.{}", stream.name);
-                self.ask_api(shard, &request, b"", Matter::Config(stream), now);
-                return Ok(());
-            }
-            _ => {}
-        }
-        self.step_answered(shard, now)
-    }
-
-    /// A stream that nats-server has made gets what it lacks: direct gets, by which retained
-    /// messages are read, and lifetimes of messages.
-    pub(super) fn config_came(
-        &mut self,
-        shard: &mut Shard,
-        stream: MqttStream,
-        answer: &[u8],
-        now: Instant,
-    ) -> Step {
-        let config = api::read::<serde_json::Value>(answer).map(|mut info| info["config"].take());
-        let mut config = match config {
-            Ok(config) if config.is_object() => config,
-            Ok(_) => return self.step_answered(shard, now),
-            Err(fault) => return Err(self.change_failed(shard, &fault)),
-        };
-        let is_read_directly = stream != streams::RETAINED || config["allow_direct"] == true;
-        if is_read_directly && config["allow_msg_ttl"] == true {
-            return self.step_answered(shard, now);
-        }
-        if !is_read_directly {
-            config["allow_direct"] = true.into();
-        }
-        config["allow_msg_ttl"] = true.into();
-        let request = format!("STREAM.UPDATE.{}", stream.name);
-        let body = config.to_string();
-        self.ask_api(shard, &request, body.as_bytes(), Matter::Change(ChangeStep::Streams), now);
-        Ok(())
-    }
-
     pub(super) fn ask_for_record(&mut self, shard: &mut Shard, now: Instant) -> usize {
         let Some(stored) = self.stored() else { return 0 };
-        stored.store.set_has_streams(true);
+        stored.store.leave_streams(self.conn.cid());
         let request = format!("STREAM.MSG.GET.{}", streams::SESSIONS.name);
         let body = api::last_of(&stored.subject());
         self.ask_api(shard, &request, &body, Matter::Change(ChangeStep::Record), now);

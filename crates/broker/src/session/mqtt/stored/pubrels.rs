@@ -15,6 +15,8 @@ pub(in crate::session::mqtt) struct PubRels(Option<Box<SessionPubRels>>);
 struct SessionPubRels {
     /// PUBRELs whose exchange is not over.
     open: BTreeMap<PacketId, OpenPubRel>,
+    /// How many of these the client has not answered.
+    unanswered: usize,
     /// Sequences of the last messages that the client has had.
     had: VecDeque<u64>,
     /// The highest sequence that was among them.
@@ -37,8 +39,10 @@ impl PubRels {
     /// message, if it is known.
     pub(super) fn open(&mut self, id: PacketId, reply: &[u8], sequence: Option<u64>) {
         let is_known = sequence.is_none_or(|sequence| self.has_had(sequence));
-        let SessionPubRels { open, had, highest } = &mut **self.0.get_or_insert_default();
+        let SessionPubRels { open, unanswered, had, highest } = &mut **self.0.get_or_insert_default();
+        let count = open.len();
         open.entry(id).or_default().reply = reply.into();
+        *unanswered += open.len() - count;
         let Some(sequence) = sequence.filter(|_| !is_known) else { return };
         if had.len() == MOST_HAD {
             had.pop_front();
@@ -65,9 +69,11 @@ impl PubRels {
     }
 
     fn end(&mut self, id: PacketId, note: impl FnOnce(&mut OpenPubRel)) -> Option<Box<[u8]>> {
-        let all = &mut self.0.as_mut()?.open;
+        let SessionPubRels { open: all, unanswered, .. } = &mut **self.0.as_mut()?;
         let open = all.get_mut(&id)?;
+        let was_answered = open.is_answered;
         note(open);
+        *unanswered -= usize::from(open.is_answered && !was_answered);
         if open.awaits_consumer || !open.is_answered {
             return None;
         }
@@ -80,8 +86,7 @@ impl PubRels {
 
     /// Count of those that the client has not answered.
     pub(super) fn count(&self) -> usize {
-        let open = self.0.iter().flat_map(|pubrels| pubrels.open.values());
-        open.filter(|open| !open.is_answered).count()
+        self.0.as_ref().map_or(0, |pubrels| pubrels.unanswered)
     }
 
     /// Whether the client has had the message at this sequence, as far as that is known. Almost all

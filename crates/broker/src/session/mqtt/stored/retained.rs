@@ -151,7 +151,7 @@ impl Session {
         let qos = message.qos().min(read.qos);
         let properties = self.properties(msg.headers, left, read.id.as_slice());
         let Some(stored) = self.stored_mut() else { return };
-        let waits = stored.has_sent_all() || stored.has_waiting();
+        let waits = stored.has_sent_retained() || stored.has_waiting();
         let has_to_wait = qos > Qos::AtMostOnce && waits;
         if has_to_wait || !self.send_retained(shard, (subject, &message.payload), qos, &properties) {
             let (subject, payload) = (subject.into(), (*message.payload).into());
@@ -165,7 +165,7 @@ impl Session {
     /// Sends retained messages that have waited, as many as the client takes, and goes on to read
     /// others behind the last one.
     pub(super) fn send_waiting_retained(&mut self, shard: &mut Shard, now: Instant) {
-        while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_all())
+        while let Some(stored) = self.stored_mut().filter(|stored| !stored.has_sent_retained())
             && let Some(next) = stored.waiting.as_mut().and_then(|waiting| waiting.messages.pop_front())
         {
             let RetainedWait { subject, payload, qos, properties } = &next;

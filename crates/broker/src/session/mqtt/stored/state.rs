@@ -1,5 +1,6 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
+use super::again::KeptRequests;
 use super::held::HeldMessages;
 use super::pubrels::PubRels;
 use super::share_state::{ShareChange, Shares};
@@ -16,7 +17,7 @@ use myelin_wire::error::CloseReason;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The stored half of a session.
 pub(in crate::session::mqtt) struct StoredSession {
@@ -28,8 +29,8 @@ pub(in crate::session::mqtt) struct StoredSession {
     /// The record, as it is stored or about to be, and the sequence of the stored one: 0 for none.
     pub(in crate::session::mqtt) record: SessionRecord,
     pub(in crate::session::mqtt) record_sequence: u64,
-    /// The number of the last request, and what is done with the answers that are awaited.
-    pub(in crate::session::mqtt) last_request: u64,
+    /// What was asked, and what is done with the answers that are awaited.
+    pub(in crate::session::mqtt) asked: AskedRequests,
     pub(in crate::session::mqtt) awaited: BTreeMap<u64, (Instant, Matter)>,
     pub(in crate::session::mqtt) change: Option<Box<Change>>,
     /// Reads of retained messages that are under way: these come before what the client asks next.
@@ -41,6 +42,15 @@ pub(in crate::session::mqtt) struct StoredSession {
     pub(in crate::session::mqtt) waiting: Option<Box<WaitingRetained>>,
     pub(in crate::session::mqtt) pubrels: PubRels,
     pub(in crate::session::mqtt) sources: Sources,
+}
+
+/// Requests of the session.
+#[derive(Default)]
+pub(in crate::session::mqtt) struct AskedRequests {
+    /// The number of the last one.
+    pub(in crate::session::mqtt) last: u64,
+    /// Those that may be sent again.
+    pub(in crate::session::mqtt) kept: Option<Box<KeptRequests>>,
 }
 
 /// Where messages come from that are stored for the session.
@@ -57,10 +67,10 @@ pub(in crate::session::mqtt) enum Matter {
     Change(ChangeStep),
     /// Whether a message of QoS 2 is held for the client.
     Held,
-    /// A stream of the account was made, or was there; with how many replicas that was tried.
-    Stream(MqttStream, u32),
-    /// Configuration of a stream that somebody else has made.
-    Config(MqttStream),
+    /// A stream of the account.
+    Stream(MqttStream, StreamRequest),
+    /// Another session asks for the streams: it knows them, or has gone.
+    StreamsTurn,
     /// A consumer that nats-server has made for this subscription.
     Floor(String),
     /// The message of an acknowledgement is stored; with its number.
@@ -87,6 +97,17 @@ pub(in crate::session::mqtt) enum Matter {
     Retained(Box<RetainedRead>),
     /// Nothing follows from it.
     Nothing,
+}
+
+/// Request about a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::session::mqtt) enum StreamRequest {
+    /// Whether it is there, and how.
+    Info,
+    /// It is made, with so many replicas.
+    Create(u32),
+    /// It gets what it lacks.
+    Update,
 }
 
 /// Acknowledgement of a message of QoS 2 that its consumer is to confirm.
@@ -181,7 +202,6 @@ impl AddedSub {
 /// A change that is under way.
 pub(in crate::session::mqtt) struct Change {
     pub(in crate::session::mqtt) step: ChangeStep,
-    pub(in crate::session::mqtt) began: Option<Instant>,
     /// Answers that the step waits for.
     pub(in crate::session::mqtt) missing: usize,
     pub(in crate::session::mqtt) ack: ChangeAck,
@@ -213,7 +233,6 @@ impl Change {
     pub(in crate::session::mqtt) fn new(step: ChangeStep, ack: ChangeAck) -> Self {
         Self {
             step,
-            began: None,
             missing: 0,
             ack,
             added: Vec::new(),
@@ -234,12 +253,6 @@ impl Change {
     pub(in crate::session::mqtt) fn opening() -> Self {
         let ack = ChangeAck::Connect { is_present: false };
         Self { writes: true, ..Self::new(ChangeStep::Streams, ack) }
-    }
-
-    /// Whether the streams, for which it waits, may be asked for again.
-    pub(in crate::session::mqtt) fn may_ask_again(&self, now: Instant, patience: Duration) -> bool {
-        let is_at_streams = self.step == ChangeStep::Streams.next();
-        is_at_streams && self.began.is_some_and(|began| now < began + patience)
     }
 
     pub(in crate::session::mqtt) fn is_opening(&self) -> bool {
@@ -322,6 +335,8 @@ pub(in crate::session::mqtt) struct InFlight {
     pub(in crate::session::mqtt) sent: BTreeMap<PacketId, Sent>,
     /// Messages of QoS 1 and 2 that the client takes before it has acknowledged some.
     pub(in crate::session::mqtt) receive_max: u16,
+    /// The number that was given last to a message that is not stored for the session; 0: none.
+    pub(in crate::session::mqtt) last_spare: u16,
     /// Bytes of their payloads.
     pub(in crate::session::mqtt) bytes: usize,
     /// Messages that wait until fewer bytes are in flight: a client that takes them slowly is not
@@ -451,7 +466,7 @@ impl StoredSession {
             hash: session_hash(client_id).into(),
             record,
             record_sequence: 0,
-            last_request: 0,
+            asked: AskedRequests::default(),
             awaited: BTreeMap::new(),
             change: None,
             reading: 0,
@@ -467,7 +482,7 @@ impl StoredSession {
     /// Gives back memory that only a busy session needs: an emptied map keeps room for eleven.
     pub(in crate::session::mqtt) fn rest(&mut self) {
         if self.awaited.is_empty() {
-            self.awaited = BTreeMap::new();
+            (self.awaited, self.asked.kept) = (BTreeMap::new(), None);
         }
         if self.in_flight.sent.is_empty() {
             self.in_flight.sent = BTreeMap::new();
@@ -490,6 +505,13 @@ impl StoredSession {
     /// Whether the client takes no more messages of QoS 1 and 2 before it has acknowledged some.
     pub(in crate::session::mqtt) fn has_sent_all(&self) -> bool {
         self.in_flight.sent.len() + self.pubrels.count() >= usize::from(self.in_flight.receive_max)
+    }
+
+    /// Whether the client gets no more retained messages of QoS 1 and 2 before it has acknowledged
+    /// some: one of MQTT 3.1.1 says no number, and has no more than of stored ones.
+    pub(in crate::session::mqtt) fn has_sent_retained(&self) -> bool {
+        let most = self.in_flight.receive_max.min(self.storage.max_ack_pending.max(1));
+        self.in_flight.sent.len() + self.pubrels.count() >= usize::from(most)
     }
 
     /// Wishes of the share by which a message has become this session's.
