@@ -6,11 +6,11 @@
 
 use crate::account::Account;
 use crate::mqtt_inbox::MqttInbox;
+use crate::mqtt_streams::stream_found;
 use crate::mqtt_streams::{MqttStreams, SessionRequest, StreamsTurn};
 use crate::mqtt_will::DelayedWill;
 use crate::service::{Binding, Service, ServiceShard};
 use crate::service_batch::ServiceBatch;
-use crate::session::mqtt_stream_found;
 use arc_swap::ArcSwap;
 use myelin_mqtt::records::{SessionRecord, session_hash};
 use myelin_mqtt::streams::{self, MqttStream};
@@ -326,7 +326,7 @@ impl MqttStore {
         if lock(&self.streams).has_all() {
             return;
         }
-        if let Some(stream) = mqtt_stream_found(msg.payload) {
+        if let Some(stream) = stream_found(msg.payload) {
             self.found(stream);
         }
     }

@@ -6,6 +6,7 @@
 //! nothing about streams.
 
 use myelin_mqtt::streams::{self, MqttStream};
+use serde_json::Value;
 use std::collections::VecDeque;
 
 /// A request of a session: its connection, and the request's number.
@@ -27,9 +28,9 @@ pub(crate) struct MqttStreams {
 pub(crate) enum StreamsTurn {
     /// None: all are there.
     Known,
-    /// It asks for these.
+    /// Asks for these.
     Ask(Vec<MqttStream>),
-    /// It waits until its request is answered, and looks again.
+    /// Waits until its request is answered, and looks again.
     Wait,
 }
 
@@ -63,6 +64,7 @@ impl MqttStreams {
     /// A session has ended. If it was the one that asks, it is the turn of the next that waits,
     /// which this answers.
     pub(crate) fn leave(&mut self, cid: u64) -> Option<SessionRequest> {
+        debug_assert!(self.asker.is_some() || self.waiting.is_empty(), "who waits does so for somebody");
         if self.asker != Some(cid) {
             return None;
         }
@@ -82,9 +84,41 @@ impl MqttStreams {
     }
 }
 
+/// Configuration with which a stream gets what it lacks, that nats-server has made: direct gets, by
+/// which retained messages are read, and lifetimes of messages. `None`: it lacks nothing.
+pub(crate) fn amended(stream: MqttStream, mut config: Value) -> Option<Value> {
+    let is_read_directly = stream != streams::RETAINED || config["allow_direct"] == true;
+    let has_lifetimes = !stream.has_lifetimes() || config["allow_msg_ttl"] == true;
+    if (is_read_directly && has_lifetimes) || !config.is_object() {
+        return None;
+    }
+    if !is_read_directly {
+        config["allow_direct"] = true.into();
+    }
+    config["allow_msg_ttl"] = true.into();
+    Some(config)
+}
+
+/// The stream whose configuration an answer says, if it lacks nothing.
+pub(crate) fn stream_found(answer: &[u8]) -> Option<MqttStream> {
+    let config = serde_json::from_slice::<Value>(answer).ok()?["config"].take();
+    let stream = streams::ALL.into_iter().find(|stream| config["name"] == stream.name)?;
+    amended(stream, config).is_none().then_some(stream)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_says_which_stream_lacks_nothing() {
+        let of = |config: &str| stream_found(format!("{{\"config\":{{{config}}}}}").as_bytes());
+        assert_eq!(of(r#""name":"$MQTT_out""#), Some(streams::OUT));
+        assert_eq!(of(r#""name":"$MQTT_sess","allow_msg_ttl":true"#), Some(streams::SESSIONS));
+        assert_eq!(of(r#""name":"$MQTT_rmsgs","allow_msg_ttl":true"#), None);
+        assert_eq!(of(r#""name":"$MQTT_sess""#), None);
+        assert_eq!((of(r#""name":"other""#), stream_found(b"")), (None, None));
+    }
 
     fn ask_all() -> StreamsTurn {
         StreamsTurn::Ask(streams::ALL.to_vec())

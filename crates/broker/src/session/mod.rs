@@ -55,7 +55,6 @@ use std::time::{Duration, Instant};
 use timers::Timers;
 
 pub use handshake::{AuthTask, Checked, Greeting};
-pub(crate) use mqtt::stream_found as mqtt_stream_found;
 pub use reload::Refreshed;
 
 /// Characters of a nonce.

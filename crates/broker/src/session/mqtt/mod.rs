@@ -17,8 +17,6 @@ mod state5;
 mod stored;
 mod subscribe;
 
-pub(crate) use stored::stream_found;
-
 use super::{Consumed, OpOutcome, Session, StopReason};
 use crate::log::Level as LogLevel;
 use crate::mqtt_will::StoredWill;

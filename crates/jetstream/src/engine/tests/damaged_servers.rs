@@ -200,8 +200,8 @@ fn a_replica_that_cannot_be_opened_is_left_as_it_is_until_its_stream_is_removed(
     cluster.wait_until("it to be gone", |cluster| cluster.house(victim).streams().unrestored() == [""; 0]);
 }
 
-/// Removes the logs of all streams of a server that has ended, and of its meta stream: what they are
-/// the store knows still.
+/// Removes the logs of all streams of a server that has ended, and of its meta stream: the store
+/// knows still what they are.
 fn lose_logs(cluster: &MetaCluster, number: usize) {
     let disk = cluster.disk(number);
     let is_log = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");

@@ -1,4 +1,4 @@
-//! What sessions ask JetStream for: no more than they have to, and again where nobody takes it.
+//! Requests of sessions to JetStream: no more than they have to, and again where nobody takes them.
 
 use super::peer::{Peer, hello, id, lasting, message};
 use super::stored::Asking;
@@ -73,7 +73,7 @@ fn a_stream_that_is_gone_is_made_by_the_next_client() {
     remove(&mut asking, "$MQTT_sess");
     assert!(Peer::dial(at).greet(&hello("second")).is_some());
     eventually("its stream is there again", || Peer::dial(at).greet(&hello("third")).is_some());
-    assert_eq!(asking.state("$MQTT_sess")["messages"].is_u64(), true);
+    assert!(asking.state("$MQTT_sess")["messages"].is_u64());
 }
 
 /// Stands for a stream without a leader: says to these requests that nobody takes them.

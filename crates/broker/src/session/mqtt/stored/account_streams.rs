@@ -3,37 +3,15 @@
 
 use super::api;
 use super::state::{Matter, Step, StreamRequest};
-use crate::mqtt_streams::StreamsTurn;
+use crate::mqtt_streams::{StreamsTurn, amended};
 use crate::session::Session;
 use crate::shard::Shard;
-use myelin_mqtt::streams::{self, MqttStream};
+use myelin_mqtt::streams::MqttStream;
 use serde_json::Value;
 use std::time::Instant;
 
 /// Replicas of streams at most, unless the options say another number.
 const MOST_REPLICAS: u32 = 3;
-
-/// Configuration with which a stream gets what it lacks, that nats-server has made: direct gets, by
-/// which retained messages are read, and lifetimes of messages. `None`: it lacks nothing.
-fn amended(stream: MqttStream, mut config: Value) -> Option<Value> {
-    let is_read_directly = stream != streams::RETAINED || config["allow_direct"] == true;
-    let has_lifetimes = !stream.has_lifetimes() || config["allow_msg_ttl"] == true;
-    if (is_read_directly && has_lifetimes) || !config.is_object() {
-        return None;
-    }
-    if !is_read_directly {
-        config["allow_direct"] = true.into();
-    }
-    config["allow_msg_ttl"] = true.into();
-    Some(config)
-}
-
-/// The stream whose configuration an answer says, if it lacks nothing.
-pub(crate) fn stream_found(answer: &[u8]) -> Option<MqttStream> {
-    let config = api::read::<Value>(answer).ok()?["config"].take();
-    let stream = streams::ALL.into_iter().find(|stream| config["name"] == stream.name)?;
-    amended(stream, config).is_none().then_some(stream)
-}
 
 impl Session {
     /// Asks for the streams that are not known, if it is this session's turn; else waits for the
@@ -139,20 +117,5 @@ impl Session {
             stored.store.found(stream);
         }
         self.step_answered(shard, now)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_says_which_stream_lacks_nothing() {
-        let of = |config: &str| stream_found(format!("{{\"config\":{{{config}}}}}").as_bytes());
-        assert_eq!(of(r#""name":"$MQTT_out""#), Some(streams::OUT));
-        assert_eq!(of(r#""name":"$MQTT_sess","allow_msg_ttl":true"#), Some(streams::SESSIONS));
-        assert_eq!(of(r#""name":"$MQTT_rmsgs","allow_msg_ttl":true"#), None);
-        assert_eq!(of(r#""name":"$MQTT_sess""#), None);
-        assert_eq!((of(r#""name":"other""#), stream_found(b"")), (None, None));
     }
 }

@@ -19,6 +19,7 @@ mod delivery;
 mod ended;
 mod held;
 mod incoming;
+mod kept_requests;
 mod numbers;
 mod opening;
 mod outgoing;
@@ -33,8 +34,6 @@ mod shares;
 pub(super) mod state;
 mod upkeep;
 mod waiting;
-
-pub(crate) use account_streams::stream_found;
 
 use crate::account::Account;
 use crate::log::Level as LogLevel;

@@ -1,7 +1,7 @@
 //! State of the stored half of a session: plain data, with what can be said of it alone.
 
-use super::again::KeptRequests;
 use super::held::HeldMessages;
+use super::kept_requests::KeptRequests;
 use super::pubrels::PubRels;
 use super::share_state::{ShareChange, Shares};
 use super::waiting::WaitingMessages;
@@ -29,7 +29,7 @@ pub(in crate::session::mqtt) struct StoredSession {
     /// The record, as it is stored or about to be, and the sequence of the stored one: 0 for none.
     pub(in crate::session::mqtt) record: SessionRecord,
     pub(in crate::session::mqtt) record_sequence: u64,
-    /// What was asked, and what is done with the answers that are awaited.
+    /// Requests, and what is done with the answers that are awaited.
     pub(in crate::session::mqtt) asked: AskedRequests,
     pub(in crate::session::mqtt) awaited: BTreeMap<u64, (Instant, Matter)>,
     pub(in crate::session::mqtt) change: Option<Box<Change>>,
@@ -49,7 +49,7 @@ pub(in crate::session::mqtt) struct StoredSession {
 pub(in crate::session::mqtt) struct AskedRequests {
     /// The number of the last one.
     pub(in crate::session::mqtt) last: u64,
-    /// Those that may be sent again.
+    /// Requests that may be sent again.
     pub(in crate::session::mqtt) kept: Option<Box<KeptRequests>>,
 }
 
@@ -104,9 +104,9 @@ pub(in crate::session::mqtt) enum Matter {
 pub(in crate::session::mqtt) enum StreamRequest {
     /// Whether it is there, and how.
     Info,
-    /// It is made, with so many replicas.
+    /// Creation, with so many replicas.
     Create(u32),
-    /// It gets what it lacks.
+    /// Change that gives it what it lacks.
     Update,
 }
 
