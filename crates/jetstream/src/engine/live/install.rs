@@ -4,6 +4,7 @@ use super::LiveStream;
 use super::amnesia::LostEntries;
 use super::membership::{JoinTerms, JoinedMember, MemberWatcher, ReplacedBy, ReplicaPlace};
 use crate::engine::groups::{GroupConfig, Groups, IncomingReplica};
+use myelin_jsapi::ApiError;
 use myelin_replica::frame::GroupPlace;
 use myelin_replica::{GroupId, Peer, RaftRole};
 use myelin_stdx::sync::lock;
@@ -34,6 +35,15 @@ impl LiveStream {
     /// The stream that stands in its place.
     pub(in crate::engine) fn replaced_by(&self) -> Option<ReplacedBy> {
         self.membership.replaced_by.get().copied()
+    }
+
+    /// Refuses to be a member where another stream stands in its place: what it would confirm from
+    /// then on that one has not.
+    pub(super) fn refuse_if_replaced(&self) -> Result<(), ApiError> {
+        match self.replaced_by() {
+            Some(_) => Err(ApiError::stream_general("another one stands in its place")),
+            None => Ok(()),
+        }
     }
 
     /// Notes in the place of which stream it stands: 0 for none.

@@ -68,9 +68,7 @@ impl LiveStream {
         JoinTerms { seed, is_synced, may_be_new, is_amnesiac: has_forgotten, lost, is_open }: JoinTerms,
     ) -> Result<Result<(), MemberFailed>, ApiError> {
         let GroupConfig { place, voters } = config;
-        // What it would confirm from here on the other one has not.
-        self.replaced_by()
-            .map_or(Ok(()), |_| Err(ApiError::stream_general("another one stands in its place")))?;
+        self.refuse_if_replaced()?;
         let has_log = self.has_log()?;
         let has_others = voters.iter().any(|&voter| voter != groups.me);
         if !self.consumers.is_of_group() {

@@ -195,30 +195,14 @@ impl Meta {
 
 #[cfg(test)]
 mod tests {
-    use super::super::AssignedGroup;
     use super::*;
-    use crate::engine::meta::StreamKey;
-    use myelin_jsapi::config::StreamConfig;
 
     #[test]
     fn old_answers_are_looked_for_once_a_second() {
         let (mut answers, began) = (PendingAnswers::default(), Instant::now());
         let assignment = Arc::new(Assignment {
-            key: StreamKey::new("$G", "S"),
-            id: 1,
-            peers: Vec::new(),
-            founders: Vec::new(),
-            before: Vec::new(),
-            change: None,
-            leaves: Vec::new(),
-            group: AssignedGroup::default(),
-            created: 1,
-            replaces: Vec::new(),
-            config: StreamConfig::default(),
-            is_removed: false,
-            nonce: 1,
             asked: Asked { reply: "_INBOX.1".to_owned(), ..Asked::default() },
-            answer: AnswerKind::Create,
+            ..Assignment::sample("$G", "S")
         });
         let mut add = |after: u64| {
             let since = began + Duration::from_millis(after);

@@ -404,6 +404,30 @@ pub(super) fn write_behind(subject: &str, on: Seq, payload: &[u8], out: &mut Mes
 }
 
 #[cfg(test)]
+impl Assignment {
+    /// Assignment of a stream of no server, for tests to fill in.
+    pub(super) fn sample(account: &str, stream: &str) -> Self {
+        Self {
+            key: StreamKey::new(account, stream),
+            id: 1,
+            peers: Vec::new(),
+            founders: Vec::new(),
+            before: Vec::new(),
+            change: None,
+            leaves: Vec::new(),
+            group: AssignedGroup::default(),
+            created: 1,
+            replaces: Vec::new(),
+            config: StreamConfig::default(),
+            is_removed: false,
+            nonce: 1,
+            asked: Asked::default(),
+            answer: AnswerKind::Create,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -103,27 +103,11 @@ impl Meta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::meta::{AnswerKind, Asked, AssignedGroup, Assignment, StreamKey};
-    use myelin_jsapi::config::StreamConfig;
+    use crate::engine::meta::{AnswerKind, Assignment};
 
     fn of(account: &str, id: u64) -> SeenAssignment {
-        let assignment = Assignment {
-            key: StreamKey::new(account, "S"),
-            id,
-            peers: Vec::new(),
-            founders: Vec::new(),
-            before: Vec::new(),
-            change: None,
-            leaves: Vec::new(),
-            group: AssignedGroup::default(),
-            created: 1,
-            replaces: Vec::new(),
-            config: StreamConfig::default(),
-            is_removed: false,
-            nonce: id,
-            asked: Asked::default(),
-            answer: AnswerKind::Update,
-        };
+        let answer = AnswerKind::Update;
+        let assignment = Assignment { id, nonce: id, answer, ..Assignment::sample(account, "S") };
         SeenAssignment { assignment: Arc::new(assignment), is_new: false, first: None, made: None }
     }
 

@@ -300,7 +300,7 @@ impl OtherStreams for AccountView<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::assignment::{AnswerKind, Asked, AssignedGroup};
+    use super::super::assignment::AssignedGroup;
     use super::*;
     use myelin_jsapi::config::StreamSource;
     use myelin_stdx::rng::Rng;
@@ -317,17 +317,12 @@ mod tests {
         let (peers, before) = (peers(3), peers(2));
         let mirror =
             (rng.below(4) == 0).then(|| StreamSource { name: "S0".into(), ..StreamSource::default() });
+        let account = ["A", "B"][rng.below(2) as usize];
+        let sample = Assignment::sample(account, &format!("S{}", rng.below(4)));
         Assignment {
-            key: StreamKey::new(["A", "B"][rng.below(2) as usize], &format!("S{}", rng.below(4))),
-            id: 1,
             peers,
-            founders: Vec::new(),
             before,
-            change: None,
-            leaves: Vec::new(),
             group: AssignedGroup { name: "S-R3F-x".into(), recovery: None },
-            created: 1,
-            replaces: Vec::new(),
             config: StreamConfig {
                 subjects: vec![format!("s.{}", rng.below(4)), "t.*".into()],
                 storage: if rng.below(2) == 0 { Storage::File } else { Storage::Memory },
@@ -336,9 +331,7 @@ mod tests {
                 ..StreamConfig::default()
             },
             is_removed: rng.below(3) == 0,
-            nonce: 1,
-            asked: Asked::default(),
-            answer: AnswerKind::Create,
+            ..sample
         }
     }
 
