@@ -48,6 +48,7 @@ mod budget;
 mod cluster;
 mod gateway;
 mod http;
+mod http_client;
 mod jetstream;
 mod lame_duck;
 mod leaf;

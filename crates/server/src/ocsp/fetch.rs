@@ -3,22 +3,17 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION};
 use hyper::{Method, Request, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
 use myelin_stdx::base64;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
-use crate::supervise::{self, SupervisedPart};
+use crate::http_client::{self, HttpAnswer};
 
 /// The longest answer. Real ones have one to three thousand bytes.
 const LONGEST: usize = 64 * 1024;
@@ -125,49 +120,17 @@ async fn ask(url: &str, question: Option<&[u8]>) -> Result<Reply, String> {
         .map_err(|error| error.to_string())?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((bare, port)).await.map_err(|error| crate::os_error::words(&error))?;
-    if is_secure {
-        let name = ServerName::try_from(bare.to_owned()).map_err(|error| error.to_string())?;
-        let connector = TlsConnector::from(trust()?);
-        let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
-        exchange(stream, request).await
-    } else {
-        exchange(stream, request).await
-    }
+    let tls = if is_secure { Some(authorities()?) } else { None };
+    let answer = http_client::exchange(stream, (bare, tls.as_ref()), request, LONGEST).await?;
+    let HttpAnswer { status, headers, body } = answer;
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Ok(Reply { status, body, location })
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Reply, String>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let ends = supervise::spawn(SupervisedPart::OcspClient, connection);
-    let outcome = async {
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let location =
-            response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let body = Limited::new(response.into_body(), LONGEST).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes().to_vec();
-        Ok(Reply { status, body, location })
-    }
-    .await;
-    ends.abort();
-    outcome
-}
-
-/// The authorities of the system.
-fn trust() -> Result<Arc<ClientConfig>, String> {
-    static TRUST: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
-    let make = || {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| error.to_string())?;
-        Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
-    };
-    TRUST.get_or_init(make).clone()
+/// Authorities of the system, read once.
+fn authorities() -> Result<Arc<ClientConfig>, String> {
+    static AUTHORITIES: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
+    AUTHORITIES.get_or_init(|| crate::tls::outbound_config(None).map(Arc::new)).clone()
 }
 
 #[cfg(test)]

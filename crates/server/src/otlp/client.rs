@@ -1,21 +1,18 @@
 //! Requests to a collector: a POST of JSON each, on a connection of its own, and in time.
 
-use std::convert::Infallible;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
-use hyper::{HeaderMap, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{HeaderMap, Request};
 use myelin_conf::options::OtlpOptions;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use crate::http_client::{self, HttpAnswer};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 * 1024;
@@ -84,48 +81,19 @@ impl Target {
         request.headers_mut().extend(self.headers.clone());
         let connecting = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = connecting.map_err(|error| crate::os_error::words(&error))?;
-        let Some(tls) = &self.tls else { return exchange(stream, request).await };
-        exchange(crate::tls::secure(stream, &self.host, tls).await?, request).await
-    }
-}
-
-/// One request and its answer. The connection is closed when this is dropped.
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(), String>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let words = |error: hyper::Error| error.to_string();
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
-    let serving = async {
-        // Its end is heard of by the request, or by the answer that is being read.
-        let _ = connection.await;
-        pending::<Infallible>().await
-    };
-    let asking = async {
-        let response = sender.send_request(request).await.map_err(words)?;
-        verdict(response).await
-    };
-    tokio::select! {
-        outcome = asking => outcome,
-        never = serving => match never {},
+        let place = (self.host.as_str(), self.tls.as_ref());
+        verdict(&http_client::exchange(stream, place, request, LONGEST).await?)
     }
 }
 
 /// Whether the collector has taken everything.
-async fn verdict(response: Response<hyper::body::Incoming>) -> Result<(), String> {
-    let status = response.status();
-    if !status.is_success() {
-        return Err(answered(status));
+fn verdict(answer: &HttpAnswer) -> Result<(), String> {
+    if !answer.status.is_success() {
+        return Err(format!("the collector answered {}", answer.status));
     }
-    let body = Limited::new(response.into_body(), LONGEST).collect().await;
-    let body = body.map_err(|error| format!("no whole answer: {error}"))?.to_bytes();
     // An answer that is no JSON rejects nothing.
-    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     rejection(&answer).map_or(Ok(()), Err)
-}
-
-fn answered(status: StatusCode) -> String {
-    format!("the collector answered {status}")
 }
 
 /// Reason why a part was not taken, if so.

@@ -3,16 +3,13 @@
 //! Compat: a new connection for each. Accounts are asked for once, so there is nothing to gain from
 //! keeping one.
 
-use crate::supervise::{self, SupervisedPart};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
+use crate::http_client::{self, HttpAnswer};
+use http_body_util::Full;
 use hyper::{Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
 use myelin_conf::options::TlsOptions;
 use myelin_stdx::base64;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
@@ -65,11 +62,11 @@ impl UrlResolver {
                 }
             }
         });
-        let (status, body) = answer.map_err(|error| failed(get(error)))?;
-        if status != StatusCode::OK {
-            return Err(failed(status.to_string()));
+        let answer = answer.map_err(|error| failed(get(error)))?;
+        if answer.status != StatusCode::OK {
+            return Err(failed(answer.status.to_string()));
         }
-        String::from_utf8(body).map_err(|_| failed("the answer is no text".to_owned()))
+        String::from_utf8(answer.body).map_err(|_| failed("the answer is no text".to_owned()))
     }
 }
 
@@ -116,37 +113,19 @@ impl RequestUrl {
         Ok(Self { is_secure, host, port, path, login: login.map(basic) })
     }
 
-    async fn get(&self, tls: &Arc<rustls::ClientConfig>) -> Result<(StatusCode, Vec<u8>), String> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
-            let place = crate::os_error::with_port(&self.host, self.port);
-            format!("dial tcp {place}: connect: {}", myelin_stdx::os_error::words(&error))
-        })?;
-        if self.is_secure {
-            self.ask(crate::tls::secure(stream, &self.host, tls).await?).await
-        } else {
-            self.ask(stream).await
-        }
-    }
-
-    async fn ask<S>(&self, stream: S) -> Result<(StatusCode, Vec<u8>), String>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let words = |error: hyper::Error| error.to_string();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(words)?;
-        let connection = supervise::spawn(SupervisedPart::ResolverClient, connection);
-        let mut request = Request::get(&self.path)
-            .header(header::HOST, crate::os_error::with_port(&self.host, self.port))
-            .header(header::USER_AGENT, "myelin-server");
+    async fn get(&self, tls: &Arc<rustls::ClientConfig>) -> Result<HttpAnswer, String> {
+        let place = crate::os_error::with_port(&self.host, self.port);
+        let mut request =
+            Request::get(&self.path).header(header::HOST, &place).header(header::USER_AGENT, "myelin-server");
         if let Some(login) = &self.login {
             request = request.header(header::AUTHORIZATION, login);
         }
-        let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|error| error.to_string())?;
-        let answer = sender.send_request(request).await.map_err(words)?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_SIZE).collect().await;
-        connection.abort();
-        Ok((status, body.map_err(|error| error.to_string())?.to_bytes().to_vec()))
+        let request = request.body(Full::default()).map_err(|error| error.to_string())?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
+            format!("dial tcp {place}: connect: {}", myelin_stdx::os_error::words(&error))
+        })?;
+        let tls = self.is_secure.then_some(tls);
+        http_client::exchange(stream, (&self.host, tls), request, MAX_SIZE).await
     }
 }
 

@@ -15,8 +15,7 @@ pub(super) const CASES: &[&str] = &[
     "bootstrap",
     "sought-accounts",
     "token-files",
-    "resolver-client",
-    "ocsp-client",
+    "http-client",
     "ocsp-staple",
     "ocsp-cache",
     "ocsp-wait",
@@ -88,7 +87,7 @@ fn a_lookup_that_panics_costs_its_client() {
     let port = serve(text(&ids, "@app@"));
     let config = format!("operator: \"@op@\"\nresolver: URL(\"http://127.0.0.1:{port}/\")\n");
     let stage = Stage::start(Setup::default().config(&text(&ids, &config)));
-    stage.strike("resolver-client", |server| {
+    stage.strike("http-client", |server| {
         assert_ne!(login(server, &ids, "bob").1, "PONG");
     });
     eventually("bob is let in", || login(&stage.server, &ids, "bob").1 == "PONG");
@@ -122,7 +121,7 @@ fn proofs_of_certificates_come_after_panics() {
         stage.server.wait_for_log(&format!("Panic in {part} (thread "));
     }
     stage.server.wait_for_log("Found OCSP status for Client certificate at");
-    stage.strike("ocsp-client", |server| {
+    stage.strike("http-client", |server| {
         let (mut client, _) = revocation::connect(server, Some(&lab.client(5)));
         assert!(client.barrier().is_err(), "nobody knows whether it was revoked");
     });
