@@ -73,13 +73,17 @@ fn unreadable(segment: &Segment) -> JobError {
     JobError::Damage(segment.no, Damage::Checksum(WHAT))
 }
 
-/// The header of the segment's file.
+/// The header of the segment's file, which never changes: it is read once.
 pub(crate) fn header(segment: &Segment) -> Result<SegmentHeader, JobError> {
+    if let Some(header) = segment.header.get() {
+        return Ok(*header);
+    }
     let header = match &segment.source {
         SegmentFile::Appended(file) => SegmentHeader::read(&Appended(Arc::clone(file))),
         SegmentFile::Plain(file) | SegmentFile::Packed(file, _) => SegmentHeader::read(&*file.open()?),
     };
-    header.map_err(|damage| JobError::of(segment, damage))
+    let header = header.map_err(|damage| JobError::of(segment, damage))?;
+    Ok(*segment.header.get_or_init(|| header))
 }
 
 fn scan_whole(

@@ -7,7 +7,7 @@
 //! Perf: one copy and one checksum per entry, writes of a megabyte.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myelin_disk::File;
 
@@ -203,6 +203,7 @@ impl Output {
                 Some(frames) => SegmentFile::Packed(file, frames),
                 None => SegmentFile::Plain(file),
             },
+            header: OnceLock::new(),
         }
     }
 

@@ -13,7 +13,7 @@
 //! waits for some 20 us.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use myelin_disk::is_full;
@@ -167,6 +167,7 @@ impl Sealing {
             first_seq: before.first_seq,
             context: before.context.clone(),
             source: SegmentFile::Plain(sealed),
+            header: OnceLock::new(),
         };
         Ok(self.sealed(segment, footer))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myelin_disk::{File, write_again};
 
@@ -217,6 +217,7 @@ impl Recovering<'_> {
             first_seq: header.first_seq,
             context,
             source: SegmentFile::Appended(Arc::clone(&file)),
+            header: OnceLock::new(),
         });
         self.begin_walked(Arc::clone(&segment))?;
         self.open = Some(Active { segment, file });
@@ -434,7 +435,8 @@ fn reopen(open: &Active, files: &Files, durability: Durability, listener: Arc<dy
     let Segment { stream, no, generation, first_seq, .. } = *open.segment;
     let context = open.segment.context.clone();
     let source = SegmentFile::Appended(Arc::clone(&file));
-    let segment = Arc::new(Segment { stream, no, generation, first_seq, context, source });
+    let header = OnceLock::new();
+    let segment = Arc::new(Segment { stream, no, generation, first_seq, context, source, header });
     Active { segment, file }
 }
 

@@ -4,7 +4,7 @@
 //! So lost is what the segment should show and its entries do not have, and nothing else: damage
 //! behind the last message is damage to what was left of the footer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::Timestamp;
 use crate::config::Storage;
@@ -146,6 +146,7 @@ impl Recovering<'_> {
             first_seq: header.first_seq,
             context,
             source: SegmentFile::Plain(sealed),
+            header: OnceLock::new(),
         };
         Ok((Arc::new(segment), found))
     }

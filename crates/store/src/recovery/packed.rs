@@ -5,7 +5,7 @@
 //! whatever is missing in it is damage. A job gives it a footer again, in a new file.
 
 use std::ops::{Range, RangeInclusive};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::append_file::{AppendFile, AppendFileOptions};
 use crate::config::Durability;
@@ -128,6 +128,7 @@ impl Recovering<'_> {
             first_seq: header.first_seq,
             context,
             source: SegmentFile::Packed(sealed, found.table),
+            header: OnceLock::new(),
         }))
     }
 

@@ -1,6 +1,6 @@
 //! Sealed segments behind the manifest: their footers say what the stream was like at their end.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myelin_disk::write_again;
 
@@ -37,6 +37,7 @@ impl Recovering<'_> {
             first_seq: header.first_seq,
             context,
             source,
+            header: OnceLock::new(),
         })
     }
 

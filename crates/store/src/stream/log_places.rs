@@ -1,14 +1,18 @@
-//! Places in segments of a group's log at which a reading has ended: whoever reads for a member
-//! that is behind reads what comes next, and need not look for it.
+//! Places in segments of a group's log that readings have passed: whoever reads for a member that
+//! is behind goes on from the next one before, and need not read the segment from its beginning.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use myelin_stdx::sync::lock;
 
 use crate::SegmentNo;
 
-/// Members for which it is read at once, as a rule, and some more.
-const MOST: usize = 8;
+/// Bytes between two places that are remembered.
+const DISTANCE: u64 = 128 << 10;
+
+/// Most places, of those in the last segments.
+const MOST: usize = 4096;
 
 /// Offset at which an entry begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +22,24 @@ pub(super) struct LogPlace {
     pub(super) offset: u64,
 }
 
-/// Places at which readings have ended, the last one at the end. Each is one only in segments that
-/// are as they were written, where an offset stays what it was.
+impl LogPlace {
+    /// Whether another place, behind this one, is worth remembering beside it.
+    pub(super) fn is_far_from(self, later: Self) -> bool {
+        later.segment != self.segment || later.offset >= self.offset.saturating_add(DISTANCE)
+    }
+}
+
+/// Offsets by segment and index. Each is a place only in segments that are as they were written,
+/// where an offset stays what it was.
 #[derive(Debug, Default)]
-pub(crate) struct LogPlaces(Mutex<Vec<LogPlace>>);
+pub(crate) struct LogPlaces(Mutex<BTreeMap<(SegmentNo, u64), u64>>);
 
 impl LogPlaces {
-    /// Where the entry `index` begins, if a reading has ended there.
-    pub(super) fn of(&self, segment: SegmentNo, index: u64) -> Option<u64> {
+    /// The last place that is known at the entry `index` or before it.
+    pub(super) fn before(&self, segment: SegmentNo, index: u64) -> Option<LogPlace> {
         let places = lock(&self.0);
-        let found = places.iter().rev().find(|place| (place.segment, place.index) == (segment, index));
-        found.map(|place| place.offset)
+        let (&(_, index), &offset) = places.range((segment, 0)..=(segment, index)).next_back()?;
+        Some(LogPlace { segment, index, offset })
     }
 
     /// Entries are taken back: what comes in their place begins elsewhere.
@@ -36,13 +47,20 @@ impl LogPlaces {
         self.0 = Mutex::default();
     }
 
-    /// A reading has ended there.
-    pub(super) fn note(&self, place: LogPlace) {
+    /// A reading has passed these, in order: those are remembered that are far enough from the one
+    /// before.
+    pub(super) fn note(&self, passed: &[LogPlace]) {
         let mut places = lock(&self.0);
-        places.retain(|other| (other.segment, other.index) != (place.segment, place.index));
-        if places.len() >= MOST {
-            places.remove(0);
+        for &place in passed {
+            let LogPlace { segment, index, offset } = place;
+            let before = places.range((segment, 0)..=(segment, index)).next_back();
+            let before = before.map(|(&(segment, index), &offset)| LogPlace { segment, index, offset });
+            if before.is_none_or(|before| before.is_far_from(place)) {
+                places.insert((segment, index), offset);
+            }
         }
-        places.push(place);
+        while places.len() > MOST {
+            places.pop_first();
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::SegmentNo;
 use crate::jobs::JobError;
 use crate::jobs::entries::{header, walk_part, walk_sound};
-use crate::record::{Control, Entry, LogEntry, canonical};
+use crate::record::{BODY_BYTES, Control, Entry, LogEntry, canonical};
 use crate::segment::{Scanned, SegmentHeader};
 
 use super::Stream;
@@ -44,6 +44,9 @@ pub(super) struct LogSegment {
     pub(super) counts: Range<u64>,
 }
 
+/// Bytes of an entry that are sent beside its records: its head, and what a frame says of it.
+pub(super) const SENT_BESIDE: usize = BODY_BYTES + 12;
+
 /// Gathers entries while a segment is read.
 struct LogReader {
     wanted: Range<u64>,
@@ -54,9 +57,8 @@ struct LogReader {
     open: bool,
     /// The segment that is read.
     segment: SegmentNo,
-    /// Where the last entry begins, and the one behind it.
-    last: Option<LogPlace>,
-    next_place: Option<LogPlace>,
+    /// Where entries begin that were passed, one in each part of it.
+    passed: Vec<LogPlace>,
     /// Whether an entry is not there as it was written: nothing behind it is of use.
     is_broken: bool,
 }
@@ -94,7 +96,7 @@ impl Stream {
 
     /// Entries of the group's log with an index in `wanted`, in order, as
     /// [`Stream::append_decided`] takes them: those from the first on which together have at most
-    /// `max_bytes` of records, and at least one. Fewer, or none, where an entry is in a segment
+    /// `max_bytes` where they are sent, and at least one. Fewer, or none, where an entry is in a segment
     /// that was compacted, was erased, is damaged or is not there.
     ///
     /// # Errors
@@ -108,8 +110,7 @@ impl Stream {
             entries: Vec::new(),
             open: false,
             segment: SegmentNo(0),
-            last: None,
-            next_place: None,
+            passed: Vec::new(),
             is_broken: false,
         };
         for LogSegment { segment, counts, .. } in parts {
@@ -122,11 +123,10 @@ impl Stream {
             }
             self.read_segment(&segment, counts.end, &mut reader).map_err(unread)?;
         }
-        let (entries, next) = reader.finish();
-        if let (Some(group), Some(next)) = (&self.group, next) {
-            group.places.note(next);
+        if let Some(group) = &self.group {
+            group.places.note(&reader.passed);
         }
-        Ok(entries)
+        Ok(reader.finish())
     }
 
     /// Reads as much of a segment as is wanted, in which entries from `end` on do not count.
@@ -134,7 +134,9 @@ impl Stream {
     /// Perf: each member that is behind asks for some hundred KiB at a time, in the stream's turn.
     fn read_segment(&self, segment: &Segment, end: u64, reader: &mut LogReader) -> Result<(), JobError> {
         reader.segment = segment.no;
-        let mut from = self.group.as_ref().and_then(|group| group.places.of(segment.no, reader.next()));
+        let places = self.group.as_ref().map(|group| &group.places);
+        let place = places.and_then(|places| places.before(segment.no, reader.next()));
+        let mut from = place.map(|place| place.offset);
         let mut bytes = (reader.max_bytes as u64).saturating_add(BEYOND);
         loop {
             let mut visit = |scanned: Scanned<'_>| {
@@ -241,15 +243,11 @@ impl LogReader {
         match &scanned.entry {
             Entry::Control(Control::LogEntry(entry)) => {
                 self.close();
-                if entry.index != self.next() || entry.index >= end {
-                    return;
+                if entry.index < end {
+                    self.pass(entry.index, scanned.offset);
                 }
-                let (segment, index, offset) = (self.segment, entry.index, scanned.offset);
-                let place = Some(LogPlace { segment, index, offset });
-                if self.is_full() {
-                    self.next_place = self.next_place.or(place);
-                } else {
-                    (self.open, self.last) = (true, place);
+                if entry.index == self.next() && entry.index < end && !self.is_full() {
+                    self.open = true;
                     self.entries.push((*entry, EntryForm::with_room(0)));
                 }
             }
@@ -274,23 +272,28 @@ impl LogReader {
         }
     }
 
-    /// The last entry is complete.
-    fn close(&mut self) {
-        if std::mem::take(&mut self.open) {
-            self.bytes += self.entries.last().map_or(0, |(_, last)| last.records().len());
+    /// An entry that counts begins there.
+    fn pass(&mut self, index: u64, offset: u64) {
+        let place = LogPlace { segment: self.segment, index, offset };
+        if self.passed.last().is_none_or(|last| last.is_far_from(place)) {
+            self.passed.push(place);
         }
     }
 
-    /// The entries, and where the one behind them begins, if that was seen.
-    fn finish(mut self) -> (Vec<DecidedEntry>, Option<LogPlace>) {
-        self.close();
-        let is_over = self.entries.len() > 1 && self.bytes > self.max_bytes;
-        let mut next = self.next_place.filter(|_| !self.is_broken);
-        if is_over {
-            self.entries.pop();
-            next = self.last.filter(|_| !self.is_broken);
+    /// The last entry is complete.
+    fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.bytes += self.entries.last().map_or(0, |(_, last)| SENT_BESIDE + last.records().len());
         }
-        (self.entries.into_iter().map(|(entry, records)| records.decided(entry)).collect(), next)
+    }
+
+    /// The entries that fit.
+    fn finish(mut self) -> Vec<DecidedEntry> {
+        self.close();
+        if self.entries.len() > 1 && self.bytes > self.max_bytes {
+            self.entries.pop();
+        }
+        self.entries.into_iter().map(|(entry, records)| records.decided(entry)).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 //! What files leave to jobs on workers, memory does at once: its segments are small, and so is a
 //! copy.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myelin_disk::memory::MemoryFile;
 
@@ -63,5 +63,6 @@ fn copy_live(catalog: &Catalog, at: usize) -> Result<(Segment, Rows), ReadError>
     let source = SegmentFile::Appended(file);
     let Segment { stream, no, generation, first_seq, .. } = **old;
     let context = old.context.clone();
-    Ok((Segment { stream, no, generation: generation + 1, first_seq, context, source }, rows))
+    let (generation, header) = (generation + 1, OnceLock::new());
+    Ok((Segment { stream, no, generation, first_seq, context, source, header }, rows))
 }

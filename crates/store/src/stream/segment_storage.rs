@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myelin_disk::claim::{Claim, ClaimSet};
 use myelin_disk::handles::Handles;
@@ -177,6 +177,7 @@ fn active(header: &SegmentHeader, context: FileContext, file: Arc<AppendFile>) -
         first_seq: header.first_seq,
         context,
         source: SegmentFile::Appended(Arc::clone(&file)),
+        header: OnceLock::new(),
     };
     Active { segment: Arc::new(segment), file }
 }

@@ -11,7 +11,7 @@ use myelin_disk::handles::Handles;
 use crate::append_file::AppendFile;
 use crate::pack::FrameTable;
 use crate::record::FileContext;
-use crate::segment::Totals;
+use crate::segment::{SegmentHeader, Totals};
 use crate::{SegmentNo, Seq, StreamId, Timestamp};
 
 use super::table::Rows;
@@ -28,6 +28,8 @@ pub(crate) struct Segment {
     pub(crate) first_seq: Seq,
     pub(crate) context: FileContext,
     pub(crate) source: SegmentFile,
+    /// Its header, from when it was first read.
+    pub(crate) header: OnceLock<SegmentHeader>,
 }
 
 /// Where a segment's bytes are.

@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myelin_disk::handles::Handles;
 use myelin_disk::memory::MemoryDisk;
@@ -21,6 +21,7 @@ fn segment(no: u64, generation: u64) -> Segment {
         first_seq: 1,
         context: FileContext { seed: (100 * no + generation) as u32, cipher: None },
         source: SegmentFile::Plain(SealedFile::new(Path::new("/x"), &handles, LENGTH, LENGTH)),
+        header: OnceLock::new(),
     }
 }
 
