@@ -108,7 +108,8 @@ impl InstallSource {
     /// # Errors
     /// A message cannot be read.
     pub fn next_piece(&mut self, bytes: usize) -> Result<Option<Vec<u8>>, ReadError> {
-        let mut piece = Vec::new();
+        // With room for a last record that is over.
+        let mut piece = Vec::with_capacity(bytes + bytes / 4);
         while piece.len() < bytes
             && let Some(mut record) = self.head.pop_front()
         {

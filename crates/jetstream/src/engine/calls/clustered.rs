@@ -221,13 +221,14 @@ impl Call {
         meta: &Meta,
         name: &str,
         known: Option<Arc<Assignment>>,
-    ) -> Result<Assignment, ApiError> {
+    ) -> Result<Option<Assignment>, ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.limits_in_cluster();
         let created = self.beside_others(meta, |others| config::create(request, name, others, &limits))?;
         Ok(match (created, known) {
-            // Its leader answers once more.
-            (Created::Same, Some(known)) => self.proposal(AnswerKind::Create, (*known).clone()),
+            (Created::Same, Some(known)) => {
+                return Ok(self.unchanged(meta, &known, AnswerKind::Create).await);
+            }
             (Created::Same, None) => return Err(ApiError::STREAM_NOT_FOUND),
             (Created::New(config), _) => {
                 let facts = meta.facts_for(&self.jetstream, &config).await;
@@ -238,9 +239,26 @@ impl Call {
                 let nonce = made.nonce;
                 let asked = self.proposal(AnswerKind::Create, Assignment { replaces, ..made });
                 // Whether it is the first one of the stream is told by it.
-                Assignment { nonce, ..asked }
+                Some(Assignment { nonce, ..asked })
             }
         })
+    }
+
+    /// Has the leader of a stream answer this call, which has found nothing to change. Where it
+    /// does not, the assignment is to be proposed once more, for whoever leads then to answer.
+    ///
+    /// The meta stream keeps the last assignment of a stream: of many that are committed at once a
+    /// leader does not see all, and whose proposal it does not see has no answer.
+    pub(super) async fn unchanged(
+        &self,
+        meta: &Meta,
+        known: &Assignment,
+        answer: AnswerKind,
+    ) -> Option<Assignment> {
+        let proposal = self.proposal(answer, known.clone());
+        let asked = (proposal.asked.clone(), answer);
+        let is_answered = meta.is_answered_by_leader(&self.jetstream, known, asked).await;
+        (!is_answered).then_some(proposal)
     }
 
     async fn assign_removed(&mut self, meta: &Meta, name: &str) -> Result<(), ApiError> {

@@ -59,7 +59,7 @@ impl Call {
         meta: &Meta,
         name: &str,
         known: Option<Arc<Assignment>>,
-    ) -> Result<Assignment, ApiError> {
+    ) -> Result<Option<Assignment>, ApiError> {
         let request = StreamConfigRequest::read(self.body(), self.is_strict())?;
         let limits = self.limits_in_cluster();
         let is_there = |one: &Arc<Assignment>| one.servers().any(|server| meta.was_there_lately(server));
@@ -79,7 +79,10 @@ impl Call {
         let is_asked = changed.peers != known.peers || replicas(&changed) != replicas(&known);
         let changed = if is_asked { changed.with_origin(&known) } else { changed };
         self.check_room(meta, (&known, &changed)).await?;
-        Ok(self.proposal(AnswerKind::Update, changed))
+        if changed == *known {
+            return Ok(self.unchanged(meta, &known, AnswerKind::Update).await);
+        }
+        Ok(Some(self.proposal(AnswerKind::Update, changed)))
     }
 
     /// The assignment with the servers that another configuration wants.

@@ -119,6 +119,25 @@ impl Meta {
         self.answer(jetstream, assignment, (&body, false));
     }
 
+    /// Answers a request that has found nothing to change in an assignment, that of this `nonce`,
+    /// if this server leads the stream as that says. Says whether it has.
+    pub(super) fn answer_unchanged(
+        &self,
+        jetstream: &JetStream,
+        live: &Arc<LiveStream>,
+        (nonce, asked, answer): (u64, Asked, AnswerKind),
+    ) -> bool {
+        let known = self.view().get(live.account_name(), live.name());
+        let is_so = |known: &Arc<Assignment>| known.nonce == nonce && known.config == *live.config();
+        let Some(known) = known.filter(is_so).filter(|_| live.leads_surely()) else { return false };
+        let assignment = Arc::new(Assignment { asked, answer, ..(*known).clone() });
+        // Compat: an update that changes nothing is told of as one that does.
+        let is_news = answer == AnswerKind::Update;
+        let since = jetstream.host.instant();
+        self.answer_changed(jetstream, live, &PendingAnswer { assignment, since, is_news });
+        true
+    }
+
     /// Tells those who listen what was done to a stream.
     fn advise_of_change(&self, jetstream: &JetStream, of: &Assignment, action: Action) {
         let Some(account) = jetstream.account(&of.key.account) else { return };

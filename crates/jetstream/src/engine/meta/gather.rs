@@ -6,7 +6,7 @@
 use super::account_use::AccountUse;
 use super::kept_facts::KnownFacts;
 use super::placement_facts::FactsByServer;
-use super::{Assignment, LiveStream, Meta, peer_of, peers_of};
+use super::{AnswerKind, Asked, Assignment, LiveStream, Meta, StreamKey, peer_of, peers_of};
 use crate::engine::account::AccountStreams;
 use crate::engine::api_future::run_on_api;
 use crate::engine::host::{PlacementFacts, Timer};
@@ -51,6 +51,20 @@ struct StreamsQuestion {
     /// it says which have come to it, too, and takes the others no more.
     #[serde(default)]
     held: Option<HeldPublishes>,
+    /// Request about a stream that has found nothing to change, and nothing else: the server
+    /// answers it, if it leads the stream, and names the stream then.
+    #[serde(default)]
+    unchanged: Option<UnchangedStream>,
+}
+
+/// Request about a stream that has found nothing to change.
+#[derive(Clone, Serialize, Deserialize)]
+struct UnchangedStream {
+    stream: String,
+    /// Of the assignment that was looked at.
+    nonce: u64,
+    asked: Asked,
+    answer: AnswerKind,
 }
 
 /// Publishes that the leader of a stream before this one holds, and is about to refuse.
@@ -350,6 +364,35 @@ impl Meta {
         found.get(stream).and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default()
     }
 
+    /// Has the leader of a stream answer a request that has found nothing to change in what is
+    /// `known` of it. Says whether it has: a leader that has not seen that yet, or is not there,
+    /// does not.
+    pub(in crate::engine) async fn is_answered_by_leader(
+        &self,
+        jetstream: &JetStream,
+        known: &Assignment,
+        (asked, answer): (Asked, AnswerKind),
+    ) -> bool {
+        let StreamKey { account, stream } = &known.key;
+        let live = jetstream.account(account).and_then(|account| account.stream(stream));
+        if let Some(live) = live.as_ref().filter(|live| live.role().leads()) {
+            return self.answer_unchanged(jetstream, live, (known.nonce, asked, answer));
+        }
+        let leader = live.and_then(|live| self.leader_elsewhere(&live));
+        let is_asked = |server: &&String| **server != self.name && self.has(server);
+        // Who has no replica does not know who leads.
+        let servers = leader.map_or_else(|| known.peers.clone(), |leader| vec![leader]);
+        let unchanged = UnchangedStream { stream: stream.clone(), nonce: known.nonce, asked, answer };
+        let question = StreamsQuestion {
+            account: account.clone(),
+            unchanged: Some(unchanged),
+            ..StreamsQuestion::default()
+        };
+        let peers = servers.iter().filter(is_asked).filter_map(|server| peer_of(server));
+        let found = self.ask(jetstream, peers.map(|peer| (peer, question.clone())).collect()).await;
+        found.contains_key(stream)
+    }
+
     /// Asks the next leader of a stream which publishes it has taken of those that are held here.
     pub(super) fn ask_next_leader(
         &self,
@@ -426,6 +469,14 @@ impl Meta {
             let live = account.stream(stream).filter(|live| live.role().leads());
             let taken = live.map(|live| (stream.clone(), live.settle_held(publishes.clone())));
             return self.say(reply, &taken.into_iter().collect());
+        }
+        if let Some(UnchangedStream { stream, nonce, asked, answer }) = &question.unchanged {
+            let live = account.stream(stream);
+            let is_answered = |live: &Arc<LiveStream>| {
+                self.answer_unchanged(jetstream, live, (*nonce, asked.clone(), *answer))
+            };
+            let answered = live.filter(is_answered).map(|_| (stream.clone(), true));
+            return self.say(reply, &answered.into_iter().collect());
         }
         let is_asked = |live: &Arc<LiveStream>| !question.led || live.role().leads();
         let streams = question.streams.iter().filter_map(|name| account.stream(name)).filter(is_asked);

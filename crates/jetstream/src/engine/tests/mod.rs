@@ -45,4 +45,5 @@ mod servers;
 mod slow;
 mod tidy;
 mod times;
+mod unchanged;
 mod woken;
