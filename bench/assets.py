@@ -25,17 +25,22 @@ MESSAGE = b"x" * 128
 DELIVERY = re.compile(rb"MSG \S+ 1 (\S+) (128)\r\n(x{128})\r\n")
 
 
-def free_port():
-    with socket.socket() as one:
+def free_ports(count):
+    """Ports that nobody has, each another one."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
         one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 class Cluster:
     def __init__(self, program):
         self.folder = tempfile.mkdtemp(prefix="assets-")
-        self.clients = [free_port() for _ in range(SERVERS)]
-        links = [free_port() for _ in range(SERVERS)]
+        ports = free_ports(2 * SERVERS)
+        self.clients, links = ports[:SERVERS], ports[SERVERS:]
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in links)
         self.processes = []
         for at in range(SERVERS):
