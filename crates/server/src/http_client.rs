@@ -7,10 +7,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 /// Answer of a server, good or not.
 pub(crate) struct HttpAnswer {
@@ -19,24 +16,16 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Sends a request to `host` on this connection, over TLS where `tls` is given, and reads the
-/// answer, of at most `longest` bytes of body. How long that may take is for the caller to say.
+/// Sends a request on this connection, and reads the answer, of at most `longest` bytes of body.
+/// How long that may take is for the caller to say.
 ///
 /// # Errors
-/// When the host does not prove to be it, the connection fails, or the answer is longer.
-pub(crate) async fn exchange(
-    stream: TcpStream,
-    (host, tls): (&str, Option<&Arc<ClientConfig>>),
+/// The connection fails, or the answer is longer.
+pub(crate) async fn exchange<S>(
+    stream: S,
     request: Request<Full<Bytes>>,
     longest: usize,
-) -> Result<HttpAnswer, String> {
-    match tls {
-        Some(tls) => send(crate::tls::secure(stream, host, tls).await?, request, longest).await,
-        None => send(stream, request, longest).await,
-    }
-}
-
-async fn send<S>(stream: S, request: Request<Full<Bytes>>, longest: usize) -> Result<HttpAnswer, String>
+) -> Result<HttpAnswer, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

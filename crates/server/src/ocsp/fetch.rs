@@ -8,10 +8,12 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION};
 use hyper::{Method, Request, StatusCode, Uri};
 use myelin_stdx::base64;
-use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::http_client::{self, HttpAnswer};
 
@@ -120,17 +122,31 @@ async fn ask(url: &str, question: Option<&[u8]>) -> Result<Reply, String> {
         .map_err(|error| error.to_string())?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((bare, port)).await.map_err(|error| crate::os_error::words(&error))?;
-    let tls = if is_secure { Some(authorities()?) } else { None };
-    let answer = http_client::exchange(stream, (bare, tls.as_ref()), request, LONGEST).await?;
+    let answer = if is_secure {
+        let name = ServerName::try_from(bare.to_owned()).map_err(|error| error.to_string())?;
+        let connecting = TlsConnector::from(trust()?).connect(name, stream);
+        let stream = connecting.await.map_err(|error| error.to_string())?;
+        http_client::exchange(stream, request, LONGEST).await?
+    } else {
+        http_client::exchange(stream, request, LONGEST).await?
+    };
     let HttpAnswer { status, headers, body } = answer;
     let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
     Ok(Reply { status, body, location })
 }
 
-/// Authorities of the system, read once.
-fn authorities() -> Result<Arc<ClientConfig>, String> {
-    static AUTHORITIES: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
-    AUTHORITIES.get_or_init(|| crate::tls::outbound_config(None).map(Arc::new)).clone()
+/// The authorities of the system.
+fn trust() -> Result<Arc<ClientConfig>, String> {
+    static TRUST: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
+    let make = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| error.to_string())?;
+        Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+    };
+    TRUST.get_or_init(make).clone()
 }
 
 #[cfg(test)]

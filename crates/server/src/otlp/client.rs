@@ -81,8 +81,14 @@ impl Target {
         request.headers_mut().extend(self.headers.clone());
         let connecting = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = connecting.map_err(|error| crate::os_error::words(&error))?;
-        let place = (self.host.as_str(), self.tls.as_ref());
-        verdict(&http_client::exchange(stream, place, request, LONGEST).await?)
+        let answer = match &self.tls {
+            Some(tls) => {
+                let stream = crate::tls::secure(stream, &self.host, tls).await?;
+                http_client::exchange(stream, request, LONGEST).await?
+            }
+            None => http_client::exchange(stream, request, LONGEST).await?,
+        };
+        verdict(&answer)
     }
 }
 

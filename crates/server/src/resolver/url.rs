@@ -124,8 +124,12 @@ impl RequestUrl {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| {
             format!("dial tcp {place}: connect: {}", myelin_stdx::os_error::words(&error))
         })?;
-        let tls = self.is_secure.then_some(tls);
-        http_client::exchange(stream, (&self.host, tls), request, MAX_SIZE).await
+        if self.is_secure {
+            let stream = crate::tls::secure(stream, &self.host, tls).await?;
+            http_client::exchange(stream, request, MAX_SIZE).await
+        } else {
+            http_client::exchange(stream, request, MAX_SIZE).await
+        }
     }
 }
 

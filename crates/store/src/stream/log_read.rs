@@ -57,6 +57,9 @@ struct LogReader {
     open: bool,
     /// The segment that is read.
     segment: SegmentNo,
+    /// Index of the last entry that was passed; a lower one behind it is no place: a sector that
+    /// stands twice has entries once more.
+    passed_index: u64,
     /// Where entries begin that were passed, one in each part of it.
     passed: Vec<LogPlace>,
     /// Whether an entry is not there as it was written: nothing behind it is of use.
@@ -96,8 +99,8 @@ impl Stream {
 
     /// Entries of the group's log with an index in `wanted`, in order, as
     /// [`Stream::append_decided`] takes them: those from the first on which together have at most
-    /// `max_bytes` where they are sent, and at least one. Fewer, or none, where an entry is in a segment
-    /// that was compacted, was erased, is damaged or is not there.
+    /// `max_bytes` where they are sent, and at least one. Fewer, or none, where an entry is in a
+    /// segment that was compacted, was erased, is damaged or is not there.
     ///
     /// # Errors
     /// A segment cannot be read.
@@ -110,6 +113,7 @@ impl Stream {
             entries: Vec::new(),
             open: false,
             segment: SegmentNo(0),
+            passed_index: 0,
             passed: Vec::new(),
             is_broken: false,
         };
@@ -243,7 +247,7 @@ impl LogReader {
         match &scanned.entry {
             Entry::Control(Control::LogEntry(entry)) => {
                 self.close();
-                if entry.index < end {
+                if (self.passed_index + 1..end).contains(&entry.index) {
                     self.pass(entry.index, scanned.offset);
                 }
                 if entry.index == self.next() && entry.index < end && !self.is_full() {
@@ -274,6 +278,7 @@ impl LogReader {
 
     /// An entry that counts begins there.
     fn pass(&mut self, index: u64, offset: u64) {
+        self.passed_index = index;
         let place = LogPlace { segment: self.segment, index, offset };
         if self.passed.last().is_none_or(|last| last.is_far_from(place)) {
             self.passed.push(place);
