@@ -150,8 +150,8 @@ impl Session {
         properties
     }
 
-    /// Payload of a stored message as it is delivered: a death of Sparkplug B gets the time. Compat:
-    /// not one that is retained, for those who subscribe later.
+    /// Payload of a stored message as it is delivered: a death of Sparkplug B gets the time.
+    /// Compat: not one that is retained, for those who subscribe later.
     pub(super) fn payload_now<'m>(&self, subject: &[u8], payload: &'m [u8], now: Instant) -> Cow<'m, [u8]> {
         if Lifecycle::of_subject(subject) != Some(Lifecycle::Death) {
             return Cow::Borrowed(payload);
