@@ -12,6 +12,15 @@ pub const CERTIFICATES: &str = "$sparkplug/certificates/";
 const MESSAGES: &[u8] = b"spBv1//0.";
 const CERTIFIED: &[u8] = b"$sparkplug.certificates.spBv1//0.";
 
+/// Whether a topic is that of a birth: false for nearly all at their first bytes.
+#[inline]
+pub fn is_birth(topic: &str) -> bool {
+    topic.strip_prefix("spBv1.0/").is_some_and(|rest| {
+        let mut levels = rest.split('/').skip(1);
+        matches!(levels.next(), Some("NBIRTH" | "DBIRTH")) && (1..=2).contains(&levels.count())
+    })
+}
+
 /// Message about the life of an edge node or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
@@ -128,6 +137,7 @@ mod tests {
             ("$sparkplug/certificates/g/NBIRTH/n", None),
         ] {
             assert_eq!(of_topic(name), wanted, "{name}");
+            assert_eq!(is_birth(name), wanted == Some(Lifecycle::Birth), "{name}");
         }
     }
 

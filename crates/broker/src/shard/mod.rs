@@ -20,6 +20,7 @@ mod leaf;
 mod mapped_replies;
 mod mqtt;
 mod mqtt5;
+mod mqtt_certificate;
 mod mqtt_targets;
 mod mqtt_will;
 mod pool;

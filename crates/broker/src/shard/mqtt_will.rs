@@ -4,7 +4,7 @@ use super::{MqttPublish, Published, Publisher, Shard};
 use crate::mqtt_copy::StoredCopy;
 use crate::mqtt_will::{DelayedWill, StoredWill};
 use myelin_mqtt::packet::Qos;
-use myelin_mqtt::topic;
+use myelin_mqtt::{sparkplug, topic};
 use myelin_wire::message_buf::MessageRef;
 use std::time::Instant;
 
@@ -24,6 +24,9 @@ impl Shard {
         let from = Publisher::mqtt(conn, account, permissions.as_ref(), now);
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
+        let is_birth = sparkplug::is_birth(topic);
+        let certificate =
+            if is_birth && !is_retained { self.publish_certificate(from, message) } else { None };
         let mut subject = Vec::new();
         let is_published = matches!(self.publish_mqtt(from, message), Ok(Published::Done { .. }));
         if !is_published || topic::name_to_subject(topic, &mut subject).is_err() {
@@ -33,7 +36,11 @@ impl Shard {
         let copy = StoredCopy { subject: &subject, qos: *qos, payload, is_retained: *is_retained, nats };
         let unix_ms = self.broker().unix_ms(now);
         let mut copies = Vec::new();
-        if *is_retained {
+        if let Some(subject) = &certificate {
+            let copy = StoredCopy { subject, is_retained: true, ..copy };
+            copies.push(copy.retained((*qos as u8) << 1 | 1, (node, user), unix_ms));
+        }
+        if *is_retained && !is_birth {
             copies.push(copy.retained((*qos as u8) << 1 | 1, (node, user), unix_ms));
         }
         if *qos > Qos::AtMostOnce {

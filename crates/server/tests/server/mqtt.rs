@@ -21,6 +21,7 @@ mod retained5;
 mod sessions;
 mod sessions5;
 mod shares5;
+mod sparkplug;
 mod storage;
 mod stored;
 mod stored5;

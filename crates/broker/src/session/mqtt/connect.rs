@@ -148,9 +148,10 @@ impl Session {
 impl Session {
     fn publish_will(&mut self, shard: &mut Shard, will: &StoredWill, now: Instant) {
         self.begin_batch();
-        let StoredWill { topic, payload, qos, nats, .. } = will;
+        let StoredWill { topic, payload, qos, is_retained, nats, .. } = will;
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos: *qos, payload, reply, lines };
+        self.certify(shard, message, (*is_retained, nats), now);
         if self.publish_message(shard, message, now) {
             self.store_will(shard, will, now);
         }

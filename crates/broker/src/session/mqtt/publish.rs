@@ -8,6 +8,7 @@ use crate::protocol_log::Direction;
 use crate::session::SessionState;
 use crate::shard::{MqttPublish, Published, Publisher, Shard};
 use myelin_mqtt::packet::{PublishPacket, Qos};
+use myelin_mqtt::sparkplug;
 use myelin_wire::error::{CloseReason, ErrorText, Quoted};
 use std::time::Instant;
 
@@ -31,7 +32,7 @@ impl Session {
         }
         self.batch.0 += 1;
         self.batch.1 += packet.payload.len() as u64;
-        if qos == Qos::AtMostOnce && !packet.retain {
+        if qos == Qos::AtMostOnce && !packet.retain && !sparkplug::is_birth(packet.topic) {
             self.publish_topic(shard, packet.topic, qos, packet.payload, now);
         } else {
             self.publish_stored(shard, packet, &NatsSide::plain(packet.retain), now);

@@ -11,7 +11,7 @@ use crate::shard::{MqttPublish, Shard};
 use crate::subscription::Subscription;
 use myelin_mqtt::headers;
 use myelin_mqtt::packet::{Exchange, Properties, Property, PublishPacket, Qos, ReasonCode};
-use myelin_mqtt::topic;
+use myelin_mqtt::{sparkplug, topic};
 use myelin_wire::error::CloseReason;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,8 @@ impl Session {
             return self.dismiss(reason, format_args!("{}", reason.text()));
         }
         let topic = aliased.as_deref().unwrap_or(packet.topic);
-        let is_kept = packet.retain || packet.exchange != Exchange::AtMostOnce;
+        let is_sent_on = packet.exchange == Exchange::AtMostOnce && !packet.retain;
+        let is_kept = !is_sent_on || sparkplug::is_birth(topic);
         let nats = match packet.exchange {
             // Whoever is asked gets the request when it is released.
             Exchange::ExactlyOnce(_) => {

@@ -7,10 +7,10 @@ use crate::mqtt_copy::StoredCopy;
 use crate::mqtt_nats_side::{KeptCopy, NatsSide};
 use crate::mqtt_will::StoredWill;
 use crate::session::{Session, SessionState};
-use crate::shard::{MqttPublish, Shard};
+use crate::shard::{MqttPublish, Publisher, Shard};
 use myelin_mqtt::packet::{AckPacket, Exchange, PacketId, PublishPacket, Qos, ReasonCode, ServerPacket};
 use myelin_mqtt::records::{HeldMark, MessageMark};
-use myelin_mqtt::{streams, topic};
+use myelin_mqtt::{sparkplug, streams, topic};
 use myelin_wire::error::ErrorText;
 use myelin_wire::message_buf::MessageRef;
 use std::time::Instant;
@@ -62,21 +62,43 @@ impl Session {
         let PublishPacket { topic, payload, retain: is_retained, .. } = *packet;
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic, qos, payload, reply, lines };
+        let is_kept = is_retained && !sparkplug::is_birth(topic);
+        self.certify(shard, message, (is_retained, nats), now);
         if !self.publish_message(shard, message, now) {
             return self.refuse_stored(shard, packet.exchange);
         }
         let Some(stored) = self.stored_mut() else { return };
         let ack = match packet.exchange {
             Exchange::AtMostOnce => UNACKNOWLEDGED,
-            exchange => stored.acks.push(exchange, 1 + u8::from(packet.retain)),
+            exchange => stored.acks.push(exchange, 1 + u8::from(is_kept)),
         };
         let copy = StoredCopy { subject: &subject, qos, payload, is_retained, nats };
-        if is_retained {
+        if is_kept {
             self.retain(shard, copy, flags, ack, now);
         }
         if qos > Qos::AtMostOnce {
             self.store(shard, copy, None, Matter::Stored(ack), now);
         }
+    }
+
+    /// Keeps the certificate of a birth, which is published next. Compat: one that is to be
+    /// retained itself has none, and is not retained.
+    pub(in crate::session::mqtt) fn certify(
+        &mut self,
+        shard: &mut Shard,
+        message: MqttPublish<'_>,
+        (is_retained, nats): (bool, &NatsSide),
+        now: Instant,
+    ) {
+        let SessionState::Ready(ready) = &self.state else { return };
+        if is_retained || !sparkplug::is_birth(message.topic) {
+            return;
+        }
+        let from = Publisher::mqtt(&self.conn, &ready.account, ready.permissions.as_ref(), now);
+        let Some(subject) = shard.publish_certificate(from, message) else { return };
+        let MqttPublish { qos, payload, .. } = message;
+        let copy = StoredCopy { subject: &subject, qos, payload, is_retained: true, nats };
+        self.retain(shard, copy, (qos as u8) << 1 | 1, UNACKNOWLEDGED, now);
     }
 
     /// Whether the client may publish there. If not, it is told in the log.
@@ -111,7 +133,7 @@ impl Session {
         }
         let subject = self.mapped(&subject).unwrap_or(subject);
         let copy = StoredCopy { subject: &subject, qos, payload, is_retained: *is_retained, nats };
-        if *is_retained {
+        if *is_retained && !sparkplug::is_birth(topic) {
             self.retain(shard, copy, (qos as u8) << 1 | 1, UNACKNOWLEDGED, now);
         }
         if qos > Qos::AtMostOnce {

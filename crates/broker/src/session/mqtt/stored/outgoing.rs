@@ -20,8 +20,10 @@ use myelin_mqtt::packet::{
     ReasonCode, ServerPacket, SubscriptionId,
 };
 use myelin_mqtt::records::{MessageMark, pubrel_ack, pubrel_header, pubrel_id};
+use myelin_mqtt::sparkplug::{self, Lifecycle};
 use myelin_mqtt::{shares, streams, topic};
 use myelin_wire::message_buf::{MessageBuf, MessageRef};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -123,7 +125,8 @@ impl Session {
         let exchange = exchange_of(qos, id);
         let flags = (is_again, wanted.as_published && headers::is_retained(msg.headers));
         let properties = self.properties(msg.headers, left, &wanted.ids);
-        let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
+        let payload = self.payload_now(subject, msg.payload, now);
+        let staged = self.send_publish(shard, (subject, &payload), exchange, flags, &properties);
         if staged != StagedPublish::Staged {
             return self.not_sent(shard, staged, (msg, &delivery), now);
         }
@@ -145,6 +148,17 @@ impl Session {
             }
         }
         properties
+    }
+
+    /// Payload of a stored message as it is delivered: a death of Sparkplug B gets the time.
+    /// Compat: not one that is retained, for those who subscribe later.
+    pub(super) fn payload_now<'m>(&self, subject: &[u8], payload: &'m [u8], now: Instant) -> Cow<'m, [u8]> {
+        if Lifecycle::of_subject(subject) != Some(Lifecycle::Death) {
+            return Cow::Borrowed(payload);
+        }
+        let mut dated = Vec::new();
+        sparkplug::dated_death(payload, self.unix_ms(now), &mut dated);
+        Cow::Owned(dated)
     }
 
     /// Permissions of the client as they are now; `None` allows everything.

@@ -266,7 +266,8 @@ impl Session {
         let number = SubscriptionId::new(options.id);
         let properties = self.properties(msg.headers, left, number.as_slice());
         let exchange = exchange_of(qos, id);
-        let staged = self.send_publish(shard, (subject, msg.payload), exchange, flags, &properties);
+        let payload = self.payload_now(subject, msg.payload, now);
+        let staged = self.send_publish(shard, (subject, &payload), exchange, flags, &properties);
         let Some(stored) = self.stored_mut() else { return };
         if staged != StagedPublish::Staged {
             stored.in_flight.remove(id);

@@ -15,7 +15,7 @@ use crate::shard::{MqttPublish, Shard};
 use myelin_mqtt::headers;
 use myelin_mqtt::packet::{AckPacket, PacketId, PropertyBuf, ReasonCode, ServerPacket};
 use myelin_mqtt::records::{MessageMark, released_id};
-use myelin_mqtt::{streams, topic};
+use myelin_mqtt::{sparkplug, streams, topic};
 use std::time::Instant;
 
 impl Session {
@@ -88,11 +88,15 @@ impl Session {
         let (reply, lines) = (&nats.reply[..], &nats.lines[..]);
         let message = MqttPublish { topic: &name, qos, payload, reply, lines };
         let is_over = left == headers::TimeLeft::Expired;
-        if is_over || !self.publish_message(shard, message, now) {
+        if is_over {
+            return false;
+        }
+        self.certify(shard, message, (is_retained, nats), now);
+        if !self.publish_message(shard, message, now) {
             return false;
         }
         let copy = StoredCopy { subject: mark.subject, qos, payload, is_retained, nats };
-        if is_retained {
+        if is_retained && !sparkplug::is_birth(&name) {
             self.retain(shard, copy, mark.flags, UNACKNOWLEDGED, now);
         }
         let number = released_id(held.sequence);
