@@ -136,7 +136,7 @@ pub(in crate::engine) struct Assignment {
 /// Request that a committed assignment comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct AskedBefore {
-    /// That of its assignment.
+    /// Nonce of its assignment.
     pub(super) nonce: u64,
     /// When that was committed, by the clock of whoever led the meta group.
     pub(super) at: Timestamp,
