@@ -161,6 +161,16 @@ impl Meta {
             None => granted(&StreamDelete { success: true }),
             Some(error) => refused::<StreamDelete>(error),
         };
+        for before in &removed.asked_before {
+            let of = removed.with_asked(before.clone());
+            let missing = &ApiError::STREAM_NOT_FOUND;
+            match of.answer {
+                AnswerKind::Create => self.answer_failed::<StreamCreate>(jetstream, &of, missing),
+                AnswerKind::Update => self.answer_failed::<StreamUpdate>(jetstream, &of, missing),
+                AnswerKind::CancelMove => self.answer_failed::<StreamCancelMove>(jetstream, &of, missing),
+                AnswerKind::Delete | AnswerKind::Refused => {}
+            }
+        }
         self.answer(jetstream, removed, (&body, error.is_some()));
     }
 

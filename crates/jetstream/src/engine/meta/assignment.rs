@@ -128,6 +128,21 @@ pub(in crate::engine) struct Assignment {
     pub(in crate::engine) asked: Asked,
     /// Which answer whoever has asked gets.
     pub(in crate::engine) answer: AnswerKind,
+    /// Requests that assignments of the stream come from that were committed a moment before: who
+    /// has seen none of these answers them, too. Once it is committed its own one is the last.
+    pub(in crate::engine) asked_before: Vec<AskedBefore>,
+}
+
+/// Request that a committed assignment comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::engine) struct AskedBefore {
+    /// Nonce of its assignment.
+    pub(super) nonce: u64,
+    /// When that was committed, by the clock of whoever led the meta group.
+    pub(super) at: Timestamp,
+    #[serde(flatten)]
+    pub(super) asked: Asked,
+    pub(super) answer: AnswerKind,
 }
 
 /// Request that an assignment comes from, for whoever answers it; by default there is none.
@@ -180,6 +195,8 @@ struct AssignmentHead {
     asked: Asked,
     #[serde(deserialize_with = "answer_kind")]
     answer: AnswerKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    asked_before: Vec<AskedBefore>,
 }
 
 /// Reads an answer's kind, also as the version before wrote [`AnswerKind::Refused`]: with a time.
@@ -215,7 +232,7 @@ impl Assignment {
     /// keep it.
     pub(super) fn encode(&self) -> Vec<u8> {
         let Self { key, id, peers, founders, before, change, leaves, group, replaces, .. } = self.clone();
-        let Self { created, config, is_removed, nonce, asked, answer, .. } = self.clone();
+        let Self { created, config, is_removed, nonce, asked, answer, asked_before, .. } = self.clone();
         let config = if is_removed { bare(&config) } else { config };
         let head = AssignmentHead {
             v: VERSION,
@@ -233,6 +250,7 @@ impl Assignment {
             nonce,
             asked,
             answer,
+            asked_before,
         };
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let stored = Stored { created, config, ..Stored::default() }.encode();
@@ -250,7 +268,7 @@ impl Assignment {
         let head: AssignmentHead = serde_json::from_slice(head).ok()?;
         let AssignmentHead { v, key, id, peers, founders, before, change, leaves, group, replaces, .. } =
             head;
-        let AssignmentHead { recovery, removed, nonce, asked, answer, .. } = head;
+        let AssignmentHead { recovery, removed, nonce, asked, answer, asked_before, .. } = head;
         let Stored { created, config, .. } = Stored::decode(stored).ok()?;
         let is_removed = removed;
         // Written by a version whose groups kept their members.
@@ -271,6 +289,7 @@ impl Assignment {
             nonce,
             asked,
             answer,
+            asked_before,
         };
         (v == VERSION).then_some(assignment)
     }
@@ -279,7 +298,8 @@ impl Assignment {
     /// on which servers.
     pub(super) fn without_config(&self) -> Self {
         let config = bare(&self.config);
-        Self { config, change: None, leaves: Vec::new(), asked: Asked::default(), ..self.clone() }
+        let (asked, asked_before) = (Asked::default(), Vec::new());
+        Self { config, change: None, leaves: Vec::new(), asked, asked_before, ..self.clone() }
     }
 
     /// Whether the stream's log is that of a group.
@@ -423,6 +443,7 @@ impl Assignment {
             nonce: 1,
             asked: Asked::default(),
             answer: AnswerKind::Create,
+            asked_before: Vec::new(),
         }
     }
 }
@@ -458,6 +479,12 @@ mod tests {
                 client: Some(ClientInfo { start: 1_795_298_535_196_979_138, id: 7, ..ClientInfo::default() }),
             },
             answer: AnswerKind::Create,
+            asked_before: vec![AskedBefore {
+                nonce: 6,
+                at: 1_700_000_000_123_456_780,
+                asked: Asked { reply: "_INBOX.0".to_owned(), ..Asked::default() },
+                answer: AnswerKind::Update,
+            }],
         }
     }
 

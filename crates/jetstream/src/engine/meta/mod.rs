@@ -17,6 +17,7 @@
 
 mod account_use;
 mod answers;
+mod asked_before;
 mod assignment;
 mod candidates;
 mod changing;
@@ -478,17 +479,8 @@ impl Meta {
             }
             match Assignment::decode(message.payload) {
                 Some(assignment) => {
-                    let assignment = Arc::new(assignment);
-                    // What is from an earlier life was answered then, or by another server: until
-                    // everything is here that was decided meanwhile, the time says what that is. It
-                    // is another server's, whose clock may differ.
-                    let is_of_this_life = self.groups.has_begun_before(message.timestamp);
-                    let is_current = self.leader_seen.has_been_current.load(Acquire);
-                    let is_new = are_answered && !self.was_found(seq) && (is_current || is_of_this_life);
-                    let is_first = is_new && is_of_this_life && self.is_first_look(&assignment, seq);
-                    let first = is_first.then_some(seq);
-                    self.view().set(&assignment, seq);
-                    changed.push((assignment, is_new, first));
+                    let committed = (assignment, seq, message.timestamp);
+                    self.note_assignment(committed, are_answered, &mut changed);
                 }
                 None => {
                     let line = format_args!("JetStream: no assignment that this version knows: {seq}");

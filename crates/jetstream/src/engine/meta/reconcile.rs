@@ -62,6 +62,7 @@ impl JetStream {
             nonce: id,
             asked: Asked::default(),
             answer: AnswerKind::Create,
+            asked_before: Vec::new(),
         }
     }
 }

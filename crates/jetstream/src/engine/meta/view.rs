@@ -192,6 +192,11 @@ impl Assignments {
         (is_seen || is_late).then_some(is_seen)
     }
 
+    /// Whether a proposal was committed, and looked at here, a moment ago.
+    pub(super) fn has_seen(&self, nonce: u64) -> bool {
+        self.proposals.iter().rev().any(|seen| seen.nonce == nonce)
+    }
+
     /// Whether something was committed behind the message `after` that was asked for with this
     /// subject and for an answer there: whoever led then has taken the request.
     pub(in crate::engine) fn was_taken(&self, after: Seq, (subject, reply): (&str, &[u8])) -> bool {

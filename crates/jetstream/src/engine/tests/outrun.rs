@@ -49,3 +49,45 @@ fn the_streams_of_an_account_go() {
     cluster.pass(20);
     assert_eq!(cluster.holders("S"), Vec::<usize>::new());
 }
+
+/// The meta stream keeps the last assignment of a stream, and the server that answers may look
+/// when several were committed.
+#[test]
+fn all_are_answered_of_whose_requests_the_server_of_the_stream_sees_only_the_last() {
+    for (last, said) in [("UPDATE", r#""max_msgs":7,"#), ("DELETE", r#""success":true"#)] {
+        let mut cluster = MetaCluster::with_meta(3);
+        cluster.wait_until("a meta leader", |cluster| cluster.meta_leader().is_some());
+        let body = |name: &str| CREATE.replace('S', name);
+        for name in ["A", "B", "C"] {
+            let made = cluster.answer_within(200, &format!("STREAM.CREATE.{name}"), &body(name));
+            assert!(made.contains(r#""did_create":true"#), "{made}");
+        }
+        let leader = cluster.meta_leader().expect("it is there");
+        let is_elsewhere = |name: &&str| cluster.holders(name) != [leader];
+        let name = ["A", "B", "C"].into_iter().find(is_elsewhere).expect("each server has one");
+        let meta = cluster.house(leader).jetstream.meta().expect("it leads");
+        cluster.isolated = cluster.holders(name);
+        let with = |most: u32| body(name).replacen('{', &format!(r#"{{"max_msgs":{most},"#), 1);
+        let last_body = if last == "DELETE" { String::new() } else { with(7) };
+        let all = [("CREATE", body(name)), ("UPDATE", with(5)), (last, last_body)];
+        for (action, body) in &all {
+            let (_, on) = meta.known("$G", name);
+            cluster.ask(&format!("STREAM.{action}.{name}"), body);
+            cluster.wait_until("it is committed", |_| meta.known("$G", name).1 > on);
+        }
+        assert_eq!(cluster.take_answers(), Vec::<String>::new(), "who answers is away");
+        cluster.isolated.clear();
+        let mut answers = Vec::new();
+        cluster.wait_until("three answers", |cluster| {
+            answers.extend(cluster.take_answers());
+            answers.len() >= 3
+        });
+        cluster.pass(20);
+        assert_eq!(cluster.take_answers(), Vec::<String>::new(), "each is answered once");
+        for kind in ["create", "update", &last.to_lowercase()] {
+            let kind = format!("stream_{kind}_response");
+            assert!(answers.iter().any(|answer| answer.contains(&kind)), "{kind}: {answers:?}");
+        }
+        assert!(answers.iter().any(|answer| answer.contains(said)), "{answers:?}");
+    }
+}
