@@ -2,6 +2,7 @@
 
 use super::meta::{Assignment, Meta, peer_of};
 use super::{JetStream, LiveStream, reasons};
+use myelin_broker::Level;
 use myelin_jsapi::api::consumer::ConsumerInfo;
 use myelin_jsapi::api::info::{ClusterInfo, ReplicaInfo};
 use myelin_jsapi::config::{Storage, StreamConfig};
@@ -170,9 +171,12 @@ impl JetStream {
         self.cluster.groups.get().is_some()
     }
 
-    /// Health of the server as a member of its cluster; `None`: it is in none.
+    /// Health of the server as a member of its cluster; `None`: it is in none, and lacks none.
     pub fn cluster_health(&self) -> Option<ClusterHealth> {
-        self.cluster.groups.get()?;
+        if self.cluster.groups.get().is_none() {
+            let streams = self.unled();
+            return (!streams.is_empty()).then_some(ClusterHealth { meta: None, streams });
+        }
         let no_contact = |why: &str| {
             let meta = format!("JetStream has not established contact with a meta leader{why}");
             Some(ClusterHealth { meta: Some(meta), streams: Vec::new() })
@@ -203,6 +207,27 @@ impl JetStream {
         });
         let streams = streams.chain(self.unserved(&meta)).collect();
         Some(ClusterHealth { meta: meta_ails.map(str::to_owned), streams })
+    }
+
+    /// Streams of groups on a server that is in no cluster: nobody leads them.
+    fn unled(&self) -> Vec<StreamAilment> {
+        let served = self.accounts().into_iter().filter(|account| account.limits().is_some());
+        let streams = served.flat_map(|account| account.streams());
+        let ailing = |live: Arc<LiveStream>| StreamAilment {
+            account: live.account_name().to_owned(),
+            stream: live.name().to_owned(),
+            reason: "it is of a group, and this server is in no cluster".to_owned(),
+        };
+        streams.filter(|live| !live.role().leads()).map(ailing).collect()
+    }
+
+    /// Says in the log which streams nobody leads as this server is in no cluster.
+    pub fn tell_unled(&self) {
+        for StreamAilment { account, stream, reason } in self.unled() {
+            let what = "takes no messages, and has no consumers";
+            let line = format_args!("JetStream stream '{account} > {stream}' {what}: {reason}");
+            self.host.log(Level::Warn, line);
+        }
     }
 
     /// Streams that were here when the server came to the cluster, which has others of their names.

@@ -41,6 +41,7 @@ impl RunningJetStream {
         broker: &Broker,
     ) -> Result<Option<GroupPart>, String> {
         if !takes_part(options) {
+            self.jetstream.tell_unled();
             return Ok(None);
         }
         let name = broker.info().server_name;

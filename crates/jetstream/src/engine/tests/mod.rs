@@ -46,4 +46,5 @@ mod slow;
 mod tidy;
 mod times;
 mod unchanged;
+mod unled;
 mod woken;
